@@ -1,0 +1,131 @@
+package weighting
+
+import "time"
+
+// A Decision is what the proxies of one cluster are to do, together with its
+// working: every number that led to it, so that "why does this endpoint weigh
+// 37" is answered by data that is already there.
+type Decision struct {
+	At        time.Time
+	Endpoints []EndpointDecision // sorted by address
+
+	// Working of the whole pool.
+	ArrivalRate       float64       // requests per second expected at the cluster
+	ArrivalRateSource RateSource    // where ArrivalRate came from
+	Horizon           time.Duration // age of the observations + push delay + push period
+	Arrivals          float64       // requests expected within the horizon: the water to fill in
+	WaterLevel        float64       // common level, in requests per unit of capacity
+	MedianLoad        float64       // median load of the endpoints with a fresh or held report, in requests per unit of capacity; NaN when none has one
+
+	// DropFraction is the share of requests, 0..1, that the proxies should
+	// refuse because the whole pool is saturated. Zero unless shedding is on.
+	DropFraction float64
+}
+
+// An EndpointDecision is the verdict on one endpoint and how it was reached.
+type EndpointDecision struct {
+	Address string
+	Zone    string
+
+	// Share is the endpoint's share of the cluster's traffic; the shares of a
+	// non-empty decision are finite, positive and add up to 1.
+	Share float64
+	// Overloaded asks the proxies to prefer other endpoints.
+	Overloaded bool
+	// OverloadReason says what entered the flag, empty when not overloaded.
+	OverloadReason string
+	// Reason is the main cause of the share.
+	Reason Reason
+
+	// Working.
+	Load          float64 // requests waiting and running, as believed; always finite
+	LoadSource    LoadSource
+	Capacity      float64 // units of capacity used in the fill: slots x relative speed x ramp
+	Slots         float64 // concurrent requests, configured or learned
+	SlotsSource   CapacitySource
+	RelativeSpeed float64 // completions per busy slot-second, as a ratio to the pool's median; 1 when not learned
+	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
+	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
+
+	Inputs []Input // one for each field that the load or the flag is made of, in a fixed order
+
+	// Measured over the last window, NaN while unknown.
+	CompletionRate float64 // completions per second
+	MeanQueueTime  float64 // seconds, of requests completed in the window
+	BusyFraction   float64 // 0..1, share of the slots executing
+}
+
+// An Input is one field as the law saw it.
+type Input struct {
+	Field Field
+	Value float64 // as read; NaN when it was never known
+	Age   time.Duration
+	State FieldState
+}
+
+// Field names a number that comes from a source.
+type Field string
+
+// The fields of an endpoint's inputs.
+const (
+	FieldQueue       Field = "queue"
+	FieldRunning     Field = "running"
+	FieldUtilization Field = "utilization"
+	FieldInFlight    Field = "in_flight"
+)
+
+// FieldState is what the age of a field means for its use.
+type FieldState string
+
+// The states of a field, in the order in which an aging field passes them.
+const (
+	StateUnknown FieldState = "unknown" // never reported
+	StateFresh   FieldState = "fresh"   // used as it is
+	StateHold    FieldState = "hold"    // late, used as it is
+	StateDecay   FieldState = "decay"   // blended with the pool's median, ever more of it
+	StateNeutral FieldState = "neutral" // too old to mean anything: the pool's median stands in
+)
+
+// Reason is the main cause of an endpoint's share.
+type Reason string
+
+// The reasons, from the most exceptional to the ordinary.
+const (
+	ReasonBlackout Reason = "blackout" // new, and no report yet: neutral load, smallest ramp
+	ReasonNeutral  Reason = "neutral"  // no usable report: taken for a median endpoint
+	ReasonDecay    Reason = "decay"    // report is going stale: moving to the median
+	ReasonRamp     Reason = "ramp"     // new: trusted with a part of its capacity
+	ReasonFloor    Reason = "floor"    // load above the water level: kept reachable
+	ReasonFill     Reason = "fill"     // load below the water level: filled up to it
+)
+
+// LoadSource says which signals an endpoint's load was made of.
+type LoadSource string
+
+// The sources of a load.
+const (
+	LoadScraped  LoadSource = "scraped"   // queue + running as the server says
+	LoadInFlight LoadSource = "in_flight" // counts of the proxies alone
+	LoadFused    LoadSource = "fused"     // in-flight counts, corrected by what the server says
+	LoadMedian   LoadSource = "median"    // the pool's median stands in
+)
+
+// CapacitySource says where an endpoint's slots come from.
+type CapacitySource string
+
+// The sources of a capacity.
+const (
+	CapacityConfigured CapacitySource = "configured"
+	CapacityLearned    CapacitySource = "learned" // requests running while others waited
+	CapacityAssumed    CapacitySource = "assumed" // the pool's median, or 1
+)
+
+// RateSource says where the arrival rate comes from.
+type RateSource string
+
+// The sources of an arrival rate.
+const (
+	RateCompletions RateSource = "completions" // completions per second plus the growth of the load
+	RateIncrements  RateSource = "increments"  // rises of the counts: a lower bound
+	RateUnknown     RateSource = "unknown"     // nothing has moved yet: the load itself stands in
+)

@@ -1,0 +1,52 @@
+package weighting
+
+import "time"
+
+// A Reading is one measured number and the moment at which it was true. The
+// zero Reading is unknown, and unknown is not zero: a server whose queue could
+// not be read must not look like an idle one.
+type Reading struct {
+	Value float64
+	// At is when the source held this value, as near as the collector can tell:
+	// the middle of the exchange that fetched it. Zero means unknown.
+	At time.Time
+}
+
+// Known reports whether there is a value at all, however old.
+func (r Reading) Known() bool { return !r.At.IsZero() }
+
+// Age is how long ago the value was true. It is never negative: a collector's
+// clock may be a hair ahead of the loop's.
+func (r Reading) Age(now time.Time) time.Duration { return max(0, now.Sub(r.At)) }
+
+// A ServerReport is what a model server says of itself: true, late, and aware
+// of all its traffic, whoever sent it. Each field has its own age, because a
+// server can stop exporting one series and go on with the others.
+//
+// The three cumulative fields never go back: a collector turns the counters of
+// a restarted server into a sum that goes on from where it was.
+type ServerReport struct {
+	Queue       Reading // requests waiting to execute
+	Running     Reading // requests executing
+	Utilization Reading // share of the KV cache in use, 0..1
+
+	Completions  Reading // requests completed, cumulative
+	QueueSeconds Reading // request-seconds spent waiting, cumulative, by the requests completed
+	BusySeconds  Reading // request-seconds spent executing, cumulative, by the requests completed
+
+	// Restarts is how often the counters went back since the first report.
+	Restarts int
+}
+
+// An Endpoint is one address of a cluster with all that is known of its load.
+type Endpoint struct {
+	Address string // host:port, the identity within the cluster
+	Zone    string // locality; empty where there is none
+
+	// Capacity is the number of requests the endpoint executes at once (slots),
+	// as configured. Zero means that it is to be learned.
+	Capacity float64
+
+	Server   ServerReport // scraped
+	InFlight Reading      // requests in flight through the proxies that count: early, and blind to other traffic
+}
