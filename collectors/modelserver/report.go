@@ -1,0 +1,98 @@
+package modelserver
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// A Number is one figure of a Report. The zero Number is unknown, and unknown
+// is not zero: a server whose queue cannot be read is not an idle one.
+type Number struct {
+	Value float64
+	Known bool
+}
+
+// MarshalJSON writes the value, or null where it is unknown.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.Known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(n.Value)
+}
+
+// known makes a Number of a measured value. What no server can truthfully say
+// (negative, infinite, not a number) stays unknown.
+func known(v float64) Number {
+	if !plausible(v) {
+		return Number{}
+	}
+	return Number{Value: v + 0, Known: true} // + 0 turns -0 into 0
+}
+
+// plausible reports whether a count, a share or a time can have this value.
+func plausible(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+
+// A Report is what one metrics body says of its server's load.
+type Report struct {
+	Queue       Number `json:"queue"`       // requests waiting to execute
+	Running     Number `json:"running"`     // requests executing
+	Utilization Number `json:"utilization"` // share of the KV cache in use, 0..1
+
+	// Counters as they stand in the body: they begin again when the server (or,
+	// with Triton, one of its models) restarts. Counters makes sums of them.
+	Completions  Number `json:"completions"`   // requests completed
+	QueueSeconds Number `json:"queue_seconds"` // request-seconds spent waiting
+	BusySeconds  Number `json:"busy_seconds"`  // request-seconds spent executing
+
+	// series holds every counter sample behind the three sums above. A sum hides
+	// that one of its parts has begun again, so Counters works on the parts.
+	series []counterSample
+}
+
+// A counterSample is one sample of a counter series.
+type counterSample struct {
+	field Field
+	key   uint64  // hash of the series' name and labels: the same from body to body
+	value float64 // in the unit of the field
+}
+
+// number is where the report keeps a field.
+func (r *Report) number(f Field) *Number {
+	switch f {
+	case FieldQueue:
+		return &r.Queue
+	case FieldRunning:
+		return &r.Running
+	case FieldUtilization:
+		return &r.Utilization
+	case FieldCompletions:
+		return &r.Completions
+	case FieldQueueSeconds:
+		return &r.QueueSeconds
+	default:
+		return &r.BusySeconds
+	}
+}
+
+// Field is the name of a field of a Report, as in its JSON.
+type Field string
+
+// The fields of a Report.
+const (
+	FieldQueue        Field = "queue"
+	FieldRunning      Field = "running"
+	FieldUtilization  Field = "utilization"
+	FieldCompletions  Field = "completions"
+	FieldQueueSeconds Field = "queue_seconds"
+	FieldBusySeconds  Field = "busy_seconds"
+)
+
+// counter reports whether the field is cumulative.
+func (f Field) counter() bool {
+	return f == FieldCompletions || f == FieldQueueSeconds || f == FieldBusySeconds
+}
+
+// Fields lists the fields in the order of the Report.
+func Fields() []Field {
+	return []Field{FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds}
+}

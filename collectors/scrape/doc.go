@@ -1,0 +1,2 @@
+// Package scrape fetches the metrics of model servers, one loop per target.
+package scrape
