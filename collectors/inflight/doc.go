@@ -1,0 +1,2 @@
+// Package inflight reads in-flight counts from Redis.
+package inflight

@@ -1,0 +1,127 @@
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+)
+
+// An Endpoint is one server of a cluster, as a source of discovery names it.
+// A zero field means: as the cluster's configuration says.
+type Endpoint struct {
+	// Address is host:port, where host is an IP (IPv6 in brackets), in the
+	// canonical spelling of net/netip. It is the endpoint's identity within
+	// its cluster.
+	Address string
+	// Zone is the locality the endpoint stands in.
+	Zone string
+	// Capacity is the number of requests the endpoint executes at once (slots).
+	Capacity float64
+	// Engine is the model server's kind, one of Engines.
+	Engine string
+	// MetricsPort is the TCP port of the metrics page, where it is not the
+	// serving port (Triton: 8000 and 8002).
+	MetricsPort int
+	// MetricsPath is the path of the metrics page, with its leading slash.
+	MetricsPath string
+}
+
+// A Discoverer is one source of the endpoints of one cluster.
+//
+// Run sends the whole set, sorted by address, as soon as it is known and again
+// whenever it has changed; never a set equal to the one sent before. Each sent
+// slice belongs to the receiver. A source that fails keeps the set it had: it
+// sends nothing and says why through its report function. A receiver that is
+// slow gets the latest set, not every set.
+//
+// Run blocks until ctx is done and then returns nil; it returns an error at
+// once when its own configuration can never work. It does not close up. Run may
+// be called once.
+type Discoverer interface {
+	Run(ctx context.Context, up chan<- []Endpoint) error
+}
+
+// A refresher is what File and DNS have in common: what was last sent, what
+// still waits to be sent, and whether the last refresh failed. It is used by
+// one goroutine.
+type refresher struct {
+	up     chan<- []Endpoint
+	report func(error)
+	log    *slog.Logger
+
+	known   bool       // set holds an answer of the source
+	set     []Endpoint // the last good set
+	waiting bool       // set is not yet sent
+	sent    bool       // something was sent
+	last    []Endpoint // what was sent last
+	failing bool
+}
+
+func newRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *refresher {
+	return &refresher{up: up, report: report, log: log}
+}
+
+// done takes in the outcome of one refresh. With an error the set stays as it
+// was, unless partial says that the source has made a set all the same.
+func (r *refresher) done(set []Endpoint, err error) {
+	r.note(err)
+	if set == nil {
+		return
+	}
+	if !r.known || !slices.Equal(set, r.set) {
+		r.log.Info("endpoints changed", "endpoints", len(set), "before", len(r.set))
+	}
+	r.known, r.set = true, set
+	// A set that went back to what was sent before it could be sent is no change.
+	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
+}
+
+// note reports the outcome and logs the change from good to bad and back.
+func (r *refresher) note(err error) {
+	r.report(err)
+	switch {
+	case err != nil && !r.failing:
+		r.log.Warn("endpoints could not be refreshed, keeping those known", "endpoints", len(r.set), "error", err)
+	case err != nil:
+		r.log.Debug("endpoints could not be refreshed again", "error", err)
+	case r.failing:
+		r.log.Info("endpoints can be refreshed again")
+	}
+	r.failing = err != nil
+}
+
+// out is the channel to send pending on, nil while there is nothing to send, so
+// that it can stand in a select.
+func (r *refresher) out() chan<- []Endpoint {
+	if !r.waiting {
+		return nil
+	}
+	return r.up
+}
+
+// pending is a copy of the set for the receiver to keep.
+func (r *refresher) pending() []Endpoint {
+	if !r.waiting {
+		return nil
+	}
+	return slices.Clone(r.set)
+}
+
+// delivered notes that pending was sent.
+func (r *refresher) delivered() {
+	r.waiting, r.sent, r.last = false, true, r.set
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+func orIgnore(report func(error)) func(error) {
+	if report == nil {
+		return func(error) {}
+	}
+	return report
+}

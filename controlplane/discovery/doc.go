@@ -1,0 +1,2 @@
+// Package discovery finds the endpoints of a cluster.
+package discovery
