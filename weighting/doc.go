@@ -1,0 +1,99 @@
+// Package weighting turns reports of load into the shares of traffic that the
+// endpoints of one cluster should get, and says how it came to them.
+//
+// It is pure: [Law.Step] takes the time and the reports and returns a
+// [Decision] with its working. There is no clock, no I/O, no log and no metric
+// in here, so every behaviour can be replayed and every bug can become a test.
+// It knows nothing of Envoy: package xds/assignment turns shares into EDS
+// weights. The loop in package controlplane is its only caller.
+//
+// # The law: load interpretation
+//
+// A decision acts from the push until the next push, and the requests that
+// follow it change the very loads it was made from. Sending all of them to the
+// endpoint that looked idle is worse than knowing nothing. So the law decides
+// for a batch: the requests that will arrive before the proxies hear from us
+// again.
+//
+//	H    horizon, seconds:        age of the reports + push delay + push period
+//	A    arrivals, requests:      max(1, arrival rate · H)
+//	c_i  capacity, slots:         slots · relative speed · ramp
+//	n_i  load, requests:          waiting + running at endpoint i
+//	l_i  relative load, 1:        n_i / c_i
+//	L    water level, 1:          the solution of Σ max(0, L − l_i)·c_i = A
+//	s_i  share of the traffic, 1: max(0, L − l_i)·c_i / A
+//
+// Filling A requests into the least loaded endpoints up to a common level L is
+// what one queue that sees everything would do with them. A short horizon sends
+// everything to the least loaded, ties shared; a long one ends at the capacity
+// shares. Nothing is tuned by hand. The law is that of M. Dahlin, "Interpreting
+// Stale Load Information" (IEEE TPDS 11(10), 2000), for unequal capacities; the
+// question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
+// A is at least one, because there is always the next request.
+//
+// Every usable endpoint keeps at least Floor times its capacity share, so that
+// it stays reachable and goes on being observed.
+//
+// # Two kinds of signal, one load
+//
+// What a server says of itself (queue + running) is true and late, and counts
+// all traffic. What the proxies have in flight is early, drifts when an end is
+// lost, and counts only proxied traffic. They are kept apart and reconciled by
+// one rule. Whenever a scrape arrives, it is paired with the in-flight count of
+// the same moment, and the difference is smoothed (time constant 2 s):
+//
+//	u_i ← smooth(scraped − in-flight at the time of the scrape)
+//	n_i = max(0, in-flight now + u_i)
+//
+// A positive u_i is traffic that bypasses the proxies; a negative one is a count
+// that has leaked. A difference of less than half a request is the noise of two
+// clocks and counts as none. While only one of the two signals is usable (fresh
+// or held), it is used alone.
+//
+// A server that exports no gauge of running requests (Triton) has a full set of
+// slots while anything waits; otherwise the mean number executing, from the
+// differences of its counters of busy time, stands in.
+//
+// # Staleness is a state, for each field by its own clock
+//
+//	age ≤ Fresh   fresh    used as it is
+//	age ≤ Hold    hold     used as it is, and shown as late
+//	age ≤ Decay   decay    blended linearly into the pool's median of that field
+//	older         neutral  the pool's median stands in
+//
+// An endpoint whose metrics died must neither look idle, as it may have looked
+// last, nor saturated, for that would halt a pool whose metrics failed as one.
+// A field that an endpoint never reported is unknown: not zero, and no part of
+// its load. With no field at all the pool's median load stands in.
+//
+// # Capacity
+//
+// Slots are configured, or learned: the number running while others wait.
+// Relative speed is the ratio of an endpoint's completions per busy slot-second
+// to the pool's median, measured over about a minute. A deviation x (of the
+// logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
+// twice its own noise it counts as none (positive-part James–Stein).
+//
+// # Arrival rate
+//
+// Requests that arrived at an endpoint between two scrapes: completions plus the
+// growth of queue + running, exactly. Without counters of completions, the rises
+// of the in-flight count, which is a lower bound. Smoothed with a time constant
+// of 3 s and summed over the endpoints; endpoints without a rate count as the
+// mean of the others. If nothing has a rate yet, one request for each slot is
+// taken for the arrivals of the horizon.
+//
+// # New endpoints
+//
+// The endpoints of the first step are taken as they are: a control plane that
+// restarts must not ramp a pool that serves. One that appears later is in
+// blackout first (its own reports do not count yet, the median stands in), then
+// its capacity ramps linearly from a tenth to the whole.
+//
+// # Overload
+//
+// An endpoint is flagged when its queue per slot or its utilization reaches the
+// enter threshold, and released when both are under their leave thresholds; each
+// state lasts at least MinDwell. At most MaxShare of a pool is flagged, those
+// longest overloaded first, unless all of it is.
+package weighting

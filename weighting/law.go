@@ -1,0 +1,188 @@
+package weighting
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Law holds what one cluster's decisions depend on besides the reports: what
+// it has learned, and what it last decided. It is not safe for concurrent use:
+// one loop steps it.
+type Law struct {
+	params  Params
+	started bool
+	memory  map[string]*memory
+	drop    float64 // share refused
+	dropAt  time.Time
+}
+
+// NewLaw starts a law that has seen nothing.
+func NewLaw(p Params) *Law {
+	return &Law{params: p, memory: make(map[string]*memory)}
+}
+
+// SetParams changes the knobs and keeps all that was learned.
+func (l *Law) SetParams(p Params) { l.params = p }
+
+// A Snapshot is the cluster as the collectors see it at the time of a step.
+type Snapshot struct {
+	Endpoints []Endpoint // in any order; one per address
+
+	// PushDelay is the time from a decision to its effect in the proxies, as
+	// measured by their ACKs; PushPeriod is the time from one push to the next.
+	PushDelay, PushPeriod time.Duration
+}
+
+// Step takes in what is new and decides. The same law, snapshots and times give
+// the same decisions.
+func (l *Law) Step(now time.Time, s Snapshot) Decision {
+	pool := l.observe(now, s.Endpoints)
+	pool.slots()
+	pool.pair()
+	pool.speeds()
+	pool.loads()
+	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
+	pool.arrivals(&d, s)
+	pool.share(&d)
+	l.flag(pool)
+	l.shed(pool, &d)
+	for i := range pool.members {
+		d.Endpoints[i] = pool.members[i].decision(pool, d.Endpoints[i].Share)
+	}
+	l.started = l.started || len(d.Endpoints) > 0
+	l.forget(now)
+	return d
+}
+
+// observe updates the memory of each endpoint and sets up the pool, sorted by
+// address so that the order of the snapshot cannot matter.
+func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
+	sorted := slices.Clone(endpoints)
+	slices.SortStableFunc(sorted, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
+	sorted = slices.CompactFunc(sorted, func(a, b Endpoint) bool { return a.Address == b.Address })
+	p := &pool{params: &l.params, now: now, members: make([]member, len(sorted))}
+	for i := range sorted {
+		e := &sorted[i]
+		m := l.memory[e.Address]
+		if m == nil {
+			m = &memory{firstSeen: now, established: !l.started}
+			l.memory[e.Address] = m
+		}
+		m.observe(e, now)
+		p.members[i] = member{Endpoint: e, memory: m}
+	}
+	return p
+}
+
+// forget drops endpoints that have been gone for as long as a report is worth
+// anything. One that only blinked out of its discovery keeps what was learned.
+func (l *Law) forget(now time.Time) {
+	for address, m := range l.memory {
+		if now.Sub(m.lastSeen) > l.params.Decay {
+			delete(l.memory, address)
+		}
+	}
+}
+
+// pool is one step in the making.
+type pool struct {
+	params  *Params
+	now     time.Time
+	members []member
+
+	// Medians over the members with a believed report; NaN when none has one.
+	queue, running, inFlight float64 // requests per slot
+	load                     float64 // requests per unit of capacity
+	level                    float64
+}
+
+// member is one endpoint in the making of a step.
+type member struct {
+	*Endpoint
+	*memory
+
+	slotCount   float64
+	slotsSource CapacitySource
+	speed       float64
+	ramp        float64
+	blackout    bool
+
+	load       float64 // requests
+	loadSource LoadSource
+	loadState  FieldState
+	loadAge    time.Duration
+	offset     float64 // unproxied, as used
+
+	queued  float64 // requests waiting per slot; NaN unknown
+	flagged bool
+	floored bool // above the water
+}
+
+func (m *member) capacity() float64 { return m.slotCount * m.speed * m.ramp }
+
+// arrivals measures the horizon and the requests to expect within it.
+func (p *pool) arrivals(d *Decision, s Snapshot) {
+	d.Horizon = p.meanAge() + max(0, s.PushDelay) + max(0, s.PushPeriod)
+	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
+	switch d.ArrivalRateSource {
+	case RateUnknown:
+		for i := range p.members {
+			d.Arrivals += p.members[i].slotCount
+		}
+	default:
+		d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
+	}
+	d.Arrivals = min(max(1, d.Arrivals), largest)
+}
+
+// meanAge is the mean age of the believed loads.
+func (p *pool) meanAge() time.Duration {
+	var sum time.Duration
+	var n int
+	for i := range p.members {
+		if m := &p.members[i]; believed(m.loadState) {
+			sum += m.loadAge
+			n++
+		}
+	}
+	return sum / time.Duration(max(1, n))
+}
+
+// arrivalRate sums the members' rates; one without a rate counts as their mean.
+func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
+	var sum float64
+	var n int
+	source = RateUnknown
+	for i := range p.members {
+		rate, from := p.members[i].arrivalRate(p)
+		if from == RateUnknown {
+			continue
+		}
+		sum += rate
+		n++
+		if source != RateCompletions {
+			source = from
+		}
+	}
+	return sum / float64(max(1, n)) * float64(len(p.members)), source
+}
+
+// share fills the arrivals in and writes the shares.
+func (p *pool) share(d *Decision) {
+	d.MedianLoad = p.load
+	if len(p.members) == 0 {
+		return
+	}
+	vessels := make([]vessel, len(p.members))
+	for i := range p.members {
+		m := &p.members[i]
+		vessels[i] = vessel{level: m.load / m.capacity(), capacity: m.capacity()}
+	}
+	p.level = fill(vessels, d.Arrivals)
+	d.WaterLevel = p.level
+	for i, share := range shares(vessels, p.level, p.params.Floor) {
+		d.Endpoints[i].Share = share
+		p.members[i].floored = vessels[i].level >= p.level
+	}
+}

@@ -1,0 +1,121 @@
+package weighting
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// flag settles which members are overloaded.
+func (l *Law) flag(p *pool) {
+	var over []*member
+	for i := range p.members {
+		m := &p.members[i]
+		m.queued = p.queuedPerSlot(m)
+		m.hysteresis(p)
+		if m.overloaded {
+			over = append(over, m)
+		}
+	}
+	// A stable order keeps the same members flagged while more are overloaded
+	// than may be.
+	slices.SortStableFunc(over, func(a, b *member) int {
+		return cmp.Or(a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
+	})
+	if most := int(p.params.Overload.MaxShare * float64(len(p.members))); len(over) < len(p.members) {
+		over = over[:min(len(over), most)]
+	}
+	for _, m := range over {
+		m.flagged = true
+	}
+}
+
+// hysteresis moves one member's flag.
+func (m *member) hysteresis(p *pool) {
+	o := &p.params.Overload
+	if !m.flagSince.IsZero() && p.now.Sub(m.flagSince) < o.MinDwell {
+		return
+	}
+	utilization := math.NaN()
+	if u := m.server.Utilization; p.tells(u) {
+		utilization = u.Value
+	}
+	switch {
+	case !m.overloaded && m.queued >= o.QueueEnter:
+		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
+	case !m.overloaded && utilization >= o.UtilizationEnter:
+		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
+	case m.overloaded && !(m.queued >= o.QueueLeave) && !(utilization >= o.UtilizationLeave):
+		m.setFlag(false, p.now, "")
+	}
+}
+
+func (m *memory) setFlag(on bool, now time.Time, reason string) {
+	m.overloaded, m.flagSince, m.flagReason = on, now, reason
+}
+
+// tells reports whether a reading is recent enough to say something of this
+// server: one that has turned into the pool's median does not.
+func (p *pool) tells(r Reading) bool {
+	s := p.params.state(r, p.now)
+	return believed(s) || s == StateDecay
+}
+
+// queuedPerSlot is requests waiting per slot; NaN where nothing tells. In-flight
+// counts tell only where the slots are not assumed.
+func (p *pool) queuedPerSlot(m *member) float64 {
+	switch {
+	case m.blackout:
+		return math.NaN()
+	case p.tells(m.server.Queue):
+		return m.server.Queue.Value / m.slotCount
+	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
+		return max(0, m.load-m.slotCount) / m.slotCount
+	}
+	return math.NaN()
+}
+
+// shed settles the share of requests to refuse.
+func (l *Law) shed(p *pool, d *Decision) {
+	const fallFor = 10 * time.Second
+	target := p.refuse()
+	fall := l.params.Shedding.MaxDrop * p.now.Sub(l.dropAt).Seconds() / fallFor.Seconds()
+	if p.free() {
+		l.drop = 0
+	} else {
+		l.drop = max(target, l.drop-fall, 0)
+	}
+	l.dropAt = p.now
+	const steps = 100 // a hundredth is as fine as a push is worth
+	d.DropFraction = math.Round(min(l.drop, l.params.Shedding.MaxDrop)*steps) / steps
+}
+
+// refuse is the share that the mean queue over the whole pool asks for.
+func (p *pool) refuse() float64 {
+	s := &p.params.Shedding
+	var waiting, slots float64
+	for i := range p.members {
+		if m := &p.members[i]; !math.IsNaN(m.queued) {
+			waiting += m.queued * m.slotCount
+			slots += m.slotCount
+		}
+	}
+	if !s.Enabled || slots == 0 {
+		return 0
+	}
+	depth := (waiting/slots - s.QueueStart) / (s.QueueFull - s.QueueStart)
+	return min(max(0, depth), 1) * s.MaxDrop
+}
+
+// free reports whether shedding is off, or any member could start a request now.
+func (p *pool) free() bool {
+	for i := range p.members {
+		m := &p.members[i]
+		if believed(m.loadState) && m.load < m.slotCount && !(m.queued > 0) {
+			return true
+		}
+	}
+	return !p.params.Shedding.Enabled
+}

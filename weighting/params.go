@@ -1,0 +1,71 @@
+package weighting
+
+import "time"
+
+// Params are the knobs of the law for one cluster.
+type Params struct {
+	// Fresh, Hold and Decay are the ages at which a field leaves the state of
+	// that name. Fresh ≤ Hold ≤ Decay. Defaults 1 s, 3 s, 10 s.
+	Fresh, Hold, Decay time.Duration
+
+	// Blackout is how long the reports of a new endpoint are not believed: a
+	// server that is warming up looks idle. Default 1 s.
+	Blackout time.Duration
+	// Ramp is how long, after the blackout, the capacity of a new endpoint grows
+	// to the whole. Default 10 s.
+	Ramp time.Duration
+
+	// Floor is the least share an endpoint gets, as a part of its capacity
+	// share, 0..1. Default 0.01.
+	Floor float64
+
+	Overload Overload
+	Shedding Shedding
+}
+
+// Overload holds the thresholds of the overload flag.
+type Overload struct {
+	// QueueEnter and QueueLeave are requests waiting for each slot. Defaults 4, 2.
+	QueueEnter, QueueLeave float64
+	// UtilizationEnter and UtilizationLeave are shares of the KV cache, 0..1.
+	// Defaults 0.98, 0.9.
+	UtilizationEnter, UtilizationLeave float64
+	// MinDwell is how long a flag stands at least, and stays away at least.
+	// Default 2 s.
+	MinDwell time.Duration
+	// MaxShare is the largest part of a pool that is flagged, 0..1, unless all
+	// of it is overloaded. Default 0.5.
+	MaxShare float64
+}
+
+// Shedding says when a saturated pool refuses requests. The share to refuse
+// grows linearly from 0 at QueueStart to MaxDrop at QueueFull, rises at once,
+// falls by at most MaxDrop in ten seconds, and is 0 whenever an endpoint has a
+// free slot.
+type Shedding struct {
+	Enabled bool // default false
+	// QueueStart and QueueFull are requests waiting for each slot, over the
+	// whole pool. Defaults 4, 16.
+	QueueStart, QueueFull float64
+	// MaxDrop is the largest share refused, 0..1. Default 0.9.
+	MaxDrop float64
+}
+
+// DefaultParams returns the documented defaults.
+func DefaultParams() Params {
+	return Params{
+		Fresh:    time.Second,
+		Hold:     3 * time.Second,
+		Decay:    10 * time.Second,
+		Blackout: time.Second,
+		Ramp:     10 * time.Second,
+		Floor:    0.01,
+		Overload: Overload{
+			QueueEnter: 4, QueueLeave: 2,
+			UtilizationEnter: 0.98, UtilizationLeave: 0.9,
+			MinDwell: 2 * time.Second,
+			MaxShare: 0.5,
+		},
+		Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+	}
+}
