@@ -1,0 +1,87 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// BuildSteelyard builds cmd/steelyard of the checkout that holds the working
+// directory, once in the life of the calling program, and returns the path of
+// the binary. The file stays in .tools/e2e, where git ignores it and the next
+// build replaces it: there is nothing to clean up.
+func BuildSteelyard() (string, error) { return buildOnce() }
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(root, ".tools", "e2e", "steelyard")
+	// Moved into place, because a file that is running cannot be written to.
+	fresh := binary + "." + strconv.Itoa(os.Getpid())
+	cmd := exec.Command("go", "build", "-o", fresh, "./cmd/steelyard")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building steelyard: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	if err := os.Rename(fresh, binary); err != nil {
+		return "", fmt.Errorf("building steelyard: %w", err)
+	}
+	return binary, nil
+})
+
+// SteelyardConfig says how to run steelyard serve.
+type SteelyardConfig struct {
+	Path   string // the binary: BuildSteelyard's
+	Config string // path of the YAML file
+	Admin  string // host:port of the admin listener in Config
+	Dir    string // an existing directory for the log
+	Name   string // "steelyard" when empty
+	Args   []string
+}
+
+// StartSteelyard runs `steelyard serve` and returns when /healthz of its admin
+// listener answers 200: it serves, and may still be warming up. ctx bounds the
+// start only.
+func StartSteelyard(ctx context.Context, c SteelyardConfig) (*Process, error) {
+	if c.Name == "" {
+		c.Name = "steelyard"
+	}
+	args := append([]string{"serve", "--config", c.Config}, c.Args...)
+	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := started(ctx, p, AnswersHTTP("http://"+c.Admin+"/healthz")); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// AnswersHTTP returns a check for WaitReady: a GET of url is answered with 200.
+func AnswersHTTP(url string) func(context.Context) error {
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, resp.Status)
+		}
+		return nil
+	}
+}

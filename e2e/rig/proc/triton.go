@@ -1,0 +1,99 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+)
+
+// TritonConfig says how to run a Triton Inference Server on the CPU.
+type TritonConfig struct {
+	Dir    string // an existing directory for the log
+	Name   string // "triton" when empty; different for each Triton that runs at once
+	Models string // model repository; the rig's (sleeper and batcher) when empty
+	Path   string // the binary, Find's when empty
+	Args   []string
+}
+
+// A Triton is a running Triton whose models are loaded.
+type Triton struct {
+	*Process
+	HTTP, GRPC, Metrics string // host:port each
+}
+
+// StartTriton runs a Triton and returns when all its models are loaded. ctx
+// bounds the start only.
+//
+// The rig's models are `sleeper` (one instance, a queue without bound, sleeps
+// DELAY_MS per request) and `batcher` (batches of up to four, at most 64
+// waiting): POST /v2/models/sleeper/infer with
+//
+//	{"inputs":[{"name":"DELAY_MS","shape":[1],"datatype":"INT32","data":[200]}]}
+//
+// and shape [1,1] for batcher.
+func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	addrs, err := FreeAddresses(3)
+	if err != nil {
+		return nil, err
+	}
+	t := &Triton{HTTP: addrs[0], GRPC: addrs[1], Metrics: addrs[2]}
+	args := []string{
+		"--id", c.Name,
+		"--backend-directory", filepath.Join(filepath.Dir(c.Path), "..", "backends"),
+		"--model-repository", c.Models,
+		"--metrics-interval-ms", "200", "--allow-gpu-metrics", "false",
+		// Python models share memory with the server under this name.
+		"--backend-config", "python,shm-region-prefix-name=steelyard" + port(t.HTTP),
+	}
+	for name, addr := range map[string]string{"http": t.HTTP, "grpc": t.GRPC, "metrics": t.Metrics} {
+		args = append(args, "--"+name+"-address", "127.0.0.1", "--"+name+"-port", port(addr))
+	}
+	t.Process, err = Start(Spec{Name: c.Name, Path: c.Path, Args: append(args, c.Args...), Dir: c.Dir})
+	if err != nil {
+		return nil, err
+	}
+	if err := started(ctx, t.Process, AnswersHTTP("http://"+t.HTTP+"/v2/health/ready")); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// complete fills in what the caller left out.
+func (c *TritonConfig) complete() error {
+	if c.Name == "" {
+		c.Name = "triton"
+	}
+	if c.Models == "" {
+		root, err := Root()
+		if err != nil {
+			return err
+		}
+		c.Models = filepath.Join(root, "e2e", "rig", "proc", "triton-models")
+	}
+	if c.Path != "" {
+		return nil
+	}
+	path, err := Find(ProgramTriton)
+	if err != nil {
+		return err
+	}
+	// .tools/bin holds a link; the backends stand beside what it points to.
+	c.Path, err = filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+func port(addr string) string {
+	_, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return strings.TrimLeft(addr, ":")
+	}
+	return p
+}
