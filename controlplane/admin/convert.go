@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"time"
+
+	"steelyard/weighting"
+)
+
+// FromDecision turns a decision into what is shown of it. Ages are as of now,
+// not as of the decision: if the loop has stopped, they grow. The caller adds
+// what a decision does not know: engine, weight and last scrape. The zero
+// decision, before the first step, is unknown throughout.
+func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
+	if d.At.IsZero() {
+		return Decision{}, []Endpoint{}
+	}
+	since := max(0, now.Sub(d.At))
+	endpoints := make([]Endpoint, 0, len(d.Endpoints))
+	for _, e := range d.Endpoints {
+		endpoints = append(endpoints, fromEndpoint(e, since))
+	}
+	at := At(d.At)
+	return Decision{
+		At:                at,
+		AgeSeconds:        age(at, now),
+		ArrivalRate:       Num(d.ArrivalRate),
+		ArrivalRateSource: string(d.ArrivalRateSource),
+		HorizonSeconds:    Seconds(d.Horizon),
+		Arrivals:          Num(d.Arrivals),
+		WaterLevel:        Num(d.WaterLevel),
+		MedianLoad:        Num(d.MedianLoad),
+		DropFraction:      Num(d.DropFraction),
+	}, endpoints
+}
+
+func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
+	return Endpoint{
+		Address:              e.Address,
+		Zone:                 e.Zone,
+		Share:                Num(e.Share),
+		Overloaded:           e.Overloaded,
+		OverloadReason:       e.OverloadReason,
+		Reason:               string(e.Reason),
+		Load:                 Num(e.Load),
+		LoadSource:           string(e.LoadSource),
+		Capacity:             Num(e.Capacity),
+		Slots:                Num(e.Slots),
+		SlotsSource:          string(e.SlotsSource),
+		RelativeSpeed:        Num(e.RelativeSpeed),
+		Ramp:                 Num(e.Ramp),
+		Unproxied:            Num(e.Unproxied),
+		Inputs:               fromInputs(e.Inputs, since),
+		CompletionRate:       Num(e.CompletionRate),
+		MeanQueueTimeSeconds: Num(e.MeanQueueTime),
+		BusyFraction:         Num(e.BusyFraction),
+	}
+}
+
+func fromInputs(inputs []weighting.Input, since time.Duration) []Input {
+	out := make([]Input, 0, len(inputs))
+	for _, in := range inputs {
+		view := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
+		if in.State != weighting.StateUnknown {
+			view.AgeSeconds = Seconds(in.Age + since)
+		}
+		out = append(out, view)
+	}
+	return out
+}

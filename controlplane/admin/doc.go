@@ -1,0 +1,49 @@
+// Package admin answers the people and machines that look at a running
+// Steelyard: probes, Prometheus, scripts, and whoever was woken at night.
+//
+// # What it is for
+//
+//	/healthz                          the process answers
+//	/readyz                           200 when every cluster has weights worth pushing; else 503 and why not
+//	/metrics                          Prometheus text or OpenMetrics
+//	/api/v1/status                    version, uptime, config generation, last reload and its error
+//	/api/v1/clusters                  every cluster without its endpoints
+//	/api/v1/clusters/{name}           one cluster with its endpoints and the working of their weights
+//	/api/v1/clusters/{name}/history   shares over the last minutes
+//	/api/v1/clients                   connected Envoys, what they were sent, what they answered
+//	/                                 the same as a page
+//
+// The JSON is described key by key in docs/admin-api.md, and a test holds the
+// two together. It is stable: keys are added, not renamed, and their meaning
+// and unit stay.
+//
+// # What it is not
+//
+// It changes nothing: every route is GET or HEAD. It has no authentication of
+// its own, which is why it listens on loopback unless told otherwise. It has no
+// profiler. It is not the place where state lives: everything it shows it asks
+// of a [Source] at the moment of the question, except the counters in [Metrics]
+// and the recent shares in [History].
+//
+// # Who calls whom
+//
+// The daemon builds one [Metrics] and one [History], hands them to the loops,
+// which report to them, implements [Source] over the store, the decisions and
+// the xDS server, and then runs [Serve] with the handler that [New] returns.
+// [FromDecision] turns a weighting decision into the view that a Source
+// returns; package weighting is the only other package of the project that this
+// one knows.
+//
+// # Units, and what is unknown
+//
+// Durations are seconds, times are RFC 3339 in UTC, shares and fractions are
+// 0..1. A number that is not known is null and never 0, and so is one that JSON
+// cannot hold: see [Number] and [Time]. The series on /metrics follow the same
+// rule: a gauge whose value is unknown is left out.
+//
+// # What is wrong
+//
+// Problems (on the status, a cluster, an endpoint, a client) are worked out here from
+// the rest of the view, in problems.go, so that the page, a script and a person
+// with curl read the same verdict in the same words.
+package admin

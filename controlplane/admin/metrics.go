@@ -1,0 +1,246 @@
+package admin
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// DefaultMaxEndpointSeries bounds how many endpoints have series of their own.
+const DefaultMaxEndpointSeries = 2000
+
+// Metrics are the process's own counters and histograms, on a registry of their
+// own. What is a state and not an event (weights, flags, ages, readiness) is
+// not set here: it is read from the Source when /metrics is asked for, so that
+// the series of an endpoint that is gone are gone.
+//
+// Every method is safe for concurrent use. The cluster label of every series is
+// a configured name; call Forget when a cluster is removed.
+type Metrics struct {
+	registry  *prometheus.Registry
+	maxSeries int
+
+	scrapes        *prometheus.CounterVec
+	scrapeDuration *prometheus.HistogramVec
+	scrapeBody     *prometheus.HistogramVec
+
+	decisions *prometheus.CounterVec
+	step      *prometheus.HistogramVec
+	flags     *prometheus.CounterVec
+
+	pushes     *prometheus.CounterVec
+	suppressed *prometheus.CounterVec
+	ackDelay   *prometheus.HistogramVec
+	acks       *prometheus.CounterVec
+	nacks      *prometheus.CounterVec
+
+	polls        *prometheus.CounterVec
+	pollDuration prometheus.Histogram
+	ignored      *prometheus.GaugeVec
+
+	reloads       *prometheus.CounterVec
+	reloadOK      prometheus.Gauge
+	reloadSuccess prometheus.Gauge
+}
+
+// MetricsOptions are what can be chosen about Metrics.
+type MetricsOptions struct {
+	Version string
+	// MaxEndpointSeries is how many endpoints, of all clusters together, have
+	// series of their own: 0 means DefaultMaxEndpointSeries, below 0 none.
+	MaxEndpointSeries int
+}
+
+// Labels and their values.
+const (
+	labelCluster  = "cluster"
+	labelEndpoint = "endpoint"
+	labelResult   = "result"
+	labelReason   = "reason"
+
+	resultOK    = "ok"
+	resultError = "error"
+)
+
+// NewMetrics returns metrics on a registry of their own, with those of the Go
+// runtime and the process.
+func NewMetrics(o MetricsOptions) *Metrics {
+	if o.MaxEndpointSeries == 0 {
+		o.MaxEndpointSeries = DefaultMaxEndpointSeries
+	}
+	m := &Metrics{registry: prometheus.NewRegistry(), maxSeries: max(0, o.MaxEndpointSeries)}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+	)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "steelyard_build_info", Help: "Always 1; the label is the version of Steelyard.",
+	}, []string{"version"})
+	build.WithLabelValues(label(o.Version)).Set(1)
+	m.registry.MustRegister(build)
+	m.registerCollection()
+	m.registerDecisions()
+	m.registerStreams()
+	m.registerReloads()
+	return m
+}
+
+// registerCollection makes the metrics of what is read: scrapes and Redis polls.
+func (m *Metrics) registerCollection() {
+	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers, by how they ended.", labelCluster, labelResult)
+	m.scrapeDuration = m.histogram("steelyard_scrape_duration_seconds", "Time from sending a scrape to having read its body.", scrapeBuckets(), labelCluster)
+	m.scrapeBody = m.histogram("steelyard_scrape_body_bytes", "Size of the metrics bodies read.", prometheus.ExponentialBuckets(1024, 4, 8), labelCluster)
+	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by how they ended.", labelResult)
+	m.pollDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "steelyard_redis_poll_duration_seconds", Help: "Time of a round trip to Redis.", Buckets: scrapeBuckets(),
+	})
+	m.registry.MustRegister(m.pollDuration)
+	m.ignored = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "steelyard_inflight_ignored_members", Help: "Members of the latest in-flight set that are no endpoint of the cluster.",
+	}, []string{labelCluster})
+	m.registry.MustRegister(m.ignored)
+	m.polls.WithLabelValues(resultOK)
+	m.polls.WithLabelValues(resultError)
+}
+
+// registerDecisions makes the metrics of the loop.
+func (m *Metrics) registerDecisions() {
+	m.decisions = m.counter("steelyard_decisions_total", "Steps of the weighting law.", labelCluster)
+	m.step = m.histogram("steelyard_step_duration_seconds", "Time of one step of the weighting law.", prometheus.ExponentialBuckets(10e-6, 4, 9), labelCluster)
+	m.flags = m.counter("steelyard_overload_changes_total", "Endpoints that entered or left the overload flag.", labelCluster, "change")
+}
+
+// registerStreams makes the metrics of what is sent to the Envoys.
+func (m *Metrics) registerStreams() {
+	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.", labelCluster, labelReason)
+	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by why not.", labelCluster, labelReason)
+	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from sending an assignment to an Envoy until its ACK.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
+	m.acks = m.counter("steelyard_acks_total", "Assignments that Envoys accepted.", labelCluster)
+	m.nacks = m.counter("steelyard_nacks_total", "Assignments that Envoys refused.", labelCluster)
+}
+
+// registerReloads makes the metrics of the config.
+func (m *Metrics) registerReloads() {
+	m.reloads = m.counter("steelyard_config_reloads_total", "Attempts to apply a config, the one at the start included.", labelResult)
+	m.reloads.WithLabelValues(resultOK)
+	m.reloads.WithLabelValues(resultError)
+	m.reloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "steelyard_config_last_reload_successful", Help: "1 when the latest config was applied, 0 when it was refused and the one before still runs.",
+	})
+	m.reloadSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "steelyard_config_last_reload_success_timestamp_seconds", Help: "Unix time at which a config was last applied, 0 before the first.",
+	})
+	m.registry.MustRegister(m.reloadOK, m.reloadSuccess)
+}
+
+// scrapeBuckets runs from half a millisecond (loopback) to four seconds.
+func scrapeBuckets() []float64 { return prometheus.ExponentialBuckets(0.0005, 2, 14) }
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(h)
+	return h
+}
+
+// label makes any string fit for a label: client_golang panics on one that is
+// not UTF-8.
+func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// ScrapeDone records one scrape. kind says how it ended: "ok" or one of a small
+// fixed set of failures ("timeout", "refused", "status", ...), never an error's
+// text. bytes below 0 means that no body was read.
+func (m *Metrics) ScrapeDone(cluster, kind string, d time.Duration, bytes int64) {
+	cluster = label(cluster)
+	m.scrapes.WithLabelValues(cluster, label(kind)).Inc()
+	m.scrapeDuration.WithLabelValues(cluster).Observe(d.Seconds())
+	if bytes >= 0 {
+		m.scrapeBody.WithLabelValues(cluster).Observe(float64(bytes))
+	}
+}
+
+// Polled records one round trip to Redis.
+func (m *Metrics) Polled(ok bool, d time.Duration) {
+	m.polls.WithLabelValues(result(ok)).Inc()
+	m.pollDuration.Observe(d.Seconds())
+}
+
+// Ignored records how many members of a cluster's latest in-flight set are no
+// endpoints of it.
+func (m *Metrics) Ignored(cluster string, n int) {
+	m.ignored.WithLabelValues(label(cluster)).Set(float64(n))
+}
+
+// Stepped records one step of the weighting law.
+func (m *Metrics) Stepped(cluster string, d time.Duration) {
+	cluster = label(cluster)
+	m.decisions.WithLabelValues(cluster).Inc()
+	m.step.WithLabelValues(cluster).Observe(d.Seconds())
+}
+
+// OverloadChanged records that one endpoint entered or left the overload flag.
+func (m *Metrics) OverloadChanged(cluster string, entered bool) {
+	change := "left"
+	if entered {
+		change = "entered"
+	}
+	m.flags.WithLabelValues(label(cluster), change).Inc()
+}
+
+// Pushed records that an assignment was handed to the streams. reason is one of
+// a small fixed set.
+func (m *Metrics) Pushed(cluster, reason string) {
+	m.pushes.WithLabelValues(label(cluster), label(reason)).Inc()
+}
+
+// Suppressed records that a decision was not pushed. reason is one of a small
+// fixed set.
+func (m *Metrics) Suppressed(cluster, reason string) {
+	m.suppressed.WithLabelValues(label(cluster), label(reason)).Inc()
+}
+
+// Acked records an ACK and how long after the push it came.
+func (m *Metrics) Acked(cluster string, d time.Duration) {
+	cluster = label(cluster)
+	m.acks.WithLabelValues(cluster).Inc()
+	m.ackDelay.WithLabelValues(cluster).Observe(d.Seconds())
+}
+
+// Nacked records a NACK.
+func (m *Metrics) Nacked(cluster string) { m.nacks.WithLabelValues(label(cluster)).Inc() }
+
+// Reloaded records an attempt to apply a config.
+func (m *Metrics) Reloaded(ok bool) {
+	m.reloads.WithLabelValues(result(ok)).Inc()
+	if !ok {
+		m.reloadOK.Set(0)
+		return
+	}
+	m.reloadOK.Set(1)
+	m.reloadSuccess.SetToCurrentTime()
+}
+
+// Forget drops all series of a cluster that is no longer configured.
+func (m *Metrics) Forget(cluster string) {
+	match := prometheus.Labels{labelCluster: label(cluster)}
+	for _, v := range []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed, m.ackDelay, m.acks, m.nacks} {
+		v.DeletePartialMatch(match)
+	}
+}
+
+func result(ok bool) string {
+	if ok {
+		return resultOK
+	}
+	return resultError
+}

@@ -1,0 +1,57 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Limits of the listener. A reader that is slow, or sends headers without end,
+// must not hold a connection for longer than these.
+const (
+	readTimeout     = 5 * time.Second
+	writeTimeout    = 30 * time.Second
+	idleTimeout     = 60 * time.Second
+	maxHeaderBytes  = 16 << 10
+	shutdownTimeout = 3 * time.Second
+)
+
+// Serve answers on the listener until ctx is done, lets the requests that are
+// running finish for at most three seconds, and returns nil. It closes the
+// listener. It returns an error when the listener fails before that.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving the admin API on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	stop(server)
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the admin API on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// stop waits for running requests, and cuts those off that take too long.
+func stop(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		_ = server.Close()
+	}
+}

@@ -1,0 +1,241 @@
+package admin
+
+import (
+	"time"
+)
+
+// A Source is what the process knows at this moment. Its methods are called
+// from many goroutines, on every request and every scrape of /metrics; they
+// must not block on the network. What they return may be shared: this package
+// never writes to it.
+type Source interface {
+	// Clusters returns all configured clusters, sorted by name.
+	Clusters() []Cluster
+	// Cluster returns one of them.
+	Cluster(name string) (Cluster, bool)
+	// Clients returns the connected Envoys, sorted by node id.
+	Clients() []Client
+	// Status returns the state of the process.
+	Status() Status
+}
+
+// Severity says how much a problem matters.
+type Severity string
+
+// The severities. Something is done about an error; a warning explains a number.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// A Problem is one thing that is wrong, in a sentence for a person.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+}
+
+// A Status is the state of the whole process.
+type Status struct {
+	Version          string `json:"version"` // filled in by the handler from Options
+	StartedAt        Time   `json:"started_at"`
+	ConfigFile       string `json:"config_file"`
+	ConfigGeneration uint64 `json:"config_generation"` // 0 before the first config is applied
+	LastReload       Reload `json:"last_reload"`
+	Draining         bool   `json:"draining"` // shutting down
+
+	// Filled in by the handler.
+	Now           Time      `json:"now"`
+	UptimeSeconds Number    `json:"uptime_seconds"`
+	Ready         bool      `json:"ready"`
+	Problems      []Problem `json:"problems"`
+}
+
+// A Reload is the latest attempt to apply a config.
+type Reload struct {
+	At    Time   `json:"at"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error"` // empty when it went well
+}
+
+// A Cluster is one pool of endpoints with the decision that holds for it.
+type Cluster struct {
+	Name           string         `json:"name"`
+	Engine         string         `json:"engine"`
+	Ready          bool           `json:"ready"`
+	NotReadyReason string         `json:"not_ready_reason"` // empty when ready
+	Decision       Decision       `json:"decision"`
+	Sources        []SourceStatus `json:"sources"`
+
+	LastPush           Push   `json:"last_push"`
+	Pushes             uint64 `json:"pushes"`
+	SuppressedPushes   uint64 `json:"suppressed_pushes"`
+	MinIntervalSeconds Number `json:"min_interval_seconds"`
+
+	// Filled in by the handler.
+	Counts   EndpointCounts `json:"endpoint_counts"`
+	Problems []Problem      `json:"problems"`
+
+	// Endpoints are sorted by address. The list of clusters leaves them out.
+	Endpoints []Endpoint `json:"endpoints,omitzero"`
+}
+
+// EndpointCounts sums a cluster's endpoints up.
+type EndpointCounts struct {
+	Total      int `json:"total"`
+	Overloaded int `json:"overloaded"`
+	Stale      int `json:"stale"`   // reason decay or neutral: the report is too old to be used as it is
+	New        int `json:"new"`     // reason blackout or ramp
+	Failing    int `json:"failing"` // the latest scrape failed
+}
+
+// A Push is the latest assignment sent to the Envoys of a cluster.
+type Push struct {
+	At      Time   `json:"at"`
+	Version string `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+// A SourceState is the health of a source.
+type SourceState string
+
+// The states of a source.
+const (
+	SourceOK    SourceState = "ok"
+	SourceStale SourceState = "stale" // failing, and what it last said is still in use
+	SourceDown  SourceState = "down"  // failing, and nothing of it is in use; or it never worked
+)
+
+// A SourceStatus is the health of one source of a cluster.
+type SourceStatus struct {
+	Name           string      `json:"name"` // "scrape", "redis", "discovery", ...
+	State          SourceState `json:"state"`
+	LastSuccess    Time        `json:"last_success"`
+	LastError      string      `json:"last_error"` // empty when the latest attempt went well
+	IgnoredMembers int         `json:"ignored_members"`
+}
+
+// A Decision is the pool-wide working of the latest decision.
+type Decision struct {
+	At                Time   `json:"at"`
+	AgeSeconds        Number `json:"age_seconds"`
+	ArrivalRate       Number `json:"arrival_rate"` // requests per second
+	ArrivalRateSource string `json:"arrival_rate_source"`
+	HorizonSeconds    Number `json:"horizon_seconds"`
+	Arrivals          Number `json:"arrivals"`    // requests expected within the horizon
+	WaterLevel        Number `json:"water_level"` // requests per unit of capacity
+	MedianLoad        Number `json:"median_load"` // requests per unit of capacity
+	DropFraction      Number `json:"drop_fraction"`
+}
+
+// An Endpoint is one address with its weight and how that came about.
+type Endpoint struct {
+	Address        string `json:"address"`
+	Zone           string `json:"zone"`
+	Engine         string `json:"engine"`
+	Weight         Number `json:"weight"` // the integer last pushed, unknown before the first push
+	Share          Number `json:"share"`
+	Overloaded     bool   `json:"overloaded"`
+	OverloadReason string `json:"overload_reason"`
+	Reason         string `json:"reason"`
+
+	Load          Number `json:"load"` // requests
+	LoadSource    string `json:"load_source"`
+	Capacity      Number `json:"capacity"`
+	Slots         Number `json:"slots"`
+	SlotsSource   string `json:"slots_source"`
+	RelativeSpeed Number `json:"relative_speed"`
+	Ramp          Number `json:"ramp"`
+	Unproxied     Number `json:"unproxied"` // requests
+
+	Inputs []Input `json:"inputs"`
+
+	CompletionRate       Number `json:"completion_rate"` // requests per second
+	MeanQueueTimeSeconds Number `json:"mean_queue_time_seconds"`
+	BusyFraction         Number `json:"busy_fraction"`
+
+	LastScrape Scrape `json:"last_scrape"`
+
+	// Filled in by the handler.
+	Problems []Problem `json:"problems"`
+}
+
+// Input returns the endpoint's input of that field, or an unknown one.
+func (e Endpoint) Input(field string) Input {
+	for _, in := range e.Inputs {
+		if in.Field == field {
+			return in
+		}
+	}
+	return Input{Field: field, State: "unknown"}
+}
+
+// LoadPerSlot is the load divided by the slots: how full the endpoint is.
+func (e Endpoint) LoadPerSlot() Number {
+	load, okLoad := e.Load.Value()
+	slots, okSlots := e.Slots.Value()
+	if !okLoad || !okSlots || slots <= 0 {
+		return Number{}
+	}
+	return Num(load / slots)
+}
+
+// An Input is one field as the decision saw it.
+type Input struct {
+	Field      string `json:"field"`
+	Value      Number `json:"value"`
+	AgeSeconds Number `json:"age_seconds"`
+	State      string `json:"state"`
+}
+
+// A Scrape is the latest exchange with an endpoint's metrics server.
+type Scrape struct {
+	At              Time   `json:"at"`
+	DurationSeconds Number `json:"duration_seconds"`
+	Error           string `json:"error"` // empty when it went well
+}
+
+// A Client is one connected Envoy.
+type Client struct {
+	NodeID        string         `json:"node_id"`
+	NodeCluster   string         `json:"node_cluster"`
+	Version       string         `json:"version"` // of Envoy
+	Locality      string         `json:"locality"`
+	Address       string         `json:"address"`
+	ConnectedAt   Time           `json:"connected_at"`
+	Transport     string         `json:"transport"`
+	Duplicates    int            `json:"duplicates"` // other streams open under the same node id
+	Subscriptions []Subscription `json:"subscriptions"`
+
+	// Filled in by the handler.
+	Problems []Problem `json:"problems"`
+}
+
+// A Subscription is what one Envoy was sent of one cluster, and its answers.
+type Subscription struct {
+	Cluster         string `json:"cluster"`
+	Known           bool   `json:"known"` // false: Steelyard serves no cluster of that name
+	VersionSent     string `json:"version_sent"`
+	VersionAcked    string `json:"version_acked"`
+	InSync          bool   `json:"in_sync"`
+	LastSent        Time   `json:"last_sent"`
+	LastAck         Time   `json:"last_ack"`
+	AckDelaySeconds Number `json:"ack_delay_seconds"`
+	Acks            uint64 `json:"acks"`
+	Nacks           uint64 `json:"nacks"`
+	Nack            Nack   `json:"nack"`
+}
+
+// A Nack is the latest refusal of an assignment.
+type Nack struct {
+	Message string `json:"message"` // in Envoy's words, empty when there never was one
+	At      Time   `json:"at"`
+	Current bool   `json:"current"` // nothing was acknowledged since
+}
+
+// age is how long ago t was, unknown for the zero Time and never negative.
+func age(t Time, now time.Time) Number {
+	if t.IsZero() {
+		return Number{}
+	}
+	return Seconds(max(0, now.Sub(t.Time)))
+}
