@@ -1,0 +1,333 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// The tags of the structs below are the whole schema, and the decoder, the
+// checks and the commented example follow from them:
+//
+//	yaml      the key
+//	default   the value of a key that is not written, as one would write it
+//	range     the least and the largest value, both allowed
+//	oneof     the allowed words
+//	required  the key must be written; the tag says what to write
+//	kind      "path": a relative path is taken from the folder of the config file
+//	max       the largest number of items of a list
+
+// Config is a whole configuration: checked, with every default filled in and
+// every relative path resolved. Treat it as read-only.
+type Config struct {
+	// XDS is where Envoys connect. Default: the section's defaults.
+	XDS XDS `yaml:"xds"`
+	// Admin is where people and Prometheus connect. Default: the section's defaults.
+	Admin Admin `yaml:"admin"`
+	// Redis holds in-flight counts that proxies write. Default none: not used.
+	Redis *Redis `yaml:"redis"`
+	// Clusters are the pools to weigh, 1 to 1000. Required.
+	Clusters []Cluster `yaml:"clusters" max:"1000" required:"write a list with at least one cluster, e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]"`
+}
+
+// XDS is the gRPC listener that streams assignments to Envoys.
+type XDS struct {
+	// Listen is host:port. Port 0 takes a free one. Default 127.0.0.1:18000.
+	Listen string `yaml:"listen" default:"127.0.0.1:18000"`
+	// TLS makes the listener speak TLS. Default none: plain text.
+	TLS *ServerTLS `yaml:"tls"`
+}
+
+// ServerTLS is the identity of a listener.
+type ServerTLS struct {
+	// CertFile holds the certificate chain, PEM. Required.
+	CertFile string `yaml:"cert_file" kind:"path" required:"write the path of the certificate chain (PEM)"`
+	// KeyFile holds the private key, PEM. Required.
+	KeyFile string `yaml:"key_file" kind:"path" required:"write the path of the private key (PEM)"`
+	// ClientCAFile holds the authorities that clients' certificates must come
+	// from, PEM. Default none: clients need no certificate.
+	ClientCAFile string `yaml:"client_ca_file" kind:"path"`
+}
+
+// ClientTLS is how Steelyard meets a server that speaks TLS.
+type ClientTLS struct {
+	// CAFile holds the authorities to trust, PEM. Default none: the system's.
+	CAFile string `yaml:"ca_file" kind:"path"`
+	// CertFile holds a client certificate, PEM. Needs KeyFile. Default none.
+	CertFile string `yaml:"cert_file" kind:"path"`
+	// KeyFile holds the key of that certificate, PEM. Needs CertFile. Default none.
+	KeyFile string `yaml:"key_file" kind:"path"`
+	// ServerName is the name that the server's certificate must carry.
+	// Default none: the host that is connected to.
+	ServerName string `yaml:"server_name"`
+}
+
+// Admin is the HTTP listener for state, metrics and the dashboard.
+type Admin struct {
+	// Listen is host:port. Port 0 takes a free one. It has no access control:
+	// keep it on loopback or behind something that has. Default 127.0.0.1:19000.
+	Listen string `yaml:"listen" default:"127.0.0.1:19000"`
+}
+
+// The modes of Redis.
+const (
+	RedisSingle   = "single"
+	RedisSentinel = "sentinel"
+	RedisCluster  = "cluster"
+)
+
+// Redis says where in-flight counts are read.
+type Redis struct {
+	// Addresses are host:port: the server, the Sentinels, or some nodes of the
+	// Cluster; 1 to 100. Required.
+	Addresses []string `yaml:"addresses" max:"100" required:"write the server's host:port, e.g. addresses: [127.0.0.1:6379]"`
+	// Mode is single, sentinel or cluster. Default single.
+	Mode string `yaml:"mode" default:"single" oneof:"single sentinel cluster"`
+	// MasterName is the name that Sentinels know the primary by. Needed with
+	// mode sentinel, refused without. Default none.
+	MasterName string `yaml:"master_name"`
+	// Username is the ACL user. Default none: the user "default".
+	Username string `yaml:"username"`
+	// PasswordFile holds the password; the file's last newline does not count.
+	// Default none: no AUTH.
+	PasswordFile string `yaml:"password_file" kind:"path"`
+	// DB is the number of the database; only 0 with mode cluster. Default 0.
+	DB int `yaml:"db" default:"0" range:"0..65535"`
+	// TLS makes the connections speak TLS. Default none: plain text.
+	TLS *ClientTLS `yaml:"tls"`
+	// Interval is the time between two reads of all keys, 5ms to 1m. Default 100ms.
+	Interval time.Duration `yaml:"interval" default:"100ms" range:"5ms..1m"`
+	// Timeout is how long one read may take, 1ms to 1m and at most Interval.
+	// Default 80ms, or 4/5 of Interval where that is less.
+	Timeout time.Duration `yaml:"timeout" default:"80ms" range:"1ms..1m"`
+}
+
+// Cluster is one pool of endpoints, weighed together and served as one
+// assignment.
+type Cluster struct {
+	// Name is the EDS service name that Envoys ask for: no white space, at most
+	// 256 bytes, unique. Required.
+	Name string `yaml:"name" required:"write the EDS service name that Envoys ask for, e.g. name: llama"`
+	// Engine names the model server, which tells the series to read: one of
+	// Engines. Needed unless scraping is disabled. Default none.
+	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
+	// Custom names the series of an engine that Steelyard does not know.
+	// Needed where the engine is custom. Default none.
+	Custom *Custom `yaml:"custom"`
+	// Endpoints says where the addresses come from. Required.
+	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file or dns below endpoints:"`
+	// Capacity is the number of requests an endpoint runs at once, in slots, 0
+	// to 1e6; 0 means it is learned. Default 0.
+	Capacity float64 `yaml:"capacity" default:"0" range:"0..1e6"`
+	// Scrape says how the model servers' metrics are read.
+	Scrape Scrape `yaml:"scrape"`
+	// Inflight says which in-flight counts belong to the cluster.
+	Inflight Inflight `yaml:"inflight"`
+	// Weighting holds the clocks of the weighting law.
+	Weighting Weighting `yaml:"weighting"`
+	// Overload holds the thresholds of the overload flag.
+	Overload Overload `yaml:"overload"`
+	// Shedding says when a saturated pool refuses requests.
+	Shedding Shedding `yaml:"shedding"`
+	// Push says when Envoys are told.
+	Push Push `yaml:"push"`
+	// WarmUp is how long after its start the control plane waits for a first
+	// report of every endpoint before it pushes what it has, 0s to 10m.
+	// Default 5s.
+	WarmUp time.Duration `yaml:"warm_up" default:"5s" range:"0s..10m"`
+}
+
+// Custom names series of a metrics page: names alone, without labels; a series
+// with labels is summed over them. At least one must be written.
+type Custom struct {
+	// Queue is a gauge of requests that wait. Default none: unknown.
+	Queue string `yaml:"queue"`
+	// Running is a gauge of requests that run. Default none: unknown.
+	Running string `yaml:"running"`
+	// Utilization is a gauge of the memory in use for requests, as a share 0..1.
+	// Default none: unknown.
+	Utilization string `yaml:"utilization"`
+	// Completions is a counter of requests that ended. Default none: unknown.
+	Completions string `yaml:"completions"`
+}
+
+// Endpoints holds exactly one source of addresses.
+type Endpoints struct {
+	// Static lists the endpoints here, 1 to 10000. Default none.
+	Static []StaticEndpoint `yaml:"static" max:"10000"`
+	// File is a file in Prometheus' file_sd form, JSON or YAML, that is watched.
+	// Default none.
+	File string `yaml:"file" kind:"path"`
+	// DNS is a name that is resolved again and again. Default none.
+	DNS *DNS `yaml:"dns"`
+}
+
+// StaticEndpoint is one model server.
+type StaticEndpoint struct {
+	// Address is IP:port of the serving port; an IPv6 address in brackets.
+	// Required.
+	Address string `yaml:"address" required:"write the IP and the serving port, e.g. address: 10.0.0.1:8000"`
+	// Zone is the locality of the endpoint. Default none.
+	Zone string `yaml:"zone"`
+	// Capacity is the number of requests it runs at once, in slots, 0 to 1e6; 0
+	// means as the cluster says. Default 0.
+	Capacity float64 `yaml:"capacity" default:"0" range:"0..1e6"`
+	// Engine names its model server. Default none: as the cluster says.
+	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
+	// MetricsPort is the port of its metrics page; 0 means as the cluster says.
+	// Default 0.
+	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
+	// MetricsPath is the path of its metrics page. Default none: as the cluster
+	// says.
+	MetricsPath string `yaml:"metrics_path"`
+}
+
+// The types of DNS records.
+const (
+	DNSTypeA    = "A"
+	DNSTypeAAAA = "AAAA"
+	DNSTypeSRV  = "SRV"
+)
+
+// DNS is a name whose records are the endpoints.
+type DNS struct {
+	// Name is the name to resolve. Required.
+	Name string `yaml:"name" required:"write the DNS name to resolve, e.g. name: llama.models.svc.cluster.local"`
+	// Type is A, AAAA or SRV. Default A.
+	Type string `yaml:"type" default:"A" oneof:"A AAAA SRV"`
+	// Port is the serving port, 1 to 65535. Needed with A and AAAA; SRV records
+	// carry their own. Default 0.
+	Port int `yaml:"port" default:"0" range:"0..65535"`
+	// Interval is the time between two resolutions, 100ms to 1h. Default 5s.
+	Interval time.Duration `yaml:"interval" default:"5s" range:"100ms..1h"`
+}
+
+// Scrape says how the metrics page of each endpoint is read.
+type Scrape struct {
+	// Disabled turns scraping off; the cluster then lives on in-flight counts.
+	// Default false.
+	Disabled bool `yaml:"disabled" default:"false"`
+	// Interval is the time between two scrapes of an endpoint, 10ms to 1h and at
+	// most weighting's hold. Default 250ms.
+	Interval time.Duration `yaml:"interval" default:"250ms" range:"10ms..1h"`
+	// Timeout is how long one scrape may take, 1ms to 1h and at most Interval.
+	// Default 200ms, or 4/5 of Interval where that is less.
+	Timeout time.Duration `yaml:"timeout" default:"200ms" range:"1ms..1h"`
+	// Scheme is http or https. Default http.
+	Scheme string `yaml:"scheme" default:"http" oneof:"http https"`
+	// Port is the port of the metrics page; 0 means the serving port. Default 0.
+	Port int `yaml:"port" default:"0" range:"0..65535"`
+	// Path is the path of the metrics page, with or without a query. Default
+	// /metrics.
+	Path string `yaml:"path" default:"/metrics"`
+	// BodyLimit is the largest page that is read, in bytes, 1KiB to 256MiB; a
+	// larger one is a failed scrape. Default 4MiB.
+	BodyLimit Size `yaml:"body_limit" default:"4MiB" range:"1KiB..256MiB"`
+	// TLS is used with https. Default none: the system's authorities, no client
+	// certificate.
+	TLS *ScrapeTLS `yaml:"tls"`
+	// BearerTokenFile holds a token that is sent in the Authorization header.
+	// Default none.
+	BearerTokenFile string `yaml:"bearer_token_file" kind:"path"`
+}
+
+// ScrapeTLS is ClientTLS that can also be told to trust anyone.
+type ScrapeTLS struct {
+	ClientTLS `yaml:",inline"`
+	// InsecureSkipVerify accepts any certificate. Default false.
+	InsecureSkipVerify bool `yaml:"insecure_skip_verify" default:"false"`
+}
+
+// Inflight says which Redis key counts the cluster's requests in flight.
+type Inflight struct {
+	// RedisKey is the key of a sorted set: member IP:port, score the number in
+	// flight. "{cluster}" in it stands for the cluster's name. Default none: not
+	// used.
+	RedisKey string `yaml:"redis_key"`
+}
+
+// Weighting holds the clocks of the weighting law; Fresh ≤ Hold ≤ Decay.
+type Weighting struct {
+	// Fresh is the age up to which a reading is fresh, 10ms to 1h. Default 1s.
+	Fresh time.Duration `yaml:"fresh" default:"1s" range:"10ms..1h"`
+	// Hold is the age up to which a reading is believed as it is, 10ms to 1h.
+	// Default 3s.
+	Hold time.Duration `yaml:"hold" default:"3s" range:"10ms..1h"`
+	// Decay is the age at which a reading has faded into the pool's median, 10ms
+	// to 1h. Default 10s.
+	Decay time.Duration `yaml:"decay" default:"10s" range:"10ms..1h"`
+	// Blackout is how long the reports of a new endpoint are not believed, 0s to
+	// 1h. Default 1s.
+	Blackout time.Duration `yaml:"blackout" default:"1s" range:"0s..1h"`
+	// Ramp is how long, after the blackout, the capacity of a new endpoint grows
+	// to the whole, 0s to 1h. Default 10s.
+	Ramp time.Duration `yaml:"ramp" default:"10s" range:"0s..1h"`
+	// Floor is the least share of an endpoint, as a part of its share of the
+	// pool's capacity, 0 to 1. Default 0.01.
+	Floor float64 `yaml:"floor" default:"0.01" range:"0..1"`
+}
+
+// Overload holds the thresholds of the overload flag.
+type Overload struct {
+	// QueueEnter flags an endpoint, in requests waiting per slot, 0.01 to 1e6.
+	// Default 4.
+	QueueEnter float64 `yaml:"queue_enter" default:"4" range:"0.01..1e6"`
+	// QueueLeave releases it, in requests waiting per slot, 0.01 to 1e6 and at
+	// most QueueEnter. Default 2.
+	QueueLeave float64 `yaml:"queue_leave" default:"2" range:"0.01..1e6"`
+	// UtilizationEnter flags an endpoint, as a share 0.01 to 1. Default 0.98.
+	UtilizationEnter float64 `yaml:"utilization_enter" default:"0.98" range:"0.01..1"`
+	// UtilizationLeave releases it, as a share 0.01 to 1, at most
+	// UtilizationEnter. Default 0.9.
+	UtilizationLeave float64 `yaml:"utilization_leave" default:"0.9" range:"0.01..1"`
+	// MinDwell is how long a flag stands at least, and stays away at least, 0s
+	// to 1h. Default 2s.
+	MinDwell time.Duration `yaml:"min_dwell" default:"2s" range:"0s..1h"`
+	// MaxShare is the largest part of the pool that is flagged, 0 to 1, unless
+	// all of it is overloaded. Default 0.5.
+	MaxShare float64 `yaml:"max_share" default:"0.5" range:"0..1"`
+}
+
+// Shedding lets Envoys refuse a share of the requests (503) while every
+// endpoint of the pool has a queue.
+type Shedding struct {
+	// Enabled turns it on. Default false.
+	Enabled bool `yaml:"enabled" default:"false"`
+	// QueueStart is where shedding begins, in requests waiting per slot over the
+	// pool, 0 to 1e6. Default 4.
+	QueueStart float64 `yaml:"queue_start" default:"4" range:"0..1e6"`
+	// QueueFull is where MaxDrop is reached, in requests waiting per slot over
+	// the pool, above QueueStart, 0 to 1e6. Default 16.
+	QueueFull float64 `yaml:"queue_full" default:"16" range:"0..1e6"`
+	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.9.
+	MaxDrop float64 `yaml:"max_drop" default:"0.9" range:"0.01..1"`
+}
+
+// Push says when Envoys are sent an assignment.
+type Push struct {
+	// MinInterval is the least time between two pushes, 1ms to 1m. Default 50ms.
+	MinInterval time.Duration `yaml:"min_interval" default:"50ms" range:"1ms..1m"`
+	// Deadband is the change of shares (total variation, 0 to 1) under which
+	// nothing is pushed. Default 0.01.
+	Deadband float64 `yaml:"deadband" default:"0.01" range:"0..1"`
+	// Heartbeat is the longest time without a push, 0s to 1h, at least
+	// MinInterval; 0s means no heartbeat. Default 1s.
+	Heartbeat time.Duration `yaml:"heartbeat" default:"1s" range:"0s..1h"`
+	// EndpointStaleAfter makes Envoy drop the assignment when nothing was pushed
+	// for this long, 0s to 24h, so that an aggregate cluster falls back to
+	// another; 0s means never. Heartbeat must be under a third of it. Default 0s.
+	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"0s" range:"0s..24h"`
+}
+
+// Engines returns the names that an engine key may have.
+func Engines() []string {
+	field, _ := reflect.TypeFor[Cluster]().FieldByName("Engine")
+	return strings.Fields(field.Tag.Get("oneof"))
+}
+
+// Key returns the Redis key of a cluster, or "" where none is used.
+func (i Inflight) Key(cluster string) string {
+	return strings.ReplaceAll(i.RedisKey, clusterPlaceholder, cluster)
+}
+
+const clusterPlaceholder = "{cluster}"
