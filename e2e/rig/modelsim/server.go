@@ -1,0 +1,360 @@
+package modelsim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Engine is the kind of server to simulate.
+type Engine string
+
+// The engines there are.
+const (
+	VLLM   Engine = "vllm"
+	Triton Engine = "triton"
+)
+
+// Headers of requests and answers.
+const (
+	HeaderService   = "X-Service-Seconds"    // request: work at speed 1; answer: time it executed
+	HeaderQueueWait = "X-Queue-Wait-Seconds" // answer: time in the queue
+	HeaderServer    = "X-Server"             // answer: the server's address
+)
+
+// maxWork bounds what a request may ask for.
+const maxWork = time.Hour
+
+// Options say what to simulate. The zero value is a vLLM server with one slot.
+type Options struct {
+	Engine Engine // default VLLM
+
+	// Address to listen on; default 127.0.0.1:0. A server that is closed and
+	// started again on the same address is a restarted one.
+	Address string
+	// MetricsAddress is a second address for /metrics, as Triton has by
+	// default; empty serves it on Address.
+	MetricsAddress string
+
+	Slots      int     // requests executed at once; default 1
+	QueueLimit int     // requests that may wait, 503 above; default 0 is no limit
+	Speed      float64 // default 1; 0.5 takes twice as long
+
+	MeanService time.Duration // of requests without X-Service-Seconds; default 250 ms
+	Seed        uint64        // of those draws
+
+	RealSize bool     // serve the whole recorded page, not only the families that are live
+	Observer Observer // told about every request; default none
+}
+
+// An Observer is told when a request begins and ends at the server with the
+// given address, from the goroutine of the request, which it must not block.
+// Every begin has one end, also when the client went away.
+type Observer interface {
+	Begin(address string)
+	End(address string)
+}
+
+// A Server is a running simulated model server.
+type Server struct {
+	options        Options
+	address        string
+	metricsAddress string
+	contentType    string
+	page           page
+	station        *station
+
+	drawing sync.Mutex
+	draws   *rand.Rand
+
+	metricsFault atomic.Int32
+	servingFault atomic.Int32
+	kvUsage      atomic.Uint64 // bits of a float64; NaN follows the running requests
+
+	servers  []*http.Server
+	closed   chan struct{}
+	closing  sync.Once
+	serving  sync.WaitGroup // the accept loops
+	admitted gate           // the handlers
+}
+
+// Start listens and serves. The caller must Close.
+func Start(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	format := formatOf(o.Engine)
+	s := &Server{
+		options:     o,
+		contentType: format.contentType,
+		page:        newPage(format, o.RealSize),
+		station:     newStation(o.Slots, o.QueueLimit, o.Speed, newTotals(o.Engine)),
+		draws:       rand.New(rand.NewPCG(o.Seed, 0)),
+		closed:      make(chan struct{}),
+	}
+	s.kvUsage.Store(math.Float64bits(math.NaN()))
+	if err := s.listen(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Engine == "" {
+		o.Engine = VLLM
+	}
+	if o.Address == "" {
+		o.Address = "127.0.0.1:0"
+	}
+	if o.Slots == 0 {
+		o.Slots = 1
+	}
+	if o.Speed == 0 {
+		o.Speed = 1
+	}
+	if o.MeanService == 0 {
+		o.MeanService = 250 * time.Millisecond
+	}
+	switch {
+	case o.Engine != VLLM && o.Engine != Triton:
+		return o, fmt.Errorf("simulating a model server: engine %q is none of %q, %q", o.Engine, VLLM, Triton)
+	case o.Slots < 0:
+		return o, fmt.Errorf("simulating a model server: %d slots, want at least 1", o.Slots)
+	case !(o.Speed > 0) || math.IsInf(o.Speed, 0):
+		return o, fmt.Errorf("simulating a model server: speed %v, want a finite number above 0", o.Speed)
+	}
+	return o, nil
+}
+
+// newTotals are the sums of a server that has just booted, with the buckets of
+// its engine.
+func newTotals(e Engine) totals {
+	if e == Triton {
+		return totals{}
+	}
+	return totals{
+		queueTime: newHistogram(bounds(vllmRecording, "vllm:request_queue_time_seconds")),
+		busyTime:  newHistogram(bounds(vllmRecording, "vllm:request_inference_time_seconds")),
+		totalTime: newHistogram(bounds(vllmRecording, "vllm:e2e_request_latency_seconds")),
+	}
+}
+
+func (s *Server) listen() error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", s.serveInference)
+	mux.HandleFunc("/health", s.serveHealth)
+	mux.HandleFunc("/v2/health/ready", s.serveHealth)
+	metrics := mux
+	if s.options.MetricsAddress != "" {
+		mux.HandleFunc("/metrics", http.NotFound)
+		metrics = http.NewServeMux()
+	}
+	metrics.HandleFunc("/metrics", s.serveMetrics)
+
+	var err error
+	if s.address, err = s.serve(s.options.Address, mux); err != nil {
+		return err
+	}
+	s.metricsAddress = s.address
+	if metrics != mux {
+		s.metricsAddress, err = s.serve(s.options.MetricsAddress, metrics)
+	}
+	return err
+}
+
+// serve starts one HTTP server and returns the address that it listens on.
+func (s *Server) serve(address string, h http.Handler) (string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("simulating a model server: %w", err)
+	}
+	server := &http.Server{
+		Handler:  s.admitted.through(h),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what it would say, a fault asked for
+	}
+	s.servers = append(s.servers, server)
+	s.serving.Go(func() { _ = server.Serve(l) })
+	return l.Addr().String(), nil
+}
+
+// Close drops all connections and returns when no goroutine of the server is
+// left. Requests in flight get no answer, as when the process is killed.
+func (s *Server) Close() error {
+	var errs []error
+	s.closing.Do(func() {
+		close(s.closed)
+		s.station.stop()
+		for _, server := range s.servers {
+			errs = append(errs, server.Close())
+		}
+	})
+	s.serving.Wait()
+	s.admitted.closeAndWait()
+	return errors.Join(errs...)
+}
+
+// Address is where the server takes requests, as IP:PORT.
+func (s *Server) Address() string { return s.address }
+
+// MetricsAddress is where the server answers /metrics, as IP:PORT.
+func (s *Server) MetricsAddress() string { return s.metricsAddress }
+
+// Options are those of Start with the defaults filled in.
+func (s *Server) Options() Options { return s.options }
+
+// InFlight is the number of requests waiting and executing.
+func (s *Server) InFlight() int {
+	st := s.station.state()
+	return st.waiting + st.running
+}
+
+// Queue is the number of requests waiting.
+func (s *Server) Queue() int { return s.station.state().waiting }
+
+// Running is the number of requests executing.
+func (s *Server) Running() int { return s.station.state().running }
+
+// Served is the number of requests executed since the start, failures included.
+func (s *Server) Served() uint64 {
+	st := s.station.state()
+	return st.served + st.failed
+}
+
+// SetSpeed changes the speed of requests that start from now on.
+func (s *Server) SetSpeed(speed float64) { s.station.setSpeed(speed) }
+
+// SetKVUsage sets the share of the KV cache that the server claims to use,
+// 0..1. NaN, the default, lets it follow the running requests: 0.8 with all
+// slots taken.
+func (s *Server) SetKVUsage(usage float64) { s.kvUsage.Store(math.Float64bits(usage)) }
+
+func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
+	if o := s.options.Observer; o != nil {
+		o.Begin(s.address)
+		defer o.End(s.address)
+	}
+	// Only a request that was read to its end is watched for a disconnect.
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		return
+	}
+	fault := ServingFault(s.servingFault.Load())
+	if fault == ServingUnavailable {
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+		return
+	}
+	work, err := s.workOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	j, err := s.station.arrive(work, fault == ServingFailing)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	if s.await(r, j) {
+		s.answer(w, j)
+		return
+	}
+	s.station.leave(j)
+	panic(http.ErrAbortHandler) // no answer: there is nobody to read it
+}
+
+// workOf is what the request asks for, or a draw.
+func (s *Server) workOf(r *http.Request) (time.Duration, error) {
+	text := r.Header.Get(HeaderService)
+	if text == "" {
+		s.drawing.Lock()
+		defer s.drawing.Unlock()
+		draw := -math.Log(1 - s.draws.Float64())
+		return min(time.Duration(draw*float64(s.options.MeanService)), maxWork), nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds >= 0 && seconds <= maxWork.Seconds()) {
+		return 0, fmt.Errorf("%s: %q is not a number of seconds from 0 to %v", HeaderService, text, maxWork.Seconds())
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// await reports whether the request was executed. A vLLM server gives up with
+// the client; Triton goes on.
+func (s *Server) await(r *http.Request, j *job) bool {
+	gone := r.Context().Done()
+	if s.options.Engine == Triton {
+		gone = nil
+	}
+	select {
+	case <-j.done:
+		return true
+	case <-gone:
+		return false
+	case <-s.closed:
+		return false
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, j *job) {
+	h := w.Header()
+	h.Set(HeaderQueueWait, seconds(j.started.Sub(j.arrived)))
+	h.Set(HeaderService, seconds(j.due.Sub(j.started)))
+	h.Set(HeaderServer, s.address)
+	h.Set("Content-Type", "application/json")
+	if j.fails {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"error":"simulated failure"}`)
+		return
+	}
+	_, _ = io.WriteString(w, `{"choices":[{"text":"","finish_reason":"length"}]}`)
+}
+
+func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if ServingFault(s.servingFault.Load()) == ServingUnavailable {
+		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 6, 64) }
+
+// A gate counts the handlers inside it, so that closing can wait for them:
+// http.Server.Close does not.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	inside sync.WaitGroup
+}
+
+func (g *gate) through(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.enter() {
+			panic(http.ErrAbortHandler)
+		}
+		defer g.inside.Done()
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.inside.Add(1)
+	}
+	return !g.closed
+}
+
+func (g *gate) closeAndWait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.inside.Wait()
+}
