@@ -1,0 +1,64 @@
+package controlplane
+
+import (
+	"fmt"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// becomeReady reports whether the cluster may be published, and remembers it: a
+// cluster that was ready stays so, whatever dies.
+func (c *Cluster) becomeReady(now time.Time, d weighting.Decision) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ready {
+		return true
+	}
+	waiting := c.waitingFor()
+	switch {
+	case waiting == "":
+		c.log.Info("ready", "endpoints", len(d.Endpoints), "after", now.Sub(c.started))
+	case c.discovered && now.Sub(c.started) >= c.options.WarmUp:
+		c.log.Warn("published without a full round of reports", "warm_up", c.options.WarmUp, "waiting_for", waiting)
+	default:
+		return false
+	}
+	c.ready = true
+	return true
+}
+
+// enoughTries is how often in a row an endpoint or a source is tried in vain
+// before the first round goes on without it.
+const enoughTries = 3
+
+// waitingFor says what the first full round still lacks; empty when nothing.
+// While nobody was heard from at all, nobody is given up on: then the fault is
+// more likely ours than that of the whole pool.
+func (c *Cluster) waitingFor() string {
+	if !c.discovered {
+		return "endpoints: discovery has not answered yet"
+	}
+	var scraped, failed, counted int
+	for _, r := range c.records {
+		switch {
+		case r.server != (weighting.ServerReport{}):
+			scraped++
+		case r.failures >= enoughTries:
+			failed++
+		}
+		if r.inFlight.Known() {
+			counted++
+		}
+	}
+	all := len(c.records)
+	switch {
+	case all == 0:
+		return ""
+	case c.options.Counted && counted == 0 && !(c.options.Scraped && c.counts.tries >= enoughTries):
+		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
+	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
+		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed, enoughTries)
+	}
+	return ""
+}

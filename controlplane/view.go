@@ -1,0 +1,119 @@
+package controlplane
+
+import (
+	"fmt"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/discovery"
+)
+
+// Clusters shows all clusters to the admin API.
+func (m *Manager) Clusters() []admin.Cluster {
+	now := time.Now()
+	sorted := m.sorted()
+	out := make([]admin.Cluster, len(sorted))
+	for i := range sorted {
+		out[i] = sorted[i].View(now)
+	}
+	return out
+}
+
+// View shows the cluster to the admin API.
+func (c *Cluster) View(now time.Time) admin.Cluster {
+	weights := c.publisher.Weights(c.name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := admin.Cluster{
+		Name: c.name, Engine: c.options.Engine, Ready: c.ready,
+		Sources:            c.sources(now),
+		LastPush:           admin.Push{At: admin.At(c.pushes.at), Version: c.pushes.last.Version, Reason: c.pushes.last.Reason},
+		Pushes:             c.pushes.pushed,
+		SuppressedPushes:   c.pushes.suppressed,
+		MinIntervalSeconds: admin.Seconds(c.options.MinInterval),
+	}
+	if !c.ready {
+		v.NotReadyReason = c.waitingFor()
+	}
+	v.Decision, v.Endpoints = admin.FromDecision(c.decision, now)
+	found := make(map[string]discovery.Endpoint, len(c.endpoints))
+	for _, e := range c.endpoints {
+		found[e.Address] = e
+	}
+	for i := range v.Endpoints {
+		e := &v.Endpoints[i]
+		e.Engine = found[e.Address].Engine
+		if e.Engine == "" {
+			e.Engine = c.options.Engine
+		}
+		if w, ok := weights[e.Address]; ok {
+			e.Weight = admin.Num(float64(w))
+		}
+		if r := c.records[e.Address]; r != nil {
+			e.LastScrape = viewScrape(r.scrape)
+		}
+	}
+	return v
+}
+
+func viewScrape(s Scrape) admin.Scrape {
+	if s.At.IsZero() {
+		return admin.Scrape{}
+	}
+	v := admin.Scrape{At: admin.At(s.At), DurationSeconds: admin.Seconds(s.Took)}
+	if s.Err != nil {
+		v.Error = s.Err.Error()
+	}
+	return v
+}
+
+// sources shows the health of what the cluster is made from.
+func (c *Cluster) sources(now time.Time) []admin.SourceStatus {
+	hold := c.options.Params.Hold
+	out := []admin.SourceStatus{c.discovery.view("discovery", false)}
+	if c.options.Scraped {
+		s := c.scrapes
+		s.lastErr = c.failing()
+		out = append(out, s.view("scrape", now.Sub(s.lastSuccess) > hold))
+	}
+	if c.options.Counted {
+		s := c.counts.view("redis", now.Sub(c.counts.lastSuccess) > hold)
+		s.IgnoredMembers = c.ignored
+		out = append(out, s)
+	}
+	return out
+}
+
+// failing sums up the endpoints whose latest scrape failed; nil when none did.
+func (c *Cluster) failing() error {
+	var failed int
+	var example string
+	for address, r := range c.records {
+		if r.scrape.Err != nil {
+			failed++
+			if example == "" || address < example {
+				example = address
+			}
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d endpoints fail, the first %s: %w", failed, len(c.records), example, c.records[example].scrape.Err)
+}
+
+// view shows one source. One that fails is stale while what it said before is
+// still in use, and down after that.
+func (s *source) view(name string, late bool) admin.SourceStatus {
+	v := admin.SourceStatus{Name: name, State: admin.SourceOK, LastSuccess: admin.At(s.lastSuccess)}
+	if s.lastErr != nil {
+		v.LastError = s.lastErr.Error()
+	}
+	switch {
+	case s.lastSuccess.IsZero() || late:
+		v.State = admin.SourceDown
+	case s.lastErr != nil:
+		v.State = admin.SourceStale
+	}
+	return v
+}
