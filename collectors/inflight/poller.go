@@ -2,8 +2,14 @@ package inflight
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A Key is one sorted set to read and the cluster whose counts it holds.
@@ -12,24 +18,145 @@ type Key struct {
 	Key     string
 }
 
-// A Result is what one poll read of one key.
-type Result struct {
-	Cluster  string
-	Key      string
-	At       time.Time
-	Requests map[string]float64
-	Exists   bool
-	Err      error
+// A Poller reads all keys from Redis, once per interval.
+type Poller struct {
+	o      Options
+	dialer *dialer
+	sink   func([]Result)
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	keys []Key // replaced as a whole, never written into
 }
 
-// A Poller reads all keys from Redis, once per interval.
-type Poller struct{}
+// New checks the options, fills in their defaults and reads the files they name;
+// it does not connect. sink gets the results of each poll, one per key in the
+// order of SetKeys, on the goroutine of Run: it must not block. New sends the
+// Redis library's own log lines, which are the whole process's, to log at debug
+// level; a nil log discards all.
+func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	config, err := o.TLS.config()
+	if err != nil {
+		return nil, fmt.Errorf("redis: tls: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	log = log.With("redis", o.Addresses)
+	redis.SetLogger(libraryLog{log})
+	return &Poller{o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log}, nil
+}
 
-// New checks the options.
-func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) { return &Poller{}, nil }
+// SetKeys replaces the keys to read, from the next poll on. Without keys Redis
+// is left alone.
+func (p *Poller) SetKeys(keys []Key) {
+	keys = slices.Clone(keys)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keys = keys
+}
 
-// SetKeys replaces the keys to read.
-func (p *Poller) SetKeys(keys []Key) {}
+func (p *Poller) snapshot() []Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys
+}
 
-// Run polls until ctx is done.
-func (p *Poller) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// Run polls until ctx is done and then returns nil. It may be called once.
+func (p *Poller) Run(ctx context.Context) error {
+	client := redis.NewUniversalClient(p.o.universal(p.dialer))
+	// Close before the dialer: what is dialled after that finds the pool closed.
+	defer p.dialer.close()
+	defer client.Close()
+	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {
+		return p.read(ctx, client, keys)
+	})
+}
+
+// loop is Run without the network.
+func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []Result) error {
+	tick := time.NewTicker(p.o.Interval)
+	defer tick.Stop()
+	h := health{log: p.log}
+	for {
+		if keys := p.snapshot(); len(keys) > 0 {
+			results := read(ctx, keys)
+			if ctx.Err() != nil {
+				return nil // cut short: what it says of Redis is not Redis' fault
+			}
+			h.note(results)
+			p.sink(results)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// health logs the changes between good and bad: of Redis, and of each key.
+type health struct {
+	log    *slog.Logger
+	polled bool
+	down   bool
+	faulty map[Key]bool // keys with a fault of their own
+}
+
+func (h *health) note(results []Result) {
+	var source error
+	failed := 0
+	faulty := map[Key]bool{}
+	for _, r := range results {
+		k := Key{Cluster: r.Cluster, Key: r.Key}
+		var s sourceError
+		switch {
+		case errors.As(r.Err, &s):
+			failed++
+			if source == nil {
+				source = r.Err
+			}
+			faulty[k] = h.faulty[k] // nothing new is known of the key
+		case r.Err != nil:
+			faulty[k] = true
+			h.noteFault(k, r.Err)
+		case h.faulty[k]:
+			h.log.Info("in-flight key is sound again", "cluster", k.Cluster, "key", k.Key)
+		}
+	}
+	h.faulty = faulty
+	h.noteSource(failed, len(results), source)
+}
+
+func (h *health) noteFault(k Key, err error) {
+	level := slog.LevelWarn
+	if h.faulty[k] {
+		level = slog.LevelDebug
+	}
+	h.log.Log(context.Background(), level, "in-flight key is faulty", "cluster", k.Cluster, "key", k.Key, "error", err)
+}
+
+func (h *health) noteSource(failed, keys int, err error) {
+	switch {
+	case err != nil && !h.down:
+		h.log.Warn("in-flight counts cannot be read", "failed", failed, "keys", keys, "error", err)
+	case err != nil:
+		h.log.Debug("in-flight counts still cannot be read", "failed", failed, "keys", keys, "error", err)
+	case h.down || !h.polled:
+		h.log.Info("in-flight counts are being read", "keys", keys)
+	}
+	h.down, h.polled = err != nil, true
+}
+
+// libraryLog takes the log lines of the Redis library.
+type libraryLog struct{ log *slog.Logger }
+
+func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, "redis library", "message", fmt.Sprintf(format, v...))
+	}
+}

@@ -1,0 +1,113 @@
+package inflight
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxReply bounds what Redis may send in answer to one write, in bytes. A poll
+// of 50 sets of MaxMembers addresses stays below it.
+const maxReply = 32 << 20
+
+// A dialer makes the connections of one Run and can be stopped: the library
+// dials in goroutines of its own and does not wait for them.
+type dialer struct {
+	tls     *tls.Config // nil: plain
+	timeout time.Duration
+
+	mu      sync.Mutex
+	stopped bool
+	stop    context.CancelFunc
+	ctx     context.Context // done when the dialer is stopped
+	dials   sync.WaitGroup
+}
+
+func newDialer(c *tls.Config, timeout time.Duration) *dialer {
+	d := &dialer{tls: c, timeout: timeout}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	return d
+}
+
+// close ends the dials under way, waits for them and refuses new ones.
+func (d *dialer) close() {
+	d.mu.Lock()
+	d.stopped = true
+	d.mu.Unlock()
+	d.stop()
+	d.dials.Wait()
+}
+
+// begin admits one dial, unless the dialer is closed.
+func (d *dialer) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		d.dials.Add(1)
+	}
+	return !d.stopped
+}
+
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if !d.begin() {
+		return nil, errors.New("the poller has stopped")
+	}
+	defer d.dials.Done()
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+
+	plain := net.Dialer{KeepAlive: 15 * time.Second}
+	c, err := plain.DialContext(ctx, network, address)
+	if err != nil || d.tls == nil {
+		return bounded(c), err
+	}
+	secure := tls.Client(c, d.configFor(address))
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("TLS with Redis at %s: %w", address, err)
+	}
+	return bounded(secure), nil
+}
+
+func (d *dialer) configFor(address string) *tls.Config {
+	if d.tls.ServerName != "" {
+		return d.tls
+	}
+	c := d.tls.Clone()
+	c.ServerName, _, _ = net.SplitHostPort(address)
+	return c
+}
+
+// A boundedConn refuses to read an endless answer.
+type boundedConn struct {
+	net.Conn
+	left atomic.Int64 // bytes that may still come before the next write
+}
+
+func bounded(c net.Conn) net.Conn {
+	if c == nil {
+		return nil
+	}
+	b := &boundedConn{Conn: c}
+	b.left.Store(maxReply)
+	return b
+}
+
+func (b *boundedConn) Write(p []byte) (int, error) {
+	b.left.Store(maxReply)
+	return b.Conn.Write(p)
+}
+
+func (b *boundedConn) Read(p []byte) (int, error) {
+	n, err := b.Conn.Read(p)
+	if b.left.Add(-int64(n)) < 0 {
+		return 0, fmt.Errorf("answer of Redis at %s is above %d bytes", b.RemoteAddr(), maxReply)
+	}
+	return n, err
+}

@@ -1,0 +1,140 @@
+package inflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MaxMembers is how many members one sorted set may have.
+const MaxMembers = 10_000
+
+// The bounds on what an error says of bad members.
+const (
+	maxNamed      = 5   // members
+	maxMemberText = 100 // bytes of one member
+)
+
+// A Result is what one poll read of one key.
+type Result struct {
+	Cluster, Key string
+	// At is the middle of the exchange with Redis, whether it succeeded or not.
+	At time.Time
+	// Requests is the number of requests in flight by member, which is IP:PORT
+	// where the pickers keep to the layout; each number is finite and not
+	// negative. A member that is absent is unknown, not idle. Nil where Exists is
+	// false or nothing could be used. It belongs to the sink.
+	Requests map[string]float64
+	// Exists is whether the key was there. Redis deletes a set that has lost its
+	// last member, and a mistyped key looks the same.
+	Exists bool
+	// Err says why the key could not be read, or which of its members were left
+	// out of Requests; it has the key's name in it.
+	Err error
+}
+
+// A sourceError is a failure of Redis or of the way there, as opposed to a fault
+// in what one key holds.
+type sourceError struct{ error }
+
+func (e sourceError) Unwrap() error { return e.error }
+
+// read does one poll: all keys in one pipeline, one result per key in the same
+// order.
+func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []Key) []Result {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	start := time.Now()
+	cmds := make([]*redis.ZSliceCmd, len(keys))
+	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, k := range keys {
+			cmds[i] = pipe.ZRangeWithScores(ctx, k.Key, 0, MaxMembers) // inclusive: one more than allowed
+		}
+		return nil
+	})
+	at := start.Add(time.Since(start) / 2)
+
+	results := make([]Result, len(keys))
+	blamed := false
+	for i, k := range keys {
+		members, keyErr := cmds[i].Result()
+		blamed = blamed || keyErr != nil
+		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at}
+		p.fill(&results[i], members, keyErr)
+	}
+	if err != nil && !blamed {
+		// The pipeline failed and no command says so: none of them was answered.
+		for i, k := range keys {
+			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at}
+			p.fill(&results[i], nil, err)
+		}
+	}
+	return results
+}
+
+// fill turns Redis' answer for one key into its result.
+func (p *Poller) fill(r *Result, members []redis.Z, err error) {
+	if err != nil {
+		r.Exists, r.Err = p.explain(r.Key, err)
+		return
+	}
+	r.Exists = len(members) > 0
+	switch {
+	case len(members) > MaxMembers:
+		r.Err = fmt.Errorf("in-flight key %q has more than %d members, none of them is used; "+
+			"it must hold one member per endpoint", r.Key, MaxMembers)
+	case r.Exists:
+		r.Requests, r.Err = counts(r.Key, members)
+	}
+}
+
+// explain words a failed read and says whether the key is known to exist.
+func (p *Poller) explain(key string, err error) (exists bool, explained error) {
+	switch {
+	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+		return true, fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key, err)
+	case strings.HasPrefix(err.Error(), "NOPERM"):
+		return false, fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a db, +select: %w", key, err)
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("no answer within %v: %w", p.o.Timeout, err)
+	}
+	return false, sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "), err)}
+}
+
+// counts takes the members apart into those that hold a count and those that do
+// not.
+func counts(key string, members []redis.Z) (map[string]float64, error) {
+	requests := make(map[string]float64, len(members))
+	var named []string
+	bad := 0
+	for _, z := range members {
+		member, text := z.Member.(string)
+		if text && z.Score >= 0 && !math.IsInf(z.Score, 1) { // false for NaN
+			requests[member] = z.Score
+			continue
+		}
+		if bad++; bad <= maxNamed {
+			named = append(named, fmt.Sprintf("%s = %v", quote(member), z.Score))
+		}
+	}
+	if bad == 0 {
+		return requests, nil
+	}
+	if bad > maxNamed {
+		named = append(named, fmt.Sprintf("and %d more", bad-maxNamed))
+	}
+	return requests, fmt.Errorf("in-flight key %q has scores that are no count of requests, left out: %s", key, strings.Join(named, ", "))
+}
+
+func quote(member string) string {
+	if len(member) > maxMemberText {
+		return fmt.Sprintf("%q…", member[:maxMemberText])
+	}
+	return fmt.Sprintf("%q", member)
+}
