@@ -1,40 +1,223 @@
 package modelserver
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
 
-type Engine string
-
-const (
-	EngineVLLM        Engine = "vllm"
-	EngineTriton      Engine = "triton"
-	EngineTensorRTLLM Engine = "tensorrt-llm"
-	EngineSGLang      Engine = "sglang"
-	EngineTGI         Engine = "tgi"
-	EngineCustom      Engine = "custom"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
-func Engines() []Engine {
-	return []Engine{EngineVLLM, EngineTriton, EngineTensorRTLLM, EngineSGLang, EngineTGI, EngineCustom}
+// A Reader turns the metrics bodies of one kind of server into Reports. It
+// holds no state between bodies, and any number of goroutines may use it at
+// once.
+type Reader struct {
+	engine  Engine
+	fields  []fieldSources
+	picker  picker
+	scratch sync.Pool // of *scratch
 }
 
-type Custom struct{ Queue, Running, Utilization, Completions string }
+// A scratch is the memory that one reading needs and the next can use again.
+type scratch struct {
+	picked []byte
+	input  bytes.Reader
+	parser expfmt.TextParser
+	seen   map[uint64]struct{}
+}
 
-type Reader struct{ engine Engine }
+// NewReader makes a Reader for an engine; c names the series of EngineCustom
+// and is zero for every other engine.
+func NewReader(e Engine, c Custom) (*Reader, error) {
+	if err := validate(e, c); err != nil {
+		return nil, err
+	}
+	r := &Reader{engine: e, fields: sourcesOf(e, c)}
+	r.picker = newPicker(seriesNames(r.fields))
+	r.scratch.New = func() any {
+		return &scratch{
+			parser: expfmt.NewTextParser(model.LegacyValidation),
+			seen:   make(map[uint64]struct{}),
+		}
+	}
+	return r, nil
+}
 
-func NewReader(e Engine, c Custom) (*Reader, error) { return &Reader{engine: e}, nil }
-
+// Read reads the load out of a metrics body, in the Prometheus text format or
+// OpenMetrics. A field whose series is missing, or has a value that cannot be
+// true, is unknown in the Report. It is an error if no field at all is known
+// (the message says which series were looked for), if a line of a wanted series
+// does not parse or occurs twice, and if the body is empty or cut in mid-line.
+// Lines of other series are not looked at. The body is not kept.
 func (r *Reader) Read(body []byte) (Report, error) {
-	return Report{}, errors.New("not implemented")
+	var report Report
+	err := r.evaluate(body, func(e evaluation) {
+		*report.number(e.field) = e.value
+		if e.field.counter() && e.value.Known {
+			report.series = append(report.series, e.counters...)
+		}
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	return report, nil
 }
 
 // A FieldSource says where one field of a Report came from.
 type FieldSource struct {
 	Field   Field    `json:"field"`
 	Value   Number   `json:"value"`
-	Series  []string `json:"series"`  // selectors that gave the value, or that were looked for
-	Combine string   `json:"combine"` // "sum" or "max" of the samples
-	Samples int      `json:"samples"` // samples found
-	Problem string   `json:"problem,omitempty"`
+	Series  []string `json:"series"`            // the selectors that gave the value; without a value, all that could have
+	Combine string   `json:"combine"`           // "sum" or "max" of the samples
+	Samples int      `json:"samples"`           // how many were combined
+	Problem string   `json:"problem,omitempty"` // why there is no value
 }
 
-func (r *Reader) Explain(body []byte) ([]FieldSource, error) { return nil, errors.New("not implemented") }
+// Explain reads a body as Read does and says, field by field, which series gave
+// the value, or why there is none. The fields come with Read's errors, so that
+// a body from which nothing can be read is explained too.
+func (r *Reader) Explain(body []byte) ([]FieldSource, error) {
+	var fields []FieldSource
+	err := r.evaluate(body, func(e evaluation) { fields = append(fields, e.explain()) })
+	return fields, err
+}
+
+// evaluate hands each field in turn to use. The error is nil if at least one
+// field is known.
+func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
+	s := r.scratch.Get().(*scratch)
+	defer r.scratch.Put(s)
+	families, err := r.parse(s, body)
+	if err != nil {
+		return fmt.Errorf("reading %s metrics: %w", r.engine, err)
+	}
+	anyKnown := false
+	var problems []string
+	for i := range r.fields {
+		e := evaluateField(&r.fields[i], families)
+		anyKnown = anyKnown || e.value.Known
+		if e.samples > 0 && !e.value.Known {
+			problems = append(problems, e.problem())
+		}
+		use(e)
+	}
+	switch {
+	case anyKnown:
+		return nil
+	case len(problems) > 0:
+		return fmt.Errorf("reading %s metrics: no usable value: %s", r.engine, strings.Join(problems, "; "))
+	default:
+		return fmt.Errorf("reading %s metrics: %s", r.engine, r.missing(body))
+	}
+}
+
+// families are the picked samples by series name.
+type families map[string]*dto.MetricFamily
+
+// parse picks the wanted lines and parses them.
+func (r *Reader) parse(s *scratch, body []byte) (families, error) {
+	var err error
+	if s.picked, err = r.picker.pick(s.picked[:0], body); err != nil {
+		return nil, err
+	}
+	s.input.Reset(s.picked)
+	parsed, err := s.parser.TextToMetricFamilies(&s.input)
+	if err != nil {
+		return nil, inLine(s.picked, err)
+	}
+	return parsed, checkTwice(parsed, s.seen)
+}
+
+// inLine shows the line that the parser stumbled over. Its number would mean
+// nothing to a reader of the body, of which the parser has seen a part.
+func inLine(picked []byte, err error) error {
+	var p expfmt.ParseError
+	if !errors.As(err, &p) || p.Line < 1 {
+		return err
+	}
+	lines := bytes.SplitN(picked, []byte("\n"), p.Line+1)
+	return fmt.Errorf("line %s: %s", excerpt(lines[min(p.Line, len(lines))-1]), p.Msg)
+}
+
+// checkTwice refuses a body that says the same thing twice: adding both up
+// would be wrong, and so might be either of them.
+func checkTwice(parsed families, seen map[uint64]struct{}) error {
+	clear(seen)
+	for name, family := range parsed {
+		for _, m := range family.Metric {
+			key := seriesKey(name, m)
+			if _, ok := seen[key]; ok {
+				return fmt.Errorf("%s occurs twice with the same labels", name)
+			}
+			seen[key] = struct{}{}
+		}
+	}
+	return nil
+}
+
+// missing says that nothing wanted is in the body, what that was, and what the
+// body has instead.
+func (r *Reader) missing(body []byte) string {
+	instead := "it begins with " + excerpt(bytes.TrimLeft(body, " \t\n"))
+	if other := engineOf(body); other != "" && other != r.engine {
+		instead = fmt.Sprintf("its series are those of engine %q", other)
+	}
+	return fmt.Sprintf("none of the series is in the body (expected %s); %s",
+		strings.Join(r.loadSeries(), ", "), instead)
+}
+
+// loadSeries lists the selectors of the gauges: the series that a person would
+// look for first.
+func (r *Reader) loadSeries() []string {
+	var names []string
+	for _, f := range r.fields {
+		if !f.field.counter() || r.engine == EngineCustom {
+			names = append(names, f.selectors()...)
+		}
+	}
+	return names
+}
+
+// engineOf guesses whose body it is: the first engine whose queue gauge is in it.
+func engineOf(body []byte) Engine {
+	for _, e := range Engines() {
+		if e == EngineCustom {
+			continue
+		}
+		for _, f := range sourcesOf(e, Custom{}) {
+			if f.field != FieldQueue {
+				continue
+			}
+			picked, err := newPicker(seriesNames([]fieldSources{f})).pick(nil, body)
+			if err == nil && len(picked) > 0 {
+				return e
+			}
+		}
+	}
+	return ""
+}
+
+// seriesNames lists the distinct names that the fields are made of.
+func seriesNames(fields []fieldSources) []string {
+	var names []string
+	known := make(map[string]bool)
+	add := func(name string) {
+		if name != "" && !known[name] {
+			known[name] = true
+			names = append(names, name)
+		}
+	}
+	for _, f := range fields {
+		for _, src := range f.sources {
+			for _, s := range src.series {
+				add(s.name)
+				add(s.sameModelAs)
+			}
+		}
+	}
+	return names
+}

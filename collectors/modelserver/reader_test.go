@@ -1,0 +1,291 @@
+package modelserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func read(t testing.TB, path ...string) []byte {
+	t.Helper()
+	body, err := os.ReadFile(filepath.Join(append([]string{"testdata"}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func newReader(t testing.TB, e Engine) *Reader {
+	t.Helper()
+	var c Custom
+	if e == EngineCustom {
+		c = Custom{Queue: "app_queue", Running: "app_running", Utilization: "app_memory", Completions: "app_done_total"}
+	}
+	r, err := NewReader(e, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// line prints a report as one line: the values in the order of Fields, with a
+// question mark for what is unknown.
+func line(r Report) string {
+	var words []string
+	for _, f := range Fields() {
+		if n := r.number(f); n.Known {
+			words = append(words, fmt.Sprintf("%s=%v", f, n.Value))
+		} else {
+			words = append(words, fmt.Sprintf("%s=?", f))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestReadsEveryEngine(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		engine Engine
+		file   []string
+		want   string
+	}{
+		{"vLLM", EngineVLLM, []string{"recorded", "vllm-0.32.0-loaded.prom"},
+			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 busy_seconds=32.29528330600033"},
+		{"vLLM that has served nothing yet", EngineVLLM, []string{"recorded", "vllm-0.32.0-idle.prom"},
+			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0"},
+		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM, []string{"handmade", "vllm-two-engines.prom"},
+			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 busy_seconds=64.59056661200066"},
+		{"vLLM without engine label and with the old name of the gauge", EngineVLLM, []string{"handmade", "vllm-0.8-no-engine-label.prom"},
+			"queue=3 running=7 utilization=0.25 completions=15 queue_seconds=? busy_seconds=?"},
+		{"vLLM in OpenMetrics", EngineVLLM, []string{"handmade", "vllm-openmetrics.prom"},
+			"queue=1 running=2 utilization=0.5 completions=20 queue_seconds=4.5 busy_seconds=?"},
+		{"Triton never knows its running requests", EngineTriton, []string{"recorded", "triton-2.51.0-loaded.prom"},
+			"queue=78 running=? utilization=? completions=205 queue_seconds=466.346242 busy_seconds=105.65557"},
+		{"Triton with NaN in its summaries", EngineTriton, []string{"recorded", "triton-2.51.0-summary-idle.prom"},
+			"queue=0 running=? utilization=? completions=0 queue_seconds=0 busy_seconds=0"},
+		{"Triton with many models and escaped labels", EngineTriton, []string{"handmade", "triton-many-models.prom"},
+			"queue=7 running=? utilization=? completions=118 queue_seconds=2 busy_seconds=6"},
+		{"Triton's own view of a TensorRT-LLM model", EngineTriton, []string{"handmade", "triton-tensorrt-llm.prom"},
+			"queue=1 running=? utilization=? completions=121 queue_seconds=? busy_seconds=?"},
+		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM, []string{"handmade", "triton-tensorrt-llm.prom"},
+			"queue=6 running=8 utilization=0.25 completions=40 queue_seconds=? busy_seconds=?"},
+		{"TensorRT-LLM served by itself", EngineTensorRTLLM, []string{"handmade", "trtllm-serve.prom"},
+			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25"},
+		{"SGLang", EngineSGLang, []string{"handmade", "sglang.prom"},
+			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=?"},
+		{"SGLang with data parallelism, and priorities not counted twice", EngineSGLang, []string{"handmade", "sglang-priorities.prom"},
+			"queue=5 running=11 utilization=0.5 completions=321 queue_seconds=12.5 busy_seconds=?"},
+		{"TGI", EngineTGI, []string{"handmade", "tgi.prom"},
+			"queue=3 running=4 utilization=? completions=120 queue_seconds=3.25 busy_seconds=240.5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			report, err := newReader(t, c.engine).Read(read(t, c.file...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := line(report); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestReadsWhatStrangersWrite(t *testing.T) {
+	const unknown = "queue=? running=? utilization=? completions=? queue_seconds=? busy_seconds=?"
+	with := func(s string) string { // replaces the fields in s
+		out := unknown
+		for _, f := range strings.Fields(s) {
+			out = strings.Replace(out, f[:strings.Index(f, "=")+1]+"?", f, 1)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name, body, want, err string
+	}{
+		{"no labels", "app_queue 3\n", "queue=3", ""},
+		{"empty labels", "app_queue{} 3\n", "queue=3", ""},
+		{"blanks everywhere", " \tapp_queue \t{a=\"b\"}\t 3 \t\n", "queue=3", ""},
+		{"no blank before the value", "app_queue{a=\"b\"}3\n", "queue=3", ""},
+		{"comma after the last label", "app_queue{a=\"b\",} 3\n", "queue=3", ""},
+		{"brace, quote and backslash in a label", `app_queue{a="}\"{\\"} 3` + "\n", "queue=3", ""},
+		{"integer timestamp", "app_queue 3 1795246068916\n", "queue=3", ""},
+		{"timestamp in seconds, then an exemplar", "app_done_total 3 1795246068.9 # {} 1\n", "completions=3", ""},
+		{"blank lines and comments", "\n# HELP app_queue app_queue 9\n\napp_queue 3\n# EOF\n", "queue=3", ""},
+		{"a type that does not fit", "# TYPE app_queue histogram\napp_queue 3\n", "queue=3", ""},
+		{"sum over labels", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} 4\n", "queue=7", ""},
+		{"largest share", "app_memory{a=\"1\"} 0.5\napp_memory{a=\"2\"} 0.25\n", "utilization=0.5", ""},
+		{"longer names that begin alike", "app_queue_total 9\napp_queue2 9\napp_queue:x 9\napp_queue 3\n", "queue=3", ""},
+		{"exponent", "app_queue 1.5e+01\n", "queue=15", ""},
+		{"minus zero", "app_queue -0\n", "queue=0", ""},
+		{"garbage in lines of others", "?!\n}{\napp_queue 3\n", "queue=3", ""},
+
+		{"NaN is unknown", "app_queue NaN\napp_running 1\n", "running=1", ""},
+		{"NaN as Triton spells it", "app_queue Nan\napp_running 1\n", "running=1", ""},
+		{"infinity is unknown", "app_queue +Inf\napp_running 1\n", "running=1", ""},
+		{"negative is unknown", "app_queue -1\napp_running 1\n", "running=1", ""},
+		{"one bad sample spoils the sum", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} -1\napp_running 1\n", "running=1", ""},
+		{"a sum beyond all numbers is unknown", "app_queue{a=\"1\"} 1e308\napp_queue{a=\"2\"} 1e308\napp_running 1\n", "running=1", ""},
+		{"a share in percent is unknown", "app_memory 85\napp_running 1\n", "running=1", ""},
+		{"negative counter is unknown", "app_done_total -4\napp_running 1\n", "running=1", ""},
+
+		{"empty", "", "", "the body is empty"},
+		{"cut in a number", "app_queue 18\napp_running 1", "", "cut off"},
+		{"cut in a label", "app_running 1\napp_queue{a=\"b", "", "cut off"},
+		{"labels that do not end", "app_queue{a=\"b 3\n", "", "labels of app_queue do not end"},
+		{"no value", "app_queue\n", "", "none of the series"},
+		{"no value after labels", "app_queue{a=\"b\"}\n", "", `line "app_queue{a=\"b\"}": expected float as value`},
+		{"a word for a value", "app_running 1\napp_queue many\n", "", `line "app_queue many": expected float as value, got "many"`},
+		{"hexadecimal", "app_queue 0x1p4\n", "", "expected float as value"},
+		{"two lines run into one another", "app_queue 3 app_running 4\n", "", "no timestamp"},
+		{"two numbers and a third", "app_queue 3 4 5\n", "", "no timestamp"},
+		{"the same series twice", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "", "app_queue occurs twice with the same labels"},
+		{"nothing usable", "app_queue NaN\napp_running -1\n", "", "no usable value: app_queue is NaN: expected a number, 0 or more; app_running is -1"},
+		{"a web page", "<html>\n<title>404</title>\n", "", `expected app_queue, app_running, app_memory, app_done_total); it begins with "<html>`},
+		{"nothing but comments", "# EOF\n", "", "none of the series"},
+		{"another server", "tgi_queue_size 3\n", "", `its series are those of engine "tgi"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			report, err := newReader(t, EngineCustom).Read([]byte(c.body))
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Fatalf("error %v, want one with %q", err, c.err)
+				}
+				if line(report) != unknown {
+					t.Errorf("report %s beside an error", line(report))
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := line(report); got != with(c.want) {
+				t.Errorf("got  %s\nwant %s", got, with(c.want))
+			}
+			if q := report.Queue; q.Known && math.Signbit(q.Value) {
+				t.Errorf("queue is %v", q.Value)
+			}
+		})
+	}
+}
+
+func TestABodyCutInMidLineIsRefused(t *testing.T) {
+	r := newReader(t, EngineVLLM)
+	body := read(t, "recorded", "vllm-0.32.0-loaded.prom")
+	for n := 1; n < len(body); n++ {
+		if body[n-1] == '\n' {
+			continue
+		}
+		if report, err := r.Read(body[:n]); err == nil {
+			t.Fatalf("cut after %d bytes, in %q: read as %s", n, body[max(0, n-30):n], line(report))
+		}
+	}
+}
+
+func TestRefusesNamesThatMakeNoSense(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		engine Engine
+		custom Custom
+		want   string
+	}{
+		{"unknown engine", "vlm", Custom{}, `unknown engine "vlm": write one of vllm, triton, tensorrt-llm, sglang, tgi, custom`},
+		{"no engine", "", Custom{}, "write one of"},
+		{"custom without names", EngineCustom, Custom{}, "at least one series name"},
+		{"names without custom", EngineVLLM, Custom{Queue: "q"}, `write engine "custom"`},
+		{"a selector for a name", EngineCustom, Custom{Queue: `q{a="b"}`}, `queue: "q{a=\"b\"}" is no series name`},
+		{"a blank in a name", EngineCustom, Custom{Queue: "q", Utilization: "a b"}, `utilization: "a b" is no series name`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := NewReader(c.engine, c.custom)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestReportMarshalsUnknownAsNull(t *testing.T) {
+	report, err := newReader(t, EngineTriton).Read(read(t, "handmade", "triton-many-models.prom"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"queue":7,"running":null,"utilization":null,"completions":118,"queue_seconds":2,"busy_seconds":6}`
+	if string(got) != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestExplainAgreesWithReadAndNamesTheSeries(t *testing.T) {
+	r := newReader(t, EngineTensorRTLLM)
+	body := read(t, "handmade", "triton-tensorrt-llm.prom")
+	report, err := r.Read(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields, err := r.Explain(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(fields) != len(Fields()) {
+		t.Fatalf("%d fields, want %d", len(fields), len(Fields()))
+	}
+	for i, f := range fields {
+		if f.Field != Fields()[i] || f.Value != *report.number(f.Field) {
+			t.Errorf("field %d: %s %v, want %s %v", i, f.Field, f.Value, Fields()[i], *report.number(Fields()[i]))
+		}
+		if f.Value.Known == (f.Problem != "") {
+			t.Errorf("%s: value %v and problem %q", f.Field, f.Value, f.Problem)
+		}
+	}
+	queue := fields[0]
+	if got, want := queue.Series, `nv_trt_llm_request_metrics{request_type="waiting"}`; len(got) != 1 || got[0] != want {
+		t.Errorf("series of the queue: %q, want %q", got, want)
+	}
+	if queue.Combine != "sum" || queue.Samples != 1 {
+		t.Errorf("queue: %s of %d samples, want sum of 1", queue.Combine, queue.Samples)
+	}
+}
+
+func TestExplainTellsWhyNothingWasRead(t *testing.T) {
+	fields, err := newReader(t, EngineVLLM).Explain([]byte("vllm:kv_cache_usage_perc 3\n"))
+	if err == nil {
+		t.Fatal("no error for a body without one usable value")
+	}
+	var got []string
+	for _, f := range fields {
+		got = append(got, f.Problem)
+	}
+	if want := "vllm:kv_cache_usage_perc is 3: expected a share, 0 to 1"; got[2] != want {
+		t.Errorf("problem of the utilization %q, want %q", got[2], want)
+	}
+	if want := "not in the body"; got[0] != want {
+		t.Errorf("problem of the queue %q, want %q", got[0], want)
+	}
+}
+
+func TestAReaderServesManyGoroutines(t *testing.T) {
+	r := newReader(t, EngineVLLM)
+	loaded, old := read(t, "recorded", "vllm-0.32.0-loaded.prom"), read(t, "handmade", "vllm-0.8-no-engine-label.prom")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				a, errA := r.Read(loaded)
+				b, errB := r.Read(old)
+				if errA != nil || errB != nil || a.Queue.Value != 18 || b.Queue.Value != 3 {
+					t.Errorf("queues %v and %v, errors %v and %v", a.Queue, b.Queue, errA, errB)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
