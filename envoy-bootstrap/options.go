@@ -1,9 +1,18 @@
 package envoybootstrap
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
 
-// Mode is what an Envoy does beyond following the weights; the two exclude each
-// other, because an aggregate cluster does not enforce drop_overloads.
+// Mode is what an Envoy does beyond following the weights. The two exclude each
+// other: an aggregate cluster does not enforce drop_overloads.
 type Mode string
 
 // The modes.
@@ -20,8 +29,15 @@ type Policy string
 
 // The policies.
 const (
-	PolicyRoundRobin   Policy = "round_robin"
-	PolicyLeastRequest Policy = "least_request"
+	PolicyRoundRobin   Policy = "round_robin"   // follows the weights exactly
+	PolicyLeastRequest Policy = "least_request" // and lowers a weight by the requests that this Envoy has open there
+)
+
+// The defaults of Options.
+const (
+	DefaultListen      = "127.0.0.1:10000"
+	DefaultAdmin       = "127.0.0.1:9901"
+	DefaultIdleTimeout = 10 * time.Minute
 )
 
 // Options are the choices that a bootstrap is rendered from. Addresses are
@@ -29,25 +45,29 @@ const (
 // Cluster and XDS means its default.
 type Options struct {
 	Cluster string // name of the cluster in Steelyard's config; required
-	XDS     string // Steelyard's xDS listener; required
+	XDS     string // Steelyard's xDS listener, with an IP or a host name; required
 	Mode    Mode   // ModeFailsafe when empty
 
-	Listen string // where clients connect; 127.0.0.1:10000 when empty. Port 0 lets the kernel choose
-	Admin  string // Envoy's admin listener; 127.0.0.1:9901 when empty. Port 0 lets the kernel choose
+	Listen string // where clients connect; DefaultListen when empty. Port 0 lets the kernel choose
+	Admin  string // Envoy's admin listener; DefaultAdmin when empty. Port 0 lets the kernel choose
 
-	NodeID string // unique among the Envoys; hostname, "/" and the listen address when empty
-	Zone   string // the Envoy's own zone, reported to Steelyard; none when empty
+	// NodeID is the name under which Steelyard shows this Envoy. When empty it
+	// is the cluster's name with "-envoy", for a file that many Envoys share:
+	// each is then started with --service-node, which wins over the file.
+	NodeID string
+	Zone   string // the Envoy's own zone, told to Steelyard; none when empty
 
 	Policy Policy // PolicyRoundRobin when empty
 
 	// Fallback are endpoints that ModeFailsafe uses when the weights are stale,
 	// as host:port; a host name stands for all its addresses. When empty the
-	// fallback's members come from Steelyard as well, and the last ones stay.
+	// fallback's members come from Steelyard too, and the last ones stay: an
+	// Envoy that starts while Steelyard is away then has none.
 	Fallback []string
 
 	// IdleTimeout is how long a request may go without a byte in either
-	// direction before it is reset; 10m when 0. It has to outlast the longest
-	// wait in a model server's queue.
+	// direction before it is reset; DefaultIdleTimeout when 0. It has to outlast
+	// the longest wait in a model server's queue.
 	IdleTimeout time.Duration
 
 	TLS TLS // of the connection to Steelyard; plain text when zero
@@ -58,8 +78,139 @@ type Options struct {
 // TLS is how an Envoy and Steelyard prove to each other who they are. Files are
 // read by Envoy, on its machine.
 type TLS struct {
-	CAFile     string // verifies Steelyard; setting it turns TLS on
-	CertFile   string // shown to Steelyard
+	CAFile     string // verifies Steelyard; required for TLS
+	CertFile   string // shown to Steelyard; only with KeyFile
 	KeyFile    string // of CertFile
-	ServerName string // expected in Steelyard's certificate, and sent as SNI; the host of XDS when empty
+	ServerName string // expected in Steelyard's certificate; the host of XDS when empty
+}
+
+// withDefaults fills in what was left empty.
+func (o Options) withDefaults() Options {
+	setDefault(&o.Mode, ModeFailsafe)
+	setDefault(&o.Listen, DefaultListen)
+	setDefault(&o.Admin, DefaultAdmin)
+	setDefault(&o.NodeID, o.Cluster+"-envoy")
+	setDefault(&o.Policy, PolicyRoundRobin)
+	setDefault(&o.IdleTimeout, DefaultIdleTimeout)
+	if host, _, err := net.SplitHostPort(o.XDS); err == nil && o.TLS != (TLS{}) {
+		setDefault(&o.TLS.ServerName, host)
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports everything that is wrong, each with what to write instead.
+// It is for options with their defaults.
+func (o Options) validate() error {
+	return errors.Join(
+		checkCluster(o.Cluster),
+		checkAddress("xds", o.XDS, "127.0.0.1:18000"),
+		oneOf("mode", o.Mode, ModeFailsafe, ModeShedding),
+		oneOf("lb", o.Policy, PolicyRoundRobin, PolicyLeastRequest),
+		checkListener("listen", o.Listen, DefaultListen),
+		checkListener("admin", o.Admin, DefaultAdmin),
+		o.checkDistinct(),
+		checkText("node id", o.NodeID),
+		checkText("zone", o.Zone),
+		o.checkFallback(),
+		o.checkIdleTimeout(),
+		o.TLS.validate(),
+	)
+}
+
+func checkCluster(name string) error {
+	switch {
+	case name == "":
+		return errors.New("cluster: no name given: want the name of a cluster in Steelyard's config")
+	case strings.Contains(name, "/"):
+		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q", name, fallbackService("llama"))
+	case name == xdsCluster:
+		return fmt.Errorf("cluster %q: this is the name of the connection to Steelyard: want another name", name)
+	}
+	return checkText("cluster", name)
+}
+
+// checkText refuses what a name must not contain.
+func checkText(what, s string) error {
+	for _, r := range s {
+		if !unicode.IsPrint(r) || unicode.IsSpace(r) || r == unicode.ReplacementChar {
+			return fmt.Errorf("%s %q: want printable characters without spaces", what, s)
+		}
+	}
+	return nil
+}
+
+// checkAddress wants a host, IP or name, and a port that can be connected to.
+func checkAddress(what, addr, example string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err == nil && host != "" && checkText(what, host) == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %q: want HOST:PORT, such as %s or [::1]:18000", what, addr, example)
+}
+
+// checkListener wants an IP and a port. Envoy resolves no names to listen on.
+func checkListener(what, addr, example string) error {
+	if _, err := netip.ParseAddrPort(addr); err != nil {
+		return fmt.Errorf("%s %q: want IP:PORT, such as %s", what, addr, example)
+	}
+	return nil
+}
+
+func (o Options) checkDistinct() error {
+	a, errA := netip.ParseAddrPort(o.Listen)
+	b, errB := netip.ParseAddrPort(o.Admin)
+	if errA == nil && errB == nil && a == b && a.Port() != 0 {
+		return fmt.Errorf("listen and admin are both %s: want two ports", o.Listen)
+	}
+	return nil
+}
+
+func (o Options) checkFallback() error {
+	if len(o.Fallback) > 0 && o.Mode == ModeShedding {
+		return errors.New("fallback: mode shedding has none, because an aggregate cluster does not enforce drop_overloads: want mode failsafe, or no fallback")
+	}
+	var errs []error
+	for _, addr := range o.Fallback {
+		errs = append(errs, checkAddress("fallback", addr, "llama.svc:8000"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) checkIdleTimeout() error {
+	if o.IdleTimeout < time.Second {
+		return fmt.Errorf("idle timeout %s: want at least 1s", o.IdleTimeout)
+	}
+	return nil
+}
+
+func (t TLS) validate() error {
+	switch {
+	case t == TLS{}:
+		return nil
+	case t.CAFile == "":
+		return errors.New("tls: no CA file given: without it Envoy takes any certificate for Steelyard's")
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return errors.New("tls: want both a certificate file and a key file, or neither")
+	}
+	return nil
+}
+
+func oneOf[T ~string](what string, got T, allowed ...T) error {
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if got == a {
+			return nil
+		}
+		names[i] = string(a)
+	}
+	return fmt.Errorf("%s %q: want %s", what, got, strings.Join(names, " or "))
 }
