@@ -1,0 +1,103 @@
+package assignment
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+)
+
+const (
+	minWeight = 10_000
+	maxWeight = 1_000_000
+
+	// ditherRange is the largest dither, as a share of the weight.
+	ditherRange = 0.02
+	// ditherStep is what is added to that range, so that a weight too small
+	// for 2 % of it to be a whole number moves all the same.
+	ditherStep = 1
+
+	// fewestSteps is the smallest upper bound that still tells shares apart.
+	fewestSteps = 100
+)
+
+// bounds are the smallest and the largest weight of an assignment.
+type bounds struct{ low, high uint32 }
+
+// boundsFor returns the bounds for localities of at most n endpoints, of which
+// the sum of the weights must fit uint32.
+func boundsFor(n int) (bounds, error) {
+	if n == 0 {
+		return bounds{low: minWeight, high: maxWeight}, nil
+	}
+	fits := uint64(math.MaxUint32) / uint64(n)
+	if fits < fewestSteps {
+		return bounds{}, fmt.Errorf("%d endpoints in one zone: Envoy adds their weights up in 32 bits; split the cluster or its zones", n)
+	}
+	if fits >= maxWeight {
+		return bounds{low: minWeight, high: maxWeight}, nil
+	}
+	return bounds{low: uint32(max(1, fits*minWeight/maxWeight)), high: uint32(fits)}, nil
+}
+
+// weigh gives every host a dithered weight in proportion to its share and
+// returns how many had to be raised to the lower bound. At least one share is positive.
+func (b bounds) weigh(hosts []host, rng *rand.Rand) int {
+	if len(hosts) == 0 {
+		return 0
+	}
+	bottom := (float64(b.low) + ditherStep) / (1 - ditherRange)
+	top := (float64(b.high) - ditherStep) / (1 + ditherRange)
+	largest := largestShare(hosts)
+	raised := 0
+	for i := range hosts {
+		base := hosts[i].decision.Share / largest * top
+		if base < bottom {
+			base, raised = bottom, raised+1
+		}
+		dither := (2*rng.Float64() - 1) * (base*ditherRange + ditherStep)
+		hosts[i].weight = b.clamp(math.Round(base + dither))
+	}
+	return raised
+}
+
+// clamp is a belt for braces: the dither stays within the bounds by construction.
+func (b bounds) clamp(w float64) uint32 {
+	return uint32(min(max(w, float64(b.low)), float64(b.high)))
+}
+
+// differ makes sure that at least one weight is not the one that the address
+// had before: Envoy ignores a change of the drop policy that comes alone.
+func (b bounds) differ(hosts []host, previous *endpointv3.ClusterLoadAssignment) {
+	if previous == nil || len(hosts) == 0 {
+		return
+	}
+	was := weightsByAddress(previous)
+	for _, h := range hosts {
+		if w, ok := was[hostKey{h.addr.Addr().String(), uint32(h.addr.Port())}]; !ok || w != h.weight {
+			return
+		}
+	}
+	if hosts[0].weight < b.high {
+		hosts[0].weight++
+	} else {
+		hosts[0].weight--
+	}
+}
+
+type hostKey struct {
+	ip   string
+	port uint32
+}
+
+func weightsByAddress(m *endpointv3.ClusterLoadAssignment) map[hostKey]uint32 {
+	weights := make(map[hostKey]uint32)
+	for _, l := range m.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			a := e.GetEndpoint().GetAddress().GetSocketAddress()
+			weights[hostKey{a.GetAddress(), a.GetPortValue()}] = e.GetLoadBalancingWeight().GetValue()
+		}
+	}
+	return weights
+}

@@ -1,0 +1,2 @@
+// Package xds serves endpoint assignments to Envoys.
+package xds

@@ -1,0 +1,42 @@
+package xds
+
+import (
+	"crypto/tls"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// maxRequestBytes bounds a request: Envoy's Node alone is 61 KB, and a
+	// subscription to ten thousand clusters is some hundred more.
+	maxRequestBytes = 4 << 20
+	// maxStreamsPerConnection is far above what an Envoy with one EDS stream
+	// for each of its clusters opens.
+	maxStreamsPerConnection = 4096
+
+	pingInterval     = 10 * time.Second // of silence, before the server asks whether the peer is there
+	pingTimeout      = 5 * time.Second  // after which a half-open connection is closed
+	pingMinimum      = 5 * time.Second  // Envoys may ping this often; the usual setting is 30 s
+	handshakeTimeout = 10 * time.Second
+)
+
+// GRPCOptions are the settings of a gRPC server that Envoys connect to: pings that
+// find half-open connections in both directions, and bounds on what a peer can ask
+// for. tlsConfig may be nil for plain text.
+func GRPCOptions(tlsConfig *tls.Config) []grpc.ServerOption {
+	options := []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
+		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.SharedWriteBuffer(true),
+	}
+	if tlsConfig != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	}
+	return options
+}

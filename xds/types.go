@@ -1,0 +1,140 @@
+package xds
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Options of a Server. The zero value works.
+type Options struct {
+	Log *slog.Logger // nil: slog.Default()
+	// Now is the clock, nil for time.Now.
+	Now func() time.Time
+	// Seed makes the dither of the weights repeatable, for tests. Zero draws one.
+	Seed uint64
+	// Observer is told what happens on the streams, as it happens. Nil: nobody is.
+	Observer Observer
+}
+
+// An Observer counts what happens on the streams. Its methods are called from
+// the goroutines of the streams, at the same time, and must not block. Cluster
+// names are those that were published, so their number is bounded.
+type Observer interface {
+	// Sent is called for every assignment handed to a stream; bytes is its size on the wire.
+	Sent(cluster string, bytes int)
+	// Acked is called when an Envoy accepted an assignment, delay after its push.
+	Acked(cluster string, delay time.Duration)
+	// Nacked is called when an Envoy refused an assignment, with its words.
+	Nacked(cluster, node, message string)
+}
+
+// ClusterOptions says when a decision is worth a push.
+type ClusterOptions struct {
+	// Deadband is the total variation distance, 0..1, between the shares last
+	// pushed and the new ones up to which nothing is pushed.
+	Deadband float64
+	// Heartbeat is the time after which an assignment is pushed although
+	// nothing changed, so that no Envoy takes it for stale. Zero: never.
+	Heartbeat time.Duration
+	// EndpointStaleAfter is sent along: Envoy drops the endpoints when no
+	// assignment came for so long. It must be some heartbeats long. Zero: never.
+	EndpointStaleAfter time.Duration
+}
+
+// Reasons of a Push.
+const (
+	ReasonChanged    = "changed"    // the shares moved by more than the deadband, or the options changed
+	ReasonMembership = "membership" // an endpoint came, went or moved to another zone; also the first push
+	ReasonOverload   = "overload"   // an overload flag was raised or lowered
+	ReasonDrop       = "drop"       // the drop fraction changed
+	ReasonHeartbeat  = "heartbeat"  // nothing changed for a heartbeat
+
+	ReasonDeadband = "deadband"  // not pushed: nothing worth a push changed
+	ReasonNotReady = "not ready" // not pushed: no endpoints, and none were ever published
+	ReasonError    = "error"     // not pushed: see Err; the previous assignment stays
+)
+
+// A Push is the outcome of a Publish.
+type Push struct {
+	Pushed bool
+	Reason string // one of the constants above
+	// Version is the cluster's current version: the pushed one, or the one that stays.
+	Version string
+	// Distance is the total variation distance between the shares last pushed and the ones published, 0..1.
+	Distance float64
+	// Scaled is true when the weights had to be drawn from a smaller range than
+	// usual, because of the number of endpoints in one zone.
+	Scaled bool
+	Err    error
+}
+
+// Transports of a Client.
+const (
+	TransportEDS      = "eds"       // StreamEndpoints
+	TransportEDSDelta = "eds-delta" // DeltaEndpoints
+	TransportADS      = "ads"       // StreamAggregatedResources
+	TransportADSDelta = "ads-delta" // DeltaAggregatedResources
+)
+
+// A Client is one connected Envoy: all streams that came over one connection
+// with one node id. Strings that come from Envoy are bounded in length.
+type Client struct {
+	NodeID      string
+	NodeCluster string
+	UserAgent   string // such as "envoy"
+	Version     string // of the user agent, such as "1.40.0"
+	Locality    string // region/zone/sub_zone, without the empty parts at the end
+	Peer        string // remote address of the connection
+	Transport   string // one of the constants above
+	Streams     int    // an Envoy opens one EDS stream for each of its clusters
+	ConnectedAt time.Time
+
+	// Duplicates counts the other connections under the same node id that
+	// subscribe to one of the same clusters: two Envoys that cannot be told apart, or,
+	// for as long as the keepalive takes to notice, an Envoy that has reconnected.
+	Duplicates int
+
+	Subscriptions []Subscription // sorted by cluster
+	// HeldTypes are the resource types other than endpoints that it asked for.
+	// They are never answered.
+	HeldTypes []string
+}
+
+// A Subscription is one cluster as one Envoy knows it.
+type Subscription struct {
+	Cluster string
+	// Known is true when there is an assignment to send. Where it is false, the
+	// Envoy waits: the cluster is unknown, not ready yet, or was removed.
+	Known  bool
+	InSync bool // the Envoy acknowledged the cluster's current version
+
+	VersionSent  string    // last sent on this stream, empty when nothing was
+	VersionAcked string    // last accepted on this stream
+	SentAt       time.Time // of VersionSent
+	AckedAt      time.Time // of VersionAcked
+	PendingSince time.Time // when the response was sent that waits for its answer; zero when none does
+
+	AckDelay         time.Duration // push to ACK of the last ACK, zero when there was none
+	AckDelaySmoothed time.Duration
+	Acks, Nacks      uint64
+
+	Nacked        bool // the last answer was a NACK
+	NackMessage   string
+	NackedAt      time.Time
+	NackedVersion string // the version that was refused last
+}
+
+// Counters are totals since the server was made.
+type Counters struct {
+	Streams        int    // open now
+	StreamsOpened  uint64 //
+	StreamsRefused uint64 // closed by a limit
+	Pushes         uint64 // Publish calls that pushed, heartbeats included
+	Heartbeats     uint64
+	Suppressed     uint64 // Publish calls that pushed nothing because nothing was worth it
+	BuildErrors    uint64
+	Responses      uint64 // sent to streams
+	ResponseBytes  uint64 // of the assignments in them
+	Acks           uint64
+	Nacks          uint64
+}
