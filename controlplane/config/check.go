@@ -1,0 +1,292 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// The checks of one value against another and of texts with a form of their
+// own. They skip what the decoder has complained of: one mistake, one message.
+
+// check completes what follows from other keys and then checks the whole.
+func (d *decoder) check(cfg *Config) {
+	d.checkXDS(&cfg.XDS)
+	d.checkListen(&cfg.Admin.Listen)
+	d.checkSameListen(cfg)
+	if cfg.Redis != nil {
+		d.checkRedis(cfg.Redis)
+	}
+	lines := map[string]int{}
+	for i := range cfg.Clusters {
+		c := &cfg.Clusters[i]
+		if first, twice := lines[c.Name]; twice {
+			d.fail(&c.Name, "%s is also the name of the cluster on line %d: give each cluster its own", shown(c.Name), first)
+		} else if c.Name != "" {
+			lines[c.Name] = d.places[&c.Name].node.Line
+		}
+		d.checkCluster(c, cfg)
+	}
+}
+
+// fail complains of a field, unless the decoder has.
+func (d *decoder) fail(field any, format string, args ...any) {
+	if at := d.places[field]; at != nil && !at.broken {
+		at.broken = true
+		d.complain(at.node, at.path, format, args...)
+	}
+}
+
+// conflict complains of two fields that do not go together, at the one that is
+// written, unless the decoder has complained of either.
+func (d *decoder) conflict(a, b any, format string, args ...any) {
+	first, second := d.places[a], d.places[b]
+	if first == nil || second == nil || first.broken || second.broken {
+		return
+	}
+	if !first.written && second.written {
+		first = second
+	}
+	d.complain(first.node, first.path, format, args...)
+}
+
+func (d *decoder) written(field any) bool {
+	at := d.places[field]
+	return at != nil && at.written
+}
+
+// value is how a message quotes a field: a default says that it is one, because
+// the user never wrote it.
+func (d *decoder) value(field any, v any) string {
+	text := fmt.Sprint(v)
+	if dur, ok := v.(time.Duration); ok {
+		text = durationText(dur)
+	}
+	if !d.written(field) {
+		text += " (the default)"
+	}
+	return text
+}
+
+// durationText is Duration.String without the zero parts: 1m, not 1m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func (d *decoder) checkXDS(x *XDS) { d.checkListen(&x.Listen) }
+
+func (d *decoder) checkRedis(r *Redis) {
+	lines := map[string]int{}
+	for i := range r.Addresses {
+		d.checkHostPort(&r.Addresses[i])
+		d.checkTwice(&r.Addresses[i], r.Addresses[i], lines, "address")
+	}
+	switch {
+	case r.Mode == RedisSingle && len(r.Addresses) > 1:
+		d.conflict(&r.Mode, &r.Addresses, "%s takes one address and there are %d: write mode: cluster or mode: sentinel, or leave one address",
+			d.value(&r.Mode, r.Mode), len(r.Addresses))
+	case r.Mode == RedisSentinel && r.MasterName == "":
+		d.conflict(&r.Mode, &r.MasterName, "sentinel needs the name of the primary: add master_name:")
+	case r.Mode != RedisSentinel && r.MasterName != "":
+		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or remove this line",
+			shown(r.MasterName), d.value(&r.Mode, r.Mode))
+	}
+	if r.Mode == RedisCluster && r.DB != 0 {
+		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line", r.DB)
+	}
+	if r.TLS != nil {
+		d.checkPair(&r.TLS.CertFile, &r.TLS.KeyFile)
+	}
+	d.checkTimeout(&r.Timeout, &r.Interval)
+}
+
+// checkTimeout also makes a default timeout fit a short interval.
+func (d *decoder) checkTimeout(timeout, interval *time.Duration) {
+	if !d.written(timeout) {
+		*timeout = min(*timeout, *interval*4/5)
+	}
+	if *timeout > *interval {
+		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer interval",
+			durationText(*timeout), d.value(interval, *interval), durationText(*interval))
+	}
+}
+
+// checkPair wants both or none of a certificate and its key.
+func (d *decoder) checkPair(cert, key *string) {
+	switch {
+	case *cert != "" && *key == "":
+		d.conflict(cert, key, "the certificate has no key: add key_file:")
+	case *key != "" && *cert == "":
+		d.conflict(key, cert, "the key has no certificate: add cert_file:")
+	}
+}
+
+// checkTwice complains of a text that an earlier item of a list has.
+func (d *decoder) checkTwice(field *string, text string, lines map[string]int, what string) {
+	if at := d.places[field]; at == nil || at.broken {
+		return
+	}
+	if first, twice := lines[text]; twice {
+		d.fail(field, "%s is the same %s as on line %d: remove one", shown(text), what, first)
+		return
+	}
+	lines[text] = d.places[field].node.Line
+}
+
+func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
+	d.checkName(&c.Name)
+	d.checkEngine(c)
+	d.checkEndpoints(c)
+	d.checkScrape(c)
+	d.checkInflight(c, cfg)
+	d.checkWeighting(&c.Weighting)
+	d.checkOverload(&c.Overload)
+	d.checkShedding(c)
+	d.checkPush(&c.Push)
+}
+
+const longestName = 256 // bytes
+
+func (d *decoder) checkName(name *string) {
+	switch unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }; {
+	case strings.ContainsFunc(*name, unfit):
+		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b", shown(*name))
+	case len(*name) > longestName:
+		d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
+	}
+}
+
+const engineCustom = "custom"
+
+func (d *decoder) checkEngine(c *Cluster) {
+	if c.Engine == "" && !c.Scrape.Disabled {
+		d.fail(&c.Engine, "engine is missing: write the model server's, one of %s", strings.Join(Engines(), ", "))
+	}
+	if c.Custom != nil {
+		d.checkCustom(c)
+	}
+	engines := []*string{&c.Engine}
+	for i := range c.Endpoints.Static {
+		engines = append(engines, &c.Endpoints.Static[i].Engine)
+	}
+	for _, e := range engines {
+		if *e == engineCustom && c.Custom == nil {
+			d.conflict(e, &c.Custom, "custom needs the names of its series: add custom: {queue: NAME, running: NAME} to the cluster")
+		}
+	}
+	used := slices.ContainsFunc(engines, func(e *string) bool { return *e == engineCustom })
+	if c.Custom != nil && !used && c.Endpoints.File == "" {
+		d.conflict(&c.Custom, &c.Engine, "series are named, but the engine is %s: write engine: custom, or remove this section", shown(c.Engine))
+	}
+}
+
+var seriesName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+
+func (d *decoder) checkCustom(c *Cluster) {
+	names := []*string{&c.Custom.Queue, &c.Custom.Running, &c.Custom.Utilization, &c.Custom.Completions}
+	some := false
+	for _, name := range names {
+		some = some || d.written(name)
+		bare, _, labels := strings.Cut(*name, "{")
+		switch {
+		case *name == "" || seriesName.MatchString(*name):
+		case labels && seriesName.MatchString(bare):
+			d.fail(name, "%s has labels: write %s; all its series are taken together", shown(*name), bare)
+		default:
+			d.fail(name, "%s is not the name of a series: write letters, digits, _ and : only", shown(*name))
+		}
+	}
+	if !some {
+		d.fail(&c.Custom, "no series is named: write at least one of queue, running, utilization, completions")
+	}
+}
+
+func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
+	key := &c.Inflight.RedisKey
+	if *key == "" {
+		if c.Scrape.Disabled {
+			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add inflight: {redis_key: KEY}")
+		}
+		return
+	}
+	if cfg.Redis == nil {
+		d.conflict(key, &cfg.Redis, "%s is to be read from Redis, and there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this line", shown(*key))
+	} else if cfg.Redis.Interval > c.Weighting.Hold {
+		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "%s is less than the interval of %s at which Redis is read, so counts would be stale between two reads: write a hold of at least %s, or a shorter redis.interval",
+			d.value(&c.Weighting.Hold, c.Weighting.Hold), d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
+	}
+	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
+		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
+			d.fail(key, "%s in %s stands for nothing: did you mean %s?", word[0], shown(*key), clusterPlaceholder)
+		}
+	}
+}
+
+// placeholder is a word in braces. Others than {cluster} are Redis' hash tags.
+var placeholder = regexp.MustCompile(`\{([A-Za-z_-]+)\}`)
+
+func (d *decoder) checkWeighting(w *Weighting) {
+	rising := func(low, high *time.Duration, lowName, highName string) {
+		if *low > *high {
+			d.conflict(high, low, "%s is %s and %s is %s: write %s ≤ %s; readings are fresh, then held, then fade",
+				lowName, d.value(low, *low), highName, d.value(high, *high), lowName, highName)
+		}
+	}
+	rising(&w.Fresh, &w.Hold, "fresh", "hold")
+	rising(&w.Hold, &w.Decay, "hold", "decay")
+}
+
+func (d *decoder) checkOverload(o *Overload) {
+	d.checkThresholds(&o.QueueEnter, &o.QueueLeave, "queue_enter")
+	d.checkThresholds(&o.UtilizationEnter, &o.UtilizationLeave, "utilization_enter")
+}
+
+func (d *decoder) checkThresholds(enter, leave *float64, enterName string) {
+	if *leave > *enter {
+		d.conflict(leave, enter, "the leave threshold, %s, is above %s, %s, so the flag would flap: write at most %s",
+			d.value(leave, plain(*leave)), enterName, d.value(enter, plain(*enter)), plain(*enter))
+	}
+}
+
+func (d *decoder) checkShedding(c *Cluster) {
+	s := &c.Shedding
+	if s.QueueStart >= s.QueueFull {
+		d.conflict(&s.QueueFull, &s.QueueStart, "queue_full, %s, is not above queue_start, %s: shedding grows from one to the other, so write a larger queue_full or a smaller queue_start",
+			d.value(&s.QueueFull, plain(s.QueueFull)), d.value(&s.QueueStart, plain(s.QueueStart)))
+	}
+	if s.Enabled && c.Push.EndpointStaleAfter > 0 {
+		d.conflict(&s.Enabled, &c.Push.EndpointStaleAfter, "true does not go with push.endpoint_stale_after, %s: Envoy sheds nothing behind the aggregate cluster that stale endpoints fall back from; write enabled: false, or remove endpoint_stale_after",
+			d.value(&c.Push.EndpointStaleAfter, c.Push.EndpointStaleAfter))
+	}
+}
+
+// beatsPerStale is how many heartbeats fit in endpoint_stale_after: two may be
+// lost or late before Envoy drops an assignment that is alive.
+const beatsPerStale = 3
+
+func (d *decoder) checkPush(p *Push) {
+	if p.Heartbeat > 0 && p.Heartbeat < p.MinInterval {
+		d.conflict(&p.Heartbeat, &p.MinInterval, "heartbeat, %s, is less than min_interval, %s: write a longer heartbeat, or 0s for none",
+			d.value(&p.Heartbeat, p.Heartbeat), d.value(&p.MinInterval, p.MinInterval))
+	}
+	stale := d.value(&p.EndpointStaleAfter, p.EndpointStaleAfter)
+	switch {
+	case p.EndpointStaleAfter == 0:
+	case p.Heartbeat == 0:
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "%s needs a heartbeat, or Envoy drops the endpoints whenever the load does not change: write heartbeat: %s",
+			stale, durationText(p.EndpointStaleAfter/(2*beatsPerStale)))
+	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "%s is not more than three heartbeats of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
+			stale, d.value(&p.Heartbeat, p.Heartbeat), durationText(p.Heartbeat*beatsPerStale))
+	}
+}

@@ -1,0 +1,241 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// aliasedValues is how many values aliases may add to those that are written
+// out: a file of a kilobyte can otherwise stand for billions.
+const aliasedValues = 10_000
+
+// A decoder fills a Config from a YAML tree, and remembers where each field
+// stands, so that checks of one field against another can point at it.
+type decoder struct {
+	problems
+	folder string              // of the file: where relative paths start
+	budget int                 // values that may still be read
+	places map[any]*place      // by the address of the field
+	within map[*yaml.Node]bool // mappings being merged, to see a circle
+}
+
+// place is where a field stands in the file.
+type place struct {
+	node    *yaml.Node // its key; where it is not written, that of its section
+	path    string     // such as clusters[llama].scrape.interval
+	written bool
+	broken  bool // it has been complained of, so what it holds means nothing
+}
+
+// field is one key of a section and where its value goes.
+type field struct {
+	key   string
+	tag   reflect.StructTag
+	value reflect.Value
+}
+
+// fieldsOf lists the keys of a section, those of inlined structs among them.
+func fieldsOf(section reflect.Value) []field {
+	var fields []field
+	for i := range section.NumField() {
+		f := section.Type().Field(i)
+		key := f.Tag.Get("yaml")
+		if key == ",inline" {
+			fields = append(fields, fieldsOf(section.Field(i))...)
+			continue
+		}
+		fields = append(fields, field{key: key, tag: f.Tag, value: section.Field(i)})
+	}
+	return fields
+}
+
+func (f field) isSection() bool { return f.value.Kind() == reflect.Struct }
+
+// section reads a mapping into a struct; owner is the node that messages about
+// the whole section point at.
+func (d *decoder) section(owner, n *yaml.Node, into reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		d.complain(n, path, "%s where keys are needed: write keys such as %s: below it", describe(n), fieldsOf(into)[0].key)
+		d.defaults(owner, into, path)
+		return
+	}
+	entries := d.entries(n, path)
+	fields := fieldsOf(into)
+	for _, f := range fields {
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.key.Value == f.key })
+		if i < 0 {
+			d.absent(owner, f, path)
+			continue
+		}
+		d.field(entries[i], f, join(path, f.key))
+		entries = slices.Delete(entries, i, i+1)
+	}
+	for _, e := range entries {
+		d.unknown(e.key, into.Type(), path)
+	}
+}
+
+// field reads the value of one key.
+func (d *decoder) field(e entry, f field, path string) {
+	at := &place{node: e.key, path: path, written: true}
+	d.places[f.value.Addr().Interface()] = at
+	value, ok := d.follow(e.value)
+	if !ok {
+		at.broken = true
+		return
+	}
+	if isNull(value) && !f.isSection() {
+		at.broken = true
+		d.complain(e.key, path, "nothing is written: %s", whatToWrite(f))
+		d.initial(f)
+		return
+	}
+	before := d.count()
+	d.read(e.key, value, f, path)
+	at.broken = d.count() > before
+}
+
+func (d *decoder) read(owner, n *yaml.Node, f field, path string) {
+	switch f.value.Kind() {
+	case reflect.Struct:
+		if isNull(n) { // a section all of whose keys are commented out
+			d.defaults(owner, f.value, path)
+			return
+		}
+		d.section(owner, n, f.value, path)
+	case reflect.Pointer:
+		f.value.Set(reflect.New(f.value.Type().Elem()))
+		d.section(owner, n, f.value.Elem(), path)
+	case reflect.Slice:
+		d.items(n, f, path)
+	default:
+		d.scalar(n, f, path)
+	}
+}
+
+// items reads a list. Its fields keep their addresses, because the whole slice
+// is made first.
+func (d *decoder) items(n *yaml.Node, f field, path string) {
+	most := int(parseTag(f.tag.Get("max"), reflect.TypeFor[int]()).Int())
+	switch count := len(n.Content); {
+	case n.Kind != yaml.SequenceNode:
+		d.complain(n, path, "%s where a list is needed: write each item on a line of its own after \"- \"", describe(n))
+		return
+	case count == 0:
+		d.complain(n, path, "the list is empty: %s", whatToWrite(f))
+		return
+	case count > most:
+		d.complain(n, path, "the list has %d items: write at most %d", count, most)
+		return
+	}
+	f.value.Set(reflect.MakeSlice(f.value.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
+		value, ok := d.follow(item)
+		if !ok {
+			return
+		}
+		label := fmt.Sprintf("%s[%s]", path, d.label(value, i))
+		into := f.value.Index(i)
+		at := &place{node: item, path: label, written: true}
+		d.places[into.Addr().Interface()] = at
+		before := d.count()
+		if into.Kind() == reflect.Struct {
+			d.section(item, value, into, label)
+		} else {
+			d.scalar(value, field{tag: f.tag, value: into}, label)
+		}
+		at.broken = d.count() > before
+	}
+}
+
+var plainLabel = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,64}$`)
+
+// label names an item of a list in messages: by its name where it has one.
+func (d *decoder) label(n *yaml.Node, index int) string {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "name" && plainLabel.MatchString(n.Content[i+1].Value) {
+				return n.Content[i+1].Value
+			}
+		}
+	}
+	return fmt.Sprint(index)
+}
+
+// scalar reads one value, and leaves the default where it is wrong.
+func (d *decoder) scalar(n *yaml.Node, f field, path string) {
+	d.initial(f)
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		d.complain(n, path, "%s where one value is needed: %s", describe(n), whatToWrite(f))
+		return
+	}
+	if words := strings.Fields(f.tag.Get("oneof")); words != nil && !slices.Contains(words, n.Value) {
+		d.complain(n, path, "%s is not one of %s%s", shown(n.Value), strings.Join(words, ", "), didYouMean(n.Value, words))
+		return
+	}
+	v, err := parseScalar(n, f.value.Type())
+	limits := f.tag.Get("range")
+	if err == errTooLarge || err == nil && limits != "" && !inRange(v, limits) {
+		err = rangeError(n.Value, f.value.Type(), limits)
+	}
+	if err != nil {
+		d.complain(n, path, "%w", err)
+		return
+	}
+	if text := v.String(); f.tag.Get("kind") == "path" && !filepath.IsAbs(text) {
+		v = reflect.ValueOf(filepath.Join(d.folder, text))
+	}
+	f.value.Set(v.Convert(f.value.Type()))
+}
+
+// initial sets a field to its default.
+func (d *decoder) initial(f field) {
+	if text, ok := f.tag.Lookup("default"); ok {
+		f.value.Set(parseTag(text, f.value.Type()))
+	}
+}
+
+// defaults fills a section that is not written.
+func (d *decoder) defaults(owner *yaml.Node, section reflect.Value, path string) {
+	for _, f := range fieldsOf(section) {
+		d.absent(owner, f, path)
+	}
+}
+
+// absent fills one field that is not written.
+func (d *decoder) absent(owner *yaml.Node, f field, path string) {
+	at := &place{node: owner, path: join(path, f.key)}
+	d.places[f.value.Addr().Interface()] = at
+	if _, required := f.tag.Lookup("required"); required {
+		at.broken = true
+		d.complain(owner, path, "%s is missing: %s", f.key, whatToWrite(f))
+	}
+	if f.isSection() {
+		d.defaults(owner, f.value, at.path)
+		return
+	}
+	d.initial(f)
+}
+
+// complain adds a problem at a node; path is what it is about.
+func (d *decoder) complain(n *yaml.Node, path, format string, args ...any) {
+	if path != "" {
+		format, args = "%s: "+format, append([]any{path}, args...)
+	}
+	d.add(n.Line, n.Column, "%s", fmt.Errorf(format, args...))
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }

@@ -1,0 +1,226 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// host:port texts, the endpoints of a cluster, and how they are scraped.
+
+func parsePort(text string) (int, bool) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return int(port), err == nil
+}
+
+// checkListen wants IP:port; an empty host means all interfaces.
+func (d *decoder) checkListen(listen *string) {
+	host, text, err := net.SplitHostPort(*listen)
+	if err != nil {
+		d.fail(listen, "%s is not host:port: write such as 127.0.0.1:18000", shown(*listen))
+		return
+	}
+	if _, ok := parsePort(text); !ok {
+		d.fail(listen, "%s is no port: write 1 to 65535, or 0 for a free one", shown(text))
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" {
+		d.fail(listen, "%s is a hostname: write an IP of this machine, 127.0.0.1 for local clients only or 0.0.0.0 for all", shown(host))
+	}
+}
+
+// checkSameListen complains of two listeners of one address.
+func (d *decoder) checkSameListen(cfg *Config) {
+	host1, port1, err1 := net.SplitHostPort(cfg.XDS.Listen)
+	host2, port2, err2 := net.SplitHostPort(cfg.Admin.Listen)
+	if err1 != nil || err2 != nil || port1 != port2 || port1 == "0" {
+		return
+	}
+	if host1 == host2 || everyInterface(host1) || everyInterface(host2) {
+		d.conflict(&cfg.Admin.Listen, &cfg.XDS.Listen, "admin, %s, takes the port that xds listens on, %s: give each its own",
+			d.value(&cfg.Admin.Listen, cfg.Admin.Listen), d.value(&cfg.XDS.Listen, cfg.XDS.Listen))
+	}
+}
+
+func everyInterface(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+// checkHostPort wants host:port of a server to connect to.
+func (d *decoder) checkHostPort(address *string) {
+	text := *address
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		d.fail(address, "%s has a scheme: write %s; TLS is the section tls:, user and password are username: and password_file:", shown(text), withPort(rest, "6379"))
+		return
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		d.fail(address, "%s is not host:port: write such as %s", shown(text), withPort(text, "6379"))
+		return
+	}
+	if number, ok := parsePort(port); !ok || number == 0 {
+		d.fail(address, "%s is no port: write 1 to 65535", shown(port))
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !hostname.MatchString(host) {
+		d.fail(address, "%s is no host: write its name or IP", shown(host))
+	}
+}
+
+// hostname allows "_" because SRV names and Kubernetes headless names have it.
+var hostname = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
+
+const longestHostname = 253 // RFC 1035, as text
+
+// withPort is an example made of what the user wrote.
+func withPort(text, port string) string {
+	text = strings.Trim(text[strings.LastIndex(text, "@")+1:], "/")
+	text, _, _ = strings.Cut(text, "/")
+	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	host, given, err := net.SplitHostPort(text)
+	switch {
+	case err == nil && hostname.MatchString(host):
+		return net.JoinHostPort(host, given)
+	case hostname.MatchString(text):
+		return net.JoinHostPort(text, port)
+	}
+	return "127.0.0.1:" + port
+}
+
+func (d *decoder) checkEndpoints(c *Cluster) {
+	e := &c.Endpoints
+	if d.written(&c.Endpoints) {
+		d.checkOneSource(e)
+	}
+	lines := map[string]int{}
+	for i := range e.Static {
+		s := &e.Static[i]
+		d.checkAddress(&s.Address)
+		d.checkTwice(&s.Address, s.Address, lines, "address")
+		d.checkMetricsPath(&s.MetricsPath)
+	}
+	if e.DNS != nil {
+		d.checkDNS(e.DNS)
+	}
+}
+
+func (d *decoder) checkOneSource(e *Endpoints) {
+	var found []string
+	for _, source := range []struct {
+		name  string
+		field any
+	}{{"static", &e.Static}, {"file", &e.File}, {"dns", &e.DNS}} {
+		if d.written(source.field) {
+			found = append(found, source.name)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		d.fail(e, "there is no source of endpoints: write one of static:, file: or dns:")
+	case len(found) > 1:
+		d.fail(e, "there are %s: keep one of them, or make a cluster of each", strings.Join(found, " and "))
+	}
+}
+
+// checkAddress wants IP:port and writes it in the one canonical form, in which
+// the other sources of endpoints and the members of in-flight sets are compared.
+func (d *decoder) checkAddress(address *string) {
+	ap, err := netip.ParseAddrPort(*address)
+	if err != nil {
+		d.fail(address, "%s", addressProblem(*address))
+		return
+	}
+	ip := ap.Addr().Unmap()
+	switch {
+	case ap.Port() == 0:
+		d.fail(address, "%s has port 0: write the serving port, 1 to 65535", shown(*address))
+	case ip.IsUnspecified() || ip.IsMulticast():
+		d.fail(address, "%s is not the address of one server: write its IP", shown(*address))
+	case ip.Zone() != "":
+		d.fail(address, "%s has an IPv6 zone, which Envoy does not take: write an address without %%%s", shown(*address), ip.Zone())
+	}
+	*address = netip.AddrPortFrom(ip, ap.Port()).String()
+}
+
+func addressProblem(text string) string {
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		return fmt.Sprintf("%s is a URL: write IP:port, such as %s", shown(text), withPort(rest, "8000"))
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
+		return fmt.Sprintf("%s has no port: write %s with the serving port", shown(text), quotedIPv6(net.JoinHostPort(ip.String(), "8000")))
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = text, "8000"
+	}
+	number, portOK := parsePort(port)
+	_, ipErr := netip.ParseAddr(host)
+	switch {
+	case ipErr == nil && (!portOK || number == 0):
+		return fmt.Sprintf("%s has no port that exists: write 1 to 65535 after the colon", shown(text))
+	case dotted.MatchString(host):
+		return fmt.Sprintf("%s is no IP: its four numbers must be 0 to 255, without leading zeros", shown(host))
+	case hostname.MatchString(host) && portOK:
+		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write endpoints: {dns: {name: %s, port: %d}} instead of static:", shown(host), host, number)
+	}
+	return fmt.Sprintf("%s is not IP:port: write such as 10.0.0.1:8000", shown(text))
+}
+
+// dotted is what looks like an IPv4 address, or an attempt at one.
+var dotted = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+
+// quotedIPv6 puts quotes around what YAML takes for a list.
+func quotedIPv6(address string) string {
+	if strings.HasPrefix(address, "[") {
+		return strconv.Quote(address)
+	}
+	return address
+}
+
+func (d *decoder) checkDNS(dns *DNS) {
+	if name := dns.Name; name != "" && (!hostname.MatchString(name) || len(name) > longestHostname) {
+		d.fail(&dns.Name, "%s is no DNS name: write the name alone, such as llama.models.svc.cluster.local; the port is port:", shown(name))
+	} else if _, err := netip.ParseAddr(name); err == nil {
+		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name), withPort(name, strconv.Itoa(max(dns.Port, 1))))
+	}
+	switch {
+	case dns.Type == DNSTypeSRV && dns.Port != 0:
+		d.conflict(&dns.Port, &dns.Type, "%d is not used: SRV records carry their port; remove this line", dns.Port)
+	case dns.Type != DNSTypeSRV && dns.Port == 0:
+		d.conflict(&dns.Port, &dns.Type, "%s records carry no port: write the serving port, 1 to 65535, as port:", dns.Type)
+	}
+}
+
+func (d *decoder) checkScrape(c *Cluster) {
+	s := &c.Scrape
+	d.checkTimeout(&s.Timeout, &s.Interval)
+	d.checkMetricsPath(&s.Path)
+	if s.TLS != nil {
+		d.checkPair(&s.TLS.CertFile, &s.TLS.KeyFile)
+		if s.Scheme != "https" {
+			d.conflict(&s.TLS, &s.Scheme, "the scheme is %s: write scheme: https, or remove this section", d.value(&s.Scheme, s.Scheme))
+		}
+	}
+	if !s.Disabled && s.Interval > c.Weighting.Hold {
+		d.conflict(&s.Interval, &c.Weighting.Hold, "%s is above weighting.hold, %s, so reports would be stale between two scrapes: write an interval of at most %s, or a longer hold",
+			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold), durationText(c.Weighting.Hold))
+	}
+}
+
+// checkMetricsPath wants a path as it stands in a request.
+func (d *decoder) checkMetricsPath(path *string) {
+	switch u, err := url.ParseRequestURI(*path); {
+	case *path == "":
+	case strings.Contains(*path, "://"):
+		d.fail(path, "%s is a URL: write the path alone, such as /metrics; the port is port:", shown(*path))
+	case !strings.HasPrefix(*path, "/"):
+		d.fail(path, "%s does not start with /: write /%s", shown(*path), shown(*path))
+	case err != nil || strings.ContainsAny(*path, " #") || u.Host != "":
+		d.fail(path, "%s is no path of a URL: write such as /metrics, with special characters escaped", shown(*path))
+	}
+}

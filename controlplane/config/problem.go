@@ -1,0 +1,103 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	shownProblems = 20   // in the text of an Error
+	keptProblems  = 1000 // in an Error; a file with more has one cause
+	shownBytes    = 60   // of a text quoted from the file
+)
+
+// Problem is one thing that is wrong with a file.
+type Problem struct {
+	File   string
+	Line   int // from 1
+	Column int // from 1
+	Text   string
+}
+
+// Error is FILE:LINE:COLUMN: TEXT, the form that editors and terminals follow.
+func (p *Problem) Error() string {
+	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
+}
+
+// Error is everything that is wrong with a file, in the order of its lines.
+type Error struct {
+	Problems []*Problem // at least one
+	More     int        // further problems, not kept
+}
+
+// Error has one problem a line, the first 20.
+func (e *Error) Error() string {
+	shown := e.Problems[:min(len(e.Problems), shownProblems)]
+	lines := make([]string, 0, len(shown)+1)
+	for _, p := range shown {
+		lines = append(lines, p.Error())
+	}
+	if more := len(e.Problems) - len(shown) + e.More; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s: and %d more", e.Problems[0].File, more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives each problem to errors.As.
+func (e *Error) Unwrap() []error {
+	errs := make([]error, len(e.Problems))
+	for i, p := range e.Problems {
+		errs[i] = p
+	}
+	return errs
+}
+
+// problems collects what is wrong with one file.
+type problems struct {
+	file string
+	list []*Problem
+	more int
+	seen map[Problem]bool // what an alias repeats is one mistake of the user's
+}
+
+func (ps *problems) add(line, column int, format string, args ...any) {
+	p := Problem{File: ps.file, Line: max(line, 1), Column: max(column, 1), Text: fmt.Sprintf(format, args...)}
+	switch {
+	case ps.seen[p]:
+	case len(ps.list) < keptProblems:
+		ps.seen[p] = true
+		ps.list = append(ps.list, &p)
+	default:
+		ps.more++
+	}
+}
+
+// count never goes back: comparing two tells whether something was added.
+func (ps *problems) count() int { return len(ps.list) + ps.more }
+
+// err is nil where nothing was added.
+func (ps *problems) err() error {
+	if len(ps.list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(ps.list, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return &Error{Problems: ps.list, More: ps.more}
+}
+
+// shown is a text from the file as a message quotes it: as it is where that
+// cannot be misread, else in quotes; and never long.
+func shown(s string) string {
+	cut := ""
+	if len(s) > shownBytes {
+		s, cut = strings.ToValidUTF8(s[:shownBytes], ""), "…"
+	}
+	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` || strings.TrimSpace(s) != s {
+		return q + cut
+	}
+	return s + cut
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	goccy "github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// unreadable finds the first byte that cannot be in a YAML file.
+func unreadable(data []byte) (line, column int, text string) {
+	for at := 0; at < len(data); {
+		r, size := utf8.DecodeRune(data[at:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			text = fmt.Sprintf("byte 0x%02x is not UTF-8: save the file as UTF-8 text", data[at])
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
+			text = fmt.Sprintf("there is a control character (0x%02x) here: remove it", r)
+		default:
+			at += size
+			continue
+		}
+		line, column = position(data, at)
+		return line, column, text
+	}
+	return 0, 0, ""
+}
+
+// position turns an offset into a line and a column, both from 1.
+func position(data []byte, offset int) (line, column int) {
+	before := data[:offset]
+	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+}
+
+var (
+	yamlError     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+)
+
+// syntaxError says where a file stops being YAML, and why, as far as that can
+// be told. The decoder's own error has a line that is often that of the
+// enclosing section, so a second parser is asked where.
+func syntaxError(data []byte, err error) (line, column int, text string) {
+	m := yamlError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return 1, 1, "not YAML: " + err.Error()
+	}
+	line, _ = strconv.Atoi(m[1])
+	reason := m[2]
+	if a := unknownAnchor.FindStringSubmatch(reason); a != nil {
+		line, column = position(data, max(0, bytes.Index(data, []byte("*"+a[1]))))
+		return line, column, fmt.Sprintf("*%s is an alias of nothing: put text that starts with * in quotes, or write &%s before the value it stands for", a[1], a[1])
+	}
+	if l, c, why, ok := locate(data); ok {
+		line, column, reason = l, c, why
+	}
+	row := lineOf(data, line)
+	return line, column, fmt.Sprintf("not YAML: %s: %s: %s", reason, shown(strings.TrimSpace(row)), syntaxHint(row))
+}
+
+// largestLocated bounds the work of the second parser, in bytes.
+const largestLocated = 64 << 10
+
+func locate(data []byte) (line, column int, reason string, ok bool) {
+	if len(data) > largestLocated {
+		return 0, 0, "", false
+	}
+	_, err := parser.ParseBytes(data, 0)
+	var syntax *goccy.SyntaxError
+	if !errors.As(err, &syntax) || syntax.Token == nil || syntax.Token.Position == nil {
+		return 0, 0, "", false
+	}
+	at := syntax.Token.Position
+	return at.Line, at.Column, syntax.Message, true
+}
+
+func lineOf(data []byte, line int) string {
+	lines := strings.Split(string(data), "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	return lines[line-1]
+}
+
+var (
+	indentedByTab = regexp.MustCompile(`^ *\t`)
+	bareIPv6      = regexp.MustCompile(`(?:^|[ ,])(\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]:[0-9]+)`)
+	needsQuotes   = regexp.MustCompile("(?:: |- )([@`%*&!|>{].*|[^\"'{\\[#]*: .*)")
+	openQuote     = regexp.MustCompile(`(?:: |- )(["'])[^"']*$`)
+)
+
+// syntaxHint guesses from the line what its author meant.
+func syntaxHint(row string) string {
+	switch {
+	case indentedByTab.MatchString(row):
+		return "indent with spaces instead of tabs"
+	case bareIPv6.MatchString(row):
+		return fmt.Sprintf("write the IPv6 address in quotes, %q", bareIPv6.FindStringSubmatch(row)[1])
+	case openQuote.MatchString(row):
+		return "close the quote"
+	case needsQuotes.MatchString(row):
+		return fmt.Sprintf("write the value in quotes, %q", strings.TrimSpace(needsQuotes.FindStringSubmatch(row)[1]))
+	}
+	return "check that the keys of one section start in one column, that \"key: value\" has a space after the colon, and that brackets and quotes are closed"
+}
