@@ -1,0 +1,102 @@
+# `make help` lists the targets. Everything that is not in git goes to .tools and
+# bin, both of which `make clean` removes.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# No build changes go.mod or go.sum.
+export GOFLAGS := $(strip $(GOFLAGS) -mod=readonly)
+
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+ARGS      ?=
+FUZZTIME  ?= 10s
+BENCHTIME ?= 1s
+BENCH     ?= .
+
+step = @printf '\n==> %s\n' "$(1)"
+
+##@ Use
+
+.PHONY: demo
+demo: tools-envoy build ## Envoy's own round robin against Steelyard's weights, live (ARGS="--duration 30s")
+	@bin/steelyard demo $(ARGS)
+
+.PHONY: build
+build: need-go ## bin/steelyard
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
+
+##@ Check
+
+.PHONY: test
+test: tools format vet lint unit e2e ## everything that checks the project; installs what it lacks into .tools
+	$(call step,all checks passed)
+
+.PHONY: format
+format: need-go
+	$(call step,gofmt)
+	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r ls 2>/dev/null | xargs -r gofmt -l); \
+	if [ -n "$$unformatted" ]; then printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; fi
+
+.PHONY: vet
+vet: need-go
+	$(call step,go vet)
+	@go vet ./...
+
+.PHONY: lint
+lint: need-go
+	$(call step,staticcheck)
+	@go tool staticcheck ./...
+
+.PHONY: unit
+unit: tools ## tests of the packages, with the race detector
+	$(call step,go test -race)
+	@go test -race -timeout 10m $$(go list ./... | grep -vE '^steelyard/e2e($$|/)' ) $$(go list ./e2e/rig/...)
+
+.PHONY: e2e
+e2e: tools ## tests with real Envoys, Redis and model servers, end to end
+	$(call step,end to end)
+	@packages=$$(go list ./e2e/... | grep -v '^steelyard/e2e/rig/' || true); \
+	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
+	go test -count=1 -p 1 -timeout 20m $$packages
+
+.PHONY: fuzz
+fuzz: need-go ## every fuzz target for FUZZTIME (10s)
+	@tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: need-go ## benchmarks that match BENCH (all), each for BENCHTIME (1s)
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) ./...
+
+.PHONY: vuln
+vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
+	@go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
+##@ Set up
+
+.PHONY: tools
+tools: need-go tools-envoy tools-redis tools-promtool tools-triton ## all that the tests run, into .tools/bin
+
+programs := tools-envoy tools-redis tools-promtool tools-triton
+
+.PHONY: $(programs)
+tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
+tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
+tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
+tools-triton: ## Triton Inference Server 2.51.0 for the CPU (x86_64)
+$(programs): tools-%:
+	@tools/$*.sh
+
+.PHONY: clean
+clean: ## remove .tools and bin
+	@rm -rf .tools bin
+
+.PHONY: need-go
+need-go:
+	@command -v go >/dev/null || { echo "go is needed: Go 1.26 or newer, see https://go.dev/doc/install"; exit 1; }
+
+.PHONY: help
+help:
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
