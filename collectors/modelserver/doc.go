@@ -1,2 +1,88 @@
-// Package modelserver reads the load out of a model server's metrics body.
+// Package modelserver reads the load of a model server out of the body of its
+// metrics page: bytes in, a [Report] out. It is pure: no clock, no network, no
+// log. Package scrape fetches the bodies and calls it four times a second for
+// every server of a fleet, so its cost matters; `steelyard inspect` calls
+// [Reader.Explain] to show a person which series gave which number.
+//
+// It is not a general parser of the exposition format, and it does not weigh
+// anything: what a queue means for a weight is for package weighting to say.
+//
+// # Which series give which field
+//
+// Samples that differ in labels (engines of data parallelism, models, versions,
+// reasons of finishing) are added up; of the utilization the largest is taken,
+// because the fullest cache is the one that makes requests wait. Where several
+// ways to measure a field are named, the first that the body serves wins; of a
+// sum, every part must be there.
+//
+//	vllm          queue          vllm:num_requests_waiting
+//	              running        vllm:num_requests_running
+//	              utilization    max vllm:kv_cache_usage_perc, or max vllm:gpu_cache_usage_perc (older)
+//	              completions    vllm:request_success_total, or vllm:request_success
+//	              queue_seconds  vllm:request_queue_time_seconds_sum
+//	              busy_seconds   vllm:request_inference_time_seconds_sum
+//	triton        queue          nv_inference_pending_request_count
+//	              completions    nv_inference_request_success + nv_inference_request_failure, or the former alone
+//	              queue_seconds  nv_inference_queue_duration_us / 1e6
+//	              busy_seconds   nv_inference_compute_{input,infer,output}_duration_us / 1e6, added up
+//	tensorrt-llm  queue          nv_trt_llm_request_metrics{request_type="waiting"}, or trtllm_num_requests_waiting
+//	              running        nv_trt_llm_request_metrics{request_type="scheduled"}, or trtllm_num_requests_running
+//	              utilization    max nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}, or max trtllm_kv_cache_utilization
+//	              completions    nv_inference_request_success of the models in nv_trt_llm_request_metrics,
+//	                             or trtllm_request_success_total, or trtllm_num_requests_completed_total
+//	              queue_seconds  trtllm_request_queue_time_seconds_sum
+//	              busy_seconds   trtllm_request_inference_time_seconds_sum
+//	sglang        queue          sglang:num_queue_reqs{priority=""}
+//	              running        sglang:num_running_reqs{priority=""}
+//	              utilization    max sglang:token_usage
+//	              completions    sglang:num_requests_total
+//	              queue_seconds  sglang:queue_time_seconds_sum
+//	tgi           queue          tgi_queue_size
+//	              running        tgi_batch_current_size
+//	              completions    tgi_request_success
+//	              queue_seconds  tgi_request_queue_duration_sum
+//	              busy_seconds   tgi_request_inference_duration_sum
+//	custom        as the user names them; utilization max, the others added up
+//
+// Names of vLLM (0.32.0) and Triton (2.51.0) are checked against bodies recorded
+// from these servers (testdata/recorded). The others come from their
+// documentation and source:
+//   - TensorRT-LLM in Triton: "Triton Metrics" in the README of
+//     triton-inference-server/tensorrtllm_backend;
+//   - trtllm-serve: tensorrt_llm/metrics/collector.py in NVIDIA/TensorRT-LLM. Its
+//     gauges need enable_iter_perf_stats, its histograms return_perf_metrics;
+//   - SGLang: docs.sglang.io "Production Metrics" and
+//     python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang.
+//     num_requests_total counts requests when they finish. With priority
+//     scheduling the total stands under priority="" and each priority repeats a
+//     part of it, hence the selector, which also takes series without that label;
+//   - TGI: huggingface.co/docs/text-generation-inference "Metrics". Its failures
+//     are refusals and bad requests, which never ran, so they do not count.
+//
+// Known limits. Triton counts a request to an ensemble once for the ensemble and
+// once for each step of it, so engine triton sees more completions than there
+// were requests, always by the same factor. SGLang started with
+// --enable-metrics-for-all-schedulers, but without data-parallel attention,
+// repeats the same requests for every tensor-parallel rank. Series whose name
+// stands within the braces (the quoted UTF-8 form) are not found.
+//
+// # What is unknown
+//
+// A field is unknown, never zero, when its series is missing, when any sample
+// that it is made of is negative, infinite or not a number (Triton prints "Nan"
+// for what it has not measured), when a share is above 1, and when a sum leaves
+// the range of float64. That is no error while another field is known: a server
+// may stop exporting one series and go on with the others. [Reader.Explain] says
+// which value it was. A body without one known field is an error, and so is one
+// that is cut in mid-line, since half a number is a wrong number. A body that is
+// cut between lines cannot be told from a short one here: the transport must
+// notice that.
+//
+// # How it is fast
+//
+// A vLLM body has 600 lines of which a dozen matter. The reader finds these by
+// their first bytes, copies them without timestamp and exemplar, and gives only
+// them to the parser of prometheus/common. BenchmarkRead and BenchmarkWhole show
+// the difference: about 30 times less time and 59 times fewer bytes allocated
+// than a parse of the whole body. FuzzRead checks that both say the same.
 package modelserver

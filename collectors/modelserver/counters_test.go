@@ -1,0 +1,126 @@
+package modelserver
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"steelyard/weighting"
+)
+
+var t0 = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// body writes a Triton body with one success counter per model.
+func body(successes map[string]float64, queueMicroseconds float64) []byte {
+	out := "nv_inference_pending_request_count 1\n"
+	for model, n := range successes {
+		out += fmt.Sprintf("nv_inference_request_success{model=%q} %v\n", model, n)
+	}
+	out += fmt.Sprintf("nv_inference_queue_duration_us %v\n", queueMicroseconds)
+	return []byte(out)
+}
+
+func TestSumsNeverGoBack(t *testing.T) {
+	r := newReader(t, EngineTriton)
+	var c Counters
+	for i, step := range []struct {
+		what         string
+		successes    map[string]float64
+		queue        float64 // microseconds
+		completions  float64
+		queueSeconds float64
+		restarts     int
+	}{
+		{"the first report is where the sums begin", map[string]float64{"a": 100, "b": 10}, 5e6, 110, 5, 0},
+		{"growth adds up", map[string]float64{"a": 103, "b": 11}, 6e6, 114, 6, 0},
+		{"nothing new", map[string]float64{"a": 103, "b": 11}, 6e6, 114, 6, 0},
+		{"a restart, seen in three counters, is one", map[string]float64{"a": 2, "b": 1}, 1e6, 117, 7, 1},
+		{"growth after it", map[string]float64{"a": 4, "b": 1}, 1e6, 119, 7, 1},
+		{"one model reloaded: the other does not count again", map[string]float64{"a": 1, "b": 3}, 1e6, 122, 7, 2},
+		{"a model unloaded", map[string]float64{"b": 5}, 1e6, 124, 7, 2},
+		{"the same back in the next report", map[string]float64{"a": 2, "b": 5}, 1e6, 125, 7, 2},
+		{"a new model", map[string]float64{"a": 2, "b": 5, "c": 6}, 1e6, 131, 7, 2},
+	} {
+		at := t0.Add(time.Duration(i) * time.Second)
+		report, err := r.Read(body(step.successes, step.queue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.Observe(at, report)
+		want := weighting.ServerReport{
+			Queue:        weighting.Reading{Value: 1, At: at},
+			Completions:  weighting.Reading{Value: step.completions, At: at},
+			QueueSeconds: weighting.Reading{Value: step.queueSeconds, At: at},
+			Restarts:     step.restarts,
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", step.what, got, want)
+		}
+	}
+}
+
+func TestAnUnknownCounterKeepsItsSum(t *testing.T) {
+	number := func(v float64) Number { return Number{Value: v, Known: true} }
+	var c Counters
+	c.Observe(t0, Report{Completions: number(10), BusySeconds: number(3)})
+	gap := c.Observe(t0.Add(1*time.Second), Report{Running: number(2)})
+	if gap.Completions.Known() || gap.BusySeconds.Known() || gap.QueueSeconds.Known() {
+		t.Errorf("counters known in the gap: %+v", gap)
+	}
+	if want := (weighting.Reading{Value: 2, At: t0.Add(time.Second)}); gap.Running != want {
+		t.Errorf("running %v, want %v", gap.Running, want)
+	}
+	after := c.Observe(t0.Add(2*time.Second), Report{Completions: number(12), BusySeconds: number(1)})
+	if after.Completions.Value != 12 || after.BusySeconds.Value != 4 || after.Restarts != 1 {
+		t.Errorf("completions %v, busy %v, restarts %d; want 12, 4, 1",
+			after.Completions.Value, after.BusySeconds.Value, after.Restarts)
+	}
+}
+
+func TestForgetsSeriesThatAreGone(t *testing.T) {
+	r := newReader(t, EngineTriton)
+	var c Counters
+	last := 0.0
+	for i := range 1000 {
+		report, err := r.Read(body(map[string]float64{fmt.Sprint("model-", i): 5}, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := c.Observe(t0, report).Completions.Value
+		if now < last {
+			t.Fatalf("report %d: the sum fell from %v to %v", i, last, now)
+		}
+		last = now
+	}
+	if n := len(c.completions.last); n > 100 {
+		t.Errorf("%d series remembered, one is alive", n)
+	}
+	if last != 5000 {
+		t.Errorf("sum %v, want 5000", last)
+	}
+}
+
+func TestCountersOfTheRecordings(t *testing.T) {
+	r := newReader(t, EngineVLLM)
+	var c Counters
+	for _, step := range []struct {
+		file        string
+		completions float64
+		restarts    int
+	}{
+		{"vllm-0.32.0-idle.prom", 0, 0},
+		{"vllm-0.32.0-loaded.prom", 43, 0},
+		{"vllm-0.32.0-drained.prom", 68, 0},
+		{"vllm-0.32.0-idle.prom", 68, 1},
+	} {
+		report, err := r.Read(read(t, "recorded", step.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := c.Observe(t0, report)
+		if got.Completions.Value != step.completions || got.Restarts != step.restarts {
+			t.Errorf("%s: %v completions, %d restarts; want %v, %d",
+				step.file, got.Completions.Value, got.Restarts, step.completions, step.restarts)
+		}
+	}
+}
