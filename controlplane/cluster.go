@@ -42,7 +42,8 @@ type PushOptions struct {
 type Push struct {
 	Pushed  bool
 	Reason  string // of the push, or why there was none
-	Version string // of the assignment; empty when nothing was pushed
+	Version string // of the assignment that holds
+	Err     error  // why the decision could not be pushed; the assignment before it holds
 }
 
 // A Publisher sends decisions to the proxies.
@@ -57,9 +58,10 @@ type Publisher interface {
 	AckDelay(cluster string) time.Duration
 }
 
-// An Observer is told of every step, after it was published. It must not block.
+// An Observer is told of every step, after it was published: the decision before
+// it and its own. It must not block.
 type Observer interface {
-	Stepped(cluster string, d weighting.Decision, p Push, took time.Duration)
+	Stepped(cluster string, before, d weighting.Decision, p Push, took time.Duration)
 }
 
 // A Cluster is the store of one cluster's reports and the loop that decides.
@@ -122,6 +124,7 @@ type pushes struct {
 	pushed, suppressed uint64
 	last               Push
 	at                 time.Time
+	err                error         // of the latest decision
 	period             time.Duration // smoothed time between two pushes; 0 before the second
 }
 
@@ -261,8 +264,8 @@ func (c *Cluster) step(law *weighting.Law, now time.Time) {
 	if c.becomeReady(now, decision) {
 		push = c.publisher.Publish(c.name, decision, options.Push)
 	}
-	c.decided(now, decision, push)
-	c.observer.Stepped(c.name, decision, push, time.Since(began))
+	before := c.decided(now, decision, push)
+	c.observer.Stepped(c.name, before, decision, push, time.Since(began))
 }
 
 // snapshot is the cluster as the collectors see it.
@@ -289,15 +292,17 @@ func (c *Cluster) snapshot() weighting.Snapshot {
 
 // decided keeps the decision, the count of pushes and the time between them. A
 // pool at rest is pushed by heartbeats only; that is no measure of how soon a
-// change of load would be pushed, so the period is at most a second.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push) {
+// change of load would be pushed, so the period is at most a second. It returns
+// the decision before.
+func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push) (before weighting.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.decision = d
+	before, c.decision = c.decision, d
 	p := &c.pushes
+	p.err = push.Err
 	if !push.Pushed {
 		p.suppressed++
-		return
+		return before
 	}
 	if gap := min(now.Sub(p.at), time.Second); p.pushed > 0 {
 		if p.period == 0 {
@@ -307,4 +312,5 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push) {
 	}
 	p.pushed++
 	p.at, p.last = now, push
+	return before
 }

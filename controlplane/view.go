@@ -81,6 +81,12 @@ func (c *Cluster) sources(now time.Time) []admin.SourceStatus {
 		s.IgnoredMembers = c.ignored
 		out = append(out, s)
 	}
+	if c.pushes.err != nil {
+		out = append(out, admin.SourceStatus{
+			Name: "push", State: admin.SourceStale,
+			LastSuccess: admin.At(c.pushes.at), LastError: c.pushes.err.Error(),
+		})
+	}
 	return out
 }
 

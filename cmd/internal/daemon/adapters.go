@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"steelyard/controlplane"
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+	"steelyard/weighting"
+	"steelyard/xds"
+)
+
+// publisher lets the loops publish through the xDS server.
+type publisher struct {
+	*xds.Server
+	metrics *admin.Metrics
+	history *admin.History
+}
+
+func (p publisher) Publish(cluster string, d weighting.Decision, o controlplane.PushOptions) controlplane.Push {
+	push := p.Server.Publish(cluster, d, xds.ClusterOptions(o))
+	return controlplane.Push{Pushed: push.Pushed, Reason: push.Reason, Version: push.Version, Err: push.Err}
+}
+
+func (p publisher) Remove(cluster string) {
+	p.Server.Remove(cluster)
+	p.metrics.Forget(cluster)
+	p.history.Forget(cluster)
+}
+
+// acks keeps the metrics in step with the streams.
+type acks struct{ *admin.Metrics }
+
+func (a acks) Sent(string, int)            { /* the streams count their bytes */ }
+func (a acks) Nacked(cluster, _, _ string) { a.Metrics.Nacked(cluster) }
+
+// observer keeps the metrics and the history in step with the loops.
+type observer struct {
+	metrics *admin.Metrics
+	history *admin.History
+}
+
+func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
+	o.metrics.Stepped(cluster, took)
+	if p.Pushed {
+		o.metrics.Pushed(cluster, p.Reason)
+	} else {
+		o.metrics.Suppressed(cluster, p.Reason)
+	}
+	was := make(map[string]bool, len(before.Endpoints))
+	for _, e := range before.Endpoints {
+		was[e.Address] = e.Overloaded
+	}
+	addresses := make([]string, len(d.Endpoints))
+	shares := make([]float64, len(d.Endpoints))
+	for i, e := range d.Endpoints {
+		addresses[i], shares[i] = e.Address, e.Share
+		if e.Overloaded != was[e.Address] {
+			o.metrics.OverloadChanged(cluster, e.Overloaded)
+		}
+	}
+	o.history.Add(cluster, d.At, addresses, shares)
+}
+
+// Clusters, Cluster, Clients and Status show the daemon to the admin API.
+func (d *Daemon) Clusters() []admin.Cluster { return d.manager.Clusters() }
+
+// Cluster shows one cluster.
+func (d *Daemon) Cluster(name string) (admin.Cluster, bool) {
+	c := d.manager.Cluster(name)
+	if c == nil {
+		return admin.Cluster{}, false
+	}
+	return c.View(time.Now()), true
+}
+
+// Status shows the process.
+func (d *Daemon) Status() admin.Status {
+	d.mu.Lock()
+	generation := d.generation
+	d.mu.Unlock()
+	s := admin.Status{StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	s.LastReload.OK = true
+	if d.options.ConfigStatus == nil {
+		return s
+	}
+	c := d.options.ConfigStatus()
+	s.ConfigFile = c.Path
+	s.LastReload = admin.Reload{At: admin.At(c.LoadedAt), OK: c.Error == ""}
+	if c.Error != "" {
+		s.LastReload.At, s.LastReload.Error = admin.At(c.ErrorAt), c.Error
+	}
+	return s
+}
+
+// Clients shows the connected Envoys.
+func (d *Daemon) Clients() []admin.Client {
+	clients := d.streams.Clients()
+	out := make([]admin.Client, len(clients))
+	for i, c := range clients {
+		out[i] = admin.Client{
+			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
+			Address: c.Peer, ConnectedAt: admin.At(c.ConnectedAt), Transport: c.Transport,
+			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
+		}
+		for j, s := range c.Subscriptions {
+			out[i].Subscriptions[j] = subscription(s)
+		}
+	}
+	return out
+}
+
+func subscription(s xds.Subscription) admin.Subscription {
+	out := admin.Subscription{
+		Cluster: s.Cluster, Known: s.Known,
+		VersionSent: s.VersionSent, VersionAcked: s.VersionAcked, InSync: s.InSync,
+		LastSent: admin.At(s.SentAt), LastAck: admin.At(s.AckedAt),
+		Acks: s.Acks, Nacks: s.Nacks,
+		Nack: admin.Nack{Message: s.NackMessage, At: admin.At(s.NackedAt), Current: s.Nacked},
+	}
+	if s.Acks > 0 {
+		out.AckDelaySeconds = admin.Seconds(s.AckDelaySmoothed)
+	}
+	return out
+}
+
+// Reloaded counts how a reload of the configuration ended.
+func (d *Daemon) Reloaded(err error) { d.metrics.Reloaded(err == nil) }
+
+// serverTLS reads the identity of the xDS listener; nil for plain text.
+func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
+	if c == nil {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("xds.tls: %w", err)
+	}
+	out := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	if c.ClientCAFile == "" {
+		return out, nil
+	}
+	pem, err := os.ReadFile(c.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("xds.tls.client_ca_file: %w", err)
+	}
+	out.ClientCAs, out.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !out.ClientCAs.AppendCertsFromPEM(pem) {
+		return nil, errors.New("xds.tls.client_ca_file: " + c.ClientCAFile + " holds no PEM certificate")
+	}
+	return out, nil
+}

@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"steelyard/collectors/inflight"
+	"steelyard/collectors/modelserver"
+	"steelyard/collectors/scrape"
+	"steelyard/controlplane"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+)
+
+// retarget tells the collectors what to read, after any change of the endpoints
+// or of the configuration.
+func (d *Daemon) retarget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var targets []scrape.Target
+	var keys []inflight.Key
+	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
+		if key := c.Inflight.Key(c.Name); key != "" {
+			keys = append(keys, inflight.Key{Cluster: c.Name, Key: key})
+		}
+		if c.Scrape.Disabled {
+			return
+		}
+		for _, e := range endpoints {
+			targets = append(targets, target(c, e))
+		}
+	})
+	d.scrapes.SetTargets(targets)
+	if d.poller != nil {
+		d.poller.SetKeys(keys)
+	}
+}
+
+// target is the metrics page of an endpoint: what the endpoint says, else what
+// its cluster says, else the serving port.
+func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
+	host, port, _ := net.SplitHostPort(e.Address) // checked by discovery
+	if n := cmp.Or(e.MetricsPort, c.Scrape.Port); n != 0 {
+		port = strconv.Itoa(n)
+	}
+	t := scrape.Target{
+		Cluster: c.Name, Address: e.Address,
+		URL:       c.Scrape.Scheme + "://" + net.JoinHostPort(host, port) + cmp.Or(e.MetricsPath, c.Scrape.Path),
+		Engine:    modelserver.Engine(cmp.Or(e.Engine, c.Engine)),
+		Interval:  c.Scrape.Interval,
+		Timeout:   c.Scrape.Timeout,
+		BodyLimit: int64(c.Scrape.BodyLimit),
+
+		BearerTokenFile: c.Scrape.BearerTokenFile,
+	}
+	if c.Custom != nil {
+		t.Custom = modelserver.Custom(*c.Custom)
+	}
+	if s := c.Scrape.TLS; s != nil {
+		t.TLS = scrape.TLS{
+			CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
+			ServerName: s.ServerName, InsecureSkipVerify: s.InsecureSkipVerify,
+		}
+	}
+	return t
+}
+
+// scraped hands the outcome of a scrape to its cluster.
+func (d *Daemon) scraped(r scrape.Result) {
+	d.metrics.ScrapeDone(r.Cluster, scrape.Kind(r.Err), r.Duration, r.BodyBytes)
+	if c := d.manager.Cluster(r.Cluster); c != nil {
+		c.Scraped(r.Address, r.Report, controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err})
+	}
+}
+
+// newPoller makes the reader of in-flight counts that cfg asks for; nil for none.
+func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	o := inflight.Options{
+		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
+		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
+		Interval: cfg.Interval, Timeout: cfg.Timeout,
+	}
+	if cfg.TLS != nil {
+		o.TLS = (*inflight.TLS)(cfg.TLS)
+	}
+	p, err := inflight.New(o, d.counted, d.options.Log)
+	if err != nil {
+		return nil, fmt.Errorf("reading in-flight counts: %w", err)
+	}
+	return p, nil
+}
+
+// counted hands the outcome of a poll to the clusters. The poll as a whole is
+// well when Redis answered for any key.
+func (d *Daemon) counted(results []inflight.Result) {
+	answered := false
+	for _, r := range results {
+		answered = answered || r.Err == nil || r.Requests != nil
+		if c := d.manager.Cluster(r.Cluster); c != nil {
+			d.metrics.Ignored(r.Cluster, c.Counted(r.Requests, r.At, r.Err))
+		}
+	}
+	d.metrics.Polled(answered, 0)
+}
+
+// pollRedis runs the poller that was wished for last, until ctx is done.
+func (d *Daemon) pollRedis(ctx context.Context) error {
+	for stop := func() {}; ; {
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case p := <-d.pollers:
+			stop()
+			stop = run(ctx, p)
+		}
+	}
+}
+
+// run starts a poller and returns what stops it and waits for it.
+func run(ctx context.Context, p *inflight.Poller) (stop func()) {
+	if p == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

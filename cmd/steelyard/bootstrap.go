@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+func bootstrapCommand() *cobra.Command {
+	var o envoybootstrap.Options
+	c := &cobra.Command{
+		Use:   "bootstrap --cluster NAME --xds HOST:PORT",
+		Short: "Print a complete bootstrap for Envoy 1.40",
+		Long: `Print a complete bootstrap for Envoy 1.40 whose one cluster follows Steelyard.
+
+Two modes, of which Envoy can do only one at a time:
+  failsafe  when the weights get too old, Envoy balances by itself
+            (set push.endpoint_stale_after in Steelyard's configuration)
+  shedding  Envoy refuses the share of requests that Steelyard names while the
+            whole pool is saturated (set shedding.enabled)`,
+		Example: `  steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 > envoy.yaml
+  envoy -c envoy.yaml --service-node "$(hostname)"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := envoybootstrap.Render(o)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(text)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Cluster, "cluster", "", "name of the cluster in Steelyard's configuration (required)")
+	f.StringVar(&o.XDS, "xds", "", "Steelyard's xDS listener, HOST:PORT (required)")
+	c.MarkFlagRequired("cluster")
+	c.MarkFlagRequired("xds")
+	f.StringVar((*string)(&o.Mode), "mode", string(envoybootstrap.ModeFailsafe), "failsafe or shedding")
+	f.StringVar(&o.Listen, "listen", envoybootstrap.DefaultListen, "where clients connect, HOST:PORT")
+	f.StringVar(&o.Admin, "admin", envoybootstrap.DefaultAdmin, "Envoy's admin listener, HOST:PORT")
+	f.StringVar(&o.NodeID, "node-id", "", "name under which Steelyard shows this Envoy (default: the cluster's name with -envoy; --service-node wins)")
+	f.StringVar(&o.Zone, "zone", "", "zone of this Envoy")
+	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyRoundRobin), "Envoy's policy under the weights: round_robin or least_request")
+	f.StringArrayVar(&o.Fallback, "fallback", nil, "with failsafe: an endpoint to use when the weights are stale, HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
+	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout, "how long a request may go without a byte before it is reset")
+	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request")
+	f.StringVar(&o.TLS.CAFile, "xds-ca-file", "", "authorities of Steelyard's certificate, PEM, on Envoy's machine (turns TLS on)")
+	f.StringVar(&o.TLS.CertFile, "xds-cert-file", "", "Envoy's client certificate, PEM, on Envoy's machine")
+	f.StringVar(&o.TLS.KeyFile, "xds-key-file", "", "key of that certificate, PEM, on Envoy's machine")
+	return c
+}

@@ -1,0 +1,42 @@
+// Command steelyard is the control plane and its tools: one binary.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := root().ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "steelyard:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "steelyard",
+		Short: "Global load in Envoy's own balancing, for pools of model servers",
+		Long: `Steelyard reads the load of model servers (vLLM, Triton, TensorRT-LLM, SGLang,
+TGI) and the requests in flight, computes a weight for every endpoint, and streams
+the weights to Envoys as EDS. No request passes through it.`,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), demoCommand())
+	return c
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"steelyard/cmd/internal/daemon"
+	"steelyard/controlplane/config"
+)
+
+func serveCommand() *cobra.Command {
+	var path, level, format string
+	c := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run the control plane",
+		Long: `Run the control plane.
+
+The configuration is read again on SIGHUP and whenever the file changes. A file
+with an error is refused and reported, and the running configuration stays.
+SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLog(level, format)
+			if err != nil {
+				return err
+			}
+			return serve(cmd, path, log)
+		},
+	}
+	configFlag(c, &path)
+	c.Flags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	c.Flags().StringVar(&format, "log-format", "text", "form of the log on standard error: text or json")
+	return c
+}
+
+func serve(cmd *cobra.Command, path string, log *slog.Logger) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+
+	var d *daemon.Daemon // made from the first configuration, before the watcher runs
+	watcher, cfg, err := config.NewWatcher(path, config.WatchOptions{
+		HUP:   hup,
+		Apply: func(cfg *config.Config) error { return d.Apply(cfg) },
+		Report: func(err error) {
+			d.Reloaded(err)
+			if err != nil {
+				log.Error("configuration refused, the running one stays", "err", err)
+			} else {
+				log.Info("configuration reloaded", "file", path)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	d, err = daemon.New(cfg, daemon.Options{Version: version, Log: log, ConfigStatus: watcher.Status})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(cmd.Context())
+	group.Go(func() error { return watcher.Run(ctx) })
+	group.Go(func() error { return d.Run(ctx, cfg) })
+	return group.Wait()
+}
+
+func configFlag(c *cobra.Command, path *string) {
+	c.Flags().StringVarP(path, "config", "c", "", "the configuration, a YAML file (required)")
+	c.MarkFlagRequired("config")
+	c.MarkFlagFilename("config", "yaml", "yml")
+}
+
+func newLog(level, format string) (*slog.Logger, error) {
+	var o slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
+	}
+	o.Level = l
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, &o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, &o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: write text or json", format)
+}
+
+func checkCommand() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:   "check --config FILE",
+		Short: "Check a configuration and do nothing else",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d clusters\n", path, len(cfg.Clusters))
+			return nil
+		},
+	}
+	configFlag(c, &path)
+	return c
+}

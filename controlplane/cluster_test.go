@@ -1,0 +1,430 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/discovery"
+	"steelyard/weighting"
+)
+
+// recorder is a Publisher and an Observer that remembers. It pushes everything.
+type recorder struct {
+	mu        sync.Mutex
+	published []weighting.Decision
+	steps     []time.Time
+	removed   []string
+	err       error
+	delay     time.Duration
+}
+
+func (r *recorder) Publish(_ string, d weighting.Decision, _ PushOptions) Push {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return Push{Reason: "error", Err: r.err}
+	}
+	r.published = append(r.published, d)
+	return Push{Pushed: true, Reason: "changed", Version: "v1"}
+}
+
+func (r *recorder) Remove(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removed = append(r.removed, cluster)
+}
+
+func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
+func (r *recorder) AckDelay(string) time.Duration    { return r.delay }
+func (r *recorder) count() int                       { r.mu.Lock(); defer r.mu.Unlock(); return len(r.published) }
+func (r *recorder) last() weighting.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.published[len(r.published)-1]
+}
+func (r *recorder) stepTimes() (times []time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.steps)
+}
+func (r *recorder) Stepped(_ string, _, d weighting.Decision, _ Push, _ time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.steps = append(r.steps, d.At)
+}
+
+func testOptions() Options {
+	return Options{
+		Engine: "vllm", Params: weighting.DefaultParams(), Scraped: true,
+		MinInterval: 50 * time.Millisecond, WarmUp: 5 * time.Second,
+	}
+}
+
+func addresses(list ...string) []discovery.Endpoint {
+	out := make([]discovery.Endpoint, len(list))
+	for i, a := range list {
+		out[i] = discovery.Endpoint{Address: a}
+	}
+	return out
+}
+
+func idle(at time.Time) weighting.ServerReport { return queued(at, 0) }
+
+func queued(at time.Time, n float64) weighting.ServerReport {
+	return weighting.ServerReport{
+		Queue:   weighting.Reading{Value: n, At: at},
+		Running: weighting.Reading{Value: 1, At: at},
+	}
+}
+
+// inLoop runs a cluster in a bubble of its own time and stops it at the end.
+func inLoop(t *testing.T, o Options, test func(c *Cluster, r *recorder)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		c := NewCluster("llama", o, r, r, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		test(c, r)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// after lets the loop run for d.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
+	const a, b = "10.0.0.1:80", "10.0.0.2:80"
+	dead := errors.New("refused")
+	tests := []struct {
+		name      string
+		options   func(*Options)
+		reports   func(c *Cluster)
+		wantReady bool
+		wantWhy   string
+	}{
+		{
+			name:    "no endpoints yet",
+			reports: func(*Cluster) {},
+			wantWhy: "endpoints: discovery has not answered yet",
+		}, {
+			name:    "an empty pool has nothing to wait for",
+			reports: func(c *Cluster) { c.SetEndpoints(nil) }, wantReady: true,
+		}, {
+			name: "one of two has not answered",
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+			},
+			wantWhy: "scrapes: 1 of 2 endpoints have answered, 0 have failed 3 times",
+		}, {
+			name: "both answered",
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+				c.Scraped(b, idle(time.Now()), Scrape{At: time.Now()})
+			},
+			wantReady: true,
+		}, {
+			name: "one failed three times and is given up on",
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+				for range 3 {
+					c.Scraped(b, weighting.ServerReport{}, Scrape{At: time.Now(), Err: dead})
+				}
+			},
+			wantReady: true,
+		}, {
+			name: "while nobody answers nobody is given up on",
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				for range 3 {
+					c.Scraped(a, weighting.ServerReport{}, Scrape{At: time.Now(), Err: dead})
+					c.Scraped(b, weighting.ServerReport{}, Scrape{At: time.Now(), Err: dead})
+				}
+			},
+			wantWhy: "scrapes: 0 of 2 endpoints have answered, 2 have failed 3 times",
+		}, {
+			name:    "counts alone: not read",
+			options: func(o *Options) { o.Scraped, o.Counted = false, true },
+			reports: func(c *Cluster) { c.SetEndpoints(addresses(a, b)) },
+			wantWhy: "in-flight counts: none for any of 2 endpoints yet",
+		}, {
+			name:    "counts alone: Redis failing is no answer",
+			options: func(o *Options) { o.Scraped, o.Counted = false, true },
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				for range 5 {
+					c.Counted(nil, time.Now(), dead)
+				}
+			},
+			wantWhy: "in-flight counts: none for any of 2 endpoints yet",
+		}, {
+			name:    "counts alone: read",
+			options: func(o *Options) { o.Scraped, o.Counted = false, true },
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				c.Counted(map[string]float64{a: 3}, time.Now(), nil)
+			},
+			wantReady: true,
+		}, {
+			name:    "scrapes do not wait for a Redis that is away",
+			options: func(o *Options) { o.Counted = true },
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a))
+				c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+				for range 3 {
+					c.Counted(nil, time.Now(), dead)
+				}
+			},
+			wantReady: true,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := testOptions()
+			if tt.options != nil {
+				tt.options(&o)
+			}
+			inLoop(t, o, func(c *Cluster, r *recorder) {
+				tt.reports(c)
+				after(time.Second)
+				if ready := r.count() > 0; ready != tt.wantReady {
+					t.Errorf("published: %v, want %v", ready, tt.wantReady)
+				}
+				v := c.View(time.Now())
+				if v.Ready != tt.wantReady || v.NotReadyReason != tt.wantWhy {
+					t.Errorf("shown as ready %v because %q, want %v because %q", v.Ready, v.NotReadyReason, tt.wantReady, tt.wantWhy)
+				}
+			})
+		})
+	}
+}
+
+func TestTheWarmUpLimitPublishesWhatIsKnown(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		after(4900 * time.Millisecond)
+		if r.count() != 0 {
+			t.Error("published before the warm-up limit")
+		}
+		after(500 * time.Millisecond)
+		if r.count() == 0 {
+			t.Error("not published after the warm-up limit")
+		}
+	})
+}
+
+func TestWithoutEndpointsTheWarmUpLimitPublishesNothing(t *testing.T) {
+	inLoop(t, testOptions(), func(_ *Cluster, r *recorder) {
+		after(10 * time.Second)
+		if r.count() != 0 {
+			t.Error("an assignment without endpoints was published although discovery never answered")
+		}
+	})
+}
+
+func TestReportsCoalesceToOneStepPerMinimumInterval(t *testing.T) {
+	o := testOptions()
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		for range 1000 {
+			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+			time.Sleep(time.Millisecond)
+		}
+		times := r.stepTimes()
+		for i := 1; i < len(times); i++ {
+			if gap := times[i].Sub(times[i-1]); gap < o.MinInterval {
+				t.Fatalf("steps %v apart, want at least %v", gap, o.MinInterval)
+			}
+		}
+		if got := len(times); got < 19 || got > 21 {
+			t.Errorf("%d steps in a second of reports, want 20", got)
+		}
+	})
+}
+
+func TestAReportAfterAQuietTimeIsActedOnAtOnce(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		after(120 * time.Millisecond) // between two steps that only let ages move
+		now := time.Now()
+		c.Scraped("10.0.0.1:80", idle(now), Scrape{At: now})
+		synctest.Wait()
+		times := r.stepTimes()
+		if last := times[len(times)-1]; !last.Equal(now) {
+			t.Errorf("the step came %v after the report", last.Sub(now))
+		}
+	})
+}
+
+func TestTheLastOfManyReportsWins(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		for n := range 10 {
+			c.Scraped("10.0.0.1:80", queued(time.Now(), float64(n)), Scrape{At: time.Now()})
+			time.Sleep(time.Millisecond)
+		}
+		after(100 * time.Millisecond)
+		if got := r.last().Endpoints[0].Load; got != 10 {
+			t.Errorf("load %v, want 9 waiting + 1 running", got)
+		}
+	})
+}
+
+func TestEndpointsThatStayKeepTheirReports(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		now := time.Now()
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		c.Scraped("10.0.0.1:80", queued(now, 5), Scrape{At: now})
+		c.Scraped("10.0.0.2:80", queued(now, 3), Scrape{At: now})
+		after(100 * time.Millisecond)
+		c.SetEndpoints(addresses("10.0.0.2:80", "10.0.0.3:80"))
+		c.Scraped("10.0.0.1:80", queued(time.Now(), 9), Scrape{At: time.Now()}) // late, of one that is gone
+		after(100 * time.Millisecond)
+		d := r.last()
+		if len(d.Endpoints) != 2 {
+			t.Fatalf("%d endpoints, want 2", len(d.Endpoints))
+		}
+		if e := d.Endpoints[0]; e.Address != "10.0.0.2:80" || e.Load != 4 {
+			t.Errorf("first endpoint %s with load %v, want 10.0.0.2:80 with 4", e.Address, e.Load)
+		}
+		if e := d.Endpoints[1]; e.Address != "10.0.0.3:80" || e.Reason != weighting.ReasonBlackout {
+			t.Errorf("second endpoint %s for reason %s, want 10.0.0.3:80 in blackout", e.Address, e.Reason)
+		}
+	})
+}
+
+func TestMembersThatAreNoEndpointsAreIgnoredAndCounted(t *testing.T) {
+	o := testOptions()
+	o.Scraped, o.Counted = false, true
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		ignored := c.Counted(map[string]float64{"10.0.0.1:80": 2, "10.9.9.9:80": 7, "x": 1}, time.Now(), nil)
+		after(100 * time.Millisecond)
+		if ignored != 2 {
+			t.Errorf("%d members ignored, want 2", ignored)
+		}
+		if got := r.last().Endpoints[0]; got.Load != 2 || got.LoadSource != weighting.LoadInFlight {
+			t.Errorf("load %v from %s, want 2 from in_flight", got.Load, got.LoadSource)
+		}
+		for _, s := range c.View(time.Now()).Sources {
+			if s.Name == "redis" && s.IgnoredMembers != 2 {
+				t.Errorf("%d ignored members shown, want 2", s.IgnoredMembers)
+			}
+		}
+	})
+}
+
+func TestAMemberThatVanishesIsUnknownAndNotIdle(t *testing.T) {
+	o := testOptions()
+	o.Scraped, o.Counted = false, true
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		c.Counted(map[string]float64{"10.0.0.1:80": 2, "10.0.0.2:80": 2}, time.Now(), nil)
+		after(100 * time.Millisecond)
+		c.Counted(map[string]float64{"10.0.0.2:80": 2}, time.Now(), nil)
+		after(100 * time.Millisecond)
+		if got := r.last().Endpoints[0].Load; got != 2 {
+			t.Errorf("load %v, want the 2 that were last known", got)
+		}
+	})
+}
+
+func TestTheHealthOfSourcesIsShown(t *testing.T) {
+	o := testOptions()
+	o.Counted = true
+	refused := errors.New("connection refused")
+	type want struct {
+		state admin.SourceState
+		err   string
+	}
+	tests := []struct {
+		name string
+		do   func(c *Cluster)
+		want map[string]want
+	}{
+		{"nothing heard yet", func(c *Cluster) {}, map[string]want{
+			"discovery": {admin.SourceDown, ""}, "scrape": {admin.SourceDown, ""}, "redis": {admin.SourceDown, ""},
+		}},
+		{"all well", func(c *Cluster) {
+			c.Discovered(time.Now(), nil)
+			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+			c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
+			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), nil)
+		}, map[string]want{
+			"discovery": {admin.SourceOK, ""}, "scrape": {admin.SourceOK, ""}, "redis": {admin.SourceOK, ""},
+		}},
+		{"just failing", func(c *Cluster) {
+			c.Discovered(time.Now(), refused)
+			c.Scraped("10.0.0.2:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
+			c.Counted(nil, time.Now(), refused)
+		}, map[string]want{
+			"discovery": {admin.SourceStale, "connection refused"},
+			"scrape":    {admin.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {admin.SourceStale, "connection refused"},
+		}},
+		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Params.Hold + time.Second) }, map[string]want{
+			"discovery": {admin.SourceStale, "connection refused"}, // a set of endpoints does not age
+			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {admin.SourceDown, "connection refused"},
+		}},
+	}
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		for _, tt := range tests { // one story
+			tt.do(c)
+			for _, s := range c.View(time.Now()).Sources {
+				if got := (want{s.State, s.LastError}); got != tt.want[s.Name] {
+					t.Errorf("%s: %s is %v, want %v", tt.name, s.Name, got, tt.want[s.Name])
+				}
+			}
+		}
+	})
+}
+
+func TestADecisionThatCannotBePushedIsShown(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		r.err = errors.New("address without a port")
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		after(100 * time.Millisecond)
+		for _, s := range c.View(time.Now()).Sources {
+			if s.Name == "push" && s.LastError == "address without a port" {
+				return
+			}
+		}
+		t.Error("the failure is not among the sources shown")
+	})
+}
+
+func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints([]discovery.Endpoint{{Address: "10.0.0.1:80", Zone: "a", Engine: "triton"}})
+		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now(), Took: 3 * time.Millisecond})
+		after(100 * time.Millisecond)
+		v := c.View(time.Now())
+		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" || v.LastPush.Reason != "changed" {
+			t.Errorf("cluster %+v", v)
+		}
+		e := v.Endpoints[0]
+		if e.Engine != "triton" || e.Zone != "a" || e.Weight.Or(0) != 37 || e.LastScrape.DurationSeconds.Or(0) != 0.003 {
+			t.Errorf("endpoint %+v", e)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package controlplane
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+)
+
+func clusterConfig(name string, endpoints config.Endpoints) config.Cluster {
+	c := config.Cluster{Name: name, Engine: "vllm", Endpoints: endpoints}
+	c.Push.MinInterval = 5 * time.Millisecond
+	c.Weighting.Decay = 10 * time.Second
+	return c
+}
+
+func static(list ...string) config.Endpoints {
+	var e config.Endpoints
+	for _, a := range list {
+		e.Static = append(e.Static, config.StaticEndpoint{Address: a})
+	}
+	return e
+}
+
+// known is what Each tells: addresses by cluster.
+func known(m *Manager) map[string][]string {
+	out := map[string][]string{}
+	m.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
+		out[c.Name] = []string{}
+		for _, e := range endpoints {
+			out[c.Name] = append(out[c.Name], e.Address)
+		}
+	})
+	return out
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatalf("never: %s", what)
+}
+
+func has(m *Manager, cluster string, want ...string) func() bool {
+	return func() bool { return slices.Equal(known(m)[cluster], want) }
+}
+
+func TestTheManagerFollowsTheConfiguration(t *testing.T) {
+	r := &recorder{}
+	var changes atomic.Int64
+	m := NewManager(r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	defer m.Close()
+
+	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))})
+	eventually(t, "both clusters have their endpoints", func() bool { return has(m, "a", "10.0.0.1:80")() && has(m, "b", "10.0.0.2:80")() })
+	first := m.Cluster("a")
+
+	before := changes.Load()
+	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80", "10.0.0.3:80"))})
+	eventually(t, "a has its new endpoint", has(m, "a", "10.0.0.1:80", "10.0.0.3:80"))
+	if m.Cluster("a") != first {
+		t.Error("a cluster that stays was made anew: what it learned is lost")
+	}
+	if m.Cluster("b") != nil || !slices.Equal(r.removed, []string{"b"}) {
+		t.Errorf("removed %v, want b to be gone", r.removed)
+	}
+	if changes.Load() == before {
+		t.Error("nobody was told of the change")
+	}
+}
+
+func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	defer m.Close()
+	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
+
+	file := filepath.Join(t.TempDir(), "targets.json")
+	m.Apply([]config.Cluster{clusterConfig("a", config.Endpoints{File: file})})
+	eventually(t, "the missing file is reported", func() bool {
+		return m.Clusters()[0].Sources[0].LastError != ""
+	})
+	if !has(m, "a", "10.0.0.1:80")() {
+		t.Fatalf("endpoints %v, want the old one while the file is missing", known(m)["a"])
+	}
+	if err := os.WriteFile(file, []byte(`[{"targets": ["10.0.0.7:80"]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file's endpoint is there", has(m, "a", "10.0.0.7:80"))
+}
+
+func TestCloseStopsEverythingTwice(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	m.Close()
+	m.Close() // and goleak finds nothing left
+}
