@@ -61,8 +61,8 @@ func newRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *r
 	return &refresher{up: up, report: report, log: log}
 }
 
-// done takes in the outcome of one refresh. With an error the set stays as it
-// was, unless partial says that the source has made a set all the same.
+// done takes in the outcome of one refresh. A nil set keeps the one known; there
+// can be both a set and an error, where a source could renew a part of it.
 func (r *refresher) done(set []Endpoint, err error) {
 	r.note(err)
 	if set == nil {

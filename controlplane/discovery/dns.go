@@ -2,37 +2,328 @@ package discovery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// A Resolver looks names up; *net.Resolver is one.
+// The record types of DNSConfig.Type.
+const (
+	TypeA    = "A"
+	TypeAAAA = "AAAA"
+	TypeSRV  = "SRV"
+)
+
+const (
+	// DefaultDNSInterval is the time between two look-ups.
+	DefaultDNSInterval = 5 * time.Second
+
+	// maxLookup bounds one round of look-ups; the interval does too.
+	maxLookup = 5 * time.Second
+	// firstRetry bounds the wait as long as no look-up has ever succeeded: a
+	// cluster without endpoints is worse than a few more questions.
+	firstRetry = time.Second
+	// jitter is the share of the interval by which each wait is longer or
+	// shorter, so that replicas do not ask in step.
+	jitter = 0.1
+	// maxParallel bounds the look-ups of SRV targets under way at once.
+	maxParallel = 8
+	maxName     = 253 // bytes
+)
+
+// A Resolver looks names up; *net.Resolver is one, and the documentation of its
+// methods is the contract.
 type Resolver interface {
+	// LookupNetIP looks up the addresses of host; network is "ip4", "ip6" or
+	// "ip" for both.
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+	// LookupSRV looks up the SRV records of name, with service and proto empty.
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
+// DNSConfig says what to look up.
 type DNSConfig struct {
-	Name     string
-	Type     string
-	Port     int
+	// Name is looked up as the system would, with its search domains unless it
+	// ends in a dot.
+	Name string
+	// Type is TypeA, TypeAAAA or TypeSRV.
+	Type string
+	// Port is the endpoints' port, 1 to 65535; 0 with TypeSRV, whose records
+	// carry one.
+	Port int
+	// Interval is the time between two look-ups, 0 for DefaultDNSInterval; the
+	// records' TTL plays no part. A round of look-ups takes at most that long.
 	Interval time.Duration
+	// Resolver is nil for Go's own, with the system's configuration.
 	Resolver Resolver
 }
 
-type dns struct {
-	c      DNSConfig
+// Validate says all that is wrong with the fields.
+func (c DNSConfig) Validate() error {
+	return errors.Join(c.validateName(), c.validateType(), c.validateInterval())
+}
+
+func (c DNSConfig) validateName() error {
+	if _, err := netip.ParseAddr(c.Name); err == nil {
+		return fmt.Errorf("name %q is an IP; list it under static instead", c.Name)
+	}
+	switch {
+	case c.Name == "":
+		return errors.New("name is missing; write the name to look up")
+	case len(c.Name) > maxName+1: // and a dot
+		return fmt.Errorf("name is %d bytes long; the limit is %d", len(c.Name), maxName)
+	}
+	return nil
+}
+
+func (c DNSConfig) validateType() error {
+	switch c.Type {
+	case TypeA, TypeAAAA:
+		if c.Port < 1 || c.Port > 65535 {
+			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers listen on", c.Port, c.Type)
+		}
+	case TypeSRV:
+		if c.Port != 0 {
+			return fmt.Errorf("port %d is not needed; SRV records carry one, so leave it out", c.Port)
+		}
+	default:
+		return fmt.Errorf("type %q is not known; write %s, %s or %s", c.Type, TypeA, TypeAAAA, TypeSRV)
+	}
+	return nil
+}
+
+func (c DNSConfig) validateInterval() error {
+	if c.Interval != 0 && c.Interval < 100*time.Millisecond {
+		return fmt.Errorf("interval %v is below 100ms; a name server is no metrics page", c.Interval)
+	}
+	return nil
+}
+
+type dnsSource struct {
+	DNSConfig
 	report func(error)
 	log    *slog.Logger
+
+	// targets holds the last known addresses of the SRV records' targets.
+	targets map[string][]netip.Addr
 }
 
+// NewDNS returns the source of a name's addresses. Run refuses what
+// DNSConfig.Validate refuses. report is told the outcome of every look-up: nil,
+// or why the set known before is kept. It is called on the goroutine of Run.
+// report and log may be nil.
+//
+// Of SRV records those of the lowest priority are used, all alike: weighing is
+// the control plane's own work. Their targets are looked up too. A target that
+// cannot be keeps its last addresses as long as the records name it, and the
+// others go on; one that has both IPv4 and IPv6 addresses counts with its IPv4
+// addresses, because it is one server and not two.
 func NewDNS(c DNSConfig, report func(error), log *slog.Logger) Discoverer {
-	return &dns{c: c, report: orIgnore(report), log: orDiscard(log)}
+	if c.Interval == 0 {
+		c.Interval = DefaultDNSInterval
+	}
+	if c.Resolver == nil {
+		// The C library's look-up cannot be cancelled; Go's ends with its context.
+		c.Resolver = &net.Resolver{PreferGo: true}
+	}
+	return &dnsSource{
+		DNSConfig: c,
+		report:    orIgnore(report),
+		log:       orDiscard(log).With("source", "dns", "name", c.Name, "type", c.Type),
+	}
 }
 
-func (d *dns) Run(ctx context.Context, up chan<- []Endpoint) error {
-	<-ctx.Done()
-	return nil
+func (d *dnsSource) Run(ctx context.Context, up chan<- []Endpoint) error {
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("dns: %w", err)
+	}
+	r := newRefresher(up, d.report, d.log)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r.out() <- r.pending():
+			r.delivered()
+		case <-next.C:
+			set, err := d.lookUp(ctx)
+			if ctx.Err() != nil {
+				return nil // cut short: what it says of the name means nothing
+			}
+			r.done(set, err)
+			next.Reset(d.wait(r.known))
+		}
+	}
+}
+
+// wait is the time until the next look-up.
+func (d *dnsSource) wait(known bool) time.Duration {
+	interval := d.Interval
+	if !known {
+		interval = min(interval, firstRetry)
+	}
+	return time.Duration(float64(interval) * (1 - jitter + 2*jitter*rand.Float64()))
+}
+
+// lookUp asks once. It returns no set when the one known before is to be kept,
+// and both a set and an error when some SRV target could not be looked up.
+func (d *dnsSource) lookUp(ctx context.Context) ([]Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(d.Interval, maxLookup))
+	defer cancel()
+	var found []netip.AddrPort
+	var err error
+	if d.Type == TypeSRV {
+		found, err = d.services(ctx)
+	} else {
+		found, err = d.addresses(ctx)
+	}
+	if len(found) == 0 {
+		return nil, err // never nil here
+	}
+	set, bad := endpointsOf(found)
+	if bad != nil {
+		return nil, fmt.Errorf("looking up %s %q: %w", d.Type, d.Name, bad)
+	}
+	return set, err
+}
+
+// endpointsOf makes a set out of addresses, which may repeat: two names can lead
+// to one server.
+func endpointsOf(found []netip.AddrPort) ([]Endpoint, error) {
+	slices.SortFunc(found, netip.AddrPort.Compare)
+	found = slices.Compact(found)
+	set := make([]Endpoint, len(found))
+	for i, a := range found {
+		set[i].Address = a.String()
+	}
+	return Normalize(set)
+}
+
+// addresses looks up A or AAAA records: at least one, or an error.
+func (d *dnsSource) addresses(ctx context.Context) ([]netip.AddrPort, error) {
+	network := map[string]string{TypeA: "ip4", TypeAAAA: "ip6"}[d.Type]
+	addrs, err := d.Resolver.LookupNetIP(ctx, network, d.Name)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("the answer has no address")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s %q: %w", d.Type, d.Name, err)
+	}
+	return withPort(addrs, uint16(d.Port)), nil
+}
+
+func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
+	found := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		found[i] = netip.AddrPortFrom(a.Unmap(), port)
+	}
+	return found
+}
+
+// services looks up SRV records and their targets: at least one address, or an
+// error; both when some targets could not be looked up.
+func (d *dnsSource) services(ctx context.Context) ([]netip.AddrPort, error) {
+	_, records, err := d.Resolver.LookupSRV(ctx, "", "", d.Name)
+	if err != nil {
+		return nil, fmt.Errorf("looking up SRV %q: %w", d.Name, err)
+	}
+	records = preferred(records)
+	switch {
+	case len(records) == 0:
+		return nil, fmt.Errorf("looking up SRV %q: the answer has no target", d.Name)
+	case len(records) > MaxEndpoints:
+		return nil, fmt.Errorf("looking up SRV %q: the answer has more than %d targets", d.Name, MaxEndpoints)
+	}
+	known, err := d.lookUpTargets(ctx, records)
+	d.targets = known
+	var found []netip.AddrPort
+	for _, r := range records {
+		found = append(found, withPort(known[r.Target], r.Port)...)
+	}
+	return found, err
+}
+
+// preferred are the records of the lowest priority number. The target "." says
+// that the service is not there.
+func preferred(records []*net.SRV) []*net.SRV {
+	var best []*net.SRV
+	for _, r := range records {
+		if r.Target == "." || r.Target == "" {
+			continue
+		}
+		if len(best) > 0 && r.Priority < best[0].Priority {
+			best = nil
+		}
+		if len(best) == 0 || r.Priority == best[0].Priority {
+			best = append(best, r)
+		}
+	}
+	return best
+}
+
+// lookUpTargets returns the addresses of the records' targets, old ones where a
+// look-up failed, and what failed.
+func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[string][]netip.Addr, error) {
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = r.Target
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+
+	answers := make([][]netip.Addr, len(names))
+	failures := make([]error, len(names))
+	var g errgroup.Group
+	g.SetLimit(maxParallel)
+	for i, name := range names {
+		g.Go(func() error {
+			answers[i], failures[i] = d.target(ctx, name)
+			return nil
+		})
+	}
+	_ = g.Wait() // failures are kept one by one
+
+	known := make(map[string][]netip.Addr, len(names))
+	for i, name := range names {
+		if known[name] = answers[i]; failures[i] != nil {
+			known[name] = d.targets[name]
+		}
+	}
+	return known, d.explain(failures)
+}
+
+// target looks up the addresses of one SRV target.
+func (d *dnsSource) target(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := d.Resolver.LookupNetIP(ctx, "ip", name)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("the answer has no address")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up target %q: %w", name, err)
+	}
+	four := slices.Clone(addrs)
+	four = slices.DeleteFunc(four, func(a netip.Addr) bool { return !a.Unmap().Is4() })
+	if len(four) > 0 {
+		return four, nil
+	}
+	return addrs, nil
+}
+
+// explain sums up the failures of targets, the first ones word for word.
+func (d *dnsSource) explain(failures []error) error {
+	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
+	n := len(failures)
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("SRV %q: %d of its targets could not be looked up, their last addresses are kept: %w",
+		d.Name, n, errors.Join(failures[:min(n, maxFaults)]...))
 }

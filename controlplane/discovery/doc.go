@@ -1,2 +1,43 @@
-// Package discovery finds the endpoints of a cluster.
+// Package discovery finds the endpoints of one cluster: from a fixed list
+// (NewStatic), from a watched file in Prometheus' file_sd form (NewFile) or from
+// DNS (NewDNS). Each is a Discoverer, which is also the seam for further sources
+// such as Kubernetes' EndpointSlices.
+//
+// The wiring in cmd makes one Discoverer per cluster out of the configuration,
+// runs it beside the others and hands the sets it sends to the registry of
+// endpoints, from where the collectors learn whom to ask and the control law
+// whom to weigh. The configuration calls Normalize, DNSConfig.Validate and
+// ReadFile to refuse what cannot work before anything runs.
+//
+// # What a source promises
+//
+// It sends whole sets, sorted by address, each address once, and only when the
+// set differs from the one sent before. What it cannot read, find out or
+// understand never takes an endpoint away: the set known before stays, and the
+// report function is told why. An explicit empty list in a file is understood,
+// and empties the set; an empty file, a file that is gone, a name that does not
+// resolve and an answer without addresses are failures.
+//
+// Addresses are IP:port, since that is what EDS hands to the proxies; only DNS
+// takes names, and resolves them itself.
+//
+// # The file_sd form
+//
+//   - targets: ["10.0.0.1:8000", "[2001:db8::1]:8000"]
+//     labels:
+//     zone: a                # locality
+//     capacity: 8            # slots: requests executed at once
+//     engine: triton         # one of Engines
+//     metrics_port: 8002     # where it is not the serving port
+//     metrics_path: /metrics
+//
+// The labels hold for all targets of their group. Every label may be left out,
+// then the cluster's configuration decides; labels of other names are the
+// user's own and ignored. Any fault refuses the whole file.
+//
+// # What it is not
+//
+// It does not ask whether an endpoint is alive, healthy or loaded: an endpoint is
+// there because a source names it. It does not merge sources, and it holds no
+// endpoints for others to look up.
 package discovery

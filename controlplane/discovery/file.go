@@ -3,19 +3,146 @@ package discovery
 import (
 	"context"
 	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
 )
 
-type file struct {
+// The times of a watched file.
+const (
+	// settleQuiet is how long the directory must be quiet before the file is
+	// read: a file that is being written, or replaced in several steps, is best
+	// read afterwards.
+	settleQuiet = 50 * time.Millisecond
+	// settleMost is how long a directory that is never quiet may hold that up.
+	settleMost = 500 * time.Millisecond
+	// rereadEvery is when the file is read without any sign of change: the
+	// safety net under file systems and links that do not tell.
+	rereadEvery = 5 * time.Second
+)
+
+type fileSource struct {
 	path   string
+	reread time.Duration
 	report func(error)
 	log    *slog.Logger
 }
 
+// NewFile returns the source of a watched file in Prometheus' file_sd form, JSON
+// or YAML by its extension (.json, .yml, .yaml; Run refuses others). report is
+// told the outcome of every reading: nil, or why the set known before is kept.
+// It is called on the goroutine of Run. report and log may be nil.
+//
+// What is watched is the directory, so that a file replaced by a rename, and a
+// link swapped as Kubernetes does with a ConfigMap, are seen. Writers should
+// replace the file by a rename: a file read while it is being written may be
+// well-formed and short.
 func NewFile(path string, report func(error), log *slog.Logger) Discoverer {
-	return &file{path: path, report: orIgnore(report), log: orDiscard(log)}
+	return &fileSource{
+		path:   path,
+		reread: rereadEvery,
+		report: orIgnore(report),
+		log:    orDiscard(log).With("source", "file", "path", path),
+	}
 }
 
-func (f *file) Run(ctx context.Context, up chan<- []Endpoint) error {
-	<-ctx.Done()
-	return nil
+func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
+	if _, err := parserFor(f.path); err != nil {
+		return err
+	}
+	w := watch(filepath.Dir(f.path), f.log)
+	defer w.close()
+	r := newRefresher(up, f.report, f.log)
+	refresh := func() { r.done(ReadFile(f.path)) }
+	refresh()
+
+	reread := time.NewTicker(f.reread)
+	defer reread.Stop()
+	var s settler
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r.out() <- r.pending():
+			r.delivered()
+		case e := <-w.events:
+			if e.Op != fsnotify.Chmod {
+				s.event(time.Now())
+			}
+		case err := <-w.errors:
+			f.log.Debug("watching the directory", "error", err)
+			s.event(time.Now()) // events may have been lost
+		case <-s.fire:
+			s.fire = nil
+			refresh()
+		case <-reread.C:
+			w.ensure()
+			refresh()
+		}
+	}
+}
+
+// A settler fires once after a burst of events.
+type settler struct {
+	fire  <-chan time.Time // nil while there is nothing to wait for
+	first time.Time        // of the burst
+}
+
+func (s *settler) event(now time.Time) {
+	if s.fire == nil {
+		s.first = now
+	}
+	s.fire = time.NewTimer(min(settleQuiet, s.first.Add(settleMost).Sub(now))).C
+}
+
+// A watcher tells of changes in one directory, as long as the system lets it.
+type watcher struct {
+	directory string
+	log       *slog.Logger
+	notify    *fsnotify.Watcher
+	warned    bool
+
+	events <-chan fsnotify.Event // never ready when there is no notify
+	errors <-chan error
+}
+
+func watch(directory string, log *slog.Logger) *watcher {
+	w := &watcher{directory: directory, log: log}
+	notify, err := fsnotify.NewWatcher()
+	if err != nil {
+		w.warn(err)
+		return w
+	}
+	w.notify, w.events, w.errors = notify, notify.Events, notify.Errors
+	w.ensure()
+	return w
+}
+
+// ensure watches the directory again, should it have been away or replaced.
+func (w *watcher) ensure() {
+	if w.notify == nil {
+		return
+	}
+	if err := w.notify.Add(w.directory); err != nil {
+		w.warn(err)
+	}
+}
+
+// warn says once that changes will be seen late.
+func (w *watcher) warn(err error) {
+	if !w.warned {
+		w.log.Warn("the directory cannot be watched, the file is only read from time to time", "directory", w.directory, "error", err)
+	}
+	w.warned = true
+}
+
+// close ends the watching and waits for it.
+func (w *watcher) close() {
+	if w.notify == nil {
+		return
+	}
+	_ = w.notify.Close()
+	for range w.notify.Events { // closed by the reading goroutine as its last act
+	}
 }

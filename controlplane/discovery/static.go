@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-type static []Endpoint
+type staticSource []Endpoint
 
 // NewStatic returns the source of a fixed set. Run refuses a set that Normalize
 // refuses; who reads the set from a file calls Normalize first and adds the
 // file's position.
-func NewStatic(endpoints []Endpoint) Discoverer { return static(endpoints) }
+func NewStatic(endpoints []Endpoint) Discoverer { return staticSource(endpoints) }
 
-func (s static) Run(ctx context.Context, up chan<- []Endpoint) error {
+func (s staticSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 	set, err := Normalize(s)
 	if err != nil {
 		return fmt.Errorf("static endpoints: %w", err)

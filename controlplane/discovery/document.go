@@ -1,0 +1,213 @@
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The bounds on a file_sd document besides its size. The form has four levels;
+// aliases of YAML can make a small file large.
+const (
+	maxDepth  = 8
+	maxValues = 1 << 20
+)
+
+type kind int
+
+const (
+	scalar kind = iota
+	list
+	mapping
+)
+
+func (k kind) String() string { return [...]string{"a plain value", "a list", "a mapping"}[k] }
+
+// A value is a JSON or YAML value with its line: what the two have in common, so
+// that one reading serves both.
+type value struct {
+	line  int // from 1
+	kind  kind
+	text  string  // of a scalar, as written; empty for null
+	null  bool    // a scalar without value
+	items []value // of a list or mapping
+	keys  []value // of a mapping, beside items
+}
+
+// A positioned error has its line in the document in front.
+type positioned struct {
+	line int
+	err  error
+}
+
+func (p *positioned) Error() string { return fmt.Sprintf("line %d: %v", p.line, p.err) }
+func (p *positioned) Unwrap() error { return p.err }
+
+var errEmpty = errors.New("the document is empty; write [] if no endpoint is meant")
+
+// jsonReader builds values out of tokens, which alone tell their position.
+type jsonReader struct {
+	body    []byte
+	decoder *json.Decoder
+	line    int   // of counted
+	counted int64 // offset up to which lines are counted
+	values  int
+}
+
+func parseJSON(body []byte) (value, error) {
+	r := &jsonReader{body: body, decoder: json.NewDecoder(bytes.NewReader(body)), line: 1}
+	r.decoder.UseNumber()
+	v, err := r.value(0)
+	if errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0 {
+		return value{}, errEmpty
+	}
+	if err != nil {
+		return value{}, r.explain(err)
+	}
+	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
+		return value{}, &positioned{r.position(), errors.New("something follows after the end of the document")}
+	}
+	return v, nil
+}
+
+// explain gives a syntax error its line.
+func (r *jsonReader) explain(err error) error {
+	var at *positioned
+	if errors.As(err, &at) {
+		return err
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the document ends in the middle")
+	}
+	return &positioned{r.offending(), err}
+}
+
+// offending is the line of what follows the last good token.
+func (r *jsonReader) offending() int {
+	line := r.position()
+	rest := r.body[r.counted:]
+	blank := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n"))
+	return line + bytes.Count(rest[:blank], []byte{'\n'})
+}
+
+// position is the line of the end of the last token; no token has a line break
+// in it.
+func (r *jsonReader) position() int {
+	end := min(r.decoder.InputOffset(), int64(len(r.body)))
+	r.line += bytes.Count(r.body[r.counted:end], []byte{'\n'})
+	r.counted = end
+	return r.line
+}
+
+func (r *jsonReader) value(depth int) (value, error) {
+	token, err := r.decoder.Token()
+	if err != nil {
+		return value{}, err
+	}
+	v := value{line: r.position()}
+	if r.values++; r.values > maxValues || depth > maxDepth {
+		return value{}, &positioned{v.line, errTooMuch}
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		v.kind = list
+		if t == '{' {
+			v.kind = mapping
+		}
+		return v, r.inside(&v, depth)
+	case nil:
+		v.null = true
+	default:
+		v.text = fmt.Sprint(t) // string, json.Number or bool
+	}
+	return v, nil
+}
+
+// inside reads what stands between brackets, and the closing one.
+func (r *jsonReader) inside(v *value, depth int) error {
+	for r.decoder.More() {
+		if v.kind == mapping {
+			key, err := r.value(depth + 1)
+			if err != nil {
+				return err
+			}
+			v.keys = append(v.keys, key)
+		}
+		item, err := r.value(depth + 1)
+		if err != nil {
+			return err
+		}
+		v.items = append(v.items, item)
+	}
+	_, err := r.decoder.Token()
+	return err
+}
+
+var errTooMuch = fmt.Errorf("the document has more than %d levels or %d values", maxDepth, maxValues)
+
+func parseYAML(body []byte) (value, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(body))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return value{}, errEmpty
+	} else if err != nil {
+		return value{}, err // has its line in it
+	}
+	if err := decoder.Decode(&second); err == nil {
+		return value{}, &positioned{second.Line, errors.New("a second document follows; write all groups into one list")}
+	} else if !errors.Is(err, io.EOF) {
+		return value{}, err
+	}
+	values := 0
+	v, err := fromYAML(&document, 0, &values)
+	if err == nil && v.null {
+		return value{}, errEmpty
+	}
+	return v, err
+}
+
+// fromYAML copies a node, following aliases: the copy's bounds are what ends an
+// alias to itself.
+func fromYAML(n *yaml.Node, depth int, values *int) (value, error) {
+	for hops := 0; n.Kind == yaml.AliasNode && n.Alias != nil && hops < maxDepth; hops++ {
+		n = n.Alias
+	}
+	if *values++; *values > maxValues || depth > maxDepth {
+		return value{}, &positioned{n.Line, errTooMuch}
+	}
+	v := value{line: n.Line}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		if len(n.Content) == 1 {
+			return fromYAML(n.Content[0], depth, values)
+		}
+		v.null = true
+		return v, nil
+	case yaml.SequenceNode:
+		v.kind = list
+	case yaml.MappingNode:
+		v.kind = mapping
+	default:
+		v.null = n.ShortTag() == "!!null"
+		if !v.null {
+			v.text = n.Value
+		}
+		return v, nil
+	}
+	for i, child := range n.Content {
+		c, err := fromYAML(child, depth+1, values)
+		if err != nil {
+			return value{}, err
+		}
+		if v.kind == mapping && i%2 == 0 {
+			v.keys = append(v.keys, c)
+		} else {
+			v.items = append(v.items, c)
+		}
+	}
+	return v, nil
+}

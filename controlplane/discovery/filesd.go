@@ -1,0 +1,230 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// MaxFileSize bounds a file_sd file, in bytes.
+const MaxFileSize = 8 << 20
+
+// The labels of file_sd that say something of an endpoint. Any other label is
+// the user's own and ignored.
+const (
+	labelZone        = "zone"
+	labelCapacity    = "capacity"
+	labelEngine      = "engine"
+	labelMetricsPort = "metrics_port"
+	labelMetricsPath = "metrics_path"
+)
+
+// ReadFile reads the endpoints in a file_sd file, JSON or YAML by its extension,
+// sorted by address. A file is taken whole or not at all; the error names each
+// fault with file, line, the group's index and the target's index or the label's
+// name, at most the first ten.
+func ReadFile(path string) ([]Endpoint, error) {
+	parse, err := parserFor(path)
+	if err != nil {
+		return nil, err
+	}
+	body, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	document, err := parse(body)
+	var at *positioned
+	switch {
+	case errors.As(err, &at):
+		return nil, fmt.Errorf("%s:%d: %w", path, at.line, at.err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	r := groupReader{path: path}
+	r.groups(document)
+	return r.result()
+}
+
+func parserFor(path string) (func([]byte) (value, error), error) {
+	switch extension := filepath.Ext(path); extension {
+	case ".json":
+		return parseJSON, nil
+	case ".yml", ".yaml":
+		return parseYAML, nil
+	default:
+		return nil, fmt.Errorf("file %s: the extension %q says neither JSON nor YAML; name it .json, .yml or .yaml", path, extension)
+	}
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading endpoints: %w", err)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("reading endpoints: %s is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading endpoints: %w", err)
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading endpoints: %w", err)
+	}
+	if len(body) > MaxFileSize {
+		return nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
+	}
+	return body, nil
+}
+
+// A groupReader turns a document into endpoints.
+type groupReader struct {
+	collector
+	path string
+}
+
+// at is a position for the reader of an error.
+func (r *groupReader) at(v value, format string, args ...any) string {
+	return fmt.Sprintf("%s:%d: %s", r.path, v.line, fmt.Sprintf(format, args...))
+}
+
+func (r *groupReader) groups(document value) {
+	if document.kind != list {
+		r.fault(r.at(document, "document"), fmt.Errorf("it is %v; write a list of groups, such as [{targets: [\"10.0.0.1:8000\"]}]", document.kind))
+		return
+	}
+	for i, g := range document.items {
+		r.group(i, g)
+	}
+}
+
+func (r *groupReader) group(i int, g value) {
+	if g.kind != mapping {
+		r.fault(r.at(g, "group %d", i), fmt.Errorf("it is %v; write a mapping with targets and labels", g.kind))
+		return
+	}
+	fields, ok := r.fields(i, g)
+	if !ok {
+		return
+	}
+	template, ok := r.labels(i, fields["labels"])
+	if !ok {
+		return
+	}
+	targets := fields["targets"]
+	if targets.kind != list {
+		r.fault(r.at(targets, "group %d", i), fmt.Errorf("targets is %v; write a list of IP:port", targets.kind))
+		return
+	}
+	for j, t := range targets.items {
+		where := r.at(t, "group %d, target %d", i, j)
+		if t.kind != scalar || t.null {
+			r.fault(where, errors.New("it is not IP:port in quotes"))
+			continue
+		}
+		template.Address = t.text
+		r.add(where, template)
+	}
+}
+
+// fields takes a group apart into what its keys hold.
+func (r *groupReader) fields(i int, g value) (map[string]value, bool) {
+	fields, ok := r.unique(g, fmt.Sprintf("group %d", i))
+	if !ok {
+		return nil, false
+	}
+	for _, k := range g.keys {
+		if k.text != "targets" && k.text != "labels" {
+			r.fault(r.at(k, "group %d", i), fmt.Errorf("key %q is not known; write targets or labels", k.text))
+			ok = false
+		}
+	}
+	if _, has := fields["targets"]; ok && !has {
+		r.fault(r.at(g, "group %d", i), errors.New("it has no targets; write targets: [] if none is meant"))
+		ok = false
+	}
+	return fields, ok
+}
+
+// unique is a mapping as a map; a key that stands twice is a fault, since one of
+// the two would be lost.
+func (r *groupReader) unique(m value, what string) (map[string]value, bool) {
+	fields := make(map[string]value, len(m.keys))
+	ok := true
+	for i, k := range m.keys {
+		switch first, twice := fields[k.text]; {
+		case k.kind != scalar:
+			r.fault(r.at(k, "%s", what), fmt.Errorf("a key is %v; write a name", k.kind))
+			ok = false
+		case twice:
+			r.fault(r.at(k, "%s", what), fmt.Errorf("key %q stands twice, first in line %d", k.text, first.line))
+			ok = false
+		default:
+			fields[k.text] = m.items[i]
+		}
+	}
+	return fields, ok
+}
+
+// labels makes the endpoint that all targets of a group are alike in.
+func (r *groupReader) labels(i int, labels value) (Endpoint, bool) {
+	var e Endpoint
+	if labels.kind == scalar && labels.text == "" { // not there, or null
+		return e, true
+	}
+	if labels.kind != mapping {
+		r.fault(r.at(labels, "group %d", i), fmt.Errorf("labels is %v; write a mapping of names to values", labels.kind))
+		return e, false
+	}
+	byName, ok := r.unique(labels, fmt.Sprintf("group %d, labels", i))
+	if !ok {
+		return e, false
+	}
+	for _, k := range labels.keys { // in the file's order
+		v := byName[k.text]
+		err := setLabel(&e, k.text, v.text)
+		if v.kind != scalar {
+			err = fmt.Errorf("it is %v; write a plain value", v.kind)
+		}
+		if err != nil {
+			r.fault(r.at(v, "group %d, label %q", i, k.text), err)
+			ok = false
+		}
+	}
+	return e, ok
+}
+
+// setLabel puts one label's value in its place. Empty means not given.
+func setLabel(e *Endpoint, name, text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	switch name {
+	case labelZone:
+		e.Zone = text
+		return validateZone(text)
+	case labelCapacity:
+		if e.Capacity, err = strconv.ParseFloat(text, 64); err != nil {
+			return fmt.Errorf("capacity %q is not a number of slots, such as 8", text)
+		}
+		return validateCapacity(e.Capacity)
+	case labelEngine:
+		e.Engine = text
+		return validateEngine(text)
+	case labelMetricsPort:
+		if e.MetricsPort, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
+			return fmt.Errorf("metrics_port %q is not a port from 1 to 65535", text)
+		}
+		return validatePort(e.MetricsPort)
+	case labelMetricsPath:
+		e.MetricsPath = text
+		return validatePath(text)
+	}
+	return nil
+}

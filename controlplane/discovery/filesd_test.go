@@ -1,0 +1,144 @@
+package discovery
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadFile(t *testing.T) {
+	tests := []struct {
+		name, file, body string
+		want             []Endpoint
+		err              []string
+	}{
+		{
+			name: "YAML with every label", file: "f.yaml",
+			body: "- targets: ['10.0.0.2:8000', 10.0.0.1:8000]\n  labels: {zone: a, capacity: 8.5, engine: triton, metrics_port: 8002, metrics_path: /m, team: search}\n- targets:\n  - '[2001:db8::1]:8000'\n",
+			want: []Endpoint{
+				{Address: "10.0.0.1:8000", Zone: "a", Capacity: 8.5, Engine: "triton", MetricsPort: 8002, MetricsPath: "/m"},
+				{Address: "10.0.0.2:8000", Zone: "a", Capacity: 8.5, Engine: "triton", MetricsPort: 8002, MetricsPath: "/m"},
+				{Address: "[2001:db8::1]:8000"},
+			},
+		},
+		{
+			name: "JSON with strings and with numbers", file: "f.json",
+			body: `[{"targets": ["10.0.0.1:8000"], "labels": {"capacity": "4", "metrics_port": "8002"}},` + "\n" +
+				"\t" + `{"targets": ["10.0.0.2:8000"], "labels": {"capacity": 4, "metrics_port": 8002, "zone": null, "spot": true}}]`,
+			want: []Endpoint{{Address: "10.0.0.1:8000", Capacity: 4, MetricsPort: 8002}, {Address: "10.0.0.2:8000", Capacity: 4, MetricsPort: 8002}},
+		},
+		{name: "YAML anchors", file: "f.yml", body: "- targets: [10.0.0.1:80]\n  labels: &l {zone: a}\n- targets: [10.0.0.2:80]\n  labels: *l\n",
+			want: []Endpoint{{Address: "10.0.0.1:80", Zone: "a"}, {Address: "10.0.0.2:80", Zone: "a"}}},
+		{name: "an empty list empties", file: "f.yaml", body: "[]\n", want: []Endpoint{}},
+		{name: "so do groups without targets", file: "f.json", body: `[{"targets": []}]`, want: []Endpoint{}},
+		{name: "null labels", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n  labels:\n", want: []Endpoint{{Address: "10.0.0.1:80"}}},
+
+		{name: "empty YAML", file: "f.yaml", err: []string{"f.yaml: the document is empty", "write []"}},
+		{name: "YAML of comments", file: "f.yaml", body: "# later\n", err: []string{"f.yaml: the document is empty"}},
+		{name: "YAML null", file: "f.yaml", body: "---\n", err: []string{"the document is empty"}},
+		{name: "empty JSON", file: "f.json", body: " \n", err: []string{"f.json: the document is empty"}},
+		{name: "JSON null", file: "f.json", body: "null", err: []string{"f.json:1: document", "a plain value"}},
+		{name: "half a JSON file", file: "f.json", body: "[\n{\"targets\": [\n\"10.0.0.1:80\"", err: []string{"f.json:3", "ends in the middle"}},
+		{name: "broken JSON", file: "f.json", body: "[\n{\"targets\":\n\n x", err: []string{"f.json:4", "invalid character 'x'"}},
+		{name: "JSON and more", file: "f.json", body: "[]\n[]", err: []string{"f.json:2", "follows after the end"}},
+		{name: "broken YAML", file: "f.yaml", body: "- targets: [10.0.0.1:80\n- x: y\n", err: []string{"f.yaml: yaml: line "}},
+		{name: "two YAML documents", file: "f.yaml", body: "[]\n---\n[]\n", err: []string{"f.yaml:", "second document"}},
+		{name: "a mapping", file: "f.yaml", body: "targets: [10.0.0.1:80]\n", err: []string{"f.yaml:1: document: it is a mapping", "list of groups"}},
+		{name: "a group that is none", file: "f.yaml", body: "- 10.0.0.1:80\n", err: []string{"f.yaml:1: group 0", "a plain value"}},
+		{name: "a mistyped key", file: "f.yaml", body: "- targets: []\n- target: [10.0.0.1:80]\n", err: []string{"f.yaml:2: group 1", `"target" is not known`, "targets or labels"}},
+		{name: "no targets", file: "f.json", body: `[{"labels": {}}]`, err: []string{"f.json:1: group 0", "no targets"}},
+		{name: "targets that are no list", file: "f.yaml", body: "- targets: 10.0.0.1:80\n", err: []string{"f.yaml:1: group 0", "targets is a plain value"}},
+		{name: "a target that is no text", file: "f.yaml", body: "- targets:\n  - {a: b}\n", err: []string{"f.yaml:2: group 0, target 0", "not IP:port"}},
+		{name: "a target that is a name", file: "f.yaml", body: "- targets:\n  - 10.0.0.1:80\n  - llama:80\n", err: []string{"f.yaml:3: group 0, target 1", `"llama" is not an IP`, "dns"}},
+		{name: "labels that are no mapping", file: "f.yaml", body: "- targets: []\n  labels: [a]\n", err: []string{"f.yaml:2: group 0", "labels is a list"}},
+		{name: "a label twice", file: "f.json", body: "[{\"targets\": [], \"labels\": {\"zone\": \"a\",\n\"zone\": \"b\"}}]", err: []string{"f.json:2: group 0, labels", `key "zone" stands twice, first in line 1`}},
+		{name: "a label that is a list", file: "f.yaml", body: "- targets: []\n  labels:\n    zone: [a]\n", err: []string{`f.yaml:3: group 0, label "zone"`, "a list"}},
+		{name: "capacity in words", file: "f.yaml", body: "- targets: []\n  labels:\n    capacity: many\n", err: []string{`f.yaml:3: group 0, label "capacity"`, `"many" is not a number of slots`}},
+		{name: "negative capacity", file: "f.yaml", body: "- targets: []\n  labels: {capacity: -1}\n", err: []string{`f.yaml:2: group 0, label "capacity"`, "-1"}},
+		{name: "capacity NaN", file: "f.yaml", body: "- targets: []\n  labels: {capacity: nan}\n", err: []string{`label "capacity"`, "NaN"}},
+		{name: "unknown engine", file: "f.yaml", body: "- targets: []\n  labels: {engine: vlmm}\n", err: []string{`f.yaml:2: group 0, label "engine"`, `"vlmm"`, "vllm"}},
+		{name: "metrics port in words", file: "f.yaml", body: "- targets: []\n  labels: {metrics_port: http}\n", err: []string{`label "metrics_port"`, `"http"`}},
+		{name: "metrics port out of range", file: "f.yaml", body: "- targets: []\n  labels: {metrics_port: 99999}\n", err: []string{`label "metrics_port"`, "99999"}},
+		{name: "metrics path without slash", file: "f.yaml", body: "- targets: []\n  labels: {metrics_path: m}\n", err: []string{`label "metrics_path"`, `write "/m"`}},
+		{name: "one address twice", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n- targets:\n  - 10.0.0.1:80\n",
+			err: []string{"f.yaml:3: group 1, target 0", "already given at ", "f.yaml:1: group 0, target 0"}},
+		{name: "an alias to itself", file: "f.yaml", body: "- &a\n  targets: [*a]\n", err: []string{"f.yaml"}},
+		{name: "deep nesting", file: "f.json", body: strings.Repeat("[", 100), err: []string{"f.json:1", "more than 8 levels"}},
+		{name: "too large", file: "f.json", body: "[" + strings.Repeat(" ", MaxFileSize) + "]", err: []string{"f.json is larger than 8388608 bytes"}},
+		{name: "other extension", file: "f.txt", body: "[]", err: []string{"f.txt", ".json, .yml or .yaml"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), tt.file)
+			if err := os.WriteFile(path, []byte(tt.body), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := ReadFile(path)
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("set (-want +got):\n%s", d)
+			}
+			wantError(t, err, tt.err...)
+		})
+	}
+}
+
+func TestAliasesCannotMakeASmallFileLarge(t *testing.T) {
+	body := "- &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for _, pair := range []string{"ba", "cb", "dc", "ed", "fe", "gf"} {
+		alias := "*" + pair[1:]
+		body += "- &" + pair[:1] + " [" + strings.Repeat(alias+",", 9) + alias + "]\n"
+	}
+	_, err := parseYAML([]byte(body))
+	wantError(t, err, "more than 8 levels or 1048576 values")
+}
+
+func TestReadFileDoesNotWaitForAPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := ReadFile(path)
+	wantError(t, err, path, "no regular file")
+}
+
+// FuzzFileSD: whatever a file holds, it is read without harm, and what is read
+// is a set that Normalize finds nothing to do about.
+func FuzzFileSD(f *testing.F) {
+	for _, seed := range []string{
+		"[]", "", "null", "- targets: [10.0.0.1:80]\n", `[{"targets": ["[::1]:80"], "labels": {"zone": "a", "capacity": 8}}]`,
+		"- targets: ['10.0.0.1:80']\n  labels: {engine: triton, metrics_port: 8002, metrics_path: /metrics}\n",
+		"- &a\n  targets: [*a]\n", "- targets: [10.0.0.1:80]\n  labels: &l {zone: a}\n- targets: []\n  labels: *l\n",
+		"- <<: {targets: []}\n", "!!binary x\n", "---\n---\n", "[[[[[[[[[[", "{\"a\":", "- ? [a]\n  : b\n", "%YAML 1.1\n---\n[]", "\xff\xfe[\x00]\x00",
+	} {
+		f.Add([]byte(seed), true)
+		f.Add([]byte(seed), false)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, asJSON bool) {
+		parse := parseYAML
+		if asJSON {
+			parse = parseJSON
+		}
+		document, err := parse(body)
+		if err != nil {
+			return
+		}
+		r := groupReader{path: "f"}
+		r.groups(document)
+		set, err := r.result()
+		if err != nil {
+			if set != nil {
+				t.Errorf("a set in spite of %v", err)
+			}
+			return
+		}
+		again, err := Normalize(slices.Clone(set))
+		if err != nil || !slices.Equal(set, again) {
+			t.Errorf("read %v; normalized %v, %v", set, again, err)
+		}
+	})
+}
