@@ -156,7 +156,8 @@ type Endpoint struct {
 	LastScrape Scrape `json:"last_scrape"`
 
 	// Filled in by the handler.
-	Problems []Problem `json:"problems"`
+	LoadPerSlot Number    `json:"load_per_slot"`
+	Problems    []Problem `json:"problems"`
 }
 
 // Input returns the endpoint's input of that field, or an unknown one.
@@ -167,16 +168,6 @@ func (e Endpoint) Input(field string) Input {
 		}
 	}
 	return Input{Field: field, State: "unknown"}
-}
-
-// LoadPerSlot is the load divided by the slots: how full the endpoint is.
-func (e Endpoint) LoadPerSlot() Number {
-	load, okLoad := e.Load.Value()
-	slots, okSlots := e.Slots.Value()
-	if !okLoad || !okSlots || slots <= 0 {
-		return Number{}
-	}
-	return Num(load / slots)
 }
 
 // An Input is one field as the decision saw it.

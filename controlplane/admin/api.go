@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clusterList is the answer of /api/v1/clusters.
+type clusterList struct {
+	Clusters []Cluster `json:"clusters"`
+}
+
+// clientList is the answer of /api/v1/clients.
+type clientList struct {
+	Total   int      `json:"total"`
+	Clients []Client `json:"clients"`
+}
+
+// errorAnswer is the body of every answer that is no success, but for the probes.
+type errorAnswer struct {
+	Error string `json:"error"`
+}
+
+func (h *handler) getStatus(w http.ResponseWriter, _ *http.Request) {
+	s := h.snapshot()
+	writeJSON(w, s.status(s.clusters(), len(s.source.Clients())))
+}
+
+func (h *handler) getClusters(w http.ResponseWriter, _ *http.Request) {
+	clusters := h.snapshot().clusters()
+	for i := range clusters {
+		clusters[i].Endpoints = nil
+	}
+	writeJSON(w, clusterList{clusters})
+}
+
+func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
+	s := h.snapshot()
+	c, ok := s.cluster(r.PathValue("name"))
+	if !ok {
+		h.noCluster(w, r)
+		return
+	}
+	order, err := parseOrder(r.URL.Query())
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	if order.worstFirst {
+		sortWorstFirst(c.Endpoints)
+	}
+	c.Endpoints = cut(c.Endpoints, order.limit)
+	writeJSON(w, c)
+}
+
+func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
+	order, err := parseOrder(r.URL.Query())
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	clients := h.snapshot().clients()
+	total := len(clients)
+	if order.worstFirst {
+		sortClientsWorstFirst(clients)
+	}
+	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit)})
+}
+
+// defaultWindow is how far back the history goes when nothing is asked for.
+const defaultWindow = 5 * time.Minute
+
+func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if _, ok := h.Source.Cluster(name); !ok {
+		h.noCluster(w, r)
+		return
+	}
+	now := h.Now()
+	q, err := parseWindow(r.URL.Query(), now)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	writeJSON(w, h.History.Window(name, now, q))
+}
+
+func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
+	var names []string
+	for _, c := range h.Source.Clusters() {
+		names = append(names, c.Name)
+	}
+	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"), strings.Join(names, ", "))
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
+}
+
+// ordering is how a list is asked for.
+type ordering struct {
+	worstFirst bool
+	limit      int // 0: all
+}
+
+func parseOrder(q url.Values) (ordering, error) {
+	var o ordering
+	switch sort := q.Get("sort"); sort {
+	case "", "name":
+	case "worst":
+		o.worstFirst = true
+	default:
+		return o, fmt.Errorf("sort=%q is not known: write name or worst", sort)
+	}
+	limit, err := parseCount(q, "limit")
+	o.limit = limit
+	return o, err
+}
+
+func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
+	window := defaultWindow
+	if s := q.Get("window"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d <= 0 || d > historySamples*historyStep {
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m", s, historySamples*historyStep)
+		}
+		window = d
+	}
+	points, err := parseCount(q, "points")
+	return WindowQuery{Since: now.Add(-window), Points: points, Addresses: q["endpoint"]}, err
+}
+
+// parseCount reads a number that is not negative; one that is not given is 0.
+func parseCount(q url.Values, key string) (int, error) {
+	s := q.Get(key)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s=%q is not a whole number of at least 0 (0 means all)", key, s)
+	}
+	return n, nil
+}
+
+// cut keeps the first limit items, all when limit is 0.
+func cut[T any](items []T, limit int) []T {
+	if limit > 0 && len(items) > limit {
+		return items[:limit]
+	}
+	return items
+}
+
+func writeJSON(w http.ResponseWriter, v any) { writeJSONCode(w, http.StatusOK, v) }
+
+func writeError(w http.ResponseWriter, code int, format string, args ...any) {
+	writeJSONCode(w, code, errorAnswer{fmt.Sprintf(format, args...)})
+}
+
+// writeJSONCode encodes before it writes, so that an answer is whole or a 500.
+func writeJSONCode(w http.ResponseWriter, code int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		code, body = http.StatusInternalServerError, []byte(`{"error":"this answer could not be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // a reader that has gone needs no answer
+}

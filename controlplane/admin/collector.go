@@ -1,0 +1,218 @@
+package admin
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// handler serves the registry together with the state of a source.
+func (m *Metrics) handler(source Source, now func() time.Time, log *slog.Logger) http.Handler {
+	state := prometheus.NewRegistry()
+	state.MustRegister(newCollector(source, m.maxSeries, now))
+	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// One series that cannot be written must not blind all the others.
+		ErrorHandling:       promhttp.ContinueOnError,
+		Registry:            m.registry,
+		MaxRequestsInFlight: 4,
+		Timeout:             10 * time.Second,
+		EnableOpenMetrics:   true,
+	})
+}
+
+// A gauge is one series family of the collector.
+type gauge struct{ desc *prometheus.Desc }
+
+// collector turns what the Source says at this moment into gauges. Unknown
+// values give no series.
+type collector struct {
+	source    Source
+	maxSeries int
+	now       func() time.Time
+	all       []gauge
+
+	clusterReady, drop, arrivalRate, horizon, waterLevel, decisionAge,
+	lastPush, sourceUp, endpoints, inputs, reportAge, dropped gauge
+
+	weight, share, overloaded, load, queue, endpointAge gauge
+
+	envoys, subscribed, inSync, nacking gauge
+}
+
+func newCollector(source Source, maxSeries int, now func() time.Time) *collector {
+	c := &collector{source: source, maxSeries: maxSeries, now: now}
+	c.describeClusters()
+	c.describeEndpoints()
+	c.describeStreams()
+	return c
+}
+
+func (c *collector) describeClusters() {
+	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing.", labelCluster)
+	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the proxies are told to refuse.", labelCluster)
+	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", labelCluster)
+	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and push period.", labelCluster)
+	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests per unit of capacity.", labelCluster)
+	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
+	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
+	c.sourceUp = c.gauge("steelyard_source_up", "1 when the latest exchange with the source went well.", labelCluster, "source")
+	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
+	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by what their age means.", labelCluster, "field", "state")
+	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")
+	c.dropped = c.gauge("steelyard_endpoint_series_dropped", "Endpoints without series of their own because there are too many.", labelCluster)
+}
+
+func (c *collector) describeEndpoints() {
+	c.weight = c.gauge("steelyard_endpoint_weight", "Load balancing weight last pushed.", labelCluster, labelEndpoint)
+	c.share = c.gauge("steelyard_endpoint_share", "Share of the cluster's traffic, 0 to 1.", labelCluster, labelEndpoint)
+	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.", labelCluster, labelEndpoint)
+	c.load = c.gauge("steelyard_endpoint_load", "Requests waiting and running, as believed.", labelCluster, labelEndpoint)
+	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
+	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.", labelCluster, labelEndpoint)
+}
+
+func (c *collector) describeStreams() {
+	c.envoys = c.gauge("steelyard_connected_envoys", "Envoys with an open stream, told apart by node id and peer address.")
+	c.subscribed = c.gauge("steelyard_envoy_subscriptions", "Envoys that ask for the cluster.", labelCluster)
+	c.inSync = c.gauge("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version they were sent.", labelCluster)
+	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version they were sent.", labelCluster)
+}
+
+func (c *collector) gauge(name, help string, labels ...string) gauge {
+	g := gauge{prometheus.NewDesc(name, help, labels, nil)}
+	c.all = append(c.all, g)
+	return g
+}
+
+// set sends one series; it sends none for a number that is unknown.
+func (g gauge) set(ch chan<- prometheus.Metric, n Number, labels ...string) {
+	v, known := n.Value()
+	if !known {
+		return
+	}
+	for i := range labels {
+		labels[i] = label(labels[i])
+	}
+	ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, g := range c.all {
+		ch <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	now := c.now()
+	room := c.maxSeries
+	clusters := c.source.Clusters()
+	for _, cluster := range clusters {
+		c.collectCluster(ch, cluster, now)
+		shown := cut(cluster.Endpoints, room)
+		if room == 0 {
+			shown = nil
+		}
+		room -= len(shown)
+		for _, e := range shown {
+			c.collectEndpoint(ch, cluster.Name, e)
+		}
+		c.dropped.set(ch, Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
+	}
+	c.collectClients(ch, clusters)
+}
+
+func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {
+	name, d := cluster.Name, cluster.Decision
+	c.clusterReady.set(ch, oneIf(cluster.Ready), name)
+	c.drop.set(ch, d.DropFraction, name)
+	c.arrivalRate.set(ch, d.ArrivalRate, name)
+	c.horizon.set(ch, d.HorizonSeconds, name)
+	c.waterLevel.set(ch, d.WaterLevel, name)
+	c.decisionAge.set(ch, age(d.At, now), name)
+	if at := cluster.LastPush.At; !at.IsZero() {
+		c.lastPush.set(ch, Num(float64(at.UnixNano())/1e9), name)
+	}
+	for _, s := range cluster.Sources {
+		c.sourceUp.set(ch, oneIf(s.State == SourceOK), name, s.Name)
+	}
+	c.collectCounts(ch, cluster)
+}
+
+// collectCounts sums the endpoints up, so that a pool above the bound on series
+// can still be watched.
+func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster Cluster) {
+	type fieldState struct{ field, state string }
+	reasons := map[string]float64{}
+	states := map[fieldState]float64{}
+	oldest := map[string]Number{}
+	for _, e := range cluster.Endpoints {
+		reasons[e.Reason]++
+		for _, in := range e.Inputs {
+			states[fieldState{in.Field, in.State}]++
+			if v, known := in.AgeSeconds.Value(); known && v >= oldest[in.Field].Or(0) {
+				oldest[in.Field] = in.AgeSeconds
+			}
+		}
+	}
+	for reason, n := range reasons {
+		c.endpoints.set(ch, Num(n), cluster.Name, reason)
+	}
+	for k, n := range states {
+		c.inputs.set(ch, Num(n), cluster.Name, k.field, k.state)
+	}
+	for field, n := range oldest {
+		c.reportAge.set(ch, n, cluster.Name, field)
+	}
+}
+
+func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string, e Endpoint) {
+	c.weight.set(ch, e.Weight, cluster, e.Address)
+	c.share.set(ch, e.Share, cluster, e.Address)
+	c.overloaded.set(ch, oneIf(e.Overloaded), cluster, e.Address)
+	c.load.set(ch, e.Load, cluster, e.Address)
+	c.queue.set(ch, e.Input("queue").Value, cluster, e.Address)
+	var oldest Number
+	for _, in := range e.Inputs {
+		if v, known := in.AgeSeconds.Value(); known && v >= oldest.Or(0) {
+			oldest = in.AgeSeconds
+		}
+	}
+	c.endpointAge.set(ch, oldest, cluster, e.Address)
+}
+
+// collectClients counts the Envoys of each configured cluster. Names that only
+// Envoys know are not made labels: they would be a stranger's choice.
+func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []Cluster) {
+	type counts struct{ subscribed, inSync, nacking float64 }
+	per := map[string]*counts{}
+	for _, cluster := range clusters {
+		per[cluster.Name] = &counts{}
+	}
+	// One Envoy may hold several streams on its connection, and two Envoys may
+	// by mistake have one node id.
+	envoys := map[[2]string]bool{}
+	for _, client := range c.source.Clients() {
+		envoys[[2]string{client.NodeID, client.Address}] = true
+		for _, s := range client.Subscriptions {
+			if n := per[s.Cluster]; n != nil {
+				n.subscribed++
+				n.inSync += float64(one(s.InSync))
+				n.nacking += float64(one(s.Nack.Current))
+			}
+		}
+	}
+	c.envoys.set(ch, Num(float64(len(envoys))))
+	for name, n := range per {
+		c.subscribed.set(ch, Num(n.subscribed), name)
+		c.inSync.set(ch, Num(n.inSync), name)
+		c.nacking.set(ch, Num(n.nacking), name)
+	}
+}
+
+func oneIf(b bool) Number { return Num(float64(one(b))) }

@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// noon is when the fixed pictures of the tests are taken.
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
+
+// fixed is a Source that always says the same.
+type fixed struct {
+	clusters []Cluster
+	clients  []Client
+	status   Status
+}
+
+func (f fixed) Clusters() []Cluster { return f.clusters }
+func (f fixed) Clients() []Client   { return f.clients }
+func (f fixed) Status() Status      { return f.status }
+
+func (f fixed) Cluster(name string) (Cluster, bool) {
+	for _, c := range f.clusters {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return Cluster{}, false
+}
+
+// typical is a process with one healthy pool in which single endpoints are in
+// trouble, one pool that is not ready, and three Envoys.
+func typical(now time.Time) fixed {
+	return fixed{
+		clusters: []Cluster{llama(now), mixtral(now)},
+		clients:  envoys(now),
+		status: Status{
+			StartedAt:        At(now.Add(-3 * time.Hour)),
+			ConfigFile:       "/etc/steelyard/steelyard.yaml",
+			ConfigGeneration: 4,
+			LastReload:       Reload{At: At(now.Add(-40 * time.Minute)), OK: true},
+		},
+	}
+}
+
+func llama(now time.Time) Cluster {
+	decision, endpoints := FromDecision(llamaDecision(now), now)
+	for i := range endpoints {
+		e := &endpoints[i]
+		e.Engine = "vllm"
+		e.Weight = Num(math.Round(e.Share.Or(0) * 1e6))
+		e.LastScrape = Scrape{At: At(now.Add(-120 * time.Millisecond)), DurationSeconds: Seconds(time.Duration(3+i) * time.Millisecond)}
+	}
+	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
+	endpoints[4].LastScrape = Scrape{}
+	return Cluster{
+		Name: "llama", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
+		Sources: []SourceStatus{
+			{Name: "scrape", State: SourceOK, LastSuccess: At(now.Add(-90 * time.Millisecond)), LastError: "7 of 8 endpoints answer"},
+			{Name: "redis", State: SourceDown, LastSuccess: At(now.Add(-42 * time.Second)), LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
+			{Name: "discovery", State: SourceOK, LastSuccess: At(now.Add(-20 * time.Minute)), IgnoredMembers: 0},
+		},
+		LastPush: Push{At: At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
+		Pushes:   1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05),
+	}
+}
+
+func mixtral(now time.Time) Cluster {
+	return Cluster{
+		Name: "mixtral", Engine: "triton", NotReadyReason: "first reports are missing from 2 of 2 endpoints",
+		Endpoints: []Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"}, {Address: "10.0.1.2:8000", Reason: "blackout"}},
+		Sources:   []SourceStatus{{Name: "scrape", State: SourceDown, LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
+	}
+}
+
+// llamaDecision has an endpoint for every reason.
+func llamaDecision(now time.Time) weighting.Decision {
+	reasons := []weighting.Reason{
+		weighting.ReasonFill, weighting.ReasonFloor, weighting.ReasonNeutral, weighting.ReasonDecay,
+		weighting.ReasonBlackout, weighting.ReasonRamp, weighting.ReasonFill, weighting.ReasonFill,
+	}
+	shares := []float64{0.19, 0.012, 0.14, 0.1, 0.02, 0.048, 0.23, 0.26}
+	d := weighting.Decision{
+		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
+		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
+	}
+	for i, reason := range reasons {
+		d.Endpoints = append(d.Endpoints, endpointDecision(i, reason, shares[i]))
+	}
+	d.Endpoints[1].Overloaded, d.Endpoints[1].OverloadReason = true, "queue 5.2 per slot >= 4"
+	return d
+}
+
+func endpointDecision(i int, reason weighting.Reason, share float64) weighting.EndpointDecision {
+	e := weighting.EndpointDecision{
+		Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Zone: string('a' + rune(i%3)), Share: share, Reason: reason,
+		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8, SlotsSource: weighting.CapacityLearned,
+		RelativeSpeed: 1 - 0.05*float64(i%4), Ramp: 1, Unproxied: -0.5,
+		CompletionRate: 6.1, MeanQueueTime: 0.042 * float64(i), BusyFraction: 0.83,
+	}
+	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond, State: weighting.StateFresh}
+	switch reason {
+	case weighting.ReasonFloor:
+		queue.Value, e.Load = 42, 50
+	case weighting.ReasonNeutral:
+		queue.Age, queue.State = 14*time.Second, weighting.StateNeutral
+	case weighting.ReasonDecay:
+		queue.Age, queue.State = 6*time.Second, weighting.StateDecay
+	case weighting.ReasonBlackout:
+		queue = weighting.Input{Field: weighting.FieldQueue, Value: math.NaN(), State: weighting.StateUnknown}
+		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Ramp = math.NaN(), math.NaN(), math.NaN(), 0.1
+	case weighting.ReasonRamp:
+		e.Ramp = 0.4
+	}
+	running, used, inFlight := queue, queue, queue
+	running.Field, used.Field, inFlight.Field = weighting.FieldRunning, weighting.FieldUtilization, weighting.FieldInFlight
+	if queue.State != weighting.StateUnknown {
+		running.Value, used.Value = 8, 0.62
+		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
+	}
+	e.Inputs = []weighting.Input{queue, running, used, inFlight}
+	return e
+}
+
+func envoys(now time.Time) []Client {
+	sub := Subscription{
+		Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842", InSync: true,
+		LastSent: At(now.Add(-80 * time.Millisecond)), LastAck: At(now.Add(-76 * time.Millisecond)), AckDelaySeconds: Num(0.0041), Acks: 1842,
+	}
+	refused := sub
+	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
+	refused.Nack = Nack{
+		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
+		At:      At(now.Add(-70 * time.Millisecond)), Current: true,
+	}
+	strange := Subscription{Cluster: "lama", Known: false}
+	node := func(i int, subs ...Subscription) Client {
+		return Client{
+			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
+			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: At(now.Add(-time.Hour)), Transport: "EDS delta", Subscriptions: subs,
+		}
+	}
+	return []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
+}
+
+// recent fills a history with five minutes that end at now.
+func recent(now time.Time, clusters ...Cluster) *History {
+	h := NewHistory()
+	for s := 299; s >= 0; s-- {
+		at := now.Add(-time.Duration(s) * time.Second)
+		for _, c := range clusters {
+			addresses, shares := wavy(c.Endpoints, s)
+			h.Add(c.Name, at, addresses, shares)
+		}
+	}
+	return h
+}
+
+// wavy are the shares of the endpoints s seconds ago, with some movement.
+func wavy(endpoints []Endpoint, s int) ([]string, []float64) {
+	var addresses []string
+	var shares []float64
+	for i, e := range endpoints {
+		if e.Reason == reasonBlackout && s > 20 {
+			continue
+		}
+		swing := 1 + 0.4*math.Sin(float64(s)/15+float64(i))*math.Min(1, float64(s)/60)
+		addresses = append(addresses, e.Address)
+		shares = append(shares, e.Share.Or(0)*swing)
+	}
+	return addresses, shares
+}
+
+// large is a pool of n endpoints, two of every hundred in trouble.
+func large(now time.Time, n int) Cluster {
+	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions, Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
+	for i := range n {
+		reason := weighting.ReasonFill
+		switch i % 100 {
+		case 17:
+			reason = weighting.ReasonNeutral
+		case 63:
+			reason = weighting.ReasonFloor
+		}
+		e := endpointDecision(i, reason, 1/float64(n))
+		e.Address = fmt.Sprintf("10.1.%d.%d:8000", i/250, i%250+1)
+		d.Endpoints = append(d.Endpoints, e)
+	}
+	decision, endpoints := FromDecision(d, now)
+	return Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints, MinIntervalSeconds: Num(1)}
+}

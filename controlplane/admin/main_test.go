@@ -1,0 +1,55 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// With STEELYARD_ADMIN_PREVIEW=127.0.0.1:PORT the test binary serves the page
+// over invented clusters until it is interrupted, to be looked at in a browser:
+//
+//	STEELYARD_ADMIN_PREVIEW=127.0.0.1:19999 go test ./controlplane/admin
+func TestMain(m *testing.M) {
+	if address := os.Getenv("STEELYARD_ADMIN_PREVIEW"); address != "" {
+		if err := preview(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func preview(address string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	clusters := func(now time.Time) []Cluster { return []Cluster{large(now, 1000), llama(now), mixtral(now)} }
+	return Serve(ctx, listener, New(Options{
+		Source:  live{clusters},
+		History: recent(start, clusters(start)...),
+		Version: "0.1.0-preview",
+	}))
+}
+
+// live says the same at every moment, as of that moment.
+type live struct{ clusters func(time.Time) []Cluster }
+
+func (l live) Clusters() []Cluster { return l.clusters(time.Now()) }
+func (l live) Clients() []Client   { return envoys(time.Now()) }
+func (l live) Status() Status      { return typical(time.Now()).status }
+
+func (l live) Cluster(name string) (Cluster, bool) {
+	return fixed{clusters: l.Clusters()}.Cluster(name)
+}

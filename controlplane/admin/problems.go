@@ -1,0 +1,211 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// ackPatience is how long an Envoy may take to answer an assignment. On a
+	// healthy stream it takes milliseconds.
+	ackPatience = 5 * time.Second
+	// decisionPatience is how old a decision may be before the loop counts as
+	// stuck. It steps many times a second, so seconds mean that it does not.
+	decisionPatience = 5 * time.Second
+)
+
+// Reasons of an endpoint's share that matter here, as package weighting spells
+// them.
+const (
+	reasonBlackout = "blackout"
+	reasonNeutral  = "neutral"
+	reasonDecay    = "decay"
+	reasonRamp     = "ramp"
+)
+
+func problem(s Severity, format string, args ...any) Problem {
+	return Problem{Severity: s, Message: fmt.Sprintf(format, args...)}
+}
+
+// worst is the highest severity among problems, empty when there are none.
+func worst(problems []Problem) Severity {
+	var w Severity
+	for _, p := range problems {
+		if rank(p.Severity) > rank(w) {
+			w = p.Severity
+		}
+	}
+	return w
+}
+
+func rank(s Severity) int {
+	switch s {
+	case SeverityError:
+		return 2
+	case SeverityWarning:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// statusProblems are those of the process as a whole.
+func statusProblems(s Status, clients int) []Problem {
+	out := []Problem{}
+	if s.Draining {
+		out = append(out, problem(SeverityWarning, "draining: the process is shutting down"))
+	}
+	if s.ConfigGeneration == 0 {
+		out = append(out, problem(SeverityError, "no config has been applied yet"))
+	}
+	if s.LastReload.Error != "" {
+		out = append(out, problem(SeverityError, "the latest config was refused, generation %d still runs: %s", s.ConfigGeneration, s.LastReload.Error))
+	}
+	if clients == 0 {
+		out = append(out, problem(SeverityWarning, "no Envoy is connected"))
+	}
+	return out
+}
+
+// clusterProblems are those of the pool; single endpoints appear as counts.
+func clusterProblems(c Cluster, now time.Time) []Problem {
+	out := []Problem{}
+	if !c.Ready {
+		out = append(out, problem(SeverityError, "not ready: %s", orUnknown(c.NotReadyReason)))
+	}
+	if c.Counts.Total == 0 {
+		out = append(out, problem(SeverityError, "no endpoints: discovery has found none"))
+	}
+	patience := max(decisionPatience.Seconds(), 3*c.MinIntervalSeconds.Or(0))
+	if old := age(c.Decision.At, now).Or(0); old > patience {
+		out = append(out, problem(SeverityError, "no decision for %s: the loop is stuck", formatSeconds(old)))
+	}
+	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
+		out = append(out, problem(SeverityError, "shedding %.1f %% of the requests: the whole pool is saturated", 100*drop))
+	}
+	for _, s := range c.Sources {
+		out = append(out, sourceProblems(s, now)...)
+	}
+	return append(out, countProblems(c.Counts)...)
+}
+
+func sourceProblems(s SourceStatus, now time.Time) []Problem {
+	var out []Problem
+	switch s.State {
+	case SourceDown:
+		out = append(out, problem(SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
+	case SourceStale:
+		out = append(out, problem(SeverityWarning, "source %s is stale%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
+	}
+	if s.IgnoredMembers > 0 {
+		out = append(out, problem(SeverityWarning, "source %s: %d members are no endpoints of this cluster and are ignored", s.Name, s.IgnoredMembers))
+	}
+	return out
+}
+
+// countProblems judges a pool by how many endpoints are affected: single ones
+// are what the weights are for, half of them are not.
+func countProblems(n EndpointCounts) []Problem {
+	var out []Problem
+	add := func(count int, what string) {
+		if count == 0 {
+			return
+		}
+		severity := SeverityWarning
+		if 2*count >= n.Total {
+			severity = SeverityError
+		}
+		out = append(out, problem(severity, "%d of %d endpoints %s", count, n.Total, what))
+	}
+	add(n.Stale, "without a fresh report: weighed towards the pool's median")
+	add(n.Overloaded, "overloaded")
+	add(n.Failing, "failed their latest scrape")
+	return out
+}
+
+// endpointProblems are those of one endpoint.
+func endpointProblems(e Endpoint) []Problem {
+	out := []Problem{}
+	scrape := because(e.LastScrape.Error)
+	switch {
+	case e.Reason == reasonNeutral:
+		out = append(out, problem(SeverityError, "no usable report: weighed as a median endpoint%s", scrape))
+	case e.Reason == reasonDecay:
+		out = append(out, problem(SeverityWarning, "report is going stale: moving to the median%s", scrape))
+	case e.Reason == reasonBlackout && scrape != "":
+		out = append(out, problem(SeverityError, "new, and its scrapes fail%s", scrape))
+	case e.Reason == reasonBlackout:
+		out = append(out, problem(SeverityWarning, "new, and no report yet"))
+	case scrape != "":
+		out = append(out, problem(SeverityWarning, "latest scrape failed%s", scrape))
+	}
+	if e.Overloaded {
+		out = append(out, problem(SeverityWarning, "overloaded%s", because(e.OverloadReason)))
+	}
+	return out
+}
+
+// clientProblems are those of one Envoy.
+func clientProblems(c Client, now time.Time) []Problem {
+	out := []Problem{}
+	for _, s := range c.Subscriptions {
+		waiting := age(s.LastSent, now).Or(0)
+		switch {
+		case s.Nack.Current:
+			out = append(out, problem(SeverityError, "refuses cluster %s: %s", s.Cluster, orUnknown(s.Nack.Message)))
+		case !s.Known:
+			out = append(out, problem(SeverityWarning, "asks for cluster %s, which is not configured here", s.Cluster))
+		case !s.InSync && waiting > ackPatience.Seconds():
+			out = append(out, problem(SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Cluster, formatSeconds(waiting)))
+		}
+	}
+	if c.Duplicates > 0 {
+		out = append(out, problem(SeverityWarning, "%d other streams use the same node id", c.Duplicates))
+	}
+	return out
+}
+
+// lastWorked is the part of a sentence that says since when a source fails.
+func lastWorked(s SourceStatus, now time.Time) string {
+	if s.LastSuccess.IsZero() {
+		return ", and never worked"
+	}
+	return fmt.Sprintf(", last worked %s ago", formatSeconds(age(s.LastSuccess, now).Or(0)))
+}
+
+// because is the part of a sentence that gives a cause, if there is one.
+func because(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return ": " + cause
+}
+
+func orUnknown(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "no reason given"
+	}
+	return s
+}
+
+// sortWorstFirst orders endpoints by what a person wants to see first: errors,
+// warnings, then the fullest.
+func sortWorstFirst(endpoints []Endpoint) {
+	slices.SortStableFunc(endpoints, func(a, b Endpoint) int {
+		return cmp.Or(
+			cmp.Compare(rank(worst(b.Problems)), rank(worst(a.Problems))),
+			cmp.Compare(b.LoadPerSlot.Or(-1), a.LoadPerSlot.Or(-1)),
+			cmp.Compare(a.Address, b.Address),
+		)
+	})
+}
+
+// sortClientsWorstFirst orders clients the same way: errors, warnings, the rest.
+func sortClientsWorstFirst(clients []Client) {
+	slices.SortStableFunc(clients, func(a, b Client) int {
+		return cmp.Compare(rank(worst(b.Problems)), rank(worst(a.Problems)))
+	})
+}

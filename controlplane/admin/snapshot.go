@@ -1,0 +1,111 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A snapshot asks the Source and completes what it says: counts, problems,
+// empty lists instead of null. It copies what it changes.
+type snapshot struct {
+	source  Source
+	version string
+	now     time.Time
+}
+
+// clusters returns all clusters, completed.
+func (s snapshot) clusters() []Cluster {
+	clusters := slices.Clone(s.source.Clusters())
+	for i := range clusters {
+		clusters[i] = s.complete(clusters[i])
+	}
+	slices.SortFunc(clusters, func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	return clusters
+}
+
+// cluster returns one cluster, completed.
+func (s snapshot) cluster(name string) (Cluster, bool) {
+	c, ok := s.source.Cluster(name)
+	if !ok {
+		return Cluster{}, false
+	}
+	return s.complete(c), true
+}
+
+func (s snapshot) complete(c Cluster) Cluster {
+	c.Sources = orEmpty(c.Sources)
+	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		e.Inputs = orEmpty(e.Inputs)
+		e.LoadPerSlot = loadPerSlot(*e)
+		e.Problems = endpointProblems(*e)
+	}
+	c.Counts = count(c.Endpoints)
+	c.Problems = clusterProblems(c, s.now)
+	return c
+}
+
+// clients returns all clients, completed.
+func (s snapshot) clients() []Client {
+	clients := slices.Clone(orEmpty(s.source.Clients()))
+	for i := range clients {
+		clients[i].Subscriptions = orEmpty(clients[i].Subscriptions)
+		clients[i].Problems = clientProblems(clients[i], s.now)
+	}
+	return clients
+}
+
+// status returns the status of the process, given the rest of the picture.
+func (s snapshot) status(clusters []Cluster, clients int) Status {
+	status := s.source.Status()
+	status.Version = s.version
+	status.Now = At(s.now)
+	status.UptimeSeconds = age(status.StartedAt, s.now)
+	status.Ready = ready(status, clusters)
+	status.Problems = statusProblems(status, clients)
+	return status
+}
+
+// ready reports whether the process can be trusted with new Envoys: it has a
+// config, is not about to stop, and every cluster has weights worth pushing.
+func ready(s Status, clusters []Cluster) bool {
+	return !s.Draining && s.ConfigGeneration > 0 && !slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Ready })
+}
+
+func count(endpoints []Endpoint) EndpointCounts {
+	n := EndpointCounts{Total: len(endpoints)}
+	for _, e := range endpoints {
+		n.Overloaded += one(e.Overloaded)
+		n.Stale += one(e.Reason == reasonDecay || e.Reason == reasonNeutral)
+		n.New += one(e.Reason == reasonBlackout || e.Reason == reasonRamp)
+		n.Failing += one(e.LastScrape.Error != "")
+	}
+	return n
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// orEmpty keeps null out of the JSON where a list is meant.
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// loadPerSlot says how full an endpoint is: above 1 requests wait.
+func loadPerSlot(e Endpoint) Number {
+	load, okLoad := e.Load.Value()
+	slots, okSlots := e.Slots.Value()
+	if !okLoad || !okSlots || slots <= 0 {
+		return Number{}
+	}
+	return Num(load / slots)
+}
