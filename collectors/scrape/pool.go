@@ -1,60 +1,121 @@
 package scrape
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
-	"steelyard/collectors/modelserver"
 	"steelyard/weighting"
 )
-
-// A Target is one metrics page to fetch, and how. Targets are compared with ==.
-type Target struct {
-	Cluster string // the cluster the endpoint belongs to
-	Address string // host:port of the endpoint, its identity within the cluster
-	URL     string // where its metrics are: http or https
-
-	Engine modelserver.Engine
-	Custom modelserver.Custom // series names, with Engine custom
-
-	Interval  time.Duration // between the starts of two fetches
-	Timeout   time.Duration // of one fetch, not above Interval
-	BodyLimit int64         // bytes; a longer body is an error
-
-	TLS             TLS    // with https
-	BearerTokenFile string // sent as "Authorization: Bearer …" when set, read again when it changes
-}
-
-// TLS says how to speak https to a target. The zero TLS trusts the system's CAs.
-type TLS struct {
-	CAFile             string // PEM; empty = the system's CAs
-	CertFile, KeyFile  string // client certificate, PEM; both or none
-	ServerName         string // expected in the certificate; empty = the URL's host
-	InsecureSkipVerify bool   // accept any certificate
-}
 
 // A Result is the outcome of one fetch.
 type Result struct {
 	Cluster, Address string
-	At               time.Time     // middle of the exchange: when the report was true
-	Duration         time.Duration // of the whole exchange
-	BodyBytes        int64
-	Report           weighting.ServerReport // zero when Err is set
-	Err              error                  // Kind(Err) is a label of small cardinality
+	At               time.Time              // middle of the exchange: when the report was true
+	Duration         time.Duration          // of the exchange, body included
+	BodyBytes        int64                  // read of the body, whether it was of use or not
+	Report           weighting.ServerReport // zero if Err is set
+	Err              error                  // Kind(Err) sorts it
 }
 
-// A Pool keeps one loop per target.
+// A Pool keeps one loop for each target.
 type Pool struct {
-	sink func(Result)
-	log  *slog.Logger
+	sink    func(Result)
+	log     *slog.Logger
+	clients clients
+	bodies  sync.Pool // of *bytes.Buffer
+
+	changed chan struct{} // capacity one: wanted is not what runs
+	mu      sync.Mutex
+	wanted  map[Target]struct{}
 }
 
-// New makes a pool that hands every result to sink.
-func New(sink func(Result), log *slog.Logger) *Pool { return &Pool{sink: sink, log: log} }
+// New makes a pool that hands every result to sink. Loops call sink
+// concurrently, one call at a time for each target, and wait for its return.
+func New(sink func(Result), log *slog.Logger) *Pool {
+	return &Pool{
+		sink:    sink,
+		log:     log,
+		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		changed: make(chan struct{}, 1),
+	}
+}
 
-// Run scrapes until ctx is done and every loop has ended.
-func (p *Pool) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// SetTargets replaces the set of targets, and returns at once. A target that
+// was in the set before keeps its loop, connection and counters; one that
+// differs in any field is stopped and begins anew; the others go on unmoved.
+// Targets can be set before Run, and at any time.
+func (p *Pool) SetTargets(targets []Target) {
+	wanted := make(map[Target]struct{}, len(targets))
+	for _, t := range targets {
+		wanted[t] = struct{}{}
+	}
+	p.mu.Lock()
+	p.wanted = wanted
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default: // a change is already announced; it will find this set
+	}
+}
 
-// SetTargets replaces the set of targets.
-func (p *Pool) SetTargets(targets []Target) {}
+// Run scrapes the targets until ctx is done and every loop has ended; it
+// returns nil. Call it once.
+func (p *Pool) Run(ctx context.Context) error {
+	running := make(map[Target]*running)
+	defer p.clients.closeIdle()
+	defer p.reconcile(ctx, running, nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.changed:
+		}
+		p.mu.Lock()
+		wanted := p.wanted
+		p.mu.Unlock()
+		p.reconcile(ctx, running, wanted)
+	}
+}
+
+// running is a loop at work.
+type running struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// reconcile makes the running loops those of the wanted targets. It waits for
+// the loops that it stops before it starts others: an endpoint whose target has
+// changed must not be reported by two loops at once.
+func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}) {
+	var stopped []*running
+	for t, r := range loops {
+		if _, ok := wanted[t]; !ok {
+			r.stop()
+			stopped = append(stopped, r)
+			delete(loops, t)
+		}
+	}
+	for _, r := range stopped {
+		<-r.done
+	}
+	for t := range wanted {
+		if loops[t] == nil {
+			loops[t] = p.start(ctx, t)
+		}
+	}
+}
+
+func (p *Pool) start(ctx context.Context, t Target) *running {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &running{stop: cancel, done: make(chan struct{})}
+	l := newLoop(t, &p.clients, &p.bodies, p.sink, p.log)
+	go func() {
+		defer close(r.done)
+		defer cancel()
+		l.run(ctx)
+	}()
+	return r
+}

@@ -1,0 +1,114 @@
+package scrape
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+)
+
+// The kinds of outcome of a fetch: few enough for a metric label.
+const (
+	KindOK         = "ok"
+	KindTimeout    = "timeout"    // no whole body within the timeout
+	KindRefused    = "refused"    // nothing listens at the address
+	KindConnection = "connection" // no route, unknown host, connection reset or ended early
+	KindTLS        = "tls"        // no agreement on certificates, or no TLS at all
+	KindStatus     = "status"     // answered with a status other than 200
+	KindRedirect   = "redirect"   // redirected to another host
+	KindTooLarge   = "too_large"  // body above the limit
+	KindParse      = "parse"      // body that gives no load report
+	KindConfig     = "config"     // token file, certificates or target that cannot be used
+)
+
+// Kinds lists all values that Kind can return.
+func Kinds() []string {
+	return []string{
+		KindOK, KindTimeout, KindRefused, KindConnection, KindTLS,
+		KindStatus, KindRedirect, KindTooLarge, KindParse, KindConfig,
+	}
+}
+
+// Kind sorts the error of a Result into one of Kinds.
+func Kind(err error) string {
+	if err == nil {
+		return KindOK
+	}
+	var k *kindError
+	if errors.As(err, &k) {
+		return k.kind
+	}
+	return kindOfExchange(err)
+}
+
+// A kindError is an error whose kind is known where it arises.
+type kindError struct {
+	kind string
+	err  error
+}
+
+func (e *kindError) Error() string { return e.err.Error() }
+func (e *kindError) Unwrap() error { return e.err }
+
+// failure makes an error of a kind; format and args are those of fmt.Errorf.
+func failure(kind, format string, args ...any) error {
+	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
+}
+
+// kindOfExchange sorts what net/http returns.
+func kindOfExchange(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return KindTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return KindRefused
+	case isTLS(err):
+		return KindTLS
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return KindTimeout
+	}
+	return KindConnection
+}
+
+// isTLS recognizes what the handshake of either side can fail with.
+func isTLS(err error) bool {
+	var (
+		verification *tls.CertificateVerificationError
+		record       tls.RecordHeaderError
+		authority    x509.UnknownAuthorityError
+		hostname     x509.HostnameError
+		invalid      x509.CertificateInvalidError
+		op           *net.OpError
+	)
+	if errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error") { // an alert
+		return true
+	}
+	return errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.As(err, &verification) || errors.As(err, &record) ||
+		errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
+}
+
+// inWords turns an error of net/http into one that says what happened and not
+// which method of which client failed. The URL is said once, by the caller.
+func inWords(err error, t *Target) error {
+	var k *kindError
+	if errors.As(err, &k) {
+		return k
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	kind := kindOfExchange(err)
+	if kind == KindTimeout {
+		return failure(kind, "no complete answer within %v: %w", t.Timeout, err)
+	}
+	return failure(kind, "%w", err)
+}

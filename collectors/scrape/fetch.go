@@ -1,0 +1,130 @@
+package scrape
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// accept asks for the text format that all engines speak; OpenMetrics has
+// nothing that is needed and costs more to write.
+const accept = "text/plain;version=0.0.4;q=1,text/plain;q=0.9,*/*;q=0.1"
+
+// maxDrain is how much of an error page is read, in bytes, so that the
+// connection can be used again.
+const maxDrain = 64 << 10
+
+// A fetcher fetches one target's page. It belongs to the target's loop.
+type fetcher struct {
+	target  Target
+	clients *clients
+	token   *tokenFile // nil without one
+	request *http.Request
+}
+
+func newFetcher(t Target, c *clients) (*fetcher, error) {
+	if err := t.validate(); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequest(http.MethodGet, t.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header = http.Header{
+		"Accept":          {accept},
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {"steelyard"},
+	}
+	f := &fetcher{target: t, clients: c, request: request}
+	if t.BearerTokenFile != "" {
+		f.token = &tokenFile{path: t.BearerTokenFile}
+	}
+	return f, nil
+}
+
+// An exchange is when a page was fetched and how much of it.
+type exchange struct {
+	start, end time.Time
+	bytes      int64
+}
+
+// at is when the page was true: the server wrote it somewhere between, and the
+// middle is wrong by half the duration at most.
+func (x exchange) at() time.Time { return x.start.Add(x.end.Sub(x.start) / 2) }
+
+// fetch reads the page into body, which it empties first.
+func (f *fetcher) fetch(ctx context.Context, body *bytes.Buffer) (exchange, error) {
+	body.Reset()
+	x := exchange{start: time.Now()}
+	err := f.exchange(ctx, body)
+	x.end, x.bytes = time.Now(), int64(body.Len())
+	if err != nil {
+		return x, fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, &f.target))
+	}
+	return x, nil
+}
+
+func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer) error {
+	client, err := f.clients.get(f.target.TLS)
+	if err != nil {
+		return failure(KindConfig, "%w", err)
+	}
+	if err := f.authorize(); err != nil {
+		return failure(KindConfig, "%w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.target.Timeout)
+	defer cancel()
+	response, err := client.Do(f.request.WithContext(ctx))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return readBody(response, body, f.target.BodyLimit)
+}
+
+// authorize puts the token of the moment into the request. The header is
+// replaced, not changed: the transport may still hold that of the last fetch.
+func (f *fetcher) authorize() error {
+	if f.token == nil {
+		return nil
+	}
+	token, err := f.token.read()
+	if err != nil {
+		return err
+	}
+	if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
+		f.request.Header = f.request.Header.Clone()
+		f.request.Header.Set("Authorization", value)
+	}
+	return nil
+}
+
+// readBody reads the body of a good response to its end, so that the connection
+// can be used again; the body of a response that is too large is left, which
+// closes the connection.
+func readBody(response *http.Response, body *bytes.Buffer, limit int64) error {
+	if response.StatusCode != http.StatusOK {
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // for the connection's sake alone
+		return failure(KindStatus, "answered with status %d, expected 200", response.StatusCode)
+	}
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return failure(KindParse, "the body is encoded as %.20q, which was not asked for", encoding)
+	}
+	if response.ContentLength > limit {
+		return failure(KindTooLarge, "the body has %d bytes, the limit is %d (body_limit)", response.ContentLength, limit)
+	}
+	if n := response.ContentLength; n > 0 {
+		body.Grow(int(n) + bytes.MinRead) // MinRead more, or ReadFrom would grow it again to see the end
+	}
+	n, err := body.ReadFrom(io.LimitReader(response.Body, limit+1))
+	if err != nil {
+		return err
+	}
+	if n > limit {
+		return failure(KindTooLarge, "the body is longer than the limit of %d bytes (body_limit)", limit)
+	}
+	return nil
+}

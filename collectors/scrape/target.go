@@ -1,0 +1,69 @@
+package scrape
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/url"
+	"time"
+
+	"steelyard/collectors/modelserver"
+)
+
+// A Target is one metrics page to fetch, and how. Targets are compared with ==:
+// one that differs in any field is another target.
+type Target struct {
+	Cluster string // the cluster that the endpoint belongs to
+	Address string // host:port of the endpoint, its identity within the cluster
+	URL     string // where its metrics are: http or https
+
+	Engine modelserver.Engine
+	Custom modelserver.Custom // series names, with modelserver.EngineCustom
+
+	Interval  time.Duration // between the starts of two fetches
+	Timeout   time.Duration // of one fetch, body included; not above Interval
+	BodyLimit int64         // bytes; a longer body is an error and is not read to its end
+
+	TLS             TLS    // with https
+	BearerTokenFile string // its content is sent as bearer token; empty = none. Read again when it changes
+}
+
+// TLS says how to speak https to a target. The zero TLS trusts the system's CAs
+// and shows no certificate.
+type TLS struct {
+	CAFile     string // PEM; empty = the system's CAs. Read once
+	CertFile   string // client certificate, PEM. Read for every new connection, so that it can be rotated
+	KeyFile    string // its key, PEM; set both or none
+	ServerName string // name expected in the server's certificate; empty = the host of the URL
+
+	InsecureSkipVerify bool // accept any certificate of the server
+}
+
+// validate checks what would make every fetch fail or the loop misbehave. The
+// configuration is checked before, and in the user's words; this is the last line.
+func (t Target) validate() error {
+	u, err := url.Parse(t.URL)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("the URL must begin with http://HOST or https://HOST")
+	case t.Interval <= 0 || t.Timeout <= 0 || t.BodyLimit <= 0:
+		return errors.New("interval, timeout and body limit must be above zero")
+	case t.Timeout > t.Interval:
+		return fmt.Errorf("the timeout (%v) is above the interval (%v)", t.Timeout, t.Interval)
+	}
+	return nil
+}
+
+// offset spreads the targets over the interval, so that a fleet is not scraped
+// in step. It depends on the target alone.
+func (t Target) offset() time.Duration {
+	h := fnv.New64a()
+	for _, s := range []string{t.Cluster, t.Address, t.URL} {
+		io.WriteString(h, s)
+		h.Write([]byte{0}) // so that ("a", "bc") and ("ab", "c") differ
+	}
+	return time.Duration(h.Sum64() % uint64(t.Interval))
+}
