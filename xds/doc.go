@@ -1,2 +1,70 @@
-// Package xds serves endpoint assignments to Envoys.
+// Package xds serves endpoint assignments to Envoys and knows what each of them
+// made of it.
+//
+// The control loop calls Publish with every decision; the server decides
+// whether it is worth a push, has package assignment build the message, and
+// hands it to every stream that subscribed to the cluster. Clients returns what each
+// Envoy was sent and what it answered, for the admin pages. The protocol itself
+// (streams, nonces, watches) is go-control-plane's LinearCache and server.
+//
+// It is not a clock: there is no goroutine but those of the gRPC streams. The
+// loop paces the pushes (minimum interval) by how often it calls Publish, decides when a
+// cluster is ready by when it calls it first, and keeps the heartbeat going by
+// going on calling. It serves endpoints only: clusters, listeners and
+// routes come from Envoy's own configuration.
+//
+// # What is spoken
+//
+// EDS on its own stream and over ADS, each as state of the world and as delta. Any
+// other resource type that is asked for over ADS is held: never answered, shown in
+// Client.HeldTypes. Answering with an empty list would tell Envoy to delete
+// what it has, and closing the stream would take the endpoints away with it.
+//
+// # Rules of the stream
+//
+//   - Nothing is sent for a cluster before its first Publish with endpoints, not even an
+//     empty answer: Envoy would end its warming without endpoints, and serve 503s.
+//     A subscription to an unknown cluster waits, visible as Known: false. LinearCache
+//     answers a request that carries no version, or another server's, with whatever there
+//     is, even if that is nothing, so it is shown requests that carry this process's prefix.
+//   - The first request of a stream is answered with every assignment there is, also
+//     when its version is the current one: the Envoy may have dropped the endpoints as
+//     stale while it was away. A delta request that names the current content of a resource
+//     is not answered until the next push.
+//   - An ACK is never answered with the version it acknowledges. Neither is a NACK: the
+//     refused assignment would be refused again. The next push goes out as usual.
+//   - One response is in flight per stream. What is published meanwhile replaces
+//     what was waiting, so a slow Envoy costs freshness, never memory. (A delta stream that
+//     changes its subscriptions before it has answered can have a second one in flight.)
+//   - Names only: an empty list of names or "*" subscribes to nothing. Envoy sends the empty
+//     list when its last EDS cluster went away, which is no wish for all of ours.
+//   - A removed cluster is not taken away from Envoys, see Server.Remove.
+//
+// # Versions
+//
+// A version is a prefix unique to the process (random bits and the time of its start) and a number
+// that rises by one with every push of any cluster. After a restart every Envoy's
+// version is foreign, and it gets the new assignment as soon as there is one. The
+// version of a response is the server's at that moment; what Clients shows per cluster is
+// the version of that cluster's own last push in it. Delta streams compare the content, so
+// a heartbeat must differ in content: it is a push with fresh dither.
+//
+// # When is a decision pushed
+//
+// Always when an endpoint came, went or changed its zone, when an overload flag
+// changed, when the drop fraction changed by 0.1 percentage points or to or from zero, and when
+// a heartbeat has passed since the last push. Otherwise only when
+//
+//	1/2 * sum over endpoints of |share pushed last - share now| > deadband
+//
+// the total variation distance: the share of the traffic that would go elsewhere. A push makes every
+// worker of every Envoy rebuild its scheduler, so one that says nothing new is worse than none.
+// When nothing is pushed, no stream is woken.
+//
+// # Bounds
+//
+// Requests are at most 4 MiB (GRPCOptions), names of clusters 1 KiB, a stream has at most 10,000
+// subscriptions and 32 other types; beyond that it is closed with the reason. Of the node,
+// only what Client shows is kept: its list of extensions, some 61 KB, is dropped at once. What Envoy
+// says of itself or in a NACK is cut to a length. A client that went is forgotten.
 package xds

@@ -33,7 +33,6 @@ func GRPCOptions(tlsConfig *tls.Config) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.SharedWriteBuffer(true),
 	}
 	if tlsConfig != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))

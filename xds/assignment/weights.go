@@ -67,17 +67,22 @@ func (b bounds) clamp(w float64) uint32 {
 	return uint32(min(max(w, float64(b.low)), float64(b.high)))
 }
 
-// differ makes sure that at least one weight is not the one that the address
+// differ makes sure that at least one weight is not the one that the endpoint
 // had before: Envoy ignores a change of the drop policy that comes alone.
+// Both are in the order of the message, so the first pair that is not the same
+// settles it; where the endpoints themselves differ, Envoy has to rebuild anyway.
 func (b bounds) differ(hosts []host, previous *endpointv3.ClusterLoadAssignment) {
-	if previous == nil || len(hosts) == 0 {
-		return
-	}
-	was := weightsByAddress(previous)
-	for _, h := range hosts {
-		if w, ok := was[hostKey{h.addr.Addr().String(), uint32(h.addr.Port())}]; !ok || w != h.weight {
-			return
+	i := 0
+	for _, l := range previous.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			if i == len(hosts) || !hosts[i].isAndWeighs(e) {
+				return
+			}
+			i++
 		}
+	}
+	if i == 0 || i < len(hosts) {
+		return
 	}
 	if hosts[0].weight < b.high {
 		hosts[0].weight++
@@ -86,18 +91,8 @@ func (b bounds) differ(hosts []host, previous *endpointv3.ClusterLoadAssignment)
 	}
 }
 
-type hostKey struct {
-	ip   string
-	port uint32
-}
-
-func weightsByAddress(m *endpointv3.ClusterLoadAssignment) map[hostKey]uint32 {
-	weights := make(map[hostKey]uint32)
-	for _, l := range m.GetEndpoints() {
-		for _, e := range l.GetLbEndpoints() {
-			a := e.GetEndpoint().GetAddress().GetSocketAddress()
-			weights[hostKey{a.GetAddress(), a.GetPortValue()}] = e.GetLoadBalancingWeight().GetValue()
-		}
-	}
-	return weights
+func (h host) isAndWeighs(e *endpointv3.LbEndpoint) bool {
+	a := e.GetEndpoint().GetAddress().GetSocketAddress()
+	return e.GetLoadBalancingWeight().GetValue() == h.weight &&
+		a.GetPortValue() == uint32(h.addr.Port()) && a.GetAddress() == h.addr.Addr().String()
 }

@@ -1,0 +1,114 @@
+package xds
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
+const clientSmoothing = 0.2
+
+// An answer is what an Envoy said to a response, for the observer, who is told
+// outside of the tracker's lock.
+type answer struct {
+	node, message string
+	acked         []ackedPart
+	nacked        []string
+}
+
+type ackedPart struct {
+	cluster string
+	delay   time.Duration
+}
+
+func (a answer) tell(o Observer) {
+	for _, p := range a.acked {
+		o.Acked(p.cluster, p.delay)
+	}
+	for _, cluster := range a.nacked {
+		o.Nacked(cluster, a.node, a.message)
+	}
+}
+
+// answer matches a request with the response that it acknowledges or refuses, if it does either.
+func (t *tracker) answer(st *stream, r request, a *answer) {
+	i := slices.IndexFunc(st.pending, func(p response) bool { return p.nonce == r.nonce })
+	if r.nonce == "" || i < 0 {
+		return
+	}
+	sent := st.pending[i]
+	st.pending = slices.Delete(st.pending, i, i+1)
+	a.node, a.message = st.who.id, clip(r.message, maxMessage)
+	now := t.now()
+	for _, p := range sent.parts {
+		if r.refused {
+			t.nack(st, p, a, now)
+		} else {
+			t.ack(st, p, sent.at, a, now)
+		}
+	}
+}
+
+// ack takes an acceptance down. The delay runs from the push, so that it holds the time for which a
+// slow Envoy made the assignment wait; for a stream that came later than the push it
+// runs from the subscription.
+func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.Time) {
+	t.totals.Acks++
+	start := p.published
+	sub := st.subscriptions[p.cluster]
+	if sub != nil && sub.since.After(start) {
+		start = sub.since
+	}
+	if p.published.IsZero() {
+		start = sentAt
+	}
+	delay := max(0, now.Sub(start))
+	a.acked = append(a.acked, ackedPart{p.cluster, delay})
+	t.clusters[p.cluster].acked(delay)
+	if sub == nil {
+		return
+	}
+	if sub.Nacked {
+		t.log.Info("envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "version", p.version)
+	}
+	sub.settle(p.version)
+	sub.Nacked = false
+	sub.Acks++
+	sub.VersionAcked, sub.AckedAt = p.version, now
+	sub.AckDelaySmoothed = smooth(sub.AckDelaySmoothed, delay, clientSmoothing)
+	sub.AckDelay = delay
+}
+
+// nack takes a refusal down. A NACK covers the whole response, so every cluster in it is marked.
+func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
+	t.totals.Nacks++
+	a.nacked = append(a.nacked, p.cluster)
+	level := slog.LevelWarn
+	if sub := st.subscriptions[p.cluster]; sub != nil {
+		if sub.Nacked {
+			level = slog.LevelDebug // known: the state has not changed
+		}
+		sub.settle(p.version)
+		sub.Nacked = true
+		sub.Nacks++
+		sub.NackMessage, sub.NackedAt, sub.NackedVersion = a.message, now, p.version
+	}
+	t.log.Log(context.Background(), level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "version", p.version, "message", a.message)
+}
+
+// settle ends the waiting, unless a newer response is out already.
+func (s *subscription) settle(version string) {
+	if s.VersionSent == version {
+		s.PendingSince = time.Time{}
+	}
+}
+
+// smooth moves an average towards the newest value by the share weight. Zero is no average yet.
+func smooth(average, value time.Duration, weight float64) time.Duration {
+	if average == 0 {
+		return value
+	}
+	return average + time.Duration(weight*float64(value-average))
+}

@@ -1,0 +1,270 @@
+package xds
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	maxSubscriptions = 10_000 // clusters per stream
+	maxNameBytes     = 1024   // of a cluster or type name
+	maxHeldTypes     = 32     // other resource types per stream
+	maxPending       = 8      // unanswered responses remembered per stream; the protocol allows one or two
+)
+
+// A tracker follows every stream: who it is, what it subscribed to, what
+// it was sent and what it answered. Every stream reports to it from its own goroutine.
+type tracker struct {
+	prefix   string
+	now      func() time.Time
+	log      *slog.Logger
+	observer Observer
+
+	mu       sync.Mutex
+	streams  map[streamKey]*stream
+	clusters map[string]*publication
+	totals   Counters // the streams' part of them
+}
+
+// streamKey identifies a stream: go-control-plane numbers the two protocols apart.
+type streamKey struct {
+	delta bool
+	id    int64
+}
+
+// A stream is one open stream.
+type stream struct {
+	who           identity
+	transport     string
+	peer          string
+	connected     time.Time
+	subscriptions map[string]*subscription
+	held          map[string]struct{} // type URLs
+	pending       []response          // sent and not answered, oldest first
+}
+
+// A subscription is one cluster on one stream.
+type subscription struct {
+	since time.Time
+	Subscription
+}
+
+// A response is an unanswered one.
+type response struct {
+	nonce string
+	at    time.Time
+	parts []part
+}
+
+// A part is one cluster in a response.
+type part struct {
+	cluster   string
+	bytes     int
+	version   string    // of the cluster, not of the response
+	published time.Time // when version was pushed, zero when that is no longer known
+}
+
+// A request is what the tracker needs of one, in either protocol.
+type request struct {
+	node                   identity
+	typeURL                string
+	nonce                  string
+	refused                bool
+	message                string // Envoy's words when refused
+	subscribe, unsubscribe []string
+	replace                bool // subscribe is the whole list (state of the world)
+}
+
+func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer) *tracker {
+	return &tracker{
+		prefix:   prefix,
+		now:      now,
+		log:      log,
+		observer: o,
+		streams:  make(map[streamKey]*stream),
+		clusters: make(map[string]*publication),
+	}
+}
+
+func (t *tracker) opened(key streamKey, transport, peer string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.totals.StreamsOpened++
+	t.streams[key] = &stream{
+		transport:     transport,
+		peer:          peer,
+		connected:     t.now(),
+		subscriptions: make(map[string]*subscription),
+		held:          make(map[string]struct{}),
+	}
+	return nil
+}
+
+func (t *tracker) closed(key streamKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	st := t.streams[key]
+	if st == nil {
+		return
+	}
+	for name := range st.subscriptions {
+		t.unsubscribe(st, name)
+	}
+	delete(t.streams, key)
+	if st.who.id != "" {
+		t.log.Info("envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
+	}
+}
+
+// requested takes a request down. An error ends the stream.
+func (t *tracker) requested(key streamKey, r request) error {
+	t.mu.Lock()
+	st := t.streams[key]
+	if st == nil {
+		t.mu.Unlock()
+		return status.Error(codes.Internal, "request on a stream that was not opened")
+	}
+	t.introduce(st, r.node)
+	var answered answer
+	err := t.apply(st, r, &answered)
+	if err != nil {
+		t.totals.StreamsRefused++
+		t.log.Warn("envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
+	}
+	t.mu.Unlock()
+	answered.tell(t.observer)
+	return err
+}
+
+// introduce keeps the first node of the stream: later requests may leave it out, and
+// go-control-plane then repeats what is left of it.
+func (t *tracker) introduce(st *stream, who identity) {
+	if st.who.id != "" || who.id == "" {
+		return
+	}
+	st.who = who
+	t.log.Info("envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+}
+
+func (t *tracker) apply(st *stream, r request, answered *answer) error {
+	onEDS := st.transport == TransportEDS || st.transport == TransportEDSDelta
+	if r.typeURL != resource.EndpointType && !(r.typeURL == "" && onEDS) {
+		return st.hold(r.typeURL)
+	}
+	if r.replace && len(st.pending) > 0 && r.nonce != st.pending[len(st.pending)-1].nonce {
+		return nil // stale: go-control-plane ignores it, subscriptions and all
+	}
+	t.answer(st, r, answered)
+	return t.subscribe(st, r)
+}
+
+func (st *stream) hold(typeURL string) error {
+	if _, ok := st.held[typeURL]; ok {
+		return nil
+	}
+	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
+		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
+	}
+	st.held[strings.Clone(typeURL)] = struct{}{}
+	return nil
+}
+
+// subscribe follows the names of a request.
+func (t *tracker) subscribe(st *stream, r request) error {
+	if r.replace {
+		wanted := make(map[string]struct{}, len(r.subscribe))
+		for _, name := range r.subscribe {
+			wanted[name] = struct{}{}
+		}
+		for name := range st.subscriptions {
+			if _, ok := wanted[name]; !ok {
+				t.unsubscribe(st, name)
+			}
+		}
+	}
+	for _, name := range r.subscribe {
+		if err := t.subscribeTo(st, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range r.unsubscribe {
+		t.unsubscribe(st, name)
+	}
+	return nil
+}
+
+func (t *tracker) subscribeTo(st *stream, name string) error {
+	if _, ok := st.subscriptions[name]; ok || name == "*" || name == "" {
+		return nil
+	}
+	if len(name) > maxNameBytes {
+		return status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
+	}
+	if len(st.subscriptions) >= maxSubscriptions {
+		return status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
+	}
+	name = strings.Clone(name)
+	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
+	if p := t.clusters[name]; p != nil {
+		p.subscribers++
+	}
+	return nil
+}
+
+func (t *tracker) unsubscribe(st *stream, name string) {
+	if _, ok := st.subscriptions[name]; !ok {
+		return
+	}
+	delete(st.subscriptions, name)
+	if p := t.clusters[name]; p != nil {
+		p.subscribers--
+	}
+}
+
+// sent takes down that a response is about to go out.
+func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
+	seq, _ := strconv.ParseUint(strings.TrimPrefix(version, t.prefix), 10, 64)
+	t.mu.Lock()
+	now := t.now()
+	t.totals.Responses++
+	st := t.streams[key]
+	for i := range parts {
+		p := &parts[i]
+		t.totals.ResponseBytes += uint64(p.bytes)
+		p.version, p.published = t.clusters[p.cluster].versionAt(t.prefix, seq)
+		if st != nil {
+			st.sent(*p, now)
+		}
+	}
+	if st != nil {
+		if len(st.pending) == maxPending {
+			st.pending = st.pending[:copy(st.pending, st.pending[1:])]
+		}
+		st.pending = append(st.pending, response{nonce: nonce, at: now, parts: parts})
+	}
+	t.mu.Unlock()
+	for _, p := range parts {
+		t.observer.Sent(p.cluster, p.bytes)
+	}
+}
+
+func (st *stream) sent(p part, now time.Time) {
+	if sub := st.subscriptions[p.cluster]; sub != nil {
+		sub.VersionSent, sub.SentAt, sub.PendingSince = p.version, now, now
+	}
+}
+
+func (t *tracker) counters() Counters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.totals
+	c.Streams = len(t.streams)
+	return c
+}
