@@ -1,0 +1,32 @@
+// Package load generates open-loop load: requests leave when the plan says so,
+// whatever became of those before them, because users do not wait for each
+// other. A closed loop would send less just when the servers are slow, and so
+// hide what a bad placement does to the tail.
+//
+// It is used by tests, benchmarks and the demo; nothing in the product sends
+// requests.
+//
+// # The sequence
+//
+// A Plan is expanded into arrivals by three independent streams of random
+// numbers from one seed: gaps between arrivals (exponential with mean 1/Rate
+// for Poisson), work, and the target. The same seed gives the same sequence on
+// every machine, and a change of one dimension leaves the others as they were.
+// Plans that differ only in their target URLs are therefore paired experiments:
+// each request meets its twin under the other policy.
+//
+// # What is measured
+//
+// Wait is what the server says of the time in its queue (X-Queue-Wait-Seconds).
+// Latency counts from the moment when the request was due, not from when it was
+// sent. Lateness is the difference between the two: on a starved machine it
+// grows, and then the result says more about the machine than about the
+// policy. Quantiles are nearest-rank over all requests, nothing is sampled or
+// bucketed:
+//
+//	quantile(q) = sorted[ceil(q n) - 1]
+//
+// An error is a request without an answer or with a status other than 2xx.
+// Requests that are still out at the end are waited for (Plan.Drain) and then
+// given up and counted as errors.
+package load
