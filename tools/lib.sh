@@ -77,15 +77,25 @@ wheel() {
   "$py" -m zipfile -e "$scratch"/wheel/*.whl "$to"
 }
 
-# need_apt REASON ends with a message where Debian's packages cannot be had, and
-# fetches the package lists where they are missing and may be fetched.
+# available PACKAGE is true when apt knows a version of PACKAGE to get. (No pipe to
+# `grep -q`: under pipefail it fails whenever grep is the faster one.)
+available() {
+  case $(apt-cache policy "$1" 2>/dev/null) in
+    *"Candidate: ("* | '') return 1 ;;
+    *"Candidate: "*) return 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+# need_apt REASON PACKAGE ends with a message where Debian's PACKAGE cannot be had,
+# and fetches the package lists where they are missing and may be fetched.
 need_apt() {
   command -v apt-get >/dev/null || die "$1 This is no Debian or Ubuntu, so it has to be installed by hand."
-  apt-cache policy "$2" 2>/dev/null | grep -q 'Candidate: [^(]' && return 0
+  if available "$2"; then return 0; fi
   [ "$(id -u)" = 0 ] || die "$1 It comes with Debian's package $2, but the package lists are missing here and only root may fetch them. Run: sudo apt-get update"
   say "fetching Debian's package lists, for $2"
   apt-get update -qq >&2 || die "$1 apt-get update failed, see above"
-  apt-cache policy "$2" 2>/dev/null | grep -q 'Candidate: [^(]' || die "$1 Debian's package $2 is in none of this machine's package sources."
+  available "$2" || die "$1 Debian's package $2 is in none of this machine's package sources."
 }
 
 # deb FOLDER PACKAGE... unpacks Debian packages into FOLDER. Nothing is installed:

@@ -18,9 +18,9 @@ if ! have_stamp "$dir" debian; then
   deb "$scratch/prometheus" prometheus
   mkdir "$scratch/promtool"
   mv "$scratch/prometheus/usr/bin/promtool" "$scratch/promtool/"
-  found=$("$scratch/promtool/promtool" --version 2>&1 | head -1) ||
+  found=$("$scratch/promtool/promtool" --version 2>&1) ||
     die "the unpacked promtool does not run here: $found. As root: apt-get install prometheus"
   install_dir "$dir" debian "$scratch/promtool"
-  say "${found%% (*} is in .tools/bin"
+  say "${found%% (branch*} is in .tools/bin"
 fi
 link promtool ../promtool/promtool

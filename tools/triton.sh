@@ -35,11 +35,11 @@ if ! have_stamp "$dir" "$stamp"; then
   rm -r "$new/$server/python_backend_stubs"
   chmod 755 "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub"
   mkdir "$new/lib"
-  if ldd "$new/$backend/triton_python_backend_stub" | grep -q "libpython$version.so.1.0 => not found"; then
+  case $(ldd "$new/$backend/triton_python_backend_stub") in *"libpython$version.so.1.0 => not found"*)
     need_apt "Triton's Python models need libpython$version.so.1.0." "libpython$version"
     deb "$scratch/libpython" "libpython$version"
-    find "$scratch/libpython" -name "libpython$version.so.1.0" -exec mv {} "$new/lib/" \;
-  fi
+    find "$scratch/libpython" -name "libpython$version.so.1.0" -exec mv {} "$new/lib/" \; ;;
+  esac
   unmet=$(LD_LIBRARY_PATH=$new/lib ldd "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub" | grep 'not found' | sort -u) || true
   [ -z "$unmet" ] || die "Triton needs shared libraries that this machine does not have:"$'\n'"$unmet"
   install_dir "$dir" "$stamp" "$new"

@@ -65,7 +65,7 @@ func (r *Redis) Address() string { return r.address }
 // password refuses the PING and is ready all the same.
 func answersPing(addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1})
+		client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, PoolSize: 1})
 		defer client.Close()
 		err := client.Ping(ctx).Err()
 		if err != nil && redis.HasErrorPrefix(err, "NOAUTH") {

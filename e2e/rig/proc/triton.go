@@ -2,10 +2,8 @@ package proc
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"path/filepath"
-	"strings"
 )
 
 // TritonConfig says how to run a Triton Inference Server on the CPU.
@@ -23,8 +21,9 @@ type Triton struct {
 	HTTP, GRPC, Metrics string // host:port each
 }
 
-// StartTriton runs a Triton and returns when all its models are loaded. ctx
-// bounds the start only.
+// StartTriton runs a Triton and returns when all its models are loaded, some two
+// seconds later. ctx bounds the start only. Triton needs Stop, not Kill, to remove
+// the shared memory of its models; after Kill some of it stays in /dev/shm.
 //
 // The rig's models are `sleeper` (one instance, a queue without bound, sleeps
 // DELAY_MS per request) and `batcher` (batches of up to four, at most 64
@@ -44,7 +43,6 @@ func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
 	t := &Triton{HTTP: addrs[0], GRPC: addrs[1], Metrics: addrs[2]}
 	args := []string{
 		"--id", c.Name,
-		"--backend-directory", filepath.Join(filepath.Dir(c.Path), "..", "backends"),
 		"--model-repository", c.Models,
 		"--metrics-interval-ms", "200", "--allow-gpu-metrics", "false",
 		// Python models share memory with the server under this name.
@@ -79,21 +77,12 @@ func (c *TritonConfig) complete() error {
 		return nil
 	}
 	path, err := Find(ProgramTriton)
-	if err != nil {
-		return err
-	}
-	// .tools/bin holds a link; the backends stand beside what it points to.
-	c.Path, err = filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", c.Name, err)
-	}
-	return nil
+	c.Path = path
+	return err
 }
 
+// port is the port of an address that FreeAddresses made.
 func port(addr string) string {
-	_, p, err := net.SplitHostPort(addr)
-	if err != nil {
-		return strings.TrimLeft(addr, ":")
-	}
+	_, p, _ := net.SplitHostPort(addr)
 	return p
 }
