@@ -14,8 +14,10 @@ fi
 dir=$tools/promtool
 if ! have_stamp "$dir" debian; then
   need_apt "promtool is needed: the tests check Steelyard's own metrics with it." prometheus
-  say "unpacking promtool from Debian's package prometheus (some 40 MB)"
-  deb "$scratch/prometheus" prometheus
+  package=prometheus
+  if available promtool; then package=promtool; fi # a package of its own since Debian 13
+  say "unpacking promtool from Debian's package $package"
+  deb "$scratch/prometheus" $package
   mkdir "$scratch/promtool"
   mv "$scratch/prometheus/usr/bin/promtool" "$scratch/promtool/"
   found=$("$scratch/promtool/promtool" --version 2>&1) ||
