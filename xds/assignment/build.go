@@ -171,31 +171,36 @@ func largestZone(hosts []host) int {
 // localities groups the hosts, which are sorted by zone.
 func localities(hosts []host) []*endpointv3.LocalityLbEndpoints {
 	var out []*endpointv3.LocalityLbEndpoints
+	shrink := weightOf(hosts)/math.MaxUint32 + 1 // the localities' weights must add up within uint32 too
 	for start := 0; start < len(hosts); {
 		zone, end := hosts[start].decision.Zone, start
 		for end < len(hosts) && hosts[end].decision.Zone == zone {
 			end++
 		}
-		out = append(out, locality(zone, hosts[start:end]))
+		out = append(out, locality(zone, hosts[start:end], shrink))
 		start = end
 	}
 	return out
 }
 
-func locality(zone string, hosts []host) *endpointv3.LocalityLbEndpoints {
+func locality(zone string, hosts []host, shrink uint64) *endpointv3.LocalityLbEndpoints {
 	l := &endpointv3.LocalityLbEndpoints{
-		Locality:    &corev3.Locality{Zone: zone},
-		LbEndpoints: make([]*endpointv3.LbEndpoint, 0, len(hosts)),
+		Locality:            &corev3.Locality{Zone: zone},
+		LbEndpoints:         make([]*endpointv3.LbEndpoint, 0, len(hosts)),
+		LoadBalancingWeight: wrapperspb.UInt32(uint32(max(1, weightOf(hosts)/shrink))),
 	}
+	for _, h := range hosts {
+		l.LbEndpoints = append(l.LbEndpoints, endpoint(h))
+	}
+	return l
+}
+
+func weightOf(hosts []host) uint64 {
 	var sum uint64
 	for _, h := range hosts {
 		sum += uint64(h.weight)
-		l.LbEndpoints = append(l.LbEndpoints, endpoint(h))
 	}
-	// The weights of the localities must add up within uint32 too; a locality's
-	// own sum does, so a 1/1024 of it leaves room for a thousand full ones.
-	l.LoadBalancingWeight = wrapperspb.UInt32(uint32(max(1, sum/1024)))
-	return l
+	return sum
 }
 
 func endpoint(h host) *endpointv3.LbEndpoint {

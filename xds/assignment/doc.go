@@ -21,8 +21,8 @@
 // bottom and top lie 2 % inside of the bounds, so that the dither never meets
 // them and its mean stays zero: a clamp would bend the shares of the largest and
 // the smallest. Two endpoints keep their order when their shares differ by more
-// than 5 %. An endpoint with less than a hundredth of the largest share gets
-// more than its share, because of the lower bound: it stays observable.
+// than 5 %, unless both are at the lower bound: an endpoint with less than about a
+// hundredth of the largest share gets more than its share and stays observable.
 //
 // Envoy refuses an assignment whose weights do not add up within uint32, so a
 // locality of more than 4,294 endpoints gets a proportionally smaller

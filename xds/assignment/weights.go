@@ -75,7 +75,7 @@ func (b bounds) differ(hosts []host, previous *endpointv3.ClusterLoadAssignment)
 	i := 0
 	for _, l := range previous.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
-			if i == len(hosts) || !hosts[i].isAndWeighs(e) {
+			if i == len(hosts) || !hosts[i].sameAs(e) {
 				return
 			}
 			i++
@@ -91,7 +91,8 @@ func (b bounds) differ(hosts []host, previous *endpointv3.ClusterLoadAssignment)
 	}
 }
 
-func (h host) isAndWeighs(e *endpointv3.LbEndpoint) bool {
+// sameAs compares address and weight.
+func (h host) sameAs(e *endpointv3.LbEndpoint) bool {
 	a := e.GetEndpoint().GetAddress().GetSocketAddress()
 	return e.GetLoadBalancingWeight().GetValue() == h.weight &&
 		a.GetPortValue() == uint32(h.addr.Port()) && a.GetAddress() == h.addr.Addr().String()

@@ -7,9 +7,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -25,7 +25,6 @@ type wire interface {
 	// ask opens a subscription to all resources of another type.
 	ask(typeURL string) error
 	receive() (response, error)
-	close() error
 }
 
 // A response in the terms that both protocols share.
@@ -50,13 +49,12 @@ func open(ctx context.Context, conn *grpc.ClientConn, c Config, node *corev3.Nod
 type sotwStream interface {
 	Send(*discoveryv3.DiscoveryRequest) error
 	Recv() (*discoveryv3.DiscoveryResponse, error)
-	CloseSend() error
 }
 
 type sotwWire struct {
 	stream         sotwStream
 	node           *corev3.Node // until it was sent
-	version, nonce string       // accepted last, received last
+	version, nonce string       // accepted last, answered last
 }
 
 func openSotw(ctx context.Context, conn *grpc.ClientConn, c Config, node *corev3.Node) (wire, error) {
@@ -83,11 +81,12 @@ func (w *sotwWire) subscribe(all, _, _ []string) error {
 }
 
 func (w *sotwWire) answer(r response, all []string, reason error) error {
+	w.nonce = r.nonce
 	if reason == nil {
 		w.version = r.version
 	}
 	return w.send(&discoveryv3.DiscoveryRequest{
-		TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: r.nonce, ResourceNames: all, ErrorDetail: errorDetail(reason),
+		TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: r.nonce, ResourceNames: all, ErrorDetail: refusal(reason).Proto(),
 	})
 }
 
@@ -100,7 +99,6 @@ func (w *sotwWire) receive() (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	w.nonce = m.GetNonce()
 	r := response{typeURL: m.GetTypeUrl(), nonce: m.GetNonce(), version: m.GetVersionInfo()}
 	for _, res := range m.GetResources() {
 		r.parts = append(r.parts, part{name: nameOf(res.GetValue()), message: res.GetValue()})
@@ -108,12 +106,9 @@ func (w *sotwWire) receive() (response, error) {
 	return r, nil
 }
 
-func (w *sotwWire) close() error { return w.stream.CloseSend() }
-
 type deltaStream interface {
 	Send(*discoveryv3.DeltaDiscoveryRequest) error
 	Recv() (*discoveryv3.DeltaDiscoveryResponse, error)
-	CloseSend() error
 }
 
 type deltaWire struct {
@@ -150,7 +145,7 @@ func (w *deltaWire) subscribe(_, added, removed []string) error {
 }
 
 func (w *deltaWire) answer(r response, _ []string, reason error) error {
-	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce, ErrorDetail: errorDetail(reason)})
+	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce, ErrorDetail: refusal(reason).Proto()})
 }
 
 func (w *deltaWire) ask(typeURL string) error {
@@ -169,13 +164,12 @@ func (w *deltaWire) receive() (response, error) {
 	return r, nil
 }
 
-func (w *deltaWire) close() error { return w.stream.CloseSend() }
-
-func errorDetail(reason error) *rpcstatus.Status {
+// refusal is what Envoy puts into a NACK, nil for an ACK.
+func refusal(reason error) *status.Status {
 	if reason == nil {
 		return nil
 	}
-	return &rpcstatus.Status{Code: int32(codes.Internal), Message: reason.Error()}
+	return status.New(codes.Internal, reason.Error())
 }
 
 // nameOf reads the cluster's name, the first field, without parsing the rest: a

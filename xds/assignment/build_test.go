@@ -1,0 +1,311 @@
+package assignment_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/weighting"
+	"steelyard/xds/assignment"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files; look at the difference before you commit it")
+
+func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
+func endpoint(address, zone string, share float64) weighting.EndpointDecision {
+	return weighting.EndpointDecision{Address: address, Zone: zone, Share: share}
+}
+
+func overloaded(e weighting.EndpointDecision, reason string) weighting.EndpointDecision {
+	e.Overloaded, e.OverloadReason = true, reason
+	return e
+}
+
+func decision(endpoints ...weighting.EndpointDecision) weighting.Decision {
+	return weighting.Decision{Endpoints: endpoints}
+}
+
+func TestGoldens(t *testing.T) {
+	dropping := decision(endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.5))
+	dropping.DropFraction = 0.123456789
+	for name, c := range map[string]struct {
+		decision weighting.Decision
+		options  assignment.Options
+	}{
+		"empty":           {decision: decision()},
+		"one":             {decision: decision(endpoint("10.0.0.1:8000", "", 1))},
+		"shares":          {decision: decision(endpoint("10.0.0.1:8000", "", 0.6), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.1))},
+		"below_the_bound": {decision: decision(endpoint("10.0.0.1:8000", "", 0.9999), endpoint("10.0.0.2:8000", "", 0.0001))},
+		"order": {decision: decision(
+			endpoint("10.0.0.10:8000", "b", 0.2), endpoint("10.0.0.9:8000", "b", 0.2),
+			endpoint("10.0.0.9:80", "a", 0.2), endpoint("10.0.0.9:443", "a", 0.2), endpoint("10.0.0.1:1", "", 0.2))},
+		"ipv6": {decision: decision(endpoint("[2001:db8::2]:8000", "", 0.5), endpoint("[2001:0db8:0::1]:8000", "", 0.3), endpoint("10.0.0.1:8000", "", 0.2))},
+		"overloaded": {decision: decision(
+			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"), overloaded(endpoint("10.0.0.2:8000", "", 0.1), ""), endpoint("10.0.0.3:8000", "", 0.8))},
+		"drop":        {decision: dropping},
+		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)), options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := assignment.Build("llama", c.decision, c.options, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Message.ValidateAll(); err != nil {
+				t.Errorf("breaks the rules of the protocol: %v", err)
+			}
+			golden(t, name, text(a.Message)+fmt.Sprintf("weights %d..%d scaled %v raised %d\n", a.MinWeight, a.MaxWeight, a.Scaled, a.Raised))
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("reading the golden file: %v; make it with go test ./xds/assignment -update", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (- golden, + now):\n%s", path, diff)
+	}
+}
+
+func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
+	share := func(v float64) weighting.Decision { return decision(endpoint("10.0.0.1:80", "", v)) }
+	drop := func(v float64) weighting.Decision {
+		d := share(1)
+		d.DropFraction = v
+		return d
+	}
+	for name, c := range map[string]struct {
+		cluster  string
+		decision weighting.Decision
+		options  assignment.Options
+		want     string
+	}{
+		"no cluster name":        {cluster: "", decision: share(1), want: "no name"},
+		"host name":              {cluster: "c", decision: decision(endpoint("gpu-1:80", "", 1)), want: `"gpu-1:80"`},
+		"no port":                {cluster: "c", decision: decision(endpoint("10.0.0.1", "", 1)), want: "write IP:PORT"},
+		"port zero":              {cluster: "c", decision: decision(endpoint("10.0.0.1:0", "", 1)), want: "port 0"},
+		"port too large":         {cluster: "c", decision: decision(endpoint("10.0.0.1:65536", "", 1)), want: "65536"},
+		"IPv6 without brackets":  {cluster: "c", decision: decision(endpoint("::1:80", "", 1)), want: "[IP]:PORT"},
+		"IPv6 with a zone":       {cluster: "c", decision: decision(endpoint("[fe80::1%eth0]:80", "", 1)), want: "IPv6 zone"},
+		"address twice":          {cluster: "c", decision: decision(endpoint("[::1]:80", "", .5), endpoint("[0::1]:80", "b", .5)), want: "twice"},
+		"share NaN":              {cluster: "c", decision: share(math.NaN()), want: "share NaN"},
+		"share infinite":         {cluster: "c", decision: share(math.Inf(1)), want: "share +Inf"},
+		"share negative":         {cluster: "c", decision: share(-0.1), want: "share -0.1"},
+		"no positive share":      {cluster: "c", decision: share(0), want: "positive share"},
+		"drop NaN":               {cluster: "c", decision: drop(math.NaN()), want: "drop fraction NaN"},
+		"drop above one":         {cluster: "c", decision: drop(1.5), want: "drop fraction 1.5"},
+		"drop negative":          {cluster: "c", decision: drop(-0.5), want: "drop fraction -0.5"},
+		"stale time is negative": {cluster: "c", decision: share(1), options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := assignment.Build(c.cluster, c.decision, c.options, seeded())
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+			if a.Message != nil {
+				t.Error("there is a message beside the error")
+			}
+		})
+	}
+}
+
+func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
+	for drop, want := range map[float64]int{0: 0, 1e-9: 0, 4e-7: 0, 6e-7: 1, 0.5: 1, 1: 1} {
+		d := decision(endpoint("10.0.0.1:80", "", 1))
+		d.DropFraction = drop
+		a, err := assignment.Build("c", d, assignment.Options{}, seeded())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(a.Message.GetPolicy().GetDropOverloads()); got != want {
+			t.Errorf("drop %v has %d categories, want %d", drop, got, want)
+		}
+	}
+}
+
+func TestOverloadReasonIsShortAndValid(t *testing.T) {
+	reason := strings.Repeat("ü", 100) + "\xff"
+	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)), assignment.Options{}, seeded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proto.Marshal(a.Message); err != nil {
+		t.Errorf("cannot be marshalled: %v", err)
+	}
+	e := a.Message.GetEndpoints()[0].GetLbEndpoints()[0]
+	got := e.GetMetadata().GetFilterMetadata()[assignment.MetadataNamespace].GetFields()["reason"].GetStringValue()
+	if want := strings.Repeat("ü", 48); got != want {
+		t.Errorf("reason %q, want %q", got, want)
+	}
+}
+
+// Envoy acknowledges a new drop policy and ignores it unless a weight changes in the same message.
+func TestAWeightAlwaysChanges(t *testing.T) {
+	d := decision(endpoint("10.0.0.1:80", "", 1))
+	for _, c := range []struct {
+		name      string
+		endpoints []weighting.EndpointDecision
+	}{
+		{"one endpoint", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "", 1)}},
+		{"two zones", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "a", 0.5), endpoint("10.0.0.2:80", "b", 0.5)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d.Endpoints, d.DropFraction = c.endpoints, 0
+			before, err := assignment.Build("c", d, assignment.Options{}, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.DropFraction = 0.25
+			// The same random numbers again are the worst luck there is.
+			after, err := assignment.Build("c", d, assignment.Options{Previous: before.Message}, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if changed := changedWeights(before.Message, after.Message); changed != 1 {
+				t.Errorf("%d weights changed, want 1:\n%s%s", changed, text(before.Message), text(after.Message))
+			}
+			if got := after.Message.GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator(); got != 250_000 {
+				t.Errorf("drops %d millionths, want 250000", got)
+			}
+		})
+	}
+}
+
+func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
+	d := decision(endpoint("10.0.0.1:80", "", 0.4), endpoint("10.0.0.2:80", "", 0.6))
+	plain, err := assignment.Build("c", d, assignment.Options{}, seeded())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := decision(endpoint("10.0.0.1:80", "", 1))
+	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(), "other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
+		t.Run(name, func(t *testing.T) {
+			p, err := assignment.Build("c", previous, assignment.Options{}, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := assignment.Build("c", d, assignment.Options{Previous: p.Message}, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(text(plain.Message), text(got.Message)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func changedWeights(a, b *endpointv3.ClusterLoadAssignment) int {
+	was, is, n := weights(a), weights(b), 0
+	for address, w := range is {
+		if was[address] != w {
+			n++
+		}
+	}
+	return n
+}
+
+func weights(m *endpointv3.ClusterLoadAssignment) map[string]uint32 {
+	out := make(map[string]uint32)
+	for _, l := range m.GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			out[address(e)] = e.GetLoadBalancingWeight().GetValue()
+		}
+	}
+	return out
+}
+
+func TestRangeShrinksWhenALocalityIsTooLargeForItsSum(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		zones    []int // endpoints in each
+		scaled   bool
+		min, max uint32
+	}{
+		{"the most that fits", []int{4294}, false, 10_000, 1_000_000},
+		{"one more", []int{4295}, true, 9_999, 999_992},
+		{"ten times as many", []int{42_950}, true, 999, 99_999},
+		{"many, but in two zones", []int{4294, 4294}, false, 10_000, 1_000_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, err := assignment.Build("c", pool(c.zones), assignment.Options{}, seeded())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Scaled != c.scaled || a.MinWeight != c.min || a.MaxWeight != c.max || a.Raised != 0 {
+				t.Errorf("scaled %v, weights %d..%d, raised %d; want %v, %d..%d, 0", a.Scaled, a.MinWeight, a.MaxWeight, a.Raised, c.scaled, c.min, c.max)
+			}
+			checkRange(t, a)
+		})
+	}
+}
+
+// pool has as many endpoints in each zone as asked for, all of one share.
+func pool(zones []int) weighting.Decision {
+	var d weighting.Decision
+	for zone, n := range zones {
+		for i := range n {
+			d.Endpoints = append(d.Endpoints, endpoint(fmt.Sprintf("10.%d.%d.%d:80", zone, i/256, i%256), fmt.Sprint(zone), 1))
+		}
+	}
+	for i := range d.Endpoints {
+		d.Endpoints[i].Share = 1 / float64(len(d.Endpoints))
+	}
+	return d
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface{ Fatalf(string, ...any) }
+
+func checkRange(t fataler, a assignment.Assignment) {
+	var localities uint64
+	for _, l := range a.Message.GetEndpoints() {
+		var sum uint64
+		for _, e := range l.GetLbEndpoints() {
+			w := e.GetLoadBalancingWeight().GetValue()
+			if w < a.MinWeight || w > a.MaxWeight || w == 0 {
+				t.Fatalf("%s weighs %d, outside of %d..%d", address(e), w, a.MinWeight, a.MaxWeight)
+			}
+			sum += uint64(w)
+		}
+		if sum > math.MaxUint32 {
+			t.Fatalf("the weights of zone %q add up to %d", l.GetLocality().GetZone(), sum)
+		}
+		localities += uint64(l.GetLoadBalancingWeight().GetValue())
+	}
+	if localities > math.MaxUint32 {
+		t.Fatalf("the weights of the localities add up to %d", localities)
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	d, rng := pool([]int{1000}), seeded()
+	var previous *endpointv3.ClusterLoadAssignment
+	b.ReportAllocs()
+	for b.Loop() {
+		a, err := assignment.Build("c", d, assignment.Options{Previous: previous}, rng)
+		if err != nil {
+			b.Fatal(err)
+		}
+		previous = a.Message
+	}
+}

@@ -1,0 +1,160 @@
+package assignment_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"steelyard/weighting"
+	"steelyard/xds/assignment"
+)
+
+// decisions draws decisions as the law makes them: shares that add up to 1, some of them tiny.
+var decisions = rapid.Custom(func(t *rapid.T) weighting.Decision {
+	n := rapid.IntRange(1, 60).Draw(t, "endpoints")
+	zones := rapid.IntRange(1, 4).Draw(t, "zones")
+	d := weighting.Decision{DropFraction: rapid.SampledFrom([]float64{0, 0, 0.1, 1}).Draw(t, "drop")}
+	sum := 0.0
+	for i := range n {
+		e := weighting.EndpointDecision{
+			Address:    fmt.Sprintf("10.0.0.%d:8000", i),
+			Zone:       fmt.Sprint(rapid.IntRange(0, zones-1).Draw(t, "zone")),
+			Share:      rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(0, 1e-9), rapid.Just(0.5)).Draw(t, "share"),
+			Overloaded: rapid.Bool().Draw(t, "overloaded"),
+		}
+		sum += e.Share
+		d.Endpoints = append(d.Endpoints, e)
+	}
+	d.Endpoints[0].Share++
+	for i := range d.Endpoints {
+		d.Endpoints[i].Share /= sum + 1
+	}
+	return d
+})
+
+func build(t *rapid.T, d weighting.Decision, seed uint64) assignment.Assignment {
+	a, err := assignment.Build("c", d, assignment.Options{}, rand.New(rand.NewPCG(seed, 0)))
+	if err != nil {
+		t.Fatalf("building: %v", err)
+	}
+	return a
+}
+
+func TestWeightsStayInRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := build(t, decisions.Draw(t, "decision"), rapid.Uint64().Draw(t, "seed"))
+		if a.MinWeight != 10_000 || a.MaxWeight != 1_000_000 || a.Scaled {
+			t.Fatalf("weights are drawn in %d..%d, scaled %v", a.MinWeight, a.MaxWeight, a.Scaled)
+		}
+		checkRange(t, a)
+	})
+}
+
+func TestLargestShareGetsAboutTheLargestWeight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := build(t, decisions.Draw(t, "decision"), rapid.Uint64().Draw(t, "seed"))
+		largest := slices.Max(slices.Collect(maps.Values(weights(a.Message))))
+		if largest < 960_000 {
+			t.Fatalf("the largest weight is %d", largest)
+		}
+	})
+}
+
+func TestOrderOfTheEndpointsDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, seed := decisions.Draw(t, "decision"), rapid.Uint64().Draw(t, "seed")
+		shuffled := d
+		shuffled.Endpoints = rapid.Permutation(d.Endpoints).Draw(t, "order")
+		if a, b := build(t, d, seed), build(t, shuffled, seed); !proto.Equal(a.Message, b.Message) {
+			t.Fatalf("differs:\n%s%s", text(a.Message), text(b.Message))
+		}
+	})
+}
+
+func TestSameRandomSourceGivesTheSameAssignment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, seed := decisions.Draw(t, "decision"), rapid.Uint64().Draw(t, "seed")
+		if a, b := build(t, d, seed), build(t, d, seed); !proto.Equal(a.Message, b.Message) {
+			t.Fatalf("differs:\n%s%s", text(a.Message), text(b.Message))
+		}
+	})
+}
+
+func TestOrderOfTheSharesIsKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := decisions.Draw(t, "decision")
+		w := weights(build(t, d, rapid.Uint64().Draw(t, "seed")).Message)
+		for _, a := range d.Endpoints {
+			for _, b := range d.Endpoints {
+				if a.Share > 1.05*b.Share && w[a.Address] < w[b.Address] && w[b.Address] > 10_411 {
+					t.Fatalf("share %v weighs %d, share %v weighs %d", a.Share, w[a.Address], b.Share, w[b.Address])
+				}
+			}
+		}
+	})
+}
+
+func TestWeightsFollowTheSharesWithinTheDither(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := decisions.Draw(t, "decision")
+		w := weights(build(t, d, rapid.Uint64().Draw(t, "seed")).Message)
+		largest := slices.MaxFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int {
+			return cmp.Compare(a.Share, b.Share)
+		})
+		for _, e := range d.Endpoints {
+			want := max(e.Share/largest.Share*980_391, 10_205)
+			if got := float64(w[e.Address]); got < 0.979*want || got > 1.021*want {
+				t.Fatalf("share %v of %v weighs %v, want %v within 2 %%", e.Share, largest.Share, got, want)
+			}
+		}
+	})
+}
+
+func TestDitherIsFreshInEveryAssignment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := decisions.Draw(t, "decision")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		first, err := assignment.Build("c", d, assignment.Options{}, rng)
+		if err != nil {
+			t.Fatalf("building: %v", err)
+		}
+		d.DropFraction = 0.5
+		second, err := assignment.Build("c", d, assignment.Options{Previous: first.Message}, rng)
+		if err != nil {
+			t.Fatalf("building again: %v", err)
+		}
+		changed, all := changedWeights(first.Message, second.Message), len(d.Endpoints)
+		if changed == 0 || changed < all-2 {
+			t.Fatalf("%d of %d weights changed", changed, all)
+		}
+	})
+}
+
+// TestDitherDoesNotBendTheShares asserts that the mean over many assignments is what was
+// wanted, at both ends of the range.
+func TestDitherDoesNotBendTheShares(t *testing.T) {
+	d := decision(endpoint("10.0.0.1:80", "", 0.9), endpoint("10.0.0.2:80", "", 0.09), endpoint("10.0.0.3:80", "", 0.01))
+	rng, sums := seeded(), map[string]float64{}
+	const rounds = 4000
+	for range rounds {
+		a, err := assignment.Build("c", d, assignment.Options{}, rng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for address, w := range weights(a.Message) {
+			sums[address] += float64(w) / rounds
+		}
+	}
+	// The standard error is 2 % / sqrt(3 * 4000) = 0.02 % of the weight.
+	for address, want := range map[string]float64{"10.0.0.1:80": 980_391, "10.0.0.2:80": 98_039, "10.0.0.3:80": 10_893} {
+		if got := sums[address]; got < want*0.999 || got > want*1.001 {
+			t.Errorf("%s weighs %.0f on average, want %.0f within 0.1 %%", address, got, want)
+		}
+	}
+}
