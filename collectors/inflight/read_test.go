@@ -28,14 +28,31 @@ func pollOnce(t *testing.T, address string, keys ...Key) []Result {
 	return p.read(context.Background(), client, keys)
 }
 
-func TestResultOfOneKey(t *testing.T) {
-	tests := []struct {
-		name     string
-		fill     func(m *miniredis.Miniredis)
-		exists   bool
-		requests map[string]float64
-		err      []string // what the error says, in this order; none: no error
-	}{
+type resultCase struct {
+	name     string
+	fill     func(m *miniredis.Miniredis)
+	exists   bool
+	requests map[string]float64
+	err      []string // what the error says, in this order; none: no error
+}
+
+// fillWith adds n members with a count of one, and returns what is read of them.
+func fillWith(n int) (func(m *miniredis.Miniredis), map[string]float64) {
+	want := map[string]float64{}
+	for i := range n {
+		want[fmt.Sprint(i)] = 1
+	}
+	return func(m *miniredis.Miniredis) {
+		for member := range want {
+			_, _ = m.ZAdd("k", 1, member)
+		}
+	}, want
+}
+
+func resultCases() []resultCase {
+	fillToLimit, all := fillWith(MaxMembers)
+	fillAboveLimit, _ := fillWith(MaxMembers + 1)
+	return []resultCase{
 		{
 			name: "a sorted set is read whole",
 			fill: func(m *miniredis.Miniredis) {
@@ -81,33 +98,22 @@ func TestResultOfOneKey(t *testing.T) {
 			err:      []string{`"k"`, `"0xxx`, `"4xxx`, "and 4 more"},
 		},
 		{
-			name: "a set at the limit is read",
-			fill: func(m *miniredis.Miniredis) {
-				for i := range MaxMembers {
-					_, _ = m.ZAdd("k", 1, fmt.Sprint(i))
-				}
-			},
-			exists: true,
-			requests: func() map[string]float64 {
-				r := map[string]float64{}
-				for i := range MaxMembers {
-					r[fmt.Sprint(i)] = 1
-				}
-				return r
-			}(),
+			name:     "a set at the limit is read",
+			fill:     fillToLimit,
+			exists:   true,
+			requests: all,
 		},
 		{
-			name: "a set above the limit is not used at all",
-			fill: func(m *miniredis.Miniredis) {
-				for i := range MaxMembers + 1 {
-					_, _ = m.ZAdd("k", 1, fmt.Sprint(i))
-				}
-			},
+			name:   "a set above the limit is not used at all",
+			fill:   fillAboveLimit,
 			exists: true,
 			err:    []string{`"k"`, "more than 10000 members"},
 		},
 	}
-	for _, tt := range tests {
+}
+
+func TestResultOfOneKey(t *testing.T) {
+	for _, tt := range resultCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			m := miniredis.RunT(t)
 			tt.fill(m)
