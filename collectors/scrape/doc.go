@@ -1,2 +1,43 @@
-// Package scrape fetches the metrics of model servers, one loop per target.
+// Package scrape fetches the metrics pages of model servers and hands on what
+// they say of the load. A [Pool] keeps one loop for each [Target]; the control
+// plane's registry sets the targets, and the pool gives every [Result] to the
+// function that it was made with. What a page says is for package modelserver
+// to read; what it means for a weight is for package weighting.
+//
+// It is not a monitoring system: nothing is stored, no target is discovered, and
+// a failed scrape is reported once and not repeated before its time.
+//
+// # A loop
+//
+//	offset  = FNV-1a(cluster, address, URL) mod interval
+//	start k = start of the loop + offset + k × interval
+//	at      = (start of the exchange + end of its body) / 2
+//
+// The offset spreads the targets over the interval. A scrape never overlaps the
+// one before it of the same target: the timeout is at most the interval, and
+// starts that were missed (a machine that stood still) are skipped.
+//
+// The sums of a target's counters (modelserver.Counters) belong to its loop. If
+// a target changes in any field, its loop ends and another begins, with its sums
+// where the counters stand then; loops of other targets are not touched.
+//
+// # What a target cannot do
+//
+// It cannot hold a loop longer than the timeout, be it by silence or by sending
+// a byte now and then. It cannot make us read more than the body limit: the
+// connection is closed there. It cannot send us to another host by a redirect,
+// nor see the bearer token of one that is: redirects are followed within the
+// same scheme, host and port only. It is not asked to compress (the time that
+// would take belongs to its requests), and not asked through a proxy.
+//
+// # Connections
+//
+// All targets with the same [TLS] share one transport, and each keeps its
+// connection alive from scrape to scrape. Only HTTP/1.1 is spoken. The client
+// certificate is read for every new connection and the token file whenever it
+// has changed, so both can be rotated; the CA file is read once.
+//
+// [Kind] sorts failures for a metric. The log has an Info line when a target
+// starts or stops failing, or fails in another way; each further failure is
+// Debug.
 package scrape

@@ -1,0 +1,145 @@
+package scrape
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"steelyard/collectors/modelserver"
+)
+
+// patience bounds how long a test waits for what must come. It is no sleep:
+// a passing test does not wait that long.
+const patience = 10 * time.Second
+
+// page is a body of which engine vllm reads a queue of n.
+func page(n int) string {
+	return fmt.Sprintf("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"m\"} %d\n", n)
+}
+
+func target(url string) Target {
+	return Target{
+		Cluster: "llama", Address: "10.0.0.1:8000", URL: url, Engine: modelserver.EngineVLLM,
+		Interval: 20 * time.Millisecond, Timeout: 20 * time.Millisecond, BodyLimit: 1 << 20,
+	}
+}
+
+// patient is a target whose timeout no loaded machine reaches.
+func patient(url string) Target {
+	t := target(url)
+	t.Interval, t.Timeout = patience, patience
+	return t
+}
+
+func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// once scrapes a target a single time, without a loop around it.
+func once(t *testing.T, tgt Target) Result {
+	t.Helper()
+	var c clients
+	defer c.closeIdle()
+	return scrapeWith(t, &c, tgt)
+}
+
+func scrapeWith(t *testing.T, c *clients, tgt Target) Result {
+	t.Helper()
+	l := newLoop(tgt, c, &New(nil, slog.New(slog.DiscardHandler)).bodies, nil, slog.New(slog.DiscardHandler))
+	if l.broken != nil {
+		t.Fatal(l.broken)
+	}
+	return l.scrape(context.Background())
+}
+
+// A recorder is a sink that remembers.
+type recorder struct {
+	mu      sync.Mutex
+	results []Result
+	more    chan struct{} // capacity one: something was added
+}
+
+func newRecorder() *recorder { return &recorder{more: make(chan struct{}, 1)} }
+
+func (r *recorder) sink(res Result) {
+	r.mu.Lock()
+	r.results = append(r.results, res)
+	r.mu.Unlock()
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+}
+
+func (r *recorder) all() []Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Result(nil), r.results...)
+}
+
+// await waits until the results fulfil a condition.
+func (r *recorder) await(t *testing.T, what string, ok func([]Result) bool) []Result {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		if all := r.all(); ok(all) {
+			return all
+		}
+		select {
+		case <-r.more:
+		case <-deadline:
+			t.Fatalf("%s: not seen in %d results, last of them %+v", what, len(r.all()), last(r.all()))
+		}
+	}
+}
+
+func last(results []Result) Result {
+	if len(results) == 0 {
+		return Result{}
+	}
+	return results[len(results)-1]
+}
+
+// start runs a pool and stops it when the test ends.
+func start(t *testing.T, p *Pool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func wantFailure(t *testing.T, r Result, kind, words string) {
+	t.Helper()
+	if got := Kind(r.Err); got != kind || r.Err == nil || !strings.Contains(r.Err.Error(), words) {
+		t.Errorf("kind %s, error %v; want kind %s and an error with %q", got, r.Err, kind, words)
+	}
+	if r.Report.Queue.Known() {
+		t.Errorf("a failed scrape reports a queue: %+v", r.Report)
+	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,218 @@
+package scrape
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// quick scrapes often; its timeout is as long as that allows.
+func quick(address, url string) Target {
+	t := target(url)
+	t.Address = address
+	return t
+}
+
+// of keeps the results of one endpoint.
+func of(address string, all []Result) []Result {
+	var some []Result
+	for _, r := range all {
+		if r.Address == address {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+// good keeps the results without error.
+func good(all []Result) []Result {
+	var some []Result
+	for _, r := range all {
+		if r.Err == nil {
+			some = append(some, r)
+		}
+	}
+	return some
+}
+
+func TestOnlyTheBadEndpointFails(t *testing.T) {
+	release := make(chan struct{})
+	hanging := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	fine := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page(4)) })
+	rec := newRecorder()
+	p := New(rec.sink, slog.New(slog.DiscardHandler))
+	p.SetTargets([]Target{quick("bad:1", hanging.URL), quick("good:1", fine.URL)})
+	start(t, p)
+	rec.await(t, "three timeouts of the one and three reports of the other", func(all []Result) bool {
+		return len(of("bad:1", all)) >= 3 && len(good(of("good:1", all))) >= 3
+	})
+	for _, r := range of("bad:1", rec.all()) {
+		if r.Err == nil || r.Cluster != "llama" {
+			t.Errorf("result %+v of a server that hangs", r)
+		}
+	}
+}
+
+// A counting is a server whose counter can be set back, and which counts the
+// connections made to it.
+type counting struct {
+	*httptest.Server
+	completed   atomic.Int64
+	connections atomic.Int64
+}
+
+func newCounting(t *testing.T) *counting {
+	c := &counting{}
+	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "vllm:request_success_total %d\n", c.completed.Load())
+	}))
+	c.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			c.connections.Add(1)
+		}
+	}
+	c.Start()
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestAnUnchangedTargetKeepsConnectionAndCounters(t *testing.T) {
+	a, b := newCounting(t), newCounting(t)
+	a.completed.Store(100)
+	b.completed.Store(100)
+	rec := newRecorder()
+	p := New(rec.sink, slog.New(slog.DiscardHandler))
+	ta, tb := patient(a.URL), patient(b.URL)
+	ta.Address, tb.Address = "a:1", "b:1"
+	ta.Interval, tb.Interval = 100*time.Millisecond, 100*time.Millisecond
+	ta.Timeout, tb.Timeout = ta.Interval, tb.Interval
+	p.SetTargets([]Target{ta, tb})
+	start(t, p)
+	rec.await(t, "a report of both", func(all []Result) bool {
+		return len(good(of("a:1", all))) > 0 && len(good(of("b:1", all))) > 0
+	})
+
+	a.completed.Store(5) // both servers restart, and b's target changes
+	b.completed.Store(5)
+	seesSum := func(address string, completions float64, restarts int) func([]Result) bool {
+		return func(all []Result) bool {
+			r := last(good(of(address, all))).Report
+			return r.Completions.Value == completions && r.Restarts == restarts
+		}
+	}
+	rec.await(t, "a's sum goes on", seesSum("a:1", 105, 1))
+	rec.await(t, "b's sum goes on", seesSum("b:1", 105, 1))
+	tb.BodyLimit++
+	p.SetTargets([]Target{tb, ta})
+	rec.await(t, "b's sum begins anew", seesSum("b:1", 5, 0))
+	n := len(good(of("a:1", rec.all())))
+	rec.await(t, "a is scraped still", func(all []Result) bool { return len(good(of("a:1", all))) > n })
+	rec.await(t, "a's sum is what it was", seesSum("a:1", 105, 1))
+
+	results := of("a:1", rec.all())
+	failed := len(results) - len(good(results)) // a timeout, on a busy machine, costs the connection
+	if n := int(a.connections.Load()); n > 1+failed {
+		t.Errorf("%d connections to a for %d scrapes of which %d failed, want 1", n, len(results), failed)
+	}
+}
+
+func TestARemovedTargetIsSilentAtOnce(t *testing.T) {
+	entered, release := make(chan struct{}, 100), make(chan struct{})
+	hanging := serve(t, func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-release })
+	defer close(release)
+	fine := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page(4)) })
+	rec := newRecorder()
+	p := New(rec.sink, slog.New(slog.DiscardHandler))
+	gone := patient(hanging.URL)
+	gone.Address = "gone:1"
+	gone.Interval, gone.Timeout = time.Millisecond, time.Millisecond
+	p.SetTargets([]Target{gone})
+	start(t, p)
+	<-entered
+	p.SetTargets([]Target{quick("good:1", fine.URL)})
+	all := rec.await(t, "the new target's report", func(all []Result) bool { return len(good(of("good:1", all))) > 0 })
+	before := len(of("gone:1", all))
+	rec.await(t, "three more of them", func(all []Result) bool { return len(good(of("good:1", all))) > 3 })
+	if after := len(of("gone:1", rec.all())); after != before {
+		t.Errorf("%d results of a target that is gone, %d when its successor began", after, before)
+	}
+}
+
+func TestStoppingDoesNotWaitForTheTimeout(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	hanging := serve(t, func(http.ResponseWriter, *http.Request) { close(entered); <-release })
+	defer close(release)
+	rec := newRecorder()
+	p := New(rec.sink, slog.New(slog.DiscardHandler))
+	tgt := target(hanging.URL)
+	tgt.Timeout, tgt.Interval = time.Hour, time.Hour
+	for i := 0; tgt.offset() > 100*time.Millisecond; i++ { // one that begins soon
+		tgt.Address = fmt.Sprintf("10.0.0.1:%d", i)
+	}
+	p.SetTargets([]Target{tgt})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	<-entered
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("Run did not end")
+	}
+	if all := rec.all(); len(all) != 0 {
+		t.Errorf("stopping was reported as %+v", all)
+	}
+}
+
+func TestRunWaitsForTheSink(t *testing.T) {
+	fine := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page(4)) })
+	entered, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	var returned atomic.Bool
+	p := New(func(Result) {
+		once.Do(func() { close(entered) })
+		<-release
+		returned.Store(true)
+	}, slog.New(slog.DiscardHandler))
+	p.SetTargets([]Target{quick("a:1", fine.URL)})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	<-entered
+	cancel()
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !returned.Load() {
+		t.Error("Run ended while the sink was at work")
+	}
+}
+
+func TestKindsAreFewAndComplete(t *testing.T) {
+	known := make(map[string]bool)
+	for _, k := range Kinds() {
+		if known[k] {
+			t.Errorf("%s twice", k)
+		}
+		known[k] = true
+	}
+	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded, fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
+		if !known[Kind(err)] {
+			t.Errorf("kind %q of %v is not listed", Kind(err), err)
+		}
+	}
+}
