@@ -34,13 +34,19 @@ if ! have_stamp "$dir" "$stamp"; then
   mv "$new/$server/python_backend_stubs/$version/triton_python_backend_stub" "$new/$backend/"
   rm -r "$new/$server/python_backend_stubs"
   chmod 755 "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub"
-  mkdir "$new/lib"
-  case $(ldd "$new/$backend/triton_python_backend_stub") in *"libpython$version.so.1.0 => not found"*)
+  # The stub looks for its libpython among the wheel's libraries first. For 3.13
+  # the wheel brings one, built with other built-in modules than Debian's standard
+  # library expects: Debian's takes its place.
+  needed=$(ldd "$new/$backend/triton_python_backend_stub" | grep -o '^[[:space:]]*libpython[^ ]*' | tr -d '[:space:]')
+  installed=$(compgen -G "/usr/lib/*/libpython$version.so.1.0") || true
+  if [ -n "$installed" ]; then
+    ln -sfT "$installed" "$new/nvidia_pytriton.libs/$needed"
+  else
     need_apt "Triton's Python models need libpython$version.so.1.0." "libpython$version"
     deb "$scratch/libpython" "libpython$version"
-    find "$scratch/libpython" -name "libpython$version.so.1.0" -exec mv {} "$new/lib/" \; ;;
-  esac
-  unmet=$(LD_LIBRARY_PATH=$new/lib ldd "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub" | grep 'not found' | sort -u) || true
+    cp -L --remove-destination "$scratch"/libpython/usr/lib/*/libpython"$version".so.1.0 "$new/nvidia_pytriton.libs/$needed"
+  fi
+  unmet=$(ldd "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub" | grep 'not found' | sort -u) || true
   [ -z "$unmet" ] || die "Triton needs shared libraries that this machine does not have:"$'\n'"$unmet"
   install_dir "$dir" "$stamp" "$new"
   say "Triton is in .tools/bin"
@@ -49,6 +55,6 @@ fi
 # PATH; another one there, of a version manager for instance, would mislead it.
 wrapper tritonserver <<WRAPPER
 #!/usr/bin/env bash
-export PATH=/usr/bin:/bin LD_LIBRARY_PATH="$dir/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+export PATH=/usr/bin:/bin
 exec "$dir/$server/bin/tritonserver" --backend-directory "$dir/$server/backends" "\$@"
 WRAPPER

@@ -2,11 +2,16 @@
 
 import time
 
+import numpy
 import triton_python_backend_utils as triton
+
+# Triton's stub was built for numpy 1 and misreads the arrays of numpy 2, but not
+# what those hand over as DLPack.
+tensor = triton.Tensor if numpy.__version__.startswith("1.") else triton.Tensor.from_dlpack
 
 
 class TritonPythonModel:
     def execute(self, requests):
         delays = [triton.get_input_tensor_by_name(r, "DELAY_MS").as_numpy() for r in requests]
         time.sleep(max(int(d.max()) for d in delays) / 1000)
-        return [triton.InferenceResponse([triton.Tensor("SLEPT_MS", d)]) for d in delays]
+        return [triton.InferenceResponse([tensor("SLEPT_MS", d)]) for d in delays]

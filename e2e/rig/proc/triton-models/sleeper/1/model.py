@@ -2,7 +2,12 @@
 
 import time
 
+import numpy
 import triton_python_backend_utils as triton
+
+# Triton's stub was built for numpy 1 and misreads the arrays of numpy 2, but not
+# what those hand over as DLPack.
+tensor = triton.Tensor if numpy.__version__.startswith("1.") else triton.Tensor.from_dlpack
 
 
 class TritonPythonModel:
@@ -11,5 +16,5 @@ class TritonPythonModel:
         for request in requests:
             delay = triton.get_input_tensor_by_name(request, "DELAY_MS").as_numpy()
             time.sleep(delay.item(0) / 1000)
-            responses.append(triton.InferenceResponse([triton.Tensor("SLEPT_MS", delay)]))
+            responses.append(triton.InferenceResponse([tensor("SLEPT_MS", delay)]))
         return responses
