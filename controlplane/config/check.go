@@ -93,10 +93,10 @@ func (d *decoder) checkRedis(r *Redis) {
 	}
 	switch {
 	case r.Mode == RedisSingle && len(r.Addresses) > 1:
-		d.conflict(&r.Mode, &r.Addresses, "%s takes one address and there are %d: write mode: cluster or mode: sentinel, or leave one address",
+		d.conflict(&r.Mode, &r.Addresses, "mode %s takes one address and there are %d: write mode: cluster or mode: sentinel, or leave one address",
 			d.value(&r.Mode, r.Mode), len(r.Addresses))
 	case r.Mode == RedisSentinel && r.MasterName == "":
-		d.conflict(&r.Mode, &r.MasterName, "sentinel needs the name of the primary: add master_name:")
+		d.conflict(&r.Mode, &r.MasterName, "mode sentinel needs the name of the primary: add master_name:")
 	case r.Mode != RedisSentinel && r.MasterName != "":
 		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or remove this line",
 			shown(r.MasterName), d.value(&r.Mode, r.Mode))
@@ -170,7 +170,7 @@ const engineCustom = "custom"
 
 func (d *decoder) checkEngine(c *Cluster) {
 	if c.Engine == "" && !c.Scrape.Disabled {
-		d.fail(&c.Engine, "engine is missing: write the model server's, one of %s", strings.Join(Engines(), ", "))
+		d.fail(&c.Engine, "missing: write the model server's, one of %s", strings.Join(Engines(), ", "))
 	}
 	if c.Custom != nil {
 		d.checkCustom(c)
@@ -222,8 +222,8 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	if cfg.Redis == nil {
 		d.conflict(key, &cfg.Redis, "%s is to be read from Redis, and there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this line", shown(*key))
 	} else if cfg.Redis.Interval > c.Weighting.Hold {
-		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "%s is less than the interval of %s at which Redis is read, so counts would be stale between two reads: write a hold of at least %s, or a shorter redis.interval",
-			d.value(&c.Weighting.Hold, c.Weighting.Hold), d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
+		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "weighting.hold of cluster %s, %s, is less than redis.interval, %s, so counts would be stale between two reads: write a hold of at least %s, or a shorter redis.interval",
+			shown(c.Name), d.value(&c.Weighting.Hold, c.Weighting.Hold), d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
 	}
 	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
 		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {

@@ -91,7 +91,8 @@ type Redis struct {
 	// PasswordFile holds the password; the file's last newline does not count.
 	// Default none: no AUTH.
 	PasswordFile string `yaml:"password_file" kind:"path"`
-	// DB is the number of the database; only 0 with mode cluster. Default 0.
+	// DB is the number of the database, 0 to 65535; only 0 with mode cluster.
+	// Default 0.
 	DB int `yaml:"db" default:"0" range:"0..65535"`
 	// TLS makes the connections speak TLS. Default none: plain text.
 	TLS *ClientTLS `yaml:"tls"`
@@ -117,8 +118,8 @@ type Cluster struct {
 	// Endpoints says where the addresses come from. Required.
 	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file or dns below endpoints:"`
 	// Capacity is the number of requests an endpoint runs at once, in slots, 0
-	// to 1e6; 0 means it is learned. Default 0.
-	Capacity float64 `yaml:"capacity" default:"0" range:"0..1e6"`
+	// to 1000000; 0 means it is learned. Default 0.
+	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Scrape says how the model servers' metrics are read.
 	Scrape Scrape `yaml:"scrape"`
 	// Inflight says which in-flight counts belong to the cluster.
@@ -170,13 +171,13 @@ type StaticEndpoint struct {
 	Address string `yaml:"address" required:"write the IP and the serving port, e.g. address: 10.0.0.1:8000"`
 	// Zone is the locality of the endpoint. Default none.
 	Zone string `yaml:"zone"`
-	// Capacity is the number of requests it runs at once, in slots, 0 to 1e6; 0
+	// Capacity is the number of requests it runs at once, in slots, 0 to 1000000; 0
 	// means as the cluster says. Default 0.
-	Capacity float64 `yaml:"capacity" default:"0" range:"0..1e6"`
+	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Engine names its model server. Default none: as the cluster says.
 	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
-	// MetricsPort is the port of its metrics page; 0 means as the cluster says.
-	// Default 0.
+	// MetricsPort is the port of its metrics page, 0 to 65535; 0 means as the
+	// cluster says. Default 0.
 	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
 	// MetricsPath is the path of its metrics page. Default none: as the cluster
 	// says.
@@ -196,8 +197,8 @@ type DNS struct {
 	Name string `yaml:"name" required:"write the DNS name to resolve, e.g. name: llama.models.svc.cluster.local"`
 	// Type is A, AAAA or SRV. Default A.
 	Type string `yaml:"type" default:"A" oneof:"A AAAA SRV"`
-	// Port is the serving port, 1 to 65535. Needed with A and AAAA; SRV records
-	// carry their own. Default 0.
+	// Port is the serving port, 0 to 65535. Needed with A and AAAA; SRV records
+	// carry their own, and Port is 0. Default 0.
 	Port int `yaml:"port" default:"0" range:"0..65535"`
 	// Interval is the time between two resolutions, 100ms to 1h. Default 5s.
 	Interval time.Duration `yaml:"interval" default:"5s" range:"100ms..1h"`
@@ -216,7 +217,8 @@ type Scrape struct {
 	Timeout time.Duration `yaml:"timeout" default:"200ms" range:"1ms..1h"`
 	// Scheme is http or https. Default http.
 	Scheme string `yaml:"scheme" default:"http" oneof:"http https"`
-	// Port is the port of the metrics page; 0 means the serving port. Default 0.
+	// Port is the port of the metrics page, 0 to 65535; 0 means the serving port.
+	// Default 0.
 	Port int `yaml:"port" default:"0" range:"0..65535"`
 	// Path is the path of the metrics page, with or without a query. Default
 	// /metrics.
@@ -270,12 +272,12 @@ type Weighting struct {
 
 // Overload holds the thresholds of the overload flag.
 type Overload struct {
-	// QueueEnter flags an endpoint, in requests waiting per slot, 0.01 to 1e6.
+	// QueueEnter flags an endpoint, in requests waiting per slot, 0.01 to 1000000.
 	// Default 4.
-	QueueEnter float64 `yaml:"queue_enter" default:"4" range:"0.01..1e6"`
-	// QueueLeave releases it, in requests waiting per slot, 0.01 to 1e6 and at
+	QueueEnter float64 `yaml:"queue_enter" default:"4" range:"0.01..1000000"`
+	// QueueLeave releases it, in requests waiting per slot, 0.01 to 1000000 and at
 	// most QueueEnter. Default 2.
-	QueueLeave float64 `yaml:"queue_leave" default:"2" range:"0.01..1e6"`
+	QueueLeave float64 `yaml:"queue_leave" default:"2" range:"0.01..1000000"`
 	// UtilizationEnter flags an endpoint, as a share 0.01 to 1. Default 0.98.
 	UtilizationEnter float64 `yaml:"utilization_enter" default:"0.98" range:"0.01..1"`
 	// UtilizationLeave releases it, as a share 0.01 to 1, at most
@@ -295,11 +297,11 @@ type Shedding struct {
 	// Enabled turns it on. Default false.
 	Enabled bool `yaml:"enabled" default:"false"`
 	// QueueStart is where shedding begins, in requests waiting per slot over the
-	// pool, 0 to 1e6. Default 4.
-	QueueStart float64 `yaml:"queue_start" default:"4" range:"0..1e6"`
+	// pool, 0 to 1000000. Default 4.
+	QueueStart float64 `yaml:"queue_start" default:"4" range:"0..1000000"`
 	// QueueFull is where MaxDrop is reached, in requests waiting per slot over
-	// the pool, above QueueStart, 0 to 1e6. Default 16.
-	QueueFull float64 `yaml:"queue_full" default:"16" range:"0..1e6"`
+	// the pool, above QueueStart, 0 to 1000000. Default 16.
+	QueueFull float64 `yaml:"queue_full" default:"16" range:"0..1000000"`
 	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.9.
 	MaxDrop float64 `yaml:"max_drop" default:"0.9" range:"0.01..1"`
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -61,8 +62,7 @@ func (f field) isSection() bool { return f.value.Kind() == reflect.Struct }
 // the whole section point at.
 func (d *decoder) section(owner, n *yaml.Node, into reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.complain(n, path, "%s where keys are needed: write keys such as %s: below it", describe(n), fieldsOf(into)[0].key)
-		d.defaults(owner, into, path)
+		d.complain(n, path, "%s where keys are needed: %s", describe(n), exampleKeys(n, fieldsOf(into)[0]))
 		return
 	}
 	entries := d.entries(n, path)
@@ -92,7 +92,7 @@ func (d *decoder) field(e entry, f field, path string) {
 	}
 	if isNull(value) && !f.isSection() {
 		at.broken = true
-		d.complain(e.key, path, "nothing is written: %s", whatToWrite(f))
+		d.complain(e.key, path, "no value: %s", whatToWrite(f))
 		d.initial(f)
 		return
 	}
@@ -125,7 +125,7 @@ func (d *decoder) items(n *yaml.Node, f field, path string) {
 	most := int(parseTag(f.tag.Get("max"), reflect.TypeFor[int]()).Int())
 	switch count := len(n.Content); {
 	case n.Kind != yaml.SequenceNode:
-		d.complain(n, path, "%s where a list is needed: write each item on a line of its own after \"- \"", describe(n))
+		d.complain(n, path, "%s where a list is needed: %s", describe(n), exampleItem(n))
 		return
 	case count == 0:
 		d.complain(n, path, "the list is empty: %s", whatToWrite(f))
@@ -154,7 +154,7 @@ func (d *decoder) items(n *yaml.Node, f field, path string) {
 	}
 }
 
-var plainLabel = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,64}$`)
+var plainLabel = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]{0,63}$`)
 
 // label names an item of a list in messages: by its name where it has one.
 func (d *decoder) label(n *yaml.Node, index int) string {
@@ -175,7 +175,7 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		d.complain(n, path, "%s where one value is needed: %s", describe(n), whatToWrite(f))
 		return
 	}
-	if words := strings.Fields(f.tag.Get("oneof")); words != nil && !slices.Contains(words, n.Value) {
+	if words := strings.Fields(f.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, n.Value) {
 		d.complain(n, path, "%s is not one of %s%s", shown(n.Value), strings.Join(words, ", "), didYouMean(n.Value, words))
 		return
 	}
@@ -183,6 +183,9 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 	limits := f.tag.Get("range")
 	if err == errTooLarge || err == nil && limits != "" && !inRange(v, limits) {
 		err = rangeError(n.Value, f.value.Type(), limits)
+	}
+	if example := f.tag.Get("default"); errors.As(err, &notText{}) && example != "" {
+		err = fmt.Errorf("%s is not a text: write such as %s", shown(n.Value), example)
 	}
 	if err != nil {
 		d.complain(n, path, "%w", err)
@@ -214,7 +217,7 @@ func (d *decoder) absent(owner *yaml.Node, f field, path string) {
 	d.places[f.value.Addr().Interface()] = at
 	if _, required := f.tag.Lookup("required"); required {
 		at.broken = true
-		d.complain(owner, path, "%s is missing: %s", f.key, whatToWrite(f))
+		d.complain(owner, at.path, "missing: %s", whatToWrite(f))
 	}
 	if f.isSection() {
 		d.defaults(owner, f.value, at.path)

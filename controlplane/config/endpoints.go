@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -54,7 +55,7 @@ func everyInterface(host string) bool {
 func (d *decoder) checkHostPort(address *string) {
 	text := *address
 	if _, rest, ok := strings.Cut(text, "://"); ok {
-		d.fail(address, "%s has a scheme: write %s; TLS is the section tls:, user and password are username: and password_file:", shown(text), withPort(rest, "6379"))
+		d.fail(address, "%s is a URL: write %s; TLS is tls:, the user username:, the password password_file:", shown(text), withPort(rest, "6379"))
 		return
 	}
 	host, port, err := net.SplitHostPort(text)
@@ -77,7 +78,7 @@ const longestHostname = 253 // RFC 1035, as text
 
 // withPort is an example made of what the user wrote.
 func withPort(text, port string) string {
-	text = strings.Trim(text[strings.LastIndex(text, "@")+1:], "/")
+	text = text[strings.LastIndex(text, "@")+1:]
 	text, _, _ = strings.Cut(text, "/")
 	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return net.JoinHostPort(ip.String(), port)
@@ -149,7 +150,14 @@ func (d *decoder) checkAddress(address *string) {
 
 func addressProblem(text string) string {
 	if _, rest, ok := strings.Cut(text, "://"); ok {
-		return fmt.Sprintf("%s is a URL: write IP:port, such as %s", shown(text), withPort(rest, "8000"))
+		bare := withPort(rest, "8000")
+		if _, err := netip.ParseAddrPort(bare); err != nil {
+			return addressProblem(bare)
+		}
+		return fmt.Sprintf("%s is a URL: write %s", shown(text), quotedIPv6(bare))
+	}
+	if bare := strings.TrimSpace(text); bare != text {
+		return fmt.Sprintf("%s has white space around it: write %s", shown(text), shown(bare))
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return fmt.Sprintf("%s has no port: write %s with the serving port", shown(text), quotedIPv6(net.JoinHostPort(ip.String(), "8000")))
@@ -161,6 +169,8 @@ func addressProblem(text string) string {
 	number, portOK := parsePort(port)
 	_, ipErr := netip.ParseAddr(host)
 	switch {
+	case host == "localhost" && portOK:
+		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write %s", shown(host), net.JoinHostPort("127.0.0.1", port))
 	case ipErr == nil && (!portOK || number == 0):
 		return fmt.Sprintf("%s has no port that exists: write 1 to 65535 after the colon", shown(text))
 	case dotted.MatchString(host):
@@ -186,7 +196,7 @@ func (d *decoder) checkDNS(dns *DNS) {
 	if name := dns.Name; name != "" && (!hostname.MatchString(name) || len(name) > longestHostname) {
 		d.fail(&dns.Name, "%s is no DNS name: write the name alone, such as llama.models.svc.cluster.local; the port is port:", shown(name))
 	} else if _, err := netip.ParseAddr(name); err == nil {
-		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name), withPort(name, strconv.Itoa(max(dns.Port, 1))))
+		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name), withPort(name, strconv.Itoa(cmp.Or(dns.Port, 8000))))
 	}
 	switch {
 	case dns.Type == DNSTypeSRV && dns.Port != 0:
@@ -207,7 +217,7 @@ func (d *decoder) checkScrape(c *Cluster) {
 		}
 	}
 	if !s.Disabled && s.Interval > c.Weighting.Hold {
-		d.conflict(&s.Interval, &c.Weighting.Hold, "%s is above weighting.hold, %s, so reports would be stale between two scrapes: write an interval of at most %s, or a longer hold",
+		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports would be stale between two scrapes: write an interval of at most %s, or a longer hold",
 			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold), durationText(c.Weighting.Hold))
 	}
 }

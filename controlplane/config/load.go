@@ -52,7 +52,9 @@ func Parse(name string, data []byte) (*Config, error) {
 	if root := d.document(data); root != nil {
 		d.budget = countNodes(root) + aliasedValues
 		d.section(root, root, reflect.ValueOf(cfg).Elem(), "")
-		d.check(cfg)
+		if d.budget >= 0 {
+			d.check(cfg)
+		}
 	}
 	if err := d.err(); err != nil {
 		return nil, err

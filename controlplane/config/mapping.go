@@ -52,7 +52,7 @@ func (d *decoder) merge(own []entry, from *yaml.Node, path string) []entry {
 		}
 		return own
 	case n.Kind != yaml.MappingNode:
-		d.complain(from, path, "<< merges %s: write << and an alias of a section, such as <<: *name", describe(n))
+		d.complain(from, path, "<< takes the keys of another section, not %s: write an alias, such as <<: *name", describe(n))
 		return own
 	case d.within[n]:
 		d.complain(from, path, "<< merges a section into itself: remove it")
@@ -73,7 +73,8 @@ func (d *decoder) merge(own []entry, from *yaml.Node, path string) []entry {
 func (d *decoder) follow(n *yaml.Node) (*yaml.Node, bool) {
 	d.budget--
 	if d.budget < 0 {
-		if d.budget == -1 {
+		if d.budget == -1 { // what was found so far is what the aliases repeat
+			d.list, d.more = nil, 0
 			d.complain(n, "", "aliases (*name) stand for more than %d values here: write the values out", aliasedValues)
 		}
 		return nil, false
@@ -146,15 +147,31 @@ func sectionsWith(key string, t reflect.Type) []string {
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		return "there are keys"
+		return "keys"
 	case n.Kind == yaml.SequenceNode:
-		return "there is a list"
+		return "a list"
 	case n.Kind == yaml.AliasNode:
-		return "there is an alias"
+		return "an alias"
 	case isNull(n):
-		return "there is nothing"
+		return "nothing"
 	}
-	return fmt.Sprintf("there is %s", shown(n.Value))
+	return shown(n.Value)
+}
+
+// exampleKeys is advice for a section that is none.
+func exampleKeys(n *yaml.Node, first field) string {
+	if n.Kind == yaml.ScalarNode && !isNull(n) && first.value.Kind() == reflect.String {
+		return fmt.Sprintf("write keys, such as {%s: %s}", first.key, shown(n.Value))
+	}
+	return fmt.Sprintf("write keys below it, such as %s:", first.key)
+}
+
+// exampleItem is advice for a list that is none.
+func exampleItem(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return fmt.Sprintf("write [%s]", shown(n.Value))
+	}
+	return "start each item with \"- \" on a line of its own"
 }
 
 // whatToWrite is advice for a field whose value has the wrong form.

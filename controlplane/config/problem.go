@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,10 +90,13 @@ func (ps *problems) err() error {
 	return &Error{Problems: ps.list, More: ps.more}
 }
 
+// userInfo is the user and password of a URL.
+var userInfo = regexp.MustCompile(`[^\s/:@]*:[^\s@]*@`)
+
 // shown is a text from the file as a message quotes it: as it is where that
-// cannot be misread, else in quotes; and never long.
+// cannot be misread, else in quotes; never long, and without a password.
 func shown(s string) string {
-	cut := ""
+	s, cut := userInfo.ReplaceAllString(s, "…@"), ""
 	if len(s) > shownBytes {
 		s, cut = strings.ToValidUTF8(s[:shownBytes], ""), "…"
 	}

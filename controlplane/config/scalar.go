@@ -69,12 +69,16 @@ var textKinds = map[string]string{
 	"!!int": "a number", "!!float": "a number", "!!bool": "a truth value", "!!timestamp": "a date",
 }
 
+// notText is where a value is no text; quotes make it one, which helps where any
+// text will do.
+type notText struct{ error }
+
 func parseText(n *yaml.Node) (string, error) {
 	switch kind, plain := textKinds[n.ShortTag()]; {
 	case n.ShortTag() == "!!str" && n.Value == "":
 		return "", errors.New(`"" is empty: write a value, or remove the key`)
 	case plain:
-		return "", fmt.Errorf("%s is %s where a text is needed: write %q", shown(n.Value), kind, n.Value)
+		return "", notText{fmt.Errorf("%s is %s where a text is needed: write %q", shown(n.Value), kind, n.Value)}
 	case n.ShortTag() != "!!str":
 		return "", fmt.Errorf("%s has the tag %s: remove the tag", shown(n.Value), shown(n.Tag))
 	case len(n.Value) > longestText:
@@ -193,7 +197,7 @@ func parseSize(text string) (Size, error) {
 	count, err := strconv.ParseInt(m[1], 10, 64)
 	switch {
 	case m[2] == "":
-		return 0, fmt.Errorf("%s has no unit: write %sKiB or %sMiB, or %sB for bytes", shown(text), m[1], m[1], m[1])
+		return 0, fmt.Errorf("%s has no unit: write %sB, %sKiB or %sMiB", shown(text), m[1], m[1], m[1])
 	case !known:
 		return 0, fmt.Errorf("%s is not a size: the units are B, KiB, MiB and GiB", shown(text))
 	case errors.Is(err, strconv.ErrRange):
@@ -225,7 +229,7 @@ func inRange(v reflect.Value, limits string) bool {
 func rangeError(text string, t reflect.Type, limits string) error {
 	least, most, _ := strings.Cut(limits, "..")
 	hint := ""
-	if percent, err := strconv.ParseFloat(text, 64); err == nil && t.Kind() == reflect.Float64 && most == "1" && percent > 1 && percent <= 100 {
+	if percent, err := strconv.ParseFloat(text, 64); err == nil && t.Kind() == reflect.Float64 && most == "1" && percent >= 2 && percent <= 100 {
 		hint = fmt.Sprintf("; %s percent is %s", text, plain(percent/100))
 	}
 	return fmt.Errorf("%s is out of range: write %s to %s%s", shown(text), least, most, hint)

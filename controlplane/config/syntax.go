@@ -61,8 +61,18 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 		line, column, reason = l, c, why
 	}
 	row := lineOf(data, line)
-	return line, column, fmt.Sprintf("not YAML: %s: %s: %s", reason, shown(strings.TrimSpace(row)), syntaxHint(row))
+	if column == 0 {
+		column = 1 + len(row) - len(strings.TrimLeft(row, " \t"))
+	}
+	quoted := shown(strings.TrimSpace(row))
+	if secretKey.MatchString(row) {
+		quoted = "(not shown)"
+	}
+	return line, column, fmt.Sprintf("not YAML: %s: %s: %s", strings.ReplaceAll(reason, "\t", `\t`), quoted, syntaxHint(row))
 }
+
+// secretKey is a line that may hold a secret, which does not belong in a log.
+var secretKey = regexp.MustCompile(`(?i)(password|secret|token)[a-z_]*["']?\s*:`)
 
 // largestLocated bounds the work of the second parser, in bytes.
 const largestLocated = 64 << 10
@@ -90,22 +100,36 @@ func lineOf(data []byte, line int) string {
 
 var (
 	indentedByTab = regexp.MustCompile(`^ *\t`)
+	noSpace       = regexp.MustCompile(`^ *(?:- )*([a-z_]+):([^\s:/]+)$`)
 	bareIPv6      = regexp.MustCompile(`(?:^|[ ,])(\[[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\]:[0-9]+)`)
-	needsQuotes   = regexp.MustCompile("(?:: |- )([@`%*&!|>{].*|[^\"'{\\[#]*: .*)")
 	openQuote     = regexp.MustCompile(`(?:: |- )(["'])[^"']*$`)
+	// special starts a value with a sign that means something else to YAML.
+	special = regexp.MustCompile("(?:: |- |[\\[{,] *)([@`%*&!|>][^ ,}\\]]*)")
+	// afterKey is the value of a line's first key.
+	afterKey = regexp.MustCompile(`^ *(?:- )*[^\s:"'\[{]+: +([^"'].*)$`)
+	// closed is a list or a section in one line.
+	closed = regexp.MustCompile(`^(\[.*\]|\{.*\})$`)
 )
 
 // syntaxHint guesses from the line what its author meant.
 func syntaxHint(row string) string {
+	row = strings.TrimRight(row, " \r")
+	quotes := func(value string) string { return fmt.Sprintf("write the value in quotes, %q", value) }
 	switch {
 	case indentedByTab.MatchString(row):
 		return "indent with spaces instead of tabs"
+	case noSpace.MatchString(row):
+		m := noSpace.FindStringSubmatch(row)
+		return fmt.Sprintf("write a space after the colon, %s: %s", m[1], m[2])
 	case bareIPv6.MatchString(row):
 		return fmt.Sprintf("write the IPv6 address in quotes, %q", bareIPv6.FindStringSubmatch(row)[1])
 	case openQuote.MatchString(row):
 		return "close the quote"
-	case needsQuotes.MatchString(row):
-		return fmt.Sprintf("write the value in quotes, %q", strings.TrimSpace(needsQuotes.FindStringSubmatch(row)[1]))
+	case special.MatchString(row):
+		return quotes(special.FindStringSubmatch(row)[1])
 	}
-	return "check that the keys of one section start in one column, that \"key: value\" has a space after the colon, and that brackets and quotes are closed"
+	if m := afterKey.FindStringSubmatch(row); m != nil && !closed.MatchString(m[1]) && strings.ContainsAny(m[1], ":{}[]") {
+		return quotes(m[1])
+	}
+	return "start the keys of one section in the same column, write a space after each colon, and close what is opened"
 }

@@ -2,19 +2,34 @@ package config
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
+	"sync"
 	"time"
 )
 
-// Watcher keeps a running configuration in step with its file.
-type Watcher struct{}
+const (
+	// settle is how long a file must be quiet before it is read: an editor
+	// writes in several steps. longestSettle bounds the wait in a folder that
+	// is never quiet.
+	settle        = 100 * time.Millisecond
+	longestSettle = time.Second
+	// pollInterval is how late a change may be seen that the system does not
+	// tell of: on a network file system, behind a chain of links, or when it
+	// has no watches left.
+	pollInterval = 5 * time.Second
+)
 
-// WatchOptions are the ends that a Watcher is wired to.
+// WatchOptions are the ends that a Watcher is wired to. Apply and Report are
+// called by Run, one at a time.
 type WatchOptions struct {
-	// Apply makes a new configuration the running one, whole or not at all.
+	// Apply makes a new configuration the running one, whole or not at all. It
+	// is not called for the configuration that NewWatcher returns.
 	Apply func(*Config) error
 	// Report is told how each reload ended: nil, or why the running
-	// configuration stays. May be nil.
+	// configuration stays. A reload that finds nothing new is no reload, except
+	// one that was asked for by HUP. May be nil.
 	Report func(error)
 	// HUP asks for a reload. May be nil.
 	HUP <-chan os.Signal
@@ -23,22 +38,158 @@ type WatchOptions struct {
 // Status is what the admin API shows about the configuration.
 type Status struct {
 	Path       string    `json:"path"`
-	Generation uint64    `json:"generation"`
-	Hash       string    `json:"hash"`
-	LoadedAt   time.Time `json:"loaded_at"`
-	Error      string    `json:"error,omitempty"`
+	Generation uint64    `json:"generation"` // 1 for the first, one more for each applied
+	Hash       string    `json:"hash"`       // of the running file: the first 16 hex digits of its SHA-256
+	LoadedAt   time.Time `json:"loaded_at"`  // when the running configuration was applied
+	Error      string    `json:"error"`      // why the newest file is not the running one; empty when it is
 	ErrorAt    time.Time `json:"error_at,omitzero"`
+	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where the system tells of them
+}
+
+// A Watcher keeps a running configuration in step with its file: a good file is
+// applied, a bad one is reported and the running one stays. It sees writes,
+// replacements by rename, and the swapped links of a Kubernetes ConfigMap.
+type Watcher struct {
+	path    string
+	options WatchOptions
+	seen    string // hash of the newest content that was tried, "" when it could not be read
+
+	mu     sync.Mutex
+	status Status
 }
 
 // NewWatcher loads the file at path and returns what it says, with a Watcher
 // that goes on from there.
 func NewWatcher(path string, o WatchOptions) (*Watcher, *Config, error) {
-	cfg, err := Load(path)
-	return &Watcher{}, cfg, err
+	data, err := read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := Parse(path, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	hash := hashOf(data)
+	status := Status{Path: path, Generation: 1, Hash: hash, LoadedAt: time.Now()}
+	return &Watcher{path: path, options: o, seen: hash, status: status}, cfg, nil
 }
 
-// Run follows the file until ctx is done.
-func (w *Watcher) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
 
 // Status may be called at any time.
-func (w *Watcher) Status() Status { return Status{} }
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Run follows the file until ctx is done, and returns nil then. A system that
+// has no watches left is no error: the file is then only polled.
+func (w *Watcher) Run(ctx context.Context) error {
+	folders, err := newFolders()
+	defer folders.close()
+	w.followed(err)
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	quiet := time.NewTimer(0) // what changed since NewWatcher is seen at once
+	defer quiet.Stop()
+	var first time.Time // event since the file was last read
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-folders.events:
+			if first.IsZero() {
+				first = time.Now()
+			}
+			quiet.Reset(min(settle, longestSettle-time.Since(first)))
+		case <-folders.errors: // events were lost: the poll finds what they told of
+		case <-quiet.C:
+			first = time.Time{}
+			w.look(folders)
+		case <-poll.C:
+			w.look(folders)
+		case <-w.options.HUP:
+			w.reload(true)
+		}
+	}
+}
+
+// look watches before it reads, so that no change falls in between.
+func (w *Watcher) look(folders *folders) {
+	if folders.watcher != nil {
+		w.followed(folders.follow(w.path))
+	}
+	w.reload(false)
+}
+
+func (w *Watcher) followed(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.WatchError = ""
+	if err != nil {
+		w.status.WatchError = err.Error()
+	}
+}
+
+// reload reads the file and applies what is new in it. Asked for, it also tries
+// again what was refused before, since the cause may be outside of the file.
+func (w *Watcher) reload(asked bool) {
+	data, err := read(w.path)
+	if err != nil {
+		if changed := w.seen != ""; changed || asked {
+			w.seen = ""
+			w.refuse(err)
+		}
+		return
+	}
+	hash := hashOf(data)
+	if hash == w.seen && !asked {
+		return
+	}
+	w.seen = hash
+	if hash == w.Status().Hash { // a bad file was taken back, or a reload asked for in vain
+		w.settled(nil)
+		return
+	}
+	cfg, err := Parse(w.path, data)
+	if err == nil {
+		err = w.options.Apply(cfg)
+	}
+	if err != nil {
+		w.refuse(err)
+		return
+	}
+	w.settled(func(s *Status) {
+		s.Generation++
+		s.Hash = hash
+		s.LoadedAt = time.Now()
+	})
+}
+
+// settled notes that the file and the running configuration are the same.
+func (w *Watcher) settled(applied func(*Status)) {
+	w.mu.Lock()
+	w.status.Error, w.status.ErrorAt = "", time.Time{}
+	if applied != nil {
+		applied(&w.status)
+	}
+	w.mu.Unlock()
+	w.report(nil)
+}
+
+func (w *Watcher) refuse(err error) {
+	w.mu.Lock()
+	w.status.Error, w.status.ErrorAt = err.Error(), time.Now()
+	w.mu.Unlock()
+	w.report(err)
+}
+
+func (w *Watcher) report(err error) {
+	if w.options.Report != nil {
+		w.options.Report(err)
+	}
+}
