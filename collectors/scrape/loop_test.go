@@ -123,6 +123,8 @@ func TestBeginsAtTheOffsetAndKeepsTheBeat(t *testing.T) {
 }
 
 func TestScrapesOfATargetNeverOverlap(t *testing.T) {
+	tgt := everySecond("http://server/metrics")
+	tgt.Timeout = 900 * time.Millisecond // the rest is for the server to see that we hung up
 	var mu sync.Mutex
 	inside, most := 0, 0
 	results, asked := bubble(t, func(w http.ResponseWriter, r *http.Request) {
@@ -134,7 +136,7 @@ func TestScrapesOfATargetNeverOverlap(t *testing.T) {
 		mu.Lock()
 		inside--
 		mu.Unlock()
-	}, []Target{everySecond("http://server/metrics")}, 10*time.Second)
+	}, []Target{tgt}, 10*time.Second)
 	if most != 1 {
 		t.Errorf("%d scrapes at once", most)
 	}
@@ -142,8 +144,8 @@ func TestScrapesOfATargetNeverOverlap(t *testing.T) {
 		t.Errorf("asked %d times in 10 s, want each second: %v", len(asked), asked)
 	}
 	for _, r := range results {
-		if Kind(r.Err) != KindTimeout || r.Duration != time.Second {
-			t.Errorf("result %+v, want a timeout after 1s", r)
+		if Kind(r.Err) != KindTimeout || r.Duration != tgt.Timeout {
+			t.Errorf("result %+v, want a timeout after %v", r, tgt.Timeout)
 		}
 	}
 }
