@@ -5,9 +5,13 @@ import time
 import numpy
 import triton_python_backend_utils as triton
 
-# Triton's stub was built for numpy 1 and misreads the arrays of numpy 2, but not
-# what those hand over as DLPack.
-tensor = triton.Tensor if numpy.__version__.startswith("1.") else triton.Tensor.from_dlpack
+
+def tensor(name, array):
+    # Triton's stub was built for numpy 1 and misreads the arrays of numpy 2, but not
+    # what those hand over as DLPack.
+    if numpy.__version__.startswith("1."):
+        return triton.Tensor(name, array)
+    return triton.Tensor.from_dlpack(name, array)
 
 
 class TritonPythonModel:
