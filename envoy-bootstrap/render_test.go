@@ -1,0 +1,327 @@
+package envoybootstrap
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
+	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+var update = flag.Bool("update", false, "write the files that the tests compare with")
+
+// shipped are the files of this folder and how each is rendered.
+var shipped = map[string]func() ([]byte, error){
+	"failsafe.yaml": func() ([]byte, error) { return Render(llama(ModeFailsafe)) },
+	"shedding.yaml": func() ([]byte, error) { return Render(llama(ModeShedding)) },
+	"attach.yaml":   func() ([]byte, error) { return RenderAttach(llama(ModeFailsafe)) },
+}
+
+// llama are the options of the shipped files: what the command takes no flags for.
+func llama(m Mode) Options {
+	return Options{Cluster: "llama", XDS: "127.0.0.1:18000", Mode: m}
+}
+
+func TestShippedFilesAreWhatTheCommandPrints(t *testing.T) {
+	for file, render := range shipped {
+		t.Run(file, func(t *testing.T) {
+			want, err := render()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(file, want, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s is not what the template renders: run go test ./envoy-bootstrap -update and review the change", file)
+			}
+		})
+	}
+}
+
+// decode reads a bootstrap as Envoy does: unknown fields are errors, and every
+// extension's config is checked against its rules.
+func decode(t *testing.T, text []byte) *bootstrapv3.Bootstrap {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	asJSON, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := new(bootstrapv3.Bootstrap)
+	if err := protojson.Unmarshal(asJSON, b); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if err := b.ValidateAll(); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return b
+}
+
+func rendered(t *testing.T, o Options) *bootstrapv3.Bootstrap {
+	t.Helper()
+	text, err := Render(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, text)
+}
+
+// clusters of a bootstrap by name.
+func clusters(b *bootstrapv3.Bootstrap) map[string]*clusterv3.Cluster {
+	all := make(map[string]*clusterv3.Cluster)
+	for _, c := range b.GetStaticResources().GetClusters() {
+		all[c.GetName()] = c
+	}
+	return all
+}
+
+func unpack[M proto.Message](t *testing.T, a *anypb.Any, m M) M {
+	t.Helper()
+	if err := a.UnmarshalTo(m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// route is what the listener does with a request, and the listener's settings.
+func route(t *testing.T, b *bootstrapv3.Bootstrap) *hcmv3.HttpConnectionManager {
+	t.Helper()
+	filter := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
+	return unpack(t, filter.GetTypedConfig(), new(hcmv3.HttpConnectionManager))
+}
+
+func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
+	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+		t.Run(string(mode), func(t *testing.T) {
+			streams := 0
+			for _, c := range clusters(rendered(t, llama(mode))) {
+				if c.GetType() != clusterv3.Cluster_EDS {
+					continue
+				}
+				streams++
+				source := c.GetEdsClusterConfig().GetEdsConfig()
+				api := source.GetApiConfigSource()
+				if source.GetResourceApiVersion() != corev3.ApiVersion_V3 || api.GetTransportApiVersion() != corev3.ApiVersion_V3 {
+					t.Errorf("%s: not v3: %v", c.GetName(), source)
+				}
+				if api.GetApiType() != corev3.ApiConfigSource_GRPC {
+					t.Errorf("%s: API type %s, want a gRPC stream of its own", c.GetName(), api.GetApiType())
+				}
+				if !api.GetSetNodeOnFirstMessageOnly() {
+					t.Errorf("%s: every ACK repeats the node", c.GetName())
+				}
+				service := api.GetGrpcServices()[0].GetEnvoyGrpc()
+				backOff := service.GetRetryPolicy().GetRetryBackOff()
+				if service.GetClusterName() != xdsCluster || backOff.GetBaseInterval().AsDuration() != 200*time.Millisecond ||
+					backOff.GetMaxInterval().AsDuration() != 5*time.Second {
+					t.Errorf("%s: stream %v, want one to %s with a back-off of 0.2 s to 5 s", c.GetName(), service, xdsCluster)
+				}
+			}
+			if want := map[Mode]int{ModeFailsafe: 2, ModeShedding: 1}[mode]; streams != want {
+				t.Errorf("%d streams, want %d", streams, want)
+			}
+		})
+	}
+}
+
+func TestALostControlPlaneIsNoticed(t *testing.T) {
+	c := clusters(rendered(t, llama(ModeFailsafe)))[xdsCluster]
+	options := unpack(t, c.GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], new(httpv3.HttpProtocolOptions))
+	keepalive := options.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetConnectionKeepalive()
+	if keepalive.GetInterval().AsDuration() != 5*time.Second || keepalive.GetTimeout().AsDuration() != 2*time.Second {
+		t.Errorf("keep-alive %v, want one every 5 s that waits 2 s", keepalive)
+	}
+}
+
+func TestModesDifferInClustersAndResources(t *testing.T) {
+	b := rendered(t, llama(ModeFailsafe))
+	all := clusters(b)
+	aggregate := unpack(t, all["llama_failsafe"].GetClusterType().GetTypedConfig(), new(aggregatev3.ClusterConfig))
+	if got := strings.Join(aggregate.GetClusters(), " "); got != "llama llama_fallback" {
+		t.Errorf("aggregate of %s, want the weighted cluster before the fallback", got)
+	}
+	for cluster, service := range map[string]string{"llama": "llama/failsafe", "llama_fallback": "llama/fallback"} {
+		if got := all[cluster].GetEdsClusterConfig().GetServiceName(); got != service {
+			t.Errorf("failsafe: %s subscribes to %q, want %q", cluster, got, service)
+		}
+	}
+	if got := target(t, b); got != "llama_failsafe" {
+		t.Errorf("failsafe: the route names %s", got)
+	}
+
+	b = rendered(t, llama(ModeShedding))
+	all = clusters(b)
+	if len(all) != 2 || all["llama"].GetEdsClusterConfig().GetServiceName() != "llama" {
+		t.Errorf("shedding: clusters %v, want llama, subscribed to llama, and %s", all, xdsCluster)
+	}
+	if got := target(t, b); got != "llama" {
+		t.Errorf("shedding: the route names %s, and behind an aggregate nothing would be shed", got)
+	}
+}
+
+func target(t *testing.T, b *bootstrapv3.Bootstrap) string {
+	t.Helper()
+	return route(t, b).GetRouteConfig().GetVirtualHosts()[0].GetRoutes()[0].GetRoute().GetCluster()
+}
+
+func TestRequestsMayBeLongAndAreNotGeneratedTwice(t *testing.T) {
+	o := llama(ModeFailsafe)
+	o.IdleTimeout = 90 * time.Second
+	hcm := route(t, rendered(t, o))
+	if got := hcm.GetStreamIdleTimeout().AsDuration(); got != 90*time.Second {
+		t.Errorf("idle timeout %s, want 90s", got)
+	}
+	action := hcm.GetRouteConfig().GetVirtualHosts()[0].GetRoutes()[0].GetRoute()
+	if timeout := action.GetTimeout(); timeout == nil || timeout.AsDuration() != 0 {
+		t.Errorf("route timeout %v, want 0 (none), set explicitly: the default is 15 s", timeout)
+	}
+	if got := action.GetRetryPolicy().GetRetryOn(); got != "connect-failure,refused-stream,reset-before-request" {
+		t.Errorf("retries on %q", got)
+	}
+}
+
+func TestOptionsReachTheBootstrap(t *testing.T) {
+	b := rendered(t, Options{
+		Cluster: "chat", XDS: "steelyard.svc:18443", Mode: ModeFailsafe, Listen: "[::]:8080", Admin: "127.0.0.1:0",
+		NodeID: "edge-1", Zone: "eu-1a", Policy: PolicyLeastRequest, Fallback: []string{"10.0.0.1:8000", "chat.svc:8001"},
+		TLS: TLS{CAFile: "/pki/ca.pem", CertFile: "/pki/cert.pem", KeyFile: "/pki/key.pem"}, AccessLog: true,
+	})
+	if n := b.GetNode(); n.GetId() != "edge-1" || n.GetCluster() != "chat" || n.GetLocality().GetZone() != "eu-1a" {
+		t.Errorf("node %v", n)
+	}
+	if got := address(b.GetStaticResources().GetListeners()[0].GetAddress()); got != ":: 8080" {
+		t.Errorf("listens on %s", got)
+	}
+	if got := address(b.GetAdmin().GetAddress()); got != "127.0.0.1 0" {
+		t.Errorf("admin on %s", got)
+	}
+	if got := len(route(t, b).GetAccessLog()); got != 1 {
+		t.Errorf("%d access logs", got)
+	}
+	all := clusters(b)
+	if got := all["chat"].GetLbPolicy(); got != clusterv3.Cluster_LEAST_REQUEST {
+		t.Errorf("policy %s", got)
+	}
+	if xds := all[xdsCluster]; xds.GetType() != clusterv3.Cluster_STRICT_DNS || members(xds) != "steelyard.svc 18443 UNKNOWN" ||
+		xds.GetTransportSocket().GetName() != "envoy.transport_sockets.tls" {
+		t.Errorf("connection to Steelyard: %v", xds)
+	}
+	if fb := all["chat_fallback"]; fb.GetType() != clusterv3.Cluster_STRICT_DNS ||
+		members(fb) != "10.0.0.1 8000 DEGRADED, chat.svc 8001 DEGRADED" {
+		t.Errorf("fallback: %v", fb)
+	}
+}
+
+func address(a *corev3.Address) string {
+	return fmt.Sprint(a.GetSocketAddress().GetAddress(), " ", a.GetSocketAddress().GetPortValue())
+}
+
+// members are the endpoints of a cluster that has them in the bootstrap.
+func members(c *clusterv3.Cluster) string {
+	var all []string
+	for _, locality := range c.GetLoadAssignment().GetEndpoints() {
+		for _, e := range locality.GetLbEndpoints() {
+			all = append(all, address(e.GetEndpoint().GetAddress())+" "+e.GetHealthStatus().String())
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestNamesAreQuoted(t *testing.T) {
+	for _, name := range []string{"true", "123", "1e3", "#x", "a:b", `"`, `\`, "{{.XDS}}", "llama-3.1_70b", "模型"} {
+		o := llama(ModeFailsafe)
+		o.Cluster, o.NodeID, o.Zone = name, name, name
+		b := rendered(t, o)
+		if got := b.GetNode(); got.GetId() != name || got.GetCluster() != name || got.GetLocality().GetZone() != name {
+			t.Errorf("%q becomes node %v", name, got)
+		}
+		if clusters(b)[name] == nil {
+			t.Errorf("%q is no cluster", name)
+		}
+	}
+}
+
+func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"no cluster", func(o *Options) { o.Cluster = "" }, "cluster: no name given"},
+		{"slash in cluster", func(o *Options) { o.Cluster = "a/b" }, `cluster "a/b": a slash is not allowed`},
+		{"space in cluster", func(o *Options) { o.Cluster = "a b" }, `cluster "a b": want printable characters without spaces`},
+		{"line break in cluster", func(o *Options) { o.Cluster = "a\nb" }, `cluster "a\nb": want printable`},
+		{"cluster of ours", func(o *Options) { o.Cluster = "steelyard_xds" }, "want another name"},
+		{"no xds", func(o *Options) { o.XDS = "" }, `xds "": want HOST:PORT, such as 127.0.0.1:18000`},
+		{"xds without port", func(o *Options) { o.XDS = "steelyard.svc" }, `xds "steelyard.svc": want HOST:PORT`},
+		{"xds without host", func(o *Options) { o.XDS = ":18000" }, `xds ":18000": want HOST:PORT`},
+		{"xds with port 0", func(o *Options) { o.XDS = "a:0" }, `xds "a:0": want HOST:PORT`},
+		{"xds with a bad port", func(o *Options) { o.XDS = "a:65536" }, `xds "a:65536": want HOST:PORT`},
+		{"xds as URL", func(o *Options) { o.XDS = "http://a:1" }, `xds "http://a:1": want HOST:PORT`},
+		{"mode", func(o *Options) { o.Mode = "both" }, `mode "both": want failsafe or shedding`},
+		{"policy", func(o *Options) { o.Policy = "random" }, `lb "random": want round_robin or least_request`},
+		{"listen on a name", func(o *Options) { o.Listen = "localhost:80" }, `listen "localhost:80": want IP:PORT, such as 127.0.0.1:10000`},
+		{"admin without port", func(o *Options) { o.Admin = "127.0.0.1" }, `admin "127.0.0.1": want IP:PORT, such as 127.0.0.1:9901`},
+		{"one port for two", func(o *Options) { o.Admin = DefaultListen }, "listen and admin are both 127.0.0.1:10000"},
+		{"node id", func(o *Options) { o.NodeID = "a b" }, `node id "a b": want printable`},
+		{"zone", func(o *Options) { o.Zone = "\x00" }, `zone "\x00": want printable`},
+		{"fallback", func(o *Options) { o.Fallback = []string{"a:1", "b"} }, `fallback "b": want HOST:PORT`},
+		{"fallback while shedding", func(o *Options) { o.Mode, o.Fallback = ModeShedding, []string{"a:1"} }, "fallback: mode shedding has none"},
+		{"idle timeout", func(o *Options) { o.IdleTimeout = -time.Second }, "idle timeout -1s: want at least 1s"},
+		{"tls without CA", func(o *Options) { o.TLS.ServerName = "a" }, "tls: no CA file given"},
+		{"tls without key", func(o *Options) { o.TLS = TLS{CAFile: "ca", CertFile: "cert"} }, "tls: want both a certificate file and a key file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := llama(ModeFailsafe)
+			tt.change(&o)
+			for name, render := range map[string]func(Options) ([]byte, error){"Render": Render, "RenderAttach": RenderAttach} {
+				out, err := render(o)
+				if err == nil || !strings.Contains(err.Error(), tt.want) || out != nil {
+					t.Errorf("%s: %d bytes and error %v, want one with %q", name, len(out), err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+	_, err := Render(Options{Mode: "both", Listen: "x"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"cluster:", "xds ", "mode ", "listen "} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
+}
