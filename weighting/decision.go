@@ -12,10 +12,10 @@ type Decision struct {
 	// Working of the whole pool.
 	ArrivalRate       float64       // requests per second expected at the cluster
 	ArrivalRateSource RateSource    // where ArrivalRate came from
-	Horizon           time.Duration // age of the observations + push delay + push period
+	Horizon           time.Duration // median age of the loads + push delay + push period
 	Arrivals          float64       // requests expected within the horizon: the water to fill in
 	WaterLevel        float64       // common level, in requests per unit of capacity
-	MedianLoad        float64       // median load of the endpoints with a fresh or held report, in requests per unit of capacity; NaN when none has one
+	MedianLoad        float64       // median load of the endpoints with a fresh or held report (if none has one, with a decaying one), in requests per unit of capacity; NaN without any
 
 	// DropFraction is the share of requests, 0..1, that the proxies should
 	// refuse because the whole pool is saturated. Zero unless shedding is on.
@@ -127,5 +127,5 @@ type RateSource string
 const (
 	RateCompletions RateSource = "completions" // completions per second plus the growth of the load
 	RateIncrements  RateSource = "increments"  // rises of the counts: a lower bound
-	RateUnknown     RateSource = "unknown"     // nothing has moved yet: the load itself stands in
+	RateUnknown     RateSource = "unknown"     // nothing has been read twice yet: one request for each slot stands in for the arrivals
 )

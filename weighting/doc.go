@@ -15,7 +15,7 @@
 // for a batch: the requests that will arrive before the proxies hear from us
 // again.
 //
-//	H    horizon, seconds:        age of the reports + push delay + push period
+//	H    horizon, seconds:        median age of the loads + push delay + push period
 //	A    arrivals, requests:      max(1, arrival rate · H)
 //	c_i  capacity, slots:         slots · relative speed · ramp
 //	n_i  load, requests:          waiting + running at endpoint i
@@ -31,8 +31,8 @@
 // question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
 // A is at least one, because there is always the next request.
 //
-// Every usable endpoint keeps at least Floor times its capacity share, so that
-// it stays reachable and goes on being observed.
+// Every endpoint keeps at least Floor times its capacity share, and never
+// nothing, so that it stays reachable and goes on being observed.
 //
 // # Two kinds of signal, one load
 //
@@ -47,12 +47,16 @@
 //
 // A positive u_i is traffic that bypasses the proxies; a negative one is a count
 // that has leaked. A difference of less than half a request is the noise of two
-// clocks and counts as none. While only one of the two signals is usable (fresh
-// or held), it is used alone.
+// clocks and counts as none. It fades as the scrape that it came from grows
+// stale. While only one of the two signals is usable (fresh or held), it is used
+// alone; while neither is, the younger one fades. A server that tells only one
+// of queue and running cannot be compared: its in-flight count goes before it.
 //
 // A server that exports no gauge of running requests (Triton) has a full set of
-// slots while anything waits; otherwise the mean number executing, from the
-// differences of its counters of busy time, stands in.
+// slots while anything waits; otherwise its mean number executing over about a
+// minute, from the differences of its counter of busy time, stands in. Then it
+// is no measure to correct another by: while nothing waits, an in-flight count
+// is corrected only as far as it takes to lie between none and a full set.
 //
 // # Staleness is a state, for each field by its own clock
 //
@@ -63,12 +67,19 @@
 //
 // An endpoint whose metrics died must neither look idle, as it may have looked
 // last, nor saturated, for that would halt a pool whose metrics failed as one.
-// A field that an endpoint never reported is unknown: not zero, and no part of
-// its load. With no field at all the pool's median load stands in.
+// The median is that of the fresh and held values, for each unit of capacity; if
+// a whole source is away, that of the fading ones, so that the pool meets in its
+// own middle, and all end at their capacity shares. A field that an endpoint
+// never reported is unknown: not zero, and no part of its load. With no field at
+// all the pool's median load stands in.
+//
+// A value that is negative or not finite is no reading, and neither is one from
+// more than a second ahead of the loop's clock.
 //
 // # Capacity
 //
-// Slots are configured, or learned: the number running while others wait.
+// Slots are configured, or learned: the number running while others wait, by the
+// gauge or else by the counter of busy time.
 // Relative speed is the ratio of an endpoint's completions per busy slot-second
 // to the pool's median, measured over about a minute. A deviation x (of the
 // logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
@@ -77,11 +88,13 @@
 // # Arrival rate
 //
 // Requests that arrived at an endpoint between two scrapes: completions plus the
-// growth of queue + running, exactly. Without counters of completions, the rises
-// of the in-flight count, which is a lower bound. Smoothed with a time constant
-// of 3 s and summed over the endpoints; endpoints without a rate count as the
-// mean of the others. If nothing has a rate yet, one request for each slot is
-// taken for the arrivals of the horizon.
+// growth of queue + running, exactly. Without a counter of completions, the rises
+// of queue + running; the rises of the in-flight count are a second measure. Both
+// only miss requests, so the larger counts: too high a rate spreads the traffic
+// more than needed, too low a one bunches it. Smoothed with a time constant of
+// 3 s and summed over the endpoints; endpoints without a rate count as the mean
+// of the others. If nothing has a rate yet, one request for each slot is taken
+// for the arrivals of the horizon.
 //
 // # New endpoints
 //
@@ -92,8 +105,9 @@
 //
 // # Overload
 //
-// An endpoint is flagged when its queue per slot or its utilization reaches the
-// enter threshold, and released when both are under their leave thresholds; each
-// state lasts at least MinDwell. At most MaxShare of a pool is flagged, those
-// longest overloaded first, unless all of it is.
+// An endpoint is overloaded when its queue per slot or its utilization reaches
+// the enter threshold, and no longer when both are under their leave thresholds
+// or unknown; each state, and a flag once raised, lasts at least MinDwell. At most
+// MaxShare of a pool is flagged, those longest overloaded first, unless all of it
+// is; this bound goes before the dwell.
 package weighting

@@ -1,44 +1,93 @@
 package weighting
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
 )
 
-// largest is the largest number taken seriously: sums over a pool stay finite,
-// and below it a float64 still counts in ones.
-const largest = 1e15
+// Numbers above these are taken for them: sums over a pool stay finite, and a
+// float64 still counts in ones, also after a division by the least capacity.
+const (
+	largestCount = 1e9  // requests at one endpoint
+	largestSum   = 1e15 // of a cumulative field
+)
 
 // usable returns the reading, or the unknown one where its value cannot be a
-// count or a share: an exporter's NaN is no load.
-func usable(r Reading) Reading {
-	if !r.Known() || math.IsNaN(r.Value) || math.IsInf(r.Value, 0) || r.Value < 0 {
+// count, a sum or a share (an exporter's NaN is no load), or its time is so far
+// ahead that it would stay fresh for ever and keep true readings out.
+func usable(r Reading, now time.Time, largest float64) Reading {
+	const skew = time.Second // more than that between two clocks is an error
+	if !r.Known() || !(r.Value >= 0) || math.IsInf(r.Value, 0) || r.At.Sub(now) > skew {
 		return Reading{}
 	}
 	r.Value = min(r.Value, largest)
 	return r
 }
 
-// newest keeps the last known value of a field that a report leaves out, so
-// that it ages by its own clock.
-func newest(old, seen Reading) Reading {
-	if seen = usable(seen); seen.Known() && !seen.At.Before(old.At) {
-		return seen
+// usableReport is the report without what cannot be used of it.
+func usableReport(r ServerReport, now time.Time) ServerReport {
+	r.Queue = usable(r.Queue, now, largestCount)
+	r.Running = usable(r.Running, now, largestCount)
+	r.Utilization = usable(r.Utilization, now, largestCount)
+	r.Completions = usable(r.Completions, now, largestSum)
+	r.QueueSeconds = usable(r.QueueSeconds, now, largestSum)
+	r.BusySeconds = usable(r.BusySeconds, now, largestSum)
+	return r
+}
+
+// newest of two usable readings, of one moment the larger. It keeps the last
+// known value of a field that a report leaves out, so that the field ages by its
+// own clock.
+func newest(a, b Reading) Reading {
+	if b.At.After(a.At) || b.At.Equal(a.At) && b.Value > a.Value {
+		return b
 	}
-	return old
+	return a
 }
 
 // merge is the newest of every field of two reports.
-func merge(old, seen ServerReport) ServerReport {
+func merge(a, b *ServerReport) ServerReport {
 	return ServerReport{
-		Queue:        newest(old.Queue, seen.Queue),
-		Running:      newest(old.Running, seen.Running),
-		Utilization:  newest(old.Utilization, seen.Utilization),
-		Completions:  newest(old.Completions, seen.Completions),
-		QueueSeconds: newest(old.QueueSeconds, seen.QueueSeconds),
-		BusySeconds:  newest(old.BusySeconds, seen.BusySeconds),
-		Restarts:     max(old.Restarts, seen.Restarts),
+		Queue:        newest(a.Queue, b.Queue),
+		Running:      newest(a.Running, b.Running),
+		Utilization:  newest(a.Utilization, b.Utilization),
+		Completions:  newest(a.Completions, b.Completions),
+		QueueSeconds: newest(a.QueueSeconds, b.QueueSeconds),
+		BusySeconds:  newest(a.BusySeconds, b.BusySeconds),
+		Restarts:     max(a.Restarts, b.Restarts),
+	}
+}
+
+// byAddress lists the endpoints in the order of their addresses, so that the
+// order of the snapshot cannot matter. Entries of one address are united.
+func byAddress(endpoints []Endpoint, now time.Time) []*Endpoint {
+	sorted := make([]*Endpoint, len(endpoints))
+	for i := range endpoints {
+		sorted[i] = &endpoints[i]
+	}
+	slices.SortFunc(sorted, func(a, b *Endpoint) int { return cmp.Compare(a.Address, b.Address) })
+	distinct := sorted[:0]
+	for _, e := range sorted {
+		if n := len(distinct); n > 0 && distinct[n-1].Address == e.Address {
+			distinct[n-1] = unite(distinct[n-1], e, now)
+			continue
+		}
+		distinct = append(distinct, e)
+	}
+	return distinct
+}
+
+// unite two entries of one address: the same whichever comes first.
+func unite(a, b *Endpoint, now time.Time) *Endpoint {
+	serverA, serverB := usableReport(a.Server, now), usableReport(b.Server, now)
+	return &Endpoint{
+		Address:  a.Address,
+		Zone:     max(a.Zone, b.Zone),
+		Capacity: max(a.Capacity, b.Capacity),
+		Server:   merge(&serverA, &serverB),
+		InFlight: newest(usable(a.InFlight, now, largestCount), usable(b.InFlight, now, largestCount)),
 	}
 }
 

@@ -31,8 +31,11 @@ func fill(vessels []vessel, arrivals float64) (level float64) {
 }
 
 // shares is each vessel's part of the water under the level, and the parts add
-// up to one. Every vessel gets at least floor times its part of the capacity.
+// up to one. Every vessel gets at least floor times its part of the capacity,
+// and never nothing.
 func shares(vessels []vessel, level, floor float64) []float64 {
+	const leastFloor = 1e-6
+	floor = max(floor, leastFloor)
 	var capacity, water float64
 	for _, v := range vessels {
 		capacity += v.capacity

@@ -1,8 +1,7 @@
 package weighting
 
 import (
-	"cmp"
-	"slices"
+	"math"
 	"time"
 )
 
@@ -47,23 +46,18 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.share(&d)
 	l.flag(pool)
 	l.shed(pool, &d)
-	for i := range pool.members {
-		d.Endpoints[i] = pool.members[i].decision(pool, d.Endpoints[i].Share)
-	}
+	pool.verdicts(&d)
 	l.started = l.started || len(d.Endpoints) > 0
 	l.forget(now)
 	return d
 }
 
 // observe updates the memory of each endpoint and sets up the pool, sorted by
-// address so that the order of the snapshot cannot matter.
+// address.
 func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
-	sorted := slices.Clone(endpoints)
-	slices.SortStableFunc(sorted, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
-	sorted = slices.CompactFunc(sorted, func(a, b Endpoint) bool { return a.Address == b.Address })
+	sorted := byAddress(endpoints, now)
 	p := &pool{params: &l.params, now: now, members: make([]member, len(sorted))}
-	for i := range sorted {
-		e := &sorted[i]
+	for i, e := range sorted {
 		m := l.memory[e.Address]
 		if m == nil {
 			m = &memory{firstSeen: now, established: !l.started}
@@ -73,6 +67,17 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 		p.members[i] = member{Endpoint: e, memory: m}
 	}
 	return p
+}
+
+// verdicts writes the working of every member next to its share.
+func (p *pool) verdicts(d *Decision) {
+	inputs := make([][4]Input, len(p.members))
+	for i := range p.members {
+		m := &p.members[i]
+		inputs[i] = p.inputs(m)
+		d.Endpoints[i] = m.decision(p, d.Endpoints[i].Share)
+		d.Endpoints[i].Inputs = inputs[i][:]
+	}
 }
 
 // forget drops endpoints that have been gone for as long as a report is worth
@@ -91,10 +96,12 @@ type pool struct {
 	now     time.Time
 	members []member
 
-	// Medians over the members with a believed report; NaN when none has one.
-	queue, running, inFlight float64 // requests per slot
+	// What is typical of the members that have a say; NaN when none has one.
+	queue, running, inFlight float64 // requests per unit of capacity
 	load                     float64 // requests per unit of capacity
-	level                    float64
+	age                      float64 // of the loads, seconds
+
+	level float64
 }
 
 // member is one endpoint in the making of a step.
@@ -123,30 +130,26 @@ func (m *member) capacity() float64 { return m.slotCount * m.speed * m.ramp }
 
 // arrivals measures the horizon and the requests to expect within it.
 func (p *pool) arrivals(d *Decision, s Snapshot) {
-	d.Horizon = p.meanAge() + max(0, s.PushDelay) + max(0, s.PushPeriod)
+	d.Horizon = p.horizon(s)
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
-	switch d.ArrivalRateSource {
-	case RateUnknown:
+	d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
+	if d.ArrivalRateSource == RateUnknown {
 		for i := range p.members {
 			d.Arrivals += p.members[i].slotCount
 		}
-	default:
-		d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
 	}
-	d.Arrivals = min(max(1, d.Arrivals), largest)
+	d.Arrivals = min(max(1, d.Arrivals), largestSum)
 }
 
-// meanAge is the mean age of the believed loads.
-func (p *pool) meanAge() time.Duration {
-	var sum time.Duration
-	var n int
-	for i := range p.members {
-		if m := &p.members[i]; believed(m.loadState) {
-			sum += m.loadAge
-			n++
-		}
+// horizon is how old the loads will be when the next push replaces this one.
+func (p *pool) horizon(s Snapshot) time.Duration {
+	const longest = time.Hour
+	age := time.Duration(0)
+	if !math.IsNaN(p.age) {
+		age = time.Duration(p.age * float64(time.Second))
 	}
-	return sum / time.Duration(max(1, n))
+	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
+	return limited(age) + limited(s.PushDelay) + limited(s.PushPeriod)
 }
 
 // arrivalRate sums the members' rates; one without a rate counts as their mean.
@@ -165,7 +168,7 @@ func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
 			source = from
 		}
 	}
-	return sum / float64(max(1, n)) * float64(len(p.members)), source
+	return max(0, sum) / float64(max(1, n)) * float64(len(p.members)), source
 }
 
 // share fills the arrivals in and writes the shares.

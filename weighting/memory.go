@@ -16,20 +16,23 @@ type memory struct {
 	recent   [16]Reading // of inFlight, to pair with scrapes; a ring
 	next     int
 
-	paired        time.Time // when the scrape was taken that was last paired
-	unproxied     smoothed  // scraped − in-flight, requests
-	arrivals      smoothed  // requests per second, by completions and growth
-	increments    smoothed  // requests per second, by rises of the in-flight count
-	completions   smoothed  // requests per second
-	queueSeconds  smoothed  // request-seconds per second
-	executing     smoothed  // mean requests executing, by the counter of busy time
-	fullExecuting smoothed  // the same, while requests waited from one report to the next
-	running       smoothed  // gauge of running requests while others waited
-	work          work
+	paired       time.Time // when the scrape was taken that was last paired
+	unproxied    smoothed  // scraped − in-flight, requests
+	arrivals     smoothed  // requests per second, by completions and growth
+	rises        smoothed  // requests per second, by rises of queue + running
+	increments   smoothed  // requests per second, by rises of the in-flight count
+	completions  smoothed  // requests per second
+	queueSeconds smoothed  // request-seconds per second
+	executing    smoothed  // mean requests executing, by the counter of busy time
+	usual        smoothed  // the same over a longer time
+	fullBusy     smoothed  // the same, from reports with requests waiting on
+	fullRunning  smoothed  // gauge of running requests while others waited
+	work         work
 
 	overloaded bool
 	flagReason string
 	flagSince  time.Time // of the present state; zero before the first change
+	shownSince time.Time // when the flag was last raised for the proxies to see
 }
 
 // work is what a server has done in about the last minute: both sums fade with
@@ -47,103 +50,132 @@ func (w *work) add(completions, busy float64, dt time.Duration) {
 
 // rate is completions per busy slot-second; false before it means anything.
 func (w *work) rate() (float64, bool) {
-	const fewest = 5 // completions
+	const (
+		fewest  = 5   // completions
+		extreme = 1e9 // per second; its inverse is the other end
+	)
 	if w.completions < fewest || w.busy <= 0 {
 		return 0, false
 	}
-	return w.completions / w.busy, true
+	return min(max(w.completions/w.busy, 1/extreme), extreme), true
 }
 
 // observe takes in what is new in a report.
 func (m *memory) observe(e *Endpoint, now time.Time) {
 	m.lastSeen = now
-	m.observeInFlight(usable(e.InFlight))
-	seen := merge(m.server, e.Server)
-	if p, moved := between(&m.server, &seen); moved {
-		m.observeProgress(p, &m.server, &seen)
+	m.observeInFlight(usable(e.InFlight, now, largestCount))
+	server := usableReport(e.Server, now)
+	seen := merge(&m.server, &server)
+	// What a restart lost neither completed nor left: that interval tells nothing.
+	if seen.Restarts == m.server.Restarts {
+		m.observeRates(&m.server, &seen)
+		m.observeWork(&m.server, &seen)
 	}
 	m.server = seen
 }
 
 func (m *memory) observeInFlight(seen Reading) {
-	if !seen.Known() || !seen.At.After(m.inFlight.At) {
+	if !seen.At.After(m.inFlight.At) {
 		return
 	}
-	if m.inFlight.Known() {
-		dt := seen.At.Sub(m.inFlight.At)
-		m.increments.add(max(0, seen.Value-m.inFlight.Value)/dt.Seconds(), dt, rateTau)
-	}
+	perSecond, dt := slope(m.inFlight, seen)
+	m.increments.add(max(0, perSecond), dt, rateTau)
 	m.inFlight = seen
 	m.recent[m.next%len(m.recent)] = seen
 	m.next++
 }
 
-// observeProgress learns rates and speed from what happened between two reports.
-func (m *memory) observeProgress(p progress, old, seen *ServerReport) {
-	dt := p.elapsed
-	perSecond := func(s *smoothed, amount float64, tau time.Duration) {
-		if !math.IsNaN(amount) {
-			s.add(amount/dt.Seconds(), dt, tau)
+// observeRates learns the flows in and through the server from what happened
+// between two reports.
+func (m *memory) observeRates(old, seen *ServerReport) {
+	queued, dtQueue := slope(old.Queue, seen.Queue)
+	ran, dtRunning := slope(old.Running, seen.Running)
+	growth := sumKnown(queued, ran)
+	completed, dt := flow(old.Completions, seen.Completions)
+	m.completions.add(completed, dt, windowTau)
+	m.arrivals.add(completed+orZero(growth), dt, rateTau)
+	m.rises.add(max(0, growth), max(dtQueue, dtRunning), rateTau)
+	waited, dt := flow(old.QueueSeconds, seen.QueueSeconds)
+	m.queueSeconds.add(waited, dt, windowTau)
+}
+
+// sumKnown adds what is known; NaN where nothing is.
+func sumKnown(a, b float64) float64 {
+	switch {
+	case math.IsNaN(a):
+		return b
+	case math.IsNaN(b):
+		return a
+	}
+	return a + b
+}
+
+// observeWork learns slots and speed from what happened between two reports.
+func (m *memory) observeWork(old, seen *ServerReport) {
+	busy, dtBusy := flow(old.BusySeconds, seen.BusySeconds)
+	m.executing.add(busy, dtBusy, windowTau)
+	m.usual.add(busy, dtBusy, speedTau)
+	_, dtQueue := slope(old.Queue, seen.Queue)
+	_, dtRunning := slope(old.Running, seen.Running)
+	if dtQueue > 0 && old.Queue.Value > 0 {
+		// Completions empty queues: to ask for a queue at the end of the interval
+		// too would leave out the busiest ones.
+		m.fullBusy.add(busy, dtBusy, speedTau)
+		if dtRunning > 0 && seen.Queue.Value > 0 {
+			m.fullRunning.add(seen.Running.Value, dtRunning, speedTau/4)
 		}
 	}
-	waited := old.Queue.Known() && seen.Queue.Known() && old.Queue.Value > 0 && seen.Queue.Value > 0
-	perSecond(&m.completions, p.completions, windowTau)
-	perSecond(&m.queueSeconds, p.queueSeconds, windowTau)
-	perSecond(&m.executing, p.busySeconds, windowTau)
-	if waited {
-		perSecond(&m.fullExecuting, p.busySeconds, speedTau)
-		if seen.Running.Known() {
-			m.running.add(seen.Running.Value, dt, speedTau/4)
-		}
+	if math.IsNaN(busy) && dtRunning > 0 {
+		busy = (old.Running.Value + seen.Running.Value) / 2
 	}
-	if !math.IsNaN(p.completions) {
-		growth := known(seen.Queue) + known(seen.Running) - known(old.Queue) - known(old.Running)
-		perSecond(&m.arrivals, p.completions+growth, rateTau)
-		busy := p.busySeconds
-		if math.IsNaN(busy) && seen.Running.Known() && old.Running.Known() {
-			busy = (old.Running.Value + seen.Running.Value) / 2 * dt.Seconds()
-		}
-		if !math.IsNaN(busy) {
-			m.work.add(p.completions, busy, dt)
-		}
+	if completed, dt := flow(old.Completions, seen.Completions); !math.IsNaN(completed + busy) {
+		m.work.add(completed*dt.Seconds(), busy*dt.Seconds(), dt)
 	}
 }
 
-// known is the value of a reading, and no contribution where there is none.
-func known(r Reading) float64 {
-	if r.Known() {
-		return r.Value
+// orZero is no contribution where x is unknown.
+func orZero(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
 	}
-	return 0
+	return x
 }
 
 // pair compares a scrape that is new with the in-flight count of the same
-// moment. A count taken more than half a second away says nothing about it.
-func (m *memory) pair(slots float64) {
+// moment. A count taken more than half a second away says nothing about it, and
+// neither does half a load.
+func (m *memory) pair(slots float64, slotsKnown bool) {
 	const nearEnough = 500 * time.Millisecond
-	queue, running := m.server.Queue, m.executes(slots)
-	at := later(queue.At, running.At)
-	if !at.After(m.paired) {
+	queue, running, gauged := m.server.Queue, m.executes(slots), m.server.Running.Known()
+	if !queue.Known() || !running.Known() || !gauged && !slotsKnown {
 		return
 	}
-	var best Reading
-	for _, r := range m.recent {
-		if r.Known() && (!best.Known() || r.At.Sub(at).Abs() < best.At.Sub(at).Abs()) {
-			best = r
-		}
-	}
-	if !best.Known() || best.At.Sub(at).Abs() > nearEnough {
+	if !queue.At.After(m.paired) || queue.At.Sub(running.At).Abs() > nearEnough {
 		return
 	}
-	m.unproxied.add(known(queue)+known(running)-best.Value, at.Sub(m.paired), unproxiedTau)
-	m.paired = at
+	near, ok := m.inFlightNear(queue.At, nearEnough)
+	if !ok {
+		return
+	}
+	difference := queue.Value + running.Value - near
+	if !gauged && queue.Value == 0 {
+		// Anything up to a full set of slots may be executing: what is believed
+		// stands, as far as it can be.
+		difference = min(max(0, near+m.unproxied.or(0)), slots) - near
+	}
+	m.unproxied.add(difference, queue.At.Sub(m.paired), unproxiedTau)
+	m.paired = queue.At
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// inFlightNear is the in-flight count that was read nearest to that time.
+func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests float64, ok bool) {
+	best := within
+	for _, r := range m.recent {
+		if apart := r.At.Sub(at).Abs(); r.Known() && apart <= best {
+			requests, best, ok = r.Value, apart, true
+		}
 	}
-	return b
+	return requests, ok
 }
 
 // fullLeast is how much time under a queue it takes to know how many requests a
@@ -151,7 +183,9 @@ func later(a, b time.Time) time.Time {
 const fullLeast = 3 * time.Second
 
 // executes is the number executing: the gauge; without one, a full set of slots
-// while requests wait, or the mean number executing by the counter of busy time.
+// while requests wait, and while none waits the usual number, by the counter of
+// busy time. That number is a long mean: a short one moves with each completion,
+// and ranks the endpoints by noise.
 func (m *memory) executes(slots float64) Reading {
 	queue := m.server.Queue
 	switch {
@@ -159,23 +193,32 @@ func (m *memory) executes(slots float64) Reading {
 		return m.server.Running
 	case queue.Known() && queue.Value > 0:
 		return Reading{Value: slots, At: queue.At}
-	case queue.Known() && m.executing.over(0):
-		return Reading{Value: min(slots, m.executing.or(0)), At: queue.At}
+	case queue.Known() && m.usual.over(0):
+		return Reading{Value: min(m.usual.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
 	}
 	return Reading{}
 }
 
-// arrivalRate is the better of two measures, in requests per second. Rises of
-// the in-flight count miss what came and went between two readings; completions
-// miss what has not completed on a server without gauges. Both only miss, so the
-// larger is nearer.
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// arrivalRate is the larger of what the two signals tell, in requests per
+// second: both only miss. Rises of a count miss what came and went between two
+// readings; completions miss what a server without gauges has not completed.
 func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
 	source = RateUnknown
 	if m.increments.over(0) && p.tells(m.inFlight) {
 		perSecond, source = m.increments.or(0), RateIncrements
 	}
-	if m.arrivals.over(0) && p.tells(m.server.Completions) {
-		perSecond, source = max(perSecond, m.arrivals.or(0)), RateCompletions
+	switch {
+	case m.arrivals.over(0) && p.tells(m.server.Completions):
+		return max(perSecond, m.arrivals.or(0)), RateCompletions
+	case m.rises.over(0) && p.tells(newest(m.server.Queue, m.server.Running)):
+		return max(perSecond, m.rises.or(0)), RateIncrements
 	}
 	return perSecond, source
 }

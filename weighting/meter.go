@@ -13,9 +13,12 @@ type smoothed struct {
 	seconds float64
 }
 
-// add counts x for an interval of dt. A gap longer than tau weighs as tau: what
-// happened in it is not known that well.
+// add counts x for an interval of dt, and nothing where x is unknown. A gap
+// longer than tau weighs as tau: what happened in it is not known that well.
 func (s *smoothed) add(x float64, dt, tau time.Duration) {
+	if math.IsNaN(x) {
+		return
+	}
 	keep := math.Exp(-dt.Seconds() / tau.Seconds())
 	weight := min(dt, tau).Seconds()
 	s.sum = s.sum*keep + x*weight
@@ -45,37 +48,20 @@ const (
 	unproxiedTau = 2 * time.Second
 )
 
-// progress is what a server did between two of its reports.
-type progress struct {
-	elapsed      time.Duration
-	completions  float64 // NaN where unknown
-	queueSeconds float64
-	busySeconds  float64
+// slope is how fast a field moved between two readings, per second, and the
+// time between them: NaN and 0 where it was not read anew.
+func slope(old, seen Reading) (perSecond float64, elapsed time.Duration) {
+	if !old.Known() || !seen.At.After(old.At) {
+		return math.NaN(), 0
+	}
+	elapsed = seen.At.Sub(old.At)
+	return (seen.Value - old.Value) / elapsed.Seconds(), elapsed
 }
 
-// between compares two reports by the clock of whichever counter moved on.
-func between(old, seen *ServerReport) (progress, bool) {
-	p := progress{
-		completions:  rise(old.Completions, seen.Completions),
-		queueSeconds: rise(old.QueueSeconds, seen.QueueSeconds),
-		busySeconds:  rise(old.BusySeconds, seen.BusySeconds),
+// flow is the slope of a cumulative field. One that went back starts anew.
+func flow(old, seen Reading) (perSecond float64, elapsed time.Duration) {
+	if perSecond, elapsed = slope(old, seen); perSecond < 0 {
+		return math.NaN(), 0
 	}
-	for _, pair := range [][2]Reading{
-		{old.Completions, seen.Completions}, {old.BusySeconds, seen.BusySeconds},
-		{old.Running, seen.Running}, {old.Queue, seen.Queue},
-	} {
-		if pair[0].Known() && pair[1].At.After(pair[0].At) {
-			p.elapsed = pair[1].At.Sub(pair[0].At)
-			return p, true
-		}
-	}
-	return p, false
-}
-
-// rise is how much a sum grew; NaN where that cannot be told.
-func rise(old, seen Reading) float64 {
-	if !old.Known() || !seen.Known() || seen.Value < old.Value {
-		return math.NaN()
-	}
-	return seen.Value - old.Value
+	return perSecond, elapsed
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// flag settles which members are overloaded.
+// flag settles which members are overloaded, and which of those are flagged.
 func (l *Law) flag(p *pool) {
 	var over []*member
 	for i := range p.members {
@@ -24,18 +24,38 @@ func (l *Law) flag(p *pool) {
 	slices.SortStableFunc(over, func(a, b *member) int {
 		return cmp.Or(a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
 	})
-	if most := int(p.params.Overload.MaxShare * float64(len(p.members))); len(over) < len(p.members) {
-		over = over[:min(len(over), most)]
+	if len(over) < len(p.members) {
+		over = over[:min(len(over), p.params.Overload.most(len(p.members)))]
 	}
 	for _, m := range over {
 		m.flagged = true
 	}
+	for i := range p.members {
+		p.members[i].show(p.now)
+	}
 }
 
-// hysteresis moves one member's flag.
+// most is how many of a pool may be flagged.
+func (o *Overload) most(pool int) int {
+	const rounding = 1e-9 // 0.29 of 100 is 29
+	return int(min(max(0, o.MaxShare), 1)*float64(pool) + rounding)
+}
+
+// show notes since when the proxies have seen the flag.
+func (m *member) show(now time.Time) {
+	switch {
+	case !m.flagged:
+		m.shownSince = time.Time{}
+	case m.shownSince.IsZero():
+		m.shownSince = now
+	}
+}
+
+// hysteresis moves one member between overloaded and not. Evidence that is lost
+// is none: a server that has gone silent does not stay overloaded.
 func (m *member) hysteresis(p *pool) {
 	o := &p.params.Overload
-	if !m.flagSince.IsZero() && p.now.Sub(m.flagSince) < o.MinDwell {
+	if changed := later(m.flagSince, m.shownSince); !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
 		return
 	}
 	utilization := math.NaN()
@@ -54,6 +74,13 @@ func (m *member) hysteresis(p *pool) {
 
 func (m *memory) setFlag(on bool, now time.Time, reason string) {
 	m.overloaded, m.flagSince, m.flagReason = on, now, reason
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // tells reports whether a reading is recent enough to say something of this
@@ -81,7 +108,7 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 func (l *Law) shed(p *pool, d *Decision) {
 	const fallFor = 10 * time.Second
 	target := p.refuse()
-	fall := l.params.Shedding.MaxDrop * p.now.Sub(l.dropAt).Seconds() / fallFor.Seconds()
+	fall := l.params.Shedding.MaxDrop * max(0, p.now.Sub(l.dropAt)).Seconds() / fallFor.Seconds()
 	if p.free() {
 		l.drop = 0
 	} else {
@@ -89,7 +116,7 @@ func (l *Law) shed(p *pool, d *Decision) {
 	}
 	l.dropAt = p.now
 	const steps = 100 // a hundredth is as fine as a push is worth
-	d.DropFraction = math.Round(min(l.drop, l.params.Shedding.MaxDrop)*steps) / steps
+	d.DropFraction = math.Round(min(max(0, l.drop), l.params.Shedding.MaxDrop, 1)*steps) / steps
 }
 
 // refuse is the share that the mean queue over the whole pool asks for.
@@ -102,11 +129,14 @@ func (p *pool) refuse() float64 {
 			slots += m.slotCount
 		}
 	}
-	if !s.Enabled || slots == 0 {
+	switch depth := waiting / slots; {
+	case !s.Enabled || slots == 0 || depth <= s.QueueStart:
 		return 0
+	case depth >= s.QueueFull:
+		return s.MaxDrop
+	default:
+		return (depth - s.QueueStart) / (s.QueueFull - s.QueueStart) * s.MaxDrop
 	}
-	depth := (waiting/slots - s.QueueStart) / (s.QueueFull - s.QueueStart)
-	return min(max(0, depth), 1) * s.MaxDrop
 }
 
 // free reports whether shedding is off, or any member could start a request now.

@@ -29,7 +29,8 @@ func (p *pool) slots() {
 // pair brings each member's two signals together where a scrape is new.
 func (p *pool) pair() {
 	for i := range p.members {
-		p.members[i].pair(p.members[i].slotCount)
+		m := &p.members[i]
+		m.pair(m.slotCount, m.slotsSource != CapacityAssumed)
 	}
 }
 
@@ -39,10 +40,10 @@ func (m *member) ownSlots() (float64, CapacitySource) {
 	switch c := m.Capacity; {
 	case c > 0 && !math.IsInf(c, 0):
 		return min(max(c, 1.0/most), most), CapacityConfigured
-	case m.running.over(0) && m.running.or(0) > 0:
-		return min(max(1, m.running.or(1)), most), CapacityLearned
-	case m.fullExecuting.over(fullLeast):
-		return min(max(1, m.fullExecuting.or(1)), most), CapacityLearned
+	case m.fullRunning.or(0) > 0:
+		return min(max(1, m.fullRunning.or(1)), most), CapacityLearned
+	case m.fullBusy.over(fullLeast):
+		return min(max(1, m.fullBusy.or(1)), most), CapacityLearned
 	}
 	return 1, CapacityAssumed
 }
@@ -72,9 +73,6 @@ func (m *memory) relativeSpeed(typical float64) float64 {
 		return 1
 	}
 	x := math.Log(rate / typical)
-	if x == 0 {
-		return 1
-	}
 	variance := 1 / m.work.completions
 	speed := math.Exp(x * max(0, 1-4*variance/(x*x)))
 	return min(max(speed, 1.0/widest), widest)
@@ -120,13 +118,14 @@ func (t *typical) median() float64 {
 // those of which nothing is known.
 func (p *pool) loads() {
 	p.medians()
-	var relative typical
+	var relative, ages typical
 	for i := range p.members {
 		m := &p.members[i]
 		p.measure(m)
 		relative.add(m.loadState, m.load/m.capacity())
+		ages.add(m.loadState, m.loadAge.Seconds())
 	}
-	p.load = relative.median()
+	p.load, p.age = relative.median(), ages.median()
 	for i := range p.members {
 		if m := &p.members[i]; m.loadSource == LoadMedian && !math.IsNaN(p.load) {
 			m.load = p.load * m.capacity()
@@ -134,7 +133,8 @@ func (p *pool) loads() {
 	}
 }
 
-// medians of each field of load, per slot.
+// medians of each field of load, per unit of capacity: what a median endpoint of
+// a member's size and speed would report.
 func (p *pool) medians() {
 	var queue, running, inFlight typical
 	for i := range p.members {
@@ -142,12 +142,11 @@ func (p *pool) medians() {
 		if m.blackout {
 			continue
 		}
-		for _, f := range []struct {
-			typical *typical
-			reading Reading
-		}{{&queue, m.server.Queue}, {&running, m.executes(m.slotCount)}, {&inFlight, m.inFlight}} {
-			f.typical.add(p.params.state(f.reading, p.now), f.reading.Value/m.slotCount)
-		}
+		capacity := m.capacity()
+		add := func(t *typical, r Reading) { t.add(p.params.state(r, p.now), r.Value/capacity) }
+		add(&queue, m.server.Queue)
+		add(&running, m.executes(m.slotCount))
+		add(&inFlight, m.inFlight)
 	}
 	p.queue, p.running, p.inFlight = queue.median(), running.median(), inFlight.median()
 }
@@ -159,22 +158,41 @@ func (p *pool) measure(m *member) {
 		return
 	}
 	var scraped, inFlight estimate
-	scraped.add(p, m.server.Queue, p.queue*m.slotCount)
-	scraped.add(p, m.executes(m.slotCount), p.running*m.slotCount)
-	inFlight.add(p, m.inFlight, p.inFlight*m.slotCount)
+	capacity, running := m.capacity(), m.executes(m.slotCount)
+	scraped.add(p, m.server.Queue, p.queue*capacity)
+	scraped.add(p, running, p.running*capacity)
+	inFlight.add(p, m.inFlight, p.inFlight*capacity)
 
-	use, source := scraped, LoadScraped
+	paired := p.tells(Reading{At: m.paired})
+	whole := m.server.Queue.Known() && running.Known()
+	use := scraped
+	m.loadSource = LoadScraped
+	if inFlight.leads(scraped, paired || !whole) {
+		use = inFlight
+		m.loadSource = LoadInFlight
+		if paired {
+			m.offset, m.loadSource = m.correction(p), LoadFused
+		}
+	}
+	if use.state == StateUnknown {
+		m.loadSource = LoadMedian
+		return
+	}
+	m.load = min(max(0, use.load+m.offset), largestCount)
+	m.loadState, m.loadAge = use.state, use.age
+}
+
+// leads reports whether the in-flight count is what the load is made of: where
+// it is all there is, where it is believed and the better one, and else while
+// the scrape has grown older than it.
+func (e *estimate) leads(scraped estimate, better bool) bool {
 	switch {
-	case believed(inFlight.state) && p.tells(Reading{At: m.paired}):
-		m.offset = m.correction(p)
-		use, source = inFlight, LoadFused
-	case scraped.state == StateUnknown || believed(inFlight.state) && !believed(scraped.state):
-		use, source = inFlight, LoadInFlight
+	case e.state == StateUnknown || scraped.state == StateUnknown:
+		return e.state != StateUnknown
+	case believed(e.state) && better:
+		return true
 	}
-	if use.state != StateUnknown {
-		m.load, m.loadState, m.loadAge = max(0, use.load+m.offset), use.state, use.age
-		m.loadSource = source
-	}
+	return !believed(scraped.state) && e.age < scraped.age
 }
 
 // estimate is a load in the making: a sum of fields, as stale as its stalest.
@@ -219,30 +237,30 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		Load: m.load, LoadSource: m.loadSource,
 		Capacity: m.capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
-		Inputs:         p.inputs(m),
-		CompletionRate: m.completions.or(math.NaN()),
-		MeanQueueTime:  math.NaN(),
-		BusyFraction:   m.busyFraction(),
+		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),
 	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 	}
-	if rate := m.completions.or(0); rate > 0 {
-		d.MeanQueueTime = m.queueSeconds.or(math.NaN()) / rate
+	if p.tells(m.server.Completions) {
+		d.CompletionRate = m.completions.or(math.NaN())
+	}
+	const least = 1e-6 // completions per second that a mean stands on
+	if p.tells(m.server.QueueSeconds) && d.CompletionRate > least {
+		d.MeanQueueTime = m.queueSeconds.or(math.NaN()) / d.CompletionRate
 	}
 	return d
 }
 
 // busyFraction is the share of the slots executing; NaN while unknown.
-func (m *member) busyFraction() float64 {
-	executing := m.executing.or(math.NaN())
-	if m.server.Running.Known() {
-		executing = m.server.Running.Value
+func (m *member) busyFraction(p *pool) float64 {
+	switch {
+	case p.tells(m.server.Running):
+		return min(1, m.server.Running.Value/m.slotCount)
+	case p.tells(m.server.BusySeconds):
+		return min(1, m.executing.or(math.NaN())/m.slotCount)
 	}
-	if math.IsNaN(executing) {
-		return executing
-	}
-	return min(1, executing/m.slotCount)
+	return math.NaN()
 }
 
 // reason names the main cause of the share, the most exceptional first.
@@ -264,20 +282,18 @@ func (m *member) reason() Reason {
 }
 
 // inputs lists the fields with their ages and states.
-func (p *pool) inputs(m *member) []Input {
-	in := make([]Input, 0, 4)
-	for _, f := range []struct {
-		field   Field
-		reading Reading
-	}{
-		{FieldQueue, m.server.Queue}, {FieldRunning, m.server.Running},
-		{FieldUtilization, m.server.Utilization}, {FieldInFlight, m.inFlight},
-	} {
-		i := Input{Field: f.field, Value: math.NaN(), State: p.params.state(f.reading, p.now)}
-		if f.reading.Known() {
-			i.Value, i.Age = f.reading.Value, f.reading.Age(p.now)
-		}
-		in = append(in, i)
+func (p *pool) inputs(m *member) [4]Input {
+	return [...]Input{
+		p.input(FieldQueue, m.server.Queue),
+		p.input(FieldRunning, m.server.Running),
+		p.input(FieldUtilization, m.server.Utilization),
+		p.input(FieldInFlight, m.inFlight),
 	}
-	return in
+}
+
+func (p *pool) input(field Field, r Reading) Input {
+	if !r.Known() {
+		return Input{Field: field, Value: math.NaN(), State: StateUnknown}
+	}
+	return Input{Field: field, Value: r.Value, Age: r.Age(p.now), State: p.params.state(r, p.now)}
 }
