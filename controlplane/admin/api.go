@@ -64,7 +64,8 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	clients := h.snapshot().clients()
+	s := h.snapshot()
+	clients := s.clients(s.source.Clusters())
 	total := len(clients)
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)

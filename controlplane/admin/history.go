@@ -120,7 +120,7 @@ func (r *ring) add(at time.Time, addresses []string, shares []float64) {
 	r.times[i] = at
 	r.forgetGone(i)
 	r.leftOut = 0
-	for k, address := range addresses {
+	for k, address := range addresses[:min(len(addresses), len(shares))] {
 		c := r.column(address)
 		if c == nil {
 			r.leftOut++

@@ -108,7 +108,8 @@ func (h *handler) getPage(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) pageData(limit int) pageData {
 	s := h.snapshot()
-	clusters, clients := s.clusters(), s.clients()
+	clusters := s.clusters()
+	clients := s.clients(clusters)
 	sortClientsWorstFirst(clients)
 	d := pageData{
 		Status: s.status(clusters, len(clients)),

@@ -148,22 +148,24 @@ func endpointProblems(e Endpoint) []Problem {
 	return out
 }
 
-// clientProblems are those of one Envoy.
-func clientProblems(c Client, now time.Time) []Problem {
+// clientProblems are those of one Envoy. A configured cluster that has nothing
+// to send yet is not a problem of the Envoy's, and says so itself.
+func clientProblems(c Client, configured map[string]bool, now time.Time) []Problem {
 	out := []Problem{}
 	for _, s := range c.Subscriptions {
 		waiting := age(s.LastSent, now).Or(0)
+		unanswered := !s.InSync && s.VersionSent != s.VersionAcked
 		switch {
 		case s.Nack.Current:
 			out = append(out, problem(SeverityError, "refuses cluster %s: %s", s.Cluster, orUnknown(s.Nack.Message)))
-		case !s.Known:
+		case !s.Known && !configured[s.Cluster]:
 			out = append(out, problem(SeverityWarning, "asks for cluster %s, which is not configured here", s.Cluster))
-		case !s.InSync && waiting > ackPatience.Seconds():
+		case unanswered && waiting > ackPatience.Seconds():
 			out = append(out, problem(SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Cluster, formatSeconds(waiting)))
 		}
 	}
 	if c.Duplicates > 0 {
-		out = append(out, problem(SeverityWarning, "%d other streams use the same node id", c.Duplicates))
+		out = append(out, problem(SeverityWarning, "%d other connections use the same node id: two Envoys that cannot be told apart, or one that came back", c.Duplicates))
 	}
 	return out
 }

@@ -47,12 +47,16 @@ func (s snapshot) complete(c Cluster) Cluster {
 	return c
 }
 
-// clients returns all clients, completed.
-func (s snapshot) clients() []Client {
+// clients returns all clients, completed, given the clusters there are.
+func (s snapshot) clients(clusters []Cluster) []Client {
+	configured := make(map[string]bool, len(clusters))
+	for _, c := range clusters {
+		configured[c.Name] = true
+	}
 	clients := slices.Clone(orEmpty(s.source.Clients()))
 	for i := range clients {
 		clients[i].Subscriptions = orEmpty(clients[i].Subscriptions)
-		clients[i].Problems = clientProblems(clients[i], s.now)
+		clients[i].Problems = clientProblems(clients[i], configured, s.now)
 	}
 	return clients
 }

@@ -194,7 +194,7 @@ type Client struct {
 	Address       string         `json:"address"`
 	ConnectedAt   Time           `json:"connected_at"`
 	Transport     string         `json:"transport"`
-	Duplicates    int            `json:"duplicates"` // other streams open under the same node id
+	Duplicates    int            `json:"duplicates"` // other connections under the same node id
 	Subscriptions []Subscription `json:"subscriptions"`
 
 	// Filled in by the handler.
@@ -204,7 +204,7 @@ type Client struct {
 // A Subscription is what one Envoy was sent of one cluster, and its answers.
 type Subscription struct {
 	Cluster         string `json:"cluster"`
-	Known           bool   `json:"known"` // false: Steelyard serves no cluster of that name
+	Known           bool   `json:"known"` // false: there is nothing to send; the cluster is not configured, or not ready
 	VersionSent     string `json:"version_sent"`
 	VersionAcked    string `json:"version_acked"`
 	InSync          bool   `json:"in_sync"`

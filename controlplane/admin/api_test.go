@@ -1,0 +1,207 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden answers under testdata; understand first what changed")
+
+// golden are the answers that are kept, byte for byte.
+var golden = map[string]string{
+	"status":   "/api/v1/status",
+	"clusters": "/api/v1/clusters",
+	"cluster":  "/api/v1/clusters/llama",
+	"history":  "/api/v1/clusters/llama/history?window=10s&points=5&endpoint=10.0.0.2:8000&endpoint=10.0.0.7:8000",
+	"clients":  "/api/v1/clients",
+	"error":    "/api/v1/clusters/lama",
+}
+
+func TestAnswersAreAsRecorded(t *testing.T) {
+	h := handlerOf(typical(noon))
+	for name, route := range golden {
+		t.Run(name, func(t *testing.T) {
+			a := ask(t, h, http.MethodGet, route)
+			if got := a.header.Get("Content-Type"); got != "application/json" {
+				t.Errorf("content type %q", got)
+			}
+			var got bytes.Buffer
+			if err := json.Indent(&got, []byte(a.body), "", "  "); err != nil {
+				t.Fatalf("no JSON: %v\n%s", err, a.body)
+			}
+			file := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// schema are the objects of the answers under the titles they have in the
+// document.
+var schema = map[string]any{
+	"Status": Status{}, "Reload": Reload{}, "Problem": Problem{}, "ClusterList": clusterList{}, "Cluster": Cluster{},
+	"EndpointCounts": EndpointCounts{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
+	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
+	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
+}
+
+func document(t *testing.T) string {
+	t.Helper()
+	body, err := os.ReadFile("../../docs/admin-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// described returns the keys of the table under each "### `Title`" heading.
+func described(doc string) map[string][]string {
+	key := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
+	title := regexp.MustCompile("^`([A-Za-z]+)`")
+	keys := map[string][]string{}
+	for _, part := range strings.Split(doc, "\n### ")[1:] {
+		m := title.FindStringSubmatch(part)
+		if m == nil {
+			continue
+		}
+		part, _, _ = strings.Cut(part, "\n## ")
+		for _, row := range key.FindAllStringSubmatch(part, -1) {
+			keys[m[1]] = append(keys[m[1]], row[1])
+		}
+	}
+	return keys
+}
+
+func jsonKeys(v any) []string {
+	var keys []string
+	for field := range reflect.TypeOf(v).Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		keys = append(keys, name)
+	}
+	return keys
+}
+
+func TestTheDocumentDescribesEveryKeyOfEveryObjectAndNoOther(t *testing.T) {
+	want := map[string][]string{}
+	for title, v := range schema {
+		want[title] = jsonKeys(v)
+		slices.Sort(want[title])
+	}
+	got := described(document(t))
+	for _, keys := range got {
+		slices.Sort(keys)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("docs/admin-api.md is out of step with the JSON (-JSON +document):\n%s", diff)
+	}
+}
+
+// keysIn collects the keys of all objects in a JSON value.
+func keysIn(v any, keys map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, item := range v {
+			keys[k] = true
+			keysIn(item, keys)
+		}
+	case []any:
+		for _, item := range v {
+			keysIn(item, keys)
+		}
+	}
+}
+
+func TestEveryKeyThatIsAnsweredIsInTheDocument(t *testing.T) {
+	doc, h := document(t), handlerOf(typical(noon))
+	keys := map[string]bool{}
+	for _, route := range golden {
+		keysIn(decode[any](t, ask(t, h, http.MethodGet, route)), keys)
+	}
+	if len(keys) < 60 {
+		t.Fatalf("only %d keys were answered", len(keys))
+	}
+	for key := range keys {
+		if !strings.Contains(doc, "`"+key+"`") {
+			t.Errorf("docs/admin-api.md does not mention %s", key)
+		}
+	}
+}
+
+func TestNoListIsNull(t *testing.T) {
+	bare := fixed{
+		clusters: []Cluster{{Name: "bare", Endpoints: []Endpoint{{Address: "a"}}}, {Name: "empty"}},
+		clients:  []Client{{NodeID: "n"}},
+	}
+	h := handlerOf(bare)
+	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare", "/api/v1/clusters/empty", "/api/v1/clients", "/api/v1/clusters/empty/history"} {
+		body := ask(t, h, http.MethodGet, route).body
+		for _, key := range []string{"problems", "sources", "endpoints", "inputs", "subscriptions", "clients", "at"} {
+			if key == "at" && !strings.HasSuffix(route, "history") {
+				continue // elsewhere a moment
+			}
+			if strings.Contains(body, fmt.Sprintf("%q:null", key)) {
+				t.Errorf("%s: %s is null: %s", route, key, body)
+			}
+		}
+	}
+}
+
+func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
+	h := handlerOf(typical(noon))
+	for query, want := range map[string][]string{
+		"?limit=2":            {"10.0.0.1:8000", "10.0.0.2:8000"},
+		"?sort=name&limit=1":  {"10.0.0.1:8000"},
+		"?sort=worst&limit=2": {"10.0.0.3:8000", "10.0.0.2:8000"},
+	} {
+		c := decode[Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama"+query))
+		var got []string
+		for _, e := range c.Endpoints {
+			got = append(got, e.Address)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+		if c.Counts.Total != 8 {
+			t.Errorf("%s: the limit changed the total to %d", query, c.Counts.Total)
+		}
+	}
+	if c := decode[Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama?limit=0")); len(c.Endpoints) != 8 {
+		t.Errorf("limit=0 gives %d endpoints, want all", len(c.Endpoints))
+	}
+}
+
+func TestClientsComeWorstFirstAndUpToALimit(t *testing.T) {
+	list := decode[clientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clients?sort=worst&limit=2"))
+	if list.Total != 3 || len(list.Clients) != 2 || list.Clients[0].NodeID != "edge-2" || list.Clients[1].NodeID != "edge-3" {
+		t.Fatalf("got %+v", list)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	c := decode[Cluster](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clusters/llama"))
+	if want := (EndpointCounts{Total: 8, Overloaded: 1, Stale: 2, New: 2, Failing: 1}); c.Counts != want {
+		t.Fatalf("got %+v, want %+v", c.Counts, want)
+	}
+}

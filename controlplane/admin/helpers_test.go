@@ -1,0 +1,51 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// answer is what a request got.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// ask sends one request to a handler.
+func ask(t *testing.T, h http.Handler, method, target string) answer {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+// handlerOf is a handler over a source that always says the same, at noon.
+func handlerOf(f fixed) http.Handler {
+	return New(Options{
+		Source: f, History: recent(noon, f.clusters...), Version: "1.2.3",
+		Now: func() time.Time { return noon },
+	})
+}
+
+// decode reads a JSON answer into T.
+func decode[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("answer %d is no JSON: %v\n%s", a.code, err, a.body)
+	}
+	return v
+}
+
+// askWith sends a GET with one header; it may be called from any goroutine.
+func askWith(h http.Handler, target, name, value string) answer {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r.Header.Set(name, value)
+	h.ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}

@@ -1,0 +1,449 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+// used are metrics in which every method was called once.
+func used() *Metrics {
+	m := NewMetrics(MetricsOptions{Version: "1.2.3"})
+	m.ScrapeDone("llama", "ok", 4*time.Millisecond, 60000)
+	m.ScrapeDone("llama", "timeout", 200*time.Millisecond, -1)
+	m.Polled(true, time.Millisecond)
+	m.Polled(false, 80*time.Millisecond)
+	m.Ignored("llama", 3)
+	m.Stepped("llama", 100*time.Microsecond)
+	m.OverloadChanged("llama", true)
+	m.OverloadChanged("llama", false)
+	m.Pushed("llama", "changed")
+	m.Suppressed("llama", "deadband")
+	m.Acked("llama", 5*time.Millisecond)
+	m.Nacked("llama")
+	m.Reloaded(true)
+	m.Reloaded(false)
+	return m
+}
+
+func TestEveryMethodIsCounted(t *testing.T) {
+	want := `
+# HELP steelyard_acks_total Assignments that Envoys accepted.
+# TYPE steelyard_acks_total counter
+steelyard_acks_total{cluster="llama"} 1
+# HELP steelyard_build_info Always 1; the label is the version of Steelyard.
+# TYPE steelyard_build_info gauge
+steelyard_build_info{version="1.2.3"} 1
+# HELP steelyard_config_last_reload_successful 1 when the latest config was applied, 0 when it was refused and the one before still runs.
+# TYPE steelyard_config_last_reload_successful gauge
+steelyard_config_last_reload_successful 0
+# HELP steelyard_config_reloads_total Attempts to apply a config, the one at the start included.
+# TYPE steelyard_config_reloads_total counter
+steelyard_config_reloads_total{result="error"} 1
+steelyard_config_reloads_total{result="ok"} 1
+# HELP steelyard_decisions_total Steps of the weighting law.
+# TYPE steelyard_decisions_total counter
+steelyard_decisions_total{cluster="llama"} 1
+# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are no endpoint of the cluster.
+# TYPE steelyard_inflight_ignored_members gauge
+steelyard_inflight_ignored_members{cluster="llama"} 3
+# HELP steelyard_nacks_total Assignments that Envoys refused.
+# TYPE steelyard_nacks_total counter
+steelyard_nacks_total{cluster="llama"} 1
+# HELP steelyard_overload_changes_total Endpoints that entered or left the overload flag.
+# TYPE steelyard_overload_changes_total counter
+steelyard_overload_changes_total{change="entered",cluster="llama"} 1
+steelyard_overload_changes_total{change="left",cluster="llama"} 1
+# HELP steelyard_pushes_total Assignments handed to the streams, by what caused them.
+# TYPE steelyard_pushes_total counter
+steelyard_pushes_total{cluster="llama",reason="changed"} 1
+# HELP steelyard_redis_polls_total Round trips to Redis for the in-flight counts, by how they ended.
+# TYPE steelyard_redis_polls_total counter
+steelyard_redis_polls_total{result="error"} 1
+steelyard_redis_polls_total{result="ok"} 1
+# HELP steelyard_scrapes_total Scrapes of model servers, by how they ended.
+# TYPE steelyard_scrapes_total counter
+steelyard_scrapes_total{cluster="llama",result="ok"} 1
+steelyard_scrapes_total{cluster="llama",result="timeout"} 1
+# HELP steelyard_suppressed_pushes_total Decisions that were not pushed, by why not.
+# TYPE steelyard_suppressed_pushes_total counter
+steelyard_suppressed_pushes_total{cluster="llama",reason="deadband"} 1
+`
+	var names []string
+	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
+		names = append(names, m[1])
+	}
+	if err := testutil.GatherAndCompare(used().registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// histogram returns how many values a histogram has seen, and their sum.
+func histogram(t *testing.T, g prometheus.Gatherer, name string) (uint64, float64) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleCount(), h.GetSampleSum()
+		}
+	}
+	t.Fatalf("no histogram %s", name)
+	return 0, 0
+}
+
+func TestDurationsAndSizesAreHistogramsInBaseUnits(t *testing.T) {
+	m := used()
+	for name, want := range map[string]struct {
+		count uint64
+		sum   float64
+	}{
+		"steelyard_scrape_duration_seconds":     {2, 0.204},
+		"steelyard_scrape_body_bytes":           {1, 60000},
+		"steelyard_redis_poll_duration_seconds": {2, 0.081},
+		"steelyard_step_duration_seconds":       {1, 0.0001},
+		"steelyard_ack_delay_seconds":           {1, 0.005},
+	} {
+		count, sum := histogram(t, m.registry, name)
+		if count != want.count || fmt.Sprintf("%.6g", sum) != fmt.Sprintf("%.6g", want.sum) {
+			t.Errorf("%s: %d values, sum %v, want %d and %v", name, count, sum, want.count, want.sum)
+		}
+	}
+}
+
+func TestAReloadThatWorkedIsDated(t *testing.T) {
+	m := NewMetrics(MetricsOptions{})
+	if got := testutil.ToFloat64(m.reloadSuccess); got != 0 {
+		t.Errorf("before the first: %v", got)
+	}
+	before := time.Now()
+	m.Reloaded(true)
+	at := testutil.ToFloat64(m.reloadSuccess)
+	if at < float64(before.Unix()) || at > float64(time.Now().Unix()+1) {
+		t.Errorf("dated %v", at)
+	}
+	m.Reloaded(false)
+	if got := testutil.ToFloat64(m.reloadSuccess); got != at {
+		t.Errorf("a failure moved the date of the success to %v", got)
+	}
+	if got := testutil.ToFloat64(m.reloadOK); got != 0 {
+		t.Errorf("successful is %v after a failure", got)
+	}
+}
+
+func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
+	m := used()
+	m.Stepped("other", time.Millisecond)
+	m.Forget("llama")
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others int
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			for _, l := range s.GetLabel() {
+				if l.GetName() == labelCluster && l.GetValue() == "llama" {
+					t.Errorf("%s is still there", f.GetName())
+				}
+				others += one(l.GetValue() == "other")
+			}
+		}
+	}
+	if others != 2 {
+		t.Errorf("%d series of the other cluster, want 2", others)
+	}
+}
+
+// state gathers what the collector says of a source.
+func state(f fixed, maxSeries int) *prometheus.Registry {
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(newCollector(f, maxSeries, func() time.Time { return noon }))
+	return r
+}
+
+func TestStateIsReadFromTheSource(t *testing.T) {
+	want := `
+# HELP steelyard_cluster_endpoints Endpoints, by the main cause of their share.
+# TYPE steelyard_cluster_endpoints gauge
+steelyard_cluster_endpoints{cluster="llama",reason="blackout"} 1
+steelyard_cluster_endpoints{cluster="llama",reason="decay"} 1
+steelyard_cluster_endpoints{cluster="llama",reason="fill"} 3
+steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
+steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
+steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
+steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
+# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing.
+# TYPE steelyard_cluster_ready gauge
+steelyard_cluster_ready{cluster="llama"} 1
+steelyard_cluster_ready{cluster="mixtral"} 0
+# HELP steelyard_source_up 1 when the latest exchange with the source went well.
+# TYPE steelyard_source_up gauge
+steelyard_source_up{cluster="llama",source="discovery"} 1
+steelyard_source_up{cluster="llama",source="redis"} 0
+steelyard_source_up{cluster="llama",source="scrape"} 1
+steelyard_source_up{cluster="mixtral",source="scrape"} 0
+# HELP steelyard_arrival_requests_per_second Requests per second expected at the cluster.
+# TYPE steelyard_arrival_requests_per_second gauge
+steelyard_arrival_requests_per_second{cluster="llama"} 41.7
+# HELP steelyard_horizon_seconds Time that a decision looks ahead: age of the observations, push delay and push period.
+# TYPE steelyard_horizon_seconds gauge
+steelyard_horizon_seconds{cluster="llama"} 0.31
+# HELP steelyard_water_level Level up to which the endpoints are filled, in requests per unit of capacity.
+# TYPE steelyard_water_level gauge
+steelyard_water_level{cluster="llama"} 1.13
+# HELP steelyard_drop_fraction Share of the requests, 0 to 1, that the proxies are told to refuse.
+# TYPE steelyard_drop_fraction gauge
+steelyard_drop_fraction{cluster="llama"} 0
+# HELP steelyard_report_age_seconds Age of the oldest value of a field among the endpoints that ever reported it.
+# TYPE steelyard_report_age_seconds gauge
+steelyard_report_age_seconds{cluster="llama",field="in_flight"} 42.03
+steelyard_report_age_seconds{cluster="llama",field="queue"} 14.03
+steelyard_report_age_seconds{cluster="llama",field="running"} 14.03
+steelyard_report_age_seconds{cluster="llama",field="utilization"} 14.03
+# HELP steelyard_connected_envoys Envoys with an open stream, told apart by node id and peer address.
+# TYPE steelyard_connected_envoys gauge
+steelyard_connected_envoys 3
+# HELP steelyard_envoy_subscriptions Envoys that ask for the cluster.
+# TYPE steelyard_envoy_subscriptions gauge
+steelyard_envoy_subscriptions{cluster="llama"} 3
+steelyard_envoy_subscriptions{cluster="mixtral"} 0
+# HELP steelyard_envoy_subscriptions_in_sync Envoys that acknowledged the latest version they were sent.
+# TYPE steelyard_envoy_subscriptions_in_sync gauge
+steelyard_envoy_subscriptions_in_sync{cluster="llama"} 2
+steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
+# HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version they were sent.
+# TYPE steelyard_envoy_subscriptions_refused gauge
+steelyard_envoy_subscriptions_refused{cluster="llama"} 1
+steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
+`
+	var names []string
+	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
+		names = append(names, m[1])
+	}
+	if err := testutil.GatherAndCompare(state(typical(noon), 100), strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// seriesOf returns "name value" of all series with that endpoint.
+func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, f := range families {
+		for _, s := range f.GetMetric() {
+			for _, l := range s.GetLabel() {
+				if l.GetName() == labelEndpoint && l.GetValue() == endpoint {
+					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(), s.GetGauge().GetValue()))
+				}
+			}
+		}
+	}
+	return out
+}
+
+func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
+	for endpoint, want := range map[string][]string{
+		"10.0.0.2:8000": {
+			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
+			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
+		},
+		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000"},
+		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},
+		"10.9.9.9:8000": {},
+	} {
+		if diff := cmp.Diff(want, seriesOf(t, state(typical(noon), 100), endpoint)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", endpoint, diff)
+		}
+	}
+}
+
+func TestSeriesOfAVanishedEndpointVanish(t *testing.T) {
+	f := typical(noon)
+	r := state(f, 100)
+	if got := seriesOf(t, r, "10.0.0.8:8000"); len(got) == 0 {
+		t.Fatal("no series at first")
+	}
+	f.clusters[0].Endpoints = f.clusters[0].Endpoints[:7] // the same array that the registry reads
+	if got := seriesOf(t, r, "10.0.0.8:8000"); len(got) != 0 {
+		t.Errorf("still there: %v", got)
+	}
+}
+
+func TestEndpointSeriesAreBounded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		max            int
+		llama, mixtral int // dropped
+		series         int // of steelyard_endpoint_overloaded
+	}{
+		"room for all":        {10, 0, 0, 10},
+		"room for one less":   {9, 0, 1, 9},
+		"room for a few":      {3, 5, 2, 3},
+		"room for none":       {0, 8, 2, 0},
+		"room for more":       {1000, 0, 0, 10},
+		"exactly one cluster": {8, 0, 2, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := state(typical(noon), tc.max)
+			want := fmt.Sprintf(`
+# HELP steelyard_endpoint_series_dropped Endpoints without series of their own because there are too many.
+# TYPE steelyard_endpoint_series_dropped gauge
+steelyard_endpoint_series_dropped{cluster="llama"} %d
+steelyard_endpoint_series_dropped{cluster="mixtral"} %d
+`, tc.llama, tc.mixtral)
+			if err := testutil.GatherAndCompare(r, strings.NewReader(want), "steelyard_endpoint_series_dropped"); err != nil {
+				t.Error(err)
+			}
+			if n, err := testutil.GatherAndCount(r, "steelyard_endpoint_overloaded"); err != nil || n != tc.series {
+				t.Errorf("%d series, %v, want %d", n, err, tc.series)
+			}
+		})
+	}
+}
+
+func TestMaxEndpointSeriesOption(t *testing.T) {
+	for option, want := range map[int]int{0: 2000, 5: 5, -1: 0} {
+		if got := NewMetrics(MetricsOptions{MaxEndpointSeries: option}).maxSeries; got != want {
+			t.Errorf("option %d gives %d, want %d", option, got, want)
+		}
+	}
+}
+
+func TestHostileLabelsDoNotBreakTheScrape(t *testing.T) {
+	m := used()
+	m.ScrapeDone(hostile, hostile, time.Second, 1)
+	h := New(Options{Source: hostileSource(), Metrics: m, Version: hostile})
+	a := ask(t, h, http.MethodGet, "/metrics")
+	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) && !strings.Contains(a.body, "steelyard_cluster_ready") {
+		t.Fatalf("got %d:\n%.2000s", a.code, a.body)
+	}
+	problems, err := promlint.New(strings.NewReader(a.body)).Lint()
+	if err != nil {
+		t.Errorf("the text cannot be read back: %v", err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
+	f := typical(noon)
+	f.clusters[0].Endpoints[1].Address = f.clusters[0].Endpoints[0].Address
+	a := ask(t, handlerOf(f), http.MethodGet, "/metrics")
+	if a.code != 200 || !strings.Contains(a.body, "steelyard_connected_envoys 3") || !strings.Contains(a.body, "go_goroutines") {
+		t.Fatalf("got %d:\n%.500s", a.code, a.body)
+	}
+}
+
+// metricsText is /metrics with every series that there is.
+func metricsText(t *testing.T) string {
+	t.Helper()
+	h := New(Options{Source: typical(noon), Metrics: used(), Version: "1.2.3", Now: func() time.Time { return noon }})
+	a := ask(t, h, http.MethodGet, "/metrics")
+	if a.code != 200 {
+		t.Fatalf("got %d: %s", a.code, a.body)
+	}
+	return a.body
+}
+
+func TestMetricsAreLintClean(t *testing.T) {
+	problems, err := promlint.New(strings.NewReader(metricsText(t))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// promtool finds the real one, as make tools installs it.
+func promtool(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("PROMTOOL"); path != "" {
+		return path
+	}
+	path, err := filepath.Abs("../../.tools/bin/promtool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err = exec.LookPath("promtool")
+	if err != nil {
+		t.Fatal("promtool is missing: run `make tools`, or set PROMTOOL to one")
+	}
+	return path
+}
+
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
+	check := exec.CommandContext(t.Context(), promtool(t), "check", "metrics")
+	check.Stdin = strings.NewReader(metricsText(t))
+	var out bytes.Buffer
+	check.Stdout, check.Stderr = &out, &out
+	if err := check.Run(); err != nil || out.Len() > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out.String())
+	}
+}
+
+func TestTheDocumentNamesEverySeriesAndNoOther(t *testing.T) {
+	names := func(pattern, text string) []string {
+		var out []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			out = append(out, m[1])
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	served := names(`(?m)^# TYPE (steelyard_\S+)`, metricsText(t))
+	written := names("(?m)^\\| `(steelyard_[a-z_]+)` \\|", document(t))
+	if diff := cmp.Diff(served, written); diff != "" {
+		t.Errorf("docs/admin-api.md is out of step with /metrics (-served +document):\n%s", diff)
+	}
+}
+
+func TestOpenMetricsIsOffered(t *testing.T) {
+	h := handlerOf(typical(noon))
+	a := askWith(h, "/metrics", "Accept", "application/openmetrics-text; version=1.0.0")
+	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(a.body, "# EOF\n") {
+		t.Errorf("got %s", a.header.Get("Content-Type"))
+	}
+}
+
+func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
+	m := used()
+	h := New(Options{Source: typical(noon), Metrics: m})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 20 {
+				m.ScrapeDone(fmt.Sprint(i), "ok", time.Millisecond, 1)
+				m.Forget(fmt.Sprint((i + 1) % 4))
+				askWith(h, "/metrics", "Accept", "text/plain")
+				askWith(h, "/", "Accept", "text/html")
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,175 @@
+package admin
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEndpointProblems(t *testing.T) {
+	failed := Scrape{Error: "timeout"}
+	for name, tc := range map[string]struct {
+		in   Endpoint
+		want []Problem
+	}{
+		"healthy":          {Endpoint{Reason: "fill"}, []Problem{}},
+		"fully loaded":     {Endpoint{Reason: "floor"}, []Problem{}},
+		"one scrape lost":  {Endpoint{Reason: "fill", LastScrape: failed}, []Problem{{SeverityWarning, "latest scrape failed: timeout"}}},
+		"going stale":      {Endpoint{Reason: "decay", LastScrape: failed}, []Problem{{SeverityWarning, "report is going stale: moving to the median: timeout"}}},
+		"stale":            {Endpoint{Reason: "neutral"}, []Problem{{SeverityError, "no usable report: weighed as a median endpoint"}}},
+		"new":              {Endpoint{Reason: "blackout"}, []Problem{{SeverityWarning, "new, and no report yet"}}},
+		"new, unreachable": {Endpoint{Reason: "blackout", LastScrape: failed}, []Problem{{SeverityError, "new, and its scrapes fail: timeout"}}},
+		"overloaded": {
+			Endpoint{Reason: "floor", Overloaded: true, OverloadReason: "queue 5 per slot"},
+			[]Problem{{SeverityWarning, "overloaded: queue 5 per slot"}},
+		},
+		"overloaded and stale": {
+			Endpoint{Reason: "neutral", Overloaded: true},
+			[]Problem{{SeverityError, "no usable report: weighed as a median endpoint"}, {SeverityWarning, "overloaded"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, endpointProblems(tc.in)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClusterProblems(t *testing.T) {
+	healthy := Cluster{Ready: true, Counts: EndpointCounts{Total: 8}, Decision: Decision{At: At(noon)}}
+	with := func(change func(*Cluster)) Cluster {
+		c := healthy
+		change(&c)
+		return c
+	}
+	for name, tc := range map[string]struct {
+		in   Cluster
+		want []Problem
+	}{
+		"healthy":   {healthy, []Problem{}},
+		"not ready": {with(func(c *Cluster) { c.Ready, c.NotReadyReason = false, "warming up" }), []Problem{{SeverityError, "not ready: warming up"}}},
+		"not ready, without a word": {
+			with(func(c *Cluster) { c.Ready = false }), []Problem{{SeverityError, "not ready: no reason given"}},
+		},
+		"empty": {with(func(c *Cluster) { c.Counts.Total = 0 }), []Problem{{SeverityError, "no endpoints: discovery has found none"}}},
+		"stuck": {with(func(c *Cluster) { c.Decision.At = At(noon.Add(-6 * time.Second)) }), []Problem{{SeverityError, "no decision for 6.0 s: the loop is stuck"}}},
+		"slow by choice": {
+			with(func(c *Cluster) { c.Decision.At, c.MinIntervalSeconds = At(noon.Add(-6*time.Second)), Num(3) }), []Problem{},
+		},
+		"shedding": {with(func(c *Cluster) { c.Decision.DropFraction = Num(0.123) }), []Problem{{SeverityError, "shedding 12.3 % of the requests: the whole pool is saturated"}}},
+		"source down": {
+			with(func(c *Cluster) { c.Sources = []SourceStatus{{Name: "redis", State: SourceDown, LastError: "refused"}} }),
+			[]Problem{{SeverityError, "source redis is down, and never worked: refused"}},
+		},
+		"source stale": {
+			with(func(c *Cluster) {
+				c.Sources = []SourceStatus{{Name: "dns", State: SourceStale, LastSuccess: At(noon.Add(-90 * time.Second)), LastError: "no answer"}}
+			}),
+			[]Problem{{SeverityWarning, "source dns is stale, last worked 2 min ago: no answer"}},
+		},
+		"ignored members": {
+			with(func(c *Cluster) { c.Sources = []SourceStatus{{Name: "redis", State: SourceOK, IgnoredMembers: 3}} }),
+			[]Problem{{SeverityWarning, "source redis: 3 members are no endpoints of this cluster and are ignored"}},
+		},
+		"some endpoints": {
+			with(func(c *Cluster) { c.Counts.Stale, c.Counts.Overloaded, c.Counts.Failing = 1, 3, 2 }),
+			[]Problem{
+				{SeverityWarning, "1 of 8 endpoints without a fresh report: weighed towards the pool's median"},
+				{SeverityWarning, "3 of 8 endpoints overloaded"},
+				{SeverityWarning, "2 of 8 endpoints failed their latest scrape"},
+			},
+		},
+		"half of the endpoints": {
+			with(func(c *Cluster) { c.Counts.Overloaded = 4 }), []Problem{{SeverityError, "4 of 8 endpoints overloaded"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, clusterProblems(tc.in, noon)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClientProblems(t *testing.T) {
+	inSync := Subscription{Cluster: "llama", Known: true, InSync: true, VersionSent: "v2", VersionAcked: "v2", LastSent: At(noon.Add(-time.Hour))}
+	with := func(change func(*Subscription)) Client {
+		s := inSync
+		change(&s)
+		return Client{Subscriptions: []Subscription{s}}
+	}
+	for name, tc := range map[string]struct {
+		in   Client
+		want []Problem
+	}{
+		"in sync": {with(func(*Subscription) {}), []Problem{}},
+		"refuses": {
+			with(func(s *Subscription) { s.InSync, s.Nack = false, Nack{Message: "bad weight", Current: true} }),
+			[]Problem{{SeverityError, "refuses cluster llama: bad weight"}},
+		},
+		"refused once": {with(func(s *Subscription) { s.Nack = Nack{Message: "bad weight"} }), []Problem{}},
+		"silent": {
+			with(func(s *Subscription) {
+				s.InSync, s.VersionAcked, s.LastSent = false, "v1", At(noon.Add(-7*time.Second))
+			}),
+			[]Problem{{SeverityError, "has not answered version v2 of cluster llama for 7.0 s"}},
+		},
+		"about to answer": {
+			with(func(s *Subscription) { s.InSync, s.VersionAcked, s.LastSent = false, "v1", At(noon.Add(-time.Second)) }), []Problem{},
+		},
+		"about to be sent the next":  {with(func(s *Subscription) { s.InSync = false }), []Problem{}},
+		"asks for a stranger":        {with(func(s *Subscription) { s.Cluster, s.Known = "lama", false }), []Problem{{SeverityWarning, "asks for cluster lama, which is not configured here"}}},
+		"asks before it is ready":    {with(func(s *Subscription) { s.Known = false }), []Problem{}},
+		"cannot be told from others": {Client{Duplicates: 2}, []Problem{{SeverityWarning, "2 other connections use the same node id: two Envoys that cannot be told apart, or one that came back"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, clientProblems(tc.in, map[string]bool{"llama": true}, noon)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStatusProblems(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in      Status
+		clients int
+		want    []Problem
+	}{
+		"well":      {Status{ConfigGeneration: 1}, 1, []Problem{}},
+		"draining":  {Status{ConfigGeneration: 1, Draining: true}, 1, []Problem{{SeverityWarning, "draining: the process is shutting down"}}},
+		"no config": {Status{}, 1, []Problem{{SeverityError, "no config has been applied yet"}}},
+		"no Envoys": {Status{ConfigGeneration: 1}, 0, []Problem{{SeverityWarning, "no Envoy is connected"}}},
+		"bad reload": {
+			Status{ConfigGeneration: 3, LastReload: Reload{Error: "line 4: unknown key"}}, 1,
+			[]Problem{{SeverityError, "the latest config was refused, generation 3 still runs: line 4: unknown key"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, statusProblems(tc.in, tc.clients)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWorstFirst(t *testing.T) {
+	endpoint := func(address string, perSlot Number, problems ...Problem) Endpoint {
+		return Endpoint{Address: address, LoadPerSlot: perSlot, Problems: problems}
+	}
+	endpoints := []Endpoint{
+		endpoint("unknown load", Number{}), endpoint("b", Num(1)), endpoint("a", Num(1)), endpoint("full", Num(9)),
+		endpoint("warned", Num(0), Problem{Severity: SeverityWarning}),
+		endpoint("failed", Num(0), Problem{Severity: SeverityWarning}, Problem{Severity: SeverityError}),
+	}
+	sortWorstFirst(endpoints)
+	var got []string
+	for _, e := range endpoints {
+		got = append(got, e.Address)
+	}
+	if diff := cmp.Diff([]string{"failed", "warned", "full", "a", "b", "unknown load"}, got); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+}
