@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -21,7 +22,7 @@ func Serve(t testing.TB, register func(*grpc.Server), options ...grpc.ServerOpti
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := g.Serve(l); err != nil {
+		if err := g.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Errorf("serving xDS: %v", err)
 		}
 	}()

@@ -1,0 +1,64 @@
+package xds_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"steelyard/xds"
+	"steelyard/xds/xdstest"
+)
+
+// BenchmarkPublish measures the time from a push of 1000 endpoints until the last of 100 streams has
+// acknowledged it, over loopback, the clients' work included.
+//
+//	go test ./xds -run '^$' -bench Publish -count 6 | benchstat -
+func BenchmarkPublish(b *testing.B) {
+	for _, delta := range []bool{false, true} {
+		b.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(b *testing.B) { benchmarkPublish(b, 1000, 100, delta) })
+	}
+}
+
+func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
+	acked := make(chan struct{}, streams)
+	server := xds.NewServer(xds.Options{Log: quiet(), Observer: signal(acked)})
+	address, _ := xdstest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
+	d := equal(endpoints)
+	server.Publish("llama", d, always)
+	for i := range streams {
+		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta, Clusters: []string{"llama"}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(c.Close)
+	}
+	wait := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		for range streams {
+			select {
+			case <-acked:
+			case <-ctx.Done():
+				b.Fatal("not all streams have acknowledged")
+			}
+		}
+	}
+	wait()
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Endpoints[0].Share, d.Endpoints[1].Share = d.Endpoints[1].Share*1.5, d.Endpoints[0].Share/1.5
+		if p := server.Publish("llama", d, always); !p.Pushed {
+			b.Fatalf("not pushed: %+v", p)
+		}
+		wait()
+	}
+	b.ReportMetric(float64(server.Counters().ResponseBytes)/float64(server.Counters().Responses), "bytes/assignment")
+}
+
+// signal is an observer that passes every ACK on.
+type signal chan struct{}
+
+func (signal) Sent(string, int)              {}
+func (s signal) Acked(string, time.Duration) { s <- struct{}{} }
+func (signal) Nacked(string, string, string) {}

@@ -1,0 +1,276 @@
+package xds_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"steelyard/xds"
+	"steelyard/xds/xdstest"
+)
+
+func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
+	b := newBench(t)
+	b.publish("llama", equal(2))
+	twin := b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"llama"}})
+	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"llama", "mistral"}})
+	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"other"}}) // no overlap: one Envoy may have two connections
+	b.dial(xdstest.Config{NodeID: "single", Clusters: []string{"llama"}})
+	var clients []xds.Client
+	eventually(t, "four clients", func() bool {
+		clients = b.server.Clients()
+		n := 0
+		for _, c := range clients {
+			n += len(c.Subscriptions)
+		}
+		return len(clients) == 4 && n == 5
+	})
+	if clients[0].NodeID != "single" || clients[0].Duplicates != 0 {
+		t.Errorf("first client %+v, want the single one without duplicates", clients[0])
+	}
+	for _, c := range clients[1:] {
+		want := 1
+		if c.Subscriptions[0].Cluster == "other" {
+			want = 0
+		}
+		if c.NodeID != "twin" || c.Duplicates != want {
+			t.Errorf("%+v: want a twin with %d duplicates", c, want)
+		}
+	}
+	twin.Close()
+	eventually(t, "no duplicates once one has gone", func() bool {
+		for _, c := range b.server.Clients() {
+			if c.Duplicates != 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestStreamsOfOneConnectionAreOneClient(t *testing.T) {
+	b := newBench(t)
+	b.publish("b", equal(2))
+	conn := b.connect()
+	for _, cluster := range []string{"b", "a"} {
+		stream := b.open(conn)
+		request := &discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResourceNames: []string{cluster}}
+		if err := stream.Send(request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "one client with two sorted subscriptions", func() bool {
+		c := b.server.Clients()
+		return len(c) == 1 && c[0].Streams == 2 && c[0].Duplicates == 0 && len(c[0].Subscriptions) == 2 &&
+			c[0].Subscriptions[0].Cluster == "a" && c[0].Subscriptions[1].Cluster == "b"
+	})
+	if n := b.server.Counters(); n.Streams != 2 || n.StreamsOpened != 2 {
+		t.Errorf("counters %+v, want two streams", n)
+	}
+}
+
+func TestWhatAnEnvoySaysOfItselfIsBounded(t *testing.T) {
+	b := newBench(t)
+	stream := b.open(b.connect())
+	long := strings.Repeat("ü", 1000)
+	n := node(long)
+	n.Cluster, n.UserAgentName = long, long
+	n.Locality.Zone = long
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, ResourceNames: []string{"llama"}}); err != nil {
+		t.Fatal(err)
+	}
+	var c xds.Client
+	eventually(t, "the client is seen", func() bool {
+		cs := b.server.Clients()
+		if len(cs) == 1 && cs[0].NodeID != "" {
+			c = cs[0]
+		}
+		return c.NodeID != ""
+	})
+	for what, got := range map[string]string{"node id": c.NodeID, "node cluster": c.NodeCluster, "user agent": c.UserAgent, "locality": c.Locality} {
+		if len(got) > 256 || len(got) < 250 || !strings.HasSuffix(got, "ü") {
+			t.Errorf("%s has %d bytes and ends in %q, want at most 256 and a whole rune", what, len(got), got[len(got)-2:])
+		}
+	}
+}
+
+func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
+	many := func(n int) []string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprint("cluster-", i)
+		}
+		return names
+	}
+	for name, c := range map[string]struct {
+		requests []*discoveryv3.DiscoveryRequest
+		code     codes.Code
+	}{
+		"too many clusters": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: many(10_001)}}, codes.ResourceExhausted},
+		"a long name":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: []string{strings.Repeat("x", 1025)}}}, codes.InvalidArgument},
+		"a long type":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: strings.Repeat("x", 1025)}}, codes.ResourceExhausted},
+		"no type":           {[]*discoveryv3.DiscoveryRequest{{}}, codes.InvalidArgument},
+		"too many types": {func() (rs []*discoveryv3.DiscoveryRequest) {
+			for _, n := range many(33) {
+				rs = append(rs, &discoveryv3.DiscoveryRequest{TypeUrl: n})
+			}
+			return rs
+		}(), codes.ResourceExhausted},
+		"a large message": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, VersionInfo: strings.Repeat("x", 4<<20)}}, codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(b.connect()).StreamAggregatedResources(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range c.requests {
+				if err := stream.Send(r); err != nil {
+					break // closed already; Recv says why
+				}
+			}
+			_, err = stream.Recv()
+			// A message above the limit ends the reading of the stream, which go-control-plane
+			// takes for the peer's end of it.
+			if name == "a large message" && err != nil {
+				return
+			}
+			if status.Code(err) != c.code {
+				t.Errorf("the stream ended with %v, want %v", err, c.code)
+			}
+			eventually(t, "the client is forgotten", func() bool { return len(b.server.Clients()) == 0 })
+		})
+	}
+}
+
+func TestTenThousandClustersAreNotTooMany(t *testing.T) {
+	b := newBench(t)
+	names := make([]string, 10_000)
+	for i := range names {
+		names[i] = fmt.Sprint("cluster-", i)
+	}
+	client := b.dial(xdstest.Config{Clusters: names})
+	b.subscription("envoy-1", "cluster-9999", "held", func(s xds.Subscription) bool { return !s.Known })
+	b.publish("cluster-5000", equal(1))
+	b.received(client, "cluster-5000", 1)
+}
+
+// A real Envoy's node is 61 KB on the wire. A thousand of them would be
+// hundreds of megabytes if the parsed messages were kept.
+func TestTheNodesExtensionsAreNotKept(t *testing.T) {
+	b := newBench(t)
+	b.publish("llama", equal(2))
+	const envoys = 30
+	before := heap()
+	for i := range envoys {
+		id := fmt.Sprint("envoy-", i)
+		b.dial(xdstest.Config{NodeID: id, Clusters: []string{"llama"}, Extensions: 700})
+		b.subscription(id, "llama", "in sync", inSync)
+	}
+	perEnvoy := (int64(heap()) - int64(before)) / envoys
+	t.Logf("%d bytes per Envoy, both ends of the connection together", perEnvoy)
+	if perEnvoy > 250<<10 {
+		t.Errorf("%d bytes per Envoy: the node is kept", perEnvoy)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestPollingIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.publish("llama", equal(1))
+	_, err := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(), &discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}})
+	if err == nil || !strings.Contains(err.Error(), "use a gRPC stream") {
+		t.Errorf("polling: %v", err)
+	}
+}
+
+func TestGRPCOptionsWithTLS(t *testing.T) {
+	certificate, roots := selfSigned(t)
+	server := xds.NewServer(xds.Options{Log: quiet()})
+	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(&tls.Config{Certificates: []tls.Certificate{certificate}})...)
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).StreamEndpoints(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}); err != nil {
+		t.Fatal(err)
+	}
+	server.Publish("llama", equal(1), always)
+	if _, err := stream.Recv(); err != nil {
+		t.Errorf("over TLS: %v", err)
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// connect and open are for tests that speak the protocol by hand.
+func (b *bench) connect() *grpc.ClientConn {
+	b.t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func (b *bench) open(conn *grpc.ClientConn) endpointservice.EndpointDiscoveryService_StreamEndpointsClient {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	b.t.Cleanup(cancel)
+	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).StreamEndpoints(ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return stream
+}

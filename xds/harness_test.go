@@ -1,0 +1,214 @@
+package xds_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"go.uber.org/goleak"
+
+	"steelyard/weighting"
+	"steelyard/xds"
+	"steelyard/xds/xdstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds the waiting for what must happen; nothing waits this long when all is well.
+const patience = 20 * time.Second
+
+// always pushes every decision that differs at all.
+var always = xds.ClusterOptions{}
+
+// A bench is a server on loopback, with a clock that stands still until it is moved.
+type bench struct {
+	t       testing.TB
+	server  *xds.Server
+	address string
+	stop    func()
+	clock   *clock
+	seen    *observer
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	b := &bench{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
+	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Seed: 1, Observer: b.seen})
+	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
+	return b
+}
+
+// publish pushes and fails the test when nothing was pushed.
+func (b *bench) publish(cluster string, d weighting.Decision) xds.Push {
+	b.t.Helper()
+	p := b.server.Publish(cluster, d, always)
+	if !p.Pushed {
+		b.t.Fatalf("publishing %s: not pushed: %+v", cluster, p)
+	}
+	return p
+}
+
+func (b *bench) dial(c xdstest.Config) *xdstest.Client {
+	b.t.Helper()
+	c.Address = b.address
+	if c.NodeID == "" {
+		c.NodeID = "envoy-1"
+	}
+	client, err := xdstest.Dial(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(client.Close)
+	return client
+}
+
+// wait waits for a state of the client.
+func (b *bench) wait(c *xdstest.Client, what string, wanted func(xdstest.State) bool) xdstest.State {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := c.Wait(ctx, wanted)
+	if err != nil {
+		b.t.Fatalf("waiting for %s: %v; state %+v", what, err, withoutMessages(s))
+	}
+	return s
+}
+
+func withoutMessages(s xdstest.State) xdstest.State { s.Messages = nil; return s }
+
+// has waits until the client has accepted n assignments of the cluster.
+func (b *bench) received(c *xdstest.Client, cluster string, n int) xdstest.State {
+	b.t.Helper()
+	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster), func(s xdstest.State) bool { return s.Received[cluster] >= n })
+}
+
+// subscription waits until what the server says of the node's subscription is as wanted.
+func (b *bench) subscription(node, cluster, what string, wanted func(xds.Subscription) bool) xds.Subscription {
+	b.t.Helper()
+	var last []xds.Client
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		last = b.server.Clients()
+		for _, c := range last {
+			for _, s := range c.Subscriptions {
+				if c.NodeID == node && s.Cluster == cluster && wanted(s) {
+					return s
+				}
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.t.Fatalf("%s subscribing to %s: never %s; clients %+v", node, cluster, what, last)
+	return xds.Subscription{}
+}
+
+// eventually polls until the condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func inSync(s xds.Subscription) bool { return s.InSync }
+
+// transports runs the test over each way to subscribe.
+func transports(t *testing.T, test func(t *testing.T, c xdstest.Config, transport string)) {
+	for transport, c := range map[string]xdstest.Config{
+		xds.TransportEDS:      {},
+		xds.TransportEDSDelta: {Delta: true},
+		xds.TransportADS:      {ADS: true},
+		xds.TransportADSDelta: {ADS: true, Delta: true},
+	} {
+		t.Run(transport, func(t *testing.T) { test(t, c, transport) })
+	}
+}
+
+// shares makes a decision with one endpoint for each share.
+func shares(values ...float64) weighting.Decision {
+	var d weighting.Decision
+	for i, v := range values {
+		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Share: v})
+	}
+	return d
+}
+
+// equal is n endpoints of one share.
+func equal(n int) weighting.Decision {
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = 1 / float64(n)
+	}
+	return shares(values...)
+}
+
+func weightsOf(s xdstest.State, cluster string) []uint32 {
+	var out []uint32
+	for _, l := range s.Assignment(cluster).GetEndpoints() {
+		for _, e := range l.GetLbEndpoints() {
+			out = append(out, e.GetLoadBalancingWeight().GetValue())
+		}
+	}
+	return out
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// An observer remembers what it was told.
+type observer struct {
+	mu     sync.Mutex
+	sent   map[string]int // bytes, by cluster
+	acked  map[string][]time.Duration
+	nacked []string
+}
+
+func (o *observer) Sent(cluster string, bytes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sent == nil {
+		o.sent = map[string]int{}
+	}
+	o.sent[cluster] += bytes
+}
+
+func (o *observer) Acked(cluster string, delay time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.acked == nil {
+		o.acked = map[string][]time.Duration{}
+	}
+	o.acked[cluster] = append(o.acked[cluster], delay)
+}
+
+func (o *observer) Nacked(cluster, node, message string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nacked = append(o.nacked, cluster+" "+node+" "+message)
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func node(id string) *corev3.Node {
+	return &corev3.Node{Id: id, Locality: &corev3.Locality{Region: "r"}}
+}
