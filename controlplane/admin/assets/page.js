@@ -135,19 +135,24 @@
     });
   }
 
+  // json asks the API; null is what is not there.
   async function json(path) {
     const answer = await fetch('api/v1/' + path, { signal: AbortSignal.timeout(10000), cache: 'no-store' });
+    if (answer.status === 404) return null;
     if (!answer.ok) throw new Error(answer.status + ' for ' + path);
     return answer.json();
   }
 
-  // detail returns one cluster with the rows to show and their history.
+  // detail returns one cluster with the rows to show and their history; null
+  // when it was removed since it was listed.
   async function detail(name) {
     const base = 'clusters/' + encodeURIComponent(name);
     const cluster = await json(base + '?sort=worst&limit=' + rows);
+    if (!cluster) return null;
     const query = new URLSearchParams({ window: span, points });
     if (rows) cluster.endpoints.forEach((e) => query.append('endpoint', e.address));
-    return { ...cluster, history: await json(base + '/history?' + query) };
+    const history = await json(base + '/history?' + query);
+    return history && { ...cluster, history };
   }
 
   function showRest(e, shown, total) {
@@ -191,7 +196,7 @@
     list(byId('wrong'), 'new-wrong', sorted.slice(0, maxWrong), (p) => p.where + ': ' + p.message);
     byId('all-well').hidden = all.length > 0;
     byId('more-wrong').hidden = all.length <= maxWrong;
-    byId('more-wrong').querySelector('b').textContent = all.length - maxWrong;
+    byId('more-wrong').querySelector('b').textContent = Math.max(0, all.length - maxWrong);
     const errors = all.filter((p) => p.severity === 'error').length;
     document.title = (errors ? '(' + errors + ') ' : '') + 'Steelyard';
   }
@@ -200,7 +205,7 @@
     const [status, heads, clients] = await Promise.all([
       json('status'), json('clusters'), json('clients?sort=worst&limit=' + rows),
     ]);
-    const clusters = await Promise.all(heads.clusters.map((c) => detail(c.name)));
+    const clusters = (await Promise.all(heads.clusters.map((c) => detail(c.name)))).filter(Boolean);
     now = new Date(status.now);
     fill(byId('status'), status);
     showWrong(status, clusters, clients.clients);
