@@ -28,9 +28,10 @@ type EnvoyConfig struct {
 	Dir       string // an existing directory for the bootstrap, the log and small files
 	Name      string // "envoy" when empty; different for each Envoy of one Dir, so that logs can be told apart
 
-	Concurrency int    // worker threads, 1 when 0
-	LogLevel    string // "warning" when empty
-	Path        string // the binary, Find's when empty
+	Concurrency int      // worker threads, 1 when 0
+	LogLevel    string   // "warning" when empty
+	Args        []string // more of Envoy's arguments
+	Path        string   // the binary, Find's when empty
 }
 
 // An Envoy is a running Envoy whose admin listener answers.
@@ -114,21 +115,23 @@ func (c EnvoyConfig) prepare() (Spec, string, error) {
 		// Hot restart shares memory and a socket between Envoys of one base id.
 		"--use-dynamic-base-id", "--disable-hot-restart",
 	}
-	return Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir}, adminFile, nil
+	return Spec{Name: c.Name, Path: c.Path, Args: append(args, c.Args...), Dir: c.Dir}, adminFile, nil
 }
 
-// ValidateEnvoy has the real Envoy check a bootstrap (--mode validate). The
-// error has Envoy's words. Files are put into dir, which must exist.
-func ValidateEnvoy(ctx context.Context, dir string, bootstrap []byte) error {
-	spec, _, err := EnvoyConfig{Bootstrap: bootstrap, Dir: dir, Name: "validate", LogLevel: "error"}.prepare()
+// ValidateEnvoy has the real Envoy check a bootstrap (--mode validate) and
+// returns what it prints, such as warnings of deprecated fields. The error has
+// Envoy's words. Files are put into dir, which must exist.
+func ValidateEnvoy(ctx context.Context, dir string, bootstrap []byte) (string, error) {
+	spec, _, err := EnvoyConfig{Bootstrap: bootstrap, Dir: dir, Name: "validate"}.prepare()
 	if err != nil {
-		return err
+		return "", err
 	}
 	out, err := exec.CommandContext(ctx, spec.Path, append(spec.Args, "--mode", "validate")...).CombinedOutput()
+	said := strings.TrimSpace(string(out))
 	if err != nil {
-		return fmt.Errorf("envoy --mode validate: %w\n%s", err, strings.TrimSpace(string(out)))
+		return said, fmt.Errorf("envoy --mode validate: %w\n%s", err, said)
 	}
-	return nil
+	return said, nil
 }
 
 // Stop ends the Envoy as Process.Stop does.

@@ -127,7 +127,7 @@ func TestEnvoyThatRefusesItsBootstrapIsReportedInItsWords(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "odd ended before it was ready") || !strings.Contains(err.Error(), "no_such_field") {
 		t.Errorf("error %v, want one with Envoy's words", err)
 	}
-	err = proc.ValidateEnvoy(t.Context(), proctest.Dir(t), []byte(broken))
+	_, err = proc.ValidateEnvoy(t.Context(), proctest.Dir(t), []byte(broken))
 	if err == nil || !strings.Contains(err.Error(), "no_such_field") {
 		t.Errorf("validation error %v, want one with Envoy's words", err)
 	}

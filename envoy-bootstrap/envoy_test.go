@@ -1,0 +1,514 @@
+package envoybootstrap
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = 30 * time.Second
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// accepted fails the test unless the real Envoy takes the bootstrap without a word
+// of deprecation.
+func accepted(t *testing.T, bootstrap []byte) {
+	t.Helper()
+	said, err := proc.ValidateEnvoy(t.Context(), t.TempDir(), bootstrap)
+	if err != nil {
+		t.Fatalf("%v\nof the bootstrap\n%s", err, bootstrap)
+	}
+	if strings.Contains(strings.ToLower(said), "deprecated") {
+		t.Errorf("Envoy warns: %s", said)
+	}
+}
+
+func TestEnvoyAcceptsTheShippedFiles(t *testing.T) {
+	for _, file := range []string{"failsafe.yaml", "shedding.yaml"} {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			accepted(t, text)
+		})
+	}
+}
+
+// existing is the least of a configuration that an Envoy may have already.
+const existing = `
+node: {id: mine, cluster: mine}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
+`
+
+// existingListener goes on where a file ends that begins static_resources.
+const existingListener = `
+  listeners:
+  - address: {socket_address: {address: 127.0.0.1, port_value: 0}}
+    filter_chains:
+    - filters:
+      - name: hcm
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: mine
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+          route_config:
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: %s, timeout: 0s}}]}
+`
+
+func TestEnvoyAcceptsTheAttachedClustersInAnotherConfiguration(t *testing.T) {
+	text, err := os.ReadFile("attach.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, fmt.Appendf(nil, existing+"%s"+existingListener, text, "llama_failsafe"))
+	text, err = RenderAttach(llama(ModeShedding))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted(t, fmt.Appendf(nil, existing+"%s"+existingListener, text, "llama"))
+}
+
+func TestEnvoyAcceptsEveryCombinationOfOptions(t *testing.T) {
+	pki := newPKI(t)
+	secured := map[string]TLS{
+		"plain": {},
+		"tls":   {CAFile: pki.ca, ServerName: "steelyard.svc"},
+		"mtls":  {CAFile: pki.ca, CertFile: pki.cert, KeyFile: pki.key},
+	}
+	for name, tlsOptions := range secured {
+		for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+			for _, policy := range []Policy{PolicyRoundRobin, PolicyLeastRequest} {
+				for _, rest := range []Options{
+					{XDS: "127.0.0.1:18000"},
+					{XDS: "steelyard.svc:18000", Listen: "[::1]:0", Admin: "[::1]:0", Zone: "a", NodeID: "n", AccessLog: true, IdleTimeout: time.Minute},
+				} {
+					o := rest
+					o.Cluster, o.Mode, o.Policy, o.TLS = "llama", mode, policy, tlsOptions
+					if mode == ModeFailsafe && o.Zone != "" {
+						o.Fallback = []string{"10.0.0.1:8000", "[::1]:8000", "llama.svc:8000"}
+					}
+					t.Run(fmt.Sprintf("%s %s %s zone=%s", name, mode, policy, o.Zone), func(t *testing.T) {
+						text, err := Render(o)
+						if err != nil {
+							t.Fatal(err)
+						}
+						accepted(t, text)
+					})
+				}
+			}
+		}
+	}
+}
+
+// A backend is a model server that answers at once and counts.
+type backend struct {
+	address string
+	hits    atomic.Int64
+}
+
+// startBackends starts servers that answer with the given status codes.
+func startBackends(t *testing.T, codes ...int) []*backend {
+	t.Helper()
+	all := make([]*backend, len(codes))
+	for i, code := range codes {
+		b := &backend{}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			b.hits.Add(1)
+			w.WriteHeader(code)
+		}))
+		t.Cleanup(server.Close)
+		b.address = server.Listener.Addr().String()
+		all[i] = b
+	}
+	return all
+}
+
+func four() []int { return []int{200, 200, 200, 200} }
+
+// endpoints makes an assignment's endpoints of backends, all of one health.
+func endpoints(backends []*backend, health func(i int) endpoint) []endpoint {
+	all := make([]endpoint, len(backends))
+	for i, b := range backends {
+		all[i] = health(i)
+		all[i].address = b.address
+	}
+	return all
+}
+
+// A front is an Envoy that was started from a bootstrap, and a client of it.
+type front struct {
+	*proc.Envoy
+	url    string
+	client *http.Client
+}
+
+// startFront starts an Envoy from rendered options, on ports of the kernel's choice.
+func startFront(t *testing.T, o Options, args ...string) *front {
+	t.Helper()
+	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	text, err := Render(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: text, Args: args})
+	addr, err := e.Listener(t.Context(), "ingress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &front{Envoy: e, url: "http://" + addr + "/", client: &http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+// send makes n requests, one after the other, and returns how often each status
+// came, and how many answers say that Envoy shed the request.
+func (f *front) send(t *testing.T, n int) (codes map[int]int, shed int) {
+	t.Helper()
+	codes = make(map[int]int)
+	for range n {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := f.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		codes[resp.StatusCode]++
+		if resp.Header.Get("x-envoy-drop-overload") == "true" {
+			shed++
+		}
+	}
+	return codes, shed
+}
+
+// shares sends n requests, none of which may fail, and returns the share of each
+// backend.
+func (f *front) shares(t *testing.T, backends []*backend, n int) []float64 {
+	t.Helper()
+	before := make([]int64, len(backends))
+	for i, b := range backends {
+		before[i] = b.hits.Load()
+	}
+	if codes, _ := f.send(t, n); codes[http.StatusOK] != n {
+		t.Fatalf("answers %v, want %d times 200", codes, n)
+	}
+	shares := make([]float64, len(backends))
+	for i, b := range backends {
+		shares[i] = float64(b.hits.Load()-before[i]) / float64(n)
+	}
+	return shares
+}
+
+// near reports whether all shares are within five percent of the wanted ones.
+func near(got, want []float64) error {
+	for i := range want {
+		if diff := got[i] - want[i]; diff > 0.05 || diff < -0.05 {
+			return fmt.Errorf("shares %.2f, want %.2f", got, want)
+		}
+	}
+	return nil
+}
+
+// requests is how many requests a cluster has had.
+func (f *front) requests(t *testing.T, cluster string) float64 {
+	t.Helper()
+	name := "cluster." + cluster + ".upstream_rq_total"
+	stats, err := f.Stats(t.Context(), "^"+name+"$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats[name]
+}
+
+// hosts of a cluster as the Envoy sees them.
+func (f *front) hosts(t *testing.T, cluster string) []proc.Host {
+	t.Helper()
+	all, err := f.Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[cluster]
+}
+
+// weighted gives the first backend half of the traffic; the sum is 1,000,000.
+func weighted(i int) endpoint {
+	return endpoint{weight: []uint32{500_003, 299_998, 99_998, 100_001}[i], health: healthy}
+}
+
+var weightedShares = []float64{0.5, 0.3, 0.1, 0.1}
+
+func asFallback(int) endpoint { return endpoint{health: degraded} }
+
+func TestFailsafeFollowsTheWeightsAndOutlivesTheControlPlane(t *testing.T) {
+	backends := startBackends(t, four()...)
+	cp := startControlPlane(t)
+	cp.publish(expiring(assignment("llama/failsafe", endpoints(backends, weighted)...), 2*time.Second))
+	cp.publish(assignment("llama/fallback", endpoints(backends, asFallback)...))
+	envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address})
+
+	if err := near(envoy.shares(t, backends, 400), weightedShares); err != nil {
+		t.Errorf("with weights: %v", err)
+	}
+	cp.stop()
+	// Every request on the way has to be answered with 200.
+	eventually(t, func() error {
+		envoy.shares(t, backends, 20)
+		if len(envoy.hosts(t, "llama")) > 0 {
+			return errors.New("the endpoints have not expired")
+		}
+		return nil
+	})
+	if err := near(envoy.shares(t, backends, 800), []float64{0.25, 0.25, 0.25, 0.25}); err != nil {
+		t.Errorf("without a control plane: %v", err)
+	}
+	cp.start(t)
+	eventually(t, func() error { return near(envoy.shares(t, backends, 200), weightedShares) })
+}
+
+func TestFailsafeWithItsOwnFallbackServesWithoutAnyControlPlane(t *testing.T) {
+	backends := startBackends(t, four()...)
+	nobody, err := proc.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Cluster: "llama", XDS: nobody}
+	for _, b := range backends {
+		o.Fallback = append(o.Fallback, b.address)
+	}
+	envoy := startFront(t, o)
+	if err := near(envoy.shares(t, backends, 800), []float64{0.25, 0.25, 0.25, 0.25}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOverloadFlagsMoveNoTrafficPastTheWeights(t *testing.T) {
+	backends := startBackends(t, four()...)
+	cp := startControlPlane(t)
+	cp.publish(assignment("llama/fallback", endpoints(backends, asFallback)...))
+	cp.publish(assignment("llama/failsafe", endpoints(backends, weighted)...))
+	envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address})
+	for flagged := 1; flagged <= len(backends); flagged++ {
+		cp.publish(assignment("llama/failsafe", endpoints(backends, func(i int) endpoint {
+			e := weighted(i)
+			if i < flagged {
+				e.health = degraded
+			}
+			return e
+		})...))
+		eventually(t, func() error {
+			seen := 0
+			for _, h := range envoy.hosts(t, "llama") {
+				if h.Health == "DEGRADED" {
+					seen++
+				}
+			}
+			if seen != flagged {
+				return fmt.Errorf("%d endpoints are degraded, want %d", seen, flagged)
+			}
+			return nil
+		})
+		shares := envoy.shares(t, backends, 200)
+		if flagged == 1 && shares[0] != 0 {
+			t.Errorf("the flagged endpoint still has a share of %.2f", shares[0])
+		}
+	}
+	if got := envoy.requests(t, "llama_fallback"); got != 0 {
+		t.Errorf("%v of 800 requests went past the weights", got)
+	}
+}
+
+func TestSheddingRefusesTheShareThatItIsTold(t *testing.T) {
+	backends := startBackends(t, four()...)
+	cp := startControlPlane(t)
+	cp.publish(dropping(assignment("llama", endpoints(backends, weighted)...), 40))
+	envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding})
+	codes, shed := envoy.send(t, 1000)
+	if codes[http.StatusOK]+shed != 1000 || codes[http.StatusServiceUnavailable] != shed {
+		t.Errorf("answers %v, %d of them marked as shed; want 200 or shed, nothing else", codes, shed)
+	}
+	// Six standard deviations of a binomial of 1000 and 0.4 are 93.
+	if shed < 300 || shed > 500 {
+		t.Errorf("%d of 1000 shed, want about 400", shed)
+	}
+}
+
+func TestTheCommandLineNamesTheEnvoy(t *testing.T) {
+	backends := startBackends(t, http.StatusOK)
+	cp := startControlPlane(t)
+	cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}))
+	o := Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding}
+	startFront(t, o)
+	startFront(t, o, "--service-node", "from-the-command-line")
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	if want := []string{"llama-envoy", "from-the-command-line"}; !slices.Equal(cp.nodes, want) {
+		t.Errorf("nodes %q, want %q", cp.nodes, want)
+	}
+}
+
+func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
+	tests := []struct {
+		name    string
+		code    int // of the second endpoint; 0 means that nobody listens there
+		ejected bool
+	}{
+		{"503, full", http.StatusServiceUnavailable, false},
+		{"429, full", http.StatusTooManyRequests, false},
+		{"500, the model's own", http.StatusInternalServerError, false},
+		{"502, of a proxy before it", http.StatusBadGateway, true},
+		{"504, of a proxy before it", http.StatusGatewayTimeout, true},
+		{"refused", 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			backends := startBackends(t, http.StatusOK, max(tt.code, 200))
+			other := backends[1].address
+			if tt.code == 0 {
+				var err error
+				if other, err = proc.FreeAddress(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cp := startControlPlane(t)
+			cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}, endpoint{address: other, health: healthy}))
+			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding})
+			codes, _ := envoy.send(t, 100)
+			if tt.code == 0 && codes[http.StatusOK] != 100 {
+				t.Errorf("answers %v: a refused connection was not tried elsewhere", codes)
+			}
+			for _, h := range envoy.hosts(t, "llama") {
+				if want := h.Address == other && tt.ejected; h.Ejected != want {
+					t.Errorf("%s ejected: %t, want %t (answers %v)", h.Address, h.Ejected, want, codes)
+				}
+			}
+		})
+	}
+}
+
+func TestEnvoyAndSteelyardProveWhoTheyAre(t *testing.T) {
+	pki := newPKI(t)
+	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server(t))))
+	backends := startBackends(t, http.StatusOK)
+	cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}))
+	envoy := startFront(t, Options{
+		Cluster: "llama", XDS: cp.address, Mode: ModeShedding,
+		TLS: TLS{CAFile: pki.ca, CertFile: pki.cert, KeyFile: pki.key},
+	})
+	envoy.shares(t, backends, 1)
+}
+
+// A pki is a certificate authority and one certificate of it, for 127.0.0.1, as files.
+type pki struct{ ca, cert, key string }
+
+func newPKI(t *testing.T) pki {
+	t.Helper()
+	dir := t.TempDir()
+	p := pki{ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
+	now := time.Now()
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	caKey, leafKey := newKey(t), newKey(t)
+	writePEM(t, p.ca, "CERTIFICATE", certificate(t, ca, ca, caKey, caKey))
+	writePEM(t, p.cert, "CERTIFICATE", certificate(t, leaf, ca, leafKey, caKey))
+	der, err := x509.MarshalECPrivateKey(leafKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, p.key, "EC PRIVATE KEY", der)
+	return p
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func certificate(t *testing.T, c, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// server is a TLS server's side that lets nobody in without a certificate.
+func (p pki) server(t *testing.T) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(p.ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+}
