@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -17,6 +18,30 @@ type holdingCache struct {
 	linear *cachev3.LinearCache
 	served *nameSet
 	prefix string
+
+	// mu keeps watches from being opened between the two steps of set and of drop.
+	mu sync.RWMutex
+}
+
+// set serves an assignment, which wakes the watches of its cluster. The name is
+// shown last: one that is shown and not in the cache is a removal.
+func (c *holdingCache) set(name string, m *endpointv3.ClusterLoadAssignment) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.linear.UpdateResource(name, m); err != nil {
+		return err
+	}
+	c.served.add(name)
+	return nil
+}
+
+// drop takes an assignment back and wakes nobody. The name is hidden first, so that
+// no stream sees it go.
+func (c *holdingCache) drop(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.served.remove(name)
+	return c.linear.DeleteResource(name)
 }
 
 var _ cachev3.Cache = (*holdingCache)(nil)
@@ -29,6 +54,8 @@ func (c *holdingCache) CreateWatch(r *cachev3.Request, sub cachev3.Subscription,
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	// The copy is kept for as long as the watch is open: without node and names it is small.
 	follower := &discoveryv3.DiscoveryRequest{TypeUrl: resource.EndpointType, VersionInfo: c.prefix}
 	return c.linear.CreateWatch(follower, view{sub, c.served}, out)
@@ -39,6 +66,8 @@ func (c *holdingCache) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Sub
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	follower := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType}
 	return c.linear.CreateDeltaWatch(follower, view{sub, c.served}, out)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -205,6 +206,32 @@ func (o *observer) Nacked(cluster, node, message string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.nacked = append(o.nacked, cluster+" "+node+" "+message)
+}
+
+// delays waits until the observer was told of n ACKs, which is after the server's own books.
+func (b *bench) delays(cluster string, n int) []time.Duration {
+	b.t.Helper()
+	var got []time.Duration
+	eventually(b.t, fmt.Sprintf("the observer knows of %d ACKs", n), func() bool {
+		b.seen.mu.Lock()
+		defer b.seen.mu.Unlock()
+		got = slices.Clone(b.seen.acked[cluster])
+		return len(got) >= n
+	})
+	return got
+}
+
+// refusals does the same for NACKs.
+func (b *bench) refusals(n int) []string {
+	b.t.Helper()
+	var got []string
+	eventually(b.t, fmt.Sprintf("the observer knows of %d NACKs", n), func() bool {
+		b.seen.mu.Lock()
+		defer b.seen.mu.Unlock()
+		got = slices.Clone(b.seen.nacked)
+		return len(got) >= n
+	})
+	return got
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -29,8 +29,7 @@ type Server struct {
 	log     *slog.Logger
 	now     func() time.Time
 	prefix  string
-	linear  *cachev3.LinearCache
-	served  *nameSet
+	cache   *holdingCache
 	tracker *tracker
 	handler serverv3.Server
 	close   context.CancelFunc
@@ -70,17 +69,19 @@ func NewServer(o Options) *Server {
 		log:      o.Log,
 		now:      o.Now,
 		prefix:   versionPrefix(o.Now()),
-		served:   newNameSet(),
 		dither:   mathrand.New(mathrand.NewPCG(o.Seed, 0)),
 		clusters: make(map[string]*cluster),
 	}
 	quiet := quietLog(o.Log)
-	s.linear = cachev3.NewLinearCache(resource.EndpointType, cachev3.WithVersionPrefix(s.prefix), cachev3.WithLogger(quiet))
+	s.cache = &holdingCache{
+		linear: cachev3.NewLinearCache(resource.EndpointType, cachev3.WithVersionPrefix(s.prefix), cachev3.WithLogger(quiet)),
+		served: newNameSet(),
+		prefix: s.prefix,
+	}
 	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer)
-	held := &holdingCache{linear: s.linear, served: s.served, prefix: s.prefix}
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
-	s.handler = serverv3.NewServer(ctx, held, callbacks{s.tracker}, sotw.WithLogger(quiet))
+	s.handler = serverv3.NewServer(ctx, s.cache, callbacks{s.tracker}, sotw.WithLogger(quiet))
 	return s
 }
 
@@ -147,14 +148,9 @@ func (s *Server) Publish(name string, d weighting.Decision, o ClusterOptions) Pu
 func (s *Server) push(name string, p *pushed) error {
 	s.seq++
 	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
-	// First the tracker, for a stream may send the new version before this
-	// function returns. The name is shown last: see Remove.
+	// First the tracker, for a stream may send the new version before set returns.
 	s.tracker.published(name, s.seq, p.at)
-	if err := s.linear.UpdateResource(name, p.message); err != nil {
-		return err
-	}
-	s.served.add(name)
-	return nil
+	return s.cache.set(name, p.message)
 }
 
 func (s *Server) succeeded(name string, c *cluster, next *pushed, reason string) {
@@ -212,13 +208,9 @@ func (s *Server) Remove(name string) {
 	if c.last == nil {
 		return
 	}
-	// The name is hidden from the subscriptions first, so that the delta streams
-	// do not see it go; and it is shown last when a cluster comes back, for
-	// a name that is shown and not in the cache is a removal.
-	s.served.remove(name)
 	s.tracker.removed(name)
-	s.seq++
-	if err := s.linear.DeleteResource(name); err != nil {
+	s.seq++ // the cache counts removals too
+	if err := s.cache.drop(name); err != nil {
 		s.log.Error("removing a cluster from the cache", "cluster", name, "error", err)
 	}
 	s.log.Info("cluster is no longer served", "cluster", name)

@@ -123,8 +123,8 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				if s.Refused != 1 || s.Responses != int(acks)+2 || s.Empty != 0 {
 					t.Errorf("state %+v, want no answer to the NACK", withoutMessages(s))
 				}
-				if len(b.seen.nacked) != 1 || b.seen.nacked[0] != "llama envoy-1 "+clipped(words) {
-					t.Errorf("the observer was told %q", b.seen.nacked)
+				if told := b.refusals(1); len(told) != 1 || told[0] != "llama envoy-1 "+clipped(words) {
+					t.Errorf("the observer was told %q", told)
 				}
 				if c := b.server.Counters(); c.Nacks != 1 || c.Acks != acks+1 || c.Responses != acks+2 {
 					t.Errorf("counters %+v", c)
@@ -236,7 +236,7 @@ func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 			t.Errorf("state %+v, want the first and the newest", withoutMessages(s))
 		}
 		// 60 s for the first, which waited for the ACK all the time; then 1 s.
-		if diff := cmp.Diff([]time.Duration{60 * time.Second, time.Second}, b.seen.acked["llama"]); diff != "" {
+		if diff := cmp.Diff([]time.Duration{60 * time.Second, time.Second}, b.delays("llama", 2)); diff != "" {
 			t.Errorf("delays told to the observer:\n%s", diff)
 		}
 		if want := 60*time.Second - 59*time.Second/8; b.server.AckDelay("llama") != want {
