@@ -92,9 +92,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 	folders, err := newFolders()
 	defer folders.close()
 	w.followed(err)
+	w.look(folders) // for what changed since NewWatcher
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
-	quiet := time.NewTimer(0) // what changed since NewWatcher is seen at once
+	quiet := time.NewTimer(settle)
 	defer quiet.Stop()
 	var first time.Time // event since the file was last read
 	for {

@@ -1,0 +1,289 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"steelyard/weighting"
+)
+
+func mustParse(t testing.TB, name, text string) *Config {
+	t.Helper()
+	cfg, err := Parse(name, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestDefaultsFillWhatIsNotWritten(t *testing.T) {
+	cfg := mustParse(t, "/etc/steelyard/steelyard.yaml", `
+redis: {addresses: ["redis:6379"]}
+clusters:
+  - name: llama
+    engine: vllm
+    endpoints: {dns: {name: llama.svc, port: 8000}}
+`)
+	want := &Config{
+		XDS:   XDS{Listen: "127.0.0.1:18000"},
+		Admin: Admin{Listen: "127.0.0.1:19000"},
+		Redis: &Redis{
+			Addresses: []string{"redis:6379"},
+			Mode:      RedisSingle,
+			Interval:  100 * time.Millisecond,
+			Timeout:   80 * time.Millisecond,
+		},
+		Clusters: []Cluster{{
+			Name:      "llama",
+			Engine:    "vllm",
+			Endpoints: Endpoints{DNS: &DNS{Name: "llama.svc", Type: DNSTypeA, Port: 8000, Interval: 5 * time.Second}},
+			Scrape: Scrape{
+				Interval:  250 * time.Millisecond,
+				Timeout:   200 * time.Millisecond,
+				Scheme:    "http",
+				Path:      "/metrics",
+				BodyLimit: 4 << 20,
+			},
+			Weighting: Weighting{
+				Fresh: time.Second, Hold: 3 * time.Second, Decay: 10 * time.Second,
+				Blackout: time.Second, Ramp: 10 * time.Second, Floor: 0.01,
+			},
+			Overload: Overload{
+				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9,
+				MinDwell: 2 * time.Second, MaxShare: 0.5,
+			},
+			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+			Push:     Push{MinInterval: 50 * time.Millisecond, Deadband: 0.01, Heartbeat: time.Second},
+			WarmUp:   5 * time.Second,
+		}},
+	}
+	if diff := cmp.Diff(want, cfg); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(weighting.DefaultParams(), cfg.Clusters[0].Params()); diff != "" {
+		t.Errorf("the law's defaults differ from the file's (-law +file):\n%s", diff)
+	}
+}
+
+func TestEveryKeyReachesItsField(t *testing.T) {
+	cfg, err := Load("testdata/good/everything.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls := ClientTLS{CAFile: "/ca.pem", CertFile: "testdata/good/cert.pem", KeyFile: "testdata/good/sub/key.pem", ServerName: "name"}
+	want := &Config{
+		XDS:   XDS{Listen: "0.0.0.0:1", TLS: &ServerTLS{CertFile: "/cert.pem", KeyFile: "testdata/key.pem", ClientCAFile: "testdata/good/client-ca.pem"}},
+		Admin: Admin{Listen: "[::1]:2"},
+		Redis: &Redis{
+			Addresses: []string{"a:1", "[::1]:2"}, Mode: RedisSentinel, MasterName: "primary", Username: "user",
+			PasswordFile: "testdata/good/password", DB: 3, TLS: &tls, Interval: 4 * time.Second, Timeout: 3 * time.Second,
+		},
+		Clusters: []Cluster{{
+			Name: "first", Engine: "custom",
+			Custom: &Custom{Queue: "a:queue", Running: "running", Utilization: "utilization", Completions: "completions_total"},
+			Endpoints: Endpoints{Static: []StaticEndpoint{
+				{Address: "10.0.0.1:8000", Zone: "a", Capacity: 8.5, Engine: "triton", MetricsPort: 8002, MetricsPath: "/m?x=1"},
+				{Address: "[2001:db8::1]:8000"},
+			}},
+			Capacity: 16,
+			Scrape: Scrape{
+				Disabled: true, Interval: 5 * time.Second, Timeout: 5 * time.Second, Scheme: "https", Port: 9, Path: "/p", BodyLimit: 2 << 10,
+				TLS: &ScrapeTLS{ClientTLS: tls, InsecureSkipVerify: true}, BearerTokenFile: "testdata/good/token",
+			},
+			Inflight: Inflight{RedisKey: "{cluster}:x:{cluster}"},
+			Weighting: Weighting{
+				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 1500 * time.Millisecond, Floor: 0.5,
+			},
+			Overload: Overload{
+				QueueEnter: 6, QueueLeave: 5, UtilizationEnter: 0.7, UtilizationLeave: 0.6, MinDwell: time.Minute, MaxShare: 1,
+			},
+			Shedding: Shedding{Enabled: true, QueueStart: 7, QueueFull: 8, MaxDrop: 0.5},
+			Push:     Push{MinInterval: 20 * time.Millisecond, Deadband: 0.02, Heartbeat: 0},
+			WarmUp:   0,
+		}, {
+			Name: "second", Engine: "tgi",
+			Endpoints: Endpoints{File: "testdata/good/second.yaml"},
+			Scrape:    Scrape{Interval: 50 * time.Millisecond, Timeout: 40 * time.Millisecond, Scheme: "http", Path: "/metrics", BodyLimit: 4 << 20},
+			Weighting: Weighting{
+				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 20 * time.Second, Floor: 0.5,
+			},
+			Overload: Overload{
+				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9, MinDwell: 2 * time.Second, MaxShare: 0.5,
+			},
+			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+			Push: Push{
+				MinInterval: 20 * time.Millisecond, Deadband: 0.02, Heartbeat: 3 * time.Second, EndpointStaleAfter: 10 * time.Second,
+			},
+			WarmUp: 5 * time.Second,
+		}},
+	}
+	if diff := cmp.Diff(want, cfg); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestGoodFilesLoad(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("testdata/good/*.yaml: %d files, error %v", len(files), err)
+	}
+	for _, path := range files {
+		if _, err := Load(path); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestTimeoutFollowsAShortIntervalUnlessItIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		name, scrape string
+		want         time.Duration
+	}{
+		{"both are defaults", "{}", 200 * time.Millisecond},
+		{"a short interval", "{interval: 100ms}", 80 * time.Millisecond},
+		{"a long interval", "{interval: 2s}", 200 * time.Millisecond},
+		{"a timeout of its own", "{interval: 100ms, timeout: 100ms}", 100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := mustParse(t, "c.yaml", "clusters: [{name: a, engine: vllm, endpoints: {file: f}, scrape: "+c.scrape+"}]")
+			if got := cfg.Clusters[0].Scrape.Timeout; got != c.want {
+				t.Errorf("timeout %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRedisKeyNamesTheCluster(t *testing.T) {
+	for _, c := range []struct{ pattern, want string }{
+		{"", ""},
+		{"inflight", "inflight"},
+		{"{cluster}:x:{cluster}", "llama:x:llama"},
+		{"{tag}:{cluster}", "{tag}:llama"},
+	} {
+		if got := (Inflight{RedisKey: c.pattern}).Key("llama"); got != c.want {
+			t.Errorf("%q: %q, want %q", c.pattern, got, c.want)
+		}
+	}
+}
+
+func TestDiffNamesWhatAReloadHasToDo(t *testing.T) {
+	base := `
+redis: {addresses: ["a:1"]}
+clusters:
+  - {name: same, engine: vllm, endpoints: {static: [{address: 10.0.0.1:1}]}}
+  - {name: gone, engine: vllm, endpoints: {file: f}}
+  - {name: other, engine: vllm, endpoints: {file: f}}
+`
+	running := mustParse(t, "c.yaml", base)
+	for _, c := range []struct {
+		name, old, new string
+		want           Change
+		equal          bool
+	}{
+		{"nothing", "", "", Change{}, true},
+		{"a default written out", "redis: {", "xds: {listen: 127.0.0.1:18000}\nredis: {", Change{}, true},
+		{"xds", "redis: {", "xds: {listen: 127.0.0.1:1}\nredis: {", Change{XDS: true}, false},
+		{"admin", "redis: {", "admin: {listen: 127.0.0.1:1}\nredis: {", Change{Admin: true}, false},
+		{"redis", "a:1", "a:2", Change{Redis: true}, false},
+		{"no redis", `redis: {addresses: ["a:1"]}`, "", Change{Redis: true}, false},
+		{"a cluster changed", "10.0.0.1:1", "10.0.0.1:2", Change{Changed: []string{"same"}}, false},
+		{"a cluster renamed", "gone", "came", Change{Added: []string{"came"}, Removed: []string{"gone"}}, false},
+		{"two clusters changed", "{file: f}", "{file: g}", Change{Changed: []string{"gone", "other"}}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			next := mustParse(t, "c.yaml", strings.ReplaceAll(base, c.old, c.new))
+			if c.old == "" {
+				next = mustParse(t, "c.yaml", base)
+			}
+			if diff := cmp.Diff(c.want, Diff(running, next)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := running.Equal(next); got != c.equal {
+				t.Errorf("Equal: %v", got)
+			}
+		})
+	}
+}
+
+func TestLargeFileIsRefused(t *testing.T) {
+	text := page("a") + strings.Repeat("# filler\n", largestFile/9)
+	_, err := Parse("large.yaml", []byte(text))
+	if err == nil || !strings.HasPrefix(err.Error(), "large.yaml:1:1: the file is larger than 1MiB") {
+		t.Errorf("one byte too many: %v", err)
+	}
+	if _, err := Parse("large.yaml", []byte(text[:largestFile])); err != nil {
+		t.Errorf("just as large as allowed: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(path, []byte(strings.Repeat(text, 3)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "larger than 1MiB") {
+		t.Errorf("loaded: %v", err)
+	}
+}
+
+func TestLoadKeepsTheSystemsError(t *testing.T) {
+	if _, err := Load("testdata/none.yaml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := Load("testdata"); err == nil || !strings.Contains(err.Error(), "reading the configuration") {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+func TestPasswordsAreNotRepeated(t *testing.T) {
+	for _, text := range []string{
+		"redis: {addresses: ['redis://user:hunter2@h:1']}",
+		"redis: {addresses: ['user:hunter2@h:1']}",
+		"redis: {addresses: ['a:1'], password: hunter2}",
+		"redis:\n  password: \"hunter2\n",
+	} {
+		_, err := Parse("c.yaml", []byte(text+"\n"))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestEnginesAreThoseOfTheSchema(t *testing.T) {
+	want := []string{"vllm", "triton", "tensorrt-llm", "sglang", "tgi", "custom"}
+	if diff := cmp.Diff(want, Engines()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	endpoint, _ := reflect.TypeFor[StaticEndpoint]().FieldByName("Engine")
+	if diff := cmp.Diff(want, strings.Fields(endpoint.Tag.Get("oneof"))); diff != "" {
+		t.Errorf("of an endpoint (-want +got):\n%s", diff)
+	}
+}
+
+func TestSizeIsWrittenInItsLargestUnit(t *testing.T) {
+	for size, want := range map[Size]string{0: "0B", 1: "1B", 1023: "1023B", 1024: "1KiB", 1536: "1536B", 4 << 20: "4MiB", 3 << 30: "3GiB"} {
+		if got := size.String(); got != want {
+			t.Errorf("%d: %s, want %s", int64(size), got, want)
+		}
+		if back, err := parseSize(want); err != nil || back != size {
+			t.Errorf("%s reads as %d, %v", want, back, err)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"name", "interval", "timeout", "body_limit", "tensorrt-llm", "triton"}
+	for word, want := range map[string]string{
+		"intervall": "interval", "inetrval": "interval", "TimeOut": "timeout", "body-limit": "body_limit", "bodyLimit": "body_limit",
+		"trtllm": "tensorrt-llm", "tritonserver": "triton", "nam": "name", "colour": "", "x": "", "": "",
+		strings.Repeat("interval", 100): "",
+	} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
