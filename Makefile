@@ -37,7 +37,7 @@ test: tools format vet lint unit e2e ## everything that checks the project; inst
 .PHONY: format
 format: need-go
 	$(call step,gofmt)
-	@unformatted=$$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 -r ls 2>/dev/null | xargs -r gofmt -l); \
+	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; fi
 
 .PHONY: vet

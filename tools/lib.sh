@@ -72,7 +72,7 @@ wheel() {
   rm -rf "$scratch/wheel"
   "$py" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --require-hashes --requirement "$lock" --dest "$scratch/wheel" "$@" >&2 ||
-    die "no wheel that fits this machine ($(uname -m), $(ldd --version 2>&1 | head -1)) and $lock, see above"
+    die "no wheel was downloaded that is what $lock pins and fits this machine ($(uname -m), glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d ' ' -f 2)): see above"
   mkdir -p "$to"
   "$py" -m zipfile -e "$scratch"/wheel/*.whl "$to"
 }
@@ -106,7 +106,7 @@ deb() {
   mkdir -p "$scratch/debs" "$to"
   for package in "$@"; do
     (cd "$scratch/debs" && apt-get download -qq -o APT::Sandbox::User=root "$package" >&2) ||
-      die "downloading Debian's package $package failed, see above"
+      die "downloading Debian's package $package failed, see above. Lists that are too old are a common cause: sudo apt-get update"
   done
   for package in "$scratch"/debs/*.deb; do dpkg-deb -x "$package" "$to"; done
   rm -rf "$scratch/debs"
