@@ -149,11 +149,6 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 				}
 			}
 			_, err = stream.Recv()
-			// A message above the limit ends the reading of the stream, which go-control-plane
-			// takes for the peer's end of it.
-			if name == "a large message" && err != nil {
-				return
-			}
 			if status.Code(err) != c.code {
 				t.Errorf("the stream ended with %v, want %v", err, c.code)
 			}
@@ -183,12 +178,12 @@ func TestTheNodesExtensionsAreNotKept(t *testing.T) {
 	before := heap()
 	for i := range envoys {
 		id := fmt.Sprint("envoy-", i)
-		b.dial(xdstest.Config{NodeID: id, Clusters: []string{"llama"}, Extensions: 700})
+		b.dial(xdstest.Config{NodeID: id, Clusters: []string{"llama"}, Extensions: 3000})
 		b.subscription(id, "llama", "in sync", inSync)
 	}
 	perEnvoy := (int64(heap()) - int64(before)) / envoys
 	t.Logf("%d bytes per Envoy, both ends of the connection together", perEnvoy)
-	if perEnvoy > 250<<10 {
+	if perEnvoy > 350<<10 {
 		t.Errorf("%d bytes per Envoy: the node is kept", perEnvoy)
 	}
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"bytes"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
+
+	"steelyard/weighting"
 )
 
 func TestClusterNameIsReadFromTheWire(t *testing.T) {
@@ -121,5 +124,30 @@ func TestIdentityIsTakenAndTheNodeEmptied(t *testing.T) {
 	}
 	if got := takeIdentity(nil); got != (identity{}) {
 		t.Errorf("no node gives %+v", got)
+	}
+}
+
+// unlucky is a random source that always draws the same.
+type unlucky struct{}
+
+func (unlucky) Uint64() uint64 { return 1 << 62 }
+
+func TestEveryPushMovesAWeightWhateverTheDitherDraws(t *testing.T) {
+	s := NewServer(Options{Log: slog.New(slog.DiscardHandler)})
+	s.dither = mathrand.New(unlucky{})
+	d := weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "10.0.0.1:80", Share: 1}}}
+	weight := func() uint32 {
+		return s.clusters["llama"].last.message.GetEndpoints()[0].GetLbEndpoints()[0].GetLoadBalancingWeight().GetValue()
+	}
+	s.Publish("llama", d, ClusterOptions{})
+	for _, drop := range []float64{0.1, 0.2, 0} {
+		before := weight()
+		d.DropFraction = drop
+		if p := s.Publish("llama", d, ClusterOptions{}); !p.Pushed || p.Reason != ReasonDrop {
+			t.Fatalf("push %+v", p)
+		}
+		if weight() == before {
+			t.Errorf("the drop changed to %v and the weight stayed %d: Envoy would ignore it", drop, before)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/xds"
@@ -281,6 +282,7 @@ func TestAClientThatComesLateSeesEachClustersOwnVersion(t *testing.T) {
 		for n := range 40 { // more than are remembered of one cluster
 			b.publish("mistral", equal(n+1))
 		}
+		b.clock.advance(time.Hour) // the delay counts from the subscription
 		c.Clusters = []string{"llama", "mistral"}
 		b.dial(c)
 		got := b.subscription("envoy-1", "llama", "in sync", inSync)
@@ -400,12 +402,38 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 		if !back.Pushed || back.Reason != xds.ReasonMembership {
 			t.Errorf("publishing it again: %+v", back)
 		}
-		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 {
-			t.Errorf("state %+v, want the new assignment", withoutMessages(s))
+		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 || s.Version != back.Version {
+			t.Errorf("state %+v, want the new assignment in version %q", withoutMessages(s), back.Version)
 		}
 		if s := b.received(waiting, "llama", 1); s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 {
 			t.Errorf("the one that waited has %+v", withoutMessages(s))
 		}
 		b.subscription("envoy-1", "llama", "in sync", inSync)
 	})
+}
+
+// A request that answers an older response than the last one is stale: the protocol has the
+// server ignore it, names and all, and so do the books.
+func TestAStaleRequestChangesNothing(t *testing.T) {
+	b := newBench(t)
+	b.publish("llama", equal(1))
+	stream := b.open(b.connect())
+	send := func(nonce string, names ...string) {
+		t.Helper()
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResponseNonce: nonce, ResourceNames: names}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("", "llama")
+	first, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	send("stale", "mistral")
+	send(first.GetNonce(), "llama", "other")
+	b.subscription("envoy-1", "other", "held", func(s xds.Subscription) bool { return !s.Known })
+	got := b.server.Clients()[0].Subscriptions
+	if len(got) != 2 || got[0].Cluster != "llama" || got[0].Acks != 1 || !got[0].InSync || got[1].Cluster != "other" {
+		t.Errorf("subscriptions %+v, want llama, acknowledged, and other", got)
+	}
 }
