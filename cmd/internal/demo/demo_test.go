@@ -1,0 +1,279 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"steelyard/weighting"
+	"steelyard/xds"
+)
+
+// fixed is a control plane that gives every endpoint of the configuration the
+// same weight, so that the demo is tested apart from the law.
+type fixed struct {
+	streams *xds.Server
+	grpc    *grpc.Server
+	l       net.Listener
+	fail    error // Run returns it at once
+}
+
+func newFixed(_ context.Context, text []byte) (Handle, error) {
+	var c struct {
+		Clusters []struct {
+			Name      string
+			Endpoints struct {
+				Static []struct{ Address string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	f := &fixed{streams: xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)}), grpc: grpc.NewServer(xds.GRPCOptions(nil)...), l: l}
+	f.streams.Register(f.grpc)
+	d := weighting.Decision{At: time.Now()}
+	for _, e := range c.Clusters[0].Endpoints.Static {
+		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{
+			Address: e.Address, Share: 1 / float64(len(c.Clusters[0].Endpoints.Static)),
+		})
+	}
+	slices.SortFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int { return strings.Compare(a.Address, b.Address) })
+	for _, variant := range []string{"", "/failsafe", "/fallback"} { // what the two modes of a bootstrap ask for
+		f.streams.Publish(c.Clusters[0].Name+variant, d, xds.ClusterOptions{Heartbeat: time.Minute})
+	}
+	return f, nil
+}
+
+func (f *fixed) XDSAddress() string   { return f.l.Addr().String() }
+func (f *fixed) AdminAddress() string { return "127.0.0.1:1" }
+
+func (f *fixed) Run(ctx context.Context) error {
+	if f.fail != nil {
+		return errors.Join(f.fail, f.l.Close())
+	}
+	var group errgroup.Group
+	group.Go(func() error { return f.grpc.Serve(f.l) })
+	<-ctx.Done()
+	f.streams.Close()
+	f.grpc.Stop()
+	return group.Wait()
+}
+
+// brief is the smallest demo, in a temporary folder of its own.
+func brief(t *testing.T) (o Options, out *output, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	out = new(output)
+	return Options{Duration: time.Second, Envoys: 2, Endpoints: 3, Out: out, ControlPlane: newFixed}, out, dir
+}
+
+// output collects what the demo writes, and can be read meanwhile.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// wantNothingLeft fails if a file or an Envoy of this process is still there.
+func wantNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Errorf("left behind: %s", f.Name())
+	}
+	children, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range children {
+		if pids, _ := os.ReadFile(c); len(bytes.TrimSpace(pids)) > 0 {
+			t.Errorf("processes left behind: %s", pids)
+		}
+	}
+}
+
+func TestDemoPlaysBothPhasesAndLeavesNothing(t *testing.T) {
+	o, out, dir := brief(t)
+	o.JSONFile = filepath.Join(t.TempDir(), "figures.json")
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatalf("Run: %v\n%s", err, out)
+	}
+	wantNothingLeft(t, dir)
+	for _, want := range []string{"Dashboard: http://127.0.0.1:1/", "round robin", "Steelyard", "p99 of the wait:", "0.5x"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	text, err := os.ReadFile(o.JSONFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Phases []struct {
+			Policy   string
+			Requests int
+			Errors   int
+			P50      *float64 `json:"wait_p50_seconds"`
+			P90      *float64 `json:"wait_p90_seconds"`
+			P99      *float64 `json:"wait_p99_seconds"`
+		}
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Phases) != 2 {
+		t.Fatalf("%d phases in %s, want 2", len(got.Phases), text)
+	}
+	for i, want := range []string{"round_robin", "steelyard"} {
+		p := got.Phases[i]
+		if p.Policy != want || p.Errors != 0 || p.Requests == 0 || p.Requests != got.Phases[0].Requests {
+			t.Errorf("phase %d: %+v, want %s without errors and as many requests as the other", i, p, want)
+		}
+		if p.P50 == nil || p.P90 == nil || p.P99 == nil || *p.P50 > *p.P90 || *p.P90 > *p.P99 {
+			t.Errorf("phase %d: quantiles missing or out of order in %s", i, text)
+		}
+	}
+}
+
+func TestDemoStopsAtOnceWhenItIsInterrupted(t *testing.T) {
+	o, out, dir := brief(t)
+	o.Duration = time.Hour
+	err := runUntil(t, o, out, "round robin   1 s")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want the context's", err)
+	}
+	wantNothingLeft(t, dir)
+}
+
+func TestDemoKeepsUntilItIsInterrupted(t *testing.T) {
+	o, out, dir := brief(t)
+	o.Keep = true
+	if err := runUntil(t, o, out, "until Ctrl-C"); err != nil {
+		t.Errorf("error %v, want none: that is how it ends", err)
+	}
+	if !strings.Contains(out.String(), "p99 of the wait:") {
+		t.Errorf("no results before it was kept up:\n%s", out)
+	}
+	wantNothingLeft(t, dir)
+}
+
+// runUntil runs a demo, interrupts it when its output has the text, and returns
+// its error.
+func runUntil(t *testing.T, o Options, out *output, text string) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, o) }()
+	deadline := time.After(60 * time.Second)
+	for {
+		select {
+		case err := <-done:
+			if ctx.Err() == nil {
+				t.Fatalf("the demo ended on its own: %v\n%s", err, out)
+			}
+			return err
+		case <-deadline:
+			t.Fatalf("no %q in the output after a minute:\n%s", text, out)
+		case <-time.After(10 * time.Millisecond):
+			if strings.Contains(out.String(), text) {
+				cancel()
+			}
+		}
+	}
+}
+
+func TestDemoEndsWithAPartThatFails(t *testing.T) {
+	broken := errors.New("broken")
+	tests := []struct {
+		name    string
+		control func(context.Context, []byte) (Handle, error)
+	}{
+		{"at its start", func(context.Context, []byte) (Handle, error) { return nil, broken }},
+		{"later", func(ctx context.Context, text []byte) (Handle, error) {
+			h, err := newFixed(ctx, text)
+			if err == nil {
+				h.(*fixed).fail = broken
+			}
+			return h, err
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o, out, dir := brief(t)
+			o.ControlPlane = tt.control
+			if err := Run(t.Context(), o); !errors.Is(err, broken) {
+				t.Errorf("error %v, want the control plane's\n%s", err, out)
+			}
+			wantNothingLeft(t, dir)
+		})
+	}
+}
+
+func TestDemoSaysHowToGetAnEnvoy(t *testing.T) {
+	o, _, dir := brief(t)
+	t.Setenv("ENVOY", filepath.Join(dir, "no-envoy-here"))
+	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "make tools") {
+		t.Errorf("error %v, want one that names `make tools`", err)
+	}
+	wantNothingLeft(t, dir)
+}
+
+func TestOptionsThatMakeNoSenseAreRefusedByTheirFlags(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"duration", func(o *Options) { o.Duration = time.Millisecond }, "--duration 1ms"},
+		{"envoys", func(o *Options) { o.Envoys = 100 }, "--envoys 100"},
+		{"endpoints", func(o *Options) { o.Endpoints = 1 }, "--endpoints 1"},
+		{"load", func(o *Options) { o.Load = 80 }, "--load 80"},
+		{"json", func(o *Options) { o.JSONFile = "/nowhere/at/all.json" }, "--json /nowhere/at/all.json"},
+		{"control plane", func(o *Options) { o.ControlPlane = nil }, "no control plane"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o, _, _ := brief(t)
+			tt.change(&o)
+			if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that contains %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"steelyard/e2e/rig/modelsim"
+)
+
+// clusterName is the name of the pool in Steelyard's configuration, and
+// redisKey where the requests in flight to its members are counted.
+const (
+	clusterName = "demo"
+	redisKey    = "inflight:" + clusterName
+)
+
+// A fleet is the simulated model servers and the Redis in which the requests in
+// flight to them are counted.
+type fleet struct {
+	servers []*modelsim.Server
+	redis   *miniredis.Miniredis
+	client  *redis.Client
+	counter *modelsim.Counter
+}
+
+// startFleet starts n servers. What was started is returned with an error too,
+// to be closed.
+func startFleet(n int, o Options) (*fleet, error) {
+	f := new(fleet)
+	var err error
+	if f.redis, err = miniredis.Run(); err != nil {
+		return f, fmt.Errorf("starting the embedded Redis: %w", err)
+	}
+	f.client = redis.NewClient(&redis.Options{Addr: f.redis.Addr()})
+	f.counter = modelsim.NewCounter(f.client, redisKey, o.Log)
+	for i := range n {
+		server, err := modelsim.Start(serverOptions(i, f.counter))
+		if err != nil {
+			return f, err
+		}
+		f.servers = append(f.servers, server)
+		f.counter.Track(server.Address())
+	}
+	return f, nil
+}
+
+// serverOptions makes a mixed fleet: vLLM and Triton take turns, and so that
+// both have slow ones, every third server is slow.
+func serverOptions(i int, observer modelsim.Observer) modelsim.Options {
+	o := modelsim.Options{Engine: modelsim.VLLM, Slots: slots, Speed: 1, RealSize: true, Observer: observer}
+	if i%2 == 1 {
+		o.Engine, o.MetricsAddress = modelsim.Triton, "127.0.0.1:0"
+	}
+	if i%3 == 2 {
+		o.Speed = slowSpeed
+	}
+	return o
+}
+
+// close stops the servers and then the Redis that they count in.
+func (f *fleet) close() error {
+	var errs []error
+	for _, s := range f.servers {
+		errs = append(errs, s.Close())
+	}
+	if f.client != nil {
+		errs = append(errs, f.client.Close())
+	}
+	if f.redis != nil {
+		f.redis.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// count keeps the counts in Redis until ctx is done.
+func (f *fleet) count(ctx context.Context) error { return f.counter.Run(ctx) }
+
+// capacity is how many requests of mean length all servers together complete in
+// a second.
+func (f *fleet) capacity() float64 {
+	sum := 0.0
+	for _, s := range f.servers {
+		sum += f.capacityOf(s)
+	}
+	return sum
+}
+
+func (f *fleet) capacityOf(s *modelsim.Server) float64 {
+	o := s.Options()
+	return float64(o.Slots) * o.Speed / meanService.Seconds()
+}
+
+// equalSplit is the load of the slowest server, as a share of its capacity, when
+// all get the same number of requests.
+func (f *fleet) equalSplit(rate float64) float64 {
+	worst := 0.0
+	for _, s := range f.servers {
+		worst = max(worst, rate/float64(len(f.servers))/f.capacityOf(s))
+	}
+	return worst
+}
+
+// addresses are where the servers take requests.
+func (f *fleet) addresses() []string {
+	all := make([]string, len(f.servers))
+	for i, s := range f.servers {
+		all[i] = s.Address()
+	}
+	return all
+}
+
+// endpoints describes the servers, in their order.
+func (f *fleet) endpoints() []endpoint {
+	all := make([]endpoint, len(f.servers))
+	for i, s := range f.servers {
+		all[i] = endpointOf(s)
+	}
+	return all
+}
+
+// served is the number of requests that each server has executed.
+func (f *fleet) served() []uint64 {
+	all := make([]uint64, len(f.servers))
+	for i, s := range f.servers {
+		all[i] = s.Served()
+	}
+	return all
+}
+
+// config is the text of Steelyard's configuration for this fleet.
+func (f *fleet) config() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `xds:   {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0"}
+redis: {addresses: ["%s"]}
+clusters:
+  - name: %s
+    engine: vllm
+    capacity: %d
+    scrape: {interval: 250ms, timeout: 200ms}
+    inflight: {redis_key: "inflight:{cluster}"}
+    endpoints:
+      static:
+`, f.redis.Addr(), clusterName, slots)
+	for _, s := range f.servers {
+		fmt.Fprintf(&b, "        - {address: \"%s\"%s}\n", s.Address(), tritonKeys(s))
+	}
+	return []byte(b.String())
+}
+
+// tritonKeys is what differs from the cluster's engine.
+func tritonKeys(s *modelsim.Server) string {
+	if s.Options().Engine != modelsim.Triton {
+		return ""
+	}
+	_, port, _ := net.SplitHostPort(s.MetricsAddress())
+	return ", engine: triton, metrics_port: " + port
+}

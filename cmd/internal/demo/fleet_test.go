@@ -1,0 +1,125 @@
+package demo
+
+import (
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+)
+
+func someFleet(t *testing.T, n int) *fleet {
+	t.Helper()
+	f, err := startFleet(n, Options{Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() {
+		if err := f.close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestFleetIsMixed(t *testing.T) {
+	f := someFleet(t, 6)
+	type kind struct {
+		engine modelsim.Engine
+		speed  float64
+	}
+	want := []kind{{"vllm", 1}, {"triton", 1}, {"vllm", slowSpeed}, {"triton", 1}, {"vllm", 1}, {"triton", slowSpeed}}
+	for i, e := range f.endpoints() {
+		if got := (kind{e.engine, e.speed}); got != want[i] {
+			t.Errorf("server %d is %v, want %v", i, got, want[i])
+		}
+		if e.slots != slots {
+			t.Errorf("server %d has %d slots, want %d", i, e.slots, slots)
+		}
+	}
+	if got, want := f.capacity(), 5*slots/meanService.Seconds(); math.Abs(got-want) > 1e-9 {
+		t.Errorf("capacity %v requests per second, want that of five fast servers, %v", got, want)
+	}
+	if got, want := f.equalSplit(0.8*f.capacity()), 0.8*5/6/slowSpeed; math.Abs(got-want) > 1e-9 {
+		t.Errorf("an equal split asks %v of the slowest server, want %v", got, want)
+	}
+}
+
+func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
+	f := someFleet(t, 4)
+	c, err := config.Parse("demo.yaml", f.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Clusters) != 1 || c.Clusters[0].Name != clusterName || c.Clusters[0].Capacity != slots {
+		t.Fatalf("clusters %+v", c.Clusters)
+	}
+	var got []string
+	for i, e := range c.Clusters[0].Endpoints.Static {
+		got = append(got, e.Address)
+		if wantTriton := i%2 == 1; (e.Engine == "triton") != wantTriton || (e.MetricsPort != 0) != wantTriton {
+			t.Errorf("endpoint %d: engine %q, metrics port %d", i, e.Engine, e.MetricsPort)
+		}
+	}
+	if !slices.Equal(got, f.addresses()) {
+		t.Errorf("endpoints %v, want %v", got, f.addresses())
+	}
+}
+
+// The phases differ in where the endpoints and their weights come from, and in
+// nothing else.
+func TestBootstrapHasTheSameClusterTwice(t *testing.T) {
+	text, err := makeBootstrap("demo-envoy-1", "127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := proc.ValidateEnvoy(t.Context(), t.TempDir(), text); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Static struct {
+			Clusters []object
+		} `yaml:"static_resources"`
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[any]object)
+	for _, c := range doc.Static.Clusters {
+		byName[c["name"]] = c
+	}
+	weighted, plain := byName[clusterName], byName[roundRobinCluster]
+	if weighted == nil || plain == nil {
+		t.Fatalf("clusters are missing in\n%s", text)
+	}
+	for key := range weighted {
+		if slices.Contains([]string{"name", "type", "eds_cluster_config"}, key) {
+			continue
+		}
+		a, b := mustYAML(t, weighted[key]), mustYAML(t, plain[key])
+		if a != b {
+			t.Errorf("%s differs:\n%s\n%s", key, a, b)
+		}
+	}
+}
+
+func mustYAML(t *testing.T, v any) string {
+	t.Helper()
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestBootstrapThatLostItsNamesIsAnError(t *testing.T) {
+	if _, err := copyOf([]object{{"name": "other"}}, "ingress"); err == nil || !strings.Contains(err.Error(), `"ingress"`) {
+		t.Errorf("error %v, want one that names what is missing", err)
+	}
+}

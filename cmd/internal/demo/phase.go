@@ -1,0 +1,167 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+)
+
+// A policy is one way for the Envoys to choose a server.
+type policy struct {
+	name     string // in the JSON file
+	title    string
+	listener string // whose route has the policy
+}
+
+var (
+	roundRobin = policy{"round_robin", "round robin", roundRobinListener}
+	steelyard  = policy{"steelyard", "Steelyard", weightedListener}
+	policies   = []policy{roundRobin, steelyard}
+)
+
+// A phase is the outcome of the load under one policy.
+type phase struct {
+	policy policy
+	result load.Result
+	served []uint64 // requests executed, by server
+	queues []depths // by server
+	// weights are the shares of the traffic, 0..1 by address, that an Envoy gave
+	// its endpoints when the load ended; nil where there are no weights.
+	weights map[string]float64
+}
+
+// depths are the queue depths of one server, sampled at equal distances while
+// the load lasted.
+type depths struct {
+	sum, samples, max int
+}
+
+func (d *depths) add(depth int) {
+	d.sum += depth
+	d.samples++
+	d.max = max(d.max, depth)
+}
+
+func (d depths) mean() float64 { return float64(d.sum) / float64(max(1, d.samples)) }
+
+// How often the queues are sampled, and the picture is drawn.
+const (
+	samplePeriod = 100 * time.Millisecond
+	drawPeriod   = time.Second
+)
+
+// phase runs the load under a policy. It ends when all servers are idle.
+func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (phase, error) {
+	urls, err := d.envoys.urls(ctx, p.listener)
+	if err != nil {
+		return phase{}, err
+	}
+	w := &watch{
+		demo: d, policy: p, duration: duration, start: time.Now(),
+		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)),
+	}
+	before := d.fleet.served()
+	stop := w.run(ctx)
+	result, err := load.Run(ctx, load.Plan{
+		Targets: urls, Rate: d.rate, Duration: duration, Seed: d.options.Seed, Meter: w.meter,
+		Work:  load.Work{Mean: meanService},
+		Drain: 30*time.Second + 2*duration, // overloaded servers need longer than the load lasted
+	})
+	stop()
+	if err != nil {
+		return phase{}, err
+	}
+	out := phase{policy: p, result: result, queues: w.queues, weights: w.weights, served: d.fleet.served()}
+	for i := range out.served {
+		out.served[i] -= before[i]
+	}
+	d.screen.settle(fmt.Sprintf("%-11s %d requests, all queues empty again after %.1f s\n", p.title, result.Requests, result.Elapsed.Seconds()))
+	return out, nil
+}
+
+// A watch samples a phase and draws it while it goes on.
+type watch struct {
+	demo     *demo
+	policy   policy
+	duration time.Duration
+	start    time.Time
+	meter    *load.Meter
+	queues   []depths
+	weights  map[string]float64
+}
+
+// run watches until the function that it returns is called, which waits for it.
+func (w *watch) run(ctx context.Context) (stop func()) {
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		sample, draw := time.NewTicker(samplePeriod), time.NewTicker(drawPeriod)
+		defer sample.Stop()
+		defer draw.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-sample.C:
+				w.sample()
+			case <-draw.C:
+				w.weigh(ctx)
+				w.demo.screen.show(w.frame())
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// over reports whether the last request has been sent.
+func (w *watch) over() bool { return time.Since(w.start) > w.duration }
+
+// weigh reads the weights in force. A failure leaves those that were: the
+// picture is not worth an error.
+func (w *watch) weigh(ctx context.Context) {
+	if w.policy != steelyard || w.over() {
+		return
+	}
+	if weights, err := w.demo.envoys.weights(ctx); err == nil {
+		w.weights = weights
+	}
+}
+
+// sample reads the queues while requests arrive; what drains afterwards is not
+// the load's doing.
+func (w *watch) sample() {
+	if w.over() {
+		return
+	}
+	for i, s := range w.demo.fleet.servers {
+		w.queues[i].add(s.Queue())
+	}
+}
+
+// frame is the phase at this moment.
+func (w *watch) frame() frame {
+	f := frame{title: w.policy.title, elapsed: time.Since(w.start), duration: w.duration, load: w.meter.Snapshot()}
+	for _, s := range w.demo.fleet.servers {
+		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(), weight: w.weights[s.Address()]})
+	}
+	return f
+}
+
+// An endpoint is what the tables say of a server.
+type endpoint struct {
+	address string
+	engine  modelsim.Engine
+	speed   float64
+	slots   int
+}
+
+func endpointOf(s *modelsim.Server) endpoint {
+	o := s.Options()
+	return endpoint{address: s.Address(), engine: o.Engine, speed: o.Speed, slots: o.Slots}
+}
