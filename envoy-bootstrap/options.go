@@ -112,7 +112,7 @@ func (o Options) validate() error {
 		checkCluster(o.Cluster),
 		checkAddress("xds", o.XDS, "127.0.0.1:18000"),
 		oneOf("mode", o.Mode, ModeFailsafe, ModeShedding),
-		oneOf("lb", o.Policy, PolicyRoundRobin, PolicyLeastRequest),
+		oneOf("lb-policy", o.Policy, PolicyRoundRobin, PolicyLeastRequest),
 		checkListener("listen", o.Listen, DefaultListen),
 		checkListener("admin", o.Admin, DefaultAdmin),
 		o.checkDistinct(),

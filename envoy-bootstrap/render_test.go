@@ -288,7 +288,7 @@ func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"xds with a bad port", func(o *Options) { o.XDS = "a:65536" }, `xds "a:65536": want HOST:PORT`},
 		{"xds as URL", func(o *Options) { o.XDS = "http://a:1" }, `xds "http://a:1": want HOST:PORT`},
 		{"mode", func(o *Options) { o.Mode = "both" }, `mode "both": want failsafe or shedding`},
-		{"policy", func(o *Options) { o.Policy = "random" }, `lb "random": want round_robin or least_request`},
+		{"policy", func(o *Options) { o.Policy = "random" }, `lb-policy "random": want round_robin or least_request`},
 		{"listen on a name", func(o *Options) { o.Listen = "localhost:80" }, `listen "localhost:80": want IP:PORT, such as 127.0.0.1:10000`},
 		{"admin without port", func(o *Options) { o.Admin = "127.0.0.1" }, `admin "127.0.0.1": want IP:PORT, such as 127.0.0.1:9901`},
 		{"one port for two", func(o *Options) { o.Admin = DefaultListen }, "listen and admin are both 127.0.0.1:10000"},

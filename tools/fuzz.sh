@@ -4,10 +4,12 @@
 set -euo pipefail
 time=${1:?usage: fuzz.sh TIME}
 
-go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | while read -r package; do
-  folder=$(go list -f '{{.Dir}}' "$package")
-  grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$folder"/*_test.go | sed 's/func //' | while read -r target; do
+# Lines of "package folder", for every package with tests.
+packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./...)
+while read -r package folder; do
+  targets=$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$folder"/*_test.go | sed 's/^func //') || continue
+  for target in $targets; do
     echo "==> $package $target"
     go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$package" </dev/null
-  done || true
-done
+  done
+done <<<"$packages"
