@@ -21,7 +21,8 @@
 //	n_i  load, requests:          waiting + running at endpoint i
 //	l_i  relative load, 1:        n_i / c_i
 //	L    water level, 1:          the solution of Σ max(0, L − l_i)·c_i = A
-//	s_i  share of the traffic, 1: max(0, L − l_i)·c_i / A
+//	w_i  part of the water, 1:    max(0, L − l_i)·c_i / A
+//	s_i  share of the traffic, 1: Floor·c_i / Σ c + (1 − Floor)·w_i
 //
 // Filling A requests into the least loaded endpoints up to a common level L is
 // what one queue that sees everything would do with them. A short horizon sends
@@ -31,8 +32,8 @@
 // question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
 // A is at least one, because there is always the next request.
 //
-// Every endpoint keeps at least Floor times its capacity share, and never
-// nothing, so that it stays reachable and goes on being observed.
+// The floor keeps every endpoint reachable, so that it goes on being observed. It
+// is never less than a millionth.
 //
 // # Two kinds of signal, one load
 //

@@ -11,6 +11,9 @@ type vessel struct {
 	capacity float64 // c_i > 0
 }
 
+// room is what the vessel takes up to that level, in requests.
+func (v vessel) room(level float64) float64 { return max(0, level-v.level) * v.capacity }
+
 // fill raises the lowest vessels to a common level until they hold `arrivals`
 // more, and returns that level: the L of Σ max(0, L − l_i)·c_i = arrivals.
 func fill(vessels []vessel, arrivals float64) (level float64) {
@@ -30,29 +33,24 @@ func fill(vessels []vessel, arrivals float64) (level float64) {
 	return level
 }
 
-// shares is each vessel's part of the water under the level, and the parts add
-// up to one. Every vessel gets at least floor times its part of the capacity,
-// and never nothing.
+// shares is each vessel's part of the traffic, and the parts add up to one: the
+// floor goes by capacity, and the rest as the water under the level. Adding the
+// two, and not taking the larger, keeps a full vessel's share from moving with
+// the loads of the others.
 func shares(vessels []vessel, level, floor float64) []float64 {
 	const leastFloor = 1e-6
-	floor = max(floor, leastFloor)
+	floor = min(max(floor, leastFloor), 1)
 	var capacity, water float64
 	for _, v := range vessels {
 		capacity += v.capacity
-		water += max(0, level-v.level) * v.capacity
+		water += v.room(level)
+	}
+	if water == 0 { // the level is lost in rounding
+		floor, water = 1, 1
 	}
 	out := make([]float64, len(vessels))
-	var sum float64
 	for i, v := range vessels {
-		part := v.capacity / capacity
-		if water > 0 {
-			part = max(max(0, level-v.level)*v.capacity/water, floor*part)
-		}
-		out[i] = part
-		sum += part
-	}
-	for i := range out {
-		out[i] /= sum
+		out[i] = floor*v.capacity/capacity + (1-floor)*v.room(level)/water
 	}
 	return out
 }

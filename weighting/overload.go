@@ -116,7 +116,7 @@ func (l *Law) shed(p *pool, d *Decision) {
 	}
 	l.dropAt = p.now
 	const steps = 100 // a hundredth is as fine as a push is worth
-	d.DropFraction = math.Round(min(max(0, l.drop), l.params.Shedding.MaxDrop, 1)*steps) / steps
+	d.DropFraction = math.Round(max(0, min(l.drop, l.params.Shedding.MaxDrop, 1))*steps) / steps
 }
 
 // refuse is the share that the mean queue over the whole pool asks for.

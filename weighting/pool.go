@@ -146,7 +146,7 @@ func (p *pool) medians() {
 		add := func(t *typical, r Reading) { t.add(p.params.state(r, p.now), r.Value/capacity) }
 		add(&queue, m.server.Queue)
 		add(&running, m.executes(m.slotCount))
-		add(&inFlight, m.inFlight)
+		add(&inFlight, m.corrected(p))
 	}
 	p.queue, p.running, p.inFlight = queue.median(), running.median(), inFlight.median()
 }
@@ -161,7 +161,7 @@ func (p *pool) measure(m *member) {
 	capacity, running := m.capacity(), m.executes(m.slotCount)
 	scraped.add(p, m.server.Queue, p.queue*capacity)
 	scraped.add(p, running, p.running*capacity)
-	inFlight.add(p, m.inFlight, p.inFlight*capacity)
+	inFlight.add(p, m.corrected(p), p.inFlight*capacity)
 
 	paired := p.tells(Reading{At: m.paired})
 	whole := m.server.Queue.Known() && running.Known()
@@ -178,7 +178,7 @@ func (p *pool) measure(m *member) {
 		m.loadSource = LoadMedian
 		return
 	}
-	m.load = min(max(0, use.load+m.offset), largestCount)
+	m.load = min(use.load, largestCount)
 	m.loadState, m.loadAge = use.state, use.age
 }
 
@@ -216,6 +216,13 @@ func (e *estimate) add(p *pool, r Reading, median float64) {
 	if age := r.Age(p.now); e.state == StateUnknown || age > e.age {
 		e.state, e.age = p.params.state(r, p.now), age
 	}
+}
+
+// corrected is the in-flight count with what the scrapes know better.
+func (m *member) corrected(p *pool) Reading {
+	r := m.inFlight
+	r.Value = max(0, r.Value+m.correction(p))
+	return r
 }
 
 // correction is the difference of the two signals, as far as it is more than

@@ -1,0 +1,176 @@
+package weighting
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Three endpoints that nothing is known of but one report. No rate is known
+// yet, so the arrivals are one for each slot: A = 2 + 4 + 1 = 7.
+//
+//	     slots c   requests n   l = n/c
+//	a       2          4          2
+//	b       4          2          0.5
+//	c       1          3          3
+//
+// Raising b alone from 0.5 to a's 2 takes 1.5·4 = 6 requests; the seventh raises
+// both, by 1/(4+2). So L = 2 + 1/6 = 13/6, below c's 3. The parts of the water:
+//
+//	a   (13/6 − 2)·2   = 1/3     1/3 of 7 = 0.047619
+//	b   (13/6 − 1/2)·4 = 20/3    20/3 of 7 = 0.952381
+//	c   0
+//
+// A hundredth of the traffic, the floor, goes by capacity, the rest by water:
+//
+//	a   0.01·2/7 + 0.99·0.047619 = 0.05
+//	b   0.01·4/7 + 0.99·0.952381 = 0.948571
+//	c   0.01·1/7                 = 0.001429
+func TestWaterLevelByHand(t *testing.T) {
+	d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{
+		scraped("a", 2, 2, 2, epoch), scraped("b", 4, 0, 2, epoch), scraped("c", 1, 2, 1, epoch),
+	}})
+	want(t, "rate source", d.ArrivalRateSource, RateUnknown)
+	wantNear(t, "arrivals", d.Arrivals, 7, 1e-12)
+	wantNear(t, "water level", d.WaterLevel, 13.0/6, 1e-12)
+	wantNear(t, "median load", d.MedianLoad, 2, 1e-12)
+	for _, c := range []struct {
+		address     string
+		share, load float64
+		reason      Reason
+	}{
+		{"a", 0.05, 4, ReasonFill},
+		{"b", 33.2 / 35, 2, ReasonFill},
+		{"c", 0.01 / 7, 3, ReasonFloor},
+	} {
+		e := of(t, d, c.address)
+		wantNear(t, c.address+" share", e.Share, c.share, 1e-12)
+		wantNear(t, c.address+" load", e.Load, c.load, 1e-12)
+		want(t, c.address+" reason", e.Reason, c.reason)
+	}
+}
+
+// slowFill finds the level by halving.
+func slowFill(vessels []vessel, arrivals float64) float64 {
+	low, high := math.Inf(1), 0.0
+	for _, v := range vessels {
+		low, high = min(low, v.level), max(high, v.level+arrivals/v.capacity)
+	}
+	for range 200 {
+		middle, water := (low+high)/2, 0.0
+		for _, v := range vessels {
+			water += max(0, middle-v.level) * v.capacity
+		}
+		if water < arrivals {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high
+}
+
+var vesselsGen = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) vessel {
+	return vessel{
+		level:    rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.Float64Range(0, 3), rapid.Just(1.0)).Draw(t, "level"),
+		capacity: rapid.OneOf(rapid.Float64Range(1e-3, 1e4), rapid.Just(1.0)).Draw(t, "capacity"),
+	}
+}), 1, 50)
+
+func TestFillIsWhatHalvingFinds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		vessels := vesselsGen.Draw(t, "vessels")
+		arrivals := rapid.Float64Range(1, 1e6).Draw(t, "arrivals")
+		fast, slow := fill(vessels, arrivals), slowFill(vessels, arrivals)
+		if !near(fast, slow, 1e-9) {
+			t.Fatalf("level = %v, by halving %v", fast, slow)
+		}
+	})
+}
+
+// While nothing has arrived but the next request, the least loaded get it all.
+func TestShortHorizonGoesToTheLeastLoadedAndTiesShareByCapacity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		least := rapid.Float64Range(0, 10).Draw(t, "least")
+		capacities := rapid.SliceOfN(rapid.Float64Range(1, 64), 2, 30).Draw(t, "capacities")
+		ties := rapid.IntRange(1, len(capacities)).Draw(t, "ties")
+		var tied, total float64
+		var vessels []vessel
+		for i, c := range capacities {
+			v := vessel{level: least, capacity: c}
+			if total += c; i < ties {
+				tied += c
+			} else {
+				v.level += rapid.Float64Range(1, 10).Draw(t, "more")
+			}
+			vessels = append(vessels, v)
+		}
+		const floor = 0.01
+		for i, share := range shares(vessels, fill(vessels, 1), floor) {
+			wanted := floor * capacities[i] / total
+			if i < ties {
+				wanted += (1 - floor) * capacities[i] / tied
+			}
+			if !near(share, wanted, 1e-9) {
+				t.Fatalf("share of %+v = %v, want %v", vessels[i], share, wanted)
+			}
+		}
+	})
+}
+
+func TestLongHorizonGivesCapacityShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		vessels := vesselsGen.Draw(t, "vessels")
+		var total float64
+		for _, v := range vessels {
+			total += v.capacity
+		}
+		for i, share := range shares(vessels, fill(vessels, 1e16), 0.01) {
+			if wanted := vessels[i].capacity / total; !near(share, wanted, 1e-4) {
+				t.Fatalf("share of %+v = %v, want its part of the capacity %v", vessels[i], share, wanted)
+			}
+		}
+	})
+}
+
+// The horizon that matters is the one measured: from a push every millisecond to
+// one every hour, traffic moves from the least loaded to the capacity shares.
+func TestHorizonOfTheSnapshotMovesTheShares(t *testing.T) {
+	var law *Law
+	run := func(period, delay time.Duration) Decision {
+		law = NewLaw(DefaultParams())
+		var d Decision
+		for i := range 20 { // 10 requests a second at each
+			now := epoch.Add(time.Duration(i) * time.Second)
+			a, b := scraped("a", 4, 2, 4, now), scraped("b", 8, 0, 4, now)
+			a.Server.Completions, b.Server.Completions = known(float64(10*i), now), known(float64(10*i), now)
+			d = law.Step(now, Snapshot{Endpoints: []Endpoint{a, b}, PushPeriod: period, PushDelay: delay})
+		}
+		return d
+	}
+	for _, c := range []struct {
+		name          string
+		period, delay time.Duration
+		horizon       time.Duration
+		arrivals      float64
+		shareA        float64
+	}{
+		{"next request only", time.Millisecond, 0, time.Millisecond, 1, 0.01 / 3},
+		// 12 requests raise b to 1.5 with 8; the other 4 raise both by 1/3: a gets 4/3 of 12.
+		{"in between, with the delay", 500 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond, 12, 0.01/3 + 0.99*4/3/12},
+		{"for ever", time.Hour, 0, time.Hour, 72000, 1.0 / 3},
+		{"absurd periods are bounded", math.MaxInt64, math.MaxInt64, 2 * time.Hour, 144000, 1.0 / 3},
+		{"negative ones are none", -time.Hour, -time.Hour, 0, 1, 0.01 / 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := run(c.period, c.delay)
+			want(t, "horizon", d.Horizon, c.horizon)
+			want(t, "rate source", d.ArrivalRateSource, RateCompletions)
+			wantNear(t, "rate", d.ArrivalRate, 20, 1e-9)
+			wantNear(t, "arrivals", d.Arrivals, c.arrivals, 1e-9)
+			wantNear(t, "share of a", of(t, d, "a").Share, c.shareA, 1e-4)
+		})
+	}
+}
