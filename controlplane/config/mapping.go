@@ -96,6 +96,10 @@ func countNodes(n *yaml.Node) int {
 
 // unknown complains of a key that a section does not have.
 func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
+	if d.full() { // the search for what was meant is not free
+		d.more++
+		return
+	}
 	var known []string
 	for _, f := range fieldsOf(reflect.New(section).Elem()) {
 		known = append(known, f.key)

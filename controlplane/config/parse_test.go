@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -285,5 +286,67 @@ func TestNearest(t *testing.T) {
 		if got := nearest(word, known); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
+	}
+}
+
+// TestHostileFilesAreRefusedSoon has a limit a hundred times of what is needed,
+// to catch what grows with the square of the size.
+func TestHostileFilesAreRefusedSoon(t *testing.T) {
+	const limit = 20 * time.Second
+	manyKeys := func() string {
+		var b strings.Builder
+		for i := 0; b.Len() < largestFile/4; i++ {
+			fmt.Fprintf(&b, "key_%d: 1\n", i)
+		}
+		return b.String()
+	}
+	for name, text := range map[string]string{
+		"a quarter of a megabyte of unknown keys": manyKeys(),
+		"a quarter of a megabyte of one key":      strings.Repeat("a:\n", largestFile/12),
+		"a quarter of a megabyte of merges":       "xds: &x {a: 1}\nadmin: {<<: [" + strings.Repeat("*x,", largestFile/12) + "]}\n",
+		"nested lists in one row":                 strings.Repeat("[", 60<<10),
+		"nested lists in rows":                    strings.Repeat("[\n", 30<<10),
+		"nested sections":                         strings.Repeat("{a: ", 15<<10),
+		"nested items":                            strings.Repeat("- ", 30<<10) + "]",
+		"deeper than YAML allows":                 strings.Repeat("- ", 500<<10),
+		"a long quote":                            "a: '" + strings.Repeat("''", 30<<10),
+		"aliases of aliases":                      string(readFile(t, "testdata/bad/aliases_bomb.yaml")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			cfg, err := Parse("hostile.yaml", []byte(text))
+			if took := time.Since(start); took > limit {
+				t.Errorf("took %v", took)
+			}
+			if cfg != nil || err == nil {
+				t.Fatalf("accepted: %v", cfg)
+			}
+			checkProblems(t, err)
+		})
+	}
+}
+
+func TestErrorKeepsEachProblemAndCountsTheRest(t *testing.T) {
+	_, err := Parse("many.yaml", []byte(strings.Repeat("x", 70)+": 1\nb: 1\nxds: {tls: {}}\n"))
+	var first *Problem
+	want := Problem{File: "many.yaml", Line: 1, Column: 1, Text: `clusters: missing: write a list with at least one cluster, ` +
+		`e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]`}
+	if !errors.As(err, &first) || *first != want {
+		t.Errorf("first problem %+v of %v", first, err)
+	}
+	var rows []string
+	for i := range keptProblems + 50 {
+		rows = append(rows, fmt.Sprintf("key_%d: 1\n", i))
+	}
+	_, err = Parse("many.yaml", []byte(strings.Join(rows, "")))
+	var all *Error
+	if !errors.As(err, &all) || len(all.Problems) != keptProblems {
+		t.Fatalf("%d problems kept", len(all.Problems))
+	}
+	// One more is that there are no clusters.
+	lines := strings.Split(err.Error(), "\n")
+	last := fmt.Sprintf("many.yaml: and %d more", keptProblems+51-shownProblems)
+	if len(lines) != shownProblems+1 || lines[shownProblems] != last {
+		t.Errorf("%d lines, the last is %q, want %q", len(lines), lines[len(lines)-1], last)
 	}
 }

@@ -68,13 +68,15 @@ func (ps *problems) add(line, column int, format string, args ...any) {
 	p := Problem{File: ps.file, Line: max(line, 1), Column: max(column, 1), Text: fmt.Sprintf(format, args...)}
 	switch {
 	case ps.seen[p]:
-	case len(ps.list) < keptProblems:
+	case !ps.full():
 		ps.seen[p] = true
 		ps.list = append(ps.list, &p)
 	default:
 		ps.more++
 	}
 }
+
+func (ps *problems) full() bool { return len(ps.list) >= keptProblems }
 
 // count never goes back: comparing two tells whether something was added.
 func (ps *problems) count() int { return len(ps.list) + ps.more }

@@ -64,24 +64,48 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 	if column == 0 {
 		column = 1 + len(row) - len(strings.TrimLeft(row, " \t"))
 	}
-	quoted := shown(strings.TrimSpace(row))
-	if secretKey.MatchString(row) {
-		quoted = "(not shown)"
+	text = "not YAML: " + strings.ReplaceAll(reason, "\t", `\t`) + ": "
+	if bare := strings.TrimSpace(row); bare != "" && !secretKey.MatchString(row) {
+		text += shown(bare) + ": "
 	}
-	return line, column, fmt.Sprintf("not YAML: %s: %s: %s", strings.ReplaceAll(reason, "\t", `\t`), quoted, syntaxHint(row))
+	return line, column, text + syntaxHint(row)
 }
 
 // secretKey is a line that may hold a secret, which does not belong in a log.
 var secretKey = regexp.MustCompile(`(?i)(password|secret|token)[a-z_]*["']?\s*:`)
 
-// largestLocated bounds the work of the second parser, in bytes.
-const largestLocated = 64 << 10
+// The second parser takes time that grows with the square of the nesting, so it
+// is asked about files only that a person may have written.
+const (
+	largestLocated = 64 << 10 // bytes
+	longestRow     = 1 << 10  // bytes
+	deepestBracket = 50
+)
+
+func readable(data []byte) bool {
+	row, depth := 0, 0
+	for _, b := range data {
+		row++
+		switch b {
+		case '\n':
+			row = 0
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		}
+		if row > longestRow || depth > deepestBracket {
+			return false
+		}
+	}
+	return len(data) <= largestLocated
+}
 
 func locate(data []byte) (line, column int, reason string, ok bool) {
-	if len(data) > largestLocated {
+	if !readable(data) {
 		return 0, 0, "", false
 	}
-	_, err := parser.ParseBytes(data, 0)
+	_, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
 	var syntax *goccy.SyntaxError
 	if !errors.As(err, &syntax) || syntax.Token == nil || syntax.Token.Position == nil {
 		return 0, 0, "", false
