@@ -66,7 +66,7 @@ func serve(cmd *cobra.Command, path string, log *slog.Logger) error {
 	}
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return watcher.Run(ctx) })
-	group.Go(func() error { return d.Run(ctx, cfg) })
+	group.Go(func() error { return d.Run(ctx) })
 	return group.Wait()
 }
 

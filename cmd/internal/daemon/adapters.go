@@ -23,15 +23,17 @@ type publisher struct {
 }
 
 func (p publisher) Publish(cluster string, d weighting.Decision, o controlplane.PushOptions) controlplane.Push {
-	push := p.Server.Publish(cluster, d, xds.ClusterOptions(o))
+	push := p.PublishVariants(cluster, d, xds.ClusterOptions(o))
 	return controlplane.Push{Pushed: push.Pushed, Reason: push.Reason, Version: push.Version, Err: push.Err}
 }
 
 func (p publisher) Remove(cluster string) {
-	p.Server.Remove(cluster)
+	p.RemoveVariants(cluster)
 	p.metrics.Forget(cluster)
 	p.history.Forget(cluster)
 }
+
+func (p publisher) AckDelay(cluster string) time.Duration { return p.AckDelayOfVariants(cluster) }
 
 // acks keeps the metrics in step with the streams.
 type acks struct{ *admin.Metrics }

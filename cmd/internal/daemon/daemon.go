@@ -56,8 +56,8 @@ type Daemon struct {
 	poller     *inflight.Poller // nil without Redis
 }
 
-// New binds the listeners of the configuration and prepares everything. Without
-// a call of Run, Close releases the listeners.
+// New binds the listeners and applies the configuration: discovery and the loops
+// begin. Whoever does not call Run calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), pollers: make(chan *inflight.Poller, 1), history: admin.NewHistory()}
 	tls, err := serverTLS(cfg.XDS.TLS)
@@ -77,6 +77,10 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, observer{d.metrics, d.history}, d.retarget, o.Log)
+	if err := d.Apply(cfg); err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -84,19 +88,17 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 func (d *Daemon) XDSAddress() string   { return d.xdsListener.Addr().String() }
 func (d *Daemon) AdminAddress() string { return d.adminListener.Addr().String() }
 
-// Close releases the listeners of a Daemon that is not run.
+// Close ends a Daemon that is not run.
 func (d *Daemon) Close() {
+	d.manager.Close()
+	d.streams.Close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
 
-// Run serves the configuration until ctx is done, then stops everything it
-// started and waits for it.
-func (d *Daemon) Run(ctx context.Context, cfg *config.Config) error {
-	if err := d.Apply(cfg); err != nil {
-		d.Close()
-		return err
-	}
+// Run serves until ctx is done, then stops everything that was started and waits
+// for it.
+func (d *Daemon) Run(ctx context.Context) error {
 	// The parts outlive ctx for as long as it takes to stop them in order.
 	background, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/daemon"
+	"steelyard/cmd/internal/demo"
+	"steelyard/controlplane/config"
+)
+
+func demoCommand() *cobra.Command {
+	var o demo.Options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Show Envoy's own round robin and then Steelyard's weights under the same load",
+		Long: `Start a control plane, simulated model servers, an embedded Redis, real Envoys and
+a load, all on loopback, and show what users wait: first under Envoy's own round
+robin, then under Steelyard's weights. Everything ends with the demo, or with
+Ctrl-C.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Out = cmd.OutOrStdout()
+			o.ControlPlane = demoControlPlane
+			return demo.Run(cmd.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&o.Duration, "duration", demo.DefaultDuration, "length of each phase")
+	f.IntVar(&o.Envoys, "envoys", demo.DefaultEnvoys, "number of Envoys")
+	f.IntVar(&o.Endpoints, "endpoints", demo.DefaultEndpoints, "number of model servers")
+	f.Float64Var(&o.Load, "load", demo.DefaultLoad, "load, as a share of what all servers together can do")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load: the same seed sends the same requests")
+	f.BoolVar(&o.Keep, "keep", false, "stay up after the last phase, to be looked at")
+	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
+	return c
+}
+
+// demoControlPlane is what serve runs, from a text instead of a file.
+func demoControlPlane(_ context.Context, text []byte) (demo.Handle, error) {
+	cfg, err := config.Parse("demo.yaml", text)
+	if err != nil {
+		return nil, fmt.Errorf("the demo's configuration: %w", err)
+	}
+	return daemon.New(cfg, daemon.Options{Version: version, Log: slog.New(slog.DiscardHandler)})
+}
