@@ -144,10 +144,10 @@ func orZero(x float64) float64 {
 // pair compares a scrape that is new with the in-flight count of the same
 // moment. A count taken more than half a second away says nothing about it, and
 // neither does half a load.
-func (m *memory) pair(slots float64, slotsKnown bool) {
+func (m *memory) pair(slots float64, from CapacitySource) {
 	const nearEnough = 500 * time.Millisecond
-	queue, running, gauged := m.server.Queue, m.executes(slots), m.server.Running.Known()
-	if !queue.Known() || !running.Known() || !gauged && !slotsKnown {
+	queue, running := m.server.Queue, m.executes(slots)
+	if !queue.Known() || !running.Known() || !m.measuresRunning(from) {
 		return
 	}
 	if !queue.At.After(m.paired) || queue.At.Sub(running.At).Abs() > nearEnough {
@@ -158,7 +158,7 @@ func (m *memory) pair(slots float64, slotsKnown bool) {
 		return
 	}
 	difference := queue.Value + running.Value - near
-	if !gauged && queue.Value == 0 {
+	if !m.server.Running.Known() && queue.Value == 0 {
 		// Anything up to a full set of slots may be executing: what is believed
 		// stands, as far as it can be.
 		difference = min(max(0, near+m.unproxied.or(0)), slots) - near
@@ -197,6 +197,11 @@ func (m *memory) executes(slots float64) Reading {
 		return Reading{Value: min(m.usual.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
 	}
 	return Reading{}
+}
+
+// measuresRunning reports whether executes has something to go by.
+func (m *memory) measuresRunning(from CapacitySource) bool {
+	return m.server.Running.Known() || from != CapacityAssumed
 }
 
 func earlier(a, b time.Time) time.Time {

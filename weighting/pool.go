@@ -30,7 +30,7 @@ func (p *pool) slots() {
 func (p *pool) pair() {
 	for i := range p.members {
 		m := &p.members[i]
-		m.pair(m.slotCount, m.slotsSource != CapacityAssumed)
+		m.pair(m.slotCount, m.slotsSource)
 	}
 }
 
@@ -164,7 +164,7 @@ func (p *pool) measure(m *member) {
 	inFlight.add(p, m.corrected(p), p.inFlight*capacity)
 
 	paired := p.tells(Reading{At: m.paired})
-	whole := m.server.Queue.Known() && running.Known()
+	whole := p.tells(m.server.Queue) && p.tells(running) && m.measuresRunning(m.slotsSource)
 	use := scraped
 	m.loadSource = LoadScraped
 	if inFlight.leads(scraped, paired || !whole) {
