@@ -108,7 +108,7 @@ func (d *demo) introduce() {
 	}
 	d.screen.printf(`
 Dashboard: %s
-Servers:   %d slots each, %v of work per request on average (exponential); %d of %d run at %g of the speed
+Servers:   %d slots each, %v of work per request on average; %d of %d at %g of the speed
 Load:      %.0f requests per second, %.0f %% of what all servers together can do
            an equal share of it is %.0f %% of what a slow server can do
 Phases:    %s each, the same requests in both

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"steelyard/cmd/internal/daemon"
+	"steelyard/controlplane/config"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -58,9 +60,7 @@ func newFixed(_ context.Context, text []byte) (Handle, error) {
 		})
 	}
 	slices.SortFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int { return strings.Compare(a.Address, b.Address) })
-	for _, variant := range []string{"", "/failsafe", "/fallback"} { // what the two modes of a bootstrap ask for
-		f.streams.Publish(c.Clusters[0].Name+variant, d, xds.ClusterOptions{Heartbeat: time.Minute})
-	}
+	f.streams.PublishVariants(c.Clusters[0].Name, d, xds.ClusterOptions{Heartbeat: time.Minute})
 	return f, nil
 }
 
@@ -139,35 +139,75 @@ func TestDemoPlaysBothPhasesAndLeavesNothing(t *testing.T) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
 	}
-	text, err := os.ReadFile(o.JSONFile)
+	before, after := readFigures(t, o.JSONFile)
+	if before.Policy != "round_robin" || after.Policy != "steelyard" {
+		t.Errorf("policies %q and %q, want round_robin and steelyard", before.Policy, after.Policy)
+	}
+	if before.Requests == 0 || before.Requests != after.Requests {
+		t.Errorf("%d and %d requests, want as many in both phases", before.Requests, after.Requests)
+	}
+	for _, f := range []figures{before, after} {
+		if f.Errors != 0 || *f.P50 > *f.P90 || *f.P90 > *f.P99 {
+			t.Errorf("%s: %d errors, waits %v, %v, %v; want none, and quantiles in order", f.Policy, f.Errors, *f.P50, *f.P90, *f.P99)
+		}
+	}
+}
+
+// figures are one phase in the JSON file, as its readers see it.
+type figures struct {
+	Policy   string   `json:"policy"`
+	Requests int      `json:"requests"`
+	Errors   int      `json:"errors"`
+	P50      *float64 `json:"wait_p50_seconds"`
+	P90      *float64 `json:"wait_p90_seconds"`
+	P99      *float64 `json:"wait_p99_seconds"`
+}
+
+func readFigures(t *testing.T, path string) (before, after figures) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
-		Phases []struct {
-			Policy   string
-			Requests int
-			Errors   int
-			P50      *float64 `json:"wait_p50_seconds"`
-			P90      *float64 `json:"wait_p90_seconds"`
-			P99      *float64 `json:"wait_p99_seconds"`
-		}
+		Phases []figures `json:"phases"`
 	}
-	if err := json.Unmarshal(text, &got); err != nil {
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Phases) != 2 {
 		t.Fatalf("%d phases in %s, want 2", len(got.Phases), text)
 	}
-	for i, want := range []string{"round_robin", "steelyard"} {
-		p := got.Phases[i]
-		if p.Policy != want || p.Errors != 0 || p.Requests == 0 || p.Requests != got.Phases[0].Requests {
-			t.Errorf("phase %d: %+v, want %s without errors and as many requests as the other", i, p, want)
-		}
-		if p.P50 == nil || p.P90 == nil || p.P99 == nil || *p.P50 > *p.P90 || *p.P90 > *p.P99 {
-			t.Errorf("phase %d: quantiles missing or out of order in %s", i, text)
+	for _, f := range got.Phases {
+		if f.P50 == nil || f.P90 == nil || f.P99 == nil {
+			t.Fatalf("quantiles are missing in %s", text)
 		}
 	}
+	return got.Phases[0], got.Phases[1]
+}
+
+// The promise of the demo, kept with the control plane that `steelyard serve` runs.
+func TestDemoShowsTheTailCutInHalf(t *testing.T) {
+	o, out, dir := brief(t)
+	o.Duration, o.Envoys, o.Endpoints = 8*time.Second, DefaultEnvoys, DefaultEndpoints
+	o.ControlPlane = func(_ context.Context, text []byte) (Handle, error) {
+		c, err := config.Parse("demo.yaml", text)
+		if err != nil {
+			return nil, err
+		}
+		return daemon.New(c, daemon.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	}
+	o.JSONFile = filepath.Join(t.TempDir(), "figures.json")
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatalf("Run: %v\n%s", err, out)
+	}
+	before, after := readFigures(t, o.JSONFile)
+	if after.Errors != 0 || *after.P99 > *before.P99/2 {
+		t.Errorf("p99 of the wait %v s, %d errors; want none, and at most half of round robin's %v s\n%s", *after.P99, after.Errors, *before.P99, out)
+	}
+	wantNothingLeft(t, dir)
 }
 
 func TestDemoStopsAtOnceWhenItIsInterrupted(t *testing.T) {

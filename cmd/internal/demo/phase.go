@@ -28,10 +28,19 @@ type phase struct {
 	result load.Result
 	served []uint64 // requests executed, by server
 	queues []depths // by server
-	// weights are the shares of the traffic, 0..1 by address, that an Envoy gave
-	// its endpoints when the load ended; nil where there are no weights.
-	weights map[string]float64
+	// weights are the shares of the traffic that an Envoy gave its endpoints, by
+	// address; empty where there are no weights.
+	weights map[string]shares
 }
+
+// shares are the shares of the traffic of one endpoint, 0..1, sampled at equal
+// distances while the load lasted.
+type shares struct {
+	sum, last float64
+	samples   int
+}
+
+func (s shares) mean() float64 { return s.sum / float64(max(1, s.samples)) }
 
 // depths are the queue depths of one server, sampled at equal distances while
 // the load lasted.
@@ -61,7 +70,7 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	}
 	w := &watch{
 		demo: d, policy: p, duration: duration, start: time.Now(),
-		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)),
+		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)), weights: make(map[string]shares),
 	}
 	before := d.fleet.served()
 	stop := w.run(ctx)
@@ -90,7 +99,7 @@ type watch struct {
 	start    time.Time
 	meter    *load.Meter
 	queues   []depths
-	weights  map[string]float64
+	weights  map[string]shares
 }
 
 // run watches until the function that it returns is called, which waits for it.
@@ -128,8 +137,15 @@ func (w *watch) weigh(ctx context.Context) {
 	if w.policy != steelyard || w.over() {
 		return
 	}
-	if weights, err := w.demo.envoys.weights(ctx); err == nil {
-		w.weights = weights
+	ctx, cancel := context.WithTimeout(ctx, drawPeriod/2)
+	defer cancel()
+	weights, err := w.demo.envoys.weights(ctx)
+	if err != nil {
+		return
+	}
+	for address, share := range weights {
+		s := w.weights[address]
+		w.weights[address] = shares{sum: s.sum + share, last: share, samples: s.samples + 1}
 	}
 }
 
@@ -148,7 +164,7 @@ func (w *watch) sample() {
 func (w *watch) frame() frame {
 	f := frame{title: w.policy.title, elapsed: time.Since(w.start), duration: w.duration, load: w.meter.Snapshot()}
 	for _, s := range w.demo.fleet.servers {
-		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(), weight: w.weights[s.Address()]})
+		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(), weight: w.weights[s.Address()].last})
 	}
 	return f
 }
