@@ -48,11 +48,19 @@ func TestEachFieldAgesByItsOwnClock(t *testing.T) {
 	}{
 		{
 			FieldQueue, func(a string) Endpoint { return scraped(a, 4, 1, 4, now) },
-			func(at time.Time) Endpoint { e := scraped("x", 4, 0, 3, now); e.Server.Queue = known(0.2, at); return e },
+			func(at time.Time) Endpoint {
+				e := scraped("x", 4, 0, 3, now)
+				e.Server.Queue = known(0.2, at)
+				return e
+			},
 			3, 0.2, 1, LoadScraped, true,
 		}, {
 			FieldRunning, func(a string) Endpoint { return scraped(a, 4, 1, 4, now) },
-			func(at time.Time) Endpoint { e := scraped("x", 4, 0.5, 0, now); e.Server.Running = known(2, at); return e },
+			func(at time.Time) Endpoint {
+				e := scraped("x", 4, 0.5, 0, now)
+				e.Server.Running = known(2, at)
+				return e
+			},
 			0.5, 2, 4, LoadScraped, true,
 		}, {
 			FieldInFlight, func(a string) Endpoint { return counted(a, 4, 5, now) },
@@ -60,7 +68,11 @@ func TestEachFieldAgesByItsOwnClock(t *testing.T) {
 			0, 3, 5, LoadInFlight, true,
 		}, {
 			FieldUtilization, func(a string) Endpoint { return scraped(a, 4, 1, 4, now) },
-			func(at time.Time) Endpoint { e := scraped("x", 4, 0, 3, now); e.Server.Utilization = known(0.4, at); return e },
+			func(at time.Time) Endpoint {
+				e := scraped("x", 4, 0, 3, now)
+				e.Server.Utilization = known(0.4, at)
+				return e
+			},
 			3, 0.4, 0, LoadScraped, false,
 		},
 	} {

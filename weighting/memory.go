@@ -51,7 +51,7 @@ func (w *work) add(completions, busy float64, dt time.Duration) {
 // rate is completions per busy slot-second; false before it means anything.
 func (w *work) rate() (float64, bool) {
 	const (
-		fewest  = 5   // completions
+		fewest  = 10  // completions
 		extreme = 1e9 // per second; its inverse is the other end
 	)
 	if w.completions < fewest || w.busy <= 0 {

@@ -1,0 +1,288 @@
+package weighting
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func fixed(mean float64) func(*rand.Rand) float64 {
+	return func(*rand.Rand) float64 { return mean }
+}
+
+// last runs a law over the world until the end and returns its last decision.
+func (w *world) last(s signals, period, end float64) (d Decision) {
+	w.push(w.equalWeights())
+	w.steer(s, period, 0.01, func(now Decision) { d = now })
+	w.runUntil(end)
+	return d
+}
+
+func TestSlotsAreLearned(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		slots     int
+		service   func(*rand.Rand) float64
+		signals   signals
+		load      float64
+		after     float64 // seconds
+		tolerance float64
+	}{
+		{"by the gauge", 4, exponential(1), signals{gauges: true}, 0.95, 20, 0},
+		{"by the gauge, 64 slots", 64, exponential(1), signals{gauges: true}, 0.97, 60, 0},
+		{"by counters, lumpy: one slot, requests of 1 s, scrapes of 250 ms", 1, fixed(1), signals{triton: true}, 0.98, 60, 0.2},
+		{"by counters, one slot, requests of any length", 1, exponential(1), signals{triton: true}, 0.95, 120, 0.25},
+		{"by counters, 8 slots", 8, exponential(1), signals{triton: true}, 0.98, 60, 0.1},
+		{"by counters, requests of 4 s", 8, fixed(4), signals{triton: true}, 0.98, 120, 0.1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(1, 4, 4, c.slots, c.load)
+			w.rate /= c.service(rand.New(rand.NewPCG(1, 1))) // for fixed ones
+			if c.service(w.rng) != c.service(w.rng) {
+				w.rate = c.load * float64(4*c.slots)
+			}
+			for _, p := range w.pods {
+				p.service = c.service
+			}
+			for _, e := range w.last(c.signals, 0.25, c.after).Endpoints {
+				want(t, e.Address+" source", e.SlotsSource, CapacityLearned)
+				wantNear(t, e.Address+" slots", e.Slots/float64(c.slots), 1, c.tolerance)
+			}
+		})
+	}
+}
+
+func TestSlotsAreConfiguredLearnedOrAssumed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		x      float64 // configured at x
+		slots  float64
+		source CapacitySource
+	}{
+		{"configured", 3, 3, CapacityConfigured},
+		{"configured, absurdly large", 1e300, 1e6, CapacityConfigured},
+		{"configured, absurdly small", 1e-300, 1e-6, CapacityConfigured},
+		{"not configured: the median of the others", 0, 6, CapacityAssumed},
+		{"negative", -1, 6, CapacityAssumed},
+		{"NaN", math.NaN(), 6, CapacityAssumed},
+		{"infinite", math.Inf(1), 6, CapacityAssumed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{
+				scraped("a", 4, 0, 0, epoch), scraped("b", 8, 0, 0, epoch), scraped("x", c.x, 0, 0, epoch),
+			}})
+			want(t, "slots", of(t, d, "x").Slots, c.slots)
+			want(t, "source", of(t, d, "x").SlotsSource, c.source)
+		})
+	}
+	t.Run("nobody knows", func(t *testing.T) {
+		d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{scraped("x", 0, 0, 0, epoch)}})
+		want(t, "slots", of(t, d, "x").Slots, 1)
+		want(t, "source", of(t, d, "x").SlotsSource, CapacityAssumed)
+	})
+}
+
+// Exponential service is noisy: shrinkage must not take the noise for speed.
+func TestUniformPoolStaysUniform(t *testing.T) {
+	const (
+		meanOff = 0.01 // mean distance of a speed from 1, over pool and time
+		off     = 0.05 // more than this counts as wrong
+		wrong   = 0.02 // of the speeds, over pool and time
+	)
+	for name, s := range map[string]signals{"gauges": {gauges: true, counters: true}, "counters": {triton: true}} {
+		t.Run(name, func(t *testing.T) {
+			var sum, far, n float64
+			for seed := range uint64(3) {
+				w := newWorld(seed, 10, 20, 1, 0.8)
+				w.push(w.equalWeights())
+				w.steer(s, 0.25, 0.01, func(d Decision) {
+					for _, e := range d.Endpoints {
+						distance := math.Abs(e.RelativeSpeed - 1)
+						sum, n = sum+distance, n+1
+						if distance > off {
+							far++
+						}
+					}
+				})
+				w.runUntil(200)
+			}
+			t.Logf("mean distance from 1: %.4f; %.2f %% of the speeds more than %v off", sum/n, 100*far/n, off)
+			if sum/n > meanOff || far/n > wrong {
+				t.Errorf("mean distance %v (at most %v), %v of them more than %v off (at most %v)", sum/n, meanOff, far/n, off, wrong)
+			}
+		})
+	}
+}
+
+func TestSlowEndpointIsFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		signals signals
+		slots   int
+	}{
+		"gauges":             {signals{gauges: true, counters: true}, 4},
+		"gauges, 16 slots":   {signals{gauges: true, counters: true}, 16},
+		"counters":           {signals{triton: true}, 4},
+		"counters, 16 slots": {signals{triton: true}, 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(3, 10, 20, c.slots, 0.8)
+			w.pods[0].service = exponential(3)
+			d := w.last(c.signals, 0.25, 30)
+			wantNear(t, "speed of the slow one after 30 s", of(t, d, w.pods[0].address).RelativeSpeed, 1.0/3, 0.15)
+		})
+	}
+}
+
+// A story of one endpoint's counters and counts, a scrape a second.
+func rateAfter(t *testing.T, seconds int, report func(second int, at time.Time) Endpoint) (Decision, *Law) {
+	t.Helper()
+	law := NewLaw(DefaultParams())
+	var d Decision
+	for i := range seconds {
+		now := epoch.Add(time.Duration(i) * time.Second)
+		d = law.Step(now, Snapshot{Endpoints: []Endpoint{report(i, now)}})
+	}
+	return d, law
+}
+
+func TestArrivalRateComesFromWhatThereIs(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		report func(i int, at time.Time) Endpoint
+		rate   float64
+		source RateSource
+	}{
+		{"completions", func(i int, at time.Time) Endpoint {
+			e := scraped("x", 4, 0, 4, at)
+			e.Server.Completions = known(float64(5*i), at)
+			return e
+		}, 5, RateCompletions},
+		{"completions and growth", func(i int, at time.Time) Endpoint {
+			e := scraped("x", 4, float64(2*i), 4, at)
+			e.Server.Completions = known(float64(5*i), at)
+			return e
+		}, 7, RateCompletions},
+		{"completions while the queue drains", func(i int, at time.Time) Endpoint {
+			e := scraped("x", 4, 200-float64(2*i), 4, at)
+			e.Server.Completions = known(float64(5*i), at)
+			return e
+		}, 3, RateCompletions},
+		{"completions alone", func(i int, at time.Time) Endpoint {
+			return Endpoint{Address: "x", Server: ServerReport{Completions: known(float64(5*i), at)}}
+		}, 5, RateCompletions},
+		{"rises of the in-flight count", func(i int, at time.Time) Endpoint {
+			return counted("x", 4, float64(3*(i%2)), at)
+		}, 1.5, RateIncrements},
+		{"rises of queue and running", func(i int, at time.Time) Endpoint {
+			return scraped("x", 4, float64(3*(i%2)), 4, at)
+		}, 1.5, RateIncrements},
+		{"the larger of the two", func(i int, at time.Time) Endpoint {
+			e := counted("x", 4, float64(30*(i%2)), at)
+			e.Server.Completions = known(float64(5*i), at)
+			return e
+		}, 15, RateCompletions},
+		{"idle", func(i int, at time.Time) Endpoint {
+			e := scraped("x", 4, 0, 0, at)
+			e.Server.Completions = known(7, at)
+			return e
+		}, 0, RateCompletions},
+		{"never negative", func(i int, at time.Time) Endpoint { // requests that vanish without completing
+			e := scraped("x", 4, 1000-float64(10*i), 0, at)
+			e.Server.Completions = known(7, at)
+			return e
+		}, 0, RateCompletions},
+		{"nothing known", func(int, time.Time) Endpoint { return Endpoint{Address: "x"} }, 0, RateUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, _ := rateAfter(t, 60, c.report)
+			// An alternating count's mean leans to its latest sample.
+			wantNear(t, "rate", d.ArrivalRate, c.rate, 0.2)
+			want(t, "source", d.ArrivalRateSource, c.source)
+			if c.source == RateUnknown {
+				want(t, "arrivals", d.Arrivals, 1)
+			}
+		})
+	}
+}
+
+func TestEndpointWithoutARateCountsAsTheMeanOfTheOthers(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	var d Decision
+	for i := range 20 {
+		now := epoch.Add(time.Duration(i) * second)
+		s := Snapshot{}
+		for n := range 4 {
+			e := scraped(fmt.Sprint(n), 4, 0, 2, now)
+			if n > 0 {
+				e.Server.Completions = known(float64(i*n), now)
+			}
+			s.Endpoints = append(s.Endpoints, e)
+		}
+		s.Endpoints[0].Server = ServerReport{}
+		d = law.Step(now, s)
+	}
+	wantNear(t, "rate", d.ArrivalRate, 4*(1+2+3)/3.0, 1e-9)
+}
+
+// A restart loses what was queued and running: it did not arrive backwards.
+func TestRestartOfAServerIsNoNegativeRate(t *testing.T) {
+	d, _ := rateAfter(t, 20, func(i int, at time.Time) Endpoint {
+		e := scraped("x", 4, 40, 4, at)
+		e.Server.Completions = known(float64(5*i), at)
+		if i == 19 { // the collector's sum went on by one
+			e = scraped("x", 4, 0, 1, at)
+			e.Server.Completions = known(float64(5*18+1), at)
+			e.Server.Restarts = 1
+		}
+		return e
+	})
+	wantNear(t, "rate", d.ArrivalRate, 5, 1e-9)
+}
+
+func TestSumThatGoesBackTellsNothingOnce(t *testing.T) {
+	d, _ := rateAfter(t, 20, func(i int, at time.Time) Endpoint {
+		e := scraped("x", 4, 0, 4, at)
+		e.Server.Completions = known(float64(5*(i%19)), at)
+		return e
+	})
+	wantNear(t, "rate", d.ArrivalRate, 5, 1e-9)
+	wantNear(t, "completion rate", d.Endpoints[0].CompletionRate, 5, 1e-9)
+}
+
+// A counter that is no longer exported does not stand for a server that stopped.
+func TestMissingCounterIsNoStandstill(t *testing.T) {
+	report := func(i int, at time.Time) Endpoint {
+		e := scraped("x", 4, 0, 4, at)
+		if i < 20 {
+			e.Server.Completions = known(float64(5*i), at)
+			e.Server.QueueSeconds = known(float64(10*i), at)
+			e.Server.BusySeconds = known(float64(3*i), at)
+		}
+		return e
+	}
+	d, _ := rateAfter(t, 28, report)
+	x := d.Endpoints[0]
+	wantNear(t, "rate while late", d.ArrivalRate, 5, 1e-9)
+	wantNear(t, "completion rate", x.CompletionRate, 5, 1e-9)
+	wantNear(t, "mean queue time", x.MeanQueueTime, 2, 1e-9)
+	wantNear(t, "busy fraction", x.BusyFraction, 1, 1e-9)
+	d, _ = rateAfter(t, 40, report)
+	x = d.Endpoints[0]
+	want(t, "source when stale", d.ArrivalRateSource, RateIncrements)
+	want(t, "completion rate is unknown", math.IsNaN(x.CompletionRate), true)
+	want(t, "mean queue time is unknown", math.IsNaN(x.MeanQueueTime), true)
+	wantNear(t, "busy fraction", x.BusyFraction, 1, 1e-9)
+}
+
+func TestBusyFractionOfAServerWithCountersOnly(t *testing.T) {
+	d, _ := rateAfter(t, 20, func(i int, at time.Time) Endpoint {
+		return Endpoint{Address: "x", Capacity: 4, Server: ServerReport{
+			Queue: known(0, at), Completions: known(float64(5*i), at), BusySeconds: known(float64(3*i), at),
+		}}
+	})
+	wantNear(t, "busy fraction", d.Endpoints[0].BusyFraction, 0.75, 1e-9)
+	wantNear(t, "load", d.Endpoints[0].Load, 3, 1e-9)
+	want(t, "mean queue time is unknown", math.IsNaN(d.Endpoints[0].MeanQueueTime), true)
+}
