@@ -1,0 +1,267 @@
+package weighting
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// queues is a pool with 4 slots each, all taken, and these queues for each slot.
+func queues(at time.Time, perSlot ...float64) []Endpoint {
+	var out []Endpoint
+	for i, q := range perSlot {
+		out = append(out, scraped(fmt.Sprint(i), 4, 4*q, 4, at))
+	}
+	return out
+}
+
+// flagged lists the flagged endpoints' addresses.
+func flagged(d Decision) []string {
+	out := []string{}
+	for _, e := range d.Endpoints {
+		if e.Overloaded {
+			out = append(out, e.Address)
+		}
+	}
+	return out
+}
+
+func TestOverloadFlagOverTime(t *testing.T) {
+	type moment struct {
+		after  time.Duration // since the moment before
+		report func(at time.Time) Endpoint
+		flag   bool
+		reason string
+	}
+	queue := func(perSlot float64) func(time.Time) Endpoint {
+		return func(at time.Time) Endpoint { return scraped("x", 4, 4*perSlot, 4, at) }
+	}
+	cache := func(utilization, perSlot float64) func(time.Time) Endpoint {
+		return func(at time.Time) Endpoint {
+			e := scraped("x", 4, 4*perSlot, 4, at)
+			e.Server.Utilization = known(utilization, at)
+			return e
+		}
+	}
+	silent := func(time.Time) Endpoint { return Endpoint{Address: "x", Capacity: 4} }
+	const byQueue, byCache = "queue per slot 4 >= 4", "utilization 0.98 >= 0.98"
+	for name, story := range map[string][]moment{
+		"enters at the threshold, not under it": {
+			{0, queue(3.99), false, ""}, {second, queue(4), true, byQueue},
+		},
+		"leaves under the lower threshold only": {
+			{0, queue(4), true, byQueue}, {10 * second, queue(2), true, byQueue}, {1, queue(1.99), false, ""},
+		},
+		"stays at least for the dwell": {
+			{0, queue(4), true, byQueue}, {2*second - 1, queue(0), true, byQueue}, {1, queue(0), false, ""},
+		},
+		"stays away at least for the dwell": {
+			{0, queue(4), true, byQueue}, {2 * second, queue(0), false, ""},
+			{2*second - 1, queue(9), false, ""}, {1, queue(9), true, "queue per slot 9 >= 4"},
+		},
+		"by utilization": {
+			{0, cache(0.979, 0), false, ""}, {second, cache(0.98, 0), true, byCache},
+			{2 * second, cache(0.9, 0), true, byCache}, {1, cache(0.899, 0), false, ""},
+		},
+		"both must be under to leave": {
+			{0, cache(0.98, 4), true, byQueue}, {2 * second, cache(0.98, 0), true, byQueue},
+			{second, cache(0.5, 3), true, byQueue}, {second, cache(0.5, 1), false, ""},
+		},
+		"late evidence counts, stale evidence is none": {
+			{0, queue(4), true, byQueue}, {10 * second, silent, true, byQueue}, {1, silent, false, ""},
+		},
+		"nothing known is not overloaded": {{0, silent, false, ""}},
+		"by in-flight counts where the slots are known": {
+			{0, func(at time.Time) Endpoint { return counted("x", 4, 19, at) }, false, ""},
+			{second, func(at time.Time) Endpoint { return counted("x", 4, 20, at) }, true, byQueue},
+		},
+		"not by in-flight counts where the slots are assumed": {
+			{0, func(at time.Time) Endpoint { return counted("x", 0, 1000, at) }, false, ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			law, now := NewLaw(DefaultParams()), epoch
+			for i, m := range story {
+				now = now.Add(m.after)
+				// Two quiet neighbours: x is at most a third of the pool.
+				d := law.Step(now, Snapshot{Endpoints: append(queues(now, 0, 0), m.report(now))})
+				x := of(t, d, "x")
+				want(t, fmt.Sprintf("moment %d: flag", i), x.Overloaded, m.flag)
+				want(t, fmt.Sprintf("moment %d: reason", i), x.OverloadReason, m.reason)
+			}
+		})
+	}
+}
+
+func TestNewEndpointInBlackoutIsNotOverloaded(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	law.Step(epoch, Snapshot{Endpoints: queues(epoch, 0, 0)})
+	now := epoch.Add(second)
+	d := law.Step(now, Snapshot{Endpoints: append(queues(now, 0, 0), scraped("x", 4, 1000, 4, now))})
+	want(t, "flag", of(t, d, "x").Overloaded, false)
+	now = now.Add(second)
+	d = law.Step(now, Snapshot{Endpoints: append(queues(now, 0, 0), scraped("x", 4, 1000, 4, now))})
+	want(t, "flag after the blackout", of(t, d, "x").Overloaded, true)
+}
+
+func TestAtMostAShareOfThePoolIsFlagged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		share float64
+		steps [][]float64 // queues per slot, three seconds apart
+		flags []string    // after the last
+	}{
+		{"half of four", 0.5, [][]float64{{9, 9, 9, 0}}, []string{"0", "1"}},
+		{"half of three, rounded down", 0.5, [][]float64{{9, 9, 0}}, []string{"0"}},
+		{"longest overloaded first", 0.5, [][]float64{{0, 0, 9, 0}, {9, 9, 9, 0}}, []string{"0", "2"}},
+		{"the same stay flagged, however deep the others", 0.5, [][]float64{{0, 0, 9, 0}, {9, 0, 9, 0}, {9, 99, 9, 0}}, []string{"0", "2"}},
+		{"one leaves, the next moves up", 0.5, [][]float64{{9, 9, 9, 0}, {0, 9, 9, 0}}, []string{"1", "2"}},
+		{"all of it", 0.5, [][]float64{{9, 9, 9, 9}}, []string{"0", "1", "2", "3"}},
+		{"no longer all of it", 0.5, [][]float64{{9, 9, 9, 9}, {9, 9, 9, 0}}, []string{"0", "1"}},
+		{"a pool of one", 0.5, [][]float64{{9}}, []string{"0"}},
+		{"none may", 0, [][]float64{{9, 9, 9, 0}}, []string{}},
+		{"less than none", -1, [][]float64{{9, 9, 9, 0}}, []string{}},
+		{"more than all", 7, [][]float64{{9, 9, 9, 0}}, []string{"0", "1", "2"}},
+		{"29 of 100", 0.29, [][]float64{slices.Concat(slices.Repeat([]float64{9}, 99), []float64{0})}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := DefaultParams()
+			p.Overload.MaxShare = c.share
+			law := NewLaw(p)
+			var d Decision
+			for i, q := range c.steps {
+				now := epoch.Add(time.Duration(3*i) * second)
+				d = law.Step(now, Snapshot{Endpoints: queues(now, q...)})
+			}
+			got := flagged(d)
+			if c.flags == nil {
+				want(t, "number of flags", len(got), 29)
+			} else if !slices.Equal(got, c.flags) {
+				t.Errorf("flagged %v, want %v", got, c.flags)
+			}
+			for _, e := range d.Endpoints {
+				want(t, e.Address+" has a reason", e.OverloadReason != "", e.Overloaded)
+			}
+		})
+	}
+}
+
+// One that was overloaded for long, and is flagged when another leaves, is not
+// unflagged a moment later.
+func TestFlagOnceShownLastsForTheDwell(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	step := func(at time.Duration, q ...float64) []string {
+		now := epoch.Add(at)
+		return flagged(law.Step(now, Snapshot{Endpoints: queues(now, q...)}))
+	}
+	step(0, 9, 9, 9, 0)
+	if got := step(5*second, 0, 9, 9, 0); !slices.Equal(got, []string{"1", "2"}) {
+		t.Fatalf("flagged %v, want 2 to move up", got)
+	}
+	if got := step(7*second-1, 0, 9, 0, 0); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("flagged %v just before the end of the dwell", got)
+	}
+	if got := step(7*second, 0, 9, 0, 0); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("flagged %v at the end of the dwell", got)
+	}
+}
+
+func shedding(start, full, most float64) Params {
+	p := DefaultParams()
+	p.Shedding = Shedding{Enabled: true, QueueStart: start, QueueFull: full, MaxDrop: most}
+	return p
+}
+
+func TestSheddingByTheMeanQueueOfThePool(t *testing.T) {
+	on := shedding(4, 16, 0.9)
+	off := on
+	off.Shedding.Enabled = false
+	for _, c := range []struct {
+		name   string
+		params Params
+		queues []float64 // per slot
+		drop   float64
+	}{
+		{"off by default", DefaultParams(), []float64{1000, 1000}, 0},
+		{"off", off, []float64{1000, 1000}, 0},
+		{"nothing waits", on, []float64{0, 0}, 0},
+		{"at the start", on, []float64{4, 4}, 0},
+		{"half way", on, []float64{10, 10}, 0.45},
+		{"half way in the mean", on, []float64{1, 19}, 0.45},
+		{"full", on, []float64{16, 16}, 0.9},
+		{"beyond full", on, []float64{1e6, 1e6}, 0.9},
+		{"in hundredths", on, []float64{4.8, 4.8}, 0.06}, // 0.8/12·0.9 = 0.06
+		{"rounded to them", on, []float64{5, 5}, 0.08},   // 1/12·0.9 = 0.075
+		{"thresholds in one", shedding(4, 4, 0.5), []float64{4.1, 4.1}, 0.5},
+		{"at thresholds in one", shedding(4, 4, 0.5), []float64{4, 4}, 0},
+		{"more than all is all", shedding(4, 16, 3), []float64{99, 99}, 1},
+		{"empty pool", on, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := NewLaw(c.params).Step(epoch, Snapshot{Endpoints: queues(epoch, c.queues...)})
+			want(t, "drop", d.DropFraction, c.drop)
+		})
+	}
+}
+
+func TestNoSheddingWhileASlotIsFree(t *testing.T) {
+	law := NewLaw(shedding(4, 16, 0.9))
+	pool := append(queues(epoch, 99, 99, 99), scraped("free", 4, 0, 4, epoch))
+	if d := law.Step(epoch, Snapshot{Endpoints: pool}); d.DropFraction == 0 {
+		t.Error("nothing dropped though every slot is taken")
+	}
+	pool[3] = scraped("free", 4, 0, 3, epoch.Add(second))
+	want(t, "drop with one slot free", law.Step(epoch.Add(second), Snapshot{Endpoints: pool}).DropFraction, 0)
+}
+
+func TestSheddingRisesAtOnceAndFallsSlowly(t *testing.T) {
+	law := NewLaw(shedding(4, 16, 0.9))
+	for _, c := range []struct {
+		at    time.Duration
+		queue float64
+		drop  float64
+	}{
+		{0, 4, 0},
+		{100 * time.Millisecond, 16, 0.9},
+		{200 * time.Millisecond, 4, 0.89}, // 0.9 falls by 0.09 a second
+		{1100 * time.Millisecond, 4, 0.81},
+		{5100 * time.Millisecond, 4, 0.45},
+		{5100 * time.Millisecond, 12, 0.6}, // and rises again from there
+		{6100 * time.Millisecond, 12, 0.6}, // as asked
+		{7100 * time.Millisecond, 10, 0.51},
+		{8100 * time.Millisecond, 10, 0.45}, // no further than asked
+		{60 * second, 4, 0},
+	} {
+		now := epoch.Add(c.at)
+		d := law.Step(now, Snapshot{Endpoints: queues(now, c.queue, c.queue)})
+		want(t, fmt.Sprintf("drop at %v", c.at), d.DropFraction, c.drop)
+	}
+}
+
+// A pool whose metrics all died is not a saturated one.
+func TestSheddingEndsWhenNothingTells(t *testing.T) {
+	law := NewLaw(shedding(4, 16, 0.9))
+	pool := queues(epoch, 99, 99)
+	law.Step(epoch, Snapshot{Endpoints: pool})
+	for s := range 30 {
+		law.Step(epoch.Add(time.Duration(s)*second), Snapshot{Endpoints: pool})
+	}
+	want(t, "drop", law.Step(epoch.Add(30*second), Snapshot{Endpoints: pool}).DropFraction, 0)
+}
+
+func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	var now time.Time
+	for i := range 5 {
+		now = epoch.Add(time.Duration(i) * second)
+		law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 0, 4, now)}})
+	}
+	p := shedding(1, 2, 0.5)
+	p.Overload.QueueEnter, p.Overload.QueueLeave = 100, 50
+	law.SetParams(p)
+	d := law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 0, 4, now)}})
+	want(t, "slots", of(t, d, "0").Slots, 4)
+	want(t, "flag", of(t, d, "0").Overloaded, false)
+	want(t, "drop", d.DropFraction, 0.5)
+}
