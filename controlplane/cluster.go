@@ -230,6 +230,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.mu.Lock()
 	c.started = time.Now()
 	c.mu.Unlock()
+	defer c.liftDrop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -245,6 +246,17 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		timer.Reset(ages)
+	}
+}
+
+// liftDrop ends the shedding that nobody controls any more.
+func (c *Cluster) liftDrop() {
+	c.mu.Lock()
+	ready, last, options := c.ready, c.decision, c.options
+	c.mu.Unlock()
+	if ready && last.DropFraction > 0 {
+		last.DropFraction = 0
+		c.publisher.Publish(c.name, last, options.Push)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
-	"steelyard/weighting"
 )
 
 // A Manager runs one Cluster and one source of endpoints for each configured
@@ -75,7 +74,6 @@ func (m *Manager) Apply(clusters []config.Cluster) {
 			m.stop(r)
 			m.publisher.Remove(name)
 			delete(m.clusters, name)
-			m.log.Info("cluster removed", "cluster", name)
 		}
 	}
 	for _, c := range clusters {
@@ -109,8 +107,7 @@ func (m *Manager) add(c config.Cluster) *running {
 }
 
 func (m *Manager) change(r *running, c config.Cluster) {
-	if !reflect.DeepEqual(r.config, c) {
-		m.log.Info("cluster changed", "cluster", c.Name)
+	if !r.config.Equal(&c) {
 		r.SetOptions(optionsOf(c))
 	}
 	if !reflect.DeepEqual(r.config.Endpoints, c.Endpoints) {
@@ -215,11 +212,6 @@ func optionsOf(c config.Cluster) Options {
 			Heartbeat:          c.Push.Heartbeat,
 			EndpointStaleAfter: c.Push.EndpointStaleAfter,
 		},
-		Params: weighting.Params{
-			Fresh: c.Weighting.Fresh, Hold: c.Weighting.Hold, Decay: c.Weighting.Decay,
-			Blackout: c.Weighting.Blackout, Ramp: c.Weighting.Ramp, Floor: c.Weighting.Floor,
-			Overload: weighting.Overload(c.Overload),
-			Shedding: weighting.Shedding(c.Shedding),
-		},
+		Params: c.Params(),
 	}
 }

@@ -19,7 +19,7 @@ const (
 
 	pingInterval     = 10 * time.Second // of silence, before the server asks whether the peer is there
 	pingTimeout      = 5 * time.Second  // after which a half-open connection is closed
-	pingMinimum      = 5 * time.Second  // Envoys may ping this often; the usual setting is 30 s
+	pingMinimum      = time.Second      // Envoys may ping this often; the bootstrap has them do so every 5 s
 	handshakeTimeout = 10 * time.Second
 )
 

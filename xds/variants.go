@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"time"
@@ -36,11 +37,10 @@ func (s *Server) PublishVariants(cluster string, d weighting.Decision, o Cluster
 	failsafe.DropFraction = 0
 	o.EndpointStaleAfter = staleAfter
 	other := s.Publish(cluster+failsafeSuffix, failsafe, o)
-	if push.Err == nil {
-		push.Err = other.Err
-	}
-	// Shares are all equal, so only a change of the members is ever a push.
-	s.Publish(cluster+fallbackSuffix, members(d), ClusterOptions{Deadband: 1})
+	// Shares are all equal, so only a change of the members is a push; and a rare
+	// heartbeat, for an Envoy that refused the last one.
+	third := s.Publish(cluster+fallbackSuffix, members(d), ClusterOptions{Deadband: 1, Heartbeat: time.Minute})
+	push.Err = cmp.Or(push.Err, other.Err, third.Err)
 	return push
 }
 

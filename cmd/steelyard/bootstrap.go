@@ -14,8 +14,8 @@ func bootstrapCommand() *cobra.Command {
 		Long: `Print a complete bootstrap for Envoy 1.40 whose one cluster follows Steelyard.
 
 Two modes, of which Envoy can do only one at a time:
-  failsafe  when the weights get too old, Envoy balances by itself
-            (set push.endpoint_stale_after in Steelyard's configuration)
+  failsafe  when no weights have come for push.endpoint_stale_after of
+            Steelyard's configuration, Envoy balances by itself
   shedding  Envoy refuses the share of requests that Steelyard names while the
             whole pool is saturated (set shedding.enabled)`,
 		Example: `  steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 > envoy.yaml

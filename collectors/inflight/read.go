@@ -26,6 +26,8 @@ type Result struct {
 	Cluster, Key string
 	// At is the middle of the exchange with Redis, whether it succeeded or not.
 	At time.Time
+	// Took is how long the exchange took, the same for all keys of a poll.
+	Took time.Duration
 	// Requests is the number of requests in flight by member, which is IP:PORT
 	// where the pickers keep to the layout; each number is finite and not
 	// negative. A member that is absent is unknown, not idle. Nil where Exists is
@@ -58,20 +60,21 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 		}
 		return nil
 	})
-	at := start.Add(time.Since(start) / 2)
+	took := time.Since(start)
+	at := start.Add(took / 2)
 
 	results := make([]Result, len(keys))
 	blamed := false
 	for i, k := range keys {
 		members, keyErr := cmds[i].Result()
 		blamed = blamed || keyErr != nil
-		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at}
+		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
 	}
 	if err != nil && !blamed {
 		// The pipeline failed and no command says so: none of them was answered.
 		for i, k := range keys {
-			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at}
+			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 			p.fill(&results[i], nil, err)
 		}
 	}

@@ -59,7 +59,7 @@ func (c *collector) describeClusters() {
 	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests per unit of capacity.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
-	c.sourceUp = c.gauge("steelyard_source_up", "1 when the latest exchange with the source went well.", labelCluster, "source")
+	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: nothing of it is in use. 1 otherwise, also while it fails and what it said last still holds.", labelCluster, "source")
 	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
 	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by what their age means.", labelCluster, "field", "state")
 	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")
@@ -139,7 +139,7 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 		c.lastPush.set(ch, Num(float64(at.UnixNano())/1e9), name)
 	}
 	for _, s := range cluster.Sources {
-		c.sourceUp.set(ch, oneIf(s.State == SourceOK), name, s.Name)
+		c.sourceUp.set(ch, oneIf(s.State != SourceDown), name, s.Name)
 	}
 	c.collectCounts(ch, cluster)
 }

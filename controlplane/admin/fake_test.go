@@ -127,7 +127,7 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 
 func envoys(now time.Time) []Client {
 	sub := Subscription{
-		Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842", InSync: true,
+		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842", InSync: true,
 		LastSent: At(now.Add(-80 * time.Millisecond)), LastAck: At(now.Add(-76 * time.Millisecond)), AckDelaySeconds: Num(0.0041), Acks: 1842,
 	}
 	refused := sub
@@ -136,7 +136,7 @@ func envoys(now time.Time) []Client {
 		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
 		At:      At(now.Add(-70 * time.Millisecond)), Current: true,
 	}
-	strange := Subscription{Cluster: "lama", Known: false}
+	strange := Subscription{Resource: "lama", Cluster: "lama", Known: false}
 	node := func(i int, subs ...Subscription) Client {
 		return Client{
 			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",

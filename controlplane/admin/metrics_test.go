@@ -194,7 +194,7 @@ steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
-# HELP steelyard_source_up 1 when the latest exchange with the source went well.
+# HELP steelyard_source_up 0 when the source is down: nothing of it is in use. 1 otherwise, also while it fails and what it said last still holds.
 # TYPE steelyard_source_up gauge
 steelyard_source_up{cluster="llama",source="discovery"} 1
 steelyard_source_up{cluster="llama",source="redis"} 0

@@ -157,11 +157,11 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []Probl
 		unanswered := !s.InSync && s.VersionSent != s.VersionAcked
 		switch {
 		case s.Nack.Current:
-			out = append(out, problem(SeverityError, "refuses cluster %s: %s", s.Cluster, orUnknown(s.Nack.Message)))
+			out = append(out, problem(SeverityError, "refuses cluster %s: %s", s.Resource, orUnknown(s.Nack.Message)))
 		case !s.Known && !configured[s.Cluster]:
-			out = append(out, problem(SeverityWarning, "asks for cluster %s, which is not configured here", s.Cluster))
+			out = append(out, problem(SeverityWarning, "asks for cluster %s, which is not configured here", s.Resource))
 		case unanswered && waiting > ackPatience.Seconds():
-			out = append(out, problem(SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Cluster, formatSeconds(waiting)))
+			out = append(out, problem(SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Resource, formatSeconds(waiting)))
 		}
 	}
 	if c.Duplicates > 0 {

@@ -94,7 +94,7 @@ func TestClusterProblems(t *testing.T) {
 }
 
 func TestClientProblems(t *testing.T) {
-	inSync := Subscription{Cluster: "llama", Known: true, InSync: true, VersionSent: "v2", VersionAcked: "v2", LastSent: At(noon.Add(-time.Hour))}
+	inSync := Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2", VersionAcked: "v2", LastSent: At(noon.Add(-time.Hour))}
 	with := func(change func(*Subscription)) Client {
 		s := inSync
 		change(&s)
@@ -120,7 +120,7 @@ func TestClientProblems(t *testing.T) {
 			with(func(s *Subscription) { s.InSync, s.VersionAcked, s.LastSent = false, "v1", At(noon.Add(-time.Second)) }), []Problem{},
 		},
 		"about to be sent the next":  {with(func(s *Subscription) { s.InSync = false }), []Problem{}},
-		"asks for a stranger":        {with(func(s *Subscription) { s.Cluster, s.Known = "lama", false }), []Problem{{SeverityWarning, "asks for cluster lama, which is not configured here"}}},
+		"asks for a stranger":        {with(func(s *Subscription) { s.Resource, s.Cluster, s.Known = "lama", "lama", false }), []Problem{{SeverityWarning, "asks for cluster lama, which is not configured here"}}},
 		"asks before it is ready":    {with(func(s *Subscription) { s.Known = false }), []Problem{}},
 		"cannot be told from others": {Client{Duplicates: 2}, []Problem{{SeverityWarning, "2 other connections use the same node id: two Envoys that cannot be told apart, or one that came back"}}},
 	} {

@@ -203,8 +203,9 @@ type Client struct {
 
 // A Subscription is what one Envoy was sent of one cluster, and its answers.
 type Subscription struct {
-	Cluster         string `json:"cluster"`
-	Known           bool   `json:"known"` // false: there is nothing to send; the cluster is not configured, or not ready
+	Resource        string `json:"resource"` // the EDS name that it asks for: the cluster's, or a variant of it
+	Cluster         string `json:"cluster"`  // the cluster that this name belongs to
+	Known           bool   `json:"known"`    // false: there is nothing to send; the cluster is not configured, or not ready
 	VersionSent     string `json:"version_sent"`
 	VersionAcked    string `json:"version_acked"`
 	InSync          bool   `json:"in_sync"`

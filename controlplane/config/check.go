@@ -161,6 +161,8 @@ func (d *decoder) checkName(name *string) {
 	switch unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }; {
 	case strings.ContainsFunc(*name, unfit):
 		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b", shown(*name))
+	case strings.Contains(*name, "/"):
+		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, llama/fallback): write a name without", shown(*name))
 	case len(*name) > longestName:
 		d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
 	}
@@ -264,10 +266,6 @@ func (d *decoder) checkShedding(c *Cluster) {
 		d.conflict(&s.QueueFull, &s.QueueStart, "queue_full, %s, is not above queue_start, %s: shedding grows from one to the other, so write a larger queue_full or a smaller queue_start",
 			d.value(&s.QueueFull, plain(s.QueueFull)), d.value(&s.QueueStart, plain(s.QueueStart)))
 	}
-	if s.Enabled && c.Push.EndpointStaleAfter > 0 {
-		d.conflict(&s.Enabled, &c.Push.EndpointStaleAfter, "true does not go with push.endpoint_stale_after, %s: Envoy sheds nothing behind the aggregate cluster that stale endpoints fall back from; write enabled: false, or remove endpoint_stale_after",
-			d.value(&c.Push.EndpointStaleAfter, c.Push.EndpointStaleAfter))
-	}
 }
 
 // beatsPerStale is how many heartbeats fit in endpoint_stale_after: two may be
@@ -283,10 +281,10 @@ func (d *decoder) checkPush(p *Push) {
 	switch {
 	case p.EndpointStaleAfter == 0:
 	case p.Heartbeat == 0:
-		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "%s needs a heartbeat, or Envoy drops the endpoints whenever the load does not change: write heartbeat: %s",
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops the endpoints whenever the load does not change: write heartbeat: %s",
 			stale, durationText(p.EndpointStaleAfter/(2*beatsPerStale)))
 	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
-		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "%s is not more than three heartbeats of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
 			stale, d.value(&p.Heartbeat, p.Heartbeat), durationText(p.Heartbeat*beatsPerStale))
 	}
 }

@@ -316,10 +316,11 @@ type Push struct {
 	// Heartbeat is the longest time without a push, 0s to 1h, at least
 	// MinInterval; 0s means no heartbeat. Default 1s.
 	Heartbeat time.Duration `yaml:"heartbeat" default:"1s" range:"0s..1h"`
-	// EndpointStaleAfter makes Envoy drop the assignment when nothing was pushed
-	// for this long, 0s to 24h, so that an aggregate cluster falls back to
-	// another; 0s means never. Heartbeat must be under a third of it. Default 0s.
-	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"0s" range:"0s..24h"`
+	// EndpointStaleAfter makes an Envoy that can fall back (it asks for
+	// NAME/failsafe) drop the assignment when nothing was pushed for this long, 0s
+	// to 24h; 0s means never. Other Envoys keep the last one. Heartbeat must be
+	// under a third of it. Default 10s.
+	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"10s" range:"0s..24h"`
 }
 
 // Engines returns the names that an engine key may have.

@@ -61,7 +61,7 @@ clusters:
 				MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
-			Push:     Push{MinInterval: 50 * time.Millisecond, Deadband: 0.01, Heartbeat: time.Second},
+			Push:     Push{MinInterval: 50 * time.Millisecond, Deadband: 0.01, Heartbeat: time.Second, EndpointStaleAfter: 10 * time.Second},
 			WarmUp:   5 * time.Second,
 		}},
 	}

@@ -119,7 +119,7 @@ func (d *Daemon) Clients() []admin.Client {
 
 func subscription(s xds.Subscription) admin.Subscription {
 	out := admin.Subscription{
-		Cluster: s.Cluster, Known: s.Known,
+		Resource: s.Cluster, Cluster: xds.BaseName(s.Cluster), Known: s.Known,
 		VersionSent: s.VersionSent, VersionAcked: s.VersionAcked, InSync: s.InSync,
 		LastSent: admin.At(s.SentAt), LastAck: admin.At(s.AckedAt),
 		Acks: s.Acks, Nacks: s.Nacks,

@@ -106,7 +106,7 @@ func (d *Daemon) counted(results []inflight.Result) {
 			d.metrics.Ignored(r.Cluster, c.Counted(r.Requests, r.At, r.Err))
 		}
 	}
-	d.metrics.Polled(answered, 0)
+	d.metrics.Polled(answered, results[0].Took)
 }
 
 // pollRedis runs the poller that was wished for last, until ctx is done.

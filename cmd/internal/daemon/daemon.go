@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +80,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		d.Close()
 		return nil, err
 	}
+	d.metrics.Reloaded(true)
 	return d, nil
 }
 
@@ -117,14 +117,35 @@ func (d *Daemon) Run(ctx context.Context) error {
 	case <-failed.Done():
 	}
 	d.draining.Store(true)
+	d.manager.Close()
+	d.settle()
 	d.streams.Close()
 	d.grpc.GracefulStop()
-	d.manager.Close()
 	stop()
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+// settle gives the Envoys a moment to acknowledge the last push: a share of
+// requests to refuse must not outlive who decides on it.
+func (d *Daemon) settle() {
+	const patience, step = 500 * time.Millisecond, 5 * time.Millisecond
+	for end := time.Now().Add(patience); time.Now().Before(end) && !d.inSync(); {
+		time.Sleep(step)
+	}
+}
+
+func (d *Daemon) inSync() bool {
+	for _, c := range d.streams.Clients() {
+		for _, s := range c.Subscriptions {
+			if s.Known && !s.InSync && !s.Nacked {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Apply makes cfg the running configuration, without a gap in any stream. What
@@ -143,10 +164,15 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 func (d *Daemon) swap(cfg *config.Config) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.admissible(cfg); err != nil {
+	running := d.config
+	if running == nil {
+		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin}
+	}
+	change := config.Diff(running, cfg)
+	if err := admissible(change); err != nil {
 		return err
 	}
-	if d.config == nil || !reflect.DeepEqual(d.config.Redis, cfg.Redis) {
+	if change.Redis {
 		poller, err := d.newPoller(cfg.Redis)
 		if err != nil {
 			return err
@@ -160,18 +186,17 @@ func (d *Daemon) swap(cfg *config.Config) error {
 	}
 	d.config = cfg
 	d.generation++
+	d.options.Log.Info("configuration applied", "generation", d.generation,
+		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
 	return nil
 }
 
 // admissible refuses what a running process cannot change.
-func (d *Daemon) admissible(cfg *config.Config) error {
-	if d.config == nil {
-		return nil
-	}
-	if !reflect.DeepEqual(d.config.XDS, cfg.XDS) {
+func admissible(c config.Change) error {
+	switch {
+	case c.XDS:
 		return errors.New("the section xds cannot change while Envoys are connected: restart to change it")
-	}
-	if d.config.Admin != cfg.Admin {
+	case c.Admin:
 		return errors.New("the section admin cannot change while running: restart to change it")
 	}
 	return nil

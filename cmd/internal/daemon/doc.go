@@ -10,7 +10,8 @@
 // # Order of starting and stopping
 //
 // Both listeners are bound before anything runs, so a port that is taken is an
-// error at the start. When the context ends, readiness goes first, then the
-// streams end (an Envoy keeps the assignment it has, and no request notices),
-// then the loops and collectors, and the admin listener last.
+// error at the start. When the context ends, readiness goes first. Then the loops
+// stop, each with a last push that lifts the share of requests that it had Envoys
+// refuse; the streams end once Envoys have it (they keep the assignment, and no
+// request notices); the collectors go, and the admin listener last.
 package daemon

@@ -179,7 +179,7 @@
       const subs = client.subscriptions.length ? client.subscriptions : [null];
       return subs.map((sub) => ({ client, sub }));
     });
-    const key = ({ client, sub }) => [client.node_id, client.address, sub ? sub.cluster : ''].join(' ');
+    const key = ({ client, sub }) => [client.node_id, client.address, sub ? sub.resource : ''].join(' ');
     list(byId('clients'), 'new-client', flat, key);
     byId('client-count').textContent = total;
     showRest(byId('client-rest'), clients.length, total);

@@ -1,0 +1,290 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// limit is how long a condition may take to come true. It is generous: the tests
+// wait for conditions, and those that bound a time measure it themselves.
+const limit = 30 * time.Second
+
+// plan says what a fleet is made of. The servers are given, because tests differ
+// in them most.
+type plan struct {
+	servers []*modelsim.Server
+	// cluster is the YAML of the cluster below its name and engine: endpoints are
+	// added unless it names some.
+	cluster string
+	// top is YAML beside clusters, such as redis.
+	top       string
+	envoys    int      // 1 when 0
+	bootstrap []string // more arguments of steelyard bootstrap
+	// xds is the address that Envoys are told, Steelyard's own when empty.
+	xds string
+}
+
+// A fleet is a control plane, its Envoys and the model servers behind them.
+type fleet struct {
+	t       *testing.T
+	plan    plan
+	dir     string
+	xds     string // host:port of Steelyard
+	admin   string
+	config  string // path of the file
+	control *proc.Process
+	envoys  []*proc.Envoy
+	urls    []string // of the Envoys' listeners
+}
+
+const cluster = "llama"
+
+// servers starts simulated model servers that are closed at the test's end.
+func servers(t *testing.T, options ...modelsim.Options) []*modelsim.Server {
+	t.Helper()
+	out := make([]*modelsim.Server, len(options))
+	for i, o := range options {
+		s, err := modelsim.Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out[i] = s
+	}
+	return out
+}
+
+// same is n times the same options.
+func same(n int, o modelsim.Options) []modelsim.Options {
+	out := make([]modelsim.Options, n)
+	for i := range out {
+		out[i] = o
+	}
+	return out
+}
+
+// start runs the whole fleet and returns when every Envoy has endpoints.
+func start(t *testing.T, p plan) *fleet {
+	t.Helper()
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, plan: p, dir: proctest.Dir(t), xds: ports[0], admin: ports[1]}
+	f.config = filepath.Join(f.dir, "steelyard.yaml")
+	f.writeConfig(p.cluster)
+	f.control = f.startControl("steelyard")
+	for i := range max(1, p.envoys) {
+		f.startEnvoy(i)
+	}
+	return f
+}
+
+// writeConfig replaces the configuration file in one move.
+func (f *fleet) writeConfig(body string) {
+	f.t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "xds: {listen: %s}\nadmin: {listen: %s}\n%s\nclusters:\n- name: %s\n", f.xds, f.admin, f.plan.top, cluster)
+	if !strings.Contains(body, "engine:") {
+		b.WriteString("  engine: vllm\n")
+	}
+	if !strings.Contains(body, "endpoints:") {
+		b.WriteString("  endpoints:\n    static:\n")
+		for _, s := range f.plan.servers {
+			fmt.Fprintf(&b, "    - {address: %s}\n", s.Address())
+		}
+	}
+	for line := range strings.Lines(strings.TrimSpace(body)) {
+		b.WriteString("  " + line)
+	}
+	f.write(f.config, b.String()+"\n")
+}
+
+// write puts a file in its place in one move, as an operator's tools do.
+func (f *fleet) write(path, text string) {
+	f.t.Helper()
+	fresh := path + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fleet) startControl(name string) *proc.Process {
+	f.t.Helper()
+	return proctest.Steelyard(f.t, proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name})
+}
+
+// startEnvoy runs an Envoy on what steelyard bootstrap prints.
+func (f *fleet) startEnvoy(i int) {
+	f.t.Helper()
+	xds := f.xds
+	if f.plan.xds != "" {
+		xds = f.plan.xds
+	}
+	name := fmt.Sprintf("envoy-%d", i)
+	args := append([]string{"bootstrap", "--cluster", cluster, "--xds", xds, "--node-id", name,
+		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, f.plan.bootstrap...)
+	e := proctest.Envoy(f.t, proc.EnvoyConfig{Bootstrap: run(f.t, args...), Dir: f.dir, Name: name})
+	f.envoys = append(f.envoys, e)
+	listener, err := e.Listener(f.t.Context(), "ingress")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.urls = append(f.urls, "http://"+listener+"/")
+	f.eventually("Envoy has endpoints", func() error {
+		if hosts := f.hosts(i); len(hosts) == 0 {
+			return fmt.Errorf("no hosts in %s", name)
+		}
+		return nil
+	})
+}
+
+// run calls the steelyard binary and returns what it prints.
+func run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("steelyard %s: %v\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return out.Bytes()
+}
+
+// eventually waits for a condition: check returns why it does not hold yet.
+func (f *fleet) eventually(what string, check func() error) {
+	f.t.Helper()
+	var err error
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	f.t.Fatalf("not within %v: %s: %v", limit, what, err)
+}
+
+// hosts are the endpoints of the weighted cluster as Envoy i has them.
+func (f *fleet) hosts(i int) map[string]proc.Host {
+	f.t.Helper()
+	clusters, err := f.envoys[i].Clusters(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out := make(map[string]proc.Host)
+	for _, h := range clusters[cluster] {
+		out[h.Address] = h
+	}
+	return out
+}
+
+// shares are the weights that Envoy i balances by, as parts of their sum.
+func (f *fleet) shares(i int) map[string]float64 {
+	f.t.Helper()
+	hosts := f.hosts(i)
+	var sum float64
+	for _, h := range hosts {
+		sum += float64(h.Weight)
+	}
+	out := make(map[string]float64, len(hosts))
+	for a, h := range hosts {
+		out[a] = float64(h.Weight) / sum
+	}
+	return out
+}
+
+// get asks the admin API.
+func (f *fleet) get(path string, into any) error {
+	resp, err := http.Get("http://" + f.admin + path)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// view is the cluster as the admin API shows it.
+func (f *fleet) view() (v admin.Cluster, err error) {
+	err = f.get("/api/v1/clusters/"+cluster, &v)
+	return v, err
+}
+
+// clients are the connected Envoys as the admin API shows them.
+func (f *fleet) clients() ([]admin.Client, error) {
+	var answer struct{ Clients []admin.Client }
+	err := f.get("/api/v1/clients", &answer)
+	return answer.Clients, err
+}
+
+// endpoint is one endpoint as the admin API shows it.
+func (f *fleet) endpoint(address string) (admin.Endpoint, error) {
+	v, err := f.view()
+	if err != nil {
+		return admin.Endpoint{}, err
+	}
+	for _, e := range v.Endpoints {
+		if e.Address == address {
+			return e, nil
+		}
+	}
+	return admin.Endpoint{}, fmt.Errorf("no endpoint %s", address)
+}
+
+// traffic is a load that goes on while the test does something.
+type traffic struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	result load.Result
+	err    error
+}
+
+// send starts the load through all Envoys; stop ends it and returns the outcome.
+func (f *fleet) send(p load.Plan) *traffic {
+	f.t.Helper()
+	p.Targets = f.urls
+	if p.Duration == 0 && p.Count == 0 {
+		p.Duration = 10 * time.Minute // until stop
+	}
+	ctx, cancel := context.WithCancel(f.t.Context())
+	tr := &traffic{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(tr.done)
+		tr.result, tr.err = load.Run(ctx, p)
+	}()
+	f.t.Cleanup(func() { cancel(); <-tr.done })
+	return tr
+}
+
+// wait returns the outcome of a load that ends by itself.
+func (tr *traffic) wait(t *testing.T) load.Result {
+	t.Helper()
+	<-tr.done
+	if tr.err != nil {
+		t.Fatal(tr.err)
+	}
+	return tr.result
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/proc"
+)
+
+// corrupter stands between an Envoy and Steelyard and, when armed, sets a weight
+// of the next assignment to 0, which Envoy refuses. Steelyard itself never sends
+// one, so the fault has to be made on the way.
+type corrupter struct {
+	endpointservice.UnimplementedEndpointDiscoveryServiceServer
+	upstream endpointservice.EndpointDiscoveryServiceClient
+	armed    atomic.Bool
+}
+
+func startCorrupter(t *testing.T, steelyard string) (*corrupter, string) {
+	t.Helper()
+	conn, err := grpc.NewClient(steelyard, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &corrupter{upstream: endpointservice.NewEndpointDiscoveryServiceClient(conn)}
+	server := grpc.NewServer()
+	endpointservice.RegisterEndpointDiscoveryServiceServer(server, c)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); conn.Close(); <-done })
+	return c, listener.Addr().String()
+}
+
+func (c *corrupter) StreamEndpoints(down endpointservice.EndpointDiscoveryService_StreamEndpointsServer) error {
+	up, err := c.upstream.StreamEndpoints(down.Context())
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 2)
+	go func() {
+		for {
+			request, err := down.Recv()
+			if err == nil {
+				err = up.Send(request)
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	go func() {
+		for {
+			response, err := up.Recv()
+			if err == nil {
+				err = errors.Join(c.corrupt(response), down.Send(response))
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return <-failed
+}
+
+func (c *corrupter) corrupt(r *discoveryv3.DiscoveryResponse) error {
+	var a endpointv3.ClusterLoadAssignment
+	if err := proto.Unmarshal(r.GetResources()[0].GetValue(), &a); err != nil {
+		return err
+	}
+	if !c.armed.Swap(false) {
+		return nil
+	}
+	a.Endpoints[0].LbEndpoints[0].LoadBalancingWeight = wrapperspb.UInt32(0)
+	return r.GetResources()[0].MarshalFrom(&a)
+}
+
+func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool, envoys: 1})
+	c, address := startCorrupter(t, f.xds)
+	f.plan.xds, f.plan.bootstrap = address, []string{"--mode", "shedding"}
+	f.startEnvoy(1)
+	before := f.hosts(1)
+
+	c.armed.Store(true)
+	var seen admin.Subscription
+	f.eventually("the NACK is shown with Envoy's words", func() error {
+		var err error
+		seen, err = f.subscription("envoy-1")
+		if err == nil && seen.Nacks == 0 {
+			err = errors.New("no NACK")
+		}
+		return err
+	})
+	if !strings.Contains(seen.Nack.Message, "LoadBalancingWeight") {
+		t.Errorf("message %q, want Envoy's own words about the weight", seen.Nack.Message)
+	}
+	if seen.Nack.At.IsZero() {
+		t.Error("the NACK has no time")
+	}
+	acks := seen.Acks
+	f.eventually("later assignments are accepted again", func() error {
+		s, err := f.subscription("envoy-1")
+		if err == nil && (s.Acks <= acks || s.Nack.Current) {
+			err = fmt.Errorf("%d ACKs, NACK current: %v", s.Acks, s.Nack.Current)
+		}
+		return err
+	})
+	flood(t, pool[0], 500)
+	f.everywhere("both Envoys follow the load", func(hosts map[string]proc.Host) bool { return avoided(hosts, pool[0].Address()) })
+	if len(before) != 2 {
+		t.Errorf("%d hosts before the NACK, want 2", len(before))
+	}
+	if nacks := f.metric("steelyard_nacks_total"); nacks != 1 {
+		t.Errorf("%v NACKs counted, want 1", nacks)
+	}
+}
+
+// subscription is what an Envoy was sent of the weighted cluster.
+func (f *fleet) subscription(node string) (admin.Subscription, error) {
+	clients, err := f.clients()
+	if err != nil {
+		return admin.Subscription{}, err
+	}
+	for _, c := range clients {
+		for _, s := range c.Subscriptions {
+			if c.NodeID == node && !strings.HasSuffix(s.Resource, "/fallback") {
+				return s, nil
+			}
+		}
+	}
+	return admin.Subscription{}, fmt.Errorf("no subscription of %s", node)
+}

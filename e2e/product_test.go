@@ -1,0 +1,277 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// metric is the sum of a counter over its series on /metrics.
+func (f *fleet) metric(name string) float64 {
+	f.t.Helper()
+	resp, err := http.Get("http://" + f.admin + "/metrics")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var sum float64
+	for _, m := range families[name].GetMetric() {
+		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	}
+	return sum
+}
+
+func TestItsOwnMetricsPassPromtool(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool})
+	f.send(quick(100)).wait(t)
+	resp, err := http.Get("http://" + f.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	promtool, err := proc.Find(proc.ProgramPromtool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = resp.Body
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
+
+func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
+	// Wide enough that what the fallback sends to the busy server is served too.
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
+	flood(t, pool[0], 500)
+	busy := pool[0].Address()
+	f.everywhere("the busy server is avoided", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
+
+	traffic := f.send(load.Plan{Rate: 50, Duration: 8 * time.Second, Work: load.Work{Mean: 5 * time.Millisecond}, Seed: 3})
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the weighted endpoints have expired", func() error {
+		if hosts := f.hosts(0); len(hosts) != 0 {
+			return fmt.Errorf("%d hosts", len(hosts))
+		}
+		return nil
+	})
+	served := pool[1].Served()
+	f.eventually("the fallback serves", func() error {
+		if got := pool[1].Served() - served; got < 20 {
+			return fmt.Errorf("%d served", got)
+		}
+		return nil
+	})
+	f.control = f.startControl("steelyard-2")
+	f.everywhere("the weights are back", func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && avoided(hosts, busy) })
+	if result := traffic.wait(t); result.Errors != 0 {
+		t.Errorf("%d errors: %v", result.Errors, result.Codes)
+	}
+}
+
+func TestSheddingEnvoysRefuseAShareOfASaturatedPoolAndNoneAfter(t *testing.T) {
+	pool := servers(t, same(2, modelsim.Options{Slots: 1})...)
+	f := start(t, plan{
+		servers: pool, bootstrap: []string{"--mode", "shedding"},
+		cluster: "shedding: {enabled: true, queue_start: 1, queue_full: 3, max_drop: 0.5}",
+	})
+	for _, s := range pool {
+		flood(t, s, 6) // 5 wait for 1 slot
+	}
+	f.eventually("the drop is in force", func() error {
+		v, err := f.view()
+		if err == nil && v.Decision.DropFraction.Or(0) != 0.5 {
+			err = fmt.Errorf("drop fraction %v", v.Decision.DropFraction.Or(-1))
+		}
+		return err
+	})
+	dropped := 0
+	f.eventually("Envoy drops with its own header", func() error {
+		for range 20 {
+			if refused(t, f.urls[0]) {
+				dropped++
+			}
+		}
+		if dropped < 10 {
+			return fmt.Errorf("%d dropped", dropped)
+		}
+		return nil
+	})
+}
+
+// refused sends one request, gives up on an answer soon, and says whether Envoy
+// itself refused it.
+func refused(t *testing.T, url string) bool {
+	t.Helper()
+	client := http.Client{Timeout: 50 * time.Millisecond}
+	resp, err := client.Get(url)
+	if err != nil {
+		return false // it waits in a queue
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("x-envoy-drop-overload") == "true"
+}
+
+func TestReloadAppliesWithoutAGapAndRefusesABadFile(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool})
+	traffic := f.send(steady(5 * time.Second))
+	before, err := f.subscription("envoy-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f.writeConfig("capacity: 7")
+	f.eventually("the change of the file is applied", func() error { return f.slots(7) })
+	f.writeConfig("capcity: 9")
+	f.eventually("the bad file is reported", func() error {
+		var s admin.Status
+		err := f.get("/api/v1/status", &s)
+		if err == nil && (s.LastReload.OK || !strings.Contains(s.LastReload.Error, `"capacity"`)) {
+			err = fmt.Errorf("last reload %+v", s.LastReload)
+		}
+		return err
+	})
+	if err := f.slots(7); err != nil {
+		t.Errorf("the running configuration did not stay: %v", err)
+	}
+	f.writeConfig("capacity: 5")
+	if err := f.control.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the next good file is applied", func() error { return f.slots(5) })
+
+	result := traffic.wait(t)
+	after, err := f.subscription("envoy-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Errors != 0 || after.Acks <= before.Acks {
+		t.Errorf("%d errors, ACKs %d then %d; want none, and the same stream going on", result.Errors, before.Acks, after.Acks)
+	}
+	if n := f.envoyStat("cluster.steelyard_xds.upstream_cx_total"); n != 1 {
+		t.Errorf("the Envoy connected %v times, want once", n)
+	}
+}
+
+func (f *fleet) slots(want float64) error {
+	v, err := f.view()
+	if err != nil {
+		return err
+	}
+	for _, e := range v.Endpoints {
+		if e.Slots.Or(0) != want {
+			return fmt.Errorf("%s has %v slots, want %v", e.Address, e.Slots.Or(0), want)
+		}
+	}
+	return nil
+}
+
+func (f *fleet) envoyStat(name string) float64 {
+	f.t.Helper()
+	stats, err := f.envoys[0].Stats(f.t.Context(), "^"+name+"$")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return stats[name]
+}
+
+// A server that the project did not write: a real Triton, whose queue Steelyard
+// reads from its metrics port, beside another that is idle.
+func TestARealTritonWithAQueueLosesTraffic(t *testing.T) {
+	busy := proctest.Triton(t, proc.TritonConfig{Name: "triton-busy"})
+	free := proctest.Triton(t, proc.TritonConfig{Name: "triton-free"})
+	endpoints := "engine: triton\nendpoints:\n  static:\n"
+	for _, s := range []*proc.Triton{busy, free} {
+		endpoints += fmt.Sprintf("  - {address: %s, metrics_port: %s}\n", s.HTTP, s.Metrics[strings.LastIndex(s.Metrics, ":")+1:])
+	}
+	f := start(t, plan{cluster: endpoints})
+
+	ends := make(chan int, 12)
+	for range cap(ends) {
+		go func() { ends <- infer("http://"+busy.HTTP, 1000) }()
+	}
+	f.everywhere("the Triton with a queue is avoided", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy.HTTP) })
+	e, err := f.endpoint(busy.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Input("queue").Value.Or(0) < 1 || e.Input("running").State != "unknown" {
+		t.Errorf("queue %v, running %s; want a queue, and a gauge that Triton does not have", e.Input("queue").Value.Or(-1), e.Input("running").State)
+	}
+	for range 20 {
+		if status := infer(strings.TrimSuffix(f.urls[0], "/"), 1); status != http.StatusOK {
+			t.Errorf("a request through Envoy got %d", status)
+		}
+	}
+	for range cap(ends) {
+		if status := <-ends; status != http.StatusOK {
+			t.Errorf("a request to the busy Triton got %d", status)
+		}
+	}
+	var report struct{ Queue, Running, Completions *float64 }
+	out := run(t, "inspect", "--engine", "triton", "--json", "http://"+busy.Metrics+"/metrics")
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Queue == nil || report.Running != nil || report.Completions == nil || *report.Completions < 12 {
+		t.Errorf("inspect says %s", out)
+	}
+	if table := run(t, "inspect", "--engine", "triton", "http://"+busy.Metrics+"/metrics"); !bytes.Contains(table, []byte("nv_inference_pending_request_count")) {
+		t.Errorf("inspect's table does not name the series:\n%s", table)
+	}
+}
+
+// infer asks the model sleeper for a rest of so many milliseconds; 0 for no answer.
+func infer(base string, milliseconds int) (status int) {
+	body := fmt.Sprintf(`{"inputs":[{"name":"DELAY_MS","shape":[1],"datatype":"INT32","data":[%d]}]}`, milliseconds)
+	resp, err := http.Post(base+"/v2/models/sleeper/infer", "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestCheckRefusesWhatServeWouldRefuse(t *testing.T) {
+	dir := t.TempDir()
+	bad := dir + "/bad.yaml"
+	if err := os.WriteFile(bad, []byte("clusters:\n- name: llama\n  engnie: vllm\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"check", "serve"} {
+		out, err := exec.CommandContext(t.Context(), binary, command, "--config", bad).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "bad.yaml:3") || !strings.Contains(string(out), "engine") {
+			t.Errorf("%s ends with %v and says\n%s\nwant exit status 1, the line, and what to write", command, err, out)
+		}
+	}
+}
