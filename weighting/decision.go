@@ -14,8 +14,8 @@ type Decision struct {
 	ArrivalRateSource RateSource    // where ArrivalRate came from
 	Horizon           time.Duration // median age of the loads + push delay + push period
 	Arrivals          float64       // requests expected within the horizon: the water to fill in
-	WaterLevel        float64       // common level, in requests per unit of capacity
-	MedianLoad        float64       // median load of the endpoints with a fresh or held report (if none has one, with a decaying one), in requests per unit of capacity; NaN without any
+	WaterLevel        float64       // common level, in requests for each slot (package comment)
+	MedianLoad        float64       // median level of the endpoints with a fresh or held report (if none has one, with a decaying one), in requests for each slot; NaN without any
 
 	// DropFraction is the share of requests, 0..1, that the proxies should
 	// refuse because the whole pool is saturated. Zero unless shedding is on.
@@ -40,7 +40,7 @@ type EndpointDecision struct {
 	// Working.
 	Load          float64 // requests waiting and running, as believed; always finite
 	LoadSource    LoadSource
-	Capacity      float64 // units of capacity used in the fill: slots x relative speed x ramp
+	Capacity      float64 // slots x relative speed x ramp: what the share goes by when the horizon is long
 	Slots         float64 // concurrent requests, configured or learned
 	SlotsSource   CapacitySource
 	RelativeSpeed float64 // completions per busy slot-second, as a ratio to the pool's median; 1 when not learned

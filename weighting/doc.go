@@ -15,21 +15,30 @@
 // for a batch: the requests that will arrive before the proxies hear from us
 // again.
 //
-//	H    horizon, seconds:        median age of the loads + push delay + push period
-//	A    arrivals, requests:      max(1, arrival rate · H)
-//	c_i  capacity, slots:         slots · relative speed · ramp
-//	n_i  load, requests:          waiting + running at endpoint i
-//	l_i  relative load, 1:        n_i / c_i
-//	L    water level, 1:          the solution of Σ max(0, L − l_i)·c_i = A
-//	w_i  part of the water, 1:    max(0, L − l_i)·c_i / A
-//	s_i  share of the traffic, 1: Floor·c_i / Σ c + (1 − Floor)·w_i
+//	H       horizon, seconds:        median age of the loads + push delay + push period
+//	A       arrivals, requests:      max(1, arrival rate · H)
+//	s_i     slots:                   slots · ramp
+//	c_i     capacity, slots:         s_i · relative speed
+//	n_i     load, requests:          waiting + running at endpoint i
+//	V_i(L)  contents, requests:      what endpoint i holds when filled to level L
+//	L       water level:             the solution of Σ max(0, V_i(L) − n_i) = A
+//	w_i     part of the water:       max(0, V_i(L) − n_i) / A
+//	        share of the traffic:    Floor·c_i / Σ c + (1 − Floor)·w_i
+//
+// Where all are of one speed, V_i is c_i·L, the level of an endpoint is its load
+// for each slot, and the water max(0, L − n_i/c_i)·c_i. Where they are not, an
+// endpoint is s_i wide for its first s_i − 1 requests, for while a slot is free
+// nobody waits, be it a fast or a slow one; above that it is c_i wide, for who
+// waits there waits for a slot by the endpoint's pace. (Were it c_i wide from the
+// bottom, slots of slow endpoints would idle while requests queue at fast ones.)
 //
 // Filling A requests into the least loaded endpoints up to a common level L is
 // what one queue that sees everything would do with them. A short horizon sends
 // everything to the least loaded, ties shared; a long one ends at the capacity
-// shares. Nothing is tuned by hand. The law is that of M. Dahlin, "Interpreting
-// Stale Load Information" (IEEE TPDS 11(10), 2000), for unequal capacities; the
-// question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
+// shares, proportional to c_i. Nothing is tuned by hand. The law is that of
+// M. Dahlin, "Interpreting Stale Load Information" (IEEE TPDS 11(10), 2000), for
+// unequal capacities; the question is M. Mitzenmacher's, "How Useful Is Old
+// Information?" (PODC 1997).
 // A is at least one, because there is always the next request.
 //
 // The floor keeps every endpoint reachable, so that it goes on being observed. It
@@ -68,11 +77,12 @@
 //
 // An endpoint whose metrics died must neither look idle, as it may have looked
 // last, nor saturated, for that would halt a pool whose metrics failed as one.
-// The median is that of the fresh and held values, for each unit of capacity; if
+// The median is that of the levels (above) of the fresh and held loads, turned
+// back into what an endpoint of this one's size and speed would report there; if
 // a whole source is away, that of the fading ones, so that the pool meets in its
-// own middle, and all end at their capacity shares. A field that an endpoint
-// never reported is unknown: not zero, and no part of its load. With no field at
-// all the pool's median load stands in.
+// own middle. A field that an endpoint never reported is unknown: not zero, and
+// no part of its load. With no field at all the pool's median level stands in,
+// and where there is none, a level of 1, from which all fill by capacity.
 //
 // A value that is negative or not finite is no reading, and neither is one from
 // more than a second ahead of the loop's clock.

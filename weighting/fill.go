@@ -5,27 +5,69 @@ import (
 	"slices"
 )
 
-// vessel is an endpoint as the fill sees it.
+// vessel is an endpoint as the fill sees it. It is as wide as its slots until the
+// last of them is taken, for up to there nobody waits, be the endpoint fast or
+// slow. What comes then waits for a slot, and the slower the endpoint the faster
+// the level rises.
 type vessel struct {
-	level    float64 // l_i: requests per unit of capacity
-	capacity float64 // c_i > 0
+	load  float64 // requests
+	slots float64 // > 0
+	speed float64 // > 0; 1 is the pool's median
+}
+
+// capacity is the vessel's width above the brim, in requests per unit of level.
+func (v vessel) capacity() float64 { return v.slots * v.speed }
+
+// brim is the load at which a further request takes the last slot, or waits.
+func (v vessel) brim() float64 { return max(0, v.slots-1) }
+
+// level is how high the load stands.
+func (v vessel) level() float64 {
+	served := min(v.load, v.brim())
+	return served/v.slots + (v.load-served)/v.capacity()
+}
+
+// holds is the load at a level, the inverse of level.
+func (v vessel) holds(level float64) float64 {
+	wide := min(level, v.brim()/v.slots)
+	return wide*v.slots + (level-wide)*v.capacity()
 }
 
 // room is what the vessel takes up to that level, in requests.
-func (v vessel) room(level float64) float64 { return max(0, level-v.level) * v.capacity }
+func (v vessel) room(level float64) float64 { return max(0, v.holds(level)-v.load) }
+
+// edge is a level at which the width under water changes.
+type edge struct {
+	level float64
+	width float64 // requests per unit of level; negative where a vessel narrows
+}
+
+// edges of all vessels, lowest first.
+func edges(vessels []vessel) []edge {
+	out := make([]edge, 0, 2*len(vessels))
+	for _, v := range vessels {
+		switch brim := v.brim(); {
+		case v.load >= brim || v.speed == 1:
+			out = append(out, edge{v.level(), v.capacity()})
+		default:
+			out = append(out, edge{v.level(), v.slots}, edge{brim / v.slots, v.capacity() - v.slots})
+		}
+	}
+	slices.SortFunc(out, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(b.width, a.width))
+	})
+	return out
+}
 
 // fill raises the lowest vessels to a common level until they hold `arrivals`
-// more, and returns that level: the L of Σ max(0, L − l_i)·c_i = arrivals.
+// more, and returns that level: the L of Σ max(0, V_i(L) − n_i) = arrivals.
 func fill(vessels []vessel, arrivals float64) (level float64) {
-	sorted := slices.Clone(vessels)
-	slices.SortFunc(sorted, func(a, b vessel) int {
-		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.capacity, b.capacity))
-	})
-	var capacity, held float64 // of the vessels under water so far
-	for i, v := range sorted {
-		capacity += v.capacity
-		held += v.level * v.capacity
-		level = (arrivals + held) / capacity
+	sorted := edges(vessels)
+	var width, held float64 // under water so far
+	for i, e := range sorted {
+		width += e.width
+		held += e.level * e.width
+		level = (arrivals + held) / width
 		if i+1 == len(sorted) || level <= sorted[i+1].level {
 			break
 		}
@@ -42,7 +84,7 @@ func shares(vessels []vessel, level, floor float64) []float64 {
 	floor = min(max(floor, leastFloor), 1)
 	var capacity, water float64
 	for _, v := range vessels {
-		capacity += v.capacity
+		capacity += v.capacity()
 		water += v.room(level)
 	}
 	if water == 0 { // the level is lost in rounding
@@ -50,7 +92,7 @@ func shares(vessels []vessel, level, floor float64) []float64 {
 	}
 	out := make([]float64, len(vessels))
 	for i, v := range vessels {
-		out[i] = floor*v.capacity/capacity + (1-floor)*v.room(level)/water
+		out[i] = floor*v.capacity()/capacity + (1-floor)*v.room(level)/water
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -56,12 +57,12 @@ func TestWaterLevelByHand(t *testing.T) {
 func slowFill(vessels []vessel, arrivals float64) float64 {
 	low, high := math.Inf(1), 0.0
 	for _, v := range vessels {
-		low, high = min(low, v.level), max(high, v.level+arrivals/v.capacity)
+		low, high = min(low, v.level()), max(high, v.level()+arrivals/min(v.slots, v.capacity()))
 	}
 	for range 200 {
 		middle, water := (low+high)/2, 0.0
 		for _, v := range vessels {
-			water += max(0, middle-v.level) * v.capacity
+			water += v.room(middle)
 		}
 		if water < arrivals {
 			low = middle
@@ -74,8 +75,9 @@ func slowFill(vessels []vessel, arrivals float64) float64 {
 
 var vesselsGen = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) vessel {
 	return vessel{
-		level:    rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.Float64Range(0, 3), rapid.Just(1.0)).Draw(t, "level"),
-		capacity: rapid.OneOf(rapid.Float64Range(1e-3, 1e4), rapid.Just(1.0)).Draw(t, "capacity"),
+		load:  rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.Float64Range(0, 30), rapid.Just(1.0)).Draw(t, "load"),
+		slots: rapid.OneOf(rapid.Float64Range(1e-3, 1e4), rapid.Just(1.0), rapid.Just(16.0)).Draw(t, "slots"),
+		speed: rapid.OneOf(rapid.Float64Range(0.05, 20), rapid.Just(1.0)).Draw(t, "speed"),
 	}
 }), 1, 50)
 
@@ -90,21 +92,52 @@ func TestFillIsWhatHalvingFinds(t *testing.T) {
 	})
 }
 
+func TestLevelAndContentsAreInverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := vesselsGen.Draw(t, "vessels")[0]
+		if back := v.holds(v.level()); !near(back, v.load, 1e-9) {
+			t.Fatalf("%+v at level %v holds %v", v, v.level(), back)
+		}
+		fuller := v
+		fuller.load += rapid.Float64Range(0, 100).Draw(t, "more")
+		if fuller.level() < v.level() {
+			t.Fatalf("level falls from %v to %v with the load", v.level(), fuller.level())
+		}
+	})
+}
+
+// Up to its last free slot a slow endpoint fills like any other; behind it three
+// times as fast, because a request waits three times as long for each slot.
+func TestLevelOfASlowEndpoint(t *testing.T) {
+	for _, c := range []struct{ load, speed, level float64 }{
+		{0, 1, 0}, {2, 1, 0.5}, {4, 1, 1}, {12, 1, 3},
+		{0, 1.0 / 3, 0}, {2, 1.0 / 3, 0.5}, {3, 1.0 / 3, 0.75}, {4, 1.0 / 3, 1.5}, {8, 1.0 / 3, 4.5},
+		{3, 2, 0.75}, {4, 2, 0.875}, {5, 2, 1},
+	} {
+		v := vessel{load: c.load, slots: 4, speed: c.speed}
+		wantNear(t, fmt.Sprintf("level of %+v", v), v.level(), c.level, 1e-12)
+	}
+	wantNear(t, "level with less than one slot", vessel{load: 1, slots: 0.5, speed: 0.5}.level(), 4, 1e-12)
+}
+
 // While nothing has arrived but the next request, the least loaded get it all.
 func TestShortHorizonGoesToTheLeastLoadedAndTiesShareByCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		least := rapid.Float64Range(0, 10).Draw(t, "least")
+		least := rapid.Float64Range(1, 10).Draw(t, "least")
 		capacities := rapid.SliceOfN(rapid.Float64Range(1, 64), 2, 30).Draw(t, "capacities")
 		ties := rapid.IntRange(1, len(capacities)).Draw(t, "ties")
 		var tied, total float64
 		var vessels []vessel
 		for i, c := range capacities {
-			v := vessel{level: least, capacity: c}
+			speed := rapid.Float64Range(0.5, 1).Draw(t, "speed")
+			v := vessel{slots: c / speed, speed: speed}
+			level := least
 			if total += c; i < ties {
 				tied += c
 			} else {
-				v.level += rapid.Float64Range(1, 10).Draw(t, "more")
+				level += rapid.Float64Range(1, 10).Draw(t, "more")
 			}
+			v.load = v.holds(level)
 			vessels = append(vessels, v)
 		}
 		const floor = 0.01
@@ -125,10 +158,10 @@ func TestLongHorizonGivesCapacityShares(t *testing.T) {
 		vessels := vesselsGen.Draw(t, "vessels")
 		var total float64
 		for _, v := range vessels {
-			total += v.capacity
+			total += v.capacity()
 		}
 		for i, share := range shares(vessels, fill(vessels, 1e16), 0.01) {
-			if wanted := vessels[i].capacity / total; !near(share, wanted, 1e-4) {
+			if wanted := vessels[i].capacity() / total; !near(share, wanted, 1e-4) {
 				t.Fatalf("share of %+v = %v, want its part of the capacity %v", vessels[i], share, wanted)
 			}
 		}

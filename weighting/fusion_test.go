@@ -43,8 +43,8 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 		// Without another endpoint the median is its own.
 		{"both decaying, in-flight younger", 5, 4, 6, 6, 6500 * time.Millisecond, 4 * second, 7.5, 1.5, LoadFused, ReasonDecay},
 		{"both decaying, scrape younger", 5, 4, 6, 6, 4 * second, 6500 * time.Millisecond, 9, 0, LoadScraped, ReasonDecay},
-		{"both stale", 5, 4, 6, 6, 11 * second, 11 * second, 0, 0, LoadMedian, ReasonNeutral},
-		{"neither known", 0, 0, 0, 0, never, never, 0, 0, LoadMedian, ReasonNeutral},
+		{"both stale", 5, 4, 6, 6, 11 * second, 11 * second, 4, 0, LoadMedian, ReasonNeutral},
+		{"neither known: just full", 0, 0, 0, 0, never, never, 4, 0, LoadMedian, ReasonNeutral},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			now := epoch.Add(time.Minute)

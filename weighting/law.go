@@ -97,11 +97,11 @@ type pool struct {
 	members []member
 
 	// What is typical of the members that have a say; NaN when none has one.
-	queue, running, inFlight float64 // requests per unit of capacity
-	load                     float64 // requests per unit of capacity
-	age                      float64 // of the loads, seconds
+	scraped, inFlight float64 // level of each signal
+	load              float64 // level of the loads made of them
+	age               float64 // of the loads, seconds
 
-	level float64
+	level float64 // of the water
 }
 
 // member is one endpoint in the making of a step.
@@ -126,7 +126,10 @@ type member struct {
 	floored bool // above the water
 }
 
-func (m *member) capacity() float64 { return m.slotCount * m.speed * m.ramp }
+// holding is the member as a vessel with that load.
+func (m *member) holding(load float64) vessel {
+	return vessel{load: load, slots: m.slotCount * m.ramp, speed: m.speed}
+}
 
 // arrivals measures the horizon and the requests to expect within it.
 func (p *pool) arrivals(d *Decision, s Snapshot) {
@@ -179,13 +182,12 @@ func (p *pool) share(d *Decision) {
 	}
 	vessels := make([]vessel, len(p.members))
 	for i := range p.members {
-		m := &p.members[i]
-		vessels[i] = vessel{level: m.load / m.capacity(), capacity: m.capacity()}
+		vessels[i] = p.members[i].holding(p.members[i].load)
 	}
 	p.level = fill(vessels, d.Arrivals)
 	d.WaterLevel = p.level
 	for i, share := range shares(vessels, p.level, p.params.Floor) {
 		d.Endpoints[i].Share = share
-		p.members[i].floored = vessels[i].level >= p.level
+		p.members[i].floored = vessels[i].level() >= p.level
 	}
 }

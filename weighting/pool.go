@@ -113,55 +113,66 @@ func (t *typical) median() float64 {
 	return median(t.fading)
 }
 
-// loads settles each member's load: first the medians that stale fields fade
-// into, then the load of each by the rule of fusion, then the median load for
-// those of which nothing is known.
+// loads settles each member's load: first the levels that stale fields fade to,
+// then the load of each by the rule of fusion, then the median load for those of
+// which nothing is known.
 func (p *pool) loads() {
-	p.medians()
-	var relative, ages typical
+	p.levels()
+	var levels, ages typical
 	for i := range p.members {
 		m := &p.members[i]
 		p.measure(m)
-		relative.add(m.loadState, m.load/m.capacity())
+		levels.add(m.loadState, m.holding(m.load).level())
 		ages.add(m.loadState, m.loadAge.Seconds())
 	}
-	p.load, p.age = relative.median(), ages.median()
+	p.load, p.age = levels.median(), ages.median()
+	level := p.load
+	if math.IsNaN(level) {
+		level = 1 // neither idle nor saturated, and from there on by capacity
+	}
 	for i := range p.members {
-		if m := &p.members[i]; m.loadSource == LoadMedian && !math.IsNaN(p.load) {
-			m.load = p.load * m.capacity()
+		if m := &p.members[i]; m.loadSource == LoadMedian {
+			m.load = m.holding(0).holds(level)
 		}
 	}
 }
 
-// medians of each field of load, per unit of capacity: what a median endpoint of
-// a member's size and speed would report.
-func (p *pool) medians() {
-	var queue, running, inFlight typical
+// levels of each signal by itself, as last read.
+func (p *pool) levels() {
+	var scraped, inFlight typical
 	for i := range p.members {
 		m := &p.members[i]
 		if m.blackout {
 			continue
 		}
-		capacity := m.capacity()
-		add := func(t *typical, r Reading) { t.add(p.params.state(r, p.now), r.Value/capacity) }
-		add(&queue, m.server.Queue)
-		add(&running, m.executes(m.slotCount))
+		add := func(t *typical, readings ...Reading) {
+			var e estimate
+			for _, r := range readings {
+				e.add(p, r, r.Value)
+			}
+			t.add(e.state, m.holding(e.load).level())
+		}
+		add(&scraped, m.server.Queue, m.executes(m.slotCount))
 		add(&inFlight, m.corrected(p))
 	}
-	p.queue, p.running, p.inFlight = queue.median(), running.median(), inFlight.median()
+	p.scraped, p.inFlight = scraped.median(), inFlight.median()
 }
 
-// measure settles the load of one member from its two signals.
+// measure settles the load of one member from its two signals. A stale field
+// fades into what an endpoint of this one's size and speed would report at the
+// pool's median level.
 func (p *pool) measure(m *member) {
 	m.loadSource, m.loadState = LoadMedian, StateUnknown
 	if m.blackout {
 		return
 	}
 	var scraped, inFlight estimate
-	capacity, running := m.capacity(), m.executes(m.slotCount)
-	scraped.add(p, m.server.Queue, p.queue*capacity)
-	scraped.add(p, running, p.running*capacity)
-	inFlight.add(p, m.corrected(p), p.inFlight*capacity)
+	running, empty := m.executes(m.slotCount), m.holding(0)
+	usual := empty.holds(p.scraped)
+	usuallyRunning := min(usual, m.slotCount)
+	scraped.add(p, m.server.Queue, usual-usuallyRunning)
+	scraped.add(p, running, usuallyRunning)
+	inFlight.add(p, m.corrected(p), empty.holds(p.inFlight))
 
 	paired := p.tells(Reading{At: m.paired})
 	whole := p.tells(m.server.Queue) && p.tells(running) && m.measuresRunning(m.slotsSource)
@@ -242,7 +253,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		Address: m.Address, Zone: m.Zone,
 		Share: share, Overloaded: m.flagged, Reason: m.reason(),
 		Load: m.load, LoadSource: m.loadSource,
-		Capacity: m.capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
+		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),
 	}
