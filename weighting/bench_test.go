@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -9,23 +10,37 @@ import (
 // go test -run '^$' -bench Step -count 6 ./weighting | benchstat -
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{20, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := Snapshot{PushDelay: 10 * time.Millisecond, PushPeriod: 250 * time.Millisecond}
-			for i := range n {
-				s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprintf("10.%d.%d.%d:8000", i/7%200, i%199, i%251)})
-			}
-			law, now, tick := NewLaw(DefaultParams()), epoch, 0
-			b.ReportAllocs()
-			for b.Loop() {
-				now, tick = now.Add(250*time.Millisecond), tick+1
-				for i := range s.Endpoints { // every report is new
-					e := &s.Endpoints[i]
-					e.Server = scraped("", 0, float64((i+tick)%3), 4, now).Server
-					e.Server.Completions = known(float64(tick), now)
-					e.InFlight = known(float64(4+(i+tick)%3), now)
-				}
-				law.Step(now, s)
-			}
-		})
+		for _, every := range []int{1, 5} { // of the reports, one in so many is new in a step
+			b.Run(fmt.Sprintf("endpoints=%d/new=1in%d", n, every), func(b *testing.B) { benchmarkStep(b, n, every) })
+		}
+	}
+}
+
+func benchmarkStep(b *testing.B, n, every int) {
+	s := Snapshot{PushDelay: 10 * time.Millisecond, PushPeriod: 50 * time.Millisecond}
+	for i := range n {
+		s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprintf("10.%d.%d.%d:8000", i%7, i%199, i%251)})
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	completed := make([]float64, n)
+	now := time.Now() // with a monotonic part, as in a real loop
+	report := func(i int) {
+		e, load := &s.Endpoints[i], float64(random.IntN(12))
+		completed[i] += float64(random.IntN(3))
+		e.Server.Queue, e.Server.Running = known(max(0, load-4), now), known(min(load, 4), now)
+		e.Server.Completions = known(completed[i], now)
+		e.InFlight = known(load, now)
+	}
+	for i := range n {
+		report(i)
+	}
+	law := NewLaw(DefaultParams())
+	b.ReportAllocs()
+	for tick := 0; b.Loop(); tick++ {
+		now = now.Add(50 * time.Millisecond)
+		for i := tick % every; i < n; i += every {
+			report(i)
+		}
+		law.Step(now, s)
 	}
 }

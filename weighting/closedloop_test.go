@@ -58,6 +58,7 @@ func againstTheTrend(series []float64, span float64) float64 {
 }
 
 func TestNoHuntingUnderConstantLoad(t *testing.T) {
+	t.Parallel()
 	const (
 		mostHunting = 0.001 // movement against the trend, of the range, in 40 s after 20 s to settle
 		mostSpread  = 0.001 // requests for each slot, between the fullest and the emptiest pod
@@ -134,6 +135,7 @@ func (f *fluid) run(load float64, delay, length, settle time.Duration) (settled 
 // With random arrivals the queues cannot be equal; the loop must still keep them
 // far closer together than any choice that does not look, at every cadence.
 func TestLoopKeepsQueuesTogetherUnderNoise(t *testing.T) {
+	t.Parallel()
 	spread := func(steer func(*world)) float64 {
 		w := newWorld(5, 10, 20, 1, 0.8)
 		for _, p := range w.proxies {
@@ -180,6 +182,7 @@ func meanShare(t *testing.T, pod int, from, to float64, run func(seed uint64, se
 // A pod turns three times slower at second 10. Fifteen seconds later its share is
 // what keeps it as busy as the others.
 func TestShareOfAPodThatTurnsSlowIsRightWithinSeconds(t *testing.T) {
+	t.Parallel()
 	const (
 		turns, within, window = 10, 15, 10 // seconds
 		slow                  = 3
@@ -234,6 +237,7 @@ func TestArrivalRateFollowsASurgeWithinSeconds(t *testing.T) {
 // A pod that joins is eased in and then carries its part; one that leaves is out
 // at once, and its part is with the others.
 func TestPodJoinsAndLeaves(t *testing.T) {
+	t.Parallel()
 	const joins, ramped, leaves, newest = 20, 20 + 1 + 10 + 2, 50, 19
 	run := func(seed uint64, see func(*world, Decision)) {
 		w := newWorld(seed, 10, 20, 4, 0.7)

@@ -91,51 +91,54 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 	}
 }
 
-// state is what the age of a field means.
-func (p *Params) state(r Reading, now time.Time) FieldState {
-	switch age := r.Age(now); {
-	case !r.Known():
-		return StateUnknown
-	case age <= p.Fresh:
-		return StateFresh
-	case age <= p.Hold:
-		return StateHold
-	case age <= p.Decay:
-		return StateDecay
-	default:
-		return StateNeutral
+// field is a reading as it counts at the time of a step.
+type field struct {
+	Reading
+	age   time.Duration
+	state FieldState
+	fade  float64 // how much of it has turned into the pool's median, 0..1
+}
+
+// at is the reading at that time.
+func (p *Params) at(r Reading, now time.Time) field {
+	f := field{Reading: r, state: StateUnknown}
+	if !r.Known() {
+		return f
 	}
+	switch f.age = r.Age(now); {
+	case f.age <= p.Fresh:
+		f.state = StateFresh
+	case f.age <= p.Hold:
+		f.state = StateHold
+	case f.age <= p.Decay:
+		f.state = StateDecay
+		f.fade = float64(f.age-p.Hold) / float64(p.Decay-p.Hold)
+	default:
+		f.state, f.fade = StateNeutral, 1
+	}
+	return f
 }
 
 // believed reports whether a field in this state is used as it is.
 func believed(s FieldState) bool { return s == StateFresh || s == StateHold }
 
-// fade is how much of a field has turned into the pool's median, 0..1.
-func (p *Params) fade(r Reading, now time.Time) float64 {
-	age := r.Age(now)
-	if age <= p.Hold {
-		return 0
-	}
-	if age >= p.Decay {
-		return 1
-	}
-	return float64(age-p.Hold) / float64(p.Decay-p.Hold)
-}
+// tells reports whether the field says something of this endpoint: one that has
+// turned into the pool's median does not.
+func (f *field) tells() bool { return believed(f.state) || f.state == StateDecay }
 
-// blend is the value of a field at this age: itself, faded into what a median
-// endpoint of this one's size would report. Without a median a stale field
-// tells nothing, and ok is false once nothing of its own is left.
-func (p *Params) blend(r Reading, now time.Time, median float64) (value float64, ok bool) {
-	fade := p.fade(r, now)
+// blend is the field faded into what a median endpoint of this one's size would
+// report. Without a median a stale field tells nothing, and ok is false once
+// nothing of its own is left.
+func (f *field) blend(median float64) (value float64, ok bool) {
 	switch {
-	case !r.Known():
+	case f.state == StateUnknown:
 		return 0, false
-	case fade == 0:
-		return r.Value, true
+	case f.fade == 0:
+		return f.Value, true
 	case math.IsNaN(median):
-		return r.Value, fade < 1
+		return f.Value, f.fade < 1
 	}
-	return r.Value*(1-fade) + median*fade, true
+	return f.Value*(1-f.fade) + median*f.fade, true
 }
 
 // median of the values; NaN for none. It sorts its argument.

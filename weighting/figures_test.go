@@ -15,6 +15,7 @@ import "testing"
 // whether the capacity is configured or learned, and whether the law sees the
 // servers' gauges or only the counts of the proxies.
 func TestTailOfTheWaits(t *testing.T) {
+	t.Parallel()
 	tail := func(steer func(*world)) float64 {
 		const seeds = 2
 		var sum float64
@@ -67,6 +68,7 @@ func TestTailOfTheWaits(t *testing.T) {
 // Half of the pods are three times slower, with 16 slots each: slots of slow pods
 // must not idle while requests queue at fast ones.
 func TestTailOfTheWaitsInAMixedPool(t *testing.T) {
+	t.Parallel()
 	tail := func(steer func(*world)) float64 {
 		w := newWorld(1, 10, 20, 16, 0.9*2/3)
 		w.warm = 150

@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type Law struct {
 	memory  map[string]*memory
 	drop    float64 // share refused
 	dropAt  time.Time
+	scratch []member // of the step before, to be overwritten
 }
 
 // NewLaw starts a law that has seen nothing.
@@ -47,6 +49,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.flag(pool)
 	l.shed(pool, &d)
 	pool.verdicts(&d)
+	clear(l.scratch) // the snapshot is the caller's
 	l.started = l.started || len(d.Endpoints) > 0
 	l.forget(now)
 	return d
@@ -56,7 +59,8 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 // address.
 func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	sorted := byAddress(endpoints, now)
-	p := &pool{params: &l.params, now: now, members: make([]member, len(sorted))}
+	l.scratch = slices.Grow(l.scratch[:0], len(sorted))[:len(sorted)]
+	p := &pool{params: &l.params, now: now, members: l.scratch}
 	for i, e := range sorted {
 		m := l.memory[e.Address]
 		if m == nil {
@@ -74,7 +78,7 @@ func (p *pool) verdicts(d *Decision) {
 	inputs := make([][4]Input, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
-		inputs[i] = p.inputs(m)
+		inputs[i] = m.inputs()
 		d.Endpoints[i] = m.decision(p, d.Endpoints[i].Share)
 		d.Endpoints[i].Inputs = inputs[i][:]
 	}
@@ -115,6 +119,7 @@ type member struct {
 	ramp        float64
 	blackout    bool
 
+	seen       fields
 	load       float64 // requests
 	loadSource LoadSource
 	loadState  FieldState

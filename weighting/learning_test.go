@@ -86,6 +86,7 @@ func TestSlotsAreConfiguredLearnedOrAssumed(t *testing.T) {
 
 // Exponential service is noisy: shrinkage must not take the noise for speed.
 func TestUniformPoolStaysUniform(t *testing.T) {
+	t.Parallel()
 	const (
 		meanOff = 0.01 // mean distance of a speed from 1, over pool and time
 		off     = 0.05 // more than this counts as wrong
@@ -117,6 +118,7 @@ func TestUniformPoolStaysUniform(t *testing.T) {
 }
 
 func TestSlowEndpointIsFound(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		signals signals
 		slots   int

@@ -63,7 +63,12 @@ func (w *work) rate() (float64, bool) {
 // observe takes in what is new in a report.
 func (m *memory) observe(e *Endpoint, now time.Time) {
 	m.lastSeen = now
-	m.observeInFlight(usable(e.InFlight, now, largestCount))
+	if e.InFlight != m.inFlight {
+		m.observeInFlight(usable(e.InFlight, now, largestCount))
+	}
+	if e.Server == m.server {
+		return // nothing is new, which is so in most steps
+	}
 	server := usableReport(e.Server, now)
 	seen := merge(&m.server, &server)
 	// What a restart lost neither completed nor left: that interval tells nothing.
@@ -167,12 +172,18 @@ func (m *memory) pair(slots float64, from CapacitySource) {
 	m.paired = queue.At
 }
 
-// inFlightNear is the in-flight count that was read nearest to that time.
+// inFlightNear is the in-flight count that was read nearest to that time. The
+// newest come first, so the first one from before it ends the search.
 func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests float64, ok bool) {
 	best := within
-	for _, r := range m.recent {
-		if apart := r.At.Sub(at).Abs(); r.Known() && apart <= best {
-			requests, best, ok = r.Value, apart, true
+	for back := 1; back <= min(m.next, len(m.recent)); back++ {
+		r := m.recent[(m.next-back)%len(m.recent)]
+		apart := at.Sub(r.At)
+		if apart.Abs() <= best {
+			requests, best, ok = r.Value, apart.Abs(), true
+		}
+		if apart >= 0 {
+			break
 		}
 	}
 	return requests, ok

@@ -59,7 +59,7 @@ func (m *member) hysteresis(p *pool) {
 		return
 	}
 	utilization := math.NaN()
-	if u := m.server.Utilization; p.tells(u) {
+	if u := &m.seen.utilization; u.tells() {
 		utilization = u.Value
 	}
 	switch {
@@ -83,21 +83,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// tells reports whether a reading is recent enough to say something of this
-// server: one that has turned into the pool's median does not.
-func (p *pool) tells(r Reading) bool {
-	s := p.params.state(r, p.now)
-	return believed(s) || s == StateDecay
-}
-
 // queuedPerSlot is requests waiting per slot; NaN where nothing tells. In-flight
 // counts tell only where the slots are not assumed.
 func (p *pool) queuedPerSlot(m *member) float64 {
 	switch {
 	case m.blackout:
 		return math.NaN()
-	case p.tells(m.server.Queue):
-		return m.server.Queue.Value / m.slotCount
+	case m.seen.queue.tells():
+		return m.seen.queue.Value / m.slotCount
 	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.slotCount) / m.slotCount
 	}

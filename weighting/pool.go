@@ -92,159 +92,10 @@ func (p *Params) trust(m *memory, now time.Time) (blackout bool, ramp float64) {
 	return false, least + (1-least)*float64(age-p.Blackout)/float64(p.Ramp)
 }
 
-// typical collects one field over the pool. Its median is that of the believed
-// values; while there is none, as when a whole source is away, that of the
-// fading ones, so that the pool meets in its own middle.
-type typical struct{ believed, fading []float64 }
-
-func (t *typical) add(s FieldState, value float64) {
-	switch s {
-	case StateFresh, StateHold:
-		t.believed = append(t.believed, value)
-	case StateDecay:
-		t.fading = append(t.fading, value)
-	}
-}
-
-func (t *typical) median() float64 {
-	if len(t.believed) > 0 {
-		return median(t.believed)
-	}
-	return median(t.fading)
-}
-
-// loads settles each member's load: first the levels that stale fields fade to,
-// then the load of each by the rule of fusion, then the median load for those of
-// which nothing is known.
-func (p *pool) loads() {
-	p.levels()
-	var levels, ages typical
-	for i := range p.members {
-		m := &p.members[i]
-		p.measure(m)
-		levels.add(m.loadState, m.holding(m.load).level())
-		ages.add(m.loadState, m.loadAge.Seconds())
-	}
-	p.load, p.age = levels.median(), ages.median()
-	level := p.load
-	if math.IsNaN(level) {
-		level = 1 // neither idle nor saturated, and from there on by capacity
-	}
-	for i := range p.members {
-		if m := &p.members[i]; m.loadSource == LoadMedian {
-			m.load = m.holding(0).holds(level)
-		}
-	}
-}
-
-// levels of each signal by itself, as last read.
-func (p *pool) levels() {
-	var scraped, inFlight typical
-	for i := range p.members {
-		m := &p.members[i]
-		if m.blackout {
-			continue
-		}
-		add := func(t *typical, readings ...Reading) {
-			var e estimate
-			for _, r := range readings {
-				e.add(p, r, r.Value)
-			}
-			t.add(e.state, m.holding(e.load).level())
-		}
-		add(&scraped, m.server.Queue, m.executes(m.slotCount))
-		add(&inFlight, m.corrected(p))
-	}
-	p.scraped, p.inFlight = scraped.median(), inFlight.median()
-}
-
-// measure settles the load of one member from its two signals. A stale field
-// fades into what an endpoint of this one's size and speed would report at the
-// pool's median level.
-func (p *pool) measure(m *member) {
-	m.loadSource, m.loadState = LoadMedian, StateUnknown
-	if m.blackout {
-		return
-	}
-	var scraped, inFlight estimate
-	running, empty := m.executes(m.slotCount), m.holding(0)
-	usual := empty.holds(p.scraped)
-	usuallyRunning := min(usual, m.slotCount)
-	scraped.add(p, m.server.Queue, usual-usuallyRunning)
-	scraped.add(p, running, usuallyRunning)
-	inFlight.add(p, m.corrected(p), empty.holds(p.inFlight))
-
-	paired := p.tells(Reading{At: m.paired})
-	whole := p.tells(m.server.Queue) && p.tells(running) && m.measuresRunning(m.slotsSource)
-	use := scraped
-	m.loadSource = LoadScraped
-	if inFlight.leads(scraped, paired || !whole) {
-		use = inFlight
-		m.loadSource = LoadInFlight
-		if paired {
-			m.offset, m.loadSource = m.correction(p), LoadFused
-		}
-	}
-	if use.state == StateUnknown {
-		m.loadSource = LoadMedian
-		return
-	}
-	m.load = min(use.load, largestCount)
-	m.loadState, m.loadAge = use.state, use.age
-}
-
-// leads reports whether the in-flight count is what the load is made of: where
-// it is all there is, where it is believed and the better one, and else while
-// the scrape has grown older than it.
-func (e *estimate) leads(scraped estimate, better bool) bool {
-	switch {
-	case e.state == StateUnknown || scraped.state == StateUnknown:
-		return e.state != StateUnknown
-	case believed(e.state) && better:
-		return true
-	}
-	return !believed(scraped.state) && e.age < scraped.age
-}
-
-// estimate is a load in the making: a sum of fields, as stale as its stalest.
-type estimate struct {
-	load  float64 // requests
-	state FieldState
-	age   time.Duration
-}
-
-// add counts a field, faded by its age. One that was never reported, or of which
-// nothing is left and that has no median, is no part of the load.
-func (e *estimate) add(p *pool, r Reading, median float64) {
-	if e.state == "" {
-		e.state = StateUnknown
-	}
-	value, ok := p.params.blend(r, p.now, median)
-	if !ok {
-		return
-	}
-	e.load += value
-	if age := r.Age(p.now); e.state == StateUnknown || age > e.age {
-		e.state, e.age = p.params.state(r, p.now), age
-	}
-}
-
-// corrected is the in-flight count with what the scrapes know better.
-func (m *member) corrected(p *pool) Reading {
-	r := m.inFlight
-	r.Value = max(0, r.Value+m.correction(p))
-	return r
-}
-
-// correction is the difference of the two signals, as far as it is more than
-// noise, fading as the scrape it came from grows stale.
-func (m *member) correction(p *pool) float64 {
-	const noise = 0.5 // requests
-	u := m.unproxied.or(0)
-	if math.Abs(u) < noise {
-		return 0
-	}
-	return u * (1 - p.params.fade(Reading{At: m.paired}, p.now))
+// tells reports whether a reading is recent enough to say something of its
+// endpoint.
+func (p *pool) tells(r Reading) bool {
+	return r.Known() && r.Age(p.now) <= p.params.Decay
 }
 
 // decision writes the member's verdict with its working.
@@ -273,7 +124,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 // busyFraction is the share of the slots executing; NaN while unknown.
 func (m *member) busyFraction(p *pool) float64 {
 	switch {
-	case p.tells(m.server.Running):
+	case m.seen.running.tells():
 		return min(1, m.server.Running.Value/m.slotCount)
 	case p.tells(m.server.BusySeconds):
 		return min(1, m.executing.or(math.NaN())/m.slotCount)
@@ -300,18 +151,19 @@ func (m *member) reason() Reason {
 }
 
 // inputs lists the fields with their ages and states.
-func (p *pool) inputs(m *member) [4]Input {
+func (m *member) inputs() [4]Input {
 	return [...]Input{
-		p.input(FieldQueue, m.server.Queue),
-		p.input(FieldRunning, m.server.Running),
-		p.input(FieldUtilization, m.server.Utilization),
-		p.input(FieldInFlight, m.inFlight),
+		m.seen.queue.input(FieldQueue),
+		m.seen.running.input(FieldRunning),
+		m.seen.utilization.input(FieldUtilization),
+		m.seen.inFlight.input(FieldInFlight),
 	}
 }
 
-func (p *pool) input(field Field, r Reading) Input {
-	if !r.Known() {
-		return Input{Field: field, Value: math.NaN(), State: StateUnknown}
+func (f *field) input(name Field) Input {
+	in := Input{Field: name, Value: math.NaN(), Age: f.age, State: f.state}
+	if f.state != StateUnknown {
+		in.Value = f.Value
 	}
-	return Input{Field: field, Value: r.Value, Age: r.Age(p.now), State: p.params.state(r, p.now)}
+	return in
 }

@@ -1,0 +1,183 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// fields are a member's readings as they count at the time of the step.
+type fields struct {
+	queue, running, utilization, inFlight field // as reported
+
+	executing field // running, or what stands in for it
+	counted   field // in flight, corrected by the scrapes
+	paired    field // the age of that correction
+}
+
+// look settles how each member's readings count now.
+func (p *pool) look() {
+	for i := range p.members {
+		m := &p.members[i]
+		at := func(r Reading) field { return p.params.at(r, p.now) }
+		m.seen = fields{
+			queue: at(m.server.Queue), running: at(m.server.Running), utilization: at(m.server.Utilization), inFlight: at(m.inFlight),
+			executing: at(m.executes(m.slotCount)),
+			paired:    at(Reading{At: m.paired}),
+		}
+		m.seen.counted = m.seen.inFlight
+		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
+	}
+}
+
+// correction is the difference of the two signals, as far as it is more than
+// noise, fading as the scrape it came from grows stale.
+func (m *member) correction() float64 {
+	const noise = 0.5 // requests
+	u := m.unproxied.or(0)
+	if math.Abs(u) < noise {
+		return 0
+	}
+	return u * (1 - m.seen.paired.fade)
+}
+
+// typical collects one field over the pool. Its median is that of the believed
+// values; while there is none, as when a whole source is away, that of the
+// fading ones, so that the pool meets in its own middle.
+type typical struct{ believed, fading []float64 }
+
+// newTypical has room for the whole pool.
+func (p *pool) newTypical() typical {
+	return typical{believed: make([]float64, 0, len(p.members))}
+}
+
+func (t *typical) add(s FieldState, value float64) {
+	switch s {
+	case StateFresh, StateHold:
+		t.believed = append(t.believed, value)
+	case StateDecay:
+		t.fading = append(t.fading, value)
+	}
+}
+
+func (t *typical) median() float64 {
+	if len(t.believed) > 0 {
+		return median(t.believed)
+	}
+	return median(t.fading)
+}
+
+// estimate is a load in the making: a sum of fields, as stale as its stalest.
+type estimate struct {
+	load  float64 // requests
+	state FieldState
+	age   time.Duration
+}
+
+// add counts a field, faded by its age. One that was never reported, or of which
+// nothing is left and that has no median, is no part of the load.
+func (e *estimate) add(f *field, median float64) {
+	value, ok := f.blend(median)
+	if !ok {
+		return
+	}
+	e.load += value
+	if e.state == StateUnknown || f.age > e.age {
+		e.state, e.age = f.state, f.age
+	}
+}
+
+// scraped and counted are the two estimates of a member's load, for what a median
+// endpoint of its size would report.
+func (m *member) scraped(queue, running float64) estimate {
+	e := estimate{state: StateUnknown}
+	e.add(&m.seen.queue, queue)
+	e.add(&m.seen.executing, running)
+	return e
+}
+
+func (m *member) counted(median float64) estimate {
+	e := estimate{state: StateUnknown}
+	e.add(&m.seen.counted, median)
+	return e
+}
+
+// loads settles each member's load: first the levels that stale fields fade to,
+// then the load of each by the rule of fusion, then the median load for those of
+// which nothing is known.
+func (p *pool) loads() {
+	p.look()
+	p.levels()
+	levels, ages := p.newTypical(), p.newTypical()
+	for i := range p.members {
+		m := &p.members[i]
+		p.measure(m)
+		levels.add(m.loadState, m.holding(m.load).level())
+		ages.add(m.loadState, m.loadAge.Seconds())
+	}
+	p.load, p.age = levels.median(), ages.median()
+	level := p.load
+	if math.IsNaN(level) {
+		level = 1 // neither idle nor saturated, and from there on by capacity
+	}
+	for i := range p.members {
+		if m := &p.members[i]; m.loadSource == LoadMedian {
+			m.load = m.holding(0).holds(level)
+		}
+	}
+}
+
+// levels of each signal by itself, as last read.
+func (p *pool) levels() {
+	scraped, inFlight := p.newTypical(), p.newTypical()
+	for i := range p.members {
+		m := &p.members[i]
+		if m.blackout {
+			continue
+		}
+		s, c := m.scraped(m.seen.queue.Value, m.seen.executing.Value), m.counted(m.seen.counted.Value)
+		scraped.add(s.state, m.holding(s.load).level())
+		inFlight.add(c.state, m.holding(c.load).level())
+	}
+	p.scraped, p.inFlight = scraped.median(), inFlight.median()
+}
+
+// measure settles the load of one member from its two signals. A stale field
+// fades into what an endpoint of this one's size and speed would report at the
+// pool's median level.
+func (p *pool) measure(m *member) {
+	m.loadSource, m.loadState = LoadMedian, StateUnknown
+	if m.blackout {
+		return
+	}
+	empty := m.holding(0)
+	usual := empty.holds(p.scraped)
+	usuallyRunning := min(usual, m.slotCount)
+	use, counted := m.scraped(usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
+
+	source, paired := LoadScraped, m.seen.paired.tells()
+	whole := m.seen.queue.tells() && m.seen.executing.tells() && m.measuresRunning(m.slotsSource)
+	if counted.leads(use, paired || !whole) {
+		use, source = counted, LoadInFlight
+		if paired {
+			m.offset, source = m.correction(), LoadFused
+		}
+	}
+	if use.state == StateUnknown {
+		return
+	}
+	m.load, m.loadSource = min(use.load, largestCount), source
+	m.loadState, m.loadAge = use.state, use.age
+}
+
+// leads reports whether the in-flight count is what the load is made of: where
+// it is all there is, where it is believed and the better one, and else while
+// the scrape has grown older than it.
+func (e *estimate) leads(scraped estimate, better bool) bool {
+	switch {
+	case e.state == StateUnknown || scraped.state == StateUnknown:
+		return e.state != StateUnknown
+	case believed(e.state) && better:
+		return true
+	}
+	return !believed(scraped.state) && e.age < scraped.age
+}
