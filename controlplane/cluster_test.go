@@ -428,3 +428,27 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 		}
 	})
 }
+
+func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
+	o := testOptions()
+	o.Params.Shedding.Enabled = true
+	o.Capacity = 1
+	r := &recorder{}
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCluster("llama", o, r, r, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		c.Scraped("10.0.0.1:80", queued(time.Now(), 100), Scrape{At: time.Now()})
+		after(100 * time.Millisecond)
+		if got := r.last().DropFraction; got != 0.9 {
+			t.Fatalf("drop fraction %v while saturated, want 0.9", got)
+		}
+		cancel()
+		<-done
+	})
+	if got := r.last(); got.DropFraction != 0 || len(got.Endpoints) != 1 {
+		t.Errorf("last push drops %v with %d endpoints, want none with 1", got.DropFraction, len(got.Endpoints))
+	}
+}

@@ -31,8 +31,8 @@ type plan struct {
 	// cluster is the YAML of the cluster below its name and engine: endpoints are
 	// added unless it names some.
 	cluster string
-	// top is YAML beside clusters, such as redis.
-	top       string
+	// top is YAML beside clusters, such as redis; more is YAML of other clusters.
+	top, more string
 	envoys    int      // 1 when 0
 	bootstrap []string // more arguments of steelyard bootstrap
 	// xds is the address that Envoys are told, Steelyard's own when empty.
@@ -112,7 +112,7 @@ func (f *fleet) writeConfig(body string) {
 	for line := range strings.Lines(strings.TrimSpace(body)) {
 		b.WriteString("  " + line)
 	}
-	f.write(f.config, b.String()+"\n")
+	f.write(f.config, b.String()+"\n"+f.plan.more)
 }
 
 // write puts a file in its place in one move, as an operator's tools do.

@@ -94,7 +94,7 @@ func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
 	}
 }
 
-func TestSheddingEnvoysRefuseAShareOfASaturatedPoolAndNoneAfter(t *testing.T) {
+func TestSheddingEnvoysRefuseAShareOfASaturatedPoolUntilTheControllerLeaves(t *testing.T) {
 	pool := servers(t, same(2, modelsim.Options{Slots: 1})...)
 	f := start(t, plan{
 		servers: pool, bootstrap: []string{"--mode", "shedding"},
@@ -110,7 +110,7 @@ func TestSheddingEnvoysRefuseAShareOfASaturatedPoolAndNoneAfter(t *testing.T) {
 		}
 		return err
 	})
-	dropped := 0
+	dropped := 0 // of the requests that the test sends
 	f.eventually("Envoy drops with its own header", func() error {
 		for range 20 {
 			if refused(t, f.urls[0]) {
@@ -122,6 +122,16 @@ func TestSheddingEnvoysRefuseAShareOfASaturatedPoolAndNoneAfter(t *testing.T) {
 		}
 		return nil
 	})
+
+	// The controller leaves: what it had Envoy refuse must not outlive it.
+	if err := f.control.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		if refused(t, f.urls[0]) {
+			t.Fatal("a request was refused after the control plane had left")
+		}
+	}
 }
 
 // refused sends one request, gives up on an answer soon, and says whether Envoy

@@ -35,11 +35,12 @@ func (p publisher) Remove(cluster string) {
 
 func (p publisher) AckDelay(cluster string) time.Duration { return p.AckDelayOfVariants(cluster) }
 
-// acks keeps the metrics in step with the streams.
-type acks struct{ *admin.Metrics }
+// acks keeps the metrics in step with the streams, by cluster and not by variant.
+type acks struct{ metrics *admin.Metrics }
 
-func (a acks) Sent(string, int)            { /* the streams count their bytes */ }
-func (a acks) Nacked(cluster, _, _ string) { a.Metrics.Nacked(cluster) }
+func (a acks) Sent(string, int)                       {} // what is pushed is counted by the loop
+func (a acks) Acked(name string, delay time.Duration) { a.metrics.Acked(xds.BaseName(name), delay) }
+func (a acks) Nacked(name, _, _ string)               { a.metrics.Nacked(xds.BaseName(name)) }
 
 // observer keeps the metrics and the history in step with the loops.
 type observer struct {

@@ -1,0 +1,143 @@
+package xds
+
+import (
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"steelyard/weighting"
+)
+
+func decisionOf(drop float64, overloaded bool) weighting.Decision {
+	return weighting.Decision{DropFraction: drop, Endpoints: []weighting.EndpointDecision{
+		{Address: "10.0.0.1:80", Share: 0.9},
+		{Address: "10.0.0.2:80", Share: 0.1, Overloaded: overloaded},
+	}}
+}
+
+// message is what a name was last pushed with.
+func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAssignment {
+	t.Helper()
+	c := s.clusters[name]
+	if c == nil || c.last == nil {
+		t.Fatalf("%s was not pushed", name)
+	}
+	return c.last.message
+}
+
+func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	o := ClusterOptions{EndpointStaleAfter: 10 * time.Second}
+	if push := s.PublishVariants("llama", decisionOf(0.25, true), o); !push.Pushed || push.Err != nil {
+		t.Fatalf("push %+v", push)
+	}
+	tests := []struct {
+		name       string
+		drops      int
+		staleAfter time.Duration
+		health     []corev3.HealthStatus // of the two endpoints
+		equal      bool                  // the weights, but for the dither
+	}{
+		{"llama", 1, 0, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
+		{"llama/failsafe", 0, 10 * time.Second, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
+		{"llama/fallback", 0, 0, []corev3.HealthStatus{corev3.HealthStatus_DEGRADED, corev3.HealthStatus_DEGRADED}, true},
+	}
+	for _, tt := range tests {
+		m := s.messageOf(t, tt.name)
+		if m.GetClusterName() != tt.name {
+			t.Errorf("%s calls itself %s", tt.name, m.GetClusterName())
+		}
+		if got := len(m.GetPolicy().GetDropOverloads()); got != tt.drops {
+			t.Errorf("%s has %d drop categories, want %d", tt.name, got, tt.drops)
+		}
+		if got := m.GetPolicy().GetEndpointStaleAfter().AsDuration(); got != tt.staleAfter {
+			t.Errorf("%s goes stale after %v, want %v", tt.name, got, tt.staleAfter)
+		}
+		endpoints := m.GetEndpoints()[0].GetLbEndpoints()
+		for i, e := range endpoints {
+			if e.GetHealthStatus() != tt.health[i] {
+				t.Errorf("%s: endpoint %d is %v, want %v", tt.name, i, e.GetHealthStatus(), tt.health[i])
+			}
+		}
+		ratio := float64(endpoints[0].GetLoadBalancingWeight().GetValue()) / float64(endpoints[1].GetLoadBalancingWeight().GetValue())
+		if equal := ratio < 2; equal != tt.equal {
+			t.Errorf("%s: ratio of the weights %.2f, want them equal: %v", tt.name, ratio, tt.equal)
+		}
+	}
+}
+
+func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	first := s.clusters["llama/fallback"].version()
+	s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{})
+	if got := s.clusters["llama/fallback"].version(); got != first {
+		t.Errorf("version %s after a change of load, want still %s", got, first)
+	}
+	if s.clusters["llama"].version() == first {
+		t.Error("the weighted name was not pushed")
+	}
+	more := decisionOf(0, false)
+	more.Endpoints = append(more.Endpoints, weighting.EndpointDecision{Address: "10.0.0.3:80", Share: 0.1})
+	s.PublishVariants("llama", more, ClusterOptions{})
+	if got := s.clusters["llama/fallback"].version(); got == first {
+		t.Error("a new member was not pushed to the fallback")
+	}
+}
+
+func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	d := decisionOf(0, false)
+	d.Endpoints[0].Address = "no address"
+	if push := s.PublishVariants("llama", d, ClusterOptions{}); push.Err == nil || push.Pushed {
+		t.Errorf("push %+v, want an error", push)
+	}
+}
+
+func TestRemovingAClusterRemovesAllItsNames(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.RemoveVariants("llama")
+	if len(s.clusters) != 0 || s.Weights("llama") != nil {
+		t.Errorf("%d names are left", len(s.clusters))
+	}
+}
+
+func TestWeightsAreThoseLastPushed(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	if w := s.Weights("llama"); w != nil {
+		t.Errorf("weights %v before the first push, want none", w)
+	}
+	d := decisionOf(0, false)
+	d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: "[fd00::1]:80", Share: 0.5})
+	s.PublishVariants("llama", d, ClusterOptions{})
+	got := s.Weights("llama")
+	if len(got) != 3 {
+		t.Fatalf("weights %v, want three", got)
+	}
+	for _, e := range d.Endpoints {
+		if want := e.Share / 0.9 * maxWeightPushed; float64(got[e.Address]) < 0.9*want || float64(got[e.Address]) > 1.1*want {
+			t.Errorf("%s weighs %d, want about %.0f", e.Address, got[e.Address], want)
+		}
+	}
+}
+
+// maxWeightPushed is about what the largest share is pushed with.
+const maxWeightPushed = 980_000
+
+func TestBaseNameIsTheClusterOfAName(t *testing.T) {
+	for name, want := range map[string]string{
+		"llama": "llama", "llama/failsafe": "llama", "llama/fallback": "llama", "": "", "/failsafe": "", "a/b": "a/b",
+	} {
+		if got := BaseName(name); got != want {
+			t.Errorf("BaseName(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
