@@ -51,7 +51,7 @@ lint: need-go
 	@go tool staticcheck ./...
 
 .PHONY: unit
-unit: tools ## tests of the packages, with the race detector
+unit: need-cc tools ## tests of the packages, with the race detector
 	$(call step,go test -race)
 	@go test -race -timeout 10m $$(go list ./... | grep -vE '^steelyard/e2e($$|/)' ) $$(go list ./e2e/rig/...)
 
@@ -96,6 +96,10 @@ clean: ## remove .tools and bin
 .PHONY: need-go
 need-go:
 	@command -v go >/dev/null || { echo "go is needed: Go 1.26 or newer, see https://go.dev/doc/install"; exit 1; }
+
+.PHONY: need-cc
+need-cc:
+	@command -v "$$(go env CC)" >/dev/null || { echo "a C compiler is needed by Go's race detector: apt-get install gcc libc6-dev (as root)"; exit 1; }
 
 .PHONY: help
 help:
