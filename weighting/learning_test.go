@@ -288,3 +288,25 @@ func TestBusyFractionOfAServerWithCountersOnly(t *testing.T) {
 	wantNear(t, "load", d.Endpoints[0].Load, 3, 1e-9)
 	want(t, "mean queue time is unknown", math.IsNaN(d.Endpoints[0].MeanQueueTime), true)
 }
+
+// Once the counter of busy time has died, what it said is no news, though the
+// queue goes on being reported.
+func TestBusyTimeAgesByItsOwnClock(t *testing.T) {
+	report := func(i int, at time.Time) Endpoint {
+		e := Endpoint{Address: "x", Capacity: 4, Server: ServerReport{Queue: known(0, at)}}
+		if i < 20 {
+			e.Server.BusySeconds = known(float64(3*i), at)
+		}
+		return e
+	}
+	for _, c := range []struct {
+		seconds int
+		reason  Reason
+		busy    bool // known
+	}{{20, ReasonFill, true}, {27, ReasonDecay, true}, {40, ReasonFill, false}} {
+		d, _ := rateAfter(t, c.seconds, report)
+		x := d.Endpoints[0]
+		want(t, fmt.Sprintf("reason after %d s", c.seconds), x.Reason, c.reason)
+		want(t, fmt.Sprintf("busy fraction known after %d s", c.seconds), !math.IsNaN(x.BusyFraction), c.busy)
+	}
+}
