@@ -38,8 +38,8 @@
 // shares, proportional to c_i. Nothing is tuned by hand. The law is that of
 // M. Dahlin, "Interpreting Stale Load Information" (IEEE TPDS 11(10), 2000), for
 // unequal capacities; the question is M. Mitzenmacher's, "How Useful Is Old
-// Information?" (PODC 1997).
-// A is at least one, because there is always the next request.
+// Information?" (PODC 1997). A is at least one, because there is always the next
+// request.
 //
 // The floor keeps every endpoint reachable, so that it goes on being observed. It
 // is never less than a millionth.
@@ -56,11 +56,13 @@
 //	n_i = max(0, in-flight now + u_i)
 //
 // A positive u_i is traffic that bypasses the proxies; a negative one is a count
-// that has leaked. A difference of less than half a request is the noise of two
-// clocks and counts as none. It fades as the scrape that it came from grows
-// stale. While only one of the two signals is usable (fresh or held), it is used
-// alone; while neither is, the younger one fades. A server that tells only one
-// of queue and running cannot be compared: its in-flight count goes before it.
+// that has leaked. A difference of up to half a request is the noise of two
+// clocks and counts as none, one of a request or more counts in full, and what is
+// between in proportion. It fades as the scrape that it came from grows stale.
+//
+// While only one of the two signals is usable (fresh or held), it is used alone;
+// while neither is, the younger one fades. A server that tells only one of queue
+// and running cannot be compared: its in-flight count goes before it.
 //
 // A server that exports no gauge of running requests (Triton) has a full set of
 // slots while anything waits; otherwise its mean number executing over about a
@@ -90,8 +92,7 @@
 // # Capacity
 //
 // Slots are configured, or learned: the number running while others wait, by the
-// gauge or else by the counter of busy time.
-// Relative speed is the ratio of an endpoint's completions per busy slot-second
+// gauge or else by the counter of busy time. Relative speed is the ratio of an endpoint's completions per busy slot-second
 // to the pool's median, measured over about a minute. A deviation x (of the
 // logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
 // twice its own noise it counts as none (positive-part James–Stein).

@@ -30,14 +30,13 @@ func (p *pool) look() {
 }
 
 // correction is the difference of the two signals, as far as it is more than
-// noise, fading as the scrape it came from grows stale.
+// noise, fading as the scrape it came from grows stale. There is no step at the
+// end of the noise: a difference near it would make the load jump to and fro.
 func (m *member) correction() float64 {
-	const noise = 0.5 // requests
+	const noise, whole = 0.5, 1.0 // requests
 	u := m.unproxied.or(0)
-	if math.Abs(u) < noise {
-		return 0
-	}
-	return u * (1 - m.seen.paired.fade)
+	trust := (math.Abs(u) - noise) / (whole - noise)
+	return u * min(max(0, trust), 1) * (1 - m.seen.paired.fade)
 }
 
 // typical collects one field over the pool. Its median is that of the believed
