@@ -90,11 +90,20 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 	case m.blackout:
 		return math.NaN()
 	case m.seen.queue.tells():
-		return m.seen.queue.Value / m.slotCount
+		return m.seen.queue.Value / m.atOnce()
 	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.slotCount) / m.slotCount
 	}
 	return math.NaN()
+}
+
+// atOnce is how many requests the member executes at once, as far as its queue is
+// concerned: where the slots are only assumed, no fewer than run now.
+func (m *member) atOnce() float64 {
+	if m.slotsSource == CapacityAssumed && m.seen.running.tells() {
+		return max(m.slotCount, m.server.Running.Value)
+	}
+	return m.slotCount
 }
 
 // shed settles the share of requests to refuse.
@@ -118,8 +127,8 @@ func (p *pool) refuse() float64 {
 	var waiting, slots float64
 	for i := range p.members {
 		if m := &p.members[i]; !math.IsNaN(m.queued) {
-			waiting += m.queued * m.slotCount
-			slots += m.slotCount
+			waiting += m.queued * m.atOnce()
+			slots += m.atOnce()
 		}
 	}
 	switch depth := waiting / slots; {
@@ -132,11 +141,16 @@ func (p *pool) refuse() float64 {
 	}
 }
 
-// free reports whether shedding is off, or any member could start a request now.
+// free reports whether shedding is off, or any member could start a request now:
+// it has a free slot, or, where its slots are only assumed, an empty queue.
 func (p *pool) free() bool {
 	for i := range p.members {
 		m := &p.members[i]
-		if believed(m.loadState) && m.load < m.slotCount && !(m.queued > 0) {
+		room := m.load < m.slotCount && !(m.queued > 0)
+		if m.slotsSource == CapacityAssumed {
+			room = room || m.queued == 0
+		}
+		if believed(m.loadState) && room {
 			return true
 		}
 	}

@@ -76,6 +76,10 @@ func TestOverloadFlagOverTime(t *testing.T) {
 			{0, func(at time.Time) Endpoint { return counted("x", 4, 19, at) }, false, ""},
 			{second, func(at time.Time) Endpoint { return counted("x", 4, 20, at) }, true, byQueue},
 		},
+		"where the slots are assumed, what runs at once is no fewer": {
+			{0, func(at time.Time) Endpoint { return scraped("x", 0, 31, 8, at) }, false, ""},
+			{second, func(at time.Time) Endpoint { return scraped("x", 0, 32, 8, at) }, true, byQueue},
+		},
 		"not by in-flight counts where the slots are assumed": {
 			{0, func(at time.Time) Endpoint { return counted("x", 0, 1000, at) }, false, ""},
 		},
@@ -255,13 +259,28 @@ func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 	var now time.Time
 	for i := range 5 {
 		now = epoch.Add(time.Duration(i) * second)
-		law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 0, 4, now)}})
+		law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 4, 4, now)}})
 	}
 	p := shedding(1, 2, 0.5)
 	p.Overload.QueueEnter, p.Overload.QueueLeave = 100, 50
 	law.SetParams(p)
-	d := law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 0, 4, now)}})
+	d := law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 4, 4, now)}})
 	want(t, "slots", of(t, d, "0").Slots, 4)
 	want(t, "flag", of(t, d, "0").Overloaded, false)
 	want(t, "drop", d.DropFraction, 0.5)
+}
+
+func TestAnEmptyQueueIsRoomWhereTheSlotsAreAssumed(t *testing.T) {
+	p := DefaultParams()
+	p.Shedding.Enabled = true
+	for _, c := range []struct {
+		name    string
+		waiting float64 // at the one endpoint that is not flooded
+		drop    float64
+	}{{"an empty queue", 0, 0}, {"a request waits", 1, 0.9}} {
+		d := NewLaw(p).Step(epoch, Snapshot{Endpoints: []Endpoint{
+			scraped("a", 0, 1000, 8, epoch), scraped("b", 0, c.waiting, 8, epoch),
+		}})
+		want(t, c.name, d.DropFraction, c.drop)
+	}
 }
