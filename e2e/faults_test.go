@@ -142,13 +142,9 @@ func (f *fleet) watchWeights(check func(map[string]proc.Host) error) (stop func(
 		defer close(done)
 		for ctx.Err() == nil {
 			for i, e := range f.envoys {
-				clusters, err := e.Clusters(ctx)
+				hosts, err := weighted(ctx, e)
 				if err != nil {
 					continue // the test has ended
-				}
-				hosts := make(map[string]proc.Host)
-				for _, h := range clusters[cluster] {
-					hosts[h.Address] = h
 				}
 				if err := check(hosts); err != nil {
 					f.t.Errorf("envoy %d: %v", i, err)

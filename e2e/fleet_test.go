@@ -188,15 +188,21 @@ func (f *fleet) eventually(what string, check func() error) {
 // hosts are the endpoints of the weighted cluster as Envoy i has them.
 func (f *fleet) hosts(i int) map[string]proc.Host {
 	f.t.Helper()
-	clusters, err := f.envoys[i].Clusters(f.t.Context())
+	hosts, err := weighted(f.t.Context(), f.envoys[i])
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	return hosts
+}
+
+// weighted are the endpoints of an Envoy's weighted cluster, by address.
+func weighted(ctx context.Context, e *proc.Envoy) (map[string]proc.Host, error) {
+	clusters, err := e.Clusters(ctx)
 	out := make(map[string]proc.Host)
 	for _, h := range clusters[cluster] {
 		out[h.Address] = h
 	}
-	return out
+	return out, err
 }
 
 // shares are the weights that Envoy i balances by, as parts of their sum.
