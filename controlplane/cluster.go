@@ -75,8 +75,8 @@ type Cluster struct {
 
 	mu         sync.Mutex
 	options    Options
-	started    time.Time // of the loop; zero before
 	discovered bool      // a set of endpoints has arrived
+	populated  time.Time // when the first endpoints arrived; zero before
 	endpoints  []discovery.Endpoint
 	records    map[string]*record
 	scrapes    source
@@ -158,6 +158,9 @@ func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
 		}
 	}
 	c.endpoints, c.records, c.discovered = endpoints, records, true
+	if c.populated.IsZero() && len(endpoints) > 0 {
+		c.populated = time.Now()
+	}
 	c.mu.Unlock()
 	c.poke()
 }
@@ -227,9 +230,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	law := weighting.NewLaw(c.current().Params)
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
-	c.mu.Lock()
-	c.started = time.Now()
-	c.mu.Unlock()
 	defer c.liftDrop()
 	for {
 		select {

@@ -116,14 +116,16 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 		reports   func(c *Cluster)
 		wantReady bool
 		wantWhy   string
+
+		unpublished bool // although ready
 	}{
 		{
 			name:    "no endpoints yet",
 			reports: func(*Cluster) {},
 			wantWhy: "endpoints: discovery has not answered yet",
 		}, {
-			name:    "an empty pool has nothing to wait for",
-			reports: func(c *Cluster) { c.SetEndpoints(nil) }, wantReady: true,
+			name:    "an empty pool has nothing to wait for, and nothing to publish",
+			reports: func(c *Cluster) { c.SetEndpoints(nil) }, wantReady: true, unpublished: true,
 		}, {
 			name: "one of two has not answered",
 			reports: func(c *Cluster) {
@@ -204,8 +206,8 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			inLoop(t, o, func(c *Cluster, r *recorder) {
 				tt.reports(c)
 				after(time.Second)
-				if ready := r.count() > 0; ready != tt.wantReady {
-					t.Errorf("published: %v, want %v", ready, tt.wantReady)
+				if published, want := r.count() > 0, tt.wantReady && !tt.unpublished; published != want {
+					t.Errorf("published: %v, want %v", published, want)
 				}
 				v := c.View(time.Now())
 				if v.Ready != tt.wantReady || v.NotReadyReason != tt.wantWhy {
@@ -226,6 +228,105 @@ func TestTheWarmUpLimitPublishesWhatIsKnown(t *testing.T) {
 		after(500 * time.Millisecond)
 		if r.count() == 0 {
 			t.Error("not published after the warm-up limit")
+		}
+	})
+}
+
+func TestTheFirstRoundBeginsWithTheFirstEndpoints(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints(nil)
+		after(time.Minute)
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		after(4900 * time.Millisecond)
+		if r.count() != 0 {
+			t.Fatal("a pool that was empty was published without a report")
+		}
+		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		after(100 * time.Millisecond)
+		if r.count() == 0 {
+			t.Fatal("not published after the first report")
+		}
+		if e := r.last().Endpoints[0]; e.Reason == weighting.ReasonNeutral || e.LoadSource != weighting.LoadScraped {
+			t.Errorf("published for reason %s from %s", e.Reason, e.LoadSource)
+		}
+	})
+}
+
+func TestThePushDelayAndPeriodAreMeasured(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		r.mu.Lock()
+		r.delay = 30 * time.Millisecond
+		r.mu.Unlock()
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		for range 200 { // pushed every 50 ms, the minimum
+			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+			time.Sleep(10 * time.Millisecond)
+		}
+		s := c.snapshot()
+		if s.PushDelay != 30*time.Millisecond {
+			t.Errorf("push delay %v, want what the ACKs tell", s.PushDelay)
+		}
+		if s.PushPeriod < 50*time.Millisecond || s.PushPeriod > 60*time.Millisecond {
+			t.Errorf("push period %v while there is a push every 50 ms", s.PushPeriod)
+		}
+		after(time.Minute) // pushes now only every quarter of a second
+		if got := c.snapshot().PushPeriod; got < 200*time.Millisecond || got > 300*time.Millisecond {
+			t.Errorf("push period %v while there is a push every 250 ms", got)
+		}
+	})
+}
+
+func TestAPoolAtRestDoesNotCountAsSlowPushes(t *testing.T) {
+	c := NewCluster("llama", testOptions(), &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	for range 100 {
+		now = now.Add(time.Hour)
+		c.decided(now, weighting.Decision{}, Push{Pushed: true})
+	}
+	if got := c.snapshot().PushPeriod; got != time.Second {
+		t.Errorf("push period %v, want at most a second", got)
+	}
+}
+
+func TestNewOptionsReachTheLaw(t *testing.T) {
+	o := testOptions()
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"))
+		report := func() {
+			for i, a := range []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"} {
+				c.Scraped(a, queued(time.Now(), float64(3*i)), Scrape{At: time.Now()})
+			}
+			after(100 * time.Millisecond)
+		}
+		o.Capacity = 2
+		c.SetOptions(o)
+		report()
+		if d := r.last(); d.Endpoints[2].Overloaded || d.Endpoints[2].Slots != 2 {
+			t.Fatalf("overloaded %v with %v slots before the change", d.Endpoints[2].Overloaded, d.Endpoints[2].Slots)
+		}
+		o.Params.Overload.QueueEnter = 3
+		c.SetOptions(o)
+		report()
+		if !r.last().Endpoints[2].Overloaded {
+			t.Error("the new threshold is not in force")
+		}
+	})
+}
+
+func TestAnAnswerMakesUpForFailures(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		const a, b = "10.0.0.1:80", "10.0.0.2:80"
+		c.SetEndpoints(addresses(a, b))
+		c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+		fail := func() { c.Scraped(b, weighting.ServerReport{}, Scrape{At: time.Now(), Err: errors.New("refused")}) }
+		fail()
+		fail()
+		c.Scraped(b, idle(time.Now()), Scrape{At: time.Now()})
+		c.mu.Lock()
+		failures := c.records[b].failures
+		c.mu.Unlock()
+		if failures != 0 {
+			t.Errorf("%d failures in a row after an answer", failures)
 		}
 	})
 }

@@ -23,6 +23,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	clusters map[string]*running
+	closed   bool
 }
 
 // running is a cluster with its goroutines.
@@ -54,8 +55,9 @@ func (t task) stop() {
 	<-t.done
 }
 
-// NewManager makes a manager of no clusters. changed is called, from any
-// goroutine and without a lock held, whenever what Each would tell has changed.
+// NewManager makes a manager of no clusters. changed is called from any goroutine
+// whenever what Each would tell has changed. It must not block, nor call the
+// Manager: Apply and Close wait for goroutines that may be calling it.
 func NewManager(p Publisher, obs Observer, changed func(), log *slog.Logger) *Manager {
 	return &Manager{publisher: p, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
 }
@@ -65,6 +67,10 @@ func NewManager(p Publisher, obs Observer, changed func(), log *slog.Logger) *Ma
 // endpoints changed keeps its endpoints until the new source has answered.
 func (m *Manager) Apply(clusters []config.Cluster) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
 	wanted := make(map[string]bool, len(clusters))
 	for _, c := range clusters {
 		wanted[c.Name] = true
@@ -83,14 +89,15 @@ func (m *Manager) Apply(clusters []config.Cluster) {
 			m.clusters[c.Name] = m.add(c)
 		}
 	}
-	m.mu.Unlock()
 	m.changed()
 }
 
-// Close stops all loops and waits for them. The proxies keep what they have.
+// Close stops all loops and waits for them; a later Apply does nothing. The
+// proxies keep what they have.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.closed = true
 	for _, r := range m.clusters {
 		m.stop(r)
 	}

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -97,6 +98,48 @@ func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the file's endpoint is there", has(m, "a", "10.0.0.7:80"))
+}
+
+func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
+	r := &recorder{}
+	var changes atomic.Int64
+	m := NewManager(r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	for i := range 100 {
+		m.Apply([]config.Cluster{clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))})
+	}
+	eventually(t, "the last source has answered", has(m, "a", "10.0.0.2:80"))
+	m.Close()
+	if changes.Load() == 0 {
+		t.Error("nobody was told")
+	}
+}
+
+func TestApplyAfterCloseStartsNothing(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	m.Close()
+	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	if m.Cluster("a") != nil { // and goleak finds nothing left
+		t.Error("a cluster runs after Close")
+	}
+}
+
+func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	defer m.Close()
+	c := clusterConfig("a", static("10.0.0.1:80"))
+	m.Apply([]config.Cluster{c})
+	c.Capacity, c.Engine = 7, "tgi"
+	m.Apply([]config.Cluster{c})
+	if got := m.Cluster("a").current(); got.Capacity != 7 || got.Engine != "tgi" {
+		t.Errorf("options %+v, want capacity 7 and engine tgi", got)
+	}
+	m.Each(func(got config.Cluster, _ []discovery.Endpoint) {
+		if got.Capacity != 7 {
+			t.Errorf("Each tells capacity %v, want 7", got.Capacity)
+		}
+	})
 }
 
 func TestCloseStopsEverythingTwice(t *testing.T) {

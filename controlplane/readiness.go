@@ -8,18 +8,19 @@ import (
 )
 
 // becomeReady reports whether the cluster may be published, and remembers it: a
-// cluster that was ready stays so, whatever dies.
+// cluster that was ready stays so, whatever dies. A pool without endpoints has
+// nothing to publish; its first endpoints begin the first round.
 func (c *Cluster) becomeReady(now time.Time, d weighting.Decision) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ready {
-		return true
+	if c.ready || c.populated.IsZero() {
+		return c.ready
 	}
 	waiting := c.waitingFor()
 	switch {
 	case waiting == "":
-		c.log.Info("ready", "endpoints", len(d.Endpoints), "after", now.Sub(c.started))
-	case c.discovered && now.Sub(c.started) >= c.options.WarmUp:
+		c.log.Info("ready", "endpoints", len(d.Endpoints), "after", now.Sub(c.populated))
+	case now.Sub(c.populated) >= c.options.WarmUp:
 		c.log.Warn("published without a full round of reports", "warm_up", c.options.WarmUp, "waiting_for", waiting)
 	default:
 		return false

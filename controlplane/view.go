@@ -34,6 +34,7 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 	}
 	if !c.ready {
 		v.NotReadyReason = c.waitingFor()
+		v.Ready = v.NotReadyReason == ""
 	}
 	v.Decision, v.Endpoints = admin.FromDecision(c.decision, now)
 	found := make(map[string]discovery.Endpoint, len(c.endpoints))

@@ -15,11 +15,28 @@ import (
 	"steelyard/controlplane/discovery"
 )
 
-// retarget tells the collectors what to read, after any change of the endpoints
-// or of the configuration.
+// outdated says that the endpoints or the configuration have changed.
+func (d *Daemon) outdated() {
+	select {
+	case d.stale <- struct{}{}:
+	default: // known already
+	}
+}
+
+// followEndpoints keeps what the collectors read in step, until ctx is done.
+func (d *Daemon) followEndpoints(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.stale:
+			d.retarget()
+		}
+	}
+}
+
+// retarget tells the collectors what to read.
 func (d *Daemon) retarget() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var targets []scrape.Target
 	var keys []inflight.Key
 	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
@@ -34,6 +51,8 @@ func (d *Daemon) retarget() {
 		}
 	})
 	d.scrapes.SetTargets(targets)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.poller != nil {
 		d.poller.SetKeys(keys)
 	}
@@ -70,8 +89,8 @@ func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 
 // scraped hands the outcome of a scrape to its cluster.
 func (d *Daemon) scraped(r scrape.Result) {
-	d.metrics.ScrapeDone(r.Cluster, scrape.Kind(r.Err), r.Duration, r.BodyBytes)
 	if c := d.manager.Cluster(r.Cluster); c != nil {
+		d.metrics.ScrapeDone(r.Cluster, scrape.Kind(r.Err), r.Duration, r.BodyBytes)
 		c.Scraped(r.Address, r.Report, controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err})
 	}
 }

@@ -45,11 +45,12 @@ type Daemon struct {
 	history *admin.History
 
 	draining atomic.Bool
+	stale    chan struct{}         // what the collectors read is out of date; capacity one
 	pollers  chan *inflight.Poller // the one to run from now on, nil for none; capacity one
 
 	applying sync.Mutex // one Apply at a time
 
-	mu         sync.Mutex // what follows, and one retarget at a time
+	mu         sync.Mutex // what follows
 	config     *config.Config
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
@@ -58,7 +59,7 @@ type Daemon struct {
 // New binds the listeners and applies the configuration: discovery and the loops
 // begin. Whoever does not call Run calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), pollers: make(chan *inflight.Poller, 1), history: admin.NewHistory()}
+	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1), history: admin.NewHistory()}
 	tls, err := serverTLS(cfg.XDS.TLS)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.grpc = grpc.NewServer(xds.GRPCOptions(tls)...)
 	d.streams.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, observer{d.metrics, d.history}, d.retarget, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, observer{d.metrics, d.history}, d.outdated, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -105,6 +106,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
+	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.grpc.Serve(d.xdsListener) })
 	group.Go(func() error {
 		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})

@@ -2,19 +2,34 @@ package daemon
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
@@ -237,4 +252,156 @@ func TestTheStartCountsAsAGoodReload(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "targets.yaml")
+	write := func(i int) {
+		text := fmt.Sprintf("- targets: ['10.0.0.%d:80']\n", 1+i%200)
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	body := func(i int) string {
+		return fmt.Sprintf("clusters:\n- {name: a, engine: vllm, endpoints: {file: %s}}\n- {name: b, engine: vllm, endpoints: {static: [{address: 10.0.1.%d:80}]}}\n", list, 1+i%200)
+	}
+	for range 10 {
+		d, err := New(parse(t, body(0)), Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
+	}
+	d, base := serve(t, parse(t, body(0)))
+	for i := range 100 {
+		write(i)
+		next := parse(t, body(i))
+		next.XDS, next.Admin = d.config.XDS, d.config.Admin
+		if err := d.Apply(next); err != nil {
+			t.Fatal(err)
+		}
+		var c admin.Cluster
+		if err := get(base, "/api/v1/clusters/a", &c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the collectors follow the last configuration", func() error {
+		var c admin.Cluster
+		if err := get(base, "/api/v1/clusters/b", &c); err != nil {
+			return err
+		}
+		if len(c.Endpoints) != 1 || c.Endpoints[0].Address != "10.0.1.100:80" {
+			return fmt.Errorf("endpoints %v", c.Endpoints)
+		}
+		return nil
+	})
+}
+
+// identity is a certificate and its key, as files.
+func identity(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key, certFile, keyFile
+}
+
+func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
+	ca, caKey, caFile, _ := identity(t, "authority", nil, nil)
+	_, _, serverCert, serverKey := identity(t, "steelyard", ca, caKey)
+	_, _, envoyCert, envoyKey := identity(t, "envoy", ca, caKey)
+	strangers, strangersKey, _, _ := identity(t, "strangers", nil, nil)
+	_, _, otherCert, otherKey := identity(t, "stranger", strangers, strangersKey)
+
+	cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
+	cfg.XDS.TLS = &config.ServerTLS{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile}
+	d, _ := serve(t, cfg)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	for name, tt := range map[string]struct {
+		cert, key string
+		want      bool
+	}{"none": {"", "", false}, "of another authority": {otherCert, otherKey, false}, "of the right one": {envoyCert, envoyKey, true}} {
+		client := &tls.Config{RootCAs: roots}
+		if tt.cert != "" {
+			pair, err := tls.LoadX509KeyPair(tt.cert, tt.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Not Certificates: those are held back from an authority that does not ask for them.
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		}
+		conn, err := grpc.NewClient(d.XDSAddress(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = endpointservice.NewEndpointDiscoveryServiceClient(conn).FetchEndpoints(ctx, &discoveryv3.DiscoveryRequest{})
+		cancel()
+		conn.Close()
+		// Polling is not served, which only those who got in can learn.
+		if got := strings.Contains(err.Error(), "polling is not served"); got != tt.want {
+			t.Errorf("with a certificate %s: %v, want to be let in: %v", name, err, tt.want)
+		}
+	}
+}
+
+func TestTheRedisSectionReachesItsReader(t *testing.T) {
+	redis := miniredis.RunT(t)
+	redis.RequireUserAuth("steelyard", "secret")
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := redis.DB(3)
+	store.ZAdd("inflight:llama", 4, "10.0.0.1:80")
+	store.ZAdd("inflight:llama", 4, "10.0.0.2:80")
+	cfg := parse(t, fmt.Sprintf(counted, redis.Addr()))
+	cfg.Redis.Username, cfg.Redis.PasswordFile, cfg.Redis.DB = "steelyard", password, 3
+	_, base := serve(t, cfg)
+	eventually(t, "the counts behind user, password and database are read", sees(base, 4))
+}
+
+func TestScrapingThatIsDisabledAsksNobody(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	redis := miniredis.RunT(t)
+	redis.ZAdd("inflight:llama", 4, address)
+	body := strings.NewReplacer("10.0.0.1:80}", address+"}", ", {address: 10.0.0.2:80}", "").Replace(fmt.Sprintf(counted, redis.Addr()))
+	_, base := serve(t, parse(t, body))
+	eventually(t, "the counts are read", sees(base, 4))
+	if len(asked) != 0 {
+		t.Error("the server was scraped")
+	}
 }
