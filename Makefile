@@ -31,7 +31,7 @@ build: need-go ## bin/steelyard
 ##@ Check
 
 .PHONY: test
-test: tools format vet lint unit e2e ## everything that checks the project; installs what it lacks into .tools
+test: tools tidy format vet lint unit e2e ## everything that checks the project; installs what it lacks into .tools
 	$(call step,all checks passed)
 
 .PHONY: format
@@ -39,6 +39,11 @@ format: need-go
 	$(call step,gofmt)
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; fi
+
+.PHONY: tidy
+tidy: need-go
+	$(call step,go mod tidy)
+	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy: run go mod tidy"; exit 1; }
 
 .PHONY: vet
 vet: need-go
