@@ -98,9 +98,10 @@ type record struct {
 
 // A Scrape is the outcome of the latest scrape of an endpoint.
 type Scrape struct {
-	At   time.Time // zero before the first
-	Took time.Duration
-	Err  error
+	At      time.Time // zero before the first
+	Took    time.Duration
+	Err     error
+	Refused bool // Err says that nobody listens there
 }
 
 // source is the health of one kind of source over the whole cluster.
@@ -293,7 +294,7 @@ func (c *Cluster) snapshot() weighting.Snapshot {
 		r := c.records[e.Address]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, InFlight: r.inFlight,
+			Server: r.server, Refused: r.scrape.Refused, InFlight: r.inFlight,
 		}
 		if e.Capacity == 0 {
 			s.Endpoints[i].Capacity = c.options.Capacity

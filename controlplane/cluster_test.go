@@ -553,3 +553,24 @@ func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
 		t.Errorf("last push drops %v with %d endpoints, want none with 1", got.DropFraction, len(got.Endpoints))
 	}
 }
+
+func TestARefusedScrapeReachesTheLaw(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		list := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
+		c.SetEndpoints(addresses(list...))
+		for _, a := range list {
+			c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+		}
+		after(100 * time.Millisecond)
+		c.Scraped(list[0], weighting.ServerReport{}, Scrape{At: time.Now(), Err: errors.New("refused"), Refused: true})
+		after(100 * time.Millisecond)
+		if got := r.last().Endpoints[0].Reason; got != weighting.ReasonNeutral {
+			t.Errorf("reason %s after a refused scrape, want neutral", got)
+		}
+		c.Scraped(list[0], idle(time.Now()), Scrape{At: time.Now()})
+		after(100 * time.Millisecond)
+		if got := r.last().Endpoints[0].Reason; got != weighting.ReasonFill {
+			t.Errorf("reason %s after the next answer, want fill", got)
+		}
+	})
+}

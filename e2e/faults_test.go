@@ -280,3 +280,32 @@ func TestSIGTERMDrains(t *testing.T) {
 		t.Errorf("%d errors: %v", result.Errors, result.Codes)
 	}
 }
+
+func TestAServerThatIsGoneDoesNotLookIdle(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	gone := pool[0].Address()
+	f := start(t, plan{servers: pool})
+	for _, s := range pool[1:] {
+		flood(t, s, 100) // so that the first is the idle one
+	}
+	f.eventually("the idle one attracts the traffic", func() error { return f.shareOf(gone, 0.9, 1) })
+	if err := pool[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("it is neutral although it was idle last", func() error { return f.shareOf(gone, 0, 0.4) })
+	if result := f.send(quick(300)).wait(t); result.Errors != 0 {
+		t.Errorf("%d errors: %v", result.Errors, result.Codes)
+	}
+	servers(t, modelsim.Options{Slots: 1000, Address: gone})
+	f.eventually("it is back", func() error { return f.shareOf(gone, 0.9, 1) })
+}
+
+// shareOf wants an endpoint's share, as Envoys have it, within bounds.
+func (f *fleet) shareOf(address string, least, most float64) error {
+	for i := range f.envoys {
+		if share := f.shares(i)[address]; share < least || share > most {
+			return fmt.Errorf("envoy %d gives it %.3f, want %v to %v", i, share, least, most)
+		}
+	}
+	return nil
+}

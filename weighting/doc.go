@@ -89,11 +89,21 @@
 // A value that is negative or not finite is no reading, and neither is one from
 // more than a second ahead of the loop's clock.
 //
+// A refused connection is no late report: the process that reported is gone, and
+// its last report with it. Its fields are neutral at once, it does not count as
+// idle because nothing is in flight there, and no requests are taken to arrive
+// there; unless more than half of the pool refuses, for then the fault is more
+// likely on the way. A restart keeps what was learned of the machine, and forgets
+// what the process did.
+//
 // # Capacity
 //
 // Slots are configured, or learned: the number running while others wait, by the
-// gauge or else by the counter of busy time. Relative speed is the ratio of an endpoint's completions per busy slot-second
-// to the pool's median, measured over about a minute. A deviation x (of the
+// gauge or else by the counter of busy time. Endpoints of which neither is known
+// are taken for the same: for the median of the known ones, and no fewer than the
+// most that any of them was seen to run at once. Relative speed is the ratio of an
+// endpoint's completions per busy slot-second to the pool's median, measured over
+// about a minute. A deviation x (of the
 // logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
 // twice its own noise it counts as none (positive-part James–Stein).
 //

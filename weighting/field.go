@@ -87,6 +87,7 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 		Zone:     max(a.Zone, b.Zone),
 		Capacity: max(a.Capacity, b.Capacity),
 		Server:   merge(&serverA, &serverB),
+		Refused:  a.Refused && b.Refused,
 		InFlight: newest(usable(a.InFlight, now, largestCount), usable(b.InFlight, now, largestCount)),
 	}
 }

@@ -70,7 +70,22 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 		m.observe(e, now)
 		p.members[i] = member{Endpoint: e, memory: m}
 	}
+	p.missGone()
 	return p
+}
+
+// missGone marks the members whose server is gone. While more than half of the
+// pool refuses, the fault is more likely on the way there.
+func (p *pool) missGone() {
+	refused := 0
+	for i := range p.members {
+		if p.members[i].Refused {
+			refused++
+		}
+	}
+	for i := range p.members {
+		p.members[i].gone = p.members[i].Refused && 2*refused <= len(p.members)
+	}
 }
 
 // verdicts writes the working of every member next to its share.
@@ -118,6 +133,7 @@ type member struct {
 	speed       float64
 	ramp        float64
 	blackout    bool
+	gone        bool // nobody listens where its reports came from
 
 	seen       fields
 	load       float64 // requests
@@ -160,12 +176,17 @@ func (p *pool) horizon(s Snapshot) time.Duration {
 	return limited(age) + limited(s.PushDelay) + limited(s.PushPeriod)
 }
 
-// arrivalRate sums the members' rates; one without a rate counts as their mean.
+// arrivalRate sums the members' rates; one without a rate counts as their mean,
+// and one that is gone gets nothing.
 func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
 	var sum float64
 	var n int
 	source = RateUnknown
 	for i := range p.members {
+		if p.members[i].gone {
+			n++
+			continue
+		}
 		rate, from := p.members[i].arrivalRate(p)
 		if from == RateUnknown {
 			continue

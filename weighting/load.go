@@ -18,9 +18,16 @@ type fields struct {
 func (p *pool) look() {
 	for i := range p.members {
 		m := &p.members[i]
-		at := func(r Reading) field { return p.params.at(r, p.now) }
+		at := func(r Reading) field {
+			f := p.params.at(r, p.now)
+			if m.gone && f.state != StateUnknown {
+				f.state, f.fade = StateNeutral, 1
+			}
+			return f
+		}
 		m.seen = fields{
-			queue: at(m.server.Queue), running: at(m.server.Running), utilization: at(m.server.Utilization), inFlight: at(m.inFlight),
+			queue: at(m.server.Queue), running: at(m.server.Running), utilization: at(m.server.Utilization),
+			inFlight:  p.params.at(m.inFlight, p.now),
 			executing: at(m.executes(m.slotCount)),
 			paired:    at(Reading{At: m.paired}),
 		}
@@ -119,8 +126,9 @@ func (p *pool) loads() {
 		level = 1 // neither idle nor saturated, and from there on by capacity
 	}
 	for i := range p.members {
-		if m := &p.members[i]; m.loadSource == LoadMedian {
-			m.load = m.holding(0).holds(level)
+		m := &p.members[i]
+		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.load < usual {
+			m.load = usual // and who is gone is not idle because nothing is in flight there
 		}
 	}
 }

@@ -27,6 +27,7 @@ type memory struct {
 	usual        smoothed  // the same over a longer time
 	fullBusy     smoothed  // the same, from reports with requests waiting on
 	fullRunning  smoothed  // gauge of running requests while others waited
+	mostRunning  float64   // gauge of running requests, the most since the last restart
 	work         work
 
 	overloaded bool
@@ -75,8 +76,20 @@ func (m *memory) observe(e *Endpoint, now time.Time) {
 	if seen.Restarts == m.server.Restarts {
 		m.observeRates(&m.server, &seen)
 		m.observeWork(&m.server, &seen)
+	} else {
+		m.restarted()
+	}
+	if seen.Running.Known() {
+		m.mostRunning = max(m.mostRunning, seen.Running.Value)
 	}
 	m.server = seen
+}
+
+// restarted forgets what the process did that is gone, and keeps what was learned
+// of the machine and of those who send.
+func (m *memory) restarted() {
+	m.completions, m.queueSeconds, m.executing = smoothed{}, smoothed{}, smoothed{}
+	m.mostRunning = 0
 }
 
 func (m *memory) observeInFlight(seen Reading) {

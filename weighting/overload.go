@@ -90,20 +90,11 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 	case m.blackout:
 		return math.NaN()
 	case m.seen.queue.tells():
-		return m.seen.queue.Value / m.atOnce()
+		return m.seen.queue.Value / m.slotCount
 	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.slotCount) / m.slotCount
 	}
 	return math.NaN()
-}
-
-// atOnce is how many requests the member executes at once, as far as its queue is
-// concerned: where the slots are only assumed, no fewer than run now.
-func (m *member) atOnce() float64 {
-	if m.slotsSource == CapacityAssumed && m.seen.running.tells() {
-		return max(m.slotCount, m.server.Running.Value)
-	}
-	return m.slotCount
 }
 
 // shed settles the share of requests to refuse.
@@ -127,8 +118,8 @@ func (p *pool) refuse() float64 {
 	var waiting, slots float64
 	for i := range p.members {
 		if m := &p.members[i]; !math.IsNaN(m.queued) {
-			waiting += m.queued * m.atOnce()
-			slots += m.atOnce()
+			waiting += m.queued * m.slotCount
+			slots += m.slotCount
 		}
 	}
 	switch depth := waiting / slots; {

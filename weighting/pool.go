@@ -21,6 +21,11 @@ func (p *pool) slots() {
 	}
 	for i := range p.members {
 		if m := &p.members[i]; m.slotsSource == CapacityAssumed {
+			assumed = max(assumed, m.mostRunning) // the same for all: who got more requests is not larger
+		}
+	}
+	for i := range p.members {
+		if m := &p.members[i]; m.slotsSource == CapacityAssumed {
 			m.slotCount = assumed
 		}
 	}
@@ -137,7 +142,7 @@ func (m *member) reason() Reason {
 	switch {
 	case m.blackout:
 		return ReasonBlackout
-	case m.loadSource == LoadMedian || m.loadState == StateNeutral:
+	case m.gone || m.loadSource == LoadMedian || m.loadState == StateNeutral:
 		return ReasonNeutral
 	case m.loadState == StateDecay:
 		return ReasonDecay

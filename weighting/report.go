@@ -48,5 +48,6 @@ type Endpoint struct {
 	Capacity float64
 
 	Server   ServerReport // scraped
+	Refused  bool         // the latest scrape was refused: nobody listens where the report came from
 	InFlight Reading      // requests in flight through the proxies that count: early, and blind to other traffic
 }

@@ -52,14 +52,14 @@ func newCollector(source Source, maxSeries int, now func() time.Time) *collector
 }
 
 func (c *collector) describeClusters() {
-	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing.", labelCluster)
+	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or no endpoints to weigh.", labelCluster)
 	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the proxies are told to refuse.", labelCluster)
 	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", labelCluster)
 	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and push period.", labelCluster)
-	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests per unit of capacity.", labelCluster)
+	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
-	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: nothing of it is in use. 1 otherwise, also while it fails and what it said last still holds.", labelCluster, "source")
+	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or scrapes or counts brought nothing for longer than weighting.hold. 1 otherwise, also while it fails in part.", labelCluster, "source")
 	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
 	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by what their age means.", labelCluster, "field", "state")
 	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")

@@ -117,7 +117,7 @@ func (m *Metrics) registerDecisions() {
 func (m *Metrics) registerStreams() {
 	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.", labelCluster, labelReason)
 	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by why not.", labelCluster, labelReason)
-	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from sending an assignment to an Envoy until its ACK.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
+	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from the push of an assignment until the ACK of an Envoy.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
 	m.acks = m.counter("steelyard_acks_total", "Assignments that Envoys accepted.", labelCluster)
 	m.nacks = m.counter("steelyard_nacks_total", "Assignments that Envoys refused.", labelCluster)
 }

@@ -190,11 +190,11 @@ steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
 steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
-# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing.
+# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing, or no endpoints to weigh.
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
-# HELP steelyard_source_up 0 when the source is down: nothing of it is in use. 1 otherwise, also while it fails and what it said last still holds.
+# HELP steelyard_source_up 0 when the source is down: it never worked, or scrapes or counts brought nothing for longer than weighting.hold. 1 otherwise, also while it fails in part.
 # TYPE steelyard_source_up gauge
 steelyard_source_up{cluster="llama",source="discovery"} 1
 steelyard_source_up{cluster="llama",source="redis"} 0
@@ -206,7 +206,7 @@ steelyard_arrival_requests_per_second{cluster="llama"} 41.7
 # HELP steelyard_horizon_seconds Time that a decision looks ahead: age of the observations, push delay and push period.
 # TYPE steelyard_horizon_seconds gauge
 steelyard_horizon_seconds{cluster="llama"} 0.31
-# HELP steelyard_water_level Level up to which the endpoints are filled, in requests per unit of capacity.
+# HELP steelyard_water_level Level up to which the endpoints are filled, in requests for each slot.
 # TYPE steelyard_water_level gauge
 steelyard_water_level{cluster="llama"} 1.13
 # HELP steelyard_drop_fraction Share of the requests, 0 to 1, that the proxies are told to refuse.

@@ -101,8 +101,8 @@ type SourceState string
 // The states of a source.
 const (
 	SourceOK    SourceState = "ok"
-	SourceStale SourceState = "stale" // failing, and what it last said is still in use
-	SourceDown  SourceState = "down"  // failing, and nothing of it is in use; or it never worked
+	SourceStale SourceState = "stale" // failing, in part or for a moment: what it last said is still in use
+	SourceDown  SourceState = "down"  // it never worked; or nothing of it is young enough to be used as it is
 )
 
 // A SourceStatus is the health of one source of a cluster.
@@ -122,8 +122,8 @@ type Decision struct {
 	ArrivalRateSource string `json:"arrival_rate_source"`
 	HorizonSeconds    Number `json:"horizon_seconds"`
 	Arrivals          Number `json:"arrivals"`    // requests expected within the horizon
-	WaterLevel        Number `json:"water_level"` // requests per unit of capacity
-	MedianLoad        Number `json:"median_load"` // requests per unit of capacity
+	WaterLevel        Number `json:"water_level"` // requests for each slot
+	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`
 }
 

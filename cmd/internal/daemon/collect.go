@@ -90,8 +90,11 @@ func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 // scraped hands the outcome of a scrape to its cluster.
 func (d *Daemon) scraped(r scrape.Result) {
 	if c := d.manager.Cluster(r.Cluster); c != nil {
-		d.metrics.ScrapeDone(r.Cluster, scrape.Kind(r.Err), r.Duration, r.BodyBytes)
-		c.Scraped(r.Address, r.Report, controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err})
+		kind := scrape.Kind(r.Err)
+		d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
+		c.Scraped(r.Address, r.Report, controlplane.Scrape{
+			At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
+		})
 	}
 }
 
