@@ -185,13 +185,13 @@ func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrap
 	}
 	c.scrapes.note(s.At, s.Err)
 	r.scrape = s
+	c.poke()
 	if s.Err != nil {
 		r.failures++
 		return
 	}
 	r.failures = 0
 	r.server = report
-	c.poke()
 }
 
 // Counted takes in one reading of the in-flight counts: requests by address, as
