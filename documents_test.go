@@ -2,16 +2,19 @@ package steelyard_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/e2e/rig/proc"
+	"steelyard/weighting"
 )
 
 // blocks returns the fenced blocks of a language in a document.
@@ -85,6 +88,44 @@ func TestTheAlertsAreRulesOverSeriesThatExist(t *testing.T) {
 	}
 }
 
+// outage is what Prometheus sees when every scrape of one cluster fails, and one
+// of many in another.
+const outage = `
+rule_files: [rules.yaml]
+evaluation_interval: 30s
+tests:
+- interval: 30s
+  input_series:
+  - {series: 'steelyard_source_up{cluster="llama",source="scrape"}', values: '0x10'}
+  - {series: 'steelyard_source_up{cluster="llama",source="discovery"}', values: '1x10'}
+  - {series: 'steelyard_source_up{cluster="other",source="scrape"}', values: '1x10'}
+  alert_rule_test:
+  - alertname: SteelyardSourceFails
+    eval_time: 4m
+    exp_alerts:
+    - exp_labels: {cluster: llama, source: scrape}
+      exp_annotations: {summary: "nothing comes from source scrape of llama"}
+`
+
+func TestAnOutageOfAllScrapesAlerts(t *testing.T) {
+	promtool, err := proc.Find(proc.ProgramPromtool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"rules.yaml": strings.Join(blocks(t, "docs/operations.md", "yaml"), ""),
+		"test.yaml":  outage,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
+
 // TestLinksInDocumentsLeadSomewhere checks the files that documents point to.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
@@ -100,6 +141,119 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(document), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", document, m[1], err)
+			}
+		}
+	}
+}
+
+// server is a simulated model server with four slots.
+type server struct {
+	load   float64 // requests waiting and running, all the time
+	speed  float64 // completions per busy slot-second
+	joined int     // the step in which it appears
+}
+
+// decide runs the law on a pool for a minute, in which it learns the speeds, and
+// returns the last decision.
+func decide(pool []server) weighting.Decision {
+	const slots, steps, perSecond = 4, 240, 4
+	law := weighting.NewLaw(weighting.DefaultParams())
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var d weighting.Decision
+	for step := range steps + 1 {
+		now := start.Add(time.Duration(step) * time.Second / perSecond)
+		s := weighting.Snapshot{PushDelay: 10 * time.Millisecond, PushPeriod: 240 * time.Millisecond}
+		for i, e := range pool {
+			if step < e.joined {
+				continue
+			}
+			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+			running := min(e.load, slots)
+			s.Endpoints = append(s.Endpoints, weighting.Endpoint{
+				Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Capacity: slots,
+				Server: weighting.ServerReport{
+					Queue: read(e.load - running), Running: read(running),
+					Completions: read(running * e.speed * float64(step) / perSecond),
+				},
+			})
+		}
+		d = law.Step(now, s)
+	}
+	return d
+}
+
+// worked is the arithmetic of docs/operations.md, step 6, for one endpoint.
+func worked(d weighting.Decision, e weighting.EndpointDecision) (holds, share float64) {
+	var all float64
+	for _, other := range d.Endpoints {
+		all += other.Capacity
+	}
+	floor := weighting.DefaultParams().Floor
+	s := e.Slots * e.Ramp
+	f := max(0, s-1)
+	holds = min(s*d.WaterLevel, f) + e.Capacity*max(0, d.WaterLevel-f/s)
+	return holds, floor*e.Capacity/all + (1-floor)*max(0, holds-e.Load)/d.Arrivals
+}
+
+// theExample is the pool of the example in docs/operations.md, its slow server last.
+func theExample() []server {
+	return []server{{load: 5, speed: 2}, {load: 5, speed: 2}, {load: 2, speed: 1}}
+}
+
+func TestTheDocumentedArithmeticGivesTheSharesOfTheLaw(t *testing.T) {
+	for name, pool := range map[string][]server{
+		"the example":             theExample(),
+		"free slots everywhere":   {{load: 1, speed: 2}, {load: 2.5, speed: 2}, {load: 1, speed: 1}, {load: 2, speed: 0.3}},
+		"queues everywhere":       {{load: 9, speed: 2}, {load: 12, speed: 2}, {load: 7, speed: 1}, {load: 40, speed: 0.3}},
+		"one full, two that join": {{load: 5, speed: 2}, {load: 60, speed: 2}, {load: 3, speed: 1}, {load: 1, speed: 2, joined: 215}, {load: 1, speed: 2, joined: 239}},
+	} {
+		d := decide(pool)
+		speeds := map[float64]bool{}
+		for _, e := range d.Endpoints {
+			speeds[e.RelativeSpeed] = true
+			if _, share := worked(d, e); math.Abs(share-e.Share) > 1e-9 {
+				t.Errorf("%s, %s (%s): the documents give %v, the law %v", name, e.Address, e.Reason, share, e.Share)
+			}
+		}
+		if len(speeds) < 2 {
+			t.Errorf("%s: all of one speed, so nothing was learned", name)
+		}
+	}
+}
+
+func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
+	d := decide(theExample())
+	slow := d.Endpoints[2]
+	holds, share := worked(d, slow)
+	missing := holds - slow.Load
+	var all float64
+	for _, e := range d.Endpoints {
+		all += e.Capacity
+	}
+	for document, texts := range map[string][]string{
+		"README.md": {
+			"s     = slots · ramp,  c = s · speed ", "f     = max(0, s − 1) ", "V(L)  = min(s · L, f) + c · max(0, L − f / s) ",
+			"share = floor · c / Σ c + (1 − floor) · max(0, V(L) − (waiting + running)) / A\n",
+		},
+		"docs/operations.md": {
+			"s     = slots · ramp\n", "f     = max(0, s − 1)\n", "holds = min(s · water_level, f) + capacity · max(0, water_level − f / s)\n",
+			"share = floor · capacity / Σ capacity + (1 − floor) · max(0, holds − load) / arrivals\n",
+			fmt.Sprintf("| `slots`, `relative_speed` | %.0f, %.2f | half as fast as the median, so `capacity` is %.2f, of %.2f in the pool |",
+				slow.Slots, slow.RelativeSpeed, slow.Capacity, all),
+			fmt.Sprintf("| `water_level` | %.2f | `holds` is min(%.2f, 3) + %.2f · (%.2f − 0.75) = %.2f |",
+				d.WaterLevel, 4*d.WaterLevel, slow.Capacity, d.WaterLevel, holds),
+			fmt.Sprintf("| `load` | %.0f | %.2f are missing:", slow.Load, missing),
+			fmt.Sprintf("| `arrivals` | %.2f | %.3f of the requests", d.Arrivals, missing/d.Arrivals),
+			fmt.Sprintf("| `share` | %.3f | 0.99 · %.3f, and %.3f of the floor |", share, missing/d.Arrivals, 0.01*slow.Capacity/all),
+		},
+	} {
+		body, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if !strings.Contains(string(body), text) {
+				t.Errorf("%s does not say %q", document, text)
 			}
 		}
 	}
