@@ -55,7 +55,6 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 // slow Envoy made the assignment wait; for a stream that came later than the push it
 // runs from the subscription.
 func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.Time) {
-	t.totals.Acks++
 	start := p.published
 	sub := st.subscriptions[p.cluster]
 	if sub != nil && sub.since.After(start) {
@@ -73,36 +72,25 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	if sub.Nacked {
 		t.log.Info("envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "version", p.version)
 	}
-	sub.settle(p.version)
 	sub.Nacked = false
 	sub.Acks++
 	sub.VersionAcked, sub.AckedAt = p.version, now
 	sub.AckDelaySmoothed = smooth(sub.AckDelaySmoothed, delay, clientSmoothing)
-	sub.AckDelay = delay
 }
 
 // nack takes a refusal down. A NACK covers the whole response, so every cluster in it is marked.
 func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
-	t.totals.Nacks++
 	a.nacked = append(a.nacked, p.cluster)
 	level := slog.LevelWarn
 	if sub := st.subscriptions[p.cluster]; sub != nil {
 		if sub.Nacked {
 			level = slog.LevelDebug // known: the state has not changed
 		}
-		sub.settle(p.version)
 		sub.Nacked = true
 		sub.Nacks++
-		sub.NackMessage, sub.NackedAt, sub.NackedVersion = a.message, now, p.version
+		sub.NackMessage, sub.NackedAt = a.message, now
 	}
 	t.log.Log(context.Background(), level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "version", p.version, "message", a.message)
-}
-
-// settle ends the waiting, unless a newer response is out already.
-func (s *subscription) settle(version string) {
-	if s.VersionSent == version {
-		s.PendingSince = time.Time{}
-	}
 }
 
 // smooth moves an average towards the newest value by the share weight. Zero is no average yet.

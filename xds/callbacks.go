@@ -61,7 +61,7 @@ func (c callbacks) OnStreamDeltaRequest(id int64, r *discoveryv3.DeltaDiscoveryR
 func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.DiscoveryRequest, r *discoveryv3.DiscoveryResponse) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
-		parts = append(parts, part{cluster: clusterName(res.GetValue()), bytes: len(res.GetValue())})
+		parts = append(parts, part{cluster: clusterName(res.GetValue())})
 	}
 	c.t.sent(streamKey{id: id}, r.GetNonce(), r.GetVersionInfo(), parts)
 }
@@ -69,7 +69,7 @@ func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.
 func (c callbacks) OnStreamDeltaResponse(id int64, _ *discoveryv3.DeltaDiscoveryRequest, r *discoveryv3.DeltaDiscoveryResponse) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
-		parts = append(parts, part{cluster: res.GetName(), bytes: len(res.GetResource().GetValue())})
+		parts = append(parts, part{cluster: res.GetName()})
 	}
 	c.t.sent(streamKey{delta: true, id: id}, r.GetNonce(), r.GetSystemVersionInfo(), parts)
 }

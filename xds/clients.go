@@ -23,15 +23,12 @@ func (t *tracker) snapshot() []Client {
 		c := Client{
 			NodeID:        st.who.id,
 			NodeCluster:   st.who.cluster,
-			UserAgent:     st.who.userAgent,
 			Version:       st.who.version,
 			Locality:      st.who.locality,
 			Peer:          st.peer,
 			Transport:     st.transport,
-			Streams:       1,
 			ConnectedAt:   st.connected,
 			Subscriptions: make([]Subscription, 0, len(st.subscriptions)),
-			HeldTypes:     slices.Collect(maps.Keys(st.held)),
 		}
 		for name, sub := range st.subscriptions {
 			s := sub.Subscription
@@ -61,24 +58,19 @@ func group(streams []Client) []Client {
 		}
 		merge(&clients[i], c)
 	}
-	for i := range clients {
-		c := &clients[i]
+	for _, c := range clients {
 		slices.SortFunc(c.Subscriptions, func(a, b Subscription) int {
 			return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.SentAt.Compare(b.SentAt))
 		})
-		slices.Sort(c.HeldTypes)
-		c.HeldTypes = slices.Compact(c.HeldTypes)
 	}
 	return clients
 }
 
 func merge(into *Client, c Client) {
-	into.Streams += c.Streams
 	if c.ConnectedAt.Before(into.ConnectedAt) {
 		into.ConnectedAt = c.ConnectedAt
 	}
 	into.Subscriptions = append(into.Subscriptions, c.Subscriptions...)
-	into.HeldTypes = append(into.HeldTypes, c.HeldTypes...)
 }
 
 // countDuplicates finds the nodes that subscribe to one cluster over several

@@ -16,9 +16,9 @@
 // # What is spoken
 //
 // EDS on its own stream and over ADS, each as state of the world and as delta. Any
-// other resource type that is asked for over ADS is held: never answered, shown in
-// Client.HeldTypes. Answering with an empty list would tell Envoy to delete
-// what it has, and closing the stream would take the endpoints away with it.
+// other resource type that is asked for over ADS is held: never answered.
+// Answering with an empty list would tell Envoy to delete what it has, and
+// closing the stream would take the endpoints away with it.
 //
 // # Rules of the stream
 //

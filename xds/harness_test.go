@@ -81,7 +81,7 @@ func (b *bench) wait(c *xdstest.Client, what string, wanted func(xdstest.State) 
 
 func withoutMessages(s xdstest.State) xdstest.State { s.Messages = nil; return s }
 
-// has waits until the client has accepted n assignments of the cluster.
+// received waits until the client has accepted n assignments of the cluster.
 func (b *bench) received(c *xdstest.Client, cluster string, n int) xdstest.State {
 	b.t.Helper()
 	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster), func(s xdstest.State) bool { return s.Received[cluster] >= n })
@@ -179,18 +179,8 @@ func (c *clock) advance(d time.Duration) {
 // An observer remembers what it was told.
 type observer struct {
 	mu     sync.Mutex
-	sent   map[string]int // bytes, by cluster
 	acked  map[string][]time.Duration
 	nacked []string
-}
-
-func (o *observer) Sent(cluster string, bytes int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.sent == nil {
-		o.sent = map[string]int{}
-	}
-	o.sent[cluster] += bytes
 }
 
 func (o *observer) Acked(cluster string, delay time.Duration) {

@@ -15,7 +15,7 @@ const (
 
 // An identity is what is kept of a node.
 type identity struct {
-	id, cluster, userAgent, version, locality string
+	id, cluster, version, locality string
 }
 
 // takeIdentity reads the node and then empties it but for the id. go-control-plane keeps the
@@ -26,11 +26,10 @@ func takeIdentity(n *corev3.Node) identity {
 		return identity{}
 	}
 	who := identity{
-		id:        clip(n.GetId(), maxIdentity),
-		cluster:   clip(n.GetCluster(), maxIdentity),
-		userAgent: clip(n.GetUserAgentName(), maxIdentity),
-		version:   clip(userAgentVersion(n), maxIdentity),
-		locality:  clip(localityName(n.GetLocality()), maxIdentity),
+		id:       clip(n.GetId(), maxIdentity),
+		cluster:  clip(n.GetCluster(), maxIdentity),
+		version:  clip(userAgentVersion(n), maxIdentity),
+		locality: clip(localityName(n.GetLocality()), maxIdentity),
 	}
 	n.Reset()
 	n.Id = who.id

@@ -115,7 +115,7 @@ func TestIdentityIsTakenAndTheNodeEmptied(t *testing.T) {
 		Locality:             &corev3.Locality{Zone: "z"},
 		Extensions:           []*corev3.Extension{{Name: "x"}},
 	}
-	want := identity{id: "envoy-1", cluster: "edge", userAgent: "envoy", version: "1.40.0-dev", locality: "/z"}
+	want := identity{id: "envoy-1", cluster: "edge", version: "1.40.0-dev", locality: "/z"}
 	if got := takeIdentity(n); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

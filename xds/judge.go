@@ -39,40 +39,40 @@ func pushedHosts(endpoints []weighting.EndpointDecision) map[string]pushedHost {
 	return hosts
 }
 
-// judge says why d is to be pushed now, or why not, and how far its shares are from
-// those pushed last. last is nil when nothing was.
-func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time) (reason string, push bool, distance float64) {
+// judge says why d is to be pushed now, or why not. last is nil when nothing was pushed yet.
+func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time) (reason string, push bool) {
 	if last == nil {
 		if len(d.Endpoints) == 0 {
 			// Nobody has found an endpoint yet, which is no reason to tell
 			// Envoys to drop theirs. Later it is: then there are none any more.
-			return ReasonNotReady, false, 0
+			return ReasonNotReady, false
 		}
-		return ReasonMembership, true, 1
+		return ReasonMembership, true
 	}
 	same, flagged, distance := last.compare(d.Endpoints)
 	switch {
 	case !same:
-		return ReasonMembership, true, distance
+		return ReasonMembership, true
 	case flagged:
-		return ReasonOverload, true, distance
+		return ReasonOverload, true
 	case dropChanged(last.drop, d.DropFraction):
-		return ReasonDrop, true, distance
+		return ReasonDrop, true
 	case !(distance <= max(0, o.Deadband)): // so that NaN reaches the builder, which names it
-		return ReasonChanged, true, distance
+		return ReasonChanged, true
 	case last.staleAfter != o.EndpointStaleAfter:
-		return ReasonChanged, true, distance
+		return ReasonChanged, true
 	case o.Heartbeat > 0 && now.Sub(last.at) >= o.Heartbeat:
-		return ReasonHeartbeat, true, distance
+		return ReasonHeartbeat, true
 	}
-	return ReasonDeadband, false, distance
+	return ReasonDeadband, false
 }
 
-// compare reports whether the endpoints are those pushed last, whether an overload flag changed, and
-// the total variation distance of the shares.
+// compare reports whether the endpoints are those pushed last, and if so, whether an overload flag
+// changed and the total variation distance of the shares.
 func (p *pushed) compare(endpoints []weighting.EndpointDecision) (same, flagged bool, distance float64) {
-	same = len(endpoints) == len(p.hosts)
-	var moved, kept float64
+	if len(endpoints) != len(p.hosts) {
+		return false, false, 0
+	}
 	for i := range endpoints {
 		e := &endpoints[i]
 		was, ok := p.hosts[e.Address]
@@ -80,19 +80,12 @@ func (p *pushed) compare(endpoints []weighting.EndpointDecision) (same, flagged 
 		// builder is to name it, not the length of the list to hide it.
 		twice := i > 0 && endpoints[i-1].Address == e.Address
 		if !ok || twice || was.zone != e.Zone {
-			same = false
+			return false, false, 0
 		}
-		if ok {
-			kept += was.share
-			flagged = flagged || was.overloaded != e.Overloaded
-		}
-		moved += math.Abs(e.Share - was.share)
+		flagged = flagged || was.overloaded != e.Overloaded
+		distance += math.Abs(e.Share-was.share) / 2
 	}
-	gone := 0.0
-	if !same && len(p.hosts) > 0 {
-		gone = max(0, 1-kept) // the shares of the endpoints that went
-	}
-	return same, flagged, (moved + gone) / 2
+	return true, flagged, distance
 }
 
 func dropChanged(was, is float64) bool {

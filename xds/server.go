@@ -40,7 +40,6 @@ type Server struct {
 	dither   *mathrand.Rand
 	seq      uint64 // of the last update of the cache
 	clusters map[string]*cluster
-	totals   pushTotals
 }
 
 // A cluster is what the server remembers of one.
@@ -48,8 +47,6 @@ type cluster struct {
 	last    *pushed // nil before the first push
 	failing bool    // the last Publish could not be built
 }
-
-type pushTotals struct{ pushes, heartbeats, suppressed, buildErrors uint64 }
 
 // NewServer makes a server that knows no cluster. It runs nothing of its own.
 func NewServer(o Options) *Server {
@@ -121,27 +118,26 @@ func (s *Server) Publish(name string, d weighting.Decision, o ClusterOptions) Pu
 		s.clusters[name] = c
 	}
 	now := s.now()
-	reason, push, distance := judge(c.last, &d, o, now)
+	reason, push := judge(c.last, &d, o, now)
 	if !push {
-		s.totals.suppressed++
-		return Push{Reason: reason, Version: c.version(), Distance: distance}
+		return Push{Reason: reason, Version: c.version()}
 	}
-	built, err := assignment.Build(name, d, assignment.Options{EndpointStaleAfter: o.EndpointStaleAfter, Previous: c.message()}, s.dither)
+	message, err := assignment.Build(name, d, assignment.Options{EndpointStaleAfter: o.EndpointStaleAfter, Previous: c.message()}, s.dither)
 	if err != nil {
-		return s.failed(name, c, distance, err)
+		return s.failed(name, c, err)
 	}
 	next := &pushed{
 		at:         now,
 		hosts:      pushedHosts(d.Endpoints),
 		drop:       d.DropFraction,
 		staleAfter: o.EndpointStaleAfter,
-		message:    built.Message,
+		message:    message,
 	}
 	if err := s.push(name, next); err != nil {
-		return s.failed(name, c, distance, err)
+		return s.failed(name, c, err)
 	}
-	s.succeeded(name, c, next, reason)
-	return Push{Pushed: true, Reason: reason, Version: next.version, Distance: distance, Scaled: built.Scaled}
+	s.succeeded(name, c, next)
+	return Push{Pushed: true, Reason: reason, Version: next.version}
 }
 
 // push updates the cache, which wakes the watches of the cluster.
@@ -153,11 +149,7 @@ func (s *Server) push(name string, p *pushed) error {
 	return s.cache.set(name, p.message)
 }
 
-func (s *Server) succeeded(name string, c *cluster, next *pushed, reason string) {
-	s.totals.pushes++
-	if reason == ReasonHeartbeat {
-		s.totals.heartbeats++
-	}
+func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
 		s.log.Info("cluster is served", "cluster", name, "endpoints", len(next.hosts), "version", next.version)
@@ -167,16 +159,15 @@ func (s *Server) succeeded(name string, c *cluster, next *pushed, reason string)
 	c.last, c.failing = next, false
 }
 
-// failed counts an assignment that could not be pushed. Only the first in a row is loud.
-func (s *Server) failed(name string, c *cluster, distance float64, err error) Push {
-	s.totals.buildErrors++
+// failed logs an assignment that could not be pushed. Only the first in a row is loud.
+func (s *Server) failed(name string, c *cluster, err error) Push {
 	level := slog.LevelDebug
 	if !c.failing {
 		level = slog.LevelError
 	}
 	c.failing = true
 	s.log.Log(context.Background(), level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
-	return Push{Reason: ReasonError, Version: c.version(), Distance: distance, Err: err}
+	return Push{Reason: ReasonError, Version: c.version(), Err: err}
 }
 
 func (c *cluster) version() string {
@@ -224,20 +215,7 @@ func (s *Server) Clients() []Client { return s.tracker.clients() }
 // round of all Envoys that subscribe to it. Zero is unknown: nobody has answered yet.
 func (s *Server) AckDelay(cluster string) time.Duration { return s.tracker.ackDelay(cluster) }
 
-// Counters returns the totals since the server was made.
-func (s *Server) Counters() Counters {
-	c := s.tracker.counters()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.Pushes = s.totals.pushes
-	c.Heartbeats = s.totals.heartbeats
-	c.Suppressed = s.totals.suppressed
-	c.BuildErrors = s.totals.buildErrors
-	return c
-}
-
 type noObserver struct{}
 
-func (noObserver) Sent(string, int)              {}
 func (noObserver) Acked(string, time.Duration)   {}
 func (noObserver) Nacked(string, string, string) {}

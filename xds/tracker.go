@@ -2,6 +2,7 @@ package xds
 
 import (
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +31,6 @@ type tracker struct {
 	mu       sync.Mutex
 	streams  map[streamKey]*stream
 	clusters map[string]*publication
-	totals   Counters // the streams' part of them
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -66,7 +66,6 @@ type response struct {
 // A part is one cluster in a response.
 type part struct {
 	cluster   string
-	bytes     int
 	version   string    // of the cluster, not of the response
 	published time.Time // when version was pushed, zero when that is no longer known
 }
@@ -96,7 +95,6 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 func (t *tracker) opened(key streamKey, transport, peer string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.totals.StreamsOpened++
 	t.streams[key] = &stream{
 		transport:     transport,
 		peer:          peer,
@@ -135,7 +133,6 @@ func (t *tracker) requested(key streamKey, r request) error {
 	var answered answer
 	err := t.apply(st, r, &answered)
 	if err != nil {
-		t.totals.StreamsRefused++
 		t.log.Warn("envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
 	}
 	t.mu.Unlock()
@@ -232,39 +229,21 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 	seq, _ := strconv.ParseUint(strings.TrimPrefix(version, t.prefix), 10, 64)
 	t.mu.Lock()
-	now := t.now()
-	t.totals.Responses++
+	defer t.mu.Unlock()
 	st := t.streams[key]
+	if st == nil {
+		return
+	}
+	now := t.now()
 	for i := range parts {
 		p := &parts[i]
-		t.totals.ResponseBytes += uint64(p.bytes)
 		p.version, p.published = t.clusters[p.cluster].versionAt(t.prefix, seq)
-		if st != nil {
-			st.sent(*p, now)
+		if sub := st.subscriptions[p.cluster]; sub != nil {
+			sub.VersionSent, sub.SentAt = p.version, now
 		}
 	}
-	if st != nil {
-		if len(st.pending) == maxPending {
-			st.pending = st.pending[:copy(st.pending, st.pending[1:])]
-		}
-		st.pending = append(st.pending, response{nonce: nonce, at: now, parts: parts})
+	if len(st.pending) == maxPending {
+		st.pending = slices.Delete(st.pending, 0, 1)
 	}
-	t.mu.Unlock()
-	for _, p := range parts {
-		t.observer.Sent(p.cluster, p.bytes)
-	}
-}
-
-func (st *stream) sent(p part, now time.Time) {
-	if sub := st.subscriptions[p.cluster]; sub != nil {
-		sub.VersionSent, sub.SentAt, sub.PendingSince = p.version, now, now
-	}
-}
-
-func (t *tracker) counters() Counters {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.totals
-	c.Streams = len(t.streams)
-	return c
+	st.pending = append(st.pending, response{nonce: nonce, at: now, parts: parts})
 }

@@ -20,8 +20,6 @@ type Options struct {
 // the goroutines of the streams, at the same time, and must not block. Cluster
 // names are those that were published, so their number is bounded.
 type Observer interface {
-	// Sent is called for every assignment handed to a stream; bytes is its size on the wire.
-	Sent(cluster string, bytes int)
 	// Acked is called when an Envoy accepted an assignment, delay after its push.
 	Acked(cluster string, delay time.Duration)
 	// Nacked is called when an Envoy refused an assignment, with its words.
@@ -60,12 +58,7 @@ type Push struct {
 	Reason string // one of the constants above
 	// Version is the cluster's current version: the pushed one, or the one that stays.
 	Version string
-	// Distance is the total variation distance between the shares last pushed and the ones published, 0..1.
-	Distance float64
-	// Scaled is true when the weights had to be drawn from a smaller range than
-	// usual, because of the number of endpoints in one zone.
-	Scaled bool
-	Err    error
+	Err     error
 }
 
 // Transports of a Client.
@@ -81,12 +74,10 @@ const (
 type Client struct {
 	NodeID      string
 	NodeCluster string
-	UserAgent   string // such as "envoy"
-	Version     string // of the user agent, such as "1.40.0"
+	Version     string // of the Envoy, such as "1.40.0"
 	Locality    string // region/zone/sub_zone, without the empty parts at the end
 	Peer        string // remote address of the connection
 	Transport   string // one of the constants above
-	Streams     int    // an Envoy opens one EDS stream for each of its clusters
 	ConnectedAt time.Time
 
 	// Duplicates counts the other connections under the same node id that
@@ -95,9 +86,6 @@ type Client struct {
 	Duplicates int
 
 	Subscriptions []Subscription // sorted by cluster
-	// HeldTypes are the resource types other than endpoints that it asked for.
-	// They are never answered.
-	HeldTypes []string
 }
 
 // A Subscription is one cluster as one Envoy knows it.
@@ -112,29 +100,11 @@ type Subscription struct {
 	VersionAcked string    // last accepted on this stream
 	SentAt       time.Time // of VersionSent
 	AckedAt      time.Time // of VersionAcked
-	PendingSince time.Time // when the response was sent that waits for its answer; zero when none does
 
-	AckDelay         time.Duration // push to ACK of the last ACK, zero when there was none
-	AckDelaySmoothed time.Duration
+	AckDelaySmoothed time.Duration // push to ACK, zero when there was none
 	Acks, Nacks      uint64
 
-	Nacked        bool // the last answer was a NACK
-	NackMessage   string
-	NackedAt      time.Time
-	NackedVersion string // the version that was refused last
-}
-
-// Counters are totals since the server was made.
-type Counters struct {
-	Streams        int    // open now
-	StreamsOpened  uint64 //
-	StreamsRefused uint64 // closed by a limit
-	Pushes         uint64 // Publish calls that pushed, heartbeats included
-	Heartbeats     uint64
-	Suppressed     uint64 // Publish calls that pushed nothing because nothing was worth it
-	BuildErrors    uint64
-	Responses      uint64 // sent to streams
-	ResponseBytes  uint64 // of the assignments in them
-	Acks           uint64
-	Nacks          uint64
+	Nacked      bool // the last answer was a NACK
+	NackMessage string
+	NackedAt    time.Time
 }

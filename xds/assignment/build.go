@@ -43,19 +43,6 @@ type Options struct {
 	Previous *endpointv3.ClusterLoadAssignment
 }
 
-// An Assignment is the message with what is worth saying about how it came out.
-type Assignment struct {
-	Message *endpointv3.ClusterLoadAssignment
-
-	// MinWeight and MaxWeight are the bounds that the weights were drawn in.
-	MinWeight, MaxWeight uint32
-	// Scaled is true when a locality has so many endpoints that the usual bounds
-	// had to shrink for their sum to fit Envoy's uint32.
-	Scaled bool
-	// Raised counts the endpoints whose share was below what the lower bound can express.
-	Raised int
-}
-
 // A host is an endpoint of the decision with its address taken apart.
 type host struct {
 	addr     netip.AddrPort
@@ -66,46 +53,40 @@ type host struct {
 // Build makes the assignment of the cluster with that EDS service name. The
 // dither comes from rng, which Build does not keep.
 //
-// It fails, and the message must not be sent, when an address is not IP:PORT or
+// It fails when an address is not IP:PORT or
 // appears twice, when a share is negative or not finite or none is positive, when
 // the drop fraction is not within 0..1, and when there are more endpoints than weights can
 // be told apart for. A decision without endpoints is a valid, empty assignment.
-func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (Assignment, error) {
+func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
 	if cluster == "" {
-		return Assignment{}, errors.New("building an assignment: the cluster has no name")
+		return nil, errors.New("building an assignment: the cluster has no name")
 	}
-	a, err := build(cluster, d, o, rng)
+	m, err := build(cluster, d, o, rng)
 	if err != nil {
-		return Assignment{}, fmt.Errorf("building the assignment of cluster %q: %w", cluster, err)
+		return nil, fmt.Errorf("building the assignment of cluster %q: %w", cluster, err)
 	}
-	return a, nil
+	return m, nil
 }
 
-func build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (Assignment, error) {
+func build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
 	hosts, err := parseHosts(d.Endpoints)
 	if err != nil {
-		return Assignment{}, err
+		return nil, err
 	}
 	policy, err := buildPolicy(d.DropFraction, o.EndpointStaleAfter)
 	if err != nil {
-		return Assignment{}, err
+		return nil, err
 	}
 	bounds, err := boundsFor(largestZone(hosts))
 	if err != nil {
-		return Assignment{}, err
+		return nil, err
 	}
-	raised := bounds.weigh(hosts, rng)
+	bounds.weigh(hosts, rng)
 	bounds.differ(hosts, o.Previous)
-	return Assignment{
-		Message: &endpointv3.ClusterLoadAssignment{
-			ClusterName: cluster,
-			Endpoints:   localities(hosts),
-			Policy:      policy,
-		},
-		MinWeight: bounds.low,
-		MaxWeight: bounds.high,
-		Scaled:    bounds.high != maxWeight,
-		Raised:    raised,
+	return &endpointv3.ClusterLoadAssignment{
+		ClusterName: cluster,
+		Endpoints:   localities(hosts),
+		Policy:      policy,
 	}, nil
 }
 

@@ -3,10 +3,12 @@ package assignment_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,10 +63,10 @@ func TestGoldens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.Message.ValidateAll(); err != nil {
+			if err := a.ValidateAll(); err != nil {
 				t.Errorf("breaks the rules of the protocol: %v", err)
 			}
-			golden(t, name, text(a.Message)+fmt.Sprintf("weights %d..%d scaled %v raised %d\n", a.MinWeight, a.MaxWeight, a.Scaled, a.Raised))
+			golden(t, name, text(a))
 		})
 	}
 }
@@ -121,7 +123,7 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
-			if a.Message != nil {
+			if a != nil {
 				t.Error("there is a message beside the error")
 			}
 		})
@@ -136,7 +138,7 @@ func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(a.Message.GetPolicy().GetDropOverloads()); got != want {
+		if got := len(a.GetPolicy().GetDropOverloads()); got != want {
 			t.Errorf("drop %v has %d categories, want %d", drop, got, want)
 		}
 	}
@@ -148,10 +150,10 @@ func TestOverloadReasonIsShortAndValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := proto.Marshal(a.Message); err != nil {
+	if _, err := proto.Marshal(a); err != nil {
 		t.Errorf("cannot be marshalled: %v", err)
 	}
-	e := a.Message.GetEndpoints()[0].GetLbEndpoints()[0]
+	e := a.GetEndpoints()[0].GetLbEndpoints()[0]
 	got := e.GetMetadata().GetFilterMetadata()[assignment.MetadataNamespace].GetFields()["reason"].GetStringValue()
 	if want := strings.Repeat("ü", 48); got != want {
 		t.Errorf("reason %q, want %q", got, want)
@@ -176,14 +178,14 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 			}
 			d.DropFraction = 0.25
 			// The same random numbers again are the worst luck there is.
-			after, err := assignment.Build("c", d, assignment.Options{Previous: before.Message}, seeded())
+			after, err := assignment.Build("c", d, assignment.Options{Previous: before}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if changed := changedWeights(before.Message, after.Message); changed != 1 {
-				t.Errorf("%d weights changed, want 1:\n%s%s", changed, text(before.Message), text(after.Message))
+			if changed := changedWeights(before, after); changed != 1 {
+				t.Errorf("%d weights changed, want 1:\n%s%s", changed, text(before), text(after))
 			}
-			if got := after.Message.GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator(); got != 250_000 {
+			if got := after.GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator(); got != 250_000 {
 				t.Errorf("drops %d millionths, want 250000", got)
 			}
 		})
@@ -203,11 +205,11 @@ func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := assignment.Build("c", d, assignment.Options{Previous: p.Message}, seeded())
+			got, err := assignment.Build("c", d, assignment.Options{Previous: p}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(text(plain.Message), text(got.Message)); diff != "" {
+			if diff := cmp.Diff(text(plain), text(got)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -238,23 +240,27 @@ func TestRangeShrinksWhenALocalityIsTooLargeForItsSum(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		zones    []int // endpoints in each
-		scaled   bool
 		min, max uint32
 	}{
-		{"the most that fits", []int{4294}, false, 10_000, 1_000_000},
-		{"one more", []int{4295}, true, 9_999, 999_992},
-		{"ten times as many", []int{42_950}, true, 999, 99_999},
-		{"many, but in two zones", []int{4294, 4294}, false, 10_000, 1_000_000},
+		{"the most that fits", []int{4294}, 10_000, 1_000_000},
+		{"one more", []int{4295}, 9_999, 999_992},
+		{"ten times as many", []int{42_950}, 999, 99_999},
+		{"many, but in two zones", []int{4294, 4294}, 10_000, 1_000_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, err := assignment.Build("c", pool(c.zones), assignment.Options{}, seeded())
+			d := pool(c.zones)
+			for i := range len(d.Endpoints) / 10 { // so that both ends of the range are met
+				d.Endpoints[i].Share = 0
+			}
+			a, err := assignment.Build("c", d, assignment.Options{}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.Scaled != c.scaled || a.MinWeight != c.min || a.MaxWeight != c.max || a.Raised != 0 {
-				t.Errorf("scaled %v, weights %d..%d, raised %d; want %v, %d..%d, 0", a.Scaled, a.MinWeight, a.MaxWeight, a.Raised, c.scaled, c.min, c.max)
+			checkRange(t, a, c.min, c.max)
+			w := slices.Collect(maps.Values(weights(a)))
+			if smallest, largest := slices.Min(w), slices.Max(w); float64(smallest) > 1.01*float64(c.min) || float64(largest) < 0.99*float64(c.max) {
+				t.Errorf("weights of %d..%d, want nearly all of %d..%d", smallest, largest, c.min, c.max)
 			}
-			checkRange(t, a)
 		})
 	}
 }
@@ -276,14 +282,15 @@ func pool(zones []int) weighting.Decision {
 // fataler is a *testing.T or a *rapid.T.
 type fataler interface{ Fatalf(string, ...any) }
 
-func checkRange(t fataler, a assignment.Assignment) {
+// checkRange asserts the bounds of each weight and those of the sums that Envoy makes.
+func checkRange(t fataler, a *endpointv3.ClusterLoadAssignment, low, high uint32) {
 	var localities uint64
-	for _, l := range a.Message.GetEndpoints() {
+	for _, l := range a.GetEndpoints() {
 		var sum uint64
 		for _, e := range l.GetLbEndpoints() {
 			w := e.GetLoadBalancingWeight().GetValue()
-			if w < a.MinWeight || w > a.MaxWeight || w == 0 {
-				t.Fatalf("%s weighs %d, outside of %d..%d", address(e), w, a.MinWeight, a.MaxWeight)
+			if w < low || w > high {
+				t.Fatalf("%s weighs %d, outside of %d..%d", address(e), w, low, high)
 			}
 			sum += uint64(w)
 		}
@@ -306,6 +313,6 @@ func BenchmarkBuild(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		previous = a.Message
+		previous = a
 	}
 }

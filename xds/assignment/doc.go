@@ -26,7 +26,7 @@
 //
 // Envoy refuses an assignment whose weights do not add up within uint32, so a
 // locality of more than 4,294 endpoints gets a proportionally smaller
-// range, reported in Assignment.Scaled.
+// range.
 //
 // # Overload
 //

@@ -23,8 +23,9 @@ func text(m *endpointv3.ClusterLoadAssignment) string {
 		for _, d := range p.GetDropOverloads() {
 			fmt.Fprintf(&b, "policy drop %s %d %v\n", d.GetCategory(), d.GetDropPercentage().GetNumerator(), d.GetDropPercentage().GetDenominator())
 		}
-		if p.GetOverprovisioningFactor() != nil || p.GetWeightedPriorityHealth() {
-			b.WriteString("policy UNEXPECTED overprovisioning_factor or weighted_priority_health\n")
+		fmt.Fprintf(&b, "policy overprovisioning_factor %d\n", p.GetOverprovisioningFactor().GetValue())
+		if p.GetWeightedPriorityHealth() {
+			b.WriteString("policy UNEXPECTED weighted_priority_health\n")
 		}
 	}
 	for _, l := range m.GetEndpoints() {

@@ -41,25 +41,17 @@ func boundsFor(n int) (bounds, error) {
 	return bounds{low: uint32(max(1, fits*minWeight/maxWeight)), high: uint32(fits)}, nil
 }
 
-// weigh gives every host a dithered weight in proportion to its share and
-// returns how many had to be raised to the lower bound. At least one share is positive.
-func (b bounds) weigh(hosts []host, rng *rand.Rand) int {
-	if len(hosts) == 0 {
-		return 0
-	}
+// weigh gives every host a dithered weight in proportion to its share, raised
+// to the lower bound where it is less. At least one share is positive, if there are hosts.
+func (b bounds) weigh(hosts []host, rng *rand.Rand) {
 	bottom := (float64(b.low) + ditherStep) / (1 - ditherRange)
 	top := (float64(b.high) - ditherStep) / (1 + ditherRange)
 	largest := largestShare(hosts)
-	raised := 0
 	for i := range hosts {
-		base := hosts[i].decision.Share / largest * top
-		if base < bottom {
-			base, raised = bottom, raised+1
-		}
+		base := max(bottom, hosts[i].decision.Share/largest*top)
 		dither := (2*rng.Float64() - 1) * (base*ditherRange + ditherStep)
 		hosts[i].weight = b.clamp(math.Round(base + dither))
 	}
-	return raised
 }
 
 // clamp is a belt for braces: the dither stays within the bounds by construction.

@@ -38,7 +38,6 @@ func (p publisher) AckDelay(cluster string) time.Duration { return p.AckDelayOfV
 // acks keeps the metrics in step with the streams, by cluster and not by variant.
 type acks struct{ metrics *admin.Metrics }
 
-func (a acks) Sent(string, int)                       {} // what is pushed is counted by the loop
 func (a acks) Acked(name string, delay time.Duration) { a.metrics.Acked(xds.BaseName(name), delay) }
 func (a acks) Nacked(name, _, _ string)               { a.metrics.Nacked(xds.BaseName(name)) }
 
