@@ -26,6 +26,6 @@
 // that its proxies still hold. So a cluster is published only after the first
 // full round: every endpoint has been heard from by every configured source, or
 // was tried three times in vain, and each source has heard from somebody. If that
-// does not come to pass within the warm-up limit, it is published with what is
-// known.
+// does not come to pass within the warm-up limit, counted from the first
+// endpoints, it is published with what is known.
 package controlplane

@@ -58,7 +58,10 @@
 // A positive u_i is traffic that bypasses the proxies; a negative one is a count
 // that has leaked. A difference of up to half a request is the noise of two
 // clocks and counts as none, one of a request or more counts in full, and what is
-// between in proportion. It fades as the scrape that it came from grows stale.
+// between in proportion. It fades as the scrape that it came from grows stale. A
+// difference that leaps by more than the slots is no noise and counts at once; a
+// count that falls by dozens between two readings was rewritten, and the scrape is
+// used alone until the two are paired again.
 //
 // While only one of the two signals is usable (fresh or held), it is used alone;
 // while neither is, the younger one fades. A server that tells only one of queue
@@ -82,8 +85,9 @@
 // The median is that of the levels (above) of the fresh and held loads, turned
 // back into what an endpoint of this one's size and speed would report there; if
 // a whole source is away, that of the fading ones, so that the pool meets in its
-// own middle. A field that an endpoint never reported is unknown: not zero, and
-// no part of its load. With no field at all the pool's median level stands in,
+// own middle. A field that an endpoint never reported is unknown and not zero:
+// where others of the pool report it, the median stands in and the load counts as
+// neutral; where nobody does, it is no part of any load. With no field at all the pool's median level stands in,
 // and where there is none, a level of 1, from which all fill by capacity.
 //
 // A value that is negative or not finite is no reading, and neither is one from
@@ -111,9 +115,9 @@
 //
 // Requests that arrived at an endpoint between two scrapes: completions plus the
 // growth of queue + running, exactly. Without a counter of completions, the rises
-// of queue + running; the rises of the in-flight count are a second measure. Both
-// only miss requests, so the larger counts: too high a rate spreads the traffic
-// more than needed, too low a one bunches it. Smoothed with a time constant of
+// of queue + running, or those of the in-flight count: both only miss requests, so
+// the larger counts, for too high a rate spreads the traffic more than needed, and
+// too low a one bunches it. Smoothed with a time constant of
 // 3 s and summed over the endpoints; endpoints without a rate count as the mean
 // of the others. If nothing has a rate yet, one request for each slot is taken
 // for the arrivals of the horizon.

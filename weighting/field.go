@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Numbers above these are taken for them: sums over a pool stay finite, and a
-// float64 still counts in ones, also after a division by the least capacity.
+// Numbers above these are taken for them: sums over a pool stay finite, a float64
+// still counts in ones, and a garbage count is one full endpoint and no more.
 const (
-	largestCount = 1e9  // requests at one endpoint
+	largestCount = 1e5  // requests at one endpoint
 	largestSum   = 1e15 // of a cumulative field
 )
 

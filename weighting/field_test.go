@@ -106,6 +106,8 @@ func TestEachFieldAgesByItsOwnClock(t *testing.T) {
 			switch field.field {
 			case FieldInFlight:
 				load, source, reason = 5, LoadMedian, ReasonNeutral
+			case FieldQueue:
+				load, reason = load+field.median, ReasonNeutral // the others report it
 			case FieldRunning:
 				load += 4 // requests wait, so all slots are taken
 			}

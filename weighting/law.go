@@ -115,6 +115,8 @@ type pool struct {
 	now     time.Time
 	members []member
 
+	queues, executes bool // some member reports its queue, and what it executes
+
 	// What is typical of the members that have a say; NaN when none has one.
 	scraped, inFlight float64 // level of each signal
 	load              float64 // level of the loads made of them

@@ -180,11 +180,11 @@ func TestArrivalRateComesFromWhatThereIs(t *testing.T) {
 		{"rises of queue and running", func(i int, at time.Time) Endpoint {
 			return scraped("x", 4, float64(3*(i%2)), 4, at)
 		}, 1.5, RateIncrements},
-		{"the larger of the two", func(i int, at time.Time) Endpoint {
+		{"completions before rises of a count", func(i int, at time.Time) Endpoint {
 			e := counted("x", 4, float64(30*(i%2)), at)
 			e.Server.Completions = known(float64(5*i), at)
 			return e
-		}, 15, RateCompletions},
+		}, 5, RateCompletions},
 		{"idle", func(i int, at time.Time) Endpoint {
 			e := scraped("x", 4, 0, 0, at)
 			e.Server.Completions = known(7, at)

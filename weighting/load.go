@@ -33,6 +33,8 @@ func (p *pool) look() {
 		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
+		p.queues = p.queues || m.seen.queue.tells()
+		p.executes = p.executes || m.seen.executing.tells()
 	}
 }
 
@@ -79,8 +81,7 @@ type estimate struct {
 	age   time.Duration
 }
 
-// add counts a field, faded by its age. One that was never reported, or of which
-// nothing is left and that has no median, is no part of the load.
+// add counts a field, faded by its age, as far as there is something to count.
 func (e *estimate) add(f *field, median float64) {
 	value, ok := f.blend(median)
 	if !ok {
@@ -93,11 +94,21 @@ func (e *estimate) add(f *field, median float64) {
 }
 
 // scraped and counted are the two estimates of a member's load, for what a median
-// endpoint of its size would report.
-func (m *member) scraped(queue, running float64) estimate {
+// endpoint of its size would report. A field that others of the pool report and
+// this one does not is not zero: the median stands in, and makes the load neutral.
+func (m *member) scraped(p *pool, queue, running float64) estimate {
 	e := estimate{state: StateUnknown}
 	e.add(&m.seen.queue, queue)
 	e.add(&m.seen.executing, running)
+	if e.state == StateUnknown {
+		return e
+	}
+	if m.seen.queue.state == StateUnknown && p.queues {
+		e.load, e.state = e.load+orZero(queue), StateNeutral
+	}
+	if m.seen.executing.state == StateUnknown && p.executes {
+		e.load, e.state = e.load+orZero(running), StateNeutral
+	}
 	return e
 }
 
@@ -141,7 +152,7 @@ func (p *pool) levels() {
 		if m.blackout {
 			continue
 		}
-		s, c := m.scraped(m.seen.queue.Value, m.seen.executing.Value), m.counted(m.seen.counted.Value)
+		s, c := m.scraped(p, m.seen.queue.Value, m.seen.executing.Value), m.counted(m.seen.counted.Value)
 		scraped.add(s.state, m.holding(s.load).level())
 		inFlight.add(c.state, m.holding(c.load).level())
 	}
@@ -159,7 +170,7 @@ func (p *pool) measure(m *member) {
 	empty := m.holding(0)
 	usual := empty.holds(p.scraped)
 	usuallyRunning := min(usual, m.slotCount)
-	use, counted := m.scraped(usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
+	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
 
 	source, paired := LoadScraped, m.seen.paired.tells()
 	whole := m.seen.queue.tells() && m.seen.executing.tells() && m.measuresRunning(m.slotsSource)

@@ -79,8 +79,8 @@ func (m *memory) observe(e *Endpoint, now time.Time) {
 	} else {
 		m.restarted()
 	}
-	if seen.Running.Known() {
-		m.mostRunning = max(m.mostRunning, seen.Running.Value)
+	if r := seen.Running; r.Known() && r.Value < largestCount {
+		m.mostRunning = max(m.mostRunning, r.Value)
 	}
 	m.server = seen
 }
@@ -98,6 +98,11 @@ func (m *memory) observeInFlight(seen Reading) {
 	}
 	perSecond, dt := slope(m.inFlight, seen)
 	m.increments.add(max(0, perSecond), dt, rateTau)
+	if seen.Value < m.inFlight.Value-rewritten {
+		// Requests do not end by the dozen in one moment: a count that leaked was
+		// put right, and what corrected it until now is wrong from here on.
+		m.unproxied, m.paired = smoothed{}, time.Time{}
+	}
 	m.inFlight = seen
 	m.recent[m.next%len(m.recent)] = seen
 	m.next++
@@ -139,7 +144,7 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 		// Completions empty queues: to ask for a queue at the end of the interval
 		// too would leave out the busiest ones.
 		m.fullBusy.add(busy, dtBusy, speedTau)
-		if dtRunning > 0 && seen.Queue.Value > 0 {
+		if dtRunning > 0 && seen.Queue.Value > 0 && seen.Running.Value < largestCount {
 			m.fullRunning.add(seen.Running.Value, dtRunning, speedTau/4)
 		}
 	}
@@ -181,9 +186,18 @@ func (m *memory) pair(slots float64, from CapacitySource) {
 		// stands, as far as it can be.
 		difference = min(max(0, near+m.unproxied.or(0)), slots) - near
 	}
+	if math.Abs(difference-m.unproxied.or(difference)) > max(slots, fewestSlots) {
+		m.unproxied = smoothed{} // no noise: somebody rewrote the count
+	}
 	m.unproxied.add(difference, queue.At.Sub(m.paired), unproxiedTau)
 	m.paired = queue.At
 }
+
+// Bounds on what may be traffic or noise, in requests.
+const (
+	fewestSlots = 8  // a difference of the two signals up to this, or to the slots, is noise
+	rewritten   = 64 // a fall of the in-flight count by more, between two readings, is no traffic
+)
 
 // inFlightNear is the in-flight count that was read nearest to that time. The
 // newest come first, so the first one from before it ends the search.
@@ -235,19 +249,19 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// arrivalRate is the larger of what the two signals tell, in requests per
-// second: both only miss. Rises of a count miss what came and went between two
-// readings; completions miss what a server without gauges has not completed.
+// arrivalRate is in requests per second. What the server completed tells it; else
+// the larger of the rises of its own gauges and of the in-flight count, for both
+// only miss what came and went between two readings.
 func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
+	if m.arrivals.over(0) && p.tells(m.server.Completions) {
+		return m.arrivals.or(0), RateCompletions
+	}
 	source = RateUnknown
 	if m.increments.over(0) && p.tells(m.inFlight) {
 		perSecond, source = m.increments.or(0), RateIncrements
 	}
-	switch {
-	case m.arrivals.over(0) && p.tells(m.server.Completions):
-		return max(perSecond, m.arrivals.or(0)), RateCompletions
-	case m.rises.over(0) && p.tells(newest(m.server.Queue, m.server.Running)):
-		return max(perSecond, m.rises.or(0)), RateIncrements
+	if m.rises.over(0) && p.tells(newest(m.server.Queue, m.server.Running)) {
+		perSecond, source = max(perSecond, m.rises.or(0)), RateIncrements
 	}
 	return perSecond, source
 }

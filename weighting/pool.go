@@ -41,14 +41,14 @@ func (p *pool) pair() {
 
 // ownSlots is what is configured, or learned of the endpoint itself.
 func (m *member) ownSlots() (float64, CapacitySource) {
-	const most = 1e6
+	const mostConfigured, mostLearned = 1e6, 1e4 // slots
 	switch c := m.Capacity; {
 	case c > 0 && !math.IsInf(c, 0):
-		return min(max(c, 1.0/most), most), CapacityConfigured
+		return min(max(c, 1.0/mostConfigured), mostConfigured), CapacityConfigured
 	case m.fullRunning.or(0) > 0:
-		return min(max(1, m.fullRunning.or(1)), most), CapacityLearned
+		return min(max(1, m.fullRunning.or(1)), mostLearned), CapacityLearned
 	case m.fullBusy.over(fullLeast):
-		return min(max(1, m.fullBusy.or(1)), most), CapacityLearned
+		return min(max(1, m.fullBusy.or(1)), mostLearned), CapacityLearned
 	}
 	return 1, CapacityAssumed
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +26,13 @@ robin, then under Steelyard's weights. Everything ends with the demo, or with
 Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration == 0 || o.Envoys == 0 || o.Endpoints == 0 || o.Load == 0 {
+				return errors.New("--duration, --envoys, --endpoints and --load have to be above 0")
+			}
 			o.Out = cmd.OutOrStdout()
 			o.ControlPlane = demoControlPlane
-			return demo.Run(cmd.Context(), o)
+			// A closed terminal or pipe must leave nothing behind either.
+			return demo.Run(untilSignal(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE), o)
 		},
 	}
 	f := c.Flags()

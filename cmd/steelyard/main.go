@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -16,14 +15,19 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	err := root().ExecuteContext(ctx)
+	err := root().Execute()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "steelyard:", err)
 		os.Exit(1)
 	}
+}
+
+// untilSignal ends at the first of the signals, for a command that has things to
+// put away. A second one ends the process at once.
+func untilSignal(signals ...os.Signal) context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, stop)
+	return ctx
 }
 
 func root() *cobra.Command {

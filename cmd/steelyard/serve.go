@@ -25,12 +25,12 @@ The configuration is read again on SIGHUP and whenever the file changes. A file
 with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			log, err := newLog(level, format)
 			if err != nil {
 				return err
 			}
-			return serve(cmd, path, log)
+			return serve(path, log)
 		},
 	}
 	configFlag(c, &path)
@@ -39,7 +39,7 @@ SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 	return c
 }
 
-func serve(cmd *cobra.Command, path string, log *slog.Logger) error {
+func serve(path string, log *slog.Logger) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -64,7 +64,7 @@ func serve(cmd *cobra.Command, path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(cmd.Context())
+	group, ctx := errgroup.WithContext(untilSignal(os.Interrupt, syscall.SIGTERM))
 	group.Go(func() error { return watcher.Run(ctx) })
 	group.Go(func() error { return d.Run(ctx) })
 	return group.Wait()

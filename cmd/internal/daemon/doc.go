@@ -13,5 +13,5 @@
 // error at the start. When the context ends, readiness goes first. Then the loops
 // stop, each with a last push that lifts the share of requests that it had Envoys
 // refuse; the streams end once Envoys have it (they keep the assignment, and no
-// request notices); the collectors go, and the admin listener last.
+// request notices); the collectors and the admin listener go last.
 package daemon
