@@ -64,6 +64,9 @@ func statusProblems(s Status, clients int) []Problem {
 	if s.LastReload.Error != "" {
 		out = append(out, problem(SeverityError, "the latest config was refused, generation %d still runs: %s", s.ConfigGeneration, s.LastReload.Error))
 	}
+	if s.ConfigWatchError != "" {
+		out = append(out, problem(SeverityWarning, "changes of the config are found by polling only: %s", s.ConfigWatchError))
+	}
 	if clients == 0 {
 		out = append(out, problem(SeverityWarning, "no Envoy is connected"))
 	}

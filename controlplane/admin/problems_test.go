@@ -142,6 +142,10 @@ func TestStatusProblems(t *testing.T) {
 		"draining":  {Status{ConfigGeneration: 1, Draining: true}, 1, []Problem{{SeverityWarning, "draining: the process is shutting down"}}},
 		"no config": {Status{}, 1, []Problem{{SeverityError, "no config has been applied yet"}}},
 		"no Envoys": {Status{ConfigGeneration: 1}, 0, []Problem{{SeverityWarning, "no Envoy is connected"}}},
+		"file is polled": {
+			Status{ConfigGeneration: 1, ConfigWatchError: "no watches left"}, 1,
+			[]Problem{{SeverityWarning, "changes of the config are found by polling only: no watches left"}},
+		},
 		"bad reload": {
 			Status{ConfigGeneration: 3, LastReload: Reload{Error: "line 4: unknown key"}}, 1,
 			[]Problem{{SeverityError, "the latest config was refused, generation 3 still runs: line 4: unknown key"}},

@@ -41,7 +41,8 @@ type Status struct {
 	ConfigFile       string `json:"config_file"`
 	ConfigGeneration uint64 `json:"config_generation"` // 0 before the first config is applied
 	LastReload       Reload `json:"last_reload"`
-	Draining         bool   `json:"draining"` // shutting down
+	ConfigWatchError string `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system tells of them
+	Draining         bool   `json:"draining"`           // shutting down
 
 	// Filled in by the handler.
 	Now           Time      `json:"now"`

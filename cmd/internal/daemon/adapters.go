@@ -92,7 +92,7 @@ func (d *Daemon) Status() admin.Status {
 		return s
 	}
 	c := d.options.ConfigStatus()
-	s.ConfigFile = c.Path
+	s.ConfigFile, s.ConfigWatchError = c.Path, c.WatchError
 	s.LastReload = admin.Reload{At: admin.At(c.LoadedAt), OK: c.Error == ""}
 	if c.Error != "" {
 		s.LastReload.At, s.LastReload.Error = admin.At(c.ErrorAt), c.Error
