@@ -282,7 +282,7 @@ func (d *decoder) checkPush(p *Push) {
 	case p.EndpointStaleAfter == 0:
 	case p.Heartbeat == 0:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops the endpoints whenever the load does not change: write heartbeat: %s",
-			stale, durationText((p.EndpointStaleAfter/(2*beatsPerStale)).Round(time.Millisecond)))
+			stale, durationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
 	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
 			stale, d.value(&p.Heartbeat, p.Heartbeat), durationText(p.Heartbeat*beatsPerStale))
