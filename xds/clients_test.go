@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
@@ -132,7 +133,7 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 			}
 			return rs
 		}(), codes.ResourceExhausted},
-		"a large message": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, VersionInfo: strings.Repeat("x", 4<<20)}}, codes.ResourceExhausted},
+		"a large message": {[]*discoveryv3.DiscoveryRequest{requestOf(4<<20 + 1)}, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -153,6 +154,28 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 			}
 			eventually(t, "the client is forgotten", func() bool { return len(b.server.Clients()) == 0 })
 		})
+	}
+}
+
+// requestOf makes a request for llama of that many bytes on the wire.
+func requestOf(size int) *discoveryv3.DiscoveryRequest {
+	r := &discoveryv3.DiscoveryRequest{
+		Node: node("envoy-1"), TypeUrl: xdstest.EndpointType, ResourceNames: []string{"llama"},
+		VersionInfo: strings.Repeat("x", size/2), // half, so that its length has as many digits as in the end
+	}
+	r.VersionInfo += strings.Repeat("x", size-proto.Size(r))
+	return r
+}
+
+func TestARequestOfFourMebibytesIsNotTooLarge(t *testing.T) {
+	b := newBench(t)
+	b.publish("llama", equal(1))
+	stream := b.open(b.connect())
+	if err := stream.Send(requestOf(4 << 20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Errorf("the stream ended with %v, want the assignment", err)
 	}
 }
 

@@ -76,6 +76,29 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 	}
 }
 
+func TestADropThatBeginsOrEndsIsPushedHoweverSmall(t *testing.T) {
+	for _, c := range []struct {
+		was, is float64
+		pushed  bool
+		reason  string
+	}{
+		{0, 1e-6, true, xds.ReasonDrop},
+		{1e-6, 0, true, xds.ReasonDrop},
+		{1e-6, 2e-6, false, xds.ReasonDeadband},
+		{0, 0, false, xds.ReasonDeadband},
+	} {
+		s := xds.NewServer(xds.Options{Log: quiet(), Seed: 1})
+		d := shares(1)
+		d.DropFraction = c.was
+		s.Publish("llama", d, always)
+		d.DropFraction = c.is
+		if p := s.Publish("llama", d, always); p.Pushed != c.pushed || p.Reason != c.reason || p.Err != nil {
+			t.Errorf("from %v to %v: push %+v, want pushed %v, reason %q", c.was, c.is, p, c.pushed, c.reason)
+		}
+		s.Close()
+	}
+}
+
 func TestSmallStepsAddUpToAPush(t *testing.T) {
 	b := newBench(t)
 	o := xds.ClusterOptions{Deadband: 0.01}

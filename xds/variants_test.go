@@ -89,6 +89,50 @@ func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
 	}
 }
 
+func TestTheFallbackIsRepeatedOnceAMinute(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
+	defer s.Close()
+	version := func() string { return s.clusters["llama/fallback"].version() }
+	// The cluster's own heartbeat is not the fallback's.
+	o := ClusterOptions{Heartbeat: time.Second}
+	s.PublishVariants("llama", decisionOf(0, false), o)
+	for range 2 {
+		last := version()
+		now = now.Add(time.Minute - time.Nanosecond)
+		s.PublishVariants("llama", decisionOf(0, false), o)
+		if version() != last {
+			t.Error("pushed before a minute was over")
+		}
+		now = now.Add(time.Nanosecond)
+		s.PublishVariants("llama", decisionOf(0, false), o)
+		if version() == last {
+			t.Error("not pushed after a minute: an Envoy that refused it stays without")
+		}
+	}
+}
+
+func TestAckDelayIsThatOfTheSlowerOfTheWeightedNames(t *testing.T) {
+	for _, c := range []struct{ plain, failsafe, fallback, want time.Duration }{
+		{0, 0, 0, 0},
+		{2 * time.Second, 0, 0, 2 * time.Second},
+		{0, 3 * time.Second, 0, 3 * time.Second}, // an Envoy that can fall back knows no other name
+		{2 * time.Second, 3 * time.Second, 0, 3 * time.Second},
+		{3 * time.Second, 2 * time.Second, 0, 3 * time.Second},
+		{time.Second, 0, time.Hour, time.Second}, // no weights in it
+	} {
+		s := NewServer(Options{Seed: 1})
+		s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+		s.tracker.clusters["llama"].acked(c.plain)
+		s.tracker.clusters["llama/failsafe"].acked(c.failsafe)
+		s.tracker.clusters["llama/fallback"].acked(c.fallback)
+		if got := s.AckDelayOfVariants("llama"); got != c.want {
+			t.Errorf("%+v: delay %v", c, got)
+		}
+		s.Close()
+	}
+}
+
 func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
 	s := NewServer(Options{Seed: 1})
 	defer s.Close()
