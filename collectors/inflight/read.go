@@ -30,12 +30,10 @@ type Result struct {
 	Took time.Duration
 	// Requests is the number of requests in flight by member, which is IP:PORT
 	// where the pickers keep to the layout; each number is finite and not
-	// negative. A member that is absent is unknown, not idle. Nil where Exists is
-	// false or nothing could be used. It belongs to the sink.
+	// negative. A member that is absent is unknown, not idle. Nil where the key
+	// could not be used or does not exist: Redis deletes a set that has lost its
+	// last member, and a mistyped key looks the same. It belongs to the sink.
 	Requests map[string]float64
-	// Exists is whether the key was there. Redis deletes a set that has lost its
-	// last member, and a mistyped key looks the same.
-	Exists bool
 	// Err says why the key could not be read, or which of its members were left
 	// out of Requests; it has the key's name in it.
 	Err error
@@ -84,30 +82,29 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 // fill turns Redis' answer for one key into its result.
 func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 	if err != nil {
-		r.Exists, r.Err = p.explain(r.Key, err)
+		r.Err = p.explain(r.Key, err)
 		return
 	}
-	r.Exists = len(members) > 0
 	switch {
 	case len(members) > MaxMembers:
 		r.Err = fmt.Errorf("in-flight key %q has more than %d members, none of them is used; "+
 			"it must hold one member per endpoint", r.Key, MaxMembers)
-	case r.Exists:
+	case len(members) > 0:
 		r.Requests, r.Err = counts(r.Key, members)
 	}
 }
 
-// explain words a failed read and says whether the key is known to exist.
-func (p *Poller) explain(key string, err error) (exists bool, explained error) {
+// explain words a failed read.
+func (p *Poller) explain(key string, err error) error {
 	switch {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
-		return true, fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key, err)
+		return fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key, err)
 	case strings.HasPrefix(err.Error(), "NOPERM"):
-		return false, fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a db, +select: %w", key, err)
+		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a db, +select: %w", key, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: %w", p.o.Timeout, err)
 	}
-	return false, sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "), err)}
+	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "), err)}
 }
 
 // counts takes the members apart into those that hold a count and those that do

@@ -31,7 +31,6 @@ func pollOnce(t *testing.T, address string, keys ...Key) []Result {
 type resultCase struct {
 	name     string
 	fill     func(m *miniredis.Miniredis)
-	exists   bool
 	requests map[string]float64
 	err      []string // what the error says, in this order; none: no error
 }
@@ -60,19 +59,16 @@ func resultCases() []resultCase {
 				_, _ = m.ZAdd("k", 0, "[2001:db8::1]:8000")
 				_, _ = m.ZAdd("k", 1.5, "10.0.0.2:8000")
 			},
-			exists:   true,
 			requests: map[string]float64{"10.0.0.1:8000": 3, "[2001:db8::1]:8000": 0, "10.0.0.2:8000": 1.5},
 		},
 		{
-			name:   "a missing key is unknown and no error",
-			fill:   func(*miniredis.Miniredis) {},
-			exists: false,
+			name: "a missing key is unknown and no error",
+			fill: func(*miniredis.Miniredis) {},
 		},
 		{
-			name:   "a string is an error with the key's name",
-			fill:   func(m *miniredis.Miniredis) { _ = m.Set("k", "7") },
-			exists: true,
-			err:    []string{`"k"`, "no sorted set", "WRONGTYPE"},
+			name: "a string is an error with the key's name",
+			fill: func(m *miniredis.Miniredis) { _ = m.Set("k", "7") },
+			err:  []string{`"k"`, "no sorted set", "WRONGTYPE"},
 		},
 		{
 			name: "scores that are no counts are named and left out, the others stay",
@@ -82,7 +78,6 @@ func resultCases() []resultCase {
 				_, _ = m.ZAdd("k", math.Inf(-1), "10.0.0.3:8000")
 				_, _ = m.ZAdd("k", 4, "10.0.0.4:8000")
 			},
-			exists:   true,
 			requests: map[string]float64{"10.0.0.4:8000": 4},
 			err:      []string{`"k"`, `"10.0.0.3:8000" = -Inf`, `"10.0.0.1:8000" = -2`, `"10.0.0.2:8000" = +Inf`},
 		},
@@ -93,21 +88,18 @@ func resultCases() []resultCase {
 					_, _ = m.ZAdd("k", -1, fmt.Sprintf("%d%s", i, strings.Repeat("x", 1000)))
 				}
 			},
-			exists:   true,
 			requests: map[string]float64{},
 			err:      []string{`"k"`, `"0xxx`, `"4xxx`, "and 4 more"},
 		},
 		{
 			name:     "a set at the limit is read",
 			fill:     fillToLimit,
-			exists:   true,
 			requests: all,
 		},
 		{
-			name:   "a set above the limit is not used at all",
-			fill:   fillAboveLimit,
-			exists: true,
-			err:    []string{`"k"`, "more than 10000 members"},
+			name: "a set above the limit is not used at all",
+			fill: fillAboveLimit,
+			err:  []string{`"k"`, "more than 10000 members"},
 		},
 	}
 }
@@ -124,9 +116,6 @@ func TestResultOfOneKey(t *testing.T) {
 			}
 			if got.At.Before(before) || got.At.After(time.Now()) {
 				t.Errorf("At %v is outside of the exchange", got.At)
-			}
-			if got.Exists != tt.exists {
-				t.Errorf("Exists = %v, want %v", got.Exists, tt.exists)
 			}
 			if d := cmp.Diff(tt.requests, got.Requests); d != "" {
 				t.Errorf("Requests (-want +got):\n%s", d)
