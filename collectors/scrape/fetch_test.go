@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -260,6 +261,40 @@ func TestTheTokenIsReadAgainWhenItChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFailure(t, l.scrape(t.Context()), KindConfig, "reading bearer token")
+}
+
+func TestATokenFileThatDiffersInAnythingIsReadAgain(t *testing.T) {
+	then := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for _, c := range []struct {
+		name, token string
+		modified    time.Time
+		newFile     bool
+	}{
+		{"rewritten in place, of the same length", "later", then.Add(time.Second), false},
+		{"rewritten in place with an older time", "later", then.Add(-time.Second), false},
+		{"rewritten in place within the clock's resolution", "longer", then, false},
+		{"another file of the same length and time", "later", then, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := tokenFile{path: write(t, "first")}
+			if err := os.Chtimes(f.path, then, then); err != nil {
+				t.Fatal(err)
+			}
+			if token, err := f.read(); token != "first" || err != nil {
+				t.Fatalf("token %q, error %v", token, err)
+			}
+			path := f.path
+			if c.newFile {
+				path += ".next"
+			}
+			if err := errors.Join(os.WriteFile(path, []byte(c.token), 0o600), os.Chtimes(path, then, c.modified), os.Rename(path, f.path)); err != nil {
+				t.Fatal(err)
+			}
+			if token, err := f.read(); token != c.token || err != nil {
+				t.Errorf("token %q, error %v; want %q", token, err, c.token)
+			}
+		})
+	}
 }
 
 func TestRefusesATokenThatIsNone(t *testing.T) {

@@ -122,6 +122,24 @@ func TestBeginsAtTheOffsetAndKeepsTheBeat(t *testing.T) {
 	}
 }
 
+func TestALoadWasTrueInTheMiddleOfTheExchange(t *testing.T) {
+	tgt := everySecond("http://server/metrics")
+	const latency = 300 * time.Millisecond
+	before := make(chan time.Time, 1)
+	results, asked := bubble(t, func(w http.ResponseWriter, r *http.Request) {
+		before <- time.Now() // a pipe costs no time: this is when the exchange began
+		time.Sleep(latency)
+		io.WriteString(w, page(1))
+	}, []Target{tgt}, tgt.offset()+tgt.Interval/2)
+	if len(results) != 1 || len(asked) != 1 {
+		t.Fatalf("%d results of %d requests, want one", len(results), len(asked))
+	}
+	r, want := results[0], (<-before).Add(latency/2)
+	if r.Err != nil || !r.At.Equal(want) || !r.Report.Queue.At.Equal(want) {
+		t.Errorf("result at %v, queue at %v, error %v; want %v", r.At, r.Report.Queue.At, r.Err, want)
+	}
+}
+
 func TestScrapesOfATargetNeverOverlap(t *testing.T) {
 	tgt := everySecond("http://server/metrics")
 	tgt.Timeout = 900 * time.Millisecond // the rest is for the server to see that we hung up

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -200,6 +201,39 @@ func TestRunWaitsForTheSink(t *testing.T) {
 	if !returned.Load() {
 		t.Error("Run ended while the sink was at work")
 	}
+}
+
+func TestRunWaitsForTheLoopsThatSetTargetsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		atWork := 0
+		p := New(func(Result) { atWork++; <-release; atWork-- }, slog.New(slog.DiscardHandler))
+		p.SetTargets([]Target{{Address: "a:1"}}) // can never be scraped, and says so without a network
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := false
+		go func() {
+			if err := p.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			ended = true
+		}()
+		synctest.Wait()
+		if atWork != 1 {
+			t.Fatalf("%d loops are at their sink, want 1", atWork)
+		}
+		p.SetTargets(nil)
+		synctest.Wait() // the loop is stopped
+		cancel()
+		synctest.Wait()
+		if ended {
+			t.Error("Run ended while a loop that was stopped before was at its sink")
+		}
+		close(release)
+		synctest.Wait()
+		if !ended || atWork != 0 {
+			t.Errorf("ended %v with %d loops at their sink, want an end with none", ended, atWork)
+		}
+	})
 }
 
 func TestKindsAreFewAndComplete(t *testing.T) {

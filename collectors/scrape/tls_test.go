@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -150,6 +151,28 @@ func TestClientCertificate(t *testing.T) {
 				t.Errorf("queue %v, error %v", r.Report.Queue, r.Err)
 			}
 		})
+	}
+}
+
+// The token is for the host and for nobody on the way to it.
+func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
+	var connections atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+r.Host+"/metrics", http.StatusFound)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	tgt := patient(s.URL)
+	tgt.TLS.InsecureSkipVerify = true
+	tgt.BearerTokenFile = write(t, "very-secret")
+	wantFailure(t, once(t, tgt), KindRedirect, "redirected to http://"+s.Listener.Addr().String())
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections, want the first alone: the token would go over another in plain text", n)
 	}
 }
 
