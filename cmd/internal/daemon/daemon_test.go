@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -163,6 +164,9 @@ func sees(base string, want float64) func() error {
 		var c admin.Cluster
 		if err := get(base, "/api/v1/clusters/llama", &c); err != nil {
 			return err
+		}
+		if len(c.Endpoints) == 0 {
+			return errors.New("no decision yet")
 		}
 		if got := c.Endpoints[0].Load.Or(-1); got != want {
 			return fmt.Errorf("load %v, want %v", got, want)
