@@ -77,7 +77,7 @@ bench: need-go ## benchmarks that match BENCH (all), each for BENCHTIME (1s)
 
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
-	@go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+	@go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 ##@ Set up
 
