@@ -293,7 +293,7 @@ func TestAServerThatIsGoneDoesNotLookIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("it is neutral although it was idle last", func() error { return f.shareOf(gone, 0, 0.4) })
-	if result := f.send(quick(300)).wait(t); result.Errors != 0 {
+	if result := f.send(steady(2 * time.Second)).wait(t); result.Errors != 0 {
 		t.Errorf("%d errors: %v", result.Errors, result.Codes)
 	}
 	servers(t, modelsim.Options{Slots: 1000, Address: gone})
