@@ -127,5 +127,5 @@ type RateSource string
 const (
 	RateCompletions RateSource = "completions" // completions per second plus the growth of the load
 	RateIncrements  RateSource = "increments"  // rises of the counts: a lower bound
-	RateUnknown     RateSource = "unknown"     // nothing has been read twice yet: one request for each slot stands in for the arrivals
+	RateUnknown     RateSource = "unknown"     // nothing has been read twice yet: one request for each endpoint stands in for the arrivals
 )

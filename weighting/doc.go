@@ -119,8 +119,9 @@
 // the larger counts, for too high a rate spreads the traffic more than needed, and
 // too low a one bunches it. Smoothed with a time constant of
 // 3 s and summed over the endpoints; endpoints without a rate count as the mean
-// of the others. If nothing has a rate yet, one request for each slot is taken
-// for the arrivals of the horizon.
+// of the others. If nothing has a rate yet, one request for each endpoint is taken
+// for the arrivals of the horizon: a guess by the slots would be a flood where they
+// are many, and spread what a restart should leave alone.
 //
 // # New endpoints
 //

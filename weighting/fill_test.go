@@ -10,31 +10,31 @@ import (
 )
 
 // Three endpoints that nothing is known of but one report. No rate is known
-// yet, so the arrivals are one for each slot: A = 2 + 4 + 1 = 7.
+// yet, so the arrivals are one for each endpoint: A = 3.
 //
 //	     slots c   requests n   l = n/c
 //	a       2          4          2
-//	b       4          2          0.5
+//	b       4          6          1.5
 //	c       1          3          3
 //
-// Raising b alone from 0.5 to a's 2 takes 1.5·4 = 6 requests; the seventh raises
+// Raising b alone from 1.5 to a's 2 takes 0.5·4 = 2 requests; the third raises
 // both, by 1/(4+2). So L = 2 + 1/6 = 13/6, below c's 3. The parts of the water:
 //
-//	a   (13/6 − 2)·2   = 1/3     1/3 of 7 = 0.047619
-//	b   (13/6 − 1/2)·4 = 20/3    20/3 of 7 = 0.952381
+//	a   (13/6 − 2)·2   = 1/3     1/3 of 3 = 0.111111
+//	b   (13/6 − 3/2)·4 = 8/3     8/3 of 3 = 0.888889
 //	c   0
 //
 // A hundredth of the traffic, the floor, goes by capacity, the rest by water:
 //
-//	a   0.01·2/7 + 0.99·0.047619 = 0.05
-//	b   0.01·4/7 + 0.99·0.952381 = 0.948571
+//	a   0.01·2/7 + 0.99·0.111111 = 0.112857
+//	b   0.01·4/7 + 0.99·0.888889 = 0.885714
 //	c   0.01·1/7                 = 0.001429
 func TestWaterLevelByHand(t *testing.T) {
 	d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{
-		scraped("a", 2, 2, 2, epoch), scraped("b", 4, 0, 2, epoch), scraped("c", 1, 2, 1, epoch),
+		scraped("a", 2, 2, 2, epoch), scraped("b", 4, 2, 4, epoch), scraped("c", 1, 2, 1, epoch),
 	}})
 	want(t, "rate source", d.ArrivalRateSource, RateUnknown)
-	wantNear(t, "arrivals", d.Arrivals, 7, 1e-12)
+	wantNear(t, "arrivals", d.Arrivals, 3, 1e-12)
 	wantNear(t, "water level", d.WaterLevel, 13.0/6, 1e-12)
 	wantNear(t, "median load", d.MedianLoad, 2, 1e-12)
 	for _, c := range []struct {
@@ -42,8 +42,8 @@ func TestWaterLevelByHand(t *testing.T) {
 		share, load float64
 		reason      Reason
 	}{
-		{"a", 0.05, 4, ReasonFill},
-		{"b", 33.2 / 35, 2, ReasonFill},
+		{"a", 0.79 / 7, 4, ReasonFill},
+		{"b", 6.2 / 7, 6, ReasonFill},
 		{"c", 0.01 / 7, 3, ReasonFloor},
 	} {
 		e := of(t, d, c.address)

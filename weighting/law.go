@@ -160,9 +160,7 @@ func (p *pool) arrivals(d *Decision, s Snapshot) {
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
 	d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
 	if d.ArrivalRateSource == RateUnknown {
-		for i := range p.members {
-			d.Arrivals += p.members[i].slotCount
-		}
+		d.Arrivals = float64(len(p.members))
 	}
 	d.Arrivals = min(max(1, d.Arrivals), largestSum)
 }
