@@ -50,4 +50,20 @@ type Endpoint struct {
 	Server   ServerReport // scraped
 	Refused  bool         // the latest scrape was refused: nobody listens where the report came from
 	InFlight Reading      // requests in flight through the proxies that count: early, and blind to other traffic
+	// Exact says that InFlight cannot leak: its counts end with the streams they
+	// came over, and are reconciled with the proxies' own gauges.
+	Exact   bool
+	Proxies ProxyReport
+}
+
+// A ProxyReport is what the proxies say of the requests that they sent to an
+// endpoint, over all proxies that report. Each field is a sum that never goes
+// back; it counts from when the collector started.
+type ProxyReport struct {
+	Issued Reading // requests that got a connection to the endpoint
+	Ended  Reading // of those, the ones that are over, however they ended
+	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
+	// LatencySeconds is the time to the last byte, summed over the requests in
+	// Answered; Bytes is what their answers held.
+	LatencySeconds, Answered, Bytes Reading
 }

@@ -77,12 +77,12 @@ func build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*en
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := boundsFor(largestZone(hosts))
+	bounds, err := weighting.BoundsFor(largestZone(hosts))
 	if err != nil {
 		return nil, err
 	}
-	bounds.weigh(hosts, rng)
-	bounds.differ(hosts, o.Previous)
+	weigh(hosts, bounds, rng)
+	differ(hosts, o.Previous, bounds.High)
 	return &endpointv3.ClusterLoadAssignment{
 		ClusterName: cluster,
 		Endpoints:   localities(hosts),

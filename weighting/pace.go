@@ -1,0 +1,83 @@
+package weighting
+
+import "time"
+
+// A Pace says how often one cluster may be pushed.
+type Pace struct {
+	// Floor is the shortest time between two pushes. Default 5 ms.
+	Floor time.Duration
+	// BytesPerSecond is what all pushes together may send. Default 10 MB/s.
+	BytesPerSecond float64
+	// ProxyCPU is the share of a core that pushes may cost each proxy, over about
+	// a second. Default 0.02.
+	ProxyCPU float64
+}
+
+// A Fleet is what a push costs.
+type Fleet struct {
+	Proxies   int     // that are pushed to
+	Endpoints int     // of the cluster
+	Bytes     float64 // of one push of every cluster to all its proxies
+}
+
+// What sets the time between two pushes.
+const (
+	PaceFloor = "floor" // the configured least
+	PaceBytes = "bytes" // the byte budget
+	PaceCPU   = "cpu"   // the proxies' CPU budget
+)
+
+// EndpointBytes is the size of one endpoint in an assignment on the wire.
+const EndpointBytes = 30
+
+// PushCost is the CPU time that a push costs a proxy: its workers rebuild their
+// schedules. Measured on Envoy 1.40 with one worker (docs/placement.md).
+func PushCost(endpoints int) time.Duration {
+	const push, endpoint = 300 * time.Microsecond, 2700 * time.Nanosecond
+	return push + time.Duration(endpoints)*endpoint
+}
+
+// A Pacer keeps pushes within their budgets. Its CPU budget is a bucket of one
+// second: pushes in a burst are as close as Floor, and the emptier the bucket the
+// further apart they are, up to what the budget sustains.
+type Pacer struct {
+	spent time.Duration // CPU time of a proxy, of the bucket
+	at    time.Time     // when spent was right
+}
+
+// Interval is the shortest time from one push to the next, and what sets it.
+func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Duration, reason string) {
+	interval, reason = pace.Floor, PaceFloor
+	if pace.BytesPerSecond > 0 {
+		if bytes := time.Duration(f.Bytes / pace.BytesPerSecond * float64(time.Second)); bytes > interval {
+			interval, reason = bytes, PaceBytes
+		}
+	}
+	if pace.ProxyCPU > 0 {
+		p.refill(now, pace)
+		sustained := float64(PushCost(f.Endpoints)) / pace.ProxyCPU
+		if cpu := time.Duration(sustained * p.used(pace)); cpu > interval {
+			interval, reason = cpu, PaceCPU
+		}
+	}
+	return interval, reason
+}
+
+// Pushed takes note of a push.
+func (p *Pacer) Pushed(now time.Time, pace Pace, f Fleet) {
+	p.refill(now, pace)
+	p.spent += PushCost(f.Endpoints)
+}
+
+// used is how much of the bucket is spent, at most all of it.
+func (p *Pacer) used(pace Pace) float64 {
+	bucket := pace.ProxyCPU * float64(time.Second)
+	return min(1, float64(p.spent)/bucket)
+}
+
+func (p *Pacer) refill(now time.Time, pace Pace) {
+	if !p.at.IsZero() {
+		p.spent = max(0, p.spent-time.Duration(float64(now.Sub(p.at))*pace.ProxyCPU))
+	}
+	p.at = now
+}
