@@ -16,14 +16,17 @@ import (
 // out: a file of a kilobyte can otherwise stand for billions.
 const aliasedValues = 10_000
 
-// A decoder fills a Config from a YAML tree, and remembers where each field
-// stands, so that checks of one field against another can point at it.
+// A decoder fills a Config, or another struct with its tags, from a YAML tree, and
+// remembers where each field stands, so that checks of one field against another
+// can point at it.
 type decoder struct {
 	problems
-	folder string              // of the file: where relative paths start
-	budget int                 // values that may still be read
-	places map[any]*place      // by the address of the field
-	within map[*yaml.Node]bool // mappings being merged, to see a circle
+	folder   string              // of the file: where relative paths start
+	root     reflect.Type        // of the whole
+	tooLarge string              // what to do about a file that is too large
+	budget   int                 // values that may still be read
+	places   map[any]*place      // by the address of the field
+	within   map[*yaml.Node]bool // mappings being merged, to see a circle
 }
 
 // place is where a field stands in the file.

@@ -42,30 +42,65 @@ func read(path string) ([]byte, error) {
 // Parse checks data. The name stands for the file in messages, and its folder
 // is where relative paths start. The error is an *Error.
 func Parse(name string, data []byte) (*Config, error) {
-	d := &decoder{
-		problems: problems{file: name, seen: map[Problem]bool{}},
-		folder:   filepath.Dir(name),
-		places:   map[any]*place{},
-		within:   map[*yaml.Node]bool{},
-	}
 	cfg := &Config{}
-	if root := d.document(data); root != nil {
-		d.budget = countNodes(root) + aliasedValues
-		d.section(root, root, reflect.ValueOf(cfg).Elem(), "")
-		if d.budget >= 0 {
-			d.check(cfg)
-		}
-	}
-	if err := d.err(); err != nil {
+	d := newDecoder(name, cfg)
+	d.tooLarge = ": list endpoints in a file of their own (endpoints: file:)"
+	if err := d.decode(data, cfg, func() { d.check(cfg) }); err != nil {
 		return nil, err
 	}
 	return cfg, nil
 }
 
+// Decode reads a YAML file that is no configuration as strictly as one, and with
+// the same messages. The name stands for the file in them; into points to a struct
+// with the tags of this package's schema; check compares values with one another.
+// The error is an *Error.
+func Decode(name string, data []byte, into any, check func(*Checker)) error {
+	d := newDecoder(name, into)
+	return d.decode(data, into, func() { check((*Checker)(d)) })
+}
+
+// A Checker takes complaints about fields of the struct that is being decoded. A
+// field is named by its address; what is wrong by itself is complained of already,
+// and not again.
+type Checker decoder
+
+// Fail complains of a field: the text is for the user, what is wrong and what to
+// write instead.
+func (c *Checker) Fail(field any, format string, args ...any) {
+	(*decoder)(c).fail(field, format, args...)
+}
+
+// Written reports whether the field stands in the file.
+func (c *Checker) Written(field any) bool { return (*decoder)(c).written(field) }
+
+func newDecoder(name string, into any) *decoder {
+	return &decoder{
+		problems: problems{file: name, seen: map[Problem]bool{}},
+		folder:   filepath.Dir(name),
+		root:     reflect.TypeOf(into).Elem(),
+		places:   map[any]*place{},
+		within:   map[*yaml.Node]bool{},
+	}
+}
+
+// decode fills a struct from a file; check is called where that can be made sense
+// of.
+func (d *decoder) decode(data []byte, into any, check func()) error {
+	if root := d.document(data); root != nil {
+		d.budget = countNodes(root) + aliasedValues
+		d.section(root, root, reflect.ValueOf(into).Elem(), "")
+		if d.budget >= 0 {
+			check()
+		}
+	}
+	return d.err()
+}
+
 // document reads the one YAML document of a file; nil after a problem.
 func (d *decoder) document(data []byte) *yaml.Node {
 	if len(data) > largestFile {
-		d.add(1, 1, "the file is larger than 1MiB: list endpoints in a file of their own (endpoints: file:)")
+		d.add(1, 1, "the file is larger than 1MiB%s", d.tooLarge)
 		return nil
 	}
 	if line, column, text := unreadable(data); text != "" {
@@ -85,9 +120,20 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	case second.Kind != 0:
 		d.add(second.Line, second.Column, "a second YAML document starts here: write one, without a line of --- in between")
 	case empty:
-		d.add(1, 1, "the file is empty: write at least the clusters: section")
+		d.add(1, 1, "the file is empty: write at least the %s: section", d.leastSection())
 	default:
 		return doc.Content[0]
 	}
 	return nil
+}
+
+// leastSection is what a file has at the least: the first key that is required.
+func (d *decoder) leastSection() string {
+	fields := fieldsOf(reflect.New(d.root).Elem())
+	for _, f := range fields {
+		if _, required := f.tag.Lookup("required"); required {
+			return f.key
+		}
+	}
+	return fields[0].key
 }

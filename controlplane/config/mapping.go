@@ -108,7 +108,7 @@ func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 	elsewhere := sectionsWith(key.Value, section)
 	switch {
 	case meant == "" && len(elsewhere) == 0:
-		elsewhere = sectionsWith(key.Value, reflect.TypeFor[Config]())
+		elsewhere = sectionsWith(key.Value, d.root)
 	case meant != "":
 		d.complain(key, path, "unknown key %q: did you mean %q?", key.Value, meant)
 		return
