@@ -19,8 +19,21 @@ type Params struct {
 	// share, 0..1. Default 0.01.
 	Floor float64
 
+	// LeastLatency is another law for the shares; off by default.
+	LeastLatency LeastLatency
+
 	Overload Overload
 	Shedding Shedding
+}
+
+// LeastLatency weighs by the time to the last byte, as the proxies report it.
+type LeastLatency struct {
+	Enabled bool // default false
+	// Alpha is the weight of a new answer in the moving average, 0..1. Default 0.3.
+	Alpha float64
+	// Threshold is the average above which an endpoint is taken to be loaded.
+	// Default 3 s.
+	Threshold time.Duration
 }
 
 // Overload holds the thresholds of the overload flag.
@@ -60,6 +73,8 @@ func DefaultParams() Params {
 		Blackout: time.Second,
 		Ramp:     10 * time.Second,
 		Floor:    0.01,
+
+		LeastLatency: LeastLatency{Alpha: 0.3, Threshold: 3 * time.Second},
 		Overload: Overload{
 			QueueEnter: 4, QueueLeave: 2,
 			UtilizationEnter: 0.98, UtilizationLeave: 0.9,

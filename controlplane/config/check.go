@@ -83,7 +83,13 @@ func durationText(d time.Duration) string {
 	return text
 }
 
-func (d *decoder) checkXDS(x *XDS) { d.checkListen(&x.Listen) }
+func (d *decoder) checkXDS(x *XDS) {
+	d.checkListen(&x.Listen)
+	if a := &x.AccessLog; a.ReportsAbove <= a.BatchAbove {
+		d.conflict(&a.ReportsAbove, &a.BatchAbove, "reports_above, %s, is not above batch_above, %s: an Envoy first sends its entries in batches and then none, so write a larger reports_above or a smaller batch_above",
+			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
+	}
+}
 
 func (d *decoder) checkRedis(r *Redis) {
 	lines := map[string]int{}
@@ -149,6 +155,7 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	d.checkEndpoints(c)
 	d.checkScrape(c)
 	d.checkInflight(c, cfg)
+	d.checkPolicy(c, cfg)
 	d.checkWeighting(&c.Weighting)
 	d.checkOverload(&c.Overload)
 	d.checkShedding(c)
@@ -216,8 +223,8 @@ func (d *decoder) checkCustom(c *Cluster) {
 func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	key := &c.Inflight.RedisKey
 	if *key == "" {
-		if c.Scrape.Disabled {
-			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add inflight: {redis_key: KEY}")
+		if c.Scrape.Disabled && cfg.XDS.AccessLog.Disabled && cfg.XDS.LoadReports.Disabled {
+			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add inflight: {redis_key: KEY}, or use what Envoys report (xds.access_log, xds.load_reports)")
 		}
 		return
 	}
@@ -231,6 +238,12 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
 			d.fail(key, "%s in %s stands for nothing: did you mean %s?", word[0], shown(*key), clusterPlaceholder)
 		}
+	}
+}
+
+func (d *decoder) checkPolicy(c *Cluster, cfg *Config) {
+	if c.Policy == PolicyLeastLatency && cfg.XDS.AccessLog.Disabled {
+		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s goes by Envoys' access logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
 	}
 }
 

@@ -36,6 +36,41 @@ type XDS struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:18000"`
 	// TLS makes the listener speak TLS. Default none: plain text.
 	TLS *ServerTLS `yaml:"tls"`
+	// PushBudget bounds what all pushes of this process send together, in bytes a
+	// second, 64KiB to 10GiB. It is shared evenly by the clusters. Default 10MiB.
+	PushBudget Size `yaml:"push_budget" default:"10MiB" range:"64KiB..10GiB"`
+	// AccessLog says how far Envoys' upstream access logs are used.
+	AccessLog AccessLog `yaml:"access_log"`
+	// LoadReports says how Envoys' load reports (LRS) are used.
+	LoadReports LoadReports `yaml:"load_reports"`
+}
+
+// AccessLog says how far the upstream access logs that Envoys stream to this
+// listener are used. They count requests in flight within milliseconds.
+type AccessLog struct {
+	// Disabled leaves the service out. Default false.
+	Disabled bool `yaml:"disabled" default:"false"`
+	// BatchAbove is the rate of one Envoy above which it is told to send its
+	// entries in batches, in requests per second, 1 to 1000000. Default 300.
+	BatchAbove float64 `yaml:"batch_above" default:"300" range:"1..1000000"`
+	// ReportsAbove is the rate of one Envoy above which it is told to send none,
+	// so that its load reports alone count, in requests per second, 1 to 1000000
+	// and above BatchAbove. Default 1000.
+	ReportsAbove float64 `yaml:"reports_above" default:"1000" range:"1..1000000"`
+}
+
+// LoadReports says how the load reports (LRS) that Envoys stream to this listener
+// are used. They put the counts of the access log right, and stand in for them.
+type LoadReports struct {
+	// Disabled leaves the service out. Default false.
+	Disabled bool `yaml:"disabled" default:"false"`
+	// Interval is the time between two reports of an Envoy, 0s to 1m; 0s follows
+	// from the number of Envoys and Budget: at least 1s beside the access log,
+	// 100ms without it. Default 0s.
+	Interval time.Duration `yaml:"interval" default:"0s" range:"0s..1m"`
+	// Budget bounds what all reports together may take, in bytes a second, 64KiB
+	// to 1GiB; an Envoy repeats its 61 KB description in each. Default 10MiB.
+	Budget Size `yaml:"budget" default:"10MiB" range:"64KiB..1GiB"`
 }
 
 // ServerTLS is the identity of a listener.
@@ -120,6 +155,12 @@ type Cluster struct {
 	// Capacity is the number of requests an endpoint runs at once, in slots, 0
 	// to 1000000; 0 means it is learned. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
+	// Policy is the weighting law: load fills the least loaded endpoints first,
+	// least-latency goes by the time to the last byte that Envoys' access logs
+	// report. Default load.
+	Policy string `yaml:"policy" default:"load" oneof:"load least-latency"`
+	// Latency holds the knobs of the policy least-latency.
+	Latency Latency `yaml:"latency"`
 	// Scrape says how the model servers' metrics are read.
 	Scrape Scrape `yaml:"scrape"`
 	// Inflight says which in-flight counts belong to the cluster.
@@ -249,6 +290,23 @@ type Inflight struct {
 	RedisKey string `yaml:"redis_key"`
 }
 
+// The policies.
+const (
+	PolicyLoad         = "load"
+	PolicyLeastLatency = "least-latency"
+)
+
+// Latency holds the knobs of the policy least-latency.
+type Latency struct {
+	// Alpha is the weight of a new answer in the moving average of the time to
+	// the last byte, 0.01 to 1. Default 0.3.
+	Alpha float64 `yaml:"alpha" default:"0.3" range:"0.01..1"`
+	// Threshold is the average above which an endpoint is taken to be loaded, and
+	// is given no more than its floor while others are below it, 1ms to 1h.
+	// Default 3s.
+	Threshold time.Duration `yaml:"threshold" default:"3s" range:"1ms..1h"`
+}
+
 // Weighting holds the clocks of the weighting law; Fresh ≤ Hold ≤ Decay.
 type Weighting struct {
 	// Fresh is the age up to which a reading is fresh, 10ms to 1h. Default 1s.
@@ -308,8 +366,12 @@ type Shedding struct {
 
 // Push says when Envoys are sent an assignment.
 type Push struct {
-	// MinInterval is the least time between two pushes, 1ms to 1m. Default 50ms.
-	MinInterval time.Duration `yaml:"min_interval" default:"50ms" range:"1ms..1m"`
+	// MinInterval is the least time between two pushes, 1ms to 1m. The budgets
+	// (xds.push_budget, EnvoyCPU) may make it longer. Default 5ms.
+	MinInterval time.Duration `yaml:"min_interval" default:"5ms" range:"1ms..1m"`
+	// EnvoyCPU bounds what pushes cost each Envoy, as a share of a core, 0 to 1; 0
+	// means no bound. A push costs about 0.3 ms and 2.7 µs an endpoint. Default 0.02.
+	EnvoyCPU float64 `yaml:"envoy_cpu" default:"0.02" range:"0..1"`
 	// Deadband is the change of shares (total variation, 0 to 1) under which
 	// nothing is pushed. Default 0.01.
 	Deadband float64 `yaml:"deadband" default:"0.01" range:"0..1"`

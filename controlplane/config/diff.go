@@ -16,6 +16,9 @@ func (c *Cluster) Params() weighting.Params {
 		Blackout: c.Weighting.Blackout,
 		Ramp:     c.Weighting.Ramp,
 		Floor:    c.Weighting.Floor,
+		LeastLatency: weighting.LeastLatency{
+			Enabled: c.Policy == PolicyLeastLatency, Alpha: c.Latency.Alpha, Threshold: c.Latency.Threshold,
+		},
 		Overload: weighting.Overload(c.Overload),
 		Shedding: weighting.Shedding(c.Shedding),
 	}

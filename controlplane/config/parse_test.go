@@ -33,7 +33,11 @@ clusters:
     endpoints: {dns: {name: llama.svc, port: 8000}}
 `)
 	want := &Config{
-		XDS:   XDS{Listen: "127.0.0.1:18000"},
+		XDS: XDS{
+			Listen: "127.0.0.1:18000", PushBudget: 10 << 20,
+			AccessLog:   AccessLog{BatchAbove: 300, ReportsAbove: 1000},
+			LoadReports: LoadReports{Budget: 10 << 20},
+		},
 		Admin: Admin{Listen: "127.0.0.1:19000"},
 		Redis: &Redis{
 			Addresses: []string{"redis:6379"},
@@ -44,6 +48,8 @@ clusters:
 		Clusters: []Cluster{{
 			Name:      "llama",
 			Engine:    "vllm",
+			Policy:    PolicyLoad,
+			Latency:   Latency{Alpha: 0.3, Threshold: 3 * time.Second},
 			Endpoints: Endpoints{DNS: &DNS{Name: "llama.svc", Type: DNSTypeA, Port: 8000, Interval: 5 * time.Second}},
 			Scrape: Scrape{
 				Interval:  250 * time.Millisecond,
@@ -61,7 +67,7 @@ clusters:
 				MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
-			Push:     Push{MinInterval: 50 * time.Millisecond, Deadband: 0.01, Heartbeat: time.Second, EndpointStaleAfter: 10 * time.Second},
+			Push:     Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01, Heartbeat: time.Second, EndpointStaleAfter: 10 * time.Second},
 			WarmUp:   5 * time.Second,
 		}},
 	}
@@ -80,7 +86,12 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	}
 	tls := ClientTLS{CAFile: "/ca.pem", CertFile: "testdata/good/cert.pem", KeyFile: "testdata/good/sub/key.pem", ServerName: "name"}
 	want := &Config{
-		XDS:   XDS{Listen: "0.0.0.0:1", TLS: &ServerTLS{CertFile: "/cert.pem", KeyFile: "testdata/key.pem", ClientCAFile: "testdata/good/client-ca.pem"}},
+		XDS: XDS{
+			Listen: "0.0.0.0:1", TLS: &ServerTLS{CertFile: "/cert.pem", KeyFile: "testdata/key.pem", ClientCAFile: "testdata/good/client-ca.pem"},
+			PushBudget:  1 << 20,
+			AccessLog:   AccessLog{Disabled: true, BatchAbove: 11, ReportsAbove: 12},
+			LoadReports: LoadReports{Disabled: true, Interval: 13 * time.Second, Budget: 2 << 20},
+		},
 		Admin: Admin{Listen: "[::1]:2"},
 		Redis: &Redis{
 			Addresses: []string{"a:1", "[::1]:2"}, Mode: RedisSentinel, MasterName: "primary", Username: "user",
@@ -94,6 +105,8 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				{Address: "[2001:db8::1]:8000"},
 			}},
 			Capacity: 16,
+			Policy:   PolicyLoad,
+			Latency:  Latency{Alpha: 0.4, Threshold: 5 * time.Second},
 			Scrape: Scrape{
 				Disabled: true, Interval: 5 * time.Second, Timeout: 5 * time.Second, Scheme: "https", Port: 9, Path: "/p", BodyLimit: 2 << 10,
 				TLS: &ScrapeTLS{ClientTLS: tls, InsecureSkipVerify: true}, BearerTokenFile: "testdata/good/token",
@@ -106,11 +119,13 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				QueueEnter: 6, QueueLeave: 5, UtilizationEnter: 0.7, UtilizationLeave: 0.6, MinDwell: time.Minute, MaxShare: 1,
 			},
 			Shedding: Shedding{Enabled: true, QueueStart: 7, QueueFull: 8, MaxDrop: 0.5},
-			Push:     Push{MinInterval: 20 * time.Millisecond, Deadband: 0.02, Heartbeat: 0},
+			Push:     Push{MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 0},
 			WarmUp:   0,
 		}, {
 			Name: "second", Engine: "tgi",
 			Endpoints: Endpoints{File: "testdata/good/second.yaml"},
+			Policy:    PolicyLoad,
+			Latency:   Latency{Alpha: 0.3, Threshold: 3 * time.Second},
 			Scrape:    Scrape{Interval: 50 * time.Millisecond, Timeout: 40 * time.Millisecond, Scheme: "http", Path: "/metrics", BodyLimit: 4 << 20},
 			Weighting: Weighting{
 				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 20 * time.Second, Floor: 0.5,
@@ -120,7 +135,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 			},
 			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
 			Push: Push{
-				MinInterval: 20 * time.Millisecond, Deadband: 0.02, Heartbeat: 3 * time.Second, EndpointStaleAfter: 10 * time.Second,
+				MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 3 * time.Second, EndpointStaleAfter: 10 * time.Second,
 			},
 			WarmUp: 5 * time.Second,
 		}},
