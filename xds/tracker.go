@@ -31,6 +31,7 @@ type tracker struct {
 	mu       sync.Mutex
 	streams  map[streamKey]*stream
 	clusters map[string]*publication
+	watches  watches
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -43,7 +44,7 @@ type streamKey struct {
 type stream struct {
 	who           identity
 	transport     string
-	peer          string
+	peer, host    string // host is peer without its port
 	connected     time.Time
 	subscriptions map[string]*subscription
 	held          map[string]struct{} // type URLs
@@ -89,6 +90,7 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		observer: o,
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
+		watches:  watches{clusters: make(map[string]map[Watcher]int)},
 	}
 }
 
@@ -98,6 +100,7 @@ func (t *tracker) opened(key streamKey, transport, peer string) error {
 	t.streams[key] = &stream{
 		transport:     transport,
 		peer:          peer,
+		host:          hostOf(peer),
 		connected:     t.now(),
 		subscriptions: make(map[string]*subscription),
 		held:          make(map[string]struct{}),
@@ -147,6 +150,9 @@ func (t *tracker) introduce(st *stream, who identity) {
 		return
 	}
 	st.who = who
+	for name := range st.subscriptions { // made before it said who it is
+		t.watches.add(name, st.watcher())
+	}
 	t.log.Info("envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
 }
 
@@ -209,6 +215,7 @@ func (t *tracker) subscribeTo(st *stream, name string) error {
 	}
 	name = strings.Clone(name)
 	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
+	t.watches.add(name, st.watcher())
 	if p := t.clusters[name]; p != nil {
 		p.subscribers++
 	}
@@ -220,6 +227,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 		return
 	}
 	delete(st.subscriptions, name)
+	t.watches.remove(name, st.watcher())
 	if p := t.clusters[name]; p != nil {
 		p.subscribers--
 	}

@@ -1,0 +1,94 @@
+package xds
+
+import (
+	"cmp"
+	"net"
+	"slices"
+	"sync/atomic"
+)
+
+// A Watcher is one Envoy as other services on the same port can recognize it: its
+// node id and the IP address that it connects from. The port is left out, because the
+// same Envoy opens one connection for each of its worker threads elsewhere.
+type Watcher struct {
+	NodeID string
+	Host   string
+}
+
+func compareWatchers(a, b Watcher) int {
+	return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host))
+}
+
+// Watchers returns the Envoys that subscribe to the cluster under any of its names, each
+// once, sorted by node id and host. cluster is the base name. A stream that has
+// named no node is nobody's, and is left out. The result is the caller's.
+func (s *Server) Watchers(cluster string) []Watcher { return s.tracker.watching(cluster) }
+
+// WatchGeneration is another number whenever what Watchers returns may be another, for any
+// cluster. It costs a load from memory.
+func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
+
+// watches counts, for each cluster, the subscriptions of each Envoy to any of its
+// names. It is guarded by the tracker's lock, but for the generation.
+type watches struct {
+	generation atomic.Uint64
+	clusters   map[string]map[Watcher]int // by base name
+}
+
+// add takes a subscription down.
+func (w *watches) add(name string, who Watcher) {
+	if who.NodeID == "" {
+		return
+	}
+	base := BaseName(name)
+	envoys := w.clusters[base]
+	if envoys == nil {
+		envoys = make(map[Watcher]int, 1)
+		w.clusters[base] = envoys
+	}
+	envoys[who]++
+	if envoys[who] == 1 {
+		w.generation.Add(1)
+	}
+}
+
+// remove takes one back.
+func (w *watches) remove(name string, who Watcher) {
+	base := BaseName(name)
+	envoys := w.clusters[base]
+	if envoys[who] == 0 {
+		return
+	}
+	envoys[who]--
+	if envoys[who] > 0 {
+		return
+	}
+	delete(envoys, who)
+	if len(envoys) == 0 {
+		delete(w.clusters, base)
+	}
+	w.generation.Add(1)
+}
+
+func (t *tracker) watching(cluster string) []Watcher {
+	t.mu.Lock()
+	out := make([]Watcher, 0, len(t.watches.clusters[cluster]))
+	for who := range t.watches.clusters[cluster] {
+		out = append(out, who)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(out, compareWatchers)
+	return out
+}
+
+// watcher is whom the stream speaks for.
+func (st *stream) watcher() Watcher { return Watcher{NodeID: st.who.id, Host: st.host} }
+
+// hostOf is the IP address of a peer, without the port.
+func hostOf(peer string) string {
+	host, _, err := net.SplitHostPort(peer)
+	if err != nil {
+		return peer // no TCP connection
+	}
+	return host
+}
