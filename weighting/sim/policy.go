@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"time"
+
+	"steelyard/weighting"
+)
+
+// Balancer names how an Envoy (or, for the last two, something better) picks.
+type Balancer string
+
+// The balancers.
+const (
+	RoundRobin    Balancer = "round_robin"
+	LeastRequest  Balancer = "least_request" // two choices by own requests; with unequal weights EDF, as in Envoy
+	Random        Balancer = "random"
+	FreeSlots     Balancer = "free_slots"     // weights by free slots, pushed every FreeSlotsEvery: what not to do
+	ShortestQueue Balancer = "shortest_queue" // one view of all pods for each request: the bound
+)
+
+// A Policy is a way to place requests. With Steelyard set, Balancer is ignored
+// and the Envoys' own is Steelyard.EnvoyPolicy.
+type Policy struct {
+	Name     string
+	Balancer Balancer
+
+	// Bias is the active_request_bias of least_request. 0 means 1; a negative one
+	// means none.
+	Bias float64
+	// FreeSlotsEvery is the push period of free_slots. Default 1 s.
+	FreeSlotsEvery time.Duration
+
+	Steelyard *Steelyard
+}
+
+// Source names where in-flight counts come from.
+type Source string
+
+// The sources.
+const (
+	AccessLog   Source = "access_log"   // an event at each beginning and end
+	LoadReports Source = "load_reports" // gauges of each Envoy, each at its own phase
+	Redis       Source = "redis"        // shared counts, polled
+	Scrape      Source = "scrape"       // none: only what the servers say
+)
+
+// Steelyard is the control plane as deployed.
+type Steelyard struct {
+	Source Source
+
+	// ScrapeInterval is the time between two scrapes of a pod, 0 for none (with
+	// Source Scrape: 1 s). ScrapeDelay is from a server's true numbers to the store.
+	ScrapeInterval, ScrapeDelay time.Duration
+	// ReportInterval is that of load reports (beside the access log: of those that
+	// reconcile it, default 1 s) or of polls of Redis. Default 50 ms.
+	ReportInterval time.Duration
+	// SignalDelay is the mean delay of an event, a load report or a poll: one half
+	// fixed, one half exponential. Default 2 ms.
+	SignalDelay time.Duration
+	// Loss is the share of access log entries (or, of Redis, counts' changes) that
+	// get lost, 0..1.
+	Loss float64
+
+	// Pace sets the shortest time between two steps; MinInterval, if positive,
+	// replaces it.
+	Pace        weighting.Pace
+	MinInterval time.Duration
+	// Deadband, as total variation of shares, and Heartbeat say what is pushed.
+	Deadband  float64
+	Heartbeat time.Duration
+	// PushDelay is from a decision to its effect. Default 3 ms.
+	PushDelay time.Duration
+	// Period is the push period that the law is told; 0: what the loop tells it.
+	Period time.Duration
+
+	EnvoyPolicy Balancer // round_robin (default), least_request or random
+	Bias        float64  // as Policy.Bias
+
+	// Capacity says that the slots are configured; otherwise they are learned.
+	Capacity bool
+	Params   weighting.Params // zero means the defaults
+}

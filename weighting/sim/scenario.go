@@ -1,0 +1,93 @@
+package sim
+
+import "time"
+
+// A Scenario is the world in which policies are compared: who asks, who serves,
+// and what happens meanwhile. The same scenario and seed give every policy the
+// same arrivals at the same Envoys with the same need of service.
+type Scenario struct {
+	Name string
+	Seed uint64
+
+	// Duration is the simulated time; requests that arrive before WarmUp do not
+	// count.
+	Duration, WarmUp time.Duration
+
+	// Envoys share the requests by EnvoyShares (relative; empty: evenly). Each has
+	// Workers (0 means 1), every one with its own scheduler.
+	Envoys      int
+	EnvoyShares []float64
+	Workers     int
+
+	Pods []PodGroup
+
+	// Load is the arrival rate as a part of the pods' capacity (of those there at
+	// the start); Rate is requests per second and goes before it.
+	Load, Rate float64
+
+	Service Service
+	Events  []Event // in any order
+
+	// SampleEvery asks for a Series with a sample that often. 0: none.
+	SampleEvery time.Duration
+}
+
+// A PodGroup is a number of servers of one kind. Pods are numbered from 0 in the
+// order of the groups.
+type PodGroup struct {
+	Count int
+	Slots int     // requests executed at once
+	Speed float64 // work per second and slot; 0 means 1
+	// Sharing slows the requests that run together, as in continuous batching:
+	// in a full set each takes 1 + SlowDown times as long as alone, and between
+	// the two in proportion.
+	Sharing  bool
+	SlowDown float64
+	Zone     string
+}
+
+// ServiceKind names a distribution of service times.
+type ServiceKind string
+
+// The distributions.
+const (
+	Exponential   ServiceKind = "exponential"
+	Deterministic ServiceKind = "deterministic"
+	LogNormal     ServiceKind = "log-normal" // Sigma of the logarithm
+	TwoClass      ServiceKind = "two-class"  // LongShare of the requests take LongFactor times as long as the others
+)
+
+// Service is the time that a request takes alone on a pod of speed 1.
+type Service struct {
+	Kind ServiceKind // empty means exponential
+	Mean time.Duration
+
+	Sigma                 float64
+	LongShare, LongFactor float64
+}
+
+// EventKind names something that happens.
+type EventKind string
+
+// The kinds of events. Those with a duration end after Event.For, or last if it is 0.
+const (
+	Join             EventKind = "join"               // pods appear; absent before if that is their first join or leave
+	Leave            EventKind = "leave"              // pods are no longer endpoints; what they hold they finish
+	Stall            EventKind = "stall"              // pods execute nothing; their metrics are true
+	Hang             EventKind = "hang"               // pods execute nothing, and their metrics look idle
+	Recover          EventKind = "recover"            // ends stall, hang and slow
+	Slow             EventKind = "slow"               // pods are Factor times slower
+	StaleMetrics     EventKind = "stale-metrics"      // scrapes of the pods fail
+	FreshMetrics     EventKind = "fresh-metrics"      // ends stale-metrics
+	FlashCrowd       EventKind = "flash-crowd"        // Factor times the arrivals
+	ControlPlaneAway EventKind = "control-plane-away" // nothing is counted, decided or pushed; it comes back knowing nothing
+)
+
+// An Event happens to pods, or to the whole world.
+type Event struct {
+	At     time.Duration
+	Kind   EventKind
+	Pods   []int // numbers; empty means all
+	Factor float64
+	For    time.Duration
+}
