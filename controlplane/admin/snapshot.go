@@ -34,7 +34,10 @@ func (s snapshot) cluster(name string) (Cluster, bool) {
 }
 
 func (s snapshot) complete(c Cluster) Cluster {
-	c.Sources = orEmpty(c.Sources)
+	c.Sources = slices.Clone(orEmpty(c.Sources))
+	for i := range c.Sources {
+		c.Sources[i].Envoys.Missing = orEmpty(c.Sources[i].Envoys.Missing)
+	}
 	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
@@ -56,6 +59,7 @@ func (s snapshot) clients(clusters []Cluster) []Client {
 	clients := slices.Clone(orEmpty(s.source.Clients()))
 	for i := range clients {
 		clients[i].Subscriptions = orEmpty(clients[i].Subscriptions)
+		clients[i].Signals = clients[i].Signals.complete(s.now)
 		clients[i].Problems = clientProblems(clients[i], configured, s.now)
 	}
 	return clients
@@ -67,6 +71,7 @@ func (s snapshot) status(clusters []Cluster, clients int) Status {
 	status.Version = s.version
 	status.Now = At(s.now)
 	status.UptimeSeconds = age(status.StartedAt, s.now)
+	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
 	status.Problems = statusProblems(status, clients)
 	return status

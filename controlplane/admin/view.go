@@ -43,6 +43,8 @@ type Status struct {
 	LastReload       Reload `json:"last_reload"`
 	ConfigWatchError string `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system tells of them
 	Draining         bool   `json:"draining"`           // shutting down
+	// Signals are what all Envoys together told of their requests.
+	Signals SignalTotals `json:"signals"`
 
 	// Filled in by the handler.
 	Now           Time      `json:"now"`
@@ -67,10 +69,16 @@ type Cluster struct {
 	Decision       Decision       `json:"decision"`
 	Sources        []SourceStatus `json:"sources"`
 
-	LastPush           Push   `json:"last_push"`
-	Pushes             uint64 `json:"pushes"`
-	SuppressedPushes   uint64 `json:"suppressed_pushes"`
+	LastPush         Push   `json:"last_push"`
+	Pushes           uint64 `json:"pushes"`
+	SuppressedPushes uint64 `json:"suppressed_pushes"`
+	// MinIntervalSeconds is the shortest time to the next push as of now, and
+	// MinIntervalReason what sets it: "floor" (the configured one), "bytes" or "cpu".
 	MinIntervalSeconds Number `json:"min_interval_seconds"`
+	MinIntervalReason  string `json:"min_interval_reason"`
+	// DroppedRequests counts the requests that Envoys refused because the cluster told them
+	// to (drop fraction), as their load reports say; unknown without reports. It never goes back.
+	DroppedRequests Number `json:"dropped_requests"`
 
 	// Filled in by the handler.
 	Counts   EndpointCounts `json:"endpoint_counts"`
@@ -101,18 +109,20 @@ type SourceState string
 
 // The states of a source.
 const (
-	SourceOK    SourceState = "ok"
-	SourceStale SourceState = "stale" // failing, in part or for a moment: what it last said is still in use
-	SourceDown  SourceState = "down"  // it never worked; or nothing of it is young enough to be used as it is
+	SourceOK      SourceState = "ok"
+	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
+	SourceStale   SourceState = "stale"   // failing, in part or for a moment: what it last said is still in use
+	SourceDown    SourceState = "down"    // it never worked; or nothing of it is young enough to be used as it is
 )
 
 // A SourceStatus is the health of one source of a cluster.
 type SourceStatus struct {
-	Name           string      `json:"name"` // "scrape", "redis", "discovery", ...
+	Name           string      `json:"name"` // "scrape", "redis", "discovery", "access_log", "load_reports", ...
 	State          SourceState `json:"state"`
 	LastSuccess    Time        `json:"last_success"`
 	LastError      string      `json:"last_error"` // empty when the latest attempt went well
 	IgnoredMembers int         `json:"ignored_members"`
+	Envoys         Reporting   `json:"envoys"` // of the sources that are Envoys
 }
 
 // A Decision is the pool-wide working of the latest decision.
@@ -153,6 +163,11 @@ type Endpoint struct {
 	CompletionRate       Number `json:"completion_rate"` // requests per second
 	MeanQueueTimeSeconds Number `json:"mean_queue_time_seconds"`
 	BusyFraction         Number `json:"busy_fraction"`
+
+	// What the proxies say of the requests that they sent here.
+	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: nobody counts
+	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
+	FailedRequests Number `json:"failed_requests"`  // since the start: no connection, reset, or a 5xx of its own; never goes back
 
 	LastScrape Scrape `json:"last_scrape"`
 
@@ -197,6 +212,7 @@ type Client struct {
 	Transport     string         `json:"transport"`
 	Duplicates    int            `json:"duplicates"` // other connections under the same node id
 	Subscriptions []Subscription `json:"subscriptions"`
+	Signals       Signals        `json:"signals"`
 
 	// Filled in by the handler.
 	Problems []Problem `json:"problems"`
