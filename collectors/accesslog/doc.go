@@ -1,0 +1,2 @@
+// Package accesslog serves Envoy's gRPC access log service.
+package accesslog

@@ -1,0 +1,103 @@
+package ledger
+
+import (
+	"time"
+
+	"steelyard/weighting"
+)
+
+// An Envoy is who a stream speaks for: the id of its node and the remote IP of
+// its connection.
+type Envoy struct{ NodeID, Host string }
+
+// A Mode is how an Envoy tells of its requests.
+type Mode uint8
+
+// The modes, from the freshest to the cheapest.
+const (
+	ModeEvents  Mode = iota // an access log entry at each beginning and end, sent at once
+	ModeBatched             // the same entries, buffered
+	ModeReports             // load reports alone
+)
+
+func (m Mode) String() string {
+	switch m {
+	case ModeEvents:
+		return "events"
+	case ModeBatched:
+		return "batched"
+	case ModeReports:
+		return "reports"
+	}
+	return "unknown"
+}
+
+// An Outcome is how a request to an endpoint ended.
+type Outcome struct {
+	Status        int           // the endpoint's own; 0 where it gave none
+	Latency       time.Duration // from the request's first byte to the answer's last; 0 unknown
+	Bytes         uint64        // of the answer's body
+	ConnectFailed bool          // there was no connection, and so no beginning
+	Reset         bool          // the endpoint reset the request or lost its connection
+}
+
+// An Event is one access log entry.
+type Event struct {
+	Ended       bool   // the request is over; otherwise it got its connection
+	ID, Address []byte // read during the call only
+	Outcome            // of a request that ended
+}
+
+// A ClusterLoad is what a load report says of one cluster of an Envoy.
+type ClusterLoad struct {
+	Cluster   string // its name in EDS
+	Dropped   uint64 // requests dropped by drop_overloads since the last report
+	Endpoints []EndpointLoad
+}
+
+// An EndpointLoad is what a load report says of one endpoint. All but InProgress
+// are since the last report.
+type EndpointLoad struct {
+	Address                    string // IP:port
+	InProgress, Issued, Failed uint64
+}
+
+// Counts is what is known of one endpoint.
+type Counts struct {
+	Address  string
+	InFlight weighting.Reading // over all watchers that report; unknown when none does
+	Exact    bool              // every watcher that is counted has load reports, too
+	Proxies  weighting.ProxyReport
+}
+
+// A ClusterStatus is how a cluster is watched and heard of.
+type ClusterStatus struct {
+	Watchers int // Envoys subscribed to the cluster
+	Events   int // of them, counted by their access log
+	Reports  int // counted by their load reports alone
+	Silent   int // counted no more, because nothing was heard of them
+	// Dropped is the number of requests dropped by drop_overloads, cumulative.
+	Dropped uint64
+	// IgnoredEntries is the number of access log entries about endpoints of the
+	// cluster from Envoys that do not watch it, cumulative.
+	IgnoredEntries uint64
+}
+
+// An EnvoyStatus is what is known of one Envoy. The counters are cumulative and
+// start with its first stream.
+type EnvoyStatus struct {
+	Envoy        Envoy
+	Mode         Mode
+	Silent       bool
+	RequestRate  float64 // requests per second
+	OpenRequests int     // begun and not ended, by its access log
+
+	Events     uint64 // access log entries
+	Ignored    uint64 // of them, about addresses that are none of its endpoints
+	Unpaired   uint64 // ends without a beginning
+	Reconciled uint64 // requests that load reports added to or took from what the access log said
+
+	LastEvent, LastReport time.Time
+	ReportInterval        time.Duration // as asked for; 0 without load reports
+	Streams               int           // of its access log
+}

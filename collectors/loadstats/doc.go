@@ -1,0 +1,2 @@
+// Package loadstats serves Envoy's load reporting service.
+package loadstats
