@@ -50,6 +50,8 @@ type Plan struct {
 	Work     Work
 	Seed     uint64
 
+	Picker Picker // chooses the target when a request leaves; default none: by Shares, from the seed
+
 	Drain time.Duration // how long requests still out at the end are waited for; default 30 s
 	Meter *Meter        // shows the run while it goes on; default none
 }

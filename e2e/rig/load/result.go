@@ -15,6 +15,7 @@ type Sample struct {
 	Latency  time.Duration // from when the request was due to the end of the answer
 	Lateness time.Duration // from when the request was due to when it was sent
 	Server   string        // as the answer says
+	Dropped  bool          // Envoy refused it by drop_overloads, and says so in a header
 }
 
 // Failed reports whether the request counts as an error.

@@ -22,6 +22,10 @@ const (
 	headerServer = "X-Server"
 )
 
+// headerDropped is Envoy's, on the 503 of a request that it refused because the
+// control plane told it to (drop_overloads).
+const headerDropped = "X-Envoy-Drop-Overload"
+
 // maxAnswer bounds how much of an answer is read, in bytes.
 const maxAnswer = 16 << 20
 
@@ -133,6 +137,10 @@ func (r *runner) samples() []Sample {
 
 // request sends one request and reads its answer.
 func (r *runner) request(a Arrival) Sample {
+	if p := r.plan.Picker; p != nil {
+		a.Target = p.Pick()
+		defer p.Done(a.Target)
+	}
 	s := Sample{Arrival: a, Wait: math.NaN()}
 	due := r.start.Add(a.At)
 	req, err := r.newRequest(a)
@@ -154,6 +162,7 @@ func (r *runner) request(a Arrival) Sample {
 	s.Status = resp.StatusCode
 	s.Server = resp.Header.Get(headerServer)
 	s.Wait = number(resp.Header.Get(headerWait))
+	s.Dropped = resp.Header.Get(headerDropped) != ""
 	return s
 }
 

@@ -52,6 +52,9 @@ type Options struct {
 	MeanService time.Duration // of requests without X-Service-Seconds; default 250 ms
 	Seed        uint64        // of those draws
 
+	ORCA       ORCA          // load reports in the answers; default none
+	ORCAWindow time.Duration // time constant of their averages; default 10 s
+
 	RealSize bool     // serve the whole recorded page, not only the families that are live
 	Observer Observer // told about every request; default none
 }
@@ -102,6 +105,9 @@ func Start(o Options) (*Server, error) {
 		draws:       rand.New(rand.NewPCG(o.Seed, 0)),
 		closed:      make(chan struct{}),
 	}
+	if o.ORCA != ORCANone {
+		s.station.usage.window = o.ORCAWindow
+	}
 	s.kvUsage.Store(math.Float64bits(math.NaN()))
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -125,9 +131,14 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MeanService == 0 {
 		o.MeanService = 250 * time.Millisecond
 	}
+	if o.ORCAWindow == 0 {
+		o.ORCAWindow = 10 * time.Second
+	}
 	switch {
 	case o.Engine != VLLM && o.Engine != Triton:
 		return o, fmt.Errorf("simulating a model server: engine %q is none of %q, %q", o.Engine, VLLM, Triton)
+	case o.ORCA != ORCANone && o.ORCA != ORCASlots && o.ORCA != ORCAQueue:
+		return o, fmt.Errorf("simulating a model server: ORCA reports of %q, want %q, %q or none", o.ORCA, ORCASlots, ORCAQueue)
 	case o.Slots < 0:
 		return o, fmt.Errorf("simulating a model server: %d slots, want at least 1", o.Slots)
 	case !(o.Speed > 0) || math.IsInf(o.Speed, 0):
@@ -308,6 +319,9 @@ func (s *Server) answer(w http.ResponseWriter, j *job) {
 	h.Set(HeaderQueueWait, seconds(j.started.Sub(j.arrived)))
 	h.Set(HeaderService, seconds(j.due.Sub(j.started)))
 	h.Set(HeaderServer, s.address)
+	if o := s.options.ORCA; o != ORCANone {
+		h.Set(headerORCA, s.station.report(o))
+	}
 	h.Set("Content-Type", "application/json")
 	if j.fails {
 		w.WriteHeader(http.StatusInternalServerError)

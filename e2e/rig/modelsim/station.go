@@ -21,6 +21,7 @@ type station struct {
 	running  map[*job]struct{}
 	frozenAt time.Time // zero while the station is not frozen
 	totals   totals
+	usage    usage
 }
 
 // A job is one request at the station.
@@ -61,6 +62,7 @@ func (s *station) arrive(work time.Duration, fails bool) (*job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := &job{work: work, fails: fails, arrived: time.Now(), done: make(chan struct{})}
+	s.usage.advance(j.arrived, len(s.running), s.waiting.Len())
 	switch {
 	case len(s.running) < s.slots:
 		s.start(j, j.arrived)
@@ -96,6 +98,8 @@ func (s *station) finish(j *job) {
 	if _, ok := s.running[j]; !ok || !s.frozenAt.IsZero() || time.Until(j.due) > 0 {
 		return
 	}
+	s.usage.advance(time.Now(), len(s.running), s.waiting.Len())
+	s.usage.count(j.fails)
 	delete(s.running, j)
 	s.totals.count(j)
 	close(j.done)
@@ -120,6 +124,7 @@ func (s *station) startNext(free time.Time) {
 func (s *station) leave(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.usage.advance(time.Now(), len(s.running), s.waiting.Len())
 	if j.place != nil {
 		s.waiting.Remove(j.place)
 		j.place = nil
@@ -176,6 +181,14 @@ func (s *station) setSpeed(speed float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.speed = speed
+}
+
+// report is what the station says of itself in an answer.
+func (s *station) report(o ORCA) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.advance(time.Now(), len(s.running), s.waiting.Len())
+	return s.usage.header(s.slots, o)
 }
 
 // A state is the station at one moment.
