@@ -10,8 +10,8 @@
 // It is not a clock: there is no goroutine but those of the gRPC streams. The
 // loop paces the pushes (minimum interval) by how often it calls Publish, decides when a
 // cluster is ready by when it calls it first, and keeps the heartbeat going by
-// going on calling. It serves endpoints only: clusters, listeners and
-// routes come from Envoy's own configuration.
+// going on calling. It serves endpoints, and the one runtime layer that switches the Envoys'
+// access loggers: clusters, listeners and routes come from Envoy's own configuration.
 //
 // # What is spoken
 //
@@ -19,6 +19,8 @@
 // other resource type that is asked for over ADS is held: never answered.
 // Answering with an empty list would tell Envoy to delete what it has, and
 // closing the stream would take the endpoints away with it.
+//
+// RTDS on its own stream, as state of the world: see below.
 //
 // # Rules of the stream
 //
@@ -61,10 +63,25 @@
 // worker of every Envoy rebuild its scheduler, so one that says nothing new is worse than none.
 // When nothing is pushed, no stream is woken.
 //
+// # Who watches
+//
+// Watchers names the Envoys that subscribe to a cluster, so that counts of
+// requests which come over other services of the same port are believed for the clusters that
+// an Envoy watches, and no others. It is told apart by node id and IP address.
+//
+// # Runtime layers
+//
+// Each Envoy has a layer RuntimeLayer, set by SetRuntime, with the default until then. Envoy
+// waits for its runtime layers when it starts, so the first request is answered at once,
+// always, and a layer of another name with an empty one. A change is sent when the response before it
+// was answered; one that is refused is not repeated. RuntimeClients shows who follows.
+// There is no answer over ADS or delta: the layer's config source must be a stream of its own.
+//
 // # Bounds
 //
 // Requests are at most 4 MiB (GRPCOptions), names of clusters 1 KiB, a stream has at most 10,000
-// subscriptions and 32 other types; beyond that it is closed with the reason. Of the node,
+// subscriptions and 32 other types, a runtime stream 8 layers; beyond that it is closed with the
+// reason. At most 16,384 Envoys have runtime values of their own. Of the node,
 // only what Client shows is kept: its list of extensions, some 61 KB, is dropped at once. What Envoy
 // says of itself or in a NACK is cut to a length. A client that went is forgotten.
 package xds

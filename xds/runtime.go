@@ -1,7 +1,25 @@
 package xds
 
 import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy asks for, and the keys in it
@@ -12,22 +30,319 @@ const (
 	RuntimeBatched   = "steelyard.access_log.batched"   // many entries at a time
 )
 
+const (
+	maxRuntimeLayers = 8      // layers that one stream asks for; an Envoy asks for one
+	maxRuntimeEnvoys = 16_384 // Envoys with a layer of their own
+)
+
+// defaultRuntime is the layer of an Envoy that nothing was said about.
+func defaultRuntime() map[string]float64 {
+	return map[string]float64{RuntimeImmediate: 100, RuntimeBatched: 0}
+}
+
 // A RuntimeClient is one Envoy's stream of runtime values.
 type RuntimeClient struct {
 	Watcher
+	Peer        string // remote address of the connection
 	ConnectedAt time.Time
 	Layer       map[string]float64 // what it is to use; the receiver's own
-	InSync      bool               // it acknowledged Layer
+	InSync      bool               // it accepted Layer
 	Acks, Nacks uint64
-	Nacked      bool // the last answer was a NACK
-	NackMessage string
+	Nacked      bool   // the last answer was a NACK
+	NackMessage string // of the latest NACK, in Envoy's words
 }
 
-// SetRuntime says what an Envoy's runtime layer holds from now on; nil is the default,
-// which is RuntimeImmediate at 100 and RuntimeBatched at 0. It is sent when it
-// differs from what the Envoy has, and kept for an Envoy that is not connected.
-func (s *Server) SetRuntime(w Watcher, layer map[string]float64) {}
+// SetRuntime says what an Envoy's runtime layer holds from now on: percentages by key, cut to
+// 0..100. nil is the default, which is RuntimeImmediate at 100 and RuntimeBatched at 0. It
+// is sent if it differs from what held before, and kept for an Envoy that is not
+// connected, until it is set to nil.
+func (s *Server) SetRuntime(w Watcher, layer map[string]float64) { s.runtimes.set(w, layer) }
 
-// RuntimeClients returns the Envoys that follow their runtime layer, sorted by node id
-// and host. The result is the caller's.
-func (s *Server) RuntimeClients() []RuntimeClient { return nil }
+// RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id,
+// host and peer. The result is the caller's.
+func (s *Server) RuntimeClients() []RuntimeClient { return s.runtimes.clients() }
+
+// runtimes serves the layer to each Envoy over a stream of its own (state of the
+// world). The first request is answered at once, because an Envoy waits
+// for its runtime layers before it starts.
+type runtimes struct {
+	runtimev3.UnimplementedRuntimeDiscoveryServiceServer
+
+	closing <-chan struct{}
+	prefix  string
+	now     func() time.Time
+	log     *slog.Logger
+
+	mu      sync.Mutex // guards what follows, and the streams
+	seq     uint64     // of the last change of any layer
+	layers  map[Watcher]layer
+	streams map[*runtimeStream]struct{}
+}
+
+// A layer is what one Envoy's differs from the default in. seq names its
+// content; the default is zero.
+type layer struct {
+	values map[string]float64
+	seq    uint64
+}
+
+// A runtimeStream is one open stream. It has at most one unanswered response.
+type runtimeStream struct {
+	who       Watcher
+	peer      string
+	connected time.Time
+	changed   chan struct{} // capacity one: the layer may be another
+
+	names []string // of the layers it asks for
+	asks  bool     // wants an answer even if nothing changed
+	nonce uint64   // of the last response; zero is none
+	open  bool     // the last response is not answered
+
+	sent, acked uint64 // seq of the layer; meaningful when nonce, acks are not zero
+	acks, nacks uint64
+	nacked      bool
+	message     string
+}
+
+func newRuntimes(closing <-chan struct{}, prefix string, now func() time.Time, log *slog.Logger) *runtimes {
+	return &runtimes{
+		closing: closing, prefix: prefix, now: now, log: log,
+		layers:  make(map[Watcher]layer),
+		streams: make(map[*runtimeStream]struct{}),
+	}
+}
+
+// set changes an Envoy's layer and wakes its streams.
+func (r *runtimes) set(w Watcher, values map[string]float64) {
+	values = percentages(values)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if maps.Equal(r.layer(w).values, values) {
+		return
+	}
+	switch {
+	case maps.Equal(values, defaultRuntime()):
+		delete(r.layers, w)
+	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
+		r.log.Warn("too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
+		return
+	default:
+		r.seq++
+		r.layers[w] = layer{values: values, seq: r.seq}
+	}
+	for st := range r.streams {
+		if st.who == w {
+			st.wake()
+		}
+	}
+}
+
+// percentages is a copy with every value within 0..100; what is no number is left out.
+func percentages(values map[string]float64) map[string]float64 {
+	if values == nil {
+		return defaultRuntime()
+	}
+	out := make(map[string]float64, len(values))
+	for key, v := range values {
+		if !math.IsNaN(v) {
+			out[key] = min(max(v, 0), 100)
+		}
+	}
+	return out
+}
+
+func (r *runtimes) layer(w Watcher) layer {
+	if l, ok := r.layers[w]; ok {
+		return l
+	}
+	return layer{values: defaultRuntime()}
+}
+
+func (st *runtimeStream) wake() {
+	select {
+	case st.changed <- struct{}{}:
+	default: // awake already
+	}
+}
+
+// StreamRuntime serves one stream until it or the server ends.
+func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) error {
+	st := r.opened(peerAddress(stream.Context()))
+	defer r.closed(st)
+	requests, ended := receive(stream)
+	for {
+		select {
+		case <-r.closing:
+			return nil
+		case err := <-ended:
+			return err
+		case q := <-requests:
+			if err := r.requested(st, q); err != nil {
+				r.log.Warn("envoy's runtime stream refused", "node", st.who.NodeID, "peer", st.peer, "error", err)
+				return err
+			}
+		case <-st.changed:
+		}
+		response, err := r.next(st)
+		if err != nil {
+			return err
+		}
+		if response == nil {
+			continue
+		}
+		if err := stream.Send(response); err != nil {
+			return err // the peer has gone
+		}
+	}
+}
+
+// receive reads a stream's requests until it ends. Its goroutine ends with the
+// stream, which is right after the handler that called it: nothing else can interrupt
+// a read.
+func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-chan *discoveryv3.DiscoveryRequest, <-chan error) {
+	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
+	go func() {
+		for {
+			q, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if q == nil {
+				ended <- err
+				return
+			}
+			select {
+			case requests <- q:
+			case <-stream.Context().Done():
+				return
+			}
+		}
+	}()
+	return requests, ended
+}
+
+func (r *runtimes) opened(peer string) *runtimeStream {
+	st := &runtimeStream{peer: peer, connected: r.now(), changed: make(chan struct{}, 1)}
+	st.who.Host = hostOf(peer)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.streams[st] = struct{}{}
+	return st
+}
+
+func (r *runtimes) closed(st *runtimeStream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.streams, st)
+}
+
+// requested takes a request down. An error ends the stream.
+func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest) error {
+	if t := q.GetTypeUrl(); t != "" && t != resource.RuntimeType {
+		return status.Error(codes.InvalidArgument, "this stream serves runtime layers, nothing else")
+	}
+	names := q.GetResourceNames()
+	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names, func(n string) bool { return len(n) > maxNameBytes }) {
+		return status.Errorf(codes.ResourceExhausted, "more than %d runtime layers, or a name of more than %d bytes: this server has the layer %q only", maxRuntimeLayers, maxNameBytes, RuntimeLayer)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if who := takeIdentity(q.GetNode()); st.who.NodeID == "" {
+		st.who.NodeID = who.id
+	}
+	if st.nonce > 0 && q.GetResponseNonce() != strconv.FormatUint(st.nonce, 10) {
+		return nil // about an earlier response than the last: stale, names and all
+	}
+	r.answered(st, q)
+	if !slices.Equal(names, st.names) {
+		st.names, st.asks = cloned(names), true
+	}
+	return nil
+}
+
+func cloned(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strings.Clone(n)
+	}
+	return out
+}
+
+// answered takes an ACK or a NACK down.
+func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) {
+	if !st.open {
+		return
+	}
+	st.open = false
+	refusal := q.GetErrorDetail()
+	if refusal == nil {
+		st.acks++
+		st.acked, st.nacked = st.sent, false
+		return
+	}
+	level := slog.LevelWarn
+	if st.nacked {
+		level = slog.LevelDebug // known: the state has not changed
+	}
+	st.nacks++
+	st.nacked, st.message = true, clip(refusal.GetMessage(), maxMessage)
+	r.log.Log(context.Background(), level, "envoy refuses its runtime layer", "node", st.who.NodeID, "peer", st.peer, "message", st.message)
+}
+
+// next is the response that the stream is due, nil for none. What changes while a response
+// is unanswered is sent after the answer.
+func (r *runtimes) next(st *runtimeStream) (*discoveryv3.DiscoveryResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.layer(st.who)
+	if st.open || len(st.names) == 0 || !st.asks && l.seq == st.sent {
+		return nil, nil
+	}
+	resources := make([]*anypb.Any, len(st.names))
+	for i, name := range st.names {
+		var err error
+		if resources[i], err = runtimeResource(name, l.values); err != nil {
+			return nil, status.Errorf(codes.Internal, "building runtime layer %q: %v", name, err)
+		}
+	}
+	st.nonce++
+	st.sent, st.open, st.asks = l.seq, true, false
+	return &discoveryv3.DiscoveryResponse{
+		TypeUrl: resource.RuntimeType, VersionInfo: r.prefix + strconv.FormatUint(l.seq, 10),
+		Nonce: strconv.FormatUint(st.nonce, 10), Resources: resources,
+	}, nil
+}
+
+// runtimeResource is a layer as Envoy reads it. One of another name is empty: it sets
+// nothing, and who asks for it by mistake need not wait for it.
+func runtimeResource(name string, values map[string]float64) (*anypb.Any, error) {
+	fields := make(map[string]*structpb.Value, len(values))
+	if name == RuntimeLayer {
+		for key, v := range values {
+			fields[key] = structpb.NewNumberValue(v)
+		}
+	}
+	return anypb.New(&runtimev3.Runtime{Name: name, Layer: &structpb.Struct{Fields: fields}})
+}
+
+func (r *runtimes) clients() []RuntimeClient {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]RuntimeClient, 0, len(r.streams))
+	for st := range r.streams {
+		l := r.layer(st.who)
+		out = append(out, RuntimeClient{
+			Watcher: st.who, Peer: st.peer, ConnectedAt: st.connected,
+			Layer:  maps.Clone(l.values),
+			InSync: st.acks > 0 && st.acked == l.seq,
+			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,
+		})
+	}
+	slices.SortFunc(out, func(a, b RuntimeClient) int {
+		if c := compareWatchers(a.Watcher, b.Watcher); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Peer, b.Peer)
+	})
+	return out
+}

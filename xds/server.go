@@ -13,6 +13,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
@@ -32,7 +33,9 @@ type Server struct {
 	cache   *holdingCache
 	tracker *tracker
 	handler serverv3.Server
-	close   context.CancelFunc
+	// runtimes serves runtime layers, on streams of their own.
+	runtimes *runtimes
+	close    context.CancelFunc
 
 	// mu keeps pushes one at a time: the number of a version must be the
 	// cache's own, which counts updates.
@@ -78,14 +81,17 @@ func NewServer(o Options) *Server {
 	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer)
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
+	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o.Now, o.Log)
 	s.handler = serverv3.NewServer(ctx, s.cache, callbacks{s.tracker}, sotw.WithLogger(quiet))
 	return s
 }
 
-// Register adds EDS and ADS, each as state of the world and as delta, to g.
+// Register adds EDS and ADS, each as state of the world and as delta, and RTDS as state of the
+// world, to g.
 func (s *Server) Register(g *grpc.Server) {
 	endpointservice.RegisterEndpointDiscoveryServiceServer(g, s.handler)
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s.handler)
+	runtimev3.RegisterRuntimeDiscoveryServiceServer(g, s.runtimes)
 }
 
 // Close ends all streams, with status OK, and those that are opened later. An xDS stream

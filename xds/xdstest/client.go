@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -38,6 +39,10 @@ type Config struct {
 	Refuse func(*endpointv3.ClusterLoadAssignment) error
 	// HoldAnswers makes the client receive and not answer until Answer is called.
 	HoldAnswers bool
+	// Accepted is told of every assignment right after its ACK was sent, with the version
+	// of what was answered: of the resource (delta) or of the response. It must be
+	// quick and must not call the client. Nil: nobody is told.
+	Accepted func(cluster, version string, message []byte)
 }
 
 // A Client is a connected Envoy. Its methods can be called from any goroutine.
@@ -171,7 +176,15 @@ func (c *Client) answer(r response) error {
 		c.state.Messages[p.name] = p.message
 		c.state.Versions[p.name] = p.version
 	}
-	return c.wire.answer(r, c.names, nil)
+	if err := c.wire.answer(r, c.names, nil); err != nil {
+		return err
+	}
+	if c.config.Accepted != nil {
+		for _, p := range r.parts {
+			c.config.Accepted(p.name, cmp.Or(p.version, r.version), p.message)
+		}
+	}
+	return nil
 }
 
 func (c *Client) judge(r response) error {

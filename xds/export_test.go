@@ -1,0 +1,8 @@
+package xds
+
+// RuntimeLayers is how many Envoys have a layer that is not the default.
+func (s *Server) RuntimeLayers() int {
+	s.runtimes.mu.Lock()
+	defer s.runtimes.mu.Unlock()
+	return len(s.runtimes.layers)
+}

@@ -1,0 +1,72 @@
+package xds_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"steelyard/xds"
+	"steelyard/xds/xdstest"
+)
+
+// watching waits until the cluster has these watchers, all on loopback.
+func (b *bench) watching(cluster string, nodes ...string) {
+	b.t.Helper()
+	want := make([]xds.Watcher, len(nodes))
+	for i, n := range nodes {
+		want[i] = xds.Watcher{NodeID: n, Host: "127.0.0.1"}
+	}
+	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes), func() bool { return slices.Equal(b.server.Watchers(cluster), want) })
+}
+
+func TestWatchersAreTheEnvoysOfAnyNameOfACluster(t *testing.T) {
+	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
+		b := newBench(t)
+		b.watching("llama")
+		dial := func(node string, clusters ...string) *xdstest.Client {
+			c.NodeID, c.Clusters = node, clusters
+			return b.dial(c)
+		}
+		second := dial("envoy-2", "llama/failsafe", "llama/fallback", "mixtral")
+		first := dial("envoy-1", "llama")
+		again := dial("envoy-1", "llama") // a second stream of the same
+		dial("envoy-3", "mixtral/fallback")
+		b.watching("llama", "envoy-1", "envoy-2")
+		b.watching("mixtral", "envoy-2", "envoy-3")
+		b.watching("llama/failsafe") // no cluster of that name
+
+		if err := second.Subscribe(nil, []string{"llama/failsafe"}); err != nil {
+			t.Fatal(err)
+		}
+		first.Close()
+		dial("envoy-4", "llama")
+		b.watching("llama", "envoy-1", "envoy-2", "envoy-4")
+		if err := second.Subscribe(nil, []string{"llama/fallback"}); err != nil {
+			t.Fatal(err)
+		}
+		again.Close()
+		b.watching("llama", "envoy-4")
+		b.watching("mixtral", "envoy-2", "envoy-3")
+	})
+}
+
+func TestTheWatchGenerationChangesWithTheWatchers(t *testing.T) {
+	b := newBench(t)
+	start := b.server.WatchGeneration()
+	c := b.dial(xdstest.Config{Clusters: []string{"llama"}})
+	b.watching("llama", "envoy-1")
+	came := b.server.WatchGeneration()
+	if came == start {
+		t.Error("the same after an Envoy came")
+	}
+	b.publish("llama", equal(2))
+	b.received(c, "llama", 1)
+	if b.server.WatchGeneration() != came {
+		t.Error("another after a push")
+	}
+	c.Close()
+	b.watching("llama")
+	if b.server.WatchGeneration() == came {
+		t.Error("the same after the Envoy went")
+	}
+}
