@@ -13,6 +13,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	edsv3 "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -21,14 +22,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // heartbeat is how often a controlPlane sends everything again.
 const heartbeat = 200 * time.Millisecond
 
+// runtimeLayer is the runtime resource that the bootstraps ask for.
+const runtimeLayer = "steelyard"
+
 // A controlPlane is a small stand-in for Steelyard: it serves assignments over
-// EDS, and sends them again at every heartbeat, so that they do not go stale.
+// EDS, and sends them again at every heartbeat, so that they do not go stale; and
+// an empty runtime layer, which an Envoy waits for at its start.
 type controlPlane struct {
 	address string
 
@@ -61,6 +67,11 @@ func (cp *controlPlane) start(t *testing.T, options ...grpc.ServerOption) {
 	patient := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})
 	server := grpc.NewServer(append(options, patient)...)
 	edsv3.RegisterEndpointDiscoveryServiceServer(server, serverv3.NewServer(ctx, cache, serverv3.CallbackFuncs{StreamRequestFunc: cp.saw}))
+
+	runtimes := cachev3.NewLinearCache(resourcev3.RuntimeType, cachev3.WithInitialResources(map[string]types.Resource{
+		runtimeLayer: &runtimev3.Runtime{Name: runtimeLayer, Layer: &structpb.Struct{}},
+	}))
+	runtimev3.RegisterRuntimeDiscoveryServiceServer(server, serverv3.NewServer(ctx, runtimes, nil))
 
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(listener) })

@@ -92,23 +92,45 @@ const existingListener = `
         typed_config:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: mine
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
           route_config:
             virtual_hosts:
             - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: %s, timeout: 0s}}]}
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
 `
 
-func TestEnvoyAcceptsTheAttachedClustersInAnotherConfiguration(t *testing.T) {
+// forTheRouter is the text that a reader is to put into the router filter: the
+// comment at the top that is indented as YAML.
+func forTheRouter(text []byte) string {
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if line, found := strings.CutPrefix(line, "#     "); found {
+			b.WriteString(strings.Repeat(" ", 14) + line)
+		}
+	}
+	return b.String()
+}
+
+func TestEnvoyAcceptsWhatIsAttachedToAnotherConfiguration(t *testing.T) {
 	text, err := os.ReadFile("attach.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted(t, fmt.Appendf(nil, existing+"%s"+existingListener, text, "llama_failsafe"))
-	text, err = RenderAttach(llama(ModeShedding))
+	bootstrap := fmt.Appendf(nil, existing+"%s"+existingListener+"%s", text, "llama_failsafe", forTheRouter(text))
+	accepted(t, bootstrap)
+	if got := router(t, decode(t, bootstrap)); len(got.GetUpstreamLog()) != 2 || !got.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
+		t.Errorf("the router filter is %v, want an upstream log in two forms with entries at the beginning", got)
+	}
+	o := llama(ModeShedding)
+	o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = true, true, true
+	text, err = RenderAttach(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if lines := forTheRouter(text); lines != "" {
+		t.Errorf("without an upstream log there are lines for the router filter:\n%s", lines)
 	}
 	accepted(t, fmt.Appendf(nil, existing+"%s"+existingListener, text, "llama"))
 }
@@ -125,7 +147,8 @@ func TestEnvoyAcceptsEveryCombinationOfOptions(t *testing.T) {
 			for _, policy := range []Policy{PolicyRoundRobin, PolicyLeastRequest} {
 				for _, rest := range []Options{
 					{XDS: "127.0.0.1:18000"},
-					{XDS: "steelyard.svc:18000", Listen: "[::1]:0", Admin: "[::1]:0", Zone: "a", NodeID: "n", AccessLog: true, IdleTimeout: time.Minute},
+					{XDS: "steelyard.svc:18000", Listen: "[::1]:0", Admin: "[::1]:0", Zone: "a", NodeID: "n", AccessLog: true, IdleTimeout: time.Minute,
+						NoUpstreamLog: policy == PolicyRoundRobin, NoLoadReports: mode == ModeShedding, NoRuntime: policy == PolicyLeastRequest},
 				} {
 					o := rest
 					o.Cluster, o.Mode, o.Policy, o.TLS = "llama", mode, policy, tlsOptions

@@ -73,6 +73,12 @@ type Options struct {
 	TLS TLS // of the connection to Steelyard; plain text when zero
 
 	AccessLog bool // one line per request on standard output
+
+	// What Envoy tells Steelyard of its requests, each part to be switched off by
+	// itself. Without any, Steelyard weighs by what the model servers say alone.
+	NoUpstreamLog bool // no entry for each request that begins or ends at an endpoint
+	NoLoadReports bool // no reports, at intervals, of the requests in progress at each endpoint
+	NoRuntime     bool // no runtime layer of Steelyard's: the log then stays on and immediate, whatever it costs
 }
 
 // TLS is how an Envoy and Steelyard prove to each other who they are. Files are

@@ -24,9 +24,10 @@ var templateText string
 func Render(o Options) ([]byte, error) { return render("bootstrap", o) }
 
 // RenderAttach returns what an Envoy that has a configuration already needs to
-// follow Steelyard's weights: the clusters alone, as YAML with comments. It takes
-// the same options; Listen, Admin, NodeID, Zone, IdleTimeout and AccessLog have
-// no meaning there.
+// follow Steelyard's weights and to tell it of its requests, as YAML with
+// comments. The lines for the router filter are a comment themselves, since only
+// the reader knows the filter's place. It takes the same options; Listen, Admin,
+// NodeID, Zone, IdleTimeout and AccessLog have no meaning there.
 func RenderAttach(o Options) ([]byte, error) { return render("attach", o) }
 
 func render(name string, o Options) ([]byte, error) {
@@ -36,7 +37,7 @@ func render(name string, o Options) ([]byte, error) {
 	}
 	t := template.New("").Option("missingkey=error")
 	t.Funcs(template.FuncMap{
-		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent,
+		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent, "comment": comment,
 		"include": func(name string, data any) (string, error) {
 			var b bytes.Buffer
 			err := t.ExecuteTemplate(&b, name, data)
@@ -59,6 +60,15 @@ type view struct{ Options }
 
 // Failsafe reports whether there is a fallback to go to.
 func (v view) Failsafe() bool { return v.Mode == ModeFailsafe }
+
+// UpstreamLog reports whether Envoy tells of every request that begins and ends.
+func (v view) UpstreamLog() bool { return !v.NoUpstreamLog }
+
+// LoadReports reports whether Envoy tells the requests in progress at intervals.
+func (v view) LoadReports() bool { return !v.NoLoadReports }
+
+// Runtime reports whether Steelyard may switch the log while Envoy runs.
+func (v view) Runtime() bool { return !v.NoRuntime }
 
 // Target is the cluster that routes name.
 func (v view) Target() string {
@@ -133,11 +143,20 @@ func duration(d time.Duration) string {
 
 // indent moves every line of a rendered part to the right.
 func indent(spaces int, text string) string {
-	pad := strings.Repeat(" ", spaces)
+	return prefixed(strings.Repeat(" ", spaces), text)
+}
+
+// comment makes every line of a rendered part a comment: what belongs into a
+// place that only the reader knows.
+func comment(spaces int, text string) string {
+	return prefixed("#"+strings.Repeat(" ", spaces), text)
+}
+
+func prefixed(prefix, text string) string {
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
 		if l != "" {
-			lines[i] = pad + l
+			lines[i] = prefix + l
 		}
 	}
 	return strings.Join(lines, "\n")

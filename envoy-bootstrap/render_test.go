@@ -13,9 +13,10 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	grpclogv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/grpc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	aggregatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
@@ -117,6 +118,77 @@ func route(t *testing.T, b *bootstrapv3.Bootstrap) *hcmv3.HttpConnectionManager 
 	t.Helper()
 	filter := b.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0]
 	return unpack(t, filter.GetTypedConfig(), new(hcmv3.HttpConnectionManager))
+}
+
+// router is the router filter's settings.
+func router(t *testing.T, b *bootstrapv3.Bootstrap) *routerv3.Router {
+	t.Helper()
+	return unpack(t, route(t, b).GetHttpFilters()[0].GetTypedConfig(), new(routerv3.Router))
+}
+
+func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
+	b := rendered(t, llama(ModeFailsafe))
+	r := router(t, b)
+	if !r.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
+		t.Error("no entry when a request begins")
+	}
+	// The defaults, without a runtime layer: every entry at once.
+	for i, want := range []struct {
+		key     string
+		percent uint32
+		bytes   uint32
+	}{
+		{"steelyard.access_log.immediate", 100, 0},
+		{"steelyard.access_log.batched", 0, 16384},
+	} {
+		log := r.GetUpstreamLog()[i]
+		filter := log.GetFilter().GetRuntimeFilter()
+		common := unpack(t, log.GetTypedConfig(), new(grpclogv3.HttpGrpcAccessLogConfig)).GetCommonConfig()
+		if filter.GetRuntimeKey() != want.key || filter.GetPercentSampled().GetNumerator() != want.percent {
+			t.Errorf("log %d is on by %v, want by %s, %d %%", i, filter, want.key, want.percent)
+		}
+		if common.GetLogName() != "steelyard" || common.GetGrpcService().GetEnvoyGrpc().GetClusterName() != xdsCluster ||
+			common.GetTransportApiVersion() != corev3.ApiVersion_V3 || common.GetBufferSizeBytes().GetValue() != want.bytes {
+			t.Errorf("log %d is %v, want one of %d bytes to Steelyard", i, common, want.bytes)
+		}
+	}
+	reports := b.GetClusterManager().GetLoadStatsConfig()
+	if reports.GetApiType() != corev3.ApiConfigSource_GRPC || reports.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
+		reports.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName() != xdsCluster {
+		t.Errorf("load reports %v, want a gRPC stream to Steelyard", reports)
+	}
+	layers := b.GetLayeredRuntime().GetLayers()
+	if len(layers) != 2 || layers[0].GetRtdsLayer().GetName() != runtimeLayer || layers[1].GetAdminLayer() == nil {
+		t.Fatalf("layers %v, want Steelyard's and, over it, the operator's", layers)
+	}
+	source := layers[0].GetRtdsLayer().GetRtdsConfig()
+	if api := source.GetApiConfigSource(); !api.GetSetNodeOnFirstMessageOnly() || api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName() != xdsCluster ||
+		source.GetInitialFetchTimeout().AsDuration() > time.Second {
+		t.Errorf("the layer comes from %v, want from Steelyard, and no start that waits for it", source)
+	}
+}
+
+func TestWhatEnvoysTellCanBeSwitchedOff(t *testing.T) {
+	tests := []struct {
+		name                  string
+		change                func(*Options)
+		logs, reports, layers bool
+	}{
+		{"no upstream log", func(o *Options) { o.NoUpstreamLog = true }, false, true, true},
+		{"no load reports", func(o *Options) { o.NoLoadReports = true }, true, false, true},
+		{"no runtime layer", func(o *Options) { o.NoRuntime = true }, true, true, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := llama(ModeFailsafe)
+			tt.change(&o)
+			b := rendered(t, o)
+			logs, reports, layers := router(t, b).GetUpstreamLog() != nil, b.GetClusterManager() != nil, b.GetLayeredRuntime() != nil
+			if logs != tt.logs || reports != tt.reports || layers != tt.layers {
+				t.Errorf("logs %t, reports %t, layers %t; want %t, %t, %t", logs, reports, layers, tt.logs, tt.reports, tt.layers)
+			}
+		})
+	}
 }
 
 func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
