@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/weighting"
 )
@@ -17,13 +18,17 @@ type Options struct {
 	Scraped bool // endpoints are scraped
 	Counted bool // in-flight counts are read
 
-	// MinInterval is the shortest time between two steps, and so between two
-	// pushes. Capacity is the slots of an endpoint that does not say its own,
-	// 0 where they are learned. WarmUp is how long the first push waits for the
-	// first full round of reports.
-	MinInterval time.Duration
-	Capacity    float64
-	WarmUp      time.Duration
+	// ScrapeInterval and CountInterval are the times between two scrapes of an
+	// endpoint and between two readings of the in-flight counts.
+	ScrapeInterval, CountInterval time.Duration
+
+	// Pace bounds how often Envoys are pushed; its Floor is also the shortest time
+	// between two steps. Capacity is the slots of an endpoint that does not say
+	// its own, 0 where they are learned. WarmUp is how long the first push waits
+	// for the first full round of reports.
+	Pace     weighting.Pace
+	Capacity float64
+	WarmUp   time.Duration
 
 	Push PushOptions
 }
@@ -58,6 +63,34 @@ type Publisher interface {
 	AckDelay(cluster string) time.Duration
 }
 
+// Proxies are read at every step: what the proxies report of their requests, by
+// access log and load reports. Whoever makes a Cluster pokes it when they change.
+type Proxies interface {
+	Counts(cluster string, now time.Time) ProxyCounts
+	// Sources shows the state of those reports to people.
+	Sources(cluster string, now time.Time) []admin.SourceStatus
+}
+
+// ProxyCounts are what the proxies of one cluster report.
+type ProxyCounts struct {
+	Subscribers int    // proxies that are pushed to
+	Reporting   int    // of those, the ones that report
+	Source      string // of the counts, as admin names it; empty while nobody reports
+	// Interval is the time between two reports of a proxy; 0 where each change is
+	// reported when it happens.
+	Interval  time.Duration
+	Dropped   weighting.Reading // requests that drop_overloads refused, cumulative
+	Endpoints []ProxyCount      // those that the proxies know; in any order
+}
+
+// A ProxyCount is what the proxies report of one endpoint.
+type ProxyCount struct {
+	Address  string
+	InFlight weighting.Reading
+	Exact    bool // cannot leak
+	Report   weighting.ProxyReport
+}
+
 // An Observer is told of every step, after it was published: the decision before
 // it and its own. It must not block.
 type Observer interface {
@@ -69,6 +102,7 @@ type Observer interface {
 type Cluster struct {
 	name      string
 	publisher Publisher
+	proxies   Proxies
 	observer  Observer
 	log       *slog.Logger
 	wake      chan struct{} // capacity one: something is new
@@ -82,7 +116,8 @@ type Cluster struct {
 	scrapes    source
 	counts     source
 	discovery  source
-	ignored    int // members of the last count that are no endpoints
+	ignored    int         // members of the last count that are no endpoints
+	reporting  ProxyCounts // without its endpoints, which are in the records
 	ready      bool
 	decision   weighting.Decision
 	pushes     pushes
@@ -91,7 +126,8 @@ type Cluster struct {
 // record is what was heard of one endpoint.
 type record struct {
 	server   weighting.ServerReport
-	inFlight weighting.Reading
+	inFlight weighting.Reading // as Redis says
+	proxies  ProxyCount
 	scrape   Scrape
 	failures int // scrapes in a row
 }
@@ -126,13 +162,14 @@ type pushes struct {
 	last               Push
 	at                 time.Time
 	err                error         // of the latest decision
-	period             time.Duration // smoothed time between two pushes; 0 before the second
+	interval           time.Duration // shortest time from the last push to the next
+	intervalReason     string        // what sets it
 }
 
 // NewCluster makes a cluster without endpoints; Run starts its loop.
-func NewCluster(name string, o Options, p Publisher, obs Observer, log *slog.Logger) *Cluster {
+func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observer, log *slog.Logger) *Cluster {
 	return &Cluster{
-		name: name, options: o, publisher: p, observer: obs,
+		name: name, options: o, publisher: p, proxies: proxies, observer: obs,
 		log:     log.With("cluster", name),
 		wake:    make(chan struct{}, 1),
 		records: make(map[string]*record),
@@ -144,7 +181,7 @@ func (c *Cluster) SetOptions(o Options) {
 	c.mu.Lock()
 	c.options = o
 	c.mu.Unlock()
-	c.poke()
+	c.Poke()
 }
 
 // SetEndpoints replaces the set of endpoints. Reports of those that stay are kept.
@@ -163,7 +200,7 @@ func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
 		c.populated = time.Now()
 	}
 	c.mu.Unlock()
-	c.poke()
+	c.Poke()
 }
 
 // Discovered notes how a refresh of the endpoints went: nil, or why the set
@@ -185,7 +222,7 @@ func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrap
 	}
 	c.scrapes.note(s.At, s.Err)
 	r.scrape = s
-	c.poke()
+	c.Poke()
 	if s.Err != nil {
 		r.failures++
 		return
@@ -213,22 +250,25 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 		}
 	}
 	c.ignored = ignored
-	c.poke()
+	c.Poke()
 	return ignored
 }
 
-// poke wakes the loop. What is already awake stays awake.
-func (c *Cluster) poke() {
+// Poke wakes the loop: something is new. What is already awake stays awake.
+func (c *Cluster) Poke() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run decides and publishes until ctx is done.
+// Run decides and publishes until ctx is done. A change wakes it at once; after a
+// push it rests for as long as the pace says, and after a step without one for a
+// moment, so that what is new is decided on together.
 func (c *Cluster) Run(ctx context.Context) error {
 	const ages = 250 * time.Millisecond // between steps without a report
 	law := weighting.NewLaw(c.current().Params)
+	var pacer weighting.Pacer
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
 	defer c.liftDrop()
@@ -239,8 +279,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.wake:
 		case <-timer.C:
 		}
-		c.step(law, time.Now())
-		timer.Reset(c.current().MinInterval)
+		timer.Reset(c.step(law, &pacer, time.Now()))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -267,35 +306,57 @@ func (c *Cluster) current() Options {
 	return c.options
 }
 
-// step decides on the latest of everything and publishes it.
-func (c *Cluster) step(law *weighting.Law, now time.Time) {
+// step decides on the latest of everything and publishes it. It returns how long
+// to rest: until the next push may go out, and at least so long that steps take no
+// more than a tenth of a core.
+func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time) (rest time.Duration) {
+	const idle = 9 // times what a step took
 	began := time.Now()
 	options := c.current()
 	law.SetParams(options.Params)
-	decision := law.Step(now, c.snapshot())
+	snapshot := c.snapshot(now)
+	decision := law.Step(now, snapshot)
 	push := Push{Reason: "not ready"}
 	if c.becomeReady(now, decision) {
 		push = c.publisher.Publish(c.name, decision, options.Push)
 	}
-	before := c.decided(now, decision, push)
-	c.observer.Stepped(c.name, before, decision, push, time.Since(began))
+	before := c.decided(now, decision, push, pacer)
+	took := time.Since(began)
+	c.observer.Stepped(c.name, before, decision, push, took)
+	rest = max(options.Pace.Floor, idle*took)
+	if push.Pushed {
+		rest = max(rest, c.pushInterval())
+	}
+	return rest
+}
+
+func (c *Cluster) pushInterval() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pushes.interval
 }
 
 // snapshot is the cluster as the collectors see it.
-func (c *Cluster) snapshot() weighting.Snapshot {
+func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
+	counts := c.proxies.Counts(c.name, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reported(counts)
 	s := weighting.Snapshot{
-		Endpoints:  make([]weighting.Endpoint, len(c.endpoints)),
-		PushDelay:  c.publisher.AckDelay(c.name),
-		PushPeriod: max(c.options.MinInterval, c.pushes.period),
+		Endpoints:      make([]weighting.Endpoint, len(c.endpoints)),
+		PushDelay:      c.publisher.AckDelay(c.name),
+		PushPeriod:     max(c.options.Pace.Floor, c.pushes.interval),
+		ScrapeInterval: c.options.ScrapeInterval,
+		CountInterval:  c.countInterval(),
+		Dropped:        counts.Dropped,
 	}
 	for i, e := range c.endpoints {
 		r := c.records[e.Address]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, Refused: r.scrape.Refused, InFlight: r.inFlight,
+			Server: r.server, Refused: r.scrape.Refused, Proxies: r.proxies.Report,
 		}
+		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
 		if e.Capacity == 0 {
 			s.Endpoints[i].Capacity = c.options.Capacity
 		}
@@ -303,27 +364,56 @@ func (c *Cluster) snapshot() weighting.Snapshot {
 	return s
 }
 
-// decided keeps the decision, the count of pushes and the time between them. A
-// pool at rest is pushed by heartbeats only; that is no measure of how soon a
-// change of load would be pushed, so the period is at most a second. It returns
-// the decision before.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push) (before weighting.Decision) {
+// reported takes in what the proxies say now.
+func (c *Cluster) reported(counts ProxyCounts) {
+	for _, r := range c.records {
+		r.proxies = ProxyCount{}
+	}
+	for _, e := range counts.Endpoints {
+		if r := c.records[e.Address]; r != nil {
+			r.proxies = e
+		}
+	}
+	counts.Endpoints = nil
+	c.reporting = counts
+}
+
+// countsByProxies reports whether the proxies' own reports are the in-flight
+// counts: where there is no Redis, and else where all of them report.
+func (c *Cluster) countsByProxies() bool {
+	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Subscribers
+}
+
+func (c *Cluster) inFlight(r *record) (count weighting.Reading, exact bool) {
+	if c.countsByProxies() {
+		return r.proxies.InFlight, r.proxies.Exact
+	}
+	return r.inFlight, false
+}
+
+func (c *Cluster) countInterval() time.Duration {
+	if c.countsByProxies() {
+		return c.reporting.Interval
+	}
+	return c.options.CountInterval
+}
+
+// decided keeps the decision, the count of pushes and when the next one may be.
+// It returns the decision before.
+func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d
 	p := &c.pushes
+	fleet := weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
 	p.err = push.Err
-	if !push.Pushed {
+	if push.Pushed {
+		pacer.Pushed(now, c.options.Pace, fleet)
+		p.pushed++
+		p.at, p.last = now, push
+	} else {
 		p.suppressed++
-		return before
 	}
-	if gap := min(now.Sub(p.at), time.Second); p.pushed > 0 {
-		if p.period == 0 {
-			p.period = gap
-		}
-		p.period += (gap - p.period) / 8
-	}
-	p.pushed++
-	p.at, p.last = now, push
+	p.interval, p.intervalReason = pacer.Interval(now, c.options.Pace, fleet)
 	return before
 }

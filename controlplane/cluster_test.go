@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -15,8 +16,9 @@ import (
 	"steelyard/weighting"
 )
 
-// recorder is a Publisher and an Observer that remembers. It pushes everything.
+// recorder is a Publisher, Proxies and an Observer that remembers. It pushes everything.
 type recorder struct {
+	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
 	steps     []time.Time
@@ -41,6 +43,20 @@ func (r *recorder) Remove(cluster string) {
 	r.removed = append(r.removed, cluster)
 }
 
+func (r *recorder) Counts(string, time.Time) ProxyCounts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counts
+}
+
+func (r *recorder) report(c ProxyCounts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts = c
+}
+
+func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return nil }
+
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { return r.delay }
 func (r *recorder) count() int                       { r.mu.Lock(); defer r.mu.Unlock(); return len(r.published) }
@@ -63,7 +79,7 @@ func (r *recorder) Stepped(_ string, _, d weighting.Decision, _ Push, _ time.Dur
 func testOptions() Options {
 	return Options{
 		Engine: "vllm", Params: weighting.DefaultParams(), Scraped: true,
-		MinInterval: 50 * time.Millisecond, WarmUp: 5 * time.Second,
+		Pace: weighting.Pace{Floor: 50 * time.Millisecond}, WarmUp: 5 * time.Second,
 	}
 }
 
@@ -89,7 +105,7 @@ func inLoop(t *testing.T, o Options, test func(c *Cluster, r *recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
-		c := NewCluster("llama", o, r, r, slog.New(slog.DiscardHandler))
+		c := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
@@ -120,6 +136,18 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 		unpublished bool // although ready
 	}{
 		{
+			name:    "nothing but what proxies report, and one of two reports",
+			options: func(o *Options) { o.Scraped = false },
+			reports: func(c *Cluster) {
+				c.SetEndpoints(addresses(a, b))
+				c.proxies.(*recorder).report(ProxyCounts{Subscribers: 2, Reporting: 1})
+			},
+			wantWhy: "proxies: 1 of 2 report their requests",
+		}, {
+			name:    "nothing but what proxies report, and none is there",
+			options: func(o *Options) { o.Scraped = false },
+			reports: func(c *Cluster) { c.SetEndpoints(addresses(a, b)) }, wantReady: true,
+		}, {
 			name:    "no endpoints yet",
 			reports: func(*Cluster) {},
 			wantWhy: "endpoints: discovery has not answered yet",
@@ -262,29 +290,105 @@ func TestThePushDelayAndPeriodAreMeasured(t *testing.T) {
 			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 			time.Sleep(10 * time.Millisecond)
 		}
-		s := c.snapshot()
+		s := c.snapshot(time.Now())
 		if s.PushDelay != 30*time.Millisecond {
 			t.Errorf("push delay %v, want what the ACKs tell", s.PushDelay)
 		}
 		if s.PushPeriod < 50*time.Millisecond || s.PushPeriod > 60*time.Millisecond {
 			t.Errorf("push period %v while there is a push every 50 ms", s.PushPeriod)
 		}
-		after(time.Minute) // pushes now only every quarter of a second
-		if got := c.snapshot().PushPeriod; got < 200*time.Millisecond || got > 300*time.Millisecond {
-			t.Errorf("push period %v while there is a push every 250 ms", got)
-		}
 	})
 }
 
-func TestAPoolAtRestDoesNotCountAsSlowPushes(t *testing.T) {
-	c := NewCluster("llama", testOptions(), &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
-	now := time.Now()
-	for range 100 {
-		now = now.Add(time.Hour)
-		c.decided(now, weighting.Decision{}, Push{Pushed: true})
+// Every change is pushed in this test, so what the loop spares is the pace's doing.
+func TestPushesKeepTheirBudgets(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		pace        weighting.Pace
+		subscribers int
+		within      time.Duration
+		least, most int // pushes
+		reason      string
+	}{
+		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, time.Second, 190, 201, weighting.PaceFloor},
+		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
+		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, time.Second, 9, 11, weighting.PaceBytes},
+		// 0.3 ms a push and 2 % of a core are 66 pushes a second, and as many again at once.
+		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 10 * time.Second, 600, 740, weighting.PaceCPU},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions()
+			o.Pace = c.pace
+			inLoop(t, o, func(cluster *Cluster, r *recorder) {
+				r.mu.Lock()
+				r.counts.Subscribers = c.subscribers
+				r.mu.Unlock()
+				cluster.SetEndpoints(addresses("10.0.0.1:80"))
+				for end := time.Now().Add(c.within); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+				}
+				if n := r.count(); n < c.least || n > c.most {
+					t.Errorf("%d pushes in %v, want %d to %d", n, c.within, c.least, c.most)
+				}
+				if got := cluster.View(time.Now()).MinIntervalReason; got != c.reason {
+					t.Errorf("the interval is set by %q, want %q", got, c.reason)
+				}
+			})
+		})
 	}
-	if got := c.snapshot().PushPeriod; got != time.Second {
-		t.Errorf("push period %v, want at most a second", got)
+}
+
+func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
+	const address = "10.0.0.1:80"
+	for _, c := range []struct {
+		name                   string
+		redis                  bool
+		subscribers, reporting int
+		want                   float64
+		exact                  bool
+	}{
+		{"no Redis, all report", false, 2, 2, 7, true},
+		{"no Redis, one of two reports", false, 2, 1, 7, true},
+		{"Redis, all report", true, 2, 2, 7, true},
+		{"Redis, one of two reports", true, 2, 1, 3, false},
+		{"Redis, nobody is there", true, 0, 0, 3, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, now := &recorder{}, time.Now()
+			r.counts = ProxyCounts{
+				Subscribers: c.subscribers, Reporting: c.reporting, Interval: time.Second,
+				Dropped: weighting.Reading{Value: 11, At: now},
+				Endpoints: []ProxyCount{
+					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
+					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true, Report: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
+				},
+			}
+			o := testOptions()
+			o.Counted, o.CountInterval, o.ScrapeInterval = c.redis, 100*time.Millisecond, 250*time.Millisecond
+			cluster := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
+			cluster.SetEndpoints(addresses(address))
+			cluster.Counted(map[string]float64{address: 3}, now, nil)
+			s := cluster.snapshot(now)
+			interval := time.Second
+			if !c.exact {
+				interval = 100 * time.Millisecond
+			}
+			want := weighting.Snapshot{
+				PushPeriod: o.Pace.Floor, ScrapeInterval: 250 * time.Millisecond, CountInterval: interval,
+				Dropped: weighting.Reading{Value: 11, At: now},
+				Endpoints: []weighting.Endpoint{{
+					Address: address, InFlight: weighting.Reading{Value: c.want, At: now}, Exact: c.exact,
+					Proxies: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}},
+				}},
+			}
+			if !reflect.DeepEqual(s, want) {
+				t.Errorf("snapshot\n%+v, want\n%+v", s, want)
+			}
+			r.counts = ProxyCounts{}
+			if s := cluster.snapshot(now); s.Endpoints[0].Proxies != (weighting.ProxyReport{}) {
+				t.Errorf("%+v is left of proxies that have gone", s.Endpoints[0].Proxies)
+			}
+		})
 	}
 }
 
@@ -350,8 +454,8 @@ func TestReportsCoalesceToOneStepPerMinimumInterval(t *testing.T) {
 		}
 		times := r.stepTimes()
 		for i := 1; i < len(times); i++ {
-			if gap := times[i].Sub(times[i-1]); gap < o.MinInterval {
-				t.Fatalf("steps %v apart, want at least %v", gap, o.MinInterval)
+			if gap := times[i].Sub(times[i-1]); gap < o.Pace.Floor {
+				t.Fatalf("steps %v apart, want at least %v", gap, o.Pace.Floor)
 			}
 		}
 		if got := len(times); got < 19 || got > 21 {
@@ -536,7 +640,7 @@ func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
 	o.Capacity = 1
 	r := &recorder{}
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCluster("llama", o, r, r, slog.New(slog.DiscardHandler))
+		c := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()

@@ -11,19 +11,25 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/weighting"
 )
 
 // A Manager runs one Cluster and one source of endpoints for each configured
 // cluster, and follows the configuration as it changes.
 type Manager struct {
 	publisher Publisher
+	proxies   Proxies
 	observer  Observer
 	changed   func() // the endpoints of some cluster, or the set of clusters
 	log       *slog.Logger
 
+	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
+	closed   bool       // guarded by applying
+
+	// mu guards the map alone, and nothing is waited for under it: the goroutines
+	// that Apply waits for look clusters up.
 	mu       sync.Mutex
 	clusters map[string]*running
-	closed   bool
 }
 
 // running is a cluster with its goroutines.
@@ -58,70 +64,91 @@ func (t task) stop() {
 // NewManager makes a manager of no clusters. changed is called from any goroutine
 // whenever what Each would tell has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
-func NewManager(p Publisher, obs Observer, changed func(), log *slog.Logger) *Manager {
-	return &Manager{publisher: p, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
+func NewManager(p Publisher, proxies Proxies, obs Observer, changed func(), log *slog.Logger) *Manager {
+	return &Manager{publisher: p, proxies: proxies, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
 }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
 // their reports, what was learned, and their streams; one whose source of
 // endpoints changed keeps its endpoints until the new source has answered.
-func (m *Manager) Apply(clusters []config.Cluster) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (m *Manager) Apply(cfg *config.Config) {
+	m.applying.Lock()
+	defer m.applying.Unlock()
 	if m.closed {
 		return
 	}
-	wanted := make(map[string]bool, len(clusters))
-	for _, c := range clusters {
-		wanted[c.Name] = true
-	}
-	for name, r := range m.clusters {
-		if !wanted[name] {
-			m.stop(r)
-			m.publisher.Remove(name)
-			delete(m.clusters, name)
-		}
-	}
-	for _, c := range clusters {
-		if r := m.clusters[c.Name]; r != nil {
-			m.change(r, c)
+	m.remove(cfg)
+	for _, c := range cfg.Clusters {
+		if r := m.running(c.Name); r != nil {
+			m.change(r, c, optionsOf(c, cfg))
 		} else {
-			m.clusters[c.Name] = m.add(c)
+			m.add(c, optionsOf(c, cfg))
 		}
 	}
 	m.changed()
 }
 
-// Close stops all loops and waits for them; a later Apply does nothing. The
-// proxies keep what they have.
-func (m *Manager) Close() {
+// remove stops the clusters that are not configured any more.
+func (m *Manager) remove(cfg *config.Config) {
+	var gone []*running
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	for _, r := range m.clusters {
+	for name, r := range m.clusters {
+		if cfg.Cluster(name) == nil {
+			gone = append(gone, r)
+			delete(m.clusters, name)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range gone {
 		m.stop(r)
+		m.publisher.Remove(r.name)
 	}
 }
 
-func (m *Manager) add(c config.Cluster) *running {
+// Close stops all loops and waits for them; a later Apply does nothing. The
+// proxies keep what they have.
+func (m *Manager) Close() {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	m.closed = true
+	for _, r := range m.sorted() {
+		m.stop(&r)
+	}
+}
+
+// running is the cluster of that name, or nil.
+func (m *Manager) running(name string) *running {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clusters[name]
+}
+
+func (m *Manager) add(c config.Cluster, o Options) {
 	r := &running{
-		Cluster: NewCluster(c.Name, optionsOf(c), m.publisher, m.observer, m.log),
+		Cluster: NewCluster(c.Name, o, m.publisher, m.proxies, m.observer, m.log),
 		config:  c,
 	}
 	r.loop = start(func(ctx context.Context) { r.Run(ctx) })
 	r.discovery = m.discover(r.Cluster, c)
-	return r
+	m.mu.Lock()
+	m.clusters[c.Name] = r
+	m.mu.Unlock()
 }
 
-func (m *Manager) change(r *running, c config.Cluster) {
-	if !r.config.Equal(&c) {
-		r.SetOptions(optionsOf(c))
+func (m *Manager) change(r *running, c config.Cluster, o Options) {
+	if o != r.current() {
+		r.SetOptions(o)
 	}
 	if !reflect.DeepEqual(r.config.Endpoints, c.Endpoints) {
 		r.discovery.stop()
-		r.discovery = m.discover(r.Cluster, c)
+		discovery := m.discover(r.Cluster, c)
+		m.mu.Lock()
+		r.discovery = discovery
+		m.mu.Unlock()
 	}
+	m.mu.Lock()
 	r.config = c
+	m.mu.Unlock()
 }
 
 func (m *Manager) stop(r *running) {
@@ -185,9 +212,7 @@ func (m *Manager) Each(f func(c config.Cluster, endpoints []discovery.Endpoint))
 
 // Cluster returns a running cluster, or nil.
 func (m *Manager) Cluster(name string) *Cluster {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.clusters[name]; r != nil {
+	if r := m.running(name); r != nil {
 		return r.Cluster
 	}
 	return nil
@@ -205,15 +230,21 @@ func (m *Manager) sorted() []running {
 	return out
 }
 
-// optionsOf translates a cluster's configuration for its loop.
-func optionsOf(c config.Cluster) Options {
-	return Options{
-		Engine:      c.Engine,
-		Scraped:     !c.Scrape.Disabled,
-		Counted:     c.Inflight.RedisKey != "",
-		MinInterval: c.Push.MinInterval,
-		Capacity:    c.Capacity,
-		WarmUp:      c.WarmUp,
+// optionsOf translates a cluster's configuration for its loop. The clusters share
+// the budget of bytes evenly: which of them changes most is not known beforehand.
+func optionsOf(c config.Cluster, cfg *config.Config) Options {
+	o := Options{
+		Engine:         c.Engine,
+		Scraped:        !c.Scrape.Disabled,
+		Counted:        c.Inflight.RedisKey != "",
+		ScrapeInterval: c.Scrape.Interval,
+		Pace: weighting.Pace{
+			Floor:          c.Push.MinInterval,
+			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
+			ProxyCPU:       c.Push.EnvoyCPU,
+		},
+		Capacity: c.Capacity,
+		WarmUp:   c.WarmUp,
 		Push: PushOptions{
 			Deadband:           c.Push.Deadband,
 			Heartbeat:          c.Push.Heartbeat,
@@ -221,4 +252,8 @@ func optionsOf(c config.Cluster) Options {
 		},
 		Params: c.Params(),
 	}
+	if cfg.Redis != nil {
+		o.CountInterval = cfg.Redis.Interval
+	}
+	return o
 }

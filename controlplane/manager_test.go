@@ -58,15 +58,15 @@ func has(m *Manager, cluster string, want ...string) func() bool {
 func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
 	defer m.Close()
 
-	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))})
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))))
 	eventually(t, "both clusters have their endpoints", func() bool { return has(m, "a", "10.0.0.1:80")() && has(m, "b", "10.0.0.2:80")() })
 	first := m.Cluster("a")
 
 	before := changes.Load()
-	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80", "10.0.0.3:80"))})
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80", "10.0.0.3:80"))))
 	eventually(t, "a has its new endpoint", has(m, "a", "10.0.0.1:80", "10.0.0.3:80"))
 	if m.Cluster("a") != first {
 		t.Error("a cluster that stays was made anew: what it learned is lost")
@@ -81,13 +81,13 @@ func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 
 func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
 	defer m.Close()
-	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
 
 	file := filepath.Join(t.TempDir(), "targets.json")
-	m.Apply([]config.Cluster{clusterConfig("a", config.Endpoints{File: file})})
+	m.Apply(configOf(clusterConfig("a", config.Endpoints{File: file})))
 	eventually(t, "the missing file is reported", func() bool {
 		return m.Clusters()[0].Sources[0].LastError != ""
 	})
@@ -103,9 +103,9 @@ func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
 	for i := range 100 {
-		m.Apply([]config.Cluster{clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))})
+		m.Apply(configOf(clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))))
 	}
 	eventually(t, "the last source has answered", has(m, "a", "10.0.0.2:80"))
 	m.Close()
@@ -116,9 +116,9 @@ func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 
 func TestApplyAfterCloseStartsNothing(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
 	m.Close()
-	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	if m.Cluster("a") != nil { // and goleak finds nothing left
 		t.Error("a cluster runs after Close")
 	}
@@ -126,12 +126,12 @@ func TestApplyAfterCloseStartsNothing(t *testing.T) {
 
 func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
 	defer m.Close()
 	c := clusterConfig("a", static("10.0.0.1:80"))
-	m.Apply([]config.Cluster{c})
+	m.Apply(configOf(c))
 	c.Capacity, c.Engine = 7, "tgi"
-	m.Apply([]config.Cluster{c})
+	m.Apply(configOf(c))
 	if got := m.Cluster("a").current(); got.Capacity != 7 || got.Engine != "tgi" {
 		t.Errorf("options %+v, want capacity 7 and engine tgi", got)
 	}
@@ -144,8 +144,10 @@ func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 
 func TestCloseStopsEverythingTwice(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, func() {}, slog.New(slog.DiscardHandler))
-	m.Apply([]config.Cluster{clusterConfig("a", static("10.0.0.1:80"))})
+	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	m.Close()
 	m.Close() // and goleak finds nothing left
 }
+
+func configOf(clusters ...config.Cluster) *config.Config { return &config.Config{Clusters: clusters} }

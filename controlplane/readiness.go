@@ -60,6 +60,8 @@ func (c *Cluster) waitingFor() string {
 		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
 		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed, enoughTries)
+	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Subscribers:
+		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Subscribers)
 	}
 	return ""
 }

@@ -22,15 +22,20 @@ func (m *Manager) Clusters() []admin.Cluster {
 // View shows the cluster to the admin API.
 func (c *Cluster) View(now time.Time) admin.Cluster {
 	weights := c.publisher.Weights(c.name)
+	proxies := c.proxies.Sources(c.name, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := admin.Cluster{
 		Name: c.name, Engine: c.options.Engine, Ready: c.ready,
-		Sources:            c.sources(now),
+		Sources:            append(c.sources(now), proxies...),
 		LastPush:           admin.Push{At: admin.At(c.pushes.at), Version: c.pushes.last.Version, Reason: c.pushes.last.Reason},
 		Pushes:             c.pushes.pushed,
 		SuppressedPushes:   c.pushes.suppressed,
-		MinIntervalSeconds: admin.Seconds(c.options.MinInterval),
+		MinIntervalSeconds: admin.Seconds(max(c.options.Pace.Floor, c.pushes.interval)),
+		MinIntervalReason:  c.pushes.intervalReason,
+	}
+	if d := c.reporting.Dropped; d.Known() {
+		v.DroppedRequests = admin.Num(d.Value)
 	}
 	if !c.ready {
 		v.NotReadyReason = c.waitingFor()
@@ -52,9 +57,23 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		}
 		if r := c.records[e.Address]; r != nil {
 			e.LastScrape = viewScrape(r.scrape)
+			c.viewProxies(e, r)
 		}
 	}
 	return v
+}
+
+// viewProxies shows what the proxies say of one endpoint.
+func (c *Cluster) viewProxies(e *admin.Endpoint, r *record) {
+	switch byProxies := c.countsByProxies(); {
+	case byProxies && r.proxies.InFlight.Known():
+		e.InFlightSource = c.reporting.Source
+	case !byProxies && r.inFlight.Known():
+		e.InFlightSource = "redis"
+	}
+	if f := r.proxies.Report.Failed; f.Known() {
+		e.FailedRequests = admin.Num(f.Value)
+	}
 }
 
 func viewScrape(s Scrape) admin.Scrape {

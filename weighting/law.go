@@ -31,8 +31,18 @@ type Snapshot struct {
 	Endpoints []Endpoint // in any order; one per address
 
 	// PushDelay is the time from a decision to its effect in the proxies, as
-	// measured by their ACKs; PushPeriod is the time from one push to the next.
+	// measured by their ACKs; PushPeriod is the shortest time from one push to the
+	// next.
 	PushDelay, PushPeriod time.Duration
+
+	// ScrapeInterval and CountInterval are the times between two readings of an
+	// endpoint's report and of its in-flight count; 0 where a change is reported
+	// when it happens.
+	ScrapeInterval, CountInterval time.Duration
+
+	// Dropped is how many requests the proxies refused because they were told to
+	// (Decision.DropFraction), cumulative.
+	Dropped Reading
 }
 
 // Step takes in what is new and decides. The same law, snapshots and times give

@@ -6,19 +6,22 @@ import "time"
 type Pace struct {
 	// Floor is the shortest time between two pushes. Default 5 ms.
 	Floor time.Duration
-	// BytesPerSecond is what all pushes together may send. Default 10 MB/s.
+	// BytesPerSecond is what pushes to all proxies together may send; 0 is no
+	// bound. Default 10 MiB/s.
 	BytesPerSecond float64
 	// ProxyCPU is the share of a core that pushes may cost each proxy, over about
-	// a second. Default 0.02.
+	// a second; 0 is no bound. Default 0.02.
 	ProxyCPU float64
 }
 
-// A Fleet is what a push costs.
+// A Fleet is what a push costs by.
 type Fleet struct {
-	Proxies   int     // that are pushed to
-	Endpoints int     // of the cluster
-	Bytes     float64 // of one push of every cluster to all its proxies
+	Proxies   int // that are pushed to
+	Endpoints int // of the cluster
 }
+
+// bytes is the size of a push to all proxies.
+func (f Fleet) bytes() float64 { return float64(f.Proxies) * float64(f.Endpoints) * EndpointBytes }
 
 // What sets the time between two pushes.
 const (
@@ -49,7 +52,7 @@ type Pacer struct {
 func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Duration, reason string) {
 	interval, reason = pace.Floor, PaceFloor
 	if pace.BytesPerSecond > 0 {
-		if bytes := time.Duration(f.Bytes / pace.BytesPerSecond * float64(time.Second)); bytes > interval {
+		if bytes := time.Duration(f.bytes() / pace.BytesPerSecond * float64(time.Second)); bytes > interval {
 			interval, reason = bytes, PaceBytes
 		}
 	}

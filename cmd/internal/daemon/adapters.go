@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
+	"steelyard/collectors/ledger"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
@@ -86,7 +88,7 @@ func (d *Daemon) Status() admin.Status {
 	d.mu.Lock()
 	generation := d.generation
 	d.mu.Unlock()
-	s := admin.Status{StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	s := admin.Status{Signals: d.signals.totals(time.Now()), StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
 	s.LastReload.OK = true
 	if d.options.ConfigStatus == nil {
 		return s
@@ -103,11 +105,13 @@ func (d *Daemon) Status() admin.Status {
 // Clients shows the connected Envoys.
 func (d *Daemon) Clients() []admin.Client {
 	clients := d.streams.Clients()
+	signals := d.signals.clientSignals(time.Now())
 	out := make([]admin.Client, len(clients))
 	for i, c := range clients {
 		out[i] = admin.Client{
 			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
 			Address: c.Peer, ConnectedAt: admin.At(c.ConnectedAt), Transport: c.Transport,
+			Signals:    signals[envoyOf(c)],
 			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
 		}
 		for j, s := range c.Subscriptions {
@@ -115,6 +119,15 @@ func (d *Daemon) Clients() []admin.Client {
 		}
 	}
 	return out
+}
+
+// envoyOf is who a client is to the ledger.
+func envoyOf(c xds.Client) ledger.Envoy {
+	host, _, err := net.SplitHostPort(c.Peer)
+	if err != nil {
+		host = c.Peer
+	}
+	return ledger.Envoy{NodeID: c.NodeID, Host: host}
 }
 
 func subscription(s xds.Subscription) admin.Subscription {

@@ -39,7 +39,9 @@ func (d *Daemon) followEndpoints(ctx context.Context) error {
 func (d *Daemon) retarget() {
 	var targets []scrape.Target
 	var keys []inflight.Key
+	members := make(map[string][]discovery.Endpoint)
 	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
+		members[c.Name] = endpoints
 		if key := c.Inflight.Key(c.Name); key != "" {
 			keys = append(keys, inflight.Key{Cluster: c.Name, Key: key})
 		}
@@ -51,6 +53,7 @@ func (d *Daemon) retarget() {
 		}
 	})
 	d.scrapes.SetTargets(targets)
+	d.signals.setMembers(members)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.poller != nil {

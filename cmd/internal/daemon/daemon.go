@@ -15,6 +15,7 @@ import (
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/scrape"
+	"steelyard/collectors/wire"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
@@ -38,6 +39,7 @@ type Daemon struct {
 	xdsListener, adminListener net.Listener
 
 	streams *xds.Server
+	signals *signals
 	grpc    *grpc.Server
 	manager *controlplane.Manager
 	scrapes *scrape.Pool
@@ -73,10 +75,12 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	}
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}})
-	d.grpc = grpc.NewServer(xds.GRPCOptions(tls)...)
+	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
+	d.grpc = grpc.NewServer(append(xds.GRPCOptions(tls), grpc.ForceServerCodecV2(wire.Codec()))...)
 	d.streams.Register(d.grpc)
+	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, observer{d.metrics, d.history}, d.outdated, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, d.signals, observer{d.metrics, d.history}, d.outdated, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -93,6 +97,7 @@ func (d *Daemon) AdminAddress() string { return d.adminListener.Addr().String() 
 func (d *Daemon) Close() {
 	d.manager.Close()
 	d.streams.Close()
+	d.signals.close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
@@ -122,6 +127,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.manager.Close()
 	d.settle()
 	d.streams.Close()
+	d.signals.close()
 	d.grpc.GracefulStop()
 	stop()
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -150,6 +156,13 @@ func (d *Daemon) inSync() bool {
 	return true
 }
 
+// poke wakes a cluster's loop.
+func (d *Daemon) poke(cluster string) {
+	if c := d.manager.Cluster(cluster); c != nil {
+		c.Poke()
+	}
+}
+
 // Apply makes cfg the running configuration, without a gap in any stream. What
 // can only change with a restart is refused, and nothing is changed then.
 func (d *Daemon) Apply(cfg *config.Config) error {
@@ -158,7 +171,7 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 	if err := d.swap(cfg); err != nil {
 		return err
 	}
-	d.manager.Apply(cfg.Clusters)
+	d.manager.Apply(cfg)
 	return nil
 }
 
