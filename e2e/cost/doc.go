@@ -1,0 +1,29 @@
+// Command cost measures what `steelyard serve` costs: CPU seconds per second and
+// memory of the real process, and how soon every Envoy has acknowledged a change
+// of load. `make bench-cost` runs it; docs/cost.md says how to read the result.
+//
+// It starts the real binary, many small model servers and many simulated Envoys:
+//
+//   - A model server ([fleet]) listens on a loopback address of its own and
+//     answers every request with a vLLM page as recorded, 50 KB, in which the
+//     series that Steelyard reads are live. It answers with one system call and
+//     formats ten numbers, so that a thousand of them, scraped four times a
+//     second, leave the machine to the process that is measured.
+//   - An Envoy is a client of package xds/xdstest on a connection of its own: the
+//     node of 61 KB in the first message, an ACK for every response.
+//
+// There are two kinds of settings. In those named after endpoints, every server
+// has traffic of its own (Poisson arrivals, exponential services), so that every
+// decision differs from the one before, as in a busy fleet. In those named after
+// streams all loads rest, and once a second one of them changes; the time runs
+// from that change until a stream has acknowledged weights that know it, and so
+// holds the wait for the next scrape.
+//
+// # What it says of itself
+//
+// The bench shares the machine with what it measures. It states its own CPU time
+// and how late its timers fired; a late bench has measured the machine. CPU times
+// are those of the kernel's process clocks, in nanoseconds.
+//
+// It is not a test: it fails when a target is missed only with --strict.
+package main

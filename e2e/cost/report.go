@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"text/tabwriter"
+	"time"
+)
+
+// A Report is everything that a bench has measured, as in bench/cost.json.
+type Report struct {
+	At       time.Time `json:"at"`
+	Go       string    `json:"go"`
+	Machine  string    `json:"machine"`
+	CPUs     int       `json:"cpus"`
+	Interval float64   `json:"scrape_interval_seconds"`
+	Rows     []Row     `json:"rows"`
+	Targets  []Target  `json:"targets"`
+}
+
+// A Target is what was promised and what was measured.
+type Target struct {
+	Name  string  `json:"name"`
+	Limit float64 `json:"limit"`
+	Got   float64 `json:"got"` // the median of the runs
+	Unit  string  `json:"unit"`
+	Met   bool    `json:"met"`
+}
+
+func newReport() Report {
+	return Report{
+		At: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), CPUs: runtime.NumCPU(),
+		Machine: runtime.GOOS + "/" + runtime.GOARCH, Interval: interval.Seconds(), Rows: []Row{}, Targets: []Target{},
+	}
+}
+
+// A promise is a target before it is measured.
+type promise struct {
+	setting, name string
+	limit         float64
+	unit          string
+	least         time.Duration // of the window, to say anything about it
+	of            func(Row) float64
+}
+
+func promises() []promise {
+	const mebi = 1 << 20
+	return []promise{
+		{"endpoints-100", "CPU, 100 endpoints every 250 ms, 10 Envoys", 0.15, "cores", 0, func(r Row) float64 { return r.Cores }},
+		{"streams-1000", "CPU, 1,000 endpoints, 1,000 streams, a push a second", 1, "cores", 0, func(r Row) float64 { return r.Cores }},
+		{"streams-1000", "p99 from a change of load to the ACK of the last stream", 1, "s", 0, func(r Row) float64 { return r.Acks.Last.P99 }},
+		{"streams-1000", "changes that a stream never acknowledged", 0, "", 0, func(r Row) float64 { return float64(r.Acks.Missing) }},
+		{"streams-1000", "RSS", 1024, "MiB", 0, func(r Row) float64 { return r.RSS / mebi }},
+		{"streams-1000", "growth of RSS over the window", 1, "MiB/min", 5 * time.Minute, func(r Row) float64 { return r.Growth / mebi }},
+	}
+}
+
+// judge compares the rows of the binary under test with what was promised.
+func judge(rows []Row) []Target {
+	out := []Target{}
+	for _, p := range promises() {
+		var got []float64
+		for _, r := range rows {
+			if r.Name == p.setting && r.Binary == "" && r.Seconds >= p.least.Seconds() {
+				got = append(got, p.of(r))
+			}
+		}
+		if len(got) == 0 {
+			continue
+		}
+		t := Target{Name: p.name, Limit: p.limit, Got: median(got), Unit: p.unit}
+		t.Met = t.Got <= t.Limit
+		out = append(out, t)
+	}
+	return out
+}
+
+// header and line are the table.
+const header = "setting\tbinary\tcores\tbench\tRSS\tgrowth\tscrapes\tfailed\tsteps\tpushes\tGCs\tchange → ACK p50\tp99\tlast p99\tmax\tscraped p99\tlate p99"
+
+func (r Row) line() string {
+	const mebi = 1 << 20
+	binary := r.Binary
+	if binary == "" {
+		binary = "this"
+	}
+	acks := "-\t-\t-\t-\t-"
+	if a := r.Acks; a.Changes > 0 {
+		acks = fmt.Sprintf("%s\t%s\t%s\t%s\t%s", ms(a.All.P50), ms(a.All.P99), ms(a.Last.P99), ms(a.All.Max), ms(a.Scraped.P99))
+	}
+	return fmt.Sprintf("%s\t%s\t%.3f\t%.3f\t%.0f MiB\t%+.1f MiB/min\t%.0f/s\t%.0f\t%.1f/s\t%.2f/s\t%.1f/s\t%s\t%s",
+		r.Name, binary, r.Cores, r.BenchCores, r.RSS/mebi, r.Growth/mebi, r.Scrapes, r.Failed, r.Steps, r.Pushes, r.GCs, acks, ms(r.Lateness.P99))
+}
+
+func ms(seconds float64) string { return fmt.Sprintf("%.0f ms", seconds*1000) }
+
+// print writes the table and the targets.
+func (r Report) print(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, header)
+	for _, row := range r.Rows {
+		fmt.Fprintln(table, row.line())
+	}
+	table.Flush()
+	fmt.Fprintln(w)
+	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, t := range r.Targets {
+		verdict := "met"
+		if !t.Met {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%.3g %s\tat most %.3g %s\n", verdict, t.Name, t.Got, t.Unit, t.Limit, t.Unit)
+	}
+	table.Flush()
+}
+
+// save writes the report as JSON.
+func (r Report) save(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
