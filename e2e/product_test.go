@@ -98,7 +98,7 @@ func TestSheddingEnvoysRefuseAShareOfASaturatedPoolUntilTheControllerLeaves(t *t
 	pool := servers(t, same(2, modelsim.Options{Slots: 1})...)
 	f := start(t, plan{
 		servers: pool, bootstrap: []string{"--mode", "shedding"},
-		cluster: "shedding: {enabled: true, queue_start: 1, queue_full: 3, max_drop: 0.5}",
+		cluster: "shedding: {enabled: true, target_wait: 10ms, max_drop: 0.5}",
 	})
 	for _, s := range pool {
 		flood(t, s, 6) // 5 wait for 1 slot

@@ -97,41 +97,6 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 	return math.NaN()
 }
 
-// shed settles the share of requests to refuse.
-func (l *Law) shed(p *pool, d *Decision) {
-	const fallFor = 10 * time.Second
-	target := p.refuse()
-	fall := l.params.Shedding.MaxDrop * max(0, p.now.Sub(l.dropAt)).Seconds() / fallFor.Seconds()
-	if p.free() {
-		l.drop = 0
-	} else {
-		l.drop = max(target, l.drop-fall, 0)
-	}
-	l.dropAt = p.now
-	const steps = 100 // a hundredth is as fine as a push is worth
-	d.DropFraction = math.Round(max(0, min(l.drop, l.params.Shedding.MaxDrop, 1))*steps) / steps
-}
-
-// refuse is the share that the mean queue over the whole pool asks for.
-func (p *pool) refuse() float64 {
-	s := &p.params.Shedding
-	var waiting, slots float64
-	for i := range p.members {
-		if m := &p.members[i]; !math.IsNaN(m.queued) {
-			waiting += m.queued * m.slotCount
-			slots += m.slotCount
-		}
-	}
-	switch depth := waiting / slots; {
-	case !s.Enabled || slots == 0 || depth <= s.QueueStart:
-		return 0
-	case depth >= s.QueueFull:
-		return s.MaxDrop
-	default:
-		return (depth - s.QueueStart) / (s.QueueFull - s.QueueStart) * s.MaxDrop
-	}
-}
-
 // free reports whether shedding is off, or any member could start a request now:
 // it has a free slot, or, where its slots are only assumed, an empty queue.
 func (p *pool) free() bool {

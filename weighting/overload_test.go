@@ -171,89 +171,6 @@ func TestFlagOnceShownLastsForTheDwell(t *testing.T) {
 	}
 }
 
-func shedding(start, full, most float64) Params {
-	p := DefaultParams()
-	p.Shedding = Shedding{Enabled: true, QueueStart: start, QueueFull: full, MaxDrop: most}
-	return p
-}
-
-func TestSheddingByTheMeanQueueOfThePool(t *testing.T) {
-	on := shedding(4, 16, 0.9)
-	off := on
-	off.Shedding.Enabled = false
-	for _, c := range []struct {
-		name   string
-		params Params
-		queues []float64 // per slot
-		drop   float64
-	}{
-		{"off by default", DefaultParams(), []float64{1000, 1000}, 0},
-		{"off", off, []float64{1000, 1000}, 0},
-		{"nothing waits", on, []float64{0, 0}, 0},
-		{"at the start", on, []float64{4, 4}, 0},
-		{"half way", on, []float64{10, 10}, 0.45},
-		{"half way in the mean", on, []float64{1, 19}, 0.45},
-		{"full", on, []float64{16, 16}, 0.9},
-		{"beyond full", on, []float64{1e6, 1e6}, 0.9},
-		{"in hundredths", on, []float64{4.8, 4.8}, 0.06}, // 0.8/12·0.9 = 0.06
-		{"rounded to them", on, []float64{5, 5}, 0.08},   // 1/12·0.9 = 0.075
-		{"thresholds in one", shedding(4, 4, 0.5), []float64{4.1, 4.1}, 0.5},
-		{"at thresholds in one", shedding(4, 4, 0.5), []float64{4, 4}, 0},
-		{"more than all is all", shedding(4, 16, 3), []float64{99, 99}, 1},
-		{"empty pool", on, nil, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := NewLaw(c.params).Step(epoch, Snapshot{Endpoints: queues(epoch, c.queues...)})
-			want(t, "drop", d.DropFraction, c.drop)
-		})
-	}
-}
-
-func TestNoSheddingWhileASlotIsFree(t *testing.T) {
-	law := NewLaw(shedding(4, 16, 0.9))
-	pool := append(queues(epoch, 99, 99, 99), scraped("free", 4, 0, 4, epoch))
-	if d := law.Step(epoch, Snapshot{Endpoints: pool}); d.DropFraction == 0 {
-		t.Error("nothing dropped though every slot is taken")
-	}
-	pool[3] = scraped("free", 4, 0, 3, epoch.Add(second))
-	want(t, "drop with one slot free", law.Step(epoch.Add(second), Snapshot{Endpoints: pool}).DropFraction, 0)
-}
-
-func TestSheddingRisesAtOnceAndFallsSlowly(t *testing.T) {
-	law := NewLaw(shedding(4, 16, 0.9))
-	for _, c := range []struct {
-		at    time.Duration
-		queue float64
-		drop  float64
-	}{
-		{0, 4, 0},
-		{100 * time.Millisecond, 16, 0.9},
-		{200 * time.Millisecond, 4, 0.89}, // 0.9 falls by 0.09 a second
-		{1100 * time.Millisecond, 4, 0.81},
-		{5100 * time.Millisecond, 4, 0.45},
-		{5100 * time.Millisecond, 12, 0.6}, // and rises again from there
-		{6100 * time.Millisecond, 12, 0.6}, // as asked
-		{7100 * time.Millisecond, 10, 0.51},
-		{8100 * time.Millisecond, 10, 0.45}, // no further than asked
-		{60 * second, 4, 0},
-	} {
-		now := epoch.Add(c.at)
-		d := law.Step(now, Snapshot{Endpoints: queues(now, c.queue, c.queue)})
-		want(t, fmt.Sprintf("drop at %v", c.at), d.DropFraction, c.drop)
-	}
-}
-
-// A pool whose metrics all died is not a saturated one.
-func TestSheddingEndsWhenNothingTells(t *testing.T) {
-	law := NewLaw(shedding(4, 16, 0.9))
-	pool := queues(epoch, 99, 99)
-	law.Step(epoch, Snapshot{Endpoints: pool})
-	for s := range 30 {
-		law.Step(epoch.Add(time.Duration(s)*second), Snapshot{Endpoints: pool})
-	}
-	want(t, "drop", law.Step(epoch.Add(30*second), Snapshot{Endpoints: pool}).DropFraction, 0)
-}
-
 func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	var now time.Time
@@ -261,26 +178,10 @@ func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 		now = epoch.Add(time.Duration(i) * second)
 		law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 4, 4, now)}})
 	}
-	p := shedding(1, 2, 0.5)
+	p := DefaultParams()
 	p.Overload.QueueEnter, p.Overload.QueueLeave = 100, 50
 	law.SetParams(p)
 	d := law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 4, 4, now)}})
 	want(t, "slots", of(t, d, "0").Slots, 4)
 	want(t, "flag", of(t, d, "0").Overloaded, false)
-	want(t, "drop", d.DropFraction, 0.5)
-}
-
-func TestAnEmptyQueueIsRoomWhereTheSlotsAreAssumed(t *testing.T) {
-	p := DefaultParams()
-	p.Shedding.Enabled = true
-	for _, c := range []struct {
-		name    string
-		waiting float64 // at the one endpoint that is not flooded
-		drop    float64
-	}{{"an empty queue", 0, 0}, {"a request waits", 1, 0.9}} {
-		d := NewLaw(p).Step(epoch, Snapshot{Endpoints: []Endpoint{
-			scraped("a", 0, 1000, 8, epoch), scraped("b", 0, c.waiting, 8, epoch),
-		}})
-		want(t, c.name, d.DropFraction, c.drop)
-	}
 }

@@ -43,6 +43,13 @@ type Overload struct {
 	// UtilizationEnter and UtilizationLeave are shares of the KV cache, 0..1.
 	// Defaults 0.98, 0.9.
 	UtilizationEnter, UtilizationLeave float64
+	// QueueTimeEnter and QueueTimeLeave are the mean time that the requests which
+	// an endpoint completed in the last window had waited. Defaults 0: not by that.
+	QueueTimeEnter, QueueTimeLeave time.Duration
+	// StalledAfter is how long requests stand at an endpoint that says it has
+	// none before it is stalled; 0 is never. Default 2 s, which is noticed within
+	// three with a scrape every second.
+	StalledAfter time.Duration
 	// MinDwell is how long a flag stands at least, and stays away at least.
 	// Default 2 s.
 	MinDwell time.Duration
@@ -51,16 +58,14 @@ type Overload struct {
 	MaxShare float64
 }
 
-// Shedding says when a saturated pool refuses requests. The share to refuse
-// grows linearly from 0 at QueueStart to MaxDrop at QueueFull, rises at once,
-// falls by at most MaxDrop in ten seconds, and is 0 whenever an endpoint has a
-// free slot.
+// Shedding says how long requests may wait in a saturated pool before it refuses
+// some, to keep the wait there (package comment). Nothing is refused while an
+// endpoint has a free slot.
 type Shedding struct {
 	Enabled bool // default false
-	// QueueStart and QueueFull are requests waiting for each slot, over the
-	// whole pool. Defaults 4, 16.
-	QueueStart, QueueFull float64
-	// MaxDrop is the largest share refused, 0..1. Default 0.9.
+	// TargetWait is the expected time to wait in the pool's queues. Default 2 s.
+	TargetWait time.Duration
+	// MaxDrop is the largest share refused, 0..1. Default 0.95.
 	MaxDrop float64
 }
 
@@ -78,9 +83,10 @@ func DefaultParams() Params {
 		Overload: Overload{
 			QueueEnter: 4, QueueLeave: 2,
 			UtilizationEnter: 0.98, UtilizationLeave: 0.9,
-			MinDwell: 2 * time.Second,
-			MaxShare: 0.5,
+			StalledAfter: 2 * time.Second,
+			MinDwell:     2 * time.Second,
+			MaxShare:     0.5,
 		},
-		Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+		Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
 	}
 }

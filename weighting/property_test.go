@@ -91,7 +91,8 @@ var paramsGen = rapid.Custom(func(t *rapid.T) Params {
 	p.Floor = rapid.SampledFrom([]float64{0, 1e-9, 0.5, 1, 10, -1}).Draw(t, "floor")
 	p.Overload.MaxShare = rapid.SampledFrom([]float64{0, 1, 2, -1}).Draw(t, "maxShare")
 	p.Overload.MinDwell = span.Draw(t, "dwell")
-	p.Shedding.QueueFull = rapid.SampledFrom([]float64{4, 16, 1}).Draw(t, "full")
+	p.Shedding.TargetWait = span.Draw(t, "targetWait")
+	p.Overload.QueueTimeEnter, p.Overload.StalledAfter = span.Draw(t, "queueTime"), span.Draw(t, "stalledAfter")
 	p.Shedding.MaxDrop = rapid.SampledFrom([]float64{0, 1, 5, -1}).Draw(t, "maxDrop")
 	return p
 })

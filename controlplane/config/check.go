@@ -158,7 +158,6 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	d.checkPolicy(c, cfg)
 	d.checkWeighting(&c.Weighting)
 	d.checkOverload(&c.Overload)
-	d.checkShedding(c)
 	d.checkPush(&c.Push)
 }
 
@@ -264,20 +263,28 @@ func (d *decoder) checkWeighting(w *Weighting) {
 func (d *decoder) checkOverload(o *Overload) {
 	d.checkThresholds(&o.QueueEnter, &o.QueueLeave, "queue_enter")
 	d.checkThresholds(&o.UtilizationEnter, &o.UtilizationLeave, "utilization_enter")
+	d.checkQueueTime(&o.QueueTimeEnter, &o.QueueTimeLeave)
+}
+
+// checkQueueTime also makes half of the enter threshold a leave threshold that is
+// not written.
+func (d *decoder) checkQueueTime(enter, leave *time.Duration) {
+	if !d.written(leave) {
+		*leave = *enter / 2
+	}
+	switch {
+	case *enter == 0 && *leave > 0:
+		d.conflict(leave, enter, "the leave threshold, %s, is without queue_time_enter, which is off: write queue_time_enter too, or remove this line", d.value(leave, *leave))
+	case *leave > *enter:
+		d.conflict(leave, enter, "the leave threshold, %s, is above queue_time_enter, %s, so the flag would flap: write at most %s",
+			d.value(leave, *leave), d.value(enter, *enter), durationText(*enter))
+	}
 }
 
 func (d *decoder) checkThresholds(enter, leave *float64, enterName string) {
 	if *leave > *enter {
 		d.conflict(leave, enter, "the leave threshold, %s, is above %s, %s, so the flag would flap: write at most %s",
 			d.value(leave, plain(*leave)), enterName, d.value(enter, plain(*enter)), plain(*enter))
-	}
-}
-
-func (d *decoder) checkShedding(c *Cluster) {
-	s := &c.Shedding
-	if s.QueueStart >= s.QueueFull {
-		d.conflict(&s.QueueFull, &s.QueueStart, "queue_full, %s, is not above queue_start, %s: shedding grows from one to the other, so write a larger queue_full or a smaller queue_start",
-			d.value(&s.QueueFull, plain(s.QueueFull)), d.value(&s.QueueStart, plain(s.QueueStart)))
 	}
 }
 

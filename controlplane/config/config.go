@@ -341,6 +341,15 @@ type Overload struct {
 	// UtilizationLeave releases it, as a share 0.01 to 1, at most
 	// UtilizationEnter. Default 0.9.
 	UtilizationLeave float64 `yaml:"utilization_leave" default:"0.9" range:"0.01..1"`
+	// QueueTimeEnter flags an endpoint, as the mean time that its requests waited
+	// in the last seconds, 0s to 1h; 0s means not by that. Default 0s.
+	QueueTimeEnter time.Duration `yaml:"queue_time_enter" default:"0s" range:"0s..1h"`
+	// QueueTimeLeave releases it, 0s to 1h, at most QueueTimeEnter. Default 0s, or
+	// half of QueueTimeEnter.
+	QueueTimeLeave time.Duration `yaml:"queue_time_leave" default:"0s" range:"0s..1h"`
+	// StalledAfter is how long requests may stand at an endpoint that says it has
+	// none before it is flagged as stalled, 0s to 1h; 0s means never. Default 2s.
+	StalledAfter time.Duration `yaml:"stalled_after" default:"2s" range:"0s..1h"`
 	// MinDwell is how long a flag stands at least, and stays away at least, 0s
 	// to 1h. Default 2s.
 	MinDwell time.Duration `yaml:"min_dwell" default:"2s" range:"0s..1h"`
@@ -354,14 +363,12 @@ type Overload struct {
 type Shedding struct {
 	// Enabled turns it on. Default false.
 	Enabled bool `yaml:"enabled" default:"false"`
-	// QueueStart is where shedding begins, in requests waiting per slot over the
-	// pool, 0 to 1000000. Default 4.
-	QueueStart float64 `yaml:"queue_start" default:"4" range:"0..1000000"`
-	// QueueFull is where MaxDrop is reached, in requests waiting per slot over
-	// the pool, above QueueStart, 0 to 1000000. Default 16.
-	QueueFull float64 `yaml:"queue_full" default:"16" range:"0..1000000"`
-	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.9.
-	MaxDrop float64 `yaml:"max_drop" default:"0.9" range:"0.01..1"`
+	// TargetWait is the time that a request is to wait at most for its turn, in the
+	// mean over the pool, 10ms to 1h: what is refused keeps the wait near it.
+	// Default 2s.
+	TargetWait time.Duration `yaml:"target_wait" default:"2s" range:"10ms..1h"`
+	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.95.
+	MaxDrop float64 `yaml:"max_drop" default:"0.95" range:"0.01..1"`
 }
 
 // Push says when Envoys are sent an assignment.

@@ -64,9 +64,9 @@ clusters:
 			},
 			Overload: Overload{
 				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9,
-				MinDwell: 2 * time.Second, MaxShare: 0.5,
+				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
-			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
 			Push:     Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01, Heartbeat: time.Second, EndpointStaleAfter: 10 * time.Second},
 			WarmUp:   5 * time.Second,
 		}},
@@ -116,9 +116,10 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 1500 * time.Millisecond, Floor: 0.5,
 			},
 			Overload: Overload{
-				QueueEnter: 6, QueueLeave: 5, UtilizationEnter: 0.7, UtilizationLeave: 0.6, MinDwell: time.Minute, MaxShare: 1,
+				QueueEnter: 6, QueueLeave: 5, UtilizationEnter: 0.7, UtilizationLeave: 0.6,
+				QueueTimeEnter: 9 * time.Second, QueueTimeLeave: 8 * time.Second, StalledAfter: 7 * time.Second, MinDwell: time.Minute, MaxShare: 1,
 			},
-			Shedding: Shedding{Enabled: true, QueueStart: 7, QueueFull: 8, MaxDrop: 0.5},
+			Shedding: Shedding{Enabled: true, TargetWait: 6 * time.Second, MaxDrop: 0.5},
 			Push:     Push{MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 0},
 			WarmUp:   0,
 		}, {
@@ -131,9 +132,9 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 20 * time.Second, Floor: 0.5,
 			},
 			Overload: Overload{
-				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9, MinDwell: 2 * time.Second, MaxShare: 0.5,
+				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9, StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
-			Shedding: Shedding{QueueStart: 4, QueueFull: 16, MaxDrop: 0.9},
+			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
 			Push: Push{
 				MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 3 * time.Second, EndpointStaleAfter: 10 * time.Second,
 			},
