@@ -1,0 +1,136 @@
+package fleet
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+// clusterName is the name of the pool, in Steelyard's configuration as in Envoy's.
+const clusterName = "bench"
+
+// listenerName is that of the listener in `steelyard bootstrap`.
+const listenerName = "ingress"
+
+// object is a mapping of a YAML document.
+type object = map[string]any
+
+// bootstrap is the configuration of one Envoy of a row.
+func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
+	o := envoybootstrap.Options{
+		Cluster: clusterName, XDS: xds, NodeID: name, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
+		NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true,
+	}
+	if c := p.Control; c != nil {
+		o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !c.AccessLog, !c.LoadReports, !c.AccessLog
+		if c.TargetWait > 0 {
+			o.Mode = envoybootstrap.ModeShedding
+		}
+		return envoybootstrap.Render(o)
+	}
+	o.XDS = "127.0.0.1:1" // required, and cut off again
+	text, err := envoybootstrap.Render(o)
+	if err != nil {
+		return nil, err
+	}
+	return native(text, p.Native, servers)
+}
+
+// native turns what `steelyard bootstrap` prints into the configuration of an
+// Envoy that balances over a fixed list by a policy of its own. All that does
+// not concern the source of endpoints stays as it was.
+func native(text []byte, policy Native, servers []string) ([]byte, error) {
+	var doc struct {
+		Static struct {
+			Clusters []object `yaml:"clusters"`
+			Rest     object   `yaml:",inline"`
+		} `yaml:"static_resources"`
+		Rest object `yaml:",inline"`
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	for _, c := range doc.Static.Clusters {
+		if c["name"] != clusterName {
+			continue
+		}
+		if err := balanced(c, policy, servers); err != nil {
+			return nil, err
+		}
+		if n := reroute(doc.Static.Rest, clusterName); n != 1 {
+			return nil, fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
+		}
+		doc.Static.Clusters = []object{c}
+		return yaml.Marshal(doc)
+	}
+	return nil, fmt.Errorf("the template of `steelyard bootstrap` has no cluster %q", clusterName)
+}
+
+// balanced gives the cluster a fixed list and a policy.
+func balanced(cluster object, policy Native, servers []string) error {
+	var members []object
+	for _, s := range servers {
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			return err
+		}
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			return err
+		}
+		members = append(members, object{"endpoint": object{
+			"address": object{"socket_address": object{"address": host, "port_value": number}},
+		}})
+	}
+	delete(cluster, "eds_cluster_config")
+	cluster["type"] = "STATIC"
+	cluster["load_assignment"] = object{
+		"cluster_name": clusterName,
+		"endpoints":    []object{{"lb_endpoints": members}},
+	}
+	if policy != CSWRR {
+		cluster["lb_policy"] = string(policy)
+		return nil
+	}
+	delete(cluster, "lb_policy")
+	cluster["load_balancing_policy"] = object{"policies": []object{{"typed_extension_config": cswrr()}}}
+	return nil
+}
+
+// cswrr is client_side_weighted_round_robin with the shortest periods that make
+// sense: weights from the first report on, taken over every 100 ms, Envoy's least.
+func cswrr() object {
+	return object{
+		"name": "envoy.load_balancing_policies.client_side_weighted_round_robin",
+		"typed_config": object{
+			"@type":                    "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+			"blackout_period":          "0s",
+			"weight_update_period":     "0.1s",
+			"weight_expiration_period": "180s",
+		},
+	}
+}
+
+// reroute sets the target of every route below node and returns their number.
+func reroute(node any, target string) int {
+	n := 0
+	switch v := node.(type) {
+	case object:
+		if route, ok := v["route"].(object); ok {
+			route["cluster"] = target
+			n++
+		}
+		for _, child := range v {
+			n += reroute(child, target)
+		}
+	case []any:
+		for _, child := range v {
+			n += reroute(child, target)
+		}
+	}
+	return n
+}

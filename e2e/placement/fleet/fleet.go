@@ -1,0 +1,260 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+)
+
+// startTimeout bounds the start of a row, with the arrival of its weights.
+const startTimeout = 2 * time.Minute
+
+// startsAtOnce bounds how many Envoys start together: a start is all CPU.
+const startsAtOnce = 4
+
+// A Fleet is a row that runs.
+type Fleet struct {
+	Policy Policy
+	Size   Size
+
+	dir     string
+	servers []*modelsim.Server
+	xds     string // host:port of Steelyard
+	admin   string
+	control *proc.Process
+	envoys  []*proc.Envoy
+	urls    []string // where requests go: of the Envoys' listeners, or of the servers
+
+	redis   *proc.Redis
+	client  *redis.Client
+	stop    context.CancelFunc // of the counting in Redis
+	counted sync.WaitGroup
+}
+
+// Start starts a row, with its files in a new folder below dir, and returns when
+// every Envoy has all endpoints. The caller must Close; a row whose start failed
+// is closed already.
+func Start(ctx context.Context, dir string, p Policy, s Size) (*Fleet, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	f := &Fleet{Policy: p, Size: s}
+	if err := f.start(ctx, dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the row %s: %w", p.Name, err), f.Close())
+	}
+	return f, nil
+}
+
+func (f *Fleet) start(ctx context.Context, dir string) error {
+	var err error
+	if f.dir, err = os.MkdirTemp(dir, f.Policy.Name+"-"); err != nil {
+		return err
+	}
+	observer, err := f.startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.startServers(observer); err != nil {
+		return err
+	}
+	if f.Policy.Direct {
+		for _, s := range f.servers {
+			f.urls = append(f.urls, urlOf(s.Address()))
+		}
+		return nil
+	}
+	if err := f.startControl(ctx); err != nil {
+		return err
+	}
+	return f.startEnvoys(ctx)
+}
+
+func urlOf(address string) string { return "http://" + address + "/v1/completions" }
+
+// startRedis starts a Redis and the counting in it, where the policy has one.
+func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
+	if f.Policy.Control == nil || f.Policy.Control.Redis == 0 {
+		return nil, nil
+	}
+	var err error
+	if f.redis, err = proc.StartRedis(ctx, proc.RedisConfig{Dir: f.dir}); err != nil {
+		return nil, err
+	}
+	f.client = redis.NewClient(&redis.Options{Addr: f.redis.Address()})
+	counter := modelsim.NewCounter(f.client, "inflight:"+clusterName, slog.New(slog.DiscardHandler))
+	running, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.counted.Go(func() { _ = counter.Run(running) })
+	return counter, nil
+}
+
+func (f *Fleet) startServers(observer modelsim.Observer) error {
+	for i := range f.Size.Servers {
+		s, err := modelsim.Start(f.Size.serverOptions(i, f.Policy, observer))
+		if err != nil {
+			return err
+		}
+		f.servers = append(f.servers, s)
+		if counter, ok := observer.(*modelsim.Counter); ok {
+			counter.Track(s.Address())
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) addresses() []string {
+	all := make([]string, len(f.servers))
+	for i, s := range f.servers {
+		all[i] = s.Address()
+	}
+	return all
+}
+
+// startControl starts `steelyard serve`, where the policy has one.
+func (f *Fleet) startControl(ctx context.Context) error {
+	if f.Policy.Control == nil {
+		return nil
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		return err
+	}
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		return err
+	}
+	f.xds, f.admin = ports[0], ports[1]
+	config := filepath.Join(f.dir, "steelyard.yaml")
+	if err := os.WriteFile(config, []byte(f.config()), 0o600); err != nil {
+		return err
+	}
+	f.control, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: binary, Config: config, Admin: f.admin, Dir: f.dir})
+	return err
+}
+
+// config is the text of Steelyard's configuration for this row.
+func (f *Fleet) config() string {
+	c := f.Policy.Control
+	var b strings.Builder
+	fmt.Fprintf(&b, "xds:\n  listen: %s\n  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", f.xds, !c.AccessLog, !c.LoadReports)
+	fmt.Fprintf(&b, "admin: {listen: %s}\n", f.admin)
+	if f.redis != nil {
+		fmt.Fprintf(&b, "redis: {addresses: [%q], interval: %s}\n", f.redis.Address(), c.Redis)
+	}
+	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n  capacity: %d\n", clusterName, f.Size.Slots)
+	if c.Scrape > 0 {
+		fmt.Fprintf(&b, "  scrape: {interval: %s}\n", c.Scrape)
+	} else {
+		b.WriteString("  scrape: {disabled: true}\n")
+	}
+	if f.redis != nil {
+		b.WriteString("  inflight: {redis_key: \"inflight:{cluster}\"}\n")
+	}
+	if c.TargetWait > 0 {
+		fmt.Fprintf(&b, "  shedding: {enabled: true, target_wait: %s}\n", c.TargetWait)
+	}
+	if len(c.Push) > 0 {
+		fmt.Fprintf(&b, "  push: {%s}\n", strings.Join(c.Push, ", "))
+	}
+	b.WriteString("  endpoints:\n    static:\n")
+	for _, a := range f.addresses() {
+		fmt.Fprintf(&b, "    - {address: %q}\n", a)
+	}
+	return b.String()
+}
+
+func (f *Fleet) startEnvoys(ctx context.Context) error {
+	f.envoys = make([]*proc.Envoy, f.Size.Envoys)
+	f.urls = make([]string, f.Size.Envoys)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(startsAtOnce)
+	for i := range f.envoys {
+		group.Go(func() error { return f.startEnvoy(ctx, i) })
+	}
+	return group.Wait()
+}
+
+func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
+	name := fmt.Sprintf("envoy-%d", i+1)
+	text, err := f.Policy.bootstrap(name, f.xds, f.addresses())
+	if err != nil {
+		return fmt.Errorf("making the bootstrap of %s: %w", name, err)
+	}
+	e, err := proc.StartEnvoy(ctx, proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name})
+	if err != nil {
+		return err
+	}
+	f.envoys[i] = e
+	listener, err := e.Listener(ctx, listenerName)
+	if err != nil {
+		return err
+	}
+	f.urls[i] = urlOf(listener)
+	return e.WaitReady(ctx, func(ctx context.Context) error {
+		hosts, err := f.Hosts(ctx, i)
+		if err == nil && len(hosts) != f.Size.Servers {
+			err = fmt.Errorf("%s has %d of %d endpoints", name, len(hosts), f.Size.Servers)
+		}
+		return err
+	})
+}
+
+// Hosts are the endpoints as Envoy i has them.
+func (f *Fleet) Hosts(ctx context.Context, i int) ([]proc.Host, error) {
+	clusters, err := f.envoys[i].Clusters(ctx)
+	return clusters[clusterName], err
+}
+
+// Plan is the load p on this row: with its targets, or with the generator's own
+// choice among the servers.
+func (f *Fleet) Plan(p load.Plan) load.Plan {
+	p.Targets = slices.Clone(f.urls)
+	if f.Policy.Direct {
+		p.Picker = load.NewLeastLoaded(f.Size.capacities(), p.Seed)
+		return p
+	}
+	p.Shares = f.Size.shares()
+	return p
+}
+
+// Close ends everything that the row started and removes its files.
+func (f *Fleet) Close() error {
+	var group errgroup.Group
+	for _, e := range f.envoys {
+		if e != nil {
+			group.Go(e.Stop)
+		}
+	}
+	errs := []error{group.Wait()}
+	if f.control != nil {
+		errs = append(errs, f.control.Stop())
+	}
+	for _, s := range f.servers {
+		errs = append(errs, s.Close())
+	}
+	if f.stop != nil {
+		f.stop()
+		f.counted.Wait()
+		errs = append(errs, f.client.Close())
+	}
+	if f.redis != nil {
+		errs = append(errs, f.redis.Stop())
+	}
+	if f.dir != "" {
+		errs = append(errs, os.RemoveAll(f.dir))
+	}
+	return errors.Join(errs...)
+}

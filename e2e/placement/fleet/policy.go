@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+)
+
+// A Policy is one way for requests to find their servers: a row of the bench.
+type Policy struct {
+	Name  string // in the JSON
+	Title string // in tables and plots
+
+	// One of these three. Native is the policy of Envoys that know nothing of
+	// Steelyard; Direct has no Envoys: the load generator sees every request and
+	// picks.
+	Native  Native
+	Control *Control
+	Direct  bool
+}
+
+// Native is a load balancing policy of Envoy's own.
+type Native string
+
+// The native policies of the bench.
+const (
+	RoundRobin   Native = "ROUND_ROBIN"
+	LeastRequest Native = "LEAST_REQUEST"
+	// CSWRR is client_side_weighted_round_robin. Its servers send ORCA reports.
+	CSWRR Native = "CLIENT_SIDE_WEIGHTED_ROUND_ROBIN"
+)
+
+// Control says from what a row's Steelyard weighs, and how it pushes.
+type Control struct {
+	Scrape      time.Duration // interval between two scrapes of a server; 0 does not scrape
+	Redis       time.Duration // interval between two reads of the counts in Redis; 0 has no Redis
+	LoadReports bool          // Envoys report their load (LRS)
+	AccessLog   bool          // Envoys tell of every request
+
+	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
+	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
+}
+
+// The policies of the bench. Those with a source of in-flight counts also scrape
+// at the default interval, as their users would.
+func Policies() []Policy {
+	const scrape = 250 * time.Millisecond
+	return []Policy{
+		{Name: "least_request", Title: "LEAST_REQUEST", Native: LeastRequest},
+		{Name: "round_robin", Title: "ROUND_ROBIN", Native: RoundRobin},
+		{Name: "cswrr", Title: "client-side WRR", Native: CSWRR},
+		{Name: "steelyard_scrape_1s", Title: "Steelyard, scraping 1 s", Control: &Control{Scrape: time.Second}},
+		{Name: "steelyard_scrape_250ms", Title: "Steelyard, scraping 250 ms", Control: &Control{Scrape: scrape}},
+		{Name: "steelyard_lrs", Title: "Steelyard, load reports", Control: &Control{Scrape: scrape, LoadReports: true}},
+		{Name: "steelyard_redis", Title: "Steelyard, Redis", Control: &Control{Scrape: scrape, Redis: 20 * time.Millisecond}},
+		{Name: "steelyard_access_log", Title: "Steelyard, access log", Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
+		{Name: "shortest_queue", Title: "bound: shortest queue", Direct: true},
+	}
+}
+
+// A Size is how large a row is, and of what.
+type Size struct {
+	Envoys  int
+	Servers int
+	Slots   int     // of each server
+	Slow    int     // of the servers, which take three times as long
+	Skew    bool    // the first Envoy gets half of the requests
+	Load    float64 // offered work as a share of what the servers can do
+}
+
+// slowSpeed is that of a slow server.
+const slowSpeed = 1.0 / 3
+
+// speed is that of server i. Slow ones come first; nobody looks at the order.
+func (s Size) speed(i int) float64 {
+	if i < s.Slow {
+		return slowSpeed
+	}
+	return 1
+}
+
+// capacities are the servers' in slots at full speed.
+func (s Size) capacities() []float64 {
+	all := make([]float64, s.Servers)
+	for i := range all {
+		all[i] = float64(s.Slots) * s.speed(i)
+	}
+	return all
+}
+
+// Capacity is how much work all servers do in a second, in seconds of work.
+func (s Size) Capacity() float64 {
+	sum := 0.0
+	for _, c := range s.capacities() {
+		sum += c
+	}
+	return sum
+}
+
+// Rate is the number of requests per second that makes the load, for requests
+// of this mean work.
+func (s Size) Rate(service time.Duration) float64 {
+	return s.Load * s.Capacity() / service.Seconds()
+}
+
+// shares are the Envoys' shares of the requests; nil for equal ones.
+func (s Size) shares() []float64 {
+	if !s.Skew || s.Envoys < 2 {
+		return nil
+	}
+	all := make([]float64, s.Envoys)
+	for i := range all {
+		all[i] = 1
+	}
+	all[0] = float64(s.Envoys - 1)
+	return all
+}
+
+// serverOptions are those of server i under a policy.
+func (s Size) serverOptions(i int, p Policy, observer modelsim.Observer) modelsim.Options {
+	o := modelsim.Options{Engine: modelsim.VLLM, Slots: s.Slots, Speed: s.speed(i), Observer: observer}
+	if p.Native == CSWRR {
+		o.ORCA = modelsim.ORCAQueue
+	}
+	return o
+}
