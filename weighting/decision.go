@@ -126,6 +126,7 @@ type RateSource string
 // The sources of an arrival rate.
 const (
 	RateCompletions RateSource = "completions" // completions per second plus the growth of the load
+	RateIssued      RateSource = "issued"      // requests that the proxies say they sent
 	RateIncrements  RateSource = "increments"  // rises of the counts: a lower bound
 	RateUnknown     RateSource = "unknown"     // nothing has been read twice yet: one request for each endpoint stands in for the arrivals
 )

@@ -203,11 +203,16 @@ func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
 		}
 		sum += rate
 		n++
-		if source != RateCompletions {
+		if rateRank(from) > rateRank(source) {
 			source = from
 		}
 	}
 	return max(0, sum) / float64(max(1, n)) * float64(len(p.members)), source
+}
+
+// rateRank orders the sources of a rate by how much they tell.
+func rateRank(s RateSource) int {
+	return slices.Index([]RateSource{RateUnknown, RateIncrements, RateIssued, RateCompletions}, s)
 }
 
 // share fills the arrivals in and writes the shares.

@@ -41,9 +41,16 @@ func (p *pool) look() {
 // correction is the difference of the two signals, as far as it is more than
 // noise, fading as the scrape it came from grows stale. There is no step at the
 // end of the noise: a difference near it would make the load jump to and fro.
+//
+// An exact count does not leak: where a server denies requests that the proxies
+// have out there, it is the server that does not see them (yet, or any more), and
+// they count.
 func (m *member) correction() float64 {
 	const noise, whole = 0.5, 1.0 // requests
 	u := m.unproxied.or(0)
+	if m.Exact {
+		u = max(0, u)
+	}
 	trust := (math.Abs(u) - noise) / (whole - noise)
 	return u * min(max(0, trust), 1) * (1 - m.seen.paired.fade)
 }

@@ -12,8 +12,9 @@ type memory struct {
 	established bool // there from the start: no blackout, no ramp
 
 	server   ServerReport // the newest reading of each field
+	proxies  ProxyReport
 	inFlight Reading
-	recent   [16]Reading // of inFlight, to pair with scrapes; a ring
+	recent   [64]Reading // of inFlight, to pair with scrapes; a ring
 	next     int
 
 	paired       time.Time // when the scrape was taken that was last paired
@@ -21,6 +22,7 @@ type memory struct {
 	arrivals     smoothed  // requests per second, by completions and growth
 	rises        smoothed  // requests per second, by rises of queue + running
 	increments   smoothed  // requests per second, by rises of the in-flight count
+	issued       smoothed  // requests per second, as the proxies sent them
 	completions  smoothed  // requests per second
 	queueSeconds smoothed  // request-seconds per second
 	executing    smoothed  // mean requests executing, by the counter of busy time
@@ -67,6 +69,7 @@ func (m *memory) observe(e *Endpoint, now time.Time) {
 	if e.InFlight != m.inFlight {
 		m.observeInFlight(usable(e.InFlight, now, largestCount))
 	}
+	m.observeProxies(e.Proxies, now)
 	if e.Server == m.server {
 		return // nothing is new, which is so in most steps
 	}
@@ -106,6 +109,16 @@ func (m *memory) observeInFlight(seen Reading) {
 	m.inFlight = seen
 	m.recent[m.next%len(m.recent)] = seen
 	m.next++
+}
+
+// observeProxies learns the flow of requests to the endpoint from those who send.
+func (m *memory) observeProxies(seen ProxyReport, now time.Time) {
+	if seen == m.proxies {
+		return
+	}
+	issued, dt := flow(m.proxies.Issued, usable(seen.Issued, now, largestSum))
+	m.issued.add(issued, dt, rateTau)
+	m.proxies = seen
 }
 
 // observeRates learns the flows in and through the server from what happened
@@ -249,14 +262,22 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// arrivalRate is in requests per second. What the server completed tells it; else
-// the larger of the rises of its own gauges and of the in-flight count, for both
-// only miss what came and went between two readings.
+// arrivalRate is in requests per second. What the server completed tells it, and
+// what the proxies sent: the larger, for proxies know of their own requests only,
+// and a server of those that it has seen. Else the larger of the rises of its own
+// gauges and of the in-flight count, for both only miss what came and went between
+// two readings.
 func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
-	if m.arrivals.over(0) && p.tells(m.server.Completions) {
-		return m.arrivals.or(0), RateCompletions
-	}
 	source = RateUnknown
+	if m.arrivals.over(0) && p.tells(m.server.Completions) {
+		perSecond, source = m.arrivals.or(0), RateCompletions
+	}
+	if m.issued.over(0) && p.tells(m.proxies.Issued) && (source == RateUnknown || m.issued.or(0) > perSecond) {
+		perSecond, source = m.issued.or(0), RateIssued
+	}
+	if source != RateUnknown {
+		return perSecond, source
+	}
 	if m.increments.over(0) && p.tells(m.inFlight) {
 		perSecond, source = m.increments.or(0), RateIncrements
 	}

@@ -1,0 +1,113 @@
+package weighting
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// A count that cannot leak is not put down to one by a server that denies the
+// requests: a server that stalls before it counts looks idle and is not.
+func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		exact     bool
+		running   float64 // as the server says
+		want      float64 // load
+		unproxied float64
+	}{
+		{"a count that may leak follows the server", false, 0, 0, -5},
+		{"an exact one stands", true, 0, 5, 0},
+		{"traffic that bypasses the proxies counts either way", true, 8, 8, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			law := NewLaw(DefaultParams())
+			var d Decision
+			for i := range 100 {
+				now := at(float64(i) * 0.1)
+				read := func(v float64) Reading { return Reading{Value: v, At: now} }
+				d = law.Step(now, Snapshot{Endpoints: []Endpoint{{
+					Address: "10.0.0.1:80", Capacity: 4, InFlight: read(5), Exact: c.exact,
+					Server: ServerReport{Queue: read(0), Running: read(c.running)},
+				}}})
+			}
+			e := d.Endpoints[0]
+			if math.Abs(e.Load-c.want) > 0.01 || math.Abs(e.Unproxied-c.unproxied) > 0.01 || e.LoadSource != LoadFused {
+				t.Errorf("load %.2f (unproxied %.2f, %s), want %.2f (%.2f, %s)", e.Load, e.Unproxied, e.LoadSource, c.want, c.unproxied, LoadFused)
+			}
+		})
+	}
+}
+
+func TestTheArrivalRateIsTheLargerOfWhatServersCompletedAndProxiesSent(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		completed, issued float64 // per second; NaN: not reported
+		want              float64
+		source            RateSource
+	}{
+		{"servers alone", 4, math.NaN(), 4, RateCompletions},
+		{"proxies alone", math.NaN(), 3, 3, RateIssued},
+		{"traffic beside the proxies", 4, 3, 4, RateCompletions},
+		{"a server that does not count all", 1, 3, 3, RateIssued},
+		{"nobody", math.NaN(), math.NaN(), 0, RateUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			law := NewLaw(DefaultParams())
+			var d Decision
+			for i := range 300 {
+				s := float64(i) * 0.1
+				sum := func(rate float64) Reading {
+					if math.IsNaN(rate) {
+						return Reading{}
+					}
+					return Reading{Value: rate * s, At: at(s)}
+				}
+				d = law.Step(at(s), Snapshot{Endpoints: []Endpoint{{
+					Address: "10.0.0.1:80", Capacity: 4,
+					Server:  ServerReport{Completions: sum(c.completed)},
+					Proxies: ProxyReport{Issued: sum(c.issued)},
+				}}})
+			}
+			if math.Abs(d.ArrivalRate-c.want) > 0.05 || d.ArrivalRateSource != c.source {
+				t.Errorf("%.2f a second by %s, want %.2f by %s", d.ArrivalRate, d.ArrivalRateSource, c.want, c.source)
+			}
+		})
+	}
+}
+
+func TestThePaceFollowsItsBudgets(t *testing.T) {
+	const ms = time.Millisecond
+	pace := Pace{Floor: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+	for _, c := range []struct {
+		name   string
+		pace   Pace
+		fleet  Fleet
+		pushes int // so far, all at once
+		want   time.Duration
+		reason string
+	}{
+		{"a small fleet", pace, Fleet{10, 20}, 0, 5 * ms, PaceFloor},
+		{"10 x 20 cost 6 KB a push", Pace{Floor: ms / 10, BytesPerSecond: 10 << 20}, Fleet{10, 20}, 0, 572 * time.Microsecond, PaceBytes},
+		{"1000 x 1000 cost 30 MB a push", pace, Fleet{1000, 1000}, 0, 2861 * ms, PaceBytes},
+		{"a burst is free at first", pace, Fleet{10, 20}, 10, 5 * ms, PaceFloor},
+		{"and then spends the budget", pace, Fleet{10, 20}, 40, 12532 * time.Microsecond, PaceCPU},
+		{"which sustains 20 ms of CPU a second", pace, Fleet{10, 20}, 1000, 17700 * time.Microsecond, PaceCPU},
+		{"a push of 1000 endpoints costs 3 ms", pace, Fleet{1, 1000}, 1000, 150 * ms, PaceCPU},
+		{"no budget of CPU", Pace{Floor: 5 * ms}, Fleet{10, 20}, 1000, 5 * ms, PaceFloor},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p Pacer
+			for range c.pushes {
+				p.Pushed(epoch, c.pace, c.fleet)
+			}
+			got, reason := p.Interval(epoch, c.pace, c.fleet)
+			if (got-c.want).Abs() > c.want/100+time.Microsecond || reason != c.reason {
+				t.Errorf("%v by %s, want %v by %s", got, reason, c.want, c.reason)
+			}
+			if later, _ := p.Interval(epoch.Add(time.Hour), c.pace, c.fleet); c.reason == PaceCPU && later != c.pace.Floor {
+				t.Errorf("an hour later %v, want the floor", later)
+			}
+		})
+	}
+}
