@@ -10,12 +10,13 @@ import (
 // clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
 const clientSmoothing = 0.2
 
-// An answer is what an Envoy said to a response, for the observer, who is told
-// outside of the tracker's lock.
+// An answer is what an Envoy said to a response, for the observer, and the names that it was the
+// first to subscribe to. Both are told outside of the tracker's lock.
 type answer struct {
 	node, message string
 	acked         []ackedPart
 	nacked        []string
+	wanted        []string
 }
 
 type ackedPart struct {
@@ -65,7 +66,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	}
 	delay := max(0, now.Sub(start))
 	a.acked = append(a.acked, ackedPart{p.cluster, delay})
-	t.clusters[p.cluster].acked(delay)
+	t.clusters[p.cluster].acked(delay, t.watches.names[p.cluster])
 	if sub == nil {
 		return
 	}

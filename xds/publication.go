@@ -16,10 +16,9 @@ const fewestAcks = 8
 // A publication is what the streams need to know of a served cluster: its recent pushes, newest
 // last, and how soon they are acknowledged.
 type publication struct {
-	pushes      [recentPushes]publishedAt
-	count       uint64 // of all pushes; the newest is at (count-1) % recentPushes
-	subscribers int
-	ackDelay    time.Duration // smoothed, zero is unknown
+	pushes   [recentPushes]publishedAt
+	count    uint64        // of all pushes; the newest is at (count-1) % recentPushes
+	ackDelay time.Duration // smoothed, zero is unknown
 }
 
 type publishedAt struct {
@@ -33,7 +32,7 @@ func (t *tracker) published(cluster string, seq uint64, at time.Time) {
 	defer t.mu.Unlock()
 	p := t.clusters[cluster]
 	if p == nil {
-		p = &publication{subscribers: t.subscribersOf(cluster)}
+		p = &publication{}
 		t.clusters[cluster] = p
 	}
 	p.pushes[p.count%recentPushes] = publishedAt{seq, at}
@@ -44,17 +43,6 @@ func (t *tracker) removed(cluster string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.clusters, cluster)
-}
-
-// subscribersOf counts the streams that wait for a cluster that was not served until now.
-func (t *tracker) subscribersOf(cluster string) int {
-	n := 0
-	for _, st := range t.streams {
-		if _, ok := st.subscriptions[cluster]; ok {
-			n++
-		}
-	}
-	return n
 }
 
 func (t *tracker) ackDelay(cluster string) time.Duration {
@@ -86,9 +74,9 @@ func (p *publication) version(prefix string) string {
 }
 
 // acked smooths the delay over about one round of all subscribers.
-func (p *publication) acked(delay time.Duration) {
+func (p *publication) acked(delay time.Duration, subscribers int) {
 	if p == nil {
 		return
 	}
-	p.ackDelay = smooth(p.ackDelay, delay, 1/float64(max(fewestAcks, p.subscribers)))
+	p.ackDelay = smooth(p.ackDelay, delay, 1/float64(max(fewestAcks, subscribers)))
 }

@@ -266,3 +266,22 @@ func TestCloseLetsAGracefulStopFinish(t *testing.T) {
 		}
 	})
 }
+
+func TestALateSubscriberToAVariantIsAnsweredAtOnce(t *testing.T) {
+	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
+		b := newBench(t)
+		b.server.PublishVariants("llama", equal(2), always)
+		b.server.PublishVariants("llama", equal(3), always) // and nothing after it
+		c.Clusters = []string{"llama/failsafe"}
+		client := b.dial(c)
+		if got := weightsOf(b.received(client, "llama/failsafe", 1), "llama/failsafe"); len(got) != 3 {
+			t.Errorf("weights %v, want those of three endpoints", got)
+		}
+		if err := client.Subscribe([]string{"llama/fallback"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := weightsOf(b.received(client, "llama/fallback", 1), "llama/fallback"); len(got) != 3 {
+			t.Errorf("weights %v, want those of three endpoints", got)
+		}
+	})
+}

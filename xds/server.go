@@ -43,6 +43,7 @@ type Server struct {
 	dither   *mathrand.Rand
 	seq      uint64 // of the last update of the cache
 	clusters map[string]*cluster
+	kept     map[string]decided // the newest of each cluster with variants, by base name
 }
 
 // A cluster is what the server remembers of one.
@@ -71,6 +72,7 @@ func NewServer(o Options) *Server {
 		prefix:   versionPrefix(o.Now()),
 		dither:   mathrand.New(mathrand.NewPCG(o.Seed, 0)),
 		clusters: make(map[string]*cluster),
+		kept:     make(map[string]decided),
 	}
 	quiet := quietLog(o.Log)
 	s.cache = &holdingCache{
@@ -79,6 +81,7 @@ func NewServer(o Options) *Server {
 		prefix: s.prefix,
 	}
 	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer)
+	s.tracker.wanted = s.wanted
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
 	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o.Now, o.Log)
@@ -118,6 +121,10 @@ func versionPrefix(start time.Time) string {
 func (s *Server) Publish(name string, d weighting.Decision, o ClusterOptions) Push {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.publish(name, d, o)
+}
+
+func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Push {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{}

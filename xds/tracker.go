@@ -27,6 +27,8 @@ type tracker struct {
 	now      func() time.Time
 	log      *slog.Logger
 	observer Observer
+	// wanted is called, outside of the lock, for a name that got its first subscriber.
+	wanted func(name string)
 
 	mu       sync.Mutex
 	streams  map[streamKey]*stream
@@ -88,9 +90,10 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		now:      now,
 		log:      log,
 		observer: o,
+		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
-		watches:  watches{clusters: make(map[string]map[Watcher]int)},
+		watches:  watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
 
@@ -140,6 +143,9 @@ func (t *tracker) requested(key streamKey, r request) error {
 	}
 	t.mu.Unlock()
 	answered.tell(t.observer)
+	for _, name := range answered.wanted {
+		t.wanted(name)
+	}
 	return err
 }
 
@@ -165,7 +171,7 @@ func (t *tracker) apply(st *stream, r request, answered *answer) error {
 		return nil // stale: go-control-plane ignores it, subscriptions and all
 	}
 	t.answer(st, r, answered)
-	return t.subscribe(st, r)
+	return t.subscribe(st, r, answered)
 }
 
 func (st *stream) hold(typeURL string) error {
@@ -180,7 +186,7 @@ func (st *stream) hold(typeURL string) error {
 }
 
 // subscribe follows the names of a request.
-func (t *tracker) subscribe(st *stream, r request) error {
+func (t *tracker) subscribe(st *stream, r request, answered *answer) error {
 	if r.replace {
 		wanted := make(map[string]struct{}, len(r.subscribe))
 		for _, name := range r.subscribe {
@@ -193,8 +199,12 @@ func (t *tracker) subscribe(st *stream, r request) error {
 		}
 	}
 	for _, name := range r.subscribe {
-		if err := t.subscribeTo(st, name); err != nil {
+		first, err := t.subscribeTo(st, name)
+		if err != nil {
 			return err
+		}
+		if first {
+			answered.wanted = append(answered.wanted, strings.Clone(name))
 		}
 	}
 	for _, name := range r.unsubscribe {
@@ -203,23 +213,22 @@ func (t *tracker) subscribe(st *stream, r request) error {
 	return nil
 }
 
-func (t *tracker) subscribeTo(st *stream, name string) error {
+// subscribeTo reports whether the stream is the first to subscribe to the name.
+func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	if _, ok := st.subscriptions[name]; ok || name == "*" || name == "" {
-		return nil
+		return false, nil
 	}
 	if len(name) > maxNameBytes {
-		return status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
+		return false, status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
 	}
 	if len(st.subscriptions) >= maxSubscriptions {
-		return status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
+		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
 	}
 	name = strings.Clone(name)
 	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
 	t.watches.add(name, st.watcher())
-	if p := t.clusters[name]; p != nil {
-		p.subscribers++
-	}
-	return nil
+	t.watches.names[name]++
+	return t.watches.names[name] == 1, nil
 }
 
 func (t *tracker) unsubscribe(st *stream, name string) {
@@ -228,8 +237,9 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 	}
 	delete(st.subscriptions, name)
 	t.watches.remove(name, st.watcher())
-	if p := t.clusters[name]; p != nil {
-		p.subscribers--
+	t.watches.names[name]--
+	if t.watches.names[name] == 0 {
+		delete(t.watches.names, name)
 	}
 }
 

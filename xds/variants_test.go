@@ -1,11 +1,14 @@
 package xds
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"steelyard/weighting"
 )
@@ -17,7 +20,28 @@ func decisionOf(drop float64, overloaded bool) weighting.Decision {
 	}}
 }
 
-// message is what a name was last pushed with.
+// subscribeFor opens a stream that subscribes to names.
+func (s *Server) subscribeFor(t *testing.T, names ...string) {
+	t.Helper()
+	key := streamKey{delta: true, id: int64(len(s.tracker.streams))}
+	if err := s.tracker.opened(key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType, subscribe: names}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newVariants is a server with a subscriber to each name of llama.
+func newVariants(t *testing.T, o Options) *Server {
+	t.Helper()
+	s := NewServer(o)
+	t.Cleanup(s.Close)
+	s.subscribeFor(t, "llama", "llama/failsafe", "llama/fallback")
+	return s
+}
+
+// messageOf is what a name was last pushed with.
 func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAssignment {
 	t.Helper()
 	c := s.clusters[name]
@@ -28,8 +52,7 @@ func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAss
 }
 
 func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
-	s := NewServer(Options{Seed: 1})
-	defer s.Close()
+	s := newVariants(t, Options{Seed: 1})
 	o := ClusterOptions{EndpointStaleAfter: 10 * time.Second}
 	if push := s.PublishVariants("llama", decisionOf(0.25, true), o); !push.Pushed || push.Err != nil {
 		t.Fatalf("push %+v", push)
@@ -70,8 +93,7 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 }
 
 func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
-	s := NewServer(Options{Seed: 1})
-	defer s.Close()
+	s := newVariants(t, Options{Seed: 1})
 	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
 	first := s.clusters["llama/fallback"].version()
 	s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{})
@@ -91,8 +113,7 @@ func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
 
 func TestTheFallbackIsRepeatedOnceAMinute(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
-	defer s.Close()
+	s := newVariants(t, Options{Seed: 1, Now: func() time.Time { return now }})
 	version := func() string { return s.clusters["llama/fallback"].version() }
 	// The cluster's own heartbeat is not the fallback's.
 	o := ClusterOptions{Heartbeat: time.Second}
@@ -121,21 +142,19 @@ func TestAckDelayIsThatOfTheSlowerOfTheWeightedNames(t *testing.T) {
 		{3 * time.Second, 2 * time.Second, 0, 3 * time.Second},
 		{time.Second, 0, time.Hour, time.Second}, // no weights in it
 	} {
-		s := NewServer(Options{Seed: 1})
+		s := newVariants(t, Options{Seed: 1})
 		s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
-		s.tracker.clusters["llama"].acked(c.plain)
-		s.tracker.clusters["llama/failsafe"].acked(c.failsafe)
-		s.tracker.clusters["llama/fallback"].acked(c.fallback)
+		s.tracker.clusters["llama"].acked(c.plain, 1)
+		s.tracker.clusters["llama/failsafe"].acked(c.failsafe, 1)
+		s.tracker.clusters["llama/fallback"].acked(c.fallback, 1)
 		if got := s.AckDelayOfVariants("llama"); got != c.want {
 			t.Errorf("%+v: delay %v", c, got)
 		}
-		s.Close()
 	}
 }
 
 func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
-	s := NewServer(Options{Seed: 1})
-	defer s.Close()
+	s := newVariants(t, Options{Seed: 1})
 	d := decisionOf(0, false)
 	d.Endpoints[0].Address = "no address"
 	if push := s.PublishVariants("llama", d, ClusterOptions{}); push.Err == nil || push.Pushed {
@@ -144,8 +163,7 @@ func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
 }
 
 func TestRemovingAClusterRemovesAllItsNames(t *testing.T) {
-	s := NewServer(Options{Seed: 1})
-	defer s.Close()
+	s := newVariants(t, Options{Seed: 1})
 	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
 	s.RemoveVariants("llama")
 	if len(s.clusters) != 0 || s.Weights("llama") != nil {
@@ -175,6 +193,94 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 
 // maxWeightPushed is about what the largest share is pushed with.
 const maxWeightPushed = 980_000
+
+// built are the names that were pushed.
+func (s *Server) built() []string {
+	var names []string
+	for name, c := range s.clusters {
+		if c.last != nil {
+			names = append(names, strings.TrimPrefix(name, "llama"))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestANameThatNobodySubscribesToIsNotBuilt(t *testing.T) {
+	for name, c := range map[string]struct{ subscribed, built []string }{
+		"nobody":             {nil, []string{""}}, // so that there are weights to show
+		"sheds":              {[]string{""}, []string{""}},
+		"can fall back":      {[]string{"/failsafe", "/fallback"}, []string{"/failsafe", "/fallback"}},
+		"falls back to DNS":  {[]string{"/failsafe"}, []string{"/failsafe"}},
+		"both":               {[]string{"", "/failsafe", "/fallback"}, []string{"", "/failsafe", "/fallback"}},
+		"fallback by itself": {[]string{"/fallback"}, []string{"", "/fallback"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewServer(Options{Seed: 1})
+			defer s.Close()
+			for _, suffix := range c.subscribed {
+				s.subscribeFor(t, "llama"+suffix)
+			}
+			push := s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{})
+			if got := s.built(); !slices.Equal(got, c.built) {
+				t.Errorf("built %q, want %q", got, c.built)
+			}
+			if !push.Pushed || push.Version == "" || len(s.Weights("llama")) != 2 {
+				t.Errorf("push %+v with weights %v", push, s.Weights("llama"))
+			}
+		})
+	}
+}
+
+func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{EndpointStaleAfter: time.Minute})
+	s.subscribeFor(t, "llama/failsafe", "llama/fallback")
+	endpoints := s.messageOf(t, "llama/failsafe").GetEndpoints()[0].GetLbEndpoints()
+	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED || s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
+		t.Errorf("failsafe %v", s.messageOf(t, "llama/failsafe"))
+	}
+	if n := len(s.messageOf(t, "llama/fallback").GetEndpoints()[0].GetLbEndpoints()); n != 2 {
+		t.Errorf("%d members", n)
+	}
+	// The name that is no longer built goes on with the newest, too.
+	s.PublishVariants("llama", decisionOf(0.25, false), ClusterOptions{})
+	before := s.clusters["llama"].version()
+	s.subscribeFor(t, "llama")
+	if s.clusters["llama"].version() == before || s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
+		t.Errorf("plain %v", s.messageOf(t, "llama").GetPolicy())
+	}
+	// Another subscriber of a name that is built changes nothing.
+	version := s.clusters["llama"].version()
+	s.subscribeFor(t, "llama")
+	if got := s.clusters["llama"].version(); got != version {
+		t.Errorf("version %s after a second subscriber, want still %s", got, version)
+	}
+	s.RemoveVariants("llama")
+	s.subscribeFor(t, "llama/other", "llama")
+	if len(s.built()) != 0 {
+		t.Errorf("%q are built of a cluster that was removed", s.built())
+	}
+}
+
+func TestWeightsAreThoseOfTheNameThatIsBuilt(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
+	defer s.Close()
+	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.subscribeFor(t, "llama/failsafe")
+	now = now.Add(time.Second)
+	turned := decisionOf(0, false)
+	turned.Endpoints[0].Share, turned.Endpoints[1].Share = turned.Endpoints[1].Share, turned.Endpoints[0].Share
+	if push := s.PublishVariants("llama", turned, ClusterOptions{}); !push.Pushed || push.Version != s.clusters["llama/failsafe"].version() {
+		t.Errorf("push %+v, want that of the name with a subscriber", push)
+	}
+	if w := s.Weights("llama"); w["10.0.0.1:80"] > w["10.0.0.2:80"] {
+		t.Errorf("weights %v are not the newest", w)
+	}
+}
 
 func TestBaseNameIsTheClusterOfAName(t *testing.T) {
 	for name, want := range map[string]string{

@@ -28,10 +28,11 @@ func (s *Server) Watchers(cluster string) []Watcher { return s.tracker.watching(
 // cluster. It costs a load from memory.
 func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
 
-// watches counts, for each cluster, the subscriptions of each Envoy to any of its
-// names. It is guarded by the tracker's lock, but for the generation.
+// watches counts the subscriptions: of all streams to each name, and of each Envoy to any
+// name of a cluster. It is guarded by the tracker's lock, but for the generation.
 type watches struct {
 	generation atomic.Uint64
+	names      map[string]int
 	clusters   map[string]map[Watcher]int // by base name
 }
 
@@ -79,6 +80,13 @@ func (t *tracker) watching(cluster string) []Watcher {
 	t.mu.Unlock()
 	slices.SortFunc(out, compareWatchers)
 	return out
+}
+
+// subscribed reports whether any stream subscribes to the name.
+func (t *tracker) subscribed(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watches.names[name] > 0
 }
 
 // watcher is whom the stream speaks for.
