@@ -645,13 +645,17 @@ func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
 		c.SetEndpoints(addresses("10.0.0.1:80"))
-		c.Scraped("10.0.0.1:80", queued(time.Now(), 100), Scrape{At: time.Now()})
-		after(100 * time.Millisecond)
-		if got := r.last().DropFraction; got != 0.9 {
-			t.Fatalf("drop fraction %v while saturated, want 0.9", got)
+		defer func() { cancel(); <-done }()
+		began := time.Now()
+		for range 100 { // ten seconds of a hundred waiting for one slot of one a second
+			report := queued(time.Now(), 100)
+			report.Completions = weighting.Reading{Value: time.Since(began).Seconds(), At: time.Now()}
+			c.Scraped("10.0.0.1:80", report, Scrape{At: time.Now()})
+			after(100 * time.Millisecond)
 		}
-		cancel()
-		<-done
+		if got := r.last().DropFraction; got < 0.5 {
+			t.Fatalf("drop fraction %v while saturated, want most", got)
+		}
 	})
 	if got := r.last(); got.DropFraction != 0 || len(got.Endpoints) != 1 {
 		t.Errorf("last push drops %v with %d endpoints, want none with 1", got.DropFraction, len(got.Endpoints))
