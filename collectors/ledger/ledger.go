@@ -1,74 +1,311 @@
 package ledger
 
-import "time"
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What a stranger can make a ledger keep.
+const (
+	maxEnvoys       = 16_384
+	maxOpen         = 65_536    // requests of one Envoy
+	maxOpenTotal    = 1_048_576 // requests of all, some 100 MB
+	maxAccounts     = 2_097_152 // of all Envoys with all endpoints, some 300 MB
+	strangers       = 4         // those who watch no cluster get one part in so many
+	maxInProgress   = 1_000_000 // requests that one report says are in progress at one endpoint
+	maxIssued       = 100_000_000
+	maxLatency      = 24 * time.Hour
+	sweepInterval   = 250 * time.Millisecond
+	silentAfter     = 3 * time.Second
+	silentIntervals = 3
+)
 
 // A Ledger counts. It is safe for concurrent use.
-type Ledger struct{ wake func(cluster string) }
+type Ledger struct {
+	wake func(cluster string)
+	seed maphash.Seed // secret, so that nobody can make up ids that collide
 
-// New makes an empty ledger. wake is called, without the lock and from whatever
-// goroutine brought the news, when a count of a cluster changed; it must not block.
-func New(wake func(cluster string)) *Ledger { return &Ledger{wake: wake} }
+	mu        sync.Mutex
+	clusters  map[string]*cluster
+	addresses map[string]*address
+	numbers   numbers
+	envoys    map[Envoy]*envoy
+	open      int      // requests of all Envoys
+	free      *request // for the next beginnings, through links[inAccount].next
+	frees     int
+	accounts  int           // of all Envoys
+	watching  map[Envoy]int // clusters that an Envoy watches
+	dirty     []*cluster    // to be woken when the lock is released
+	epoch     uint64        // changes with who is counted, and how
+	swept     time.Time
 
-// SetMembers replaces the endpoints of a cluster.
-func (l *Ledger) SetMembers(cluster string, addresses []string) {}
+	batchAbove, reportsAbove float64
 
-// SetWatchers replaces the Envoys that are subscribed to a cluster: only they
-// move its counts.
-func (l *Ledger) SetWatchers(cluster string, envoys []Envoy) {}
-
-// Forget drops a cluster.
-func (l *Ledger) Forget(cluster string) {}
-
-// SetModeThresholds sets the request rates, per second of one Envoy, above
-// which its entries are batched and given up for load reports. Zero is never.
-func (l *Ledger) SetModeThresholds(batchAbove, reportsAbove float64) {}
-
-// A Stream is an open access log stream.
-type Stream struct{ l *Ledger }
-
-// Open notes that a stream of an Envoy's access log was opened.
-func (l *Ledger) Open(e Envoy, now time.Time) *Stream { return &Stream{l} }
-
-// Begin notes that a request got its connection to an endpoint.
-func (s *Stream) Begin(now time.Time, id, address string) {}
-
-// End notes that a request to an endpoint is over.
-func (s *Stream) End(now time.Time, id, address string, o Outcome) {}
-
-// Events notes what one message of the stream says, in order.
-func (s *Stream) Events(now time.Time, events []Event) {}
-
-// Close ends the stream, and with it the requests that began over it.
-func (s *Stream) Close(now time.Time) {}
-
-// Reports is an open stream of load reports.
-type Reports struct{ l *Ledger }
-
-// Reporting notes that an Envoy opened a stream of load reports and was asked
-// for one every interval.
-func (l *Ledger) Reporting(e Envoy, interval time.Duration, now time.Time) *Reports {
-	return &Reports{l}
+	generation atomic.Uint64 // of the modes; written under mu
 }
 
-// Report takes in one report. interval is what the Envoy is asked for now.
-func (r *Reports) Report(now time.Time, interval time.Duration, clusters []ClusterLoad) {}
+// New makes an empty ledger. wake is called, without the lock and from whatever
+// goroutine brought the news, when a count or a sum of a cluster changed; it must
+// not block. It may be nil.
+func New(wake func(cluster string)) *Ledger {
+	return &Ledger{
+		wake:      wake,
+		seed:      maphash.MakeSeed(),
+		clusters:  make(map[string]*cluster),
+		addresses: make(map[string]*address),
+		envoys:    make(map[Envoy]*envoy),
+		watching:  make(map[Envoy]int),
+	}
+}
 
-// Close ends the stream, and with it the counts that came over it.
-func (r *Reports) Close(now time.Time) {}
+// A cluster is a set of endpoints and the Envoys that may speak of them.
+type cluster struct {
+	name     string
+	members  []*slot // in the caller's order
+	watchers map[Envoy]struct{}
+	dropped  uint64
+	ignored  uint64
+	dirty    bool
+	heard    heard
+}
 
-// Read appends to into what is known of each endpoint of a cluster, in the order given to
-// SetMembers.
-func (l *Ledger) Read(cluster string, now time.Time, into []Counts) []Counts { return into }
+// A slot is one endpoint of one cluster: the sums over all Envoys that count.
+type slot struct {
+	cluster  *cluster
+	address  string // as the caller wrote it
+	inFlight int64
+	sums     sums
+}
 
-// Cluster is the status of a cluster.
-func (l *Ledger) Cluster(cluster string, now time.Time) ClusterStatus { return ClusterStatus{} }
+// An address is an endpoint of at least one cluster. Its number is its place in
+// each Envoy's list of accounts.
+type address struct {
+	key    string
+	number int
+	slots  []*slot
+}
 
-// Envoys is the status of all Envoys that have a stream, sorted.
-func (l *Ledger) Envoys(now time.Time) []EnvoyStatus { return nil }
+// numbers hands out the smallest numbers that are free, so that lists stay short.
+type numbers struct {
+	next int
+	free []int
+}
 
-// Modes are the modes of all Envoys that have a stream; one that has none is in
-// ModeEvents. The generation changes with every change of a mode.
-func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) { return 0, nil }
+func (n *numbers) take() int {
+	if last := len(n.free) - 1; last >= 0 {
+		number := n.free[last]
+		n.free = n.free[:last]
+		return number
+	}
+	n.next++
+	return n.next - 1
+}
 
-// ModeGeneration is the generation alone.
-func (l *Ledger) ModeGeneration() uint64 { return 0 }
+func (n *numbers) put(number int) { n.free = append(n.free, number) }
+
+// release unlocks, and then wakes the clusters that changed.
+func (l *Ledger) release() {
+	var space [4]string
+	names := space[:0]
+	for _, c := range l.dirty {
+		c.dirty = false
+		names = append(names, c.name)
+	}
+	l.dirty = l.dirty[:0]
+	l.mu.Unlock()
+	if l.wake == nil {
+		return
+	}
+	for _, name := range names {
+		l.wake(name)
+	}
+}
+
+// changed has the cluster woken at the end of the call.
+func (l *Ledger) changed(c *cluster) {
+	if !c.dirty {
+		c.dirty = true
+		l.dirty = append(l.dirty, c)
+	}
+}
+
+func (l *Ledger) cluster(name string) *cluster {
+	c := l.clusters[name]
+	if c == nil {
+		c = &cluster{name: name, watchers: make(map[Envoy]struct{})}
+		l.clusters[name] = c
+	}
+	return c
+}
+
+// SetMembers replaces the endpoints of a cluster. What is known of those that
+// stay is kept; of one that is in no cluster any more, everything is forgotten.
+// Entries about other addresses are ignored and counted.
+func (l *Ledger) SetMembers(name string, addresses []string) {
+	l.mu.Lock()
+	defer l.release()
+	c := l.cluster(name)
+	before := make(map[string]*slot, len(c.members))
+	for _, s := range c.members {
+		before[s.address] = s
+	}
+	c.members = make([]*slot, 0, len(addresses))
+	now := make(map[string]*slot, len(addresses))
+	for _, given := range addresses {
+		s := before[given]
+		if s == nil {
+			if s = now[given]; s == nil {
+				s = l.join(c, given)
+			}
+		}
+		delete(before, given)
+		now[given] = s
+		c.members = append(c.members, s)
+	}
+	for _, s := range before {
+		l.leave(s)
+	}
+	l.changed(c)
+}
+
+// join adds an endpoint to a cluster, with what its watchers have there already.
+func (l *Ledger) join(c *cluster, given string) *slot {
+	key := canonical(given)
+	a := l.addresses[key]
+	if a == nil {
+		a = &address{key: key, number: l.numbers.take()}
+		l.addresses[key] = a
+	}
+	s := &slot{cluster: c, address: given}
+	a.slots = append(a.slots, s)
+	for who := range c.watchers {
+		if acc := l.envoys[who].account(a); acc != nil {
+			l.attach(acc, s)
+		}
+	}
+	return s
+}
+
+// leave takes an endpoint out of its cluster.
+func (l *Ledger) leave(s *slot) {
+	a := l.addresses[canonical(s.address)]
+	a.slots = without(a.slots, s)
+	for _, e := range l.envoys {
+		acc := e.account(a)
+		if acc == nil {
+			continue
+		}
+		l.detach(acc, s)
+		if len(a.slots) == 0 {
+			l.forget(acc)
+		}
+	}
+	if len(a.slots) == 0 {
+		delete(l.addresses, a.key)
+		l.numbers.put(a.number)
+	}
+}
+
+// SetWatchers replaces the Envoys that are subscribed to a cluster: only they
+// move its counts. What one of them has in flight counts from now on; the sums
+// start with what it does next.
+func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
+	l.mu.Lock()
+	defer l.release()
+	c := l.cluster(name)
+	watchers := make(map[Envoy]struct{}, len(envoys))
+	for _, who := range envoys {
+		watchers[who] = struct{}{}
+		if _, had := c.watchers[who]; !had {
+			l.watching[who]++
+			l.eachShared(c, who, l.attach)
+		}
+	}
+	for who := range c.watchers {
+		if _, has := watchers[who]; !has {
+			l.unwatch(who)
+			l.eachShared(c, who, l.detach)
+		}
+	}
+	c.watchers = watchers
+	l.epoch++
+}
+
+// eachShared calls do for each endpoint of the cluster of which the Envoy has an
+// account.
+func (l *Ledger) eachShared(c *cluster, who Envoy, do func(*account, *slot)) {
+	e := l.envoys[who]
+	if e == nil {
+		return
+	}
+	for _, acc := range e.accounts {
+		if acc == nil {
+			continue
+		}
+		for _, s := range acc.address.slots {
+			if s.cluster == c {
+				do(acc, s)
+			}
+		}
+	}
+}
+
+// Forget drops a cluster.
+func (l *Ledger) Forget(name string) {
+	l.mu.Lock()
+	defer l.release()
+	c := l.clusters[name]
+	if c == nil {
+		return
+	}
+	gone := make(map[*slot]bool, len(c.members))
+	for _, s := range c.members {
+		if !gone[s] {
+			gone[s] = true
+			l.leave(s)
+		}
+	}
+	for who := range c.watchers {
+		l.unwatch(who)
+	}
+	delete(l.clusters, name)
+}
+
+func (l *Ledger) unwatch(who Envoy) {
+	if l.watching[who]--; l.watching[who] <= 0 {
+		delete(l.watching, who)
+	}
+}
+
+// room is how many of something there may be for one more of this Envoy. One that
+// watches nothing may be about to, so it is listened to; but it, and whatever
+// invents such names, leaves most of the room to those that watch.
+func (l *Ledger) room(who Envoy, limit int) int {
+	if l.watching[who] == 0 {
+		return limit / strangers
+	}
+	return limit
+}
+
+// canonical is an address as Envoys write it.
+func canonical(given string) string {
+	if a, err := netip.ParseAddrPort(given); err == nil {
+		return a.String()
+	}
+	return given
+}
+
+// without takes s out of slots. The order does not matter.
+func without(slots []*slot, s *slot) []*slot {
+	for i, other := range slots {
+		if other == s {
+			last := len(slots) - 1
+			slots[i], slots[last] = slots[last], nil
+			return slots[:last]
+		}
+	}
+	return slots
+}

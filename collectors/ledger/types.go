@@ -96,6 +96,7 @@ type EnvoyStatus struct {
 	Ignored    uint64 // of them, about addresses that are none of its endpoints
 	Unpaired   uint64 // ends without a beginning
 	Reconciled uint64 // requests that load reports added to or took from what the access log said
+	Unrecorded uint64 // beginnings beyond the bound on open requests
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports

@@ -1,0 +1,133 @@
+package ledger
+
+import "time"
+
+// An envoy is one that has a stream.
+type envoy struct {
+	who      Envoy
+	accounts []*account // by the number of the address; nil where there is none
+	requests map[key]*request
+	open     int // requests
+
+	streams  int      // of the access log
+	reports  *Reports // the newest stream of load reports
+	reported bool     // there was a report
+	silent   bool
+	progress int // requests in progress by the last report, over all endpoints
+
+	mode  Mode
+	calm  time.Time // since when the rate is low enough for a mode before this one
+	rate  rate
+	asked time.Duration // interval of reports
+
+	lastEvent, lastReport, heard                      time.Time
+	events, ignored, unpaired, reconciled, unrecorded uint64
+}
+
+// A basis is what an Envoy is counted by.
+type basis uint8
+
+const (
+	byNothing basis = iota
+	byEvents
+	byReports
+)
+
+// basis says what the Envoy is counted by. Events go before reports, which are
+// older. A silent Envoy is not counted at all.
+func (e *envoy) basis() basis {
+	switch {
+	case e.silent:
+		return byNothing
+	case e.streams > 0 && e.mode != ModeReports:
+		return byEvents
+	case e.reported:
+		return byReports
+	}
+	return byNothing
+}
+
+// envoyFor returns the Envoy, a new one if need be; nil when there are too many.
+func (l *Ledger) envoyFor(who Envoy, now time.Time) *envoy {
+	e := l.envoys[who]
+	if e == nil {
+		if len(l.envoys) >= l.room(who, maxEnvoys) {
+			return nil
+		}
+		e = &envoy{who: who, requests: make(map[key]*request), heard: now}
+		l.envoys[who] = e
+		l.epoch++
+	}
+	return e
+}
+
+// restate changes something that the Envoy's basis depends on, and brings its
+// counts over to the new one.
+func (l *Ledger) restate(e *envoy, change func()) {
+	before := e.basis()
+	change()
+	after := e.basis()
+	if before == after {
+		return
+	}
+	l.epoch++
+	l.eachAccount(e, func(a *account) {
+		switch {
+		case before == byEvents && after == byReports:
+			for a.open.head != nil {
+				l.drop(a.open.head) // their ends will not be told
+			}
+			a.restart(0)
+		case before == byReports && after == byEvents:
+			a.restart(a.inProgress) // their beginnings were not told
+		}
+		l.settle(a)
+	})
+}
+
+func (l *Ledger) eachAccount(e *envoy, do func(*account)) {
+	for _, a := range e.accounts {
+		if a != nil {
+			do(a)
+		}
+	}
+}
+
+// hear notes a sign of life.
+func (l *Ledger) hear(e *envoy, now time.Time) {
+	e.heard = now
+	if e.silent {
+		l.restate(e, func() { e.silent = false })
+	}
+}
+
+// leaveIfGone forgets an Envoy that has no stream any more.
+func (l *Ledger) leaveIfGone(e *envoy) {
+	if e.streams > 0 || e.reports != nil {
+		return
+	}
+	l.eachAccount(e, l.forget)
+	if e.mode != ModeEvents {
+		l.generation.Add(1)
+	}
+	delete(l.envoys, e.who)
+	l.epoch++
+}
+
+// sweep finds the Envoys that went silent, and those whose rate fell without an
+// event to tell it. It runs with the readings, a few times a second.
+func (l *Ledger) sweep(now time.Time) {
+	if now.Sub(l.swept) < sweepInterval && !now.Before(l.swept) {
+		return
+	}
+	l.swept = now
+	for _, e := range l.envoys {
+		limit := max(silentAfter, silentIntervals*e.asked)
+		if e.reports != nil && !e.silent && now.Sub(e.heard) > limit {
+			l.restate(e, func() { e.silent = true })
+		}
+		if e.mode == ModeBatched {
+			l.judge(e, now, false)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	rateTau    = 2 * time.Second // of the request rate
+	calmShare  = 0.7             // of the threshold, under which a mode may end
+	calmPeriod = 5 * time.Second // for so long
+)
+
+// A rate is a number of requests per second that follows the last seconds.
+type rate struct {
+	perSecond float64
+	at        time.Time
+}
+
+// note adds what came since the last note.
+func (r *rate) note(now time.Time, n float64) {
+	dt := now.Sub(r.at)
+	if r.at.IsZero() {
+		dt = rateTau // nothing is known of the time before
+	}
+	r.over(now, dt, n)
+}
+
+// over adds n requests of the last dt: over a short time they raise the rate by n/τ, over
+// a long one it becomes n/dt.
+func (r *rate) over(now time.Time, dt time.Duration, n float64) {
+	x := max(0, dt.Seconds()) / rateTau.Seconds()
+	share := 1.0 // (1 − e^−x)/x
+	if x > 1e-9 {
+		share = -math.Expm1(-x) / x
+	}
+	r.perSecond = r.perSecond*math.Exp(-x) + share*n/rateTau.Seconds()
+	if now.After(r.at) {
+		r.at = now
+	}
+}
+
+// now is the rate if nothing came since the last note.
+func (r *rate) now(now time.Time) float64 {
+	return r.perSecond * math.Exp(-max(0, now.Sub(r.at).Seconds())/rateTau.Seconds())
+}
+
+// SetModeThresholds sets the request rates, per second of one Envoy, above
+// which its entries are batched and given up for load reports. Zero is never.
+// Modes follow with the next events and reports.
+func (l *Ledger) SetModeThresholds(batchAbove, reportsAbove float64) {
+	l.mu.Lock()
+	defer l.release()
+	l.batchAbove, l.reportsAbove = batchAbove, reportsAbove
+}
+
+// modeAt is the mode for a rate.
+func (l *Ledger) modeAt(perSecond float64) Mode {
+	switch {
+	case l.reportsAbove > 0 && perSecond > l.reportsAbove:
+		return ModeReports
+	case l.batchAbove > 0 && perSecond > l.batchAbove:
+		return ModeBatched
+	}
+	return ModeEvents
+}
+
+// judge changes the mode of an Envoy when it is time to. Into ModeReports and out
+// of it only with a report: the counts then go over to its gauge, or from it on.
+func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
+	perSecond := e.rate.perSecond
+	if !atReport {
+		perSecond = e.rate.now(now)
+	}
+	up := l.modeAt(perSecond)
+	if e.open >= maxOpen {
+		up = ModeReports
+	}
+	if up == ModeReports && e.mode != ModeReports && !atReport {
+		up = max(e.mode, l.batched())
+	}
+	if up > e.mode {
+		l.turn(e, up)
+		return
+	}
+	down := l.modeAt(perSecond / calmShare)
+	if e.mode == ModeReports && (!atReport || e.progress > maxOpen/2) {
+		down = ModeReports
+	}
+	switch {
+	case down >= e.mode:
+		e.calm = time.Time{}
+	case e.calm.IsZero():
+		e.calm = now
+	case now.Sub(e.calm) >= calmPeriod:
+		l.turn(e, down)
+	}
+}
+
+// batched is the mode before ModeReports.
+func (l *Ledger) batched() Mode {
+	if l.batchAbove > 0 {
+		return ModeBatched
+	}
+	return ModeEvents
+}
+
+// turn sets the mode, and with it what the Envoy is counted by.
+func (l *Ledger) turn(e *envoy, m Mode) {
+	l.restate(e, func() { l.setMode(e, m) })
+}
+
+func (l *Ledger) setMode(e *envoy, m Mode) {
+	if e.mode == m {
+		return
+	}
+	e.mode, e.calm = m, time.Time{}
+	l.epoch++
+	l.generation.Add(1)
+}
+
+// Modes are the modes of all Envoys that have a stream; one that has none is in
+// ModeEvents. The generation changes with every change of a mode.
+func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) {
+	l.mu.Lock()
+	defer l.release()
+	modes = make(map[Envoy]Mode, len(l.envoys))
+	for who, e := range l.envoys {
+		modes[who] = e.mode
+	}
+	return l.generation.Load(), modes
+}
+
+// ModeGeneration is the generation alone. It takes no lock.
+func (l *Ledger) ModeGeneration() uint64 { return l.generation.Load() }

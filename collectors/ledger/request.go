@@ -1,0 +1,121 @@
+package ledger
+
+// A request began and has not ended. It stands in three lists, so that it can be
+// found by whatever ends it: its id, its stream, or its age.
+type request struct {
+	key    key
+	stream *Stream
+	links  [3]link
+}
+
+type link struct{ prev, next *request }
+
+// The lists of a request.
+const (
+	inAccount = iota
+	inStream
+	ofOneID
+)
+
+// A key is what a beginning and its end have in common. The id stands for itself
+// by its hash.
+type key struct {
+	id      uint64
+	account *account
+}
+
+// A list holds requests, oldest first.
+type list struct {
+	head, tail *request
+	which      uint8
+}
+
+func (l *list) push(r *request) {
+	r.links[l.which] = link{prev: l.tail}
+	if l.tail != nil {
+		l.tail.links[l.which].next = r
+	} else {
+		l.head = r
+	}
+	l.tail = r
+}
+
+func (l *list) remove(r *request) {
+	at := r.links[l.which]
+	if at.prev != nil {
+		at.prev.links[l.which].next = at.next
+	} else {
+		l.head = at.next
+	}
+	if at.next != nil {
+		at.next.links[l.which].prev = at.prev
+	} else {
+		l.tail = at.prev
+	}
+	r.links[l.which] = link{}
+}
+
+// record opens a request; false says that there is no room for it.
+func (l *Ledger) record(s *Stream, k key) bool {
+	e := s.envoy
+	if e.open >= maxOpen || l.open >= l.room(e.who, maxOpenTotal) {
+		return false
+	}
+	r := l.take()
+	r.key, r.stream = k, s
+	k.account.open.push(r)
+	k.account.begun++
+	s.open.push(r)
+	if first := e.requests[k]; first != nil { // a retry at the same endpoint
+		r.links[ofOneID].next = first
+		first.links[ofOneID].prev = r
+	}
+	e.requests[k] = r
+	e.open++
+	l.open++
+	return true
+}
+
+// drop closes a request.
+func (l *Ledger) drop(r *request) {
+	a, e := r.key.account, r.stream.envoy
+	a.open.remove(r)
+	a.begun--
+	r.stream.open.remove(r)
+	same := r.links[ofOneID]
+	if same.next != nil {
+		same.next.links[ofOneID].prev = same.prev
+	}
+	switch {
+	case same.prev != nil:
+		same.prev.links[ofOneID].next = same.next
+	case same.next != nil:
+		e.requests[r.key] = same.next
+	default:
+		delete(e.requests, r.key)
+	}
+	e.open--
+	l.open--
+	l.put(r)
+}
+
+// take and put keep some closed requests for the next ones.
+func (l *Ledger) take() *request {
+	r := l.free
+	if r == nil {
+		return &request{}
+	}
+	l.free = r.links[inAccount].next
+	l.frees--
+	r.links[inAccount] = link{}
+	return r
+}
+
+func (l *Ledger) put(r *request) {
+	*r = request{}
+	if l.frees < maxOpen {
+		r.links[inAccount].next = l.free
+		l.free = r
+		l.frees++
+	}
+}

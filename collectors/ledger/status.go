@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// batchedAge is the most that a batched Envoy's entries are late: its logger's
+// flush interval. Who has nothing to say in that time has nothing in its buffer.
+const batchedAge = time.Second
+
+// heard is who of a cluster's watchers is counted. It changes far more seldom
+// than the counts.
+type heard struct {
+	epoch                   uint64
+	counted                 []*envoy
+	events, reports, silent int
+	late                    bool // somebody's counts are older than the events of this moment
+	exact                   bool // all have load reports
+}
+
+// heardBy brings the cluster's view of its watchers up to date.
+func (l *Ledger) heardBy(c *cluster) *heard {
+	h := &c.heard
+	if h.epoch == l.epoch && l.epoch > 0 {
+		return h
+	}
+	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
+	for who := range c.watchers {
+		e := l.envoys[who]
+		if e == nil {
+			continue
+		}
+		switch e.basis() {
+		case byEvents:
+			h.events++
+			h.late = h.late || e.mode == ModeBatched
+			h.exact = h.exact && e.reported
+		case byReports:
+			h.reports++
+			h.late = true
+		default:
+			if e.silent {
+				h.silent++
+			}
+			continue
+		}
+		h.counted = append(h.counted, e)
+	}
+	h.exact = h.exact && len(h.counted) > 0
+	clear(h.counted[len(h.counted):cap(h.counted)]) // those that left
+	return h
+}
+
+// asOf is when the sums of a cluster were true: now, less the mean age of what its
+// Envoys told, each weighed by its request rate. For what a count misses is what
+// arrived since, rate times age, summed over the Envoys.
+func (h *heard) asOf(now time.Time) time.Time {
+	if len(h.counted) == 0 {
+		return time.Time{}
+	}
+	if !h.late {
+		return now
+	}
+	const idle = 0.01 // requests per second, so that there is always a weight
+	var weights, ages float64
+	for _, e := range h.counted {
+		weight := e.rate.now(now) + idle
+		weights += weight
+		ages += weight * e.age(now).Seconds()
+	}
+	return now.Add(-time.Duration(ages / weights * float64(time.Second)))
+}
+
+// age is how old the counts of an Envoy are.
+func (e *envoy) age(now time.Time) time.Duration {
+	switch {
+	case e.basis() == byReports:
+		return max(0, now.Sub(e.lastReport))
+	case e.mode == ModeBatched:
+		return min(batchedAge, max(0, now.Sub(e.lastEvent)))
+	}
+	return 0
+}
+
+// Read appends to into what is known of each endpoint of a cluster, in the order
+// given to SetMembers. In-flight counts and sums are unknown while no watcher is
+// heard; what only access logs tell (time to last byte, answers, bytes) while no
+// watcher is counted by its log.
+func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
+	l.mu.Lock()
+	defer l.release()
+	l.sweep(now)
+	c := l.clusters[name]
+	if c == nil {
+		return into
+	}
+	h := l.heardBy(c)
+	at := h.asOf(now)
+	var logged time.Time
+	if h.events > 0 {
+		logged = at
+	}
+	for _, s := range c.members {
+		into = append(into, Counts{
+			Address:  s.address,
+			InFlight: reading(float64(s.inFlight), at),
+			Exact:    h.exact,
+			Proxies: weighting.ProxyReport{
+				Issued:         reading(float64(s.sums.issued), at),
+				Ended:          reading(float64(s.sums.ended), at),
+				Failed:         reading(float64(s.sums.failed), at),
+				LatencySeconds: reading(s.sums.latency, logged),
+				Answered:       reading(float64(s.sums.answered), logged),
+				Bytes:          reading(float64(s.sums.bytes), logged),
+			},
+		})
+	}
+	return into
+}
+
+func reading(value float64, at time.Time) weighting.Reading {
+	if at.IsZero() {
+		return weighting.Reading{}
+	}
+	return weighting.Reading{Value: value, At: at}
+}
+
+// Cluster is the status of a cluster.
+func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
+	l.mu.Lock()
+	defer l.release()
+	l.sweep(now)
+	c := l.clusters[name]
+	if c == nil {
+		return ClusterStatus{}
+	}
+	h := l.heardBy(c)
+	return ClusterStatus{
+		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
+		Dropped: c.dropped, IgnoredEntries: c.ignored,
+	}
+}
+
+// Envoys is the status of all Envoys that have a stream, sorted.
+func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
+	all := l.statuses(now)
+	slices.SortFunc(all, func(a, b EnvoyStatus) int {
+		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host))
+	})
+	return all
+}
+
+func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
+	l.mu.Lock()
+	defer l.release()
+	l.sweep(now)
+	all := make([]EnvoyStatus, 0, len(l.envoys))
+	for _, e := range l.envoys {
+		all = append(all, EnvoyStatus{
+			Envoy: e.who, Mode: e.mode, Silent: e.silent,
+			RequestRate: e.rate.now(now), OpenRequests: e.open,
+			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
+			Reconciled: e.reconciled, Unrecorded: e.unrecorded,
+			LastEvent: e.lastEvent, LastReport: e.lastReport,
+			ReportInterval: e.asked, Streams: e.streams,
+		})
+	}
+	return all
+}
