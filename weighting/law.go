@@ -13,8 +13,7 @@ type Law struct {
 	params  Params
 	started bool
 	memory  map[string]*memory
-	drop    float64 // share refused
-	dropAt  time.Time
+	shedder shedder
 	scratch []member // of the step before, to be overwritten
 }
 
@@ -54,10 +53,11 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.speeds()
 	pool.loads()
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
+	pool.conduct()
+	l.flag(pool)
 	pool.arrivals(&d, s)
 	pool.share(&d)
-	l.flag(pool)
-	l.shed(pool, &d)
+	l.shed(pool, &d, s)
 	pool.verdicts(&d)
 	clear(l.scratch) // the snapshot is the caller's
 	l.started = l.started || len(d.Endpoints) > 0
@@ -223,7 +223,7 @@ func (p *pool) share(d *Decision) {
 	}
 	vessels := make([]vessel, len(p.members))
 	for i := range p.members {
-		vessels[i] = p.members[i].holding(p.members[i].load)
+		vessels[i] = p.members[i].vessel()
 	}
 	p.level = fill(vessels, d.Arrivals)
 	d.WaterLevel = p.level

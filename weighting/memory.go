@@ -32,6 +32,9 @@ type memory struct {
 	mostRunning  float64   // gauge of running requests, the most since the last restart
 	work         work
 
+	tally   tally
+	conduct conduct
+
 	overloaded bool
 	flagReason string
 	flagSince  time.Time // of the present state; zero before the first change
