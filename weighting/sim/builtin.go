@@ -1,14 +1,146 @@
 package sim
 
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// builtin are the scenarios that have a name.
+func builtin() []Scenario {
+	photoroom := Scenario{
+		Name: "photoroom", Seed: 1, Duration: time.Hour, WarmUp: 2 * time.Minute,
+		Envoys: 10, Pods: []PodGroup{{Count: 20, Slots: 1}}, Load: 0.8,
+		Service: Service{Kind: Exponential, Mean: time.Second},
+	}
+	with := func(name string, change func(*Scenario)) Scenario {
+		s := photoroom
+		s.Name, s.Duration, s.WarmUp = name, 20*time.Minute, time.Minute
+		s.Pods = slices.Clone(photoroom.Pods)
+		change(&s)
+		return s
+	}
+	happens := func(name string, load float64, slots int, e ...Event) Scenario {
+		return with(name, func(s *Scenario) { s.Load, s.Pods[0].Slots, s.Events = load, slots, e })
+	}
+	const at, lasting = 10 * time.Minute, 2 * time.Minute
+	return []Scenario{
+		photoroom,
+		with("batching", func(s *Scenario) {
+			s.Pods = []PodGroup{{Count: 20, Slots: 16, Sharing: true, SlowDown: 1}}
+			s.Service.Mean = 5 * time.Second
+		}),
+		with("mixed-speed", func(s *Scenario) {
+			s.Pods = []PodGroup{{Count: 15, Slots: 4}, {Count: 5, Slots: 4, Speed: 1.0 / 3}}
+		}),
+		with("one-big-envoy", func(s *Scenario) { s.EnvoyShares = oneBig(s.Envoys) }),
+		happens("flash-crowd", 0.5, 1, Event{At: at, Kind: FlashCrowd, Factor: 2.4, For: 30 * time.Second}),
+		happens("join", 0.8, 4, Event{At: at, Kind: Join, Pods: []int{18, 19}}),
+		happens("leave", 0.7, 4, Event{At: at, Kind: Leave, Pods: []int{18, 19}}),
+		happens("stall", 0.7, 4, Event{At: at, Kind: Hang, Pods: []int{3}, For: lasting}),
+		happens("stale", 0.8, 4, Event{At: at, Kind: StaleMetrics, Pods: []int{0, 1, 2, 3, 4}, For: lasting}),
+		with("overload", func(s *Scenario) { s.Load, s.Pods[0].Slots = 2, 4 }),
+		with("large", func(s *Scenario) {
+			s.Envoys, s.Pods, s.Load, s.Duration = 100, []PodGroup{{Count: 200, Slots: 1}}, 0.9, 5*time.Minute
+		}),
+		with("short", func(s *Scenario) {
+			s.Service.Mean, s.Duration, s.WarmUp = 50*time.Millisecond, 3*time.Minute, 10*time.Second
+		}),
+		with("log-normal", func(s *Scenario) { s.Service.Kind, s.Service.Sigma, s.Load = LogNormal, 1, 0.9 }),
+		with("two-class", func(s *Scenario) {
+			s.Service = Service{Kind: TwoClass, Mean: time.Second, LongShare: 0.1, LongFactor: 10}
+		}),
+	}
+}
+
+// oneBig gives the first Envoy half of the traffic.
+func oneBig(envoys int) []float64 {
+	shares := []float64{float64(envoys - 1)}
+	for range envoys - 1 {
+		shares = append(shares, 1)
+	}
+	return shares
+}
+
 // Builtin returns a scenario by its name.
-func Builtin(name string) (Scenario, bool) { return Scenario{}, false }
+func Builtin(name string) (Scenario, bool) {
+	for _, s := range builtin() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Scenario{}, false
+}
 
 // Names lists the built-in scenarios.
-func Names() []string { return nil }
+func Names() []string {
+	var names []string
+	for _, s := range builtin() {
+		names = append(names, s.Name)
+	}
+	return names
+}
 
 // Policies are those of the standard table.
-func Policies() []Policy { return nil }
+func Policies() []Policy {
+	steelyard := func(name string, o Steelyard) Policy {
+		o.Deadband, o.Heartbeat = 0.01, time.Second // as configured by default
+		return Policy{Name: name, Steelyard: &o}
+	}
+	return []Policy{
+		{Name: "random", Balancer: Random},
+		{Name: "round_robin", Balancer: RoundRobin},
+		{Name: "least_request", Balancer: LeastRequest},
+		{Name: "free_slots@1s", Balancer: FreeSlots},
+		steelyard("steelyard@1s", Steelyard{Source: Scrape, ScrapeInterval: time.Second}),
+		steelyard("steelyard@250ms", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}),
+		steelyard("steelyard@50ms", Steelyard{Source: LoadReports, ScrapeInterval: time.Second}),
+		steelyard("steelyard@5ms", Steelyard{Source: AccessLog, ScrapeInterval: time.Second}),
+		{Name: "shortest_queue", Balancer: ShortestQueue},
+	}
+}
 
 // Matrix is every combination of service time, slots, load, speeds and shares of
-// the Envoys in which least request must not win.
-func Matrix() []Scenario { return nil }
+// the Envoys in which least request must not win. Each has about as many requests
+// as its tail needs.
+func Matrix() []Scenario {
+	const envoys, pods = 10, 20
+	var all []Scenario
+	for _, mean := range []time.Duration{50 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
+		for _, slots := range []int{1, 4, 16} {
+			for _, load := range []float64{0.5, 0.8, 0.95} {
+				for _, slow := range []int{0, pods / 4} {
+					for _, big := range []bool{false, true} {
+						all = append(all, cell(envoys, pods, mean, slots, load, slow, big))
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// cell is one scenario of the matrix.
+func cell(envoys, pods int, mean time.Duration, slots int, load float64, slow int, big bool) Scenario {
+	const counted, warm = 40_000, 4_000 // requests
+	s := Scenario{
+		Name: fmt.Sprintf("service=%v slots=%d load=%v", mean, slots, load), Seed: 1,
+		Envoys: envoys, Pods: []PodGroup{{Count: pods - slow, Slots: slots}}, Load: load,
+		Service: Service{Kind: Exponential, Mean: mean},
+	}
+	if slow > 0 {
+		s.Name += " slow"
+		s.Pods = append(s.Pods, PodGroup{Count: slow, Slots: slots, Speed: 1.0 / 3})
+	}
+	if big {
+		s.Name += " big"
+		s.EnvoyShares = oneBig(envoys)
+	}
+	rate := s.rate(s.pods())
+	span := func(requests float64) time.Duration {
+		return max(40*mean, time.Duration(requests/rate*float64(time.Second))).Round(time.Second)
+	}
+	s.WarmUp = max(20*time.Second, span(warm))
+	s.Duration = s.WarmUp + span(counted)
+	return s
+}

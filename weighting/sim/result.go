@@ -20,10 +20,12 @@ type Result struct {
 	Goodput, Utilization float64
 
 	// Spread is the mean difference of load per slot between the fullest and the
-	// emptiest pod. Hunting is the part of all movement of pushed shares that takes
-	// back the movement before it: 0 for a trend, about two thirds for noise, 1 for
-	// a flip-flop.
-	Spread, Hunting float64
+	// emptiest pod. Moved is the share of the traffic that pushes move, per second.
+	Spread, Moved float64
+	// Hunting is the variance of the number of requests that a pod gets in a mean
+	// service time, over its mean: 1 is chance, less is more even than chance, and
+	// more is herds that all see the same pod idle.
+	Hunting float64
 
 	Series []Sample // if asked for
 }

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// arrivals is the sequence of requests: when, at which Envoy and worker, with what
+// need of service. It draws from random sources of its own, so that it is the same
+// whatever becomes of the requests.
+type arrivals struct {
+	gaps, places, services *rand.Rand
+
+	rate    float64   // per second, now
+	base    float64   // without a flash crowd
+	at      instant   // of the next one
+	shares  []float64 // of the Envoys, cumulative; the last is 1
+	workers int
+	service Service
+	mean    float64 // seconds
+	classes [2]float64
+	mu      float64 // of the log-normal
+}
+
+// An arrival is a request before anything became of it.
+type arrival struct {
+	envoy, worker int32
+	work          float64 // seconds
+	coin          float64 // 0..1, for a share of the requests to be refused
+}
+
+// Each use of chance has a stream of its own.
+const (
+	streamGaps = iota + 1
+	streamPlaces
+	streamServices
+	streamSeeds
+	streamPicks
+	streamDither
+	streamSignals
+	streamLoss
+)
+
+func source(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+func newArrivals(s *Scenario, rate float64) *arrivals {
+	a := &arrivals{
+		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces), services: source(s.Seed, streamServices),
+		rate: rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
+	}
+	var sum float64
+	for i := range s.Envoys {
+		share := 1.0
+		if len(s.EnvoyShares) > 0 {
+			share = s.EnvoyShares[i]
+		}
+		sum += share
+		a.shares = append(a.shares, sum)
+	}
+	for i := range a.shares {
+		a.shares[i] /= sum
+	}
+	a.shares[len(a.shares)-1] = 1
+	// The short class is such that both together have the mean.
+	short := a.mean / (1 - s.Service.LongShare + s.Service.LongShare*s.Service.LongFactor)
+	a.classes = [2]float64{short, short * s.Service.LongFactor}
+	a.mu = math.Log(a.mean) - s.Service.Sigma*s.Service.Sigma/2
+	a.at = a.gap()
+	return a
+}
+
+func (a *arrivals) gap() instant { return instant(a.gaps.ExpFloat64() / a.rate * 1e9) }
+
+// take returns the request that arrives now and plans the one after it.
+func (a *arrivals) take() arrival {
+	a.at += a.gap()
+	r := arrival{coin: a.places.Float64(), work: a.work()}
+	x := a.places.Float64()
+	for x >= a.shares[r.envoy] {
+		r.envoy++
+	}
+	r.worker = int32(a.places.IntN(a.workers))
+	return r
+}
+
+// surge changes the rate to a multiple of the usual one. What is left of the gap
+// to the next request shrinks or grows with it.
+func (a *arrivals) surge(factor float64, now instant) {
+	was := a.rate
+	a.rate = a.base * factor
+	a.at = now + instant(float64(a.at-now)*was/a.rate)
+}
+
+func (a *arrivals) work() float64 {
+	switch a.service.Kind {
+	case Deterministic:
+		return a.mean
+	case LogNormal:
+		return math.Exp(a.mu + a.service.Sigma*a.services.NormFloat64())
+	case TwoClass:
+		if a.services.Float64() < a.service.LongShare {
+			return a.classes[1]
+		}
+		return a.classes[0]
+	}
+	return a.services.ExpFloat64() * a.mean
+}

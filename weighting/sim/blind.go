@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"time"
+
+	"steelyard/weighting"
+)
+
+// The policies that are neither Envoy's own nor Steelyard's: the bound, and a
+// warning.
+
+// shortest is the pod where a request waits least, as far as its queue tells; of
+// those with a free slot the fastest, then the emptiest, then any.
+func (w *world) shortest() int32 {
+	best, ties := int32(-1), 0
+	for i := range w.pods {
+		if !w.pods[i].present {
+			continue
+		}
+		switch c := w.pods[i].shorter(w.pods, best); {
+		case c < 0:
+			best, ties = int32(i), 1
+		case c == 0:
+			if ties++; w.picks.IntN(ties) == 0 {
+				best = int32(i)
+			}
+		}
+	}
+	return best
+}
+
+// shorter compares a pod with the best so far: negative if it is to be preferred.
+func (p *pod) shorter(pods []pod, best int32) int {
+	if best < 0 {
+		return -1
+	}
+	b := &pods[best]
+	for _, pair := range [...][2]float64{
+		{p.backlog(), b.backlog()},
+		{-p.speed / p.slowed, -b.speed / b.slowed},
+		{float64(p.load()) / float64(p.slots), float64(b.load()) / float64(b.slots)},
+	} {
+		switch {
+		case pair[0] < pair[1]:
+			return -1
+		case pair[0] > pair[1]:
+			return 1
+		}
+	}
+	return 0
+}
+
+// backlog is how long, in mean services, a request would wait here.
+func (p *pod) backlog() float64 {
+	return max(0, float64(p.load()+1-p.slots)) / (p.fullRate() / p.slowed)
+}
+
+// sendFreeSlots weighs by the slots that are free now: the law that suggests
+// itself, and sends everybody to the same few pods.
+func (w *world) sendFreeSlots() {
+	w.set(laneFreeSlots, w.now+at(w.p.FreeSlotsEvery))
+	a := newAssignment(len(w.pods))
+	var members []int32
+	var shares []float64
+	var sum float64
+	for i := range w.pods {
+		if p := &w.pods[i]; p.present {
+			members = append(members, int32(i))
+			shares = append(shares, float64(max(0, p.slots-p.load())))
+			sum += shares[len(shares)-1]
+		}
+	}
+	if sum == 0 {
+		w.send(w.evenly(), freeSlotsDelay)
+		return
+	}
+	weights := make([]uint32, len(shares))
+	bounds, err := weighting.BoundsFor(len(shares))
+	if err != nil {
+		return // not with as few pods as check lets through
+	}
+	bounds.Weights(weights, shares, w.tally.dither)
+	for k, pod := range members {
+		a.weights[pod], a.shares[pod] = weights[k], shares[k]/sum
+	}
+	a.settle()
+	w.send(a, freeSlotsDelay)
+}
+
+const freeSlotsDelay = 3 * time.Millisecond // from a decision to its effect, as Steelyard's default

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// Bounds on a scenario: above them a run would take hours or more memory than there is.
+const (
+	mostPods, mostEnvoys, mostWorkers, mostSlots = 10_000, 10_000, 64, 10_000
+	mostRequests                                 = 1e8
+)
+
+func (s Scenario) withDefaults() Scenario {
+	if s.Workers == 0 {
+		s.Workers = 1
+	}
+	if s.Service.Kind == "" {
+		s.Service.Kind = Exponential
+	}
+	if s.Service.LongFactor == 0 {
+		s.Service.LongFactor = 1
+	}
+	return s
+}
+
+// Check says what is wrong with a scenario, all of it; nil if nothing.
+func (s Scenario) Check() error {
+	s = s.withDefaults()
+	return s.check()
+}
+
+func (s *Scenario) check() error {
+	var p problems
+	p.want(s.Duration > 0, "duration %v: a positive time is needed", s.Duration)
+	p.want(s.WarmUp >= 0 && s.WarmUp < s.Duration, "warm-up %v: it must be less than the duration, %v", s.WarmUp, s.Duration)
+	p.want(s.Envoys >= 1 && s.Envoys <= mostEnvoys, "envoys %d: 1 to %d can be simulated", s.Envoys, mostEnvoys)
+	p.want(s.Workers >= 1 && s.Workers <= mostWorkers, "workers %d: 1 to %d can be simulated", s.Workers, mostWorkers)
+	p.want(s.SampleEvery >= 0, "sample every %v: 0 for no series, or a positive time", s.SampleEvery)
+	s.checkShares(&p)
+	s.checkService(&p)
+	if pods := s.checkPods(&p); pods > 0 {
+		s.checkEvents(&p, pods)
+	}
+	if len(p) == 0 { // else the rate means nothing
+		rate := s.rate(s.pods())
+		p.want(rate > 0 && rate*s.Duration.Seconds() <= mostRequests,
+			"%.3g requests per second for %v: set load or rate so that there are some, and no more than %.0e in all", rate, s.Duration, float64(mostRequests))
+	}
+	return errors.Join(p...)
+}
+
+func (s *Scenario) checkShares(p *problems) {
+	if len(s.EnvoyShares) == 0 {
+		return
+	}
+	p.want(len(s.EnvoyShares) == s.Envoys, "envoy shares: %d of them for %d Envoys", len(s.EnvoyShares), s.Envoys)
+	for i, share := range s.EnvoyShares {
+		p.want(share > 0 && !math.IsInf(share, 0), "envoy shares, number %d: %v is not positive and finite", i, share)
+	}
+}
+
+func (s *Scenario) checkService(p *problems) {
+	v := s.Service
+	kinds := []ServiceKind{Exponential, Deterministic, LogNormal, TwoClass}
+	p.want(slices.Contains(kinds, v.Kind), "service kind %q: one of %q", v.Kind, kinds)
+	p.want(v.Mean > 0, "service mean %v: a positive time is needed", v.Mean)
+	p.want(v.Sigma >= 0 && v.Sigma <= 5, "service sigma %v: 0 to 5", v.Sigma)
+	p.want(v.LongShare >= 0 && v.LongShare <= 1, "long share %v: 0 to 1", v.LongShare)
+	p.want(v.LongFactor > 0 && v.LongFactor <= 1e6, "long factor %v: above 0, at most 1e6", v.LongFactor)
+	for _, x := range []float64{s.Load, s.Rate} {
+		p.want(x >= 0 && !math.IsInf(x, 0), "load or rate %v: positive and finite", x)
+	}
+}
+
+func (s *Scenario) checkPods(p *problems) (pods int) {
+	for i, g := range s.Pods {
+		p.want(g.Count >= 1 && g.Count <= mostPods, "pods, group %d: count %d: 1 to %d can be simulated", i, g.Count, mostPods)
+		p.want(g.Slots >= 1 && g.Slots <= mostSlots, "pods, group %d: slots %d: 1 to %d", i, g.Slots, mostSlots)
+		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i, g.Speed)
+		p.want(g.SlowDown >= 0 && g.SlowDown <= 1e6, "pods, group %d: slow down %v: 0 to 1e6", i, g.SlowDown)
+		pods += min(max(0, g.Count), mostPods)
+	}
+	p.want(pods >= 1 && pods <= mostPods, "pods: %d in all, 1 to %d can be simulated", pods, mostPods)
+	return pods
+}
+
+func (s *Scenario) checkEvents(p *problems, pods int) {
+	for i, e := range s.Events {
+		p.want(slices.Contains(eventKinds, e.Kind), "events, number %d: kind %q: one of %q", i, e.Kind, eventKinds)
+		p.want(e.At >= 0 && e.For >= 0, "events, number %d: at %v for %v: neither may be negative", i, e.At, e.For)
+		if e.Kind == FlashCrowd || e.Kind == Slow {
+			p.want(e.Factor > 0 && e.Factor <= 1e6, "events, number %d: %s by a factor of %v: above 0, at most 1e6", i, e.Kind, e.Factor)
+		}
+		for _, pod := range e.Pods {
+			if pod < 0 || pod >= pods {
+				p.want(false, "events, number %d: pod %d: there are 0 to %d", i, pod, pods-1)
+				return // what follows would look it up
+			}
+		}
+	}
+}
+
+var eventKinds = []EventKind{
+	Join, Leave, Stall, Hang, Recover, Slow, StaleMetrics, FreshMetrics, FlashCrowd, ControlPlaneAway,
+}
+
+type problems []error
+
+func (p *problems) want(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
+func (p Policy) withDefaults() Policy {
+	if p.FreeSlotsEvery == 0 {
+		p.FreeSlotsEvery = time.Second
+	}
+	if p.Steelyard != nil {
+		o := p.Steelyard.withDefaults()
+		p.Steelyard = &o
+	}
+	return p
+}
+
+func (p *Policy) check() error {
+	var found problems
+	if p.Steelyard == nil {
+		balancers := []Balancer{RoundRobin, LeastRequest, Random, FreeSlots, ShortestQueue}
+		found.want(slices.Contains(balancers, p.Balancer), "balancer %q: one of %q", p.Balancer, balancers)
+		found.want(p.FreeSlotsEvery > 0, "free slots every %v: a positive time is needed", p.FreeSlotsEvery)
+		return errors.Join(found...)
+	}
+	p.Steelyard.check(&found)
+	return errors.Join(found...)
+}
+
+func (o *Steelyard) check(found *problems) {
+	sources := []Source{AccessLog, LoadReports, Redis, Scrape}
+	balancers := []Balancer{RoundRobin, LeastRequest, Random}
+	found.want(slices.Contains(sources, o.Source), "source %q: one of %q", o.Source, sources)
+	found.want(slices.Contains(balancers, o.EnvoyPolicy), "Envoy policy %q: one of %q", o.EnvoyPolicy, balancers)
+	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval, o.Heartbeat, o.Period} {
+		found.want(d >= 0, "an interval or delay of %v: it may not be negative", d)
+	}
+	found.want(o.ReportInterval > 0, "report interval %v: a positive time is needed", o.ReportInterval)
+	found.want(o.pace().Floor > 0, "least time between two pushes %v: a positive time is needed", o.pace().Floor)
+	found.want(o.Loss >= 0 && o.Loss <= 1, "loss %v: 0 to 1", o.Loss)
+	found.want(o.Deadband >= 0, "deadband %v: 0 to 1", o.Deadband)
+}
+
+// withDefaults fills in what a deployment has that sets nothing.
+func (o Steelyard) withDefaults() Steelyard {
+	setTo := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	setTo(&o.ScrapeDelay, 2*time.Millisecond)
+	setTo(&o.SignalDelay, 2*time.Millisecond)
+	setTo(&o.PushDelay, 3*time.Millisecond)
+	switch o.Source {
+	case AccessLog:
+		setTo(&o.ReportInterval, time.Second)
+	case Scrape:
+		setTo(&o.ScrapeInterval, time.Second)
+	}
+	setTo(&o.ReportInterval, 50*time.Millisecond)
+	if o.Pace == (weighting.Pace{}) {
+		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+	}
+	if o.EnvoyPolicy == "" {
+		o.EnvoyPolicy = RoundRobin
+	}
+	if o.Params == (weighting.Params{}) {
+		o.Params = weighting.DefaultParams()
+	}
+	return o
+}
+
+// pace is what bounds the pushes.
+func (o *Steelyard) pace() weighting.Pace {
+	if o.MinInterval > 0 {
+		return weighting.Pace{Floor: o.MinInterval}
+	}
+	return o.Pace
+}
+
+// envoys is how the Envoys pick.
+func (p *Policy) envoys() (policy Balancer, bias float64) {
+	policy, bias = p.Balancer, p.Bias
+	if p.Steelyard != nil {
+		policy, bias = p.Steelyard.EnvoyPolicy, p.Steelyard.Bias
+	}
+	switch {
+	case bias == 0:
+		bias = 1
+	case bias < 0:
+		bias = 0
+	}
+	return policy, bias
+}

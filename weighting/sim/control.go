@@ -1,0 +1,406 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// A control is Steelyard: the sources, the loop of package controlplane around the
+// real law, and the judgement of package xds of what is worth a push.
+type control struct {
+	w *world
+	o Steelyard
+
+	away  bool
+	since instant // when it came (back)
+
+	law     *weighting.Law
+	pacer   weighting.Pacer
+	awake   bool // something is new
+	resting bool
+
+	addresses []string
+	zones     []string
+	members   []int32
+	endpoints []weighting.Endpoint // scratch, one for each member
+	server    []weighting.ServerReport
+	proxies   []proxied
+	redis     redis
+	scrapes   ring[scraped]
+	entries   entries
+	reports   reports
+
+	last     *assignment // pushed
+	pushedAt instant
+	interval time.Duration // shortest to the next push
+	dither   *rand.Rand
+	shares   []float64 // scratch
+	weights  []uint32
+}
+
+// proxied is what the proxies report of one pod.
+type proxied struct {
+	inFlight      float64
+	issued, ended float64
+	latency       float64 // seconds
+}
+
+func (p *proxied) over(latency instant) {
+	p.ended++
+	p.latency += float64(latency) / 1e9
+}
+
+// scraped is a report on its way from a server.
+type scraped struct {
+	at     instant
+	pod    int32
+	failed bool
+	report weighting.ServerReport
+}
+
+// redis is the shared counts as polled.
+type redis struct {
+	leaked []float64 // by pod
+	read   []float64 // on their way
+	taken  instant
+	counts []weighting.Reading
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (t instant) time() time.Time         { return epoch.Add(time.Duration(t)) }
+func (t instant) duration() time.Duration { return time.Duration(t) }
+
+func newControl(w *world) *control {
+	c := &control{w: w, o: w.p.Steelyard.withDefaults()}
+	n := len(w.pods)
+	for i := range n {
+		// Sorted as text as they are as numbers, so that decisions are in the order of the pods.
+		c.addresses = append(c.addresses, fmt.Sprintf("pod-%06d", i))
+	}
+	for _, g := range w.s.Pods {
+		for range g.Count {
+			c.zones = append(c.zones, g.Zone)
+		}
+	}
+	c.dither = source(w.s.Seed, streamDither)
+	c.begin()
+	return c
+}
+
+// begin is the start of a process: it knows nothing.
+func (c *control) begin() {
+	n := len(c.w.pods)
+	c.law = weighting.NewLaw(c.o.Params)
+	c.pacer = weighting.Pacer{}
+	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
+	c.server = make([]weighting.ServerReport, n)
+	c.proxies = make([]proxied, n)
+	c.redis.counts = make([]weighting.Reading, n)
+	if c.redis.leaked == nil {
+		c.redis.leaked, c.redis.read = make([]float64, n), make([]float64, n)
+		c.entries, c.reports = newEntries(c), newReports(c)
+	}
+	c.entries.reset()
+	c.reports.reset()
+	c.scrapes = ring[scraped]{}
+	c.w.set(laneScraped, never)
+	c.listMembers()
+}
+
+// plan sets the first times of what runs by itself.
+func (c *control) plan() {
+	for i := range c.w.pods {
+		if c.o.ScrapeInterval > 0 {
+			c.w.set(c.w.lanes.scrape+lane(i), c.w.now+at(phase(i, c.o.ScrapeInterval)))
+		}
+	}
+	switch c.o.Source {
+	case AccessLog, LoadReports:
+		c.reports.plan()
+	case Redis:
+		c.w.set(lanePoll, c.w.now)
+	}
+	c.poke()
+}
+
+// phase is where in the interval a pod is scraped.
+func phase(pod int, interval time.Duration) time.Duration {
+	hash := uint64(pod+1) * 0x9e3779b97f4a7c15 // Fibonacci hashing
+	return time.Duration(float64(hash>>11) / (1 << 53) * float64(interval))
+}
+
+// goAway stops the process or starts a new one.
+func (c *control) goAway(away bool) {
+	c.away = away
+	if away {
+		c.w.set(laneLoop, never)
+		c.entries.reset()
+		return
+	}
+	c.begin()
+	c.poke()
+}
+
+func (c *control) listMembers() {
+	c.members = c.members[:0]
+	for i := range c.w.pods {
+		if c.w.pods[i].present {
+			c.members = append(c.members, int32(i))
+		}
+	}
+}
+
+func (c *control) membership() {
+	c.listMembers()
+	for i := range c.w.pods {
+		if !c.w.pods[i].present {
+			c.server[i] = weighting.ServerReport{} // reports do not outlive the endpoint
+			c.redis.counts[i] = weighting.Reading{}
+		}
+	}
+	c.poke()
+}
+
+// begun and ended tell of a request.
+func (c *control) begun(r *request) {
+	switch c.o.Source {
+	case AccessLog:
+		c.entries.begun(r)
+	case Redis:
+		if c.entries.lost() {
+			c.redis.leaked[r.pod]--
+		}
+	}
+}
+
+func (c *control) ended(r *request) {
+	switch c.o.Source {
+	case AccessLog:
+		c.entries.ended(r)
+	case Redis:
+		if c.entries.lost() {
+			c.redis.leaked[r.pod]++
+		}
+	}
+}
+
+// poll reads the shared counts, polled takes them in.
+func (c *control) poll() {
+	c.w.set(lanePoll, c.w.now+at(c.o.ReportInterval))
+	if c.w.at[lanePolled] != never {
+		return // the poll before is still out
+	}
+	for pod := range c.redis.read {
+		n := c.redis.leaked[pod]
+		for _, e := range c.w.envoys {
+			n += float64(e.active[pod])
+		}
+		c.redis.read[pod] = max(0, n)
+	}
+	c.redis.taken = c.w.now
+	c.w.set(lanePolled, c.w.now+c.reports.delays.next())
+}
+
+func (c *control) polled() {
+	c.w.set(lanePolled, never)
+	if c.away || c.redis.taken < c.since {
+		return
+	}
+	for _, pod := range c.members {
+		c.redis.counts[pod] = weighting.Reading{Value: c.redis.read[pod], At: c.redis.taken.time()}
+	}
+	c.poke()
+}
+
+// scrape reads a server's metrics.
+func (c *control) scrape(pod lane) {
+	w := c.w
+	w.set(w.lanes.scrape+pod, w.now+at(c.o.ScrapeInterval))
+	if c.away || !w.pods[pod].present {
+		return
+	}
+	p := w.touch(pod)
+	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now.time())})
+	w.set(laneScraped, c.scrapes.first().at)
+}
+
+// report is what the server says of itself.
+func (p *pod) report(now time.Time) weighting.ServerReport {
+	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+	queue, running := float64(p.queue.len()), float64(len(p.running))
+	if p.hung {
+		queue, running = 0, 0
+	}
+	return weighting.ServerReport{
+		Queue: read(queue), Running: read(running),
+		Completions: read(p.completions), QueueSeconds: read(p.queueSeconds), BusySeconds: read(p.busySeconds),
+	}
+}
+
+func (c *control) scraped() {
+	s := c.scrapes.pop()
+	if c.scrapes.len() > 0 {
+		c.w.set(laneScraped, c.scrapes.first().at)
+	} else {
+		c.w.set(laneScraped, never)
+	}
+	if !s.failed && c.w.pods[s.pod].present {
+		c.server[s.pod] = s.report
+	}
+	c.poke()
+}
+
+// ages is how long the loop waits for something new.
+const ages = 250 * time.Millisecond
+
+// poke wakes the loop. What is already awake stays awake.
+func (c *control) poke() {
+	if c.away {
+		return
+	}
+	c.awake = true
+	if !c.resting {
+		c.w.set(laneLoop, c.w.now)
+	}
+}
+
+// loop is what happens when the loop was poked, when it has rested, or when
+// nothing was new for a while.
+func (c *control) loop() {
+	if c.resting && !c.awake {
+		c.resting = false
+		c.w.set(laneLoop, c.w.now+at(ages))
+		return
+	}
+	c.awake, c.resting = false, true
+	c.w.set(laneLoop, c.w.now+at(c.step()))
+}
+
+// step decides and publishes. It returns how long to rest.
+func (c *control) step() (rest time.Duration) {
+	now := c.w.now.time()
+	c.w.tally.steps++
+	d := c.law.Step(now, c.snapshot(now))
+	pushed := c.worth(&d) && c.push(&d)
+	pace, fleet := c.o.pace(), weighting.Fleet{Proxies: len(c.w.envoys), Endpoints: len(c.members)}
+	if pushed {
+		c.pacer.Pushed(now, pace, fleet)
+	}
+	c.interval, _ = c.pacer.Interval(now, pace, fleet)
+	if pushed {
+		return max(pace.Floor, c.interval)
+	}
+	return pace.Floor
+}
+
+// snapshot is the cluster as the sources show it.
+func (c *control) snapshot(now time.Time) weighting.Snapshot {
+	s := weighting.Snapshot{
+		PushDelay: c.o.PushDelay, PushPeriod: max(c.o.pace().Floor, c.interval),
+		ScrapeInterval: c.o.ScrapeInterval,
+	}
+	if c.o.Source == LoadReports || c.o.Source == Redis {
+		s.CountInterval = c.o.ReportInterval
+	}
+	if c.o.Period > 0 {
+		s.PushPeriod = c.o.Period
+	}
+	counted := now
+	if c.o.Source == LoadReports {
+		age, ok := c.reports.age()
+		if counted = now.Add(-age); !ok {
+			counted = time.Time{}
+		}
+	}
+	c.endpoints = c.endpoints[:0]
+	for _, pod := range c.members {
+		e := weighting.Endpoint{Address: c.addresses[pod], Zone: c.zones[pod], Server: c.server[pod]}
+		if c.o.Capacity {
+			e.Capacity = float64(c.w.pods[pod].slots)
+		}
+		switch c.o.Source {
+		case AccessLog, LoadReports:
+			e.InFlight = weighting.Reading{Value: c.proxies[pod].inFlight, At: counted}
+			e.Exact = true
+			e.Proxies = c.proxies[pod].report(counted, c.o.Source == AccessLog)
+		case Redis:
+			e.InFlight = c.redis.counts[pod]
+		}
+		c.endpoints = append(c.endpoints, e)
+	}
+	s.Endpoints = c.endpoints
+	return s
+}
+
+func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
+	if !ends {
+		p.ended = p.issued - p.inFlight
+	}
+	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
+	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended), Failed: read(0)}
+	if ends {
+		r.LatencySeconds, r.Answered = read(p.latency), read(p.ended)
+	}
+	return r
+}
+
+// worth reports whether a decision is worth a push, as package xds judges it.
+func (c *control) worth(d *weighting.Decision) bool {
+	const dropResolution = 0.001
+	last := c.last
+	if last == nil {
+		return len(d.Endpoints) > 0
+	}
+	var distance float64
+	members := 0
+	for k := range d.Endpoints {
+		e, pod := &d.Endpoints[k], c.members[k]
+		if last.weights[pod] == 0 || last.degraded[pod] != e.Overloaded {
+			return true
+		}
+		distance += math.Abs(e.Share-last.shares[pod]) / 2
+		members++
+	}
+	return members != len(last.hosts[healthy].hosts)+len(last.hosts[degraded].hosts) ||
+		(last.drop == 0) != (d.DropFraction == 0) || math.Abs(last.drop-d.DropFraction) >= dropResolution ||
+		distance > c.o.Deadband ||
+		c.o.Heartbeat > 0 && c.w.now-c.pushedAt >= at(c.o.Heartbeat)
+}
+
+// push sends a decision to the Envoys.
+func (c *control) push(d *weighting.Decision) bool {
+	a := newAssignment(len(c.w.pods))
+	c.shares = c.shares[:0]
+	for k := range d.Endpoints {
+		e, pod := &d.Endpoints[k], c.members[k]
+		c.shares = append(c.shares, e.Share)
+		a.shares[pod], a.degraded[pod] = e.Share, e.Overloaded
+	}
+	if len(c.shares) > 0 {
+		bounds, err := weighting.BoundsFor(len(c.shares))
+		if err != nil {
+			return false // not with as few pods as check lets through
+		}
+		c.weights = append(c.weights[:0], make([]uint32, len(c.shares))...)
+		bounds.Weights(c.weights, c.shares, c.dither)
+	}
+	for k := range d.Endpoints {
+		a.weights[c.members[k]] = c.weights[k]
+	}
+	a.drop = d.DropFraction
+	a.settle()
+	if c.last != nil {
+		for pod := range a.shares {
+			c.w.tally.moved += math.Abs(a.shares[pod]-c.last.shares[pod]) / 2
+		}
+	}
+	c.last, c.pushedAt = a, c.w.now
+	c.w.tally.pushes++
+	c.w.send(a, c.o.PushDelay)
+	return true
+}

@@ -1,0 +1,110 @@
+package sim
+
+import "math"
+
+// A pod is a model server: slots, and one queue that is served in the order of
+// arrival. Its requests run on a clock of their own, in seconds of work done for
+// each of them, that goes slower when the pod is slow or shared and stands when
+// it is stalled.
+type pod struct {
+	slots        int
+	speed        float64 // work per second, of a request alone
+	sharing      float64 // a full set takes 1 + sharing times as long
+	slowed       float64 // times slower, for now; 1
+	halted       bool
+	hung         bool // and its metrics look idle
+	stale        bool // scrapes fail
+	present      bool // an endpoint
+	queue        ring[int32]
+	running      []job
+	work         float64 // the clock
+	at           instant // when it was read last
+	busy         float64 // slot-seconds, within the time that counts
+	completions  float64
+	queueSeconds float64
+	busySeconds  float64
+}
+
+// A job is a request that runs.
+type job struct {
+	done    float64 // on the pod's clock
+	request int32
+}
+
+// load is the requests in the pod.
+func (p *pod) load() int { return p.queue.len() + len(p.running) }
+
+// rate is work per second for each request that runs.
+func (p *pod) rate() float64 {
+	if p.halted {
+		return 0
+	}
+	rate := p.speed / p.slowed
+	if p.sharing > 0 && p.slots > 1 {
+		rate /= 1 + p.sharing*float64(len(p.running)-1)/float64(p.slots-1)
+	}
+	return rate
+}
+
+// fullRate is the work per second of the pod with all slots taken.
+func (p *pod) fullRate() float64 {
+	rate := float64(p.slots) * p.speed
+	if p.slots > 1 {
+		rate /= 1 + p.sharing
+	}
+	return rate
+}
+
+// advance moves the clock on to now; to be called before anything changes.
+// What is measured is within from and until.
+func (p *pod) advance(now, from, until instant) {
+	if len(p.running) > 0 {
+		p.work += float64(now-p.at) / 1e9 * p.rate()
+		if !p.halted {
+			if counts := min(now, until) - max(p.at, from); counts > 0 {
+				p.busy += float64(counts) / 1e9 * float64(len(p.running))
+			}
+		}
+	}
+	p.at = now
+}
+
+// begin starts to execute a request that needs so many seconds of work.
+func (p *pod) begin(request int32, work float64) {
+	p.running = append(p.running, job{p.work + work, request})
+}
+
+// completes is when the next request is done, as things stand.
+func (p *pod) completes() instant {
+	rate := p.rate()
+	if len(p.running) == 0 || rate == 0 {
+		return never
+	}
+	left := max(0, p.running[p.first()].done-p.work)
+	ns := math.Ceil(left / rate * 1e9)
+	if ns > float64(never-p.at) {
+		return never
+	}
+	return p.at + instant(ns)
+}
+
+// first is the index of the job that is done first; of two, the one that began
+// first.
+func (p *pod) first() int {
+	first := 0
+	for i := 1; i < len(p.running); i++ {
+		if p.running[i].done < p.running[first].done {
+			first = i
+		}
+	}
+	return first
+}
+
+// finish takes out the request that is done.
+func (p *pod) finish() (request int32) {
+	first := p.first()
+	j := p.running[first]
+	p.work = max(p.work, j.done) // the clock was read a nanosecond late at most
+	p.running = append(p.running[:first], p.running[first+1:]...)
+	return j.request
+}

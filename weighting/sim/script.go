@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// An act is one change of the world: an event's beginning or its end.
+type act struct {
+	at     instant
+	kind   EventKind
+	end    bool
+	pods   []int
+	factor float64
+}
+
+// script is all that happens, in order.
+func (s *Scenario) script() []act {
+	var acts []act
+	for _, e := range s.Events {
+		pods := e.Pods
+		if len(pods) == 0 {
+			pods = s.all()
+		}
+		acts = append(acts, act{at: at(e.At), kind: e.Kind, pods: pods, factor: e.Factor})
+		if e.For > 0 {
+			acts = append(acts, act{at: at(e.At + e.For), kind: e.Kind, end: true, pods: pods, factor: e.Factor})
+		}
+	}
+	slices.SortStableFunc(acts, func(a, b act) int { return cmp.Compare(a.at, b.at) })
+	return acts
+}
+
+func (s *Scenario) all() []int {
+	var all []int
+	for _, g := range s.Pods {
+		for range g.Count {
+			all = append(all, len(all))
+		}
+	}
+	return all
+}
+
+// pods are the servers as they are at the start.
+func (s *Scenario) pods() []pod {
+	var pods []pod
+	for _, g := range s.Pods {
+		p := pod{slots: g.Slots, speed: g.Speed, slowed: 1, present: true}
+		if p.speed == 0 {
+			p.speed = 1
+		}
+		if g.Sharing {
+			p.sharing = g.SlowDown
+		}
+		for range g.Count {
+			pods = append(pods, p)
+		}
+	}
+	first := make([]EventKind, len(pods))
+	for _, a := range s.script() {
+		for _, i := range a.pods {
+			if first[i] == "" && (a.kind == Join || a.kind == Leave) {
+				first[i] = a.kind
+				pods[i].present = a.kind != Join
+			}
+		}
+	}
+	return pods
+}
+
+// capacity is the requests per second that the pods that are there complete with
+// all slots taken.
+func (s *Scenario) capacity(pods []pod) float64 {
+	var work float64
+	for i := range pods {
+		if pods[i].present {
+			work += pods[i].fullRate()
+		}
+	}
+	return work / s.Service.Mean.Seconds()
+}
+
+func (s *Scenario) rate(pods []pod) float64 {
+	if s.Rate > 0 {
+		return s.Rate
+	}
+	return s.Load * s.capacity(pods)
+}
+
+// act does what is due in the script.
+func (w *world) act() {
+	a := w.script[0]
+	w.script = w.script[1:]
+	if len(w.script) > 0 {
+		w.set(laneScript, w.script[0].at)
+	} else {
+		w.set(laneScript, never)
+	}
+	switch a.kind {
+	case FlashCrowd:
+		factor := a.factor
+		if a.end {
+			factor = 1
+		}
+		w.arrivals.surge(factor, w.now)
+		w.set(laneArrival, w.arrivals.at)
+	case ControlPlaneAway:
+		if w.control != nil {
+			w.control.goAway(!a.end)
+		}
+	case Join, Leave:
+		for _, i := range a.pods {
+			w.pods[i].present = (a.kind == Join) != a.end
+		}
+		w.membership()
+	default:
+		for _, i := range a.pods {
+			w.befall(int32(i), a)
+		}
+	}
+}
+
+// befall changes one pod.
+func (w *world) befall(i int32, a act) {
+	p := w.touch(i)
+	switch a.kind {
+	case Stall, Hang:
+		p.halted = !a.end
+		p.hung = p.halted && a.kind == Hang
+	case Slow:
+		p.slowed = 1
+		if !a.end {
+			p.slowed = a.factor
+		}
+	case Recover:
+		p.halted, p.hung, p.slowed = false, false, 1
+	case StaleMetrics, FreshMetrics:
+		p.stale = (a.kind == StaleMetrics) != a.end
+	}
+	w.set(w.lanes.done+i, p.completes())
+}
+
+// membership tells of endpoints that came or went.
+func (w *world) membership() {
+	const discovered = 3 * time.Millisecond // as a push
+	switch {
+	case w.control != nil:
+		w.control.membership()
+	default:
+		w.send(w.evenly(), discovered)
+	}
+}

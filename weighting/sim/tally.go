@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// A tally is what is measured.
+type tally struct {
+	w      *world
+	mean   float64 // of the service, seconds
+	every  instant // windows in which requests are counted
+	dither *rand.Rand
+
+	requests, dropped, done int
+	waits, latencies        []float64 // mean services
+	steps, pushes           int
+	moved                   float64 // total variation of pushed shares
+
+	windows          []window // by pod
+	spread, spreadOf float64
+	series           []Sample
+}
+
+// A window counts the requests that a pod was sent in each span of a mean service
+// time.
+type window struct {
+	now          int
+	n            float64
+	sum, squares float64
+}
+
+func newTally(w *world) tally {
+	mean := w.s.Service.Mean
+	expected := int(w.arrivals.rate * (w.s.Duration - w.s.WarmUp).Seconds() * 1.1)
+	return tally{
+		w: w, mean: mean.Seconds(), every: at(mean), dither: source(w.s.Seed, streamDither),
+		windows: make([]window, len(w.pods)),
+		waits:   make([]float64, 0, max(0, min(expected, 1<<22))),
+	}
+}
+
+func (t *tally) refused(counts bool) {
+	if counts {
+		t.dropped++
+	}
+}
+
+func (t *tally) placed(pod int32, counts bool) {
+	if counts {
+		t.requests++
+		t.windows[pod].now++
+	}
+}
+
+func (t *tally) waited(d instant) { t.waits = append(t.waits, float64(d)/1e9/t.mean) }
+
+func (t *tally) completed(r *request) {
+	if t.w.now >= t.w.from {
+		t.done++
+	}
+	if r.counts {
+		t.latencies = append(t.latencies, float64(t.w.now-r.arrived)/1e9/t.mean)
+	}
+}
+
+// window ends a window and begins the next.
+func (t *tally) window() {
+	least, most := math.Inf(1), math.Inf(-1)
+	for i := range t.w.pods {
+		p, c := &t.w.pods[i], &t.windows[i]
+		n := float64(c.now)
+		c.now = 0
+		if !p.present {
+			continue
+		}
+		level := float64(p.load()) / float64(p.slots)
+		least, most = min(least, level), max(most, level)
+		if t.w.now > t.w.from {
+			c.n++
+			c.sum += n
+			c.squares += n * n
+		}
+	}
+	if most >= least {
+		t.spread += most - least
+		t.spreadOf++
+	}
+}
+
+// hunting is the variance of the counts in the windows to their mean.
+func (t *tally) hunting() float64 {
+	var variance, mean float64
+	for _, c := range t.windows {
+		if c.n == 0 {
+			continue
+		}
+		m := c.sum / c.n
+		variance += c.squares/c.n - m*m
+		mean += m
+	}
+	if mean == 0 {
+		return 0
+	}
+	return variance / mean
+}
+
+func (t *tally) sample() {
+	w := t.w
+	s := Sample{
+		At: w.now.duration(), Load: make([]float64, len(w.pods)),
+		Shares: slices.Clone(w.assignment.shares), Flags: slices.Clone(w.assignment.degraded),
+		Drop: w.assignment.drop, Rate: w.arrivals.rate,
+	}
+	for i := range w.pods {
+		s.Load[i] = float64(w.pods[i].load())
+	}
+	t.series = append(t.series, s)
+}
+
+// result sums up. Requests that still wait have waited for as long as they have.
+func (t *tally) result() Result {
+	w := t.w
+	var busy float64
+	for i := range w.pods {
+		p := w.touch(int32(i))
+		busy += p.busy
+		for p.queue.len() > 0 {
+			if r := &w.requests[p.queue.pop()]; r.counts {
+				t.waited(w.now - r.arrived)
+			}
+		}
+	}
+	counted := (w.s.Duration - w.s.WarmUp).Seconds()
+	start := w.s.pods()
+	slots := 0
+	for i := range start {
+		if start[i].present {
+			slots += start[i].slots
+		}
+	}
+	return Result{
+		Policy: w.p.Name, Requests: t.requests, Dropped: t.dropped,
+		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
+		Steps: t.steps, Pushes: t.pushes, Moved: t.moved / w.s.Duration.Seconds(),
+		Goodput: float64(t.done) / counted / w.s.capacity(start), Utilization: busy / counted / float64(slots),
+		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),
+		Series: t.series,
+	}
+}
+
+// quantiles sorts the values.
+func quantiles(values []float64) Quantiles {
+	n := len(values)
+	if n == 0 {
+		return Quantiles{}
+	}
+	slices.Sort(values)
+	at := func(q float64) float64 { return values[max(0, int(math.Ceil(q*float64(n)))-1)] }
+	var sum float64
+	for _, v := range values {
+		sum += v
+	}
+	return Quantiles{P50: at(0.5), P90: at(0.9), P99: at(0.99), Mean: sum / float64(n), Max: values[n-1]}
+}

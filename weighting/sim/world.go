@@ -1,0 +1,310 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// A world is one run in the making.
+type world struct {
+	s   *Scenario
+	p   *Policy
+	now instant
+	// What arrives, executes and completes counts from there until there.
+	from, until instant
+
+	*calendar
+	lanes    lanes
+	arrivals *arrivals
+	script   []act // what is to happen, in order
+	pods     []pod
+	envoys   []*envoy
+	picks    *rand.Rand
+	requests []request // those in the system, and free ones
+	free     []int32
+
+	assignment *assignment // in force
+	sent       ring[sent]  // on the way to the Envoys
+	control    *control    // nil without Steelyard
+	tally      tally
+}
+
+// A request in the system.
+type request struct {
+	arrived    instant
+	started    instant
+	begun      instant // when its beginning was reported; never if it was not
+	work       float64 // seconds
+	envoy, pod int32
+	counts     bool
+}
+
+// sent is an assignment on its way.
+type sent struct {
+	at instant
+	a  *assignment
+}
+
+// The lanes of a world: single ones, then one for each pod or Envoy.
+const (
+	laneArrival lane = iota
+	laneScript
+	laneSent
+	laneLoop
+	laneFreeSlots
+	laneScraped
+	lanePoll
+	lanePolled
+	laneWindow
+	laneSample
+	singleLanes
+)
+
+// lanes are where the lanes of the pods and Envoys begin.
+type lanes struct {
+	done, scrape                    lane // of each pod
+	entries, report, reported, last lane // of each Envoy
+}
+
+func newLanes(pods, envoys int) lanes {
+	p, e := lane(pods), lane(envoys)
+	l := lanes{done: singleLanes}
+	l.scrape = l.done + p
+	l.entries = l.scrape + p
+	l.report = l.entries + e
+	l.reported = l.report + e
+	l.last = l.reported + e
+	return l
+}
+
+func at(d time.Duration) instant { return instant(d) }
+
+func newWorld(s *Scenario, p *Policy) *world {
+	pods := s.pods()
+	w := &world{
+		s: s, p: p, from: at(s.WarmUp), until: at(s.Duration),
+		lanes: newLanes(len(pods), s.Envoys),
+		pods:  pods, script: s.script(),
+		picks: source(s.Seed, streamPicks),
+	}
+	w.calendar = newCalendar(int(w.lanes.last))
+	w.arrivals = newArrivals(s, s.rate(pods))
+	balancer, bias := p.envoys()
+	seeds := source(s.Seed, streamSeeds)
+	for range s.Envoys {
+		w.envoys = append(w.envoys, newEnvoy(balancer, bias, len(pods), s.Workers, seeds))
+	}
+	w.tally = newTally(w)
+	if p.Steelyard != nil {
+		w.control = newControl(w)
+	}
+	w.assignment = w.evenly()
+	w.plan()
+	return w
+}
+
+// plan sets the first time of every lane that moves by itself.
+func (w *world) plan() {
+	w.set(laneArrival, w.arrivals.at)
+	if len(w.script) > 0 {
+		w.set(laneScript, w.script[0].at)
+	}
+	if w.p.Balancer == FreeSlots && w.p.Steelyard == nil {
+		w.set(laneFreeSlots, 0)
+	}
+	w.set(laneWindow, w.from)
+	if w.s.SampleEvery > 0 {
+		w.set(laneSample, 0)
+	}
+	if w.control != nil {
+		w.control.plan()
+	}
+}
+
+// run lets things happen until the end.
+func (w *world) run(ctx context.Context) error {
+	const between = 1 << 14 // looks at the context
+	for n := 0; ; n++ {
+		if n%between == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		l, t := w.next()
+		if t > w.until {
+			w.now = w.until
+			return nil
+		}
+		w.now = t
+		w.happen(l)
+	}
+}
+
+// happen does what is due in a lane.
+func (w *world) happen(l lane) {
+	switch {
+	case l == laneArrival:
+		w.arrive()
+	case l < singleLanes:
+		w.happenOnce(l)
+	case l < w.lanes.scrape:
+		w.complete(l - w.lanes.done)
+	case l < w.lanes.entries:
+		w.control.scrape(l - w.lanes.scrape)
+	case l < w.lanes.report:
+		w.control.entries.deliver(l - w.lanes.entries)
+	case l < w.lanes.reported:
+		w.control.reports.report(l - w.lanes.report)
+	default:
+		w.control.reports.deliver(l - w.lanes.reported)
+	}
+}
+
+func (w *world) happenOnce(l lane) {
+	switch l {
+	case laneScript:
+		w.act()
+	case laneSent:
+		w.receive()
+	case laneLoop:
+		w.control.loop()
+	case laneFreeSlots:
+		w.sendFreeSlots()
+	case laneScraped:
+		w.control.scraped()
+	case lanePoll:
+		w.control.poll()
+	case lanePolled:
+		w.control.polled()
+	case laneWindow:
+		w.tally.window()
+		w.set(laneWindow, w.now+w.tally.every)
+	case laneSample:
+		w.tally.sample()
+		w.set(laneSample, w.now+at(w.s.SampleEvery))
+	}
+}
+
+// arrive takes in the next request.
+func (w *world) arrive() {
+	a := w.arrivals.take()
+	w.set(laneArrival, w.arrivals.at)
+	counts := w.now >= w.from
+	pod := int32(-1)
+	if !(a.coin < w.assignment.drop) {
+		pod = w.pick(a)
+	}
+	if pod < 0 {
+		w.tally.refused(counts)
+		return
+	}
+	id := w.admit(request{arrived: w.now, begun: never, work: a.work, envoy: a.envoy, pod: pod, counts: counts})
+	e := w.envoys[a.envoy]
+	e.moved(w.assignment)
+	e.active[pod]++
+	e.issued[pod]++
+	w.tally.placed(pod, counts)
+	if w.control != nil {
+		w.control.begun(&w.requests[id])
+	}
+	p := w.touch(pod)
+	if len(p.running) < p.slots {
+		w.start(p, id)
+	} else {
+		p.queue.push(id)
+	}
+	w.set(w.lanes.done+pod, p.completes())
+}
+
+// pick chooses a pod.
+func (w *world) pick(a arrival) int32 {
+	if w.p.Balancer == ShortestQueue && w.p.Steelyard == nil {
+		return w.shortest()
+	}
+	return w.envoys[a.envoy].pick(w.assignment, int(a.worker), w.picks)
+}
+
+// touch brings a pod's clock up to now, before it changes.
+func (w *world) touch(pod int32) *pod {
+	p := &w.pods[pod]
+	p.advance(w.now, w.from, w.until)
+	return p
+}
+
+func (w *world) admit(r request) (id int32) {
+	if n := len(w.free); n > 0 {
+		id = w.free[n-1]
+		w.free = w.free[:n-1]
+		w.requests[id] = r
+		return id
+	}
+	w.requests = append(w.requests, r)
+	return int32(len(w.requests) - 1)
+}
+
+func (w *world) start(p *pod, id int32) {
+	r := &w.requests[id]
+	r.started = w.now
+	p.begin(id, r.work)
+	if r.counts {
+		w.tally.waited(w.now - r.arrived)
+	}
+}
+
+// complete ends the request of a pod that is due, and begins one that waits.
+func (w *world) complete(pod int32) {
+	p := w.touch(pod)
+	id := p.finish()
+	r := &w.requests[id]
+	p.completions++
+	p.queueSeconds += float64(r.started-r.arrived) / 1e9
+	p.busySeconds += float64(w.now-r.started) / 1e9
+	w.tally.completed(r)
+	e := w.envoys[r.envoy]
+	e.moved(w.assignment)
+	e.active[pod]--
+	if w.control != nil {
+		w.control.ended(r)
+	}
+	w.free = append(w.free, id)
+	if p.queue.len() > 0 && len(p.running) < p.slots {
+		w.start(p, p.queue.pop())
+	}
+	w.set(w.lanes.done+pod, p.completes())
+}
+
+// send puts an assignment on its way to the Envoys.
+func (w *world) send(a *assignment, delay time.Duration) {
+	w.sent.push(sent{w.now + at(delay), a})
+	w.set(laneSent, w.sent.first().at)
+}
+
+// receive puts an assignment in force. One that is the same to a balancer is no
+// reason to rebuild anything, and Envoy does not even look at its drop.
+func (w *world) receive() {
+	next := w.sent.pop().a
+	if w.sent.len() > 0 {
+		w.set(laneSent, w.sent.first().at)
+	} else {
+		w.set(laneSent, never)
+	}
+	if !next.same(w.assignment) {
+		w.assignment = next
+	}
+}
+
+// evenly is an assignment of all endpoints with one weight.
+func (w *world) evenly() *assignment {
+	a := newAssignment(len(w.pods))
+	n := 0.0
+	for i := range w.pods {
+		if w.pods[i].present {
+			a.weights[i] = 1
+			n++
+		}
+	}
+	for i := range w.pods {
+		a.shares[i] = float64(a.weights[i]) / max(1, n)
+	}
+	a.settle()
+	return a
+}
