@@ -49,6 +49,12 @@ type EndpointDecision struct {
 
 	Inputs []Input // one for each field that the load or the flag is made of, in a fixed order
 
+	// Latency is the moving average of the time to the last byte, in seconds, as
+	// the proxies report it, and LatencyAge the time since the newest answer in it.
+	// NaN before the first.
+	Latency    float64
+	LatencyAge time.Duration
+
 	// Measured over the last window, NaN while unknown.
 	CompletionRate float64 // completions per second
 	MeanQueueTime  float64 // seconds, of requests completed in the window
@@ -95,6 +101,7 @@ const (
 	ReasonNeutral  Reason = "neutral"  // no usable report: taken for a median endpoint
 	ReasonDecay    Reason = "decay"    // report is going stale: moving to the median
 	ReasonRamp     Reason = "ramp"     // new: trusted with a part of its capacity
+	ReasonSlow     Reason = "slow"     // latency above the threshold of least-latency: kept reachable
 	ReasonFloor    Reason = "floor"    // load above the water level: kept reachable
 	ReasonFill     Reason = "fill"     // load below the water level: filled up to it
 )

@@ -77,7 +77,7 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 			m = &memory{firstSeen: now, established: !l.started}
 			l.memory[e.Address] = m
 		}
-		m.observe(e, now)
+		m.observe(e, now, l.params.LeastLatency.Alpha)
 		p.members[i] = member{Endpoint: e, memory: m}
 	}
 	p.missGone()
@@ -157,6 +157,7 @@ type member struct {
 	queued  float64 // requests waiting per slot; NaN unknown
 	flagged bool
 	floored bool // above the water
+	slow    bool // above the threshold of latency
 }
 
 // holding is the member as a vessel with that load.
@@ -221,10 +222,7 @@ func (p *pool) share(d *Decision) {
 	if len(p.members) == 0 {
 		return
 	}
-	vessels := make([]vessel, len(p.members))
-	for i := range p.members {
-		vessels[i] = p.members[i].vessel()
-	}
+	vessels := p.vessels()
 	p.level = fill(vessels, d.Arrivals)
 	d.WaterLevel = p.level
 	for i, share := range shares(vessels, p.level, p.params.Floor) {

@@ -21,6 +21,7 @@ type memory struct {
 	unproxied    smoothed  // scraped − in-flight, requests
 	arrivals     smoothed  // requests per second, by completions and growth
 	rises        smoothed  // requests per second, by rises of queue + running
+	latency      latency   // time to the last byte, as the proxies see it
 	increments   smoothed  // requests per second, by rises of the in-flight count
 	issued       smoothed  // requests per second, as the proxies sent them
 	completions  smoothed  // requests per second
@@ -66,13 +67,14 @@ func (w *work) rate() (float64, bool) {
 	return min(max(w.completions/w.busy, 1/extreme), extreme), true
 }
 
-// observe takes in what is new in a report.
-func (m *memory) observe(e *Endpoint, now time.Time) {
+// observe takes in what is new in a report; alpha is the weight of an answer in
+// the latency.
+func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	m.lastSeen = now
 	if e.InFlight != m.inFlight {
 		m.observeInFlight(usable(e.InFlight, now, largestCount))
 	}
-	m.observeProxies(e.Proxies, now)
+	m.observeProxies(e.Proxies, now, alpha)
 	if e.Server == m.server {
 		return // nothing is new, which is so in most steps
 	}
@@ -115,12 +117,13 @@ func (m *memory) observeInFlight(seen Reading) {
 }
 
 // observeProxies learns the flow of requests to the endpoint from those who send.
-func (m *memory) observeProxies(seen ProxyReport, now time.Time) {
+func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) {
 	if seen == m.proxies {
 		return
 	}
 	issued, dt := flow(m.proxies.Issued, usable(seen.Issued, now, largestSum))
 	m.issued.add(issued, dt, rateTau)
+	m.observeLatency(&seen, alpha)
 	m.proxies = seen
 }
 

@@ -119,6 +119,10 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	if p.tells(m.server.Completions) {
 		d.CompletionRate = m.completions.or(math.NaN())
 	}
+	d.Latency, d.LatencyAge = math.NaN(), 0
+	if !m.latency.at.IsZero() {
+		d.Latency, d.LatencyAge = m.latency.seconds, max(0, p.now.Sub(m.latency.at))
+	}
 	const least = 1e-6 // completions per second that a mean stands on
 	if p.tells(m.server.QueueSeconds) && d.CompletionRate > least {
 		d.MeanQueueTime = m.queueSeconds.or(math.NaN()) / d.CompletionRate
@@ -148,6 +152,8 @@ func (m *member) reason() Reason {
 		return ReasonDecay
 	case m.ramp < 1:
 		return ReasonRamp
+	case m.slow:
+		return ReasonSlow
 	case m.floored:
 		return ReasonFloor
 	default:

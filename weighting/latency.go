@@ -1,0 +1,110 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// latency is a moving average of the time to the last byte, by answers and not by
+// time: each new answer counts for alpha, as routers do that see them one by one.
+type latency struct {
+	seconds float64
+	at      time.Time // of the newest answer; zero: untried
+}
+
+// answered counts n answers that took mean seconds each.
+func (l *latency) answered(n, mean, alpha float64, at time.Time) {
+	keep := math.Pow(1-min(max(alpha, 0), 1), n)
+	if l.at.IsZero() {
+		keep = 0
+	}
+	l.seconds = l.seconds*keep + mean*(1-keep)
+	l.at = at
+}
+
+// observeLatency takes in the answers since the report before.
+func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
+	n := seen.Answered.Value - m.proxies.Answered.Value
+	took := seen.LatencySeconds.Value - m.proxies.LatencySeconds.Value
+	if !m.proxies.Answered.Known() || !seen.Answered.Known() || !(n > 0) || !(took >= 0) {
+		return
+	}
+	m.latency.answered(n, took/n, alpha, seen.Answered.At)
+}
+
+// cost is a member as the policy least-latency sees it: the next request takes
+// its latency times the requests that are out there and itself, relative to the
+// pool's median latency. Who is untried costs nothing until a request is on its
+// way there, and who has not answered for long is taken for a median one.
+//
+// As a vessel it holds those requests and is as wide as it is fast, so the fill
+// that evens out levels evens out costs.
+func (p *pool) cost(m *member, typical float64) vessel {
+	if m.latency.at.IsZero() || p.now.Sub(m.latency.at) > p.params.Decay || m.latency.seconds <= 0 {
+		untried := m.latency.at.IsZero()
+		if untried && m.load <= 0 {
+			return vessel{load: 0, slots: 1, speed: 1}
+		}
+		return vessel{load: m.load + 1, slots: 1, speed: 1}
+	}
+	const widest = 1e3
+	speed := min(max(typical/m.latency.seconds, 1/widest), widest)
+	return vessel{load: m.load + 1, slots: 1, speed: speed * m.ramp}
+}
+
+// slow reports whether a member answers so late that it gets its floor and no
+// more, as long as another does not.
+func (p *pool) slow(m *member) bool {
+	return p.params.LeastLatency.Enabled && m.latency.seconds > p.params.LeastLatency.Threshold.Seconds() &&
+		p.now.Sub(m.latency.at) <= p.params.Decay
+}
+
+// vessels are the members as they are filled.
+func (p *pool) vessels() []vessel {
+	out := make([]vessel, len(p.members))
+	typical := math.NaN()
+	if p.params.LeastLatency.Enabled {
+		typical = p.typicalLatency()
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		if math.IsNaN(typical) {
+			out[i] = m.vessel()
+		} else {
+			out[i] = p.cost(m, typical)
+		}
+	}
+	p.setAside(out)
+	return out
+}
+
+// typicalLatency is the median of those that answered lately; NaN where nobody did.
+func (p *pool) typicalLatency() float64 {
+	var seconds []float64
+	for i := range p.members {
+		if l := p.members[i].latency; l.seconds > 0 && p.now.Sub(l.at) <= p.params.Decay {
+			seconds = append(seconds, l.seconds)
+		}
+	}
+	return median(seconds)
+}
+
+// setAside fills up those that are to get their floor alone.
+func (p *pool) setAside(vessels []vessel) {
+	var slow []int
+	for i := range p.members {
+		p.members[i].slow = p.slow(&p.members[i])
+		if p.members[i].slow {
+			slow = append(slow, i)
+		}
+	}
+	if len(slow) == len(p.members) {
+		for i := range p.members {
+			p.members[i].slow = false
+		}
+		return
+	}
+	for _, i := range slow {
+		vessels[i].load = largestCount
+	}
+}

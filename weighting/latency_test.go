@@ -1,0 +1,93 @@
+package weighting
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+func TestTheLatencyIsTheMovingAverageOfTheAnswersOneByOne(t *testing.T) {
+	const alpha = 0.3
+	law := NewLaw(DefaultParams())
+	want, sum, n := math.NaN(), 0.0, 0.0
+	for i, answers := range [][]float64{{}, {2}, {}, {1}, {4, 4, 4}, {0.5}} {
+		for _, a := range answers {
+			if math.IsNaN(want) {
+				want = a
+			} else {
+				want += alpha * (a - want)
+			}
+			sum, n = sum+a, n+1
+		}
+		now := at(float64(i))
+		read := func(v float64) Reading { return Reading{Value: v, At: now} }
+		d := law.Step(now, Snapshot{Endpoints: []Endpoint{{
+			Address: "10.0.0.1:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(sum), Answered: read(n)},
+		}}})
+		got := d.Endpoints[0].Latency
+		if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-9 {
+			t.Errorf("after %v: %v, want %v", answers, got, want)
+		}
+	}
+	d := law.Step(at(100), Snapshot{Endpoints: []Endpoint{{Address: "10.0.0.1:80"}}})
+	if e := d.Endpoints[0]; math.Abs(e.Latency-want) > 1e-9 || e.LatencyAge != 95*time.Second {
+		t.Errorf("95 s later: %v of %v ago, want %v", e.Latency, e.LatencyAge, want)
+	}
+}
+
+// timed is an endpoint whose only answer took so many seconds (0: none), with
+// requests in flight.
+type timed struct{ latency, inFlight float64 }
+
+func sharesByLatency(t *testing.T, arrivals float64, endpoints ...timed) []EndpointDecision {
+	t.Helper()
+	params := DefaultParams()
+	params.LeastLatency.Enabled = true
+	law := NewLaw(params)
+	var d Decision
+	for i := range 20 {
+		now := at(float64(i) * 0.1)
+		read := func(v float64) Reading { return Reading{Value: v, At: now} }
+		s := Snapshot{PushPeriod: seconds(1)}
+		for j, e := range endpoints {
+			p := ProxyReport{LatencySeconds: read(0), Answered: read(0), Issued: read(arrivals / float64(len(endpoints)) * float64(i) * 0.1)}
+			if i > 0 && e.latency > 0 {
+				p.LatencySeconds, p.Answered = read(e.latency), read(1)
+			}
+			s.Endpoints = append(s.Endpoints, Endpoint{
+				Address: fmt.Sprintf("10.0.0.%d:80", j+1), InFlight: read(e.inFlight), Exact: true, Proxies: p,
+			})
+		}
+		d = law.Step(now, s)
+	}
+	return d.Endpoints
+}
+
+func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		arrivals  float64 // per second, which is the horizon
+		endpoints []timed
+		want      []float64 // shares
+		reasons   []Reason
+	}{
+		{"all alike", 1, []timed{{1, 0}, {1, 0}}, []float64{0.5, 0.5}, []Reason{ReasonFill, ReasonFill}},
+		{"the untried first", 1, []timed{{1, 0}, {0, 0}, {1, 0}}, []float64{0, 1, 0}, []Reason{ReasonFloor, ReasonFill, ReasonFloor}},
+		{"untried with a request on its way is as good as another", 1, []timed{{1, 0}, {0, 1}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"the fastest first", 1, []timed{{2, 0}, {0.5, 0}}, []float64{0, 1}, []Reason{ReasonFloor, ReasonFill}},
+		{"requests in flight count", 1, []timed{{1, 0}, {0.5, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"many go by speed", 1000, []timed{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4}, []Reason{ReasonFill, ReasonFill, ReasonFill}},
+		{"above the threshold a floor is left", 1000, []timed{{3.1, 0}, {2.9, 0}}, []float64{0, 1}, []Reason{ReasonSlow, ReasonFill}},
+		{"all above it share", 1000, []timed{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3}, []Reason{ReasonFill, ReasonFill}},
+		{"nobody has answered: by load", 1, []timed{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, e := range sharesByLatency(t, c.arrivals, c.endpoints...) {
+				if math.Abs(e.Share-c.want[i]) > 0.015 || e.Reason != c.reasons[i] {
+					t.Errorf("endpoint %d: share %.3f for %s, want %.3f for %s", i, e.Share, e.Reason, c.want[i], c.reasons[i])
+				}
+			}
+		})
+	}
+}
