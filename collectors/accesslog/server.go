@@ -1,17 +1,33 @@
 package accesslog
 
 import (
+	"errors"
+	"io"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+const (
+	maxStreams     = 65_536
+	maxStreamsEach = 1024 // of one Envoy: its workers times two loggers
 )
 
 // A Server takes upstream access logs.
 type Server struct {
 	ledger *ledger.Ledger
 	log    *slog.Logger
+	gate   *wire.Gate
+
+	messages, entries, skipped, refused, broken atomic.Uint64
 }
 
 // Stats are counted since the start.
@@ -19,16 +35,102 @@ type Stats struct {
 	Streams  int    // open now
 	Messages uint64 // taken in
 	Entries  uint64 // beginnings and ends of requests
-	Skipped  uint64 // entries of other types
+	Skipped  uint64 // entries of other types, and such without an endpoint
 	Refused  uint64 // streams refused, for want of an identity or of room
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 
 // New makes a server that tells l of every request. A nil log discards all.
-func New(l *ledger.Ledger, log *slog.Logger) *Server { return &Server{l, log} }
+func New(l *ledger.Ledger, log *slog.Logger) *Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{ledger: l, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach)}
+}
 
 // Register adds the service to a gRPC server, which must use wire.Codec.
-func (s *Server) Register(g *grpc.Server) {}
+func (s *Server) Register(g *grpc.Server) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: accesslogv3.AccessLogService_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName:    "StreamAccessLogs",
+			ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				return s.gate.Run(func() error { return s.serve(stream) })
+			},
+		}},
+		Metadata: "envoy/service/accesslog/v3/als.proto",
+	}, s)
+}
+
+// Close ends all streams, refuses new ones, and returns when all have ended.
+func (s *Server) Close() { s.gate.Close() }
 
 // Stats returns what was counted.
-func (s *Server) Stats() Stats { return Stats{} }
+func (s *Server) Stats() Stats {
+	return Stats{
+		Streams:  s.gate.Open(),
+		Messages: s.messages.Load(),
+		Entries:  s.entries.Load(),
+		Skipped:  s.skipped.Load(),
+		Refused:  s.refused.Load(),
+		Broken:   s.broken.Load(),
+	}
+}
+
+// serve takes one stream: who speaks, and then what happened, until it ends.
+func (s *Server) serve(stream grpc.ServerStream) error {
+	m := &message{wantNode: true}
+	if err := stream.RecvMsg(m); err != nil {
+		return s.ended(stream, err)
+	}
+	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	if err != nil {
+		s.refused.Add(1)
+		s.log.Debug("access log refused", "error", err)
+		return status.Error(codes.InvalidArgument, "access log: "+err.Error())
+	}
+	m.wantNode, m.node = false, nil
+	first, err := s.gate.Admit(who)
+	if err != nil {
+		s.refused.Add(1)
+		return err
+	}
+	log := s.log.With("node", who.NodeID, "host", who.Host)
+	if first {
+		log.Info("access log opened")
+	}
+	err = s.follow(stream, m, who)
+	if s.gate.Dismiss(who) {
+		log.Info("access log ended", "error", err)
+	}
+	return err
+}
+
+// follow tells the ledger of each message, the one in m first.
+func (s *Server) follow(stream grpc.ServerStream, m *message, who wire.Speaker) error {
+	l := s.ledger.Open(ledger.Envoy(who), time.Now())
+	defer func() { l.Close(time.Now()) }()
+	for {
+		s.messages.Add(1)
+		s.entries.Add(uint64(len(m.events)))
+		s.skipped.Add(uint64(m.skipped))
+		l.Events(time.Now(), m.events)
+		if err := stream.RecvMsg(m); err != nil {
+			return s.ended(stream, err)
+		}
+	}
+}
+
+// ended says what the stream ends with.
+func (s *Server) ended(stream grpc.ServerStream, err error) error {
+	if errors.Is(err, io.EOF) {
+		return stream.SendMsg(&accesslogv3.StreamAccessLogsResponse{})
+	}
+	if status.Code(err) == codes.Internal && stream.Context().Err() == nil {
+		s.broken.Add(1)
+		s.log.Debug("access log broken", "error", err)
+	}
+	return err
+}

@@ -1,18 +1,34 @@
 package loadstats
 
 import (
+	"errors"
+	"io"
 	"log/slog"
+	"math"
+	"sync/atomic"
 	"time"
 
+	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+const (
+	maxStreams     = 16_384
+	maxStreamsEach = 8   // of one Envoy: it has one, and may open the next before the last is seen to break
+	worthTelling   = 0.1 // change of the interval, as a share of it
 )
 
 // Options of a Server.
 type Options struct {
 	// Interval is how often each Envoy is to report. It is asked for at each
-	// report; a change of more than a tenth is told to the Envoy.
+	// report; a change of more than a tenth is told to the Envoy. It must not
+	// block. Nil is 1 s.
 	Interval func() time.Duration
 }
 
@@ -21,6 +37,9 @@ type Server struct {
 	ledger  *ledger.Ledger
 	options Options
 	log     *slog.Logger
+	gate    *wire.Gate
+
+	reports, bytes, refused, broken atomic.Uint64
 }
 
 // Stats are counted since the start.
@@ -33,13 +52,127 @@ type Stats struct {
 }
 
 // New makes a server that tells l of every report. A nil log discards all.
-func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server { return &Server{l, o, log} }
+func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if o.Interval == nil {
+		o.Interval = func() time.Duration { return besideEvents }
+	}
+	return &Server{ledger: l, options: o, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach)}
+}
 
 // Register adds the service to a gRPC server, which must use wire.Codec.
-func (s *Server) Register(g *grpc.Server) {}
+func (s *Server) Register(g *grpc.Server) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: loadstatsv3.LoadReportingService_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName:    "StreamLoadStats",
+			ClientStreams: true,
+			ServerStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				return s.gate.Run(func() error { return ended(s.serve(stream)) })
+			},
+		}},
+		Metadata: "envoy/service/load_stats/v3/lrs.proto",
+	}, s)
+}
+
+// Close ends all streams, refuses new ones, and returns when all have ended.
+func (s *Server) Close() { s.gate.Close() }
 
 // Stats returns what was counted.
-func (s *Server) Stats() Stats { return Stats{} }
+func (s *Server) Stats() Stats {
+	return Stats{
+		Streams: s.gate.Open(),
+		Reports: s.reports.Load(),
+		Bytes:   s.bytes.Load(),
+		Refused: s.refused.Load(),
+		Broken:  s.broken.Load(),
+	}
+}
 
-// Close ends all streams and refuses new ones.
-func (s *Server) Close() {}
+// serve takes one stream: who speaks, what is asked of it, and then its reports.
+func (s *Server) serve(stream grpc.ServerStream) error {
+	m := &report{wantNode: true}
+	if err := s.receive(stream, m); err != nil {
+		return err
+	}
+	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	if err != nil {
+		s.refused.Add(1)
+		s.log.Debug("load reports refused", "error", err)
+		return status.Error(codes.InvalidArgument, "load reports: "+err.Error())
+	}
+	m.wantNode, m.node = false, nil
+	if _, err := s.gate.Admit(who); err != nil {
+		s.refused.Add(1)
+		return err
+	}
+	defer s.gate.Dismiss(who)
+	log := s.log.With("node", who.NodeID, "host", who.Host)
+	err = s.follow(stream, m, who, log)
+	log.Info("load reports ended", "error", err)
+	return err
+}
+
+// follow asks for reports and tells the ledger of each. The message in m says
+// only who speaks: nobody asked for loads before it.
+func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, log *slog.Logger) error {
+	asked := s.options.Interval()
+	if err := ask(stream, asked); err != nil {
+		return err
+	}
+	log.Info("load reports asked for", "interval", asked)
+	l := s.ledger.Reporting(ledger.Envoy(who), asked, time.Now())
+	defer func() { l.Close(time.Now()) }()
+	for {
+		if err := s.receive(stream, m); err != nil {
+			return err
+		}
+		s.reports.Add(1)
+		if next := s.options.Interval(); differs(asked, next) {
+			if err := ask(stream, next); err != nil {
+				return err
+			}
+			log.Debug("load reports asked for", "interval", next, "before", asked)
+			asked = next
+		}
+		l.Report(time.Now(), asked, m.clusters)
+	}
+}
+
+// receive reads the next message. Its error is the stream's.
+func (s *Server) receive(stream grpc.ServerStream, m *report) error {
+	err := stream.RecvMsg(m)
+	switch {
+	case err == nil:
+		s.bytes.Add(uint64(m.size))
+	case status.Code(err) == codes.Internal && stream.Context().Err() == nil:
+		s.broken.Add(1)
+		s.log.Debug("load reports broken", "error", err)
+	}
+	return err
+}
+
+// ended is the status of a stream: one that the Envoy closed is none.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// ask tells the Envoy how often it is to report: all its clusters, by endpoint.
+func ask(stream grpc.ServerStream, interval time.Duration) error {
+	return stream.SendMsg(&loadstatsv3.LoadStatsResponse{
+		SendAllClusters:           true,
+		ReportEndpointGranularity: true,
+		LoadReportingInterval:     durationpb.New(interval),
+	})
+}
+
+func differs(asked, next time.Duration) bool {
+	return math.Abs(float64(next-asked)) > worthTelling*float64(asked)
+}

@@ -1,9 +1,45 @@
 package wire
 
 import (
+	"fmt"
+
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
 )
 
-// Codec is a gRPC codec for a whole server.
-func Codec() encoding.CodecV2 { return encoding.GetCodecV2(proto.Name) }
+// A Message reads and writes itself.
+type Message interface {
+	// UnmarshalWire reads a message. data belongs to the caller again when it returns.
+	UnmarshalWire(data []byte) error
+	// AppendWire appends the message to data. Who only ever receives one returns an error.
+	AppendWire(data []byte) ([]byte, error)
+}
+
+// Codec is a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message
+// reads and writes itself, and all others are gRPC's own codec's.
+func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
+
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	m, ok := v.(Message)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	return m.UnmarshalWire(whole.ReadOnlyData())
+}
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	m, ok := v.(Message)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	data, err := m.AppendWire(nil)
+	if err != nil {
+		return nil, fmt.Errorf("writing a %T: %w", v, err)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(data)}, nil
+}

@@ -1,3 +1,25 @@
 // Package wire is what the services that Envoys stream to have in common: a gRPC
-// codec for messages that read themselves, and who speaks on a stream.
+// codec for messages that read themselves, and who speaks on a stream. It is used
+// by collectors/accesslog and collectors/loadstats; cmd gives the codec to the
+// gRPC server.
+//
+// # Why a codec
+//
+// Two of Envoy's streams carry far more than is wanted of them. An access log
+// entry has some hundred fields, of which a dozen tell what happened to an endpoint;
+// every load report repeats the Envoy's Node, 61 KB, which said all it has to say
+// in the first message. Unmarshalling them whole costs a hundred times what reading
+// the few fields off the wire does. gRPC has one codec for a whole server, so
+// this one serves the messages that implement Message, and leaves all others, such as
+// those of EDS, to gRPC's own.
+//
+// # Who speaks
+//
+// Both streams start with the Envoy's Node. Its id, cut to the length that
+// package xds keeps, and the remote IP of the connection are what tells Envoys
+// apart: the same two that a subscription is known by.
+//
+// # What it is not
+//
+// No protocol: each service knows its own messages.
 package wire

@@ -1,0 +1,222 @@
+package accesslog
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+// The types of entries that are read, of envoy.data.accesslog.v3.AccessLogType.
+const (
+	upstreamPoolReady = 7
+	upstreamEnd       = 9
+)
+
+// Field numbers of envoy.data.accesslog.v3, by message.
+const (
+	entryCommon   protowire.Number = 1
+	entryRequest  protowire.Number = 3
+	entryResponse protowire.Number = 4
+
+	commonFirstUpstreamSent    protowire.Number = 7 // time_to_first_upstream_tx_byte
+	commonLastUpstreamReceived protowire.Number = 10
+	commonUpstreamAddress      protowire.Number = 13
+	commonFlags                protowire.Number = 16
+	commonDuration             protowire.Number = 23
+	commonStreamID             protowire.Number = 26
+	commonType                 protowire.Number = 33
+
+	requestID protowire.Number = 9
+
+	responseCode      protowire.Number = 1
+	responseBodyBytes protowire.Number = 3
+)
+
+// The response flags that say how an attempt ended.
+const (
+	flagRequestTimeout        protowire.Number = 3
+	flagLocalReset            protowire.Number = 4
+	flagRemoteReset           protowire.Number = 5
+	flagConnectionFailure     protowire.Number = 6
+	flagConnectionTermination protowire.Number = 7
+	flagDownstreamTermination protowire.Number = 15
+	flagIdleTimeout           protowire.Number = 17
+	flagMaxDurationReached    protowire.Number = 20
+	flagDurationTimeout       protowire.Number = 23
+	flagProtocolError         protowire.Number = 24
+	flagDownstreamReset       protowire.Number = 28
+)
+
+// maxID is the length, in bytes, up to which ids are told apart. Envoy's own have 36.
+const maxID = 256
+
+// An entry is what is wanted of one HTTPAccessLogEntry. Its slices belong to the
+// message.
+type entry struct {
+	kind                         uint64
+	address                      []byte // a core.v3.Address
+	streamID, requestID          []byte
+	firstSent, lastReceived      span
+	duration                     span
+	status, bytes                uint64
+	connectFailed, reset, halted bool
+}
+
+// A span is a duration that may not be there.
+type span struct {
+	d     time.Duration
+	known bool
+}
+
+// read takes an entry off the wire.
+func (e *entry) read(message []byte) error {
+	*e = entry{}
+	r := wire.Read(message)
+	for r.Next() {
+		var err error
+		switch r.Number {
+		case entryCommon:
+			err = e.readCommon(r.Bytes)
+		case entryRequest:
+			err = e.readRequest(r.Bytes)
+		case entryResponse:
+			err = e.readResponse(r.Bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+func (e *entry) readCommon(message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		var err error
+		switch r.Number {
+		case commonFirstUpstreamSent:
+			err = e.firstSent.read(r.Bytes)
+		case commonLastUpstreamReceived:
+			err = e.lastReceived.read(r.Bytes)
+		case commonUpstreamAddress:
+			e.address = r.Bytes
+		case commonFlags:
+			err = e.readFlags(r.Bytes)
+		case commonDuration:
+			err = e.duration.read(r.Bytes)
+		case commonStreamID:
+			e.streamID = r.Bytes
+		case commonType:
+			e.kind = r.Varint
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+// readFlags sorts the flags by whose doing the end was: the endpoint's, or that of
+// the client or Envoy, who went before the answer was over.
+func (e *entry) readFlags(message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		set := r.Varint != 0
+		switch r.Number {
+		case flagConnectionFailure:
+			e.connectFailed = e.connectFailed || set
+		case flagRemoteReset, flagConnectionTermination, flagProtocolError:
+			e.reset = e.reset || set
+		case flagLocalReset, flagDownstreamTermination, flagDownstreamReset,
+			flagRequestTimeout, flagIdleTimeout, flagMaxDurationReached, flagDurationTimeout:
+			e.halted = e.halted || set
+		}
+	}
+	return r.Err()
+}
+
+func (e *entry) readRequest(message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		if r.Number == requestID {
+			e.requestID = r.Bytes
+		}
+	}
+	return r.Err()
+}
+
+func (e *entry) readResponse(message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		switch r.Number {
+		case responseCode: // a UInt32Value
+			value := wire.Read(r.Bytes)
+			for value.Next() {
+				if value.Number == 1 {
+					e.status = value.Varint
+				}
+			}
+			if value.Err() != nil {
+				return value.Err()
+			}
+		case responseBodyBytes:
+			e.bytes = r.Varint
+		}
+	}
+	return r.Err()
+}
+
+// read takes a google.protobuf.Duration.
+func (s *span) read(message []byte) error {
+	var seconds, nanos uint64
+	r := wire.Read(message)
+	for r.Next() {
+		switch r.Number {
+		case 1:
+			seconds = r.Varint
+		case 2:
+			nanos = r.Varint
+		}
+	}
+	// No request takes a year; what says so, or is negative, is not known.
+	const year = 365 * 24 * 3600
+	if seconds < year && nanos < uint64(time.Second) {
+		*s = span{time.Duration(seconds)*time.Second + time.Duration(nanos), true}
+	}
+	return r.Err()
+}
+
+// wanted says whether the entry is the beginning or the end of an attempt.
+func (e *entry) wanted() bool { return e.kind == upstreamPoolReady || e.kind == upstreamEnd }
+
+// id is what the beginning and the end have in common.
+func (e *entry) id() []byte {
+	id := e.streamID
+	if len(id) == 0 {
+		id = e.requestID
+	}
+	return id[:min(len(id), maxID)]
+}
+
+func (e *entry) outcome() ledger.Outcome {
+	o := ledger.Outcome{ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes}
+	if e.status < 1000 {
+		o.Status = int(e.status)
+	}
+	if !e.halted {
+		o.Latency = e.latency()
+	}
+	return o
+}
+
+// latency is the time to the last byte of this attempt. An entry that does not
+// say when the attempt was sent has the whole request's duration instead.
+func (e *entry) latency() time.Duration {
+	if e.firstSent.known && e.lastReceived.known && e.lastReceived.d >= e.firstSent.d {
+		return max(1, e.lastReceived.d-e.firstSent.d)
+	}
+	return e.duration.d
+}

@@ -1,0 +1,193 @@
+package loadstats
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+const (
+	maxMessage   = 4 << 20 // bytes: the node and some ten thousand endpoints
+	maxClusters  = 16_384  // in a report
+	maxEndpoints = 65_536  // in a report
+	maxName      = 1024    // bytes of a cluster's name
+)
+
+// Field numbers of envoy.service.load_stats.v3.LoadStatsRequest and, by message, of
+// envoy.config.endpoint.v3.
+const (
+	requestNode     protowire.Number = 1
+	requestClusters protowire.Number = 2
+
+	clusterName        protowire.Number = 1
+	clusterLocality    protowire.Number = 2
+	clusterDropped     protowire.Number = 5 // by category; the total has other causes, too
+	clusterServiceName protowire.Number = 6
+	droppedCount       protowire.Number = 2
+	localityEndpoint   protowire.Number = 7
+	endpointAddress    protowire.Number = 1
+	endpointInProgress protowire.Number = 3
+	endpointErrors     protowire.Number = 4
+	endpointIssued     protowire.Number = 7
+)
+
+// A report is a LoadStatsRequest. One is used for all messages of a stream, so
+// that its memory is its own; node is kept only while it is wanted.
+type report struct {
+	wantNode bool
+	node     []byte // a core.v3.Node; nil if there is none
+	size     int    // bytes
+	clusters []ledger.ClusterLoad
+
+	endpoints int
+	names     map[string]string // of clusters and endpoints, as they come again in each report
+	text      []byte
+}
+
+var _ wire.Message = (*report)(nil)
+
+// UnmarshalWire reads the loads off a report. The node, which comes in each, is
+// stepped over.
+func (m *report) UnmarshalWire(data []byte) error {
+	m.node, m.clusters, m.endpoints, m.size = nil, m.clusters[:0], 0, len(data)
+	if len(data) > maxMessage {
+		return fmt.Errorf("a load report of %d bytes, want at most %d", len(data), maxMessage)
+	}
+	if err := m.read(data); err != nil {
+		return fmt.Errorf("reading a load report: %w", err)
+	}
+	return nil
+}
+
+// AppendWire is not for this message.
+func (m *report) AppendWire([]byte) ([]byte, error) {
+	return nil, errors.New("load reports are only received")
+}
+
+func (m *report) read(data []byte) error {
+	r := wire.Read(data)
+	for r.Next() {
+		switch {
+		case r.Number == requestNode && m.wantNode && r.Bytes != nil:
+			m.node = append([]byte{}, r.Bytes...)
+		case r.Number == requestClusters:
+			if len(m.clusters) >= maxClusters {
+				return fmt.Errorf("more than %d clusters", maxClusters)
+			}
+			if err := m.readCluster(r.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return r.Err()
+}
+
+// readCluster reads a ClusterStats. Its name in EDS goes before the Envoy's own.
+func (m *report) readCluster(message []byte) error {
+	load := m.nextCluster()
+	var name, service []byte
+	r := wire.Read(message)
+	for r.Next() {
+		var err error
+		switch r.Number {
+		case clusterName:
+			name = r.Bytes
+		case clusterServiceName:
+			service = r.Bytes
+		case clusterLocality:
+			err = m.readLocality(load, r.Bytes)
+		case clusterDropped:
+			err = readDropped(load, r.Bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(service) > 0 {
+		name = service
+	}
+	load.Cluster = m.name(name[:min(len(name), maxName)])
+	return r.Err()
+}
+
+// nextCluster makes room for a cluster, in memory that an earlier report used.
+func (m *report) nextCluster() *ledger.ClusterLoad {
+	n := len(m.clusters)
+	if n < cap(m.clusters) {
+		m.clusters = m.clusters[:n+1]
+	} else {
+		m.clusters = append(m.clusters, ledger.ClusterLoad{})
+	}
+	load := &m.clusters[n]
+	*load = ledger.ClusterLoad{Endpoints: load.Endpoints[:0]}
+	return load
+}
+
+func (m *report) readLocality(load *ledger.ClusterLoad, message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		if r.Number != localityEndpoint {
+			continue
+		}
+		if m.endpoints++; m.endpoints > maxEndpoints {
+			return fmt.Errorf("more than %d endpoints", maxEndpoints)
+		}
+		if err := m.readEndpoint(load, r.Bytes); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+func (m *report) readEndpoint(load *ledger.ClusterLoad, message []byte) error {
+	var e ledger.EndpointLoad
+	r := wire.Read(message)
+	for r.Next() {
+		switch r.Number {
+		case endpointAddress:
+			text, err := wire.AppendAddress(m.text[:0], r.Bytes)
+			if err != nil {
+				return err
+			}
+			m.text = text
+			e.Address = m.name(text)
+		case endpointInProgress:
+			e.InProgress = r.Varint
+		case endpointErrors:
+			e.Failed = r.Varint
+		case endpointIssued:
+			e.Issued = r.Varint
+		}
+	}
+	if e.Address != "" {
+		load.Endpoints = append(load.Endpoints, e)
+	}
+	return r.Err()
+}
+
+func readDropped(load *ledger.ClusterLoad, message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		if r.Number == droppedCount {
+			load.Dropped += r.Varint
+		}
+	}
+	return r.Err()
+}
+
+// name is b as a string, the same one each time it comes.
+func (m *report) name(b []byte) string {
+	if known, ok := m.names[string(b)]; ok {
+		return known
+	}
+	if m.names == nil || len(m.names) >= maxEndpoints {
+		m.names = make(map[string]string)
+	}
+	s := string(b)
+	m.names[s] = s
+	return s
+}

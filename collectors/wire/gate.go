@@ -1,0 +1,115 @@
+package wire
+
+import (
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// A Gate is what the streams of a service pass through: it counts them, bounds
+// them, and can end them all. Make one with NewGate.
+type Gate struct {
+	limit, limitEach int
+	closed           chan struct{}
+	running          sync.WaitGroup
+
+	mu      sync.Mutex
+	shut    bool
+	open    int
+	streams map[Speaker]int
+}
+
+// NewGate lets in so many streams, and so many of each Envoy.
+func NewGate(limit, limitEach int) *Gate {
+	return &Gate{
+		limit: limit, limitEach: limitEach,
+		closed:  make(chan struct{}),
+		streams: make(map[Speaker]int),
+	}
+}
+
+// Run serves one stream and returns what is to be its status. A gRPC stream ends
+// only when its handler returns, and then a Recv that waits in serve fails: so
+// Close ends the handler, and waits for serve.
+func (g *Gate) Run(serve func() error) error {
+	if err := g.enter(); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go func() {
+		defer g.exit()
+		result <- serve()
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-g.closed:
+		return errClosed
+	}
+}
+
+var errClosed = status.Error(codes.Unavailable, "the control plane is shutting down")
+
+func (g *Gate) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.shut:
+		return errClosed
+	case g.open >= g.limit:
+		return status.Errorf(codes.ResourceExhausted, "there are %d streams already, and no more are served", g.open)
+	}
+	g.open++
+	g.running.Add(1)
+	return nil
+}
+
+func (g *Gate) exit() {
+	g.mu.Lock()
+	g.open--
+	g.mu.Unlock()
+	g.running.Done()
+}
+
+// Admit counts a stream for its Envoy and says whether it is the first. It must
+// be followed by Dismiss, unless there is an error, which is a gRPC status.
+func (g *Gate) Admit(who Speaker) (first bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.streams[who]
+	if n >= g.limitEach {
+		return false, status.Errorf(codes.ResourceExhausted, "node %q at %s has %d streams already, and no more are served", who.NodeID, who.Host, n)
+	}
+	g.streams[who] = n + 1
+	return n == 0, nil
+}
+
+// Dismiss undoes Admit and says whether it was the Envoy's last stream.
+func (g *Gate) Dismiss(who Speaker) (last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.streams[who]--; g.streams[who] > 0 {
+		return false
+	}
+	delete(g.streams, who)
+	return true
+}
+
+// Open is the number of streams.
+func (g *Gate) Open() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open
+}
+
+// Close ends all streams, refuses new ones, and returns when all have ended.
+func (g *Gate) Close() {
+	g.mu.Lock()
+	if !g.shut {
+		g.shut = true
+		close(g.closed)
+	}
+	g.mu.Unlock()
+	g.running.Wait()
+}

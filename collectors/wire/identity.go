@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/peer"
+)
+
+// maxNodeID is the length, in bytes, that a node's id is cut to. It is that of the
+// subscriptions, which it is compared with.
+const maxNodeID = 256
+
+// maxIP is longer than an IPv6 address with a zone.
+const maxIP = 64
+
+// A Speaker is the Envoy at the other end of a stream.
+type Speaker struct{ NodeID, Host string }
+
+// SpeakerOf says who speaks on a stream: by the Node in its first message, which
+// may be nil, and the address of its connection. The error is for whoever runs
+// the Envoy.
+func SpeakerOf(ctx context.Context, node []byte) (Speaker, error) {
+	if node == nil {
+		return Speaker{}, errors.New("the first message of the stream names no node, so that nobody can be told apart: every Envoy sends one")
+	}
+	id, err := nodeID(node)
+	if err != nil {
+		return Speaker{}, err
+	}
+	if id == "" {
+		return Speaker{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
+	}
+	host := remoteHost(ctx)
+	if host == "" {
+		return Speaker{}, errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
+	}
+	return Speaker{NodeID: id, Host: host}, nil
+}
+
+// nodeID reads the id, a copy, of a Node.
+func nodeID(node []byte) (id string, err error) {
+	r := Read(node)
+	for r.Next() {
+		if r.Number == 1 {
+			id = clip(r.Bytes)
+		}
+	}
+	return id, r.Err()
+}
+
+// clip cuts to the longest id, on a rune's edge.
+func clip(b []byte) string {
+	if len(b) > maxNodeID {
+		end := maxNodeID
+		for end > 0 && !utf8.RuneStart(b[end]) {
+			end--
+		}
+		b = b[:end]
+	}
+	return string(b)
+}
+
+// remoteHost is the IP at the other end of a stream; empty if there is none.
+func remoteHost(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().String()
+	}
+	if a, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
+		return a.Addr().Unmap().String()
+	}
+	return ""
+}
+
+// AppendAddress appends the IP:port of a core.v3.Address to text, an IPv6 address in
+// brackets. An address of another kind (a pipe, another Envoy) appends nothing.
+func AppendAddress(text, address []byte) ([]byte, error) {
+	r := Read(address)
+	for r.Next() {
+		if r.Number != 1 { // socket_address
+			continue
+		}
+		var ip []byte
+		port := uint64(0)
+		socket := Read(r.Bytes)
+		for socket.Next() {
+			switch socket.Number {
+			case 2:
+				ip = socket.Bytes
+			case 3:
+				port = socket.Varint
+			}
+		}
+		if socket.Err() != nil {
+			return text, socket.Err()
+		}
+		text = appendHostPort(text, ip, port)
+	}
+	return text, r.Err()
+}
+
+func appendHostPort(text, ip []byte, port uint64) []byte {
+	if len(ip) == 0 || len(ip) > maxIP || port == 0 || port > 65_535 {
+		return text
+	}
+	if bytes.IndexByte(ip, ':') >= 0 {
+		text = append(append(append(text, '['), ip...), ']')
+	} else {
+		text = append(text, ip...)
+	}
+	return strconv.AppendUint(append(text, ':'), port, 10)
+}
