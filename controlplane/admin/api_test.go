@@ -65,6 +65,7 @@ var schema = map[string]any{
 	"EndpointCounts": EndpointCounts{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
 	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
 	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
+	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "Reporting": Reporting{},
 }
 
 func document(t *testing.T) string {
@@ -151,13 +152,13 @@ func TestEveryKeyThatIsAnsweredIsInTheDocument(t *testing.T) {
 
 func TestNoListIsNull(t *testing.T) {
 	bare := fixed{
-		clusters: []Cluster{{Name: "bare", Endpoints: []Endpoint{{Address: "a"}}}, {Name: "empty"}},
+		clusters: []Cluster{{Name: "bare", Endpoints: []Endpoint{{Address: "a"}}, Sources: []SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
 		clients:  []Client{{NodeID: "n"}},
 	}
 	h := handlerOf(bare)
 	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare", "/api/v1/clusters/empty", "/api/v1/clients", "/api/v1/clusters/empty/history"} {
 		body := ask(t, h, http.MethodGet, route).body
-		for _, key := range []string{"problems", "sources", "endpoints", "inputs", "subscriptions", "clients", "at"} {
+		for _, key := range []string{"problems", "sources", "endpoints", "inputs", "subscriptions", "clients", "missing", "envoys", "at"} {
 			if key == "at" && !strings.HasSuffix(route, "history") {
 				continue // elsewhere a moment
 			}

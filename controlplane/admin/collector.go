@@ -24,23 +24,28 @@ func (m *Metrics) handler(source Source, now func() time.Time, log *slog.Logger)
 	})
 }
 
-// A gauge is one series family of the collector.
-type gauge struct{ desc *prometheus.Desc }
+// A series is one family of the collector. What goes up only, whoever counts it, is a counter.
+type series struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
 
-// collector turns what the Source says at this moment into gauges. Unknown
-// values give no series.
+// collector turns what the Source says at this moment into series. Unknown
+// values give none.
 type collector struct {
 	source    Source
 	maxSeries int
 	now       func() time.Time
-	all       []gauge
+	all       []series
 
 	clusterReady, drop, arrivalRate, horizon, waterLevel, decisionAge,
-	lastPush, sourceUp, endpoints, inputs, reportAge, dropped gauge
+	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
 
-	weight, share, overloaded, load, queue, endpointAge gauge
+	weight, share, overloaded, load, queue, endpointAge, latency, failed series
 
-	envoys, subscribed, inSync, nacking gauge
+	envoys, subscribed, inSync, nacking series
+
+	entries, reconciled, modes, silent, reports, reportInterval series
 }
 
 func newCollector(source Source, maxSeries int, now func() time.Time) *collector {
@@ -48,6 +53,7 @@ func newCollector(source Source, maxSeries int, now func() time.Time) *collector
 	c.describeClusters()
 	c.describeEndpoints()
 	c.describeStreams()
+	c.describeSignals()
 	return c
 }
 
@@ -59,7 +65,10 @@ func (c *collector) describeClusters() {
 	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
-	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or scrapes or counts brought nothing for longer than weighting.hold. 1 otherwise, also while it fails in part.", labelCluster, "source")
+	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Shortest time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU.", labelCluster, labelReason)
+	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because they were told to, as their load reports say.", labelCluster)
+	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether the source hears from them.", labelCluster, "source", "state")
+	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part.", labelCluster, "source")
 	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
 	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by what their age means.", labelCluster, "field", "state")
 	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")
@@ -73,6 +82,8 @@ func (c *collector) describeEndpoints() {
 	c.load = c.gauge("steelyard_endpoint_load", "Requests waiting and running, as believed.", labelCluster, labelEndpoint)
 	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
 	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.", labelCluster, labelEndpoint)
+	c.latency = c.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of an answer, smoothed, as the Envoys saw it.", labelCluster, labelEndpoint)
+	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as the Envoys saw it: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
 }
 
 func (c *collector) describeStreams() {
@@ -82,14 +93,31 @@ func (c *collector) describeStreams() {
 	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version they were sent.", labelCluster)
 }
 
-func (c *collector) gauge(name, help string, labels ...string) gauge {
-	g := gauge{prometheus.NewDesc(name, help, labels, nil)}
-	c.all = append(c.all, g)
-	return g
+func (c *collector) describeSignals() {
+	c.entries = c.counter("steelyard_access_log_entries_total", "Access log entries received, by what became of them: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).", labelResult)
+	c.reconciled = c.counter("steelyard_reconciled_requests_total", "Requests that load reports added to, or took from, what the access logs said.")
+	c.modes = c.gauge("steelyard_access_log_envoys", "Envoys that were heard of, by how they tell of their requests: events, batched, or reports alone.", "mode")
+	c.silent = c.gauge("steelyard_silent_envoys", "Envoys whose counts are not used because nothing was heard of them for too long.")
+	c.reports = c.counter("steelyard_load_reports_total", "Load reports received.")
+	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that each Envoy is asked for.")
+}
+
+func (c *collector) gauge(name, help string, labels ...string) series {
+	return c.describe(name, help, prometheus.GaugeValue, labels)
+}
+
+func (c *collector) counter(name, help string, labels ...string) series {
+	return c.describe(name, help, prometheus.CounterValue, labels)
+}
+
+func (c *collector) describe(name, help string, kind prometheus.ValueType, labels []string) series {
+	s := series{prometheus.NewDesc(name, help, labels, nil), kind}
+	c.all = append(c.all, s)
+	return s
 }
 
 // set sends one series; it sends none for a number that is unknown.
-func (g gauge) set(ch chan<- prometheus.Metric, n Number, labels ...string) {
+func (s series) set(ch chan<- prometheus.Metric, n Number, labels ...string) {
 	v, known := n.Value()
 	if !known {
 		return
@@ -97,13 +125,13 @@ func (g gauge) set(ch chan<- prometheus.Metric, n Number, labels ...string) {
 	for i := range labels {
 		labels[i] = label(labels[i])
 	}
-	ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, v, labels...)
+	ch <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, g := range c.all {
-		ch <- g.desc
+	for _, s := range c.all {
+		ch <- s.desc
 	}
 }
 
@@ -125,6 +153,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		c.dropped.set(ch, Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
 	}
 	c.collectClients(ch, clusters)
+	c.collectSignals(ch, c.source.Status().Signals.complete())
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {
@@ -138,8 +167,12 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 	if at := cluster.LastPush.At; !at.IsZero() {
 		c.lastPush.set(ch, Num(float64(at.UnixNano())/1e9), name)
 	}
+	c.minInterval.set(ch, cluster.MinIntervalSeconds, name, cluster.MinIntervalReason)
+	c.droppedRequests.set(ch, cluster.DroppedRequests, name)
 	for _, s := range cluster.Sources {
 		c.sourceUp.set(ch, oneIf(s.State != SourceDown), name, s.Name)
+		c.sourceEnvoys.set(ch, s.Envoys.Reporting, name, s.Name, "reporting")
+		c.sourceEnvoys.set(ch, s.Envoys.missing(), name, s.Name, "missing")
 	}
 	c.collectCounts(ch, cluster)
 }
@@ -184,6 +217,8 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 		}
 	}
 	c.endpointAge.set(ch, oldest, cluster, e.Address)
+	c.latency.set(ch, e.LatencySeconds, cluster, e.Address)
+	c.failed.set(ch, e.FailedRequests, cluster, e.Address)
 }
 
 // collectClients counts the Envoys of each configured cluster. Names that only
@@ -213,6 +248,30 @@ func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []Clust
 		c.inSync.set(ch, Num(n.inSync), name)
 		c.nacking.set(ch, Num(n.nacking), name)
 	}
+}
+
+// collectSignals leaves out what is not taken in.
+func (c *collector) collectSignals(ch chan<- prometheus.Metric, t SignalTotals) {
+	if t.AccessLog {
+		e := t.Entries
+		c.entries.set(ch, Num(float64(e.counted())), "counted")
+		c.entries.set(ch, Num(float64(e.Ignored)), "ignored")
+		c.entries.set(ch, Num(float64(e.Unpaired)), "unpaired")
+	}
+	if t.LoadReports {
+		c.reports.set(ch, Num(float64(t.Reports)))
+		c.reportInterval.set(ch, t.ReportIntervalSeconds)
+	}
+	if t.AccessLog && t.LoadReports {
+		c.reconciled.set(ch, Num(float64(t.Entries.Reconciled)))
+	}
+	if !t.AccessLog && !t.LoadReports {
+		return
+	}
+	for mode, n := range t.Envoys {
+		c.modes.set(ch, Num(float64(n)), string(mode))
+	}
+	c.silent.set(ch, Num(float64(t.Silent)))
 }
 
 func oneIf(b bool) Number { return Num(float64(one(b))) }

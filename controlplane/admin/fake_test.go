@@ -42,6 +42,11 @@ func typical(now time.Time) fixed {
 			ConfigFile:       "/etc/steelyard/steelyard.yaml",
 			ConfigGeneration: 4,
 			LastReload:       Reload{At: At(now.Add(-40 * time.Minute)), OK: true},
+			Signals: SignalTotals{
+				AccessLog: true, LoadReports: true,
+				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
+				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalSeconds: Num(1),
+			},
 		},
 	}
 }
@@ -54,6 +59,10 @@ func llama(now time.Time) Cluster {
 		e.Weight = Num(math.Round(e.Share.Or(0) * 1e6))
 		e.LastScrape = Scrape{At: At(now.Add(-120 * time.Millisecond)), DurationSeconds: Seconds(time.Duration(3+i) * time.Millisecond)}
 	}
+	for i := range endpoints[:4] {
+		e := &endpoints[i]
+		e.InFlightSource, e.LatencySeconds, e.FailedRequests = SourceAccessLog, Num(0.81+0.1*float64(i)), Num(float64(2*i))
+	}
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
 	endpoints[4].LastScrape = Scrape{}
 	return Cluster{
@@ -62,9 +71,11 @@ func llama(now time.Time) Cluster {
 			{Name: "scrape", State: SourceOK, LastSuccess: At(now.Add(-90 * time.Millisecond)), LastError: "7 of 8 endpoints answer"},
 			{Name: "redis", State: SourceDown, LastSuccess: At(now.Add(-42 * time.Second)), LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
 			{Name: "discovery", State: SourceOK, LastSuccess: At(now.Add(-20 * time.Minute)), IgnoredMembers: 0},
+			{Name: SourceAccessLog, State: SourcePartial, LastSuccess: At(now.Add(-4 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(1), Missing: []string{"edge-2", "edge-3"}}},
+			{Name: SourceLoadReports, State: SourceOK, LastSuccess: At(now.Add(-400 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(3)}},
 		},
 		LastPush: Push{At: At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
-		Pushes:   1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05),
+		Pushes:   1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05), MinIntervalReason: "cpu", DroppedRequests: Num(17),
 	}
 }
 
@@ -143,7 +154,19 @@ func envoys(now time.Time) []Client {
 			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: At(now.Add(-time.Hour)), Transport: "EDS delta", Subscriptions: subs,
 		}
 	}
-	return []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
+	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
+	clients[0].Signals = Signals{
+		State: SignalOK, Mode: ModeEvents, RequestRate: Num(41.26), OpenRequests: Num(33), Streams: 2,
+		Entries:   Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		LastEntry: At(now.Add(-4 * time.Millisecond)), LastReport: At(now.Add(-400 * time.Millisecond)), ReportIntervalSeconds: Num(1),
+		Runtime: Runtime{Subscribed: true, InSync: true},
+	}
+	clients[1].Signals = Signals{
+		State: SignalSilent, Mode: ModeReports, RequestRate: Num(0), OpenRequests: Num(0),
+		Entries: Entries{Received: 304, Ignored: 12}, LastReport: At(now.Add(-8 * time.Second)), ReportIntervalSeconds: Num(1),
+		Runtime: Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+	}
+	return clients
 }
 
 // recent fills a history with five minutes that end at now.

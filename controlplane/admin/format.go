@@ -100,6 +100,37 @@ func formatReady(b bool) string {
 	return "not ready"
 }
 
+// formatReporting says how many Envoys report, and which do not. It is empty for what is
+// no Envoy.
+func formatReporting(r Reporting) string {
+	expected, known := r.Expected.Value()
+	if !known {
+		return ""
+	}
+	words := fmt.Sprintf("%.0f of %.0f", r.Reporting.Or(0), expected)
+	if len(r.Missing) == 0 {
+		return words
+	}
+	words += ", without " + strings.Join(r.Missing, ", ")
+	if more := int(r.missing().Or(0)) - len(r.Missing); more > 0 {
+		words += fmt.Sprintf(" and %d more", more)
+	}
+	return words
+}
+
+// formatFollows says whether an Envoy follows its runtime values.
+func formatFollows(r Runtime) string {
+	switch {
+	case !r.Subscribed:
+		return unknown
+	case r.Nack != "":
+		return "refuses"
+	case r.InSync:
+		return "yes"
+	}
+	return "not yet"
+}
+
 func formatProblems(problems []Problem) string {
 	messages := make([]string, 0, len(problems))
 	for _, p := range problems {

@@ -194,9 +194,11 @@ steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
-# HELP steelyard_source_up 0 when the source is down: it never worked, or scrapes or counts brought nothing for longer than weighting.hold. 1 otherwise, also while it fails in part.
+# HELP steelyard_source_up 0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part.
 # TYPE steelyard_source_up gauge
+steelyard_source_up{cluster="llama",source="access_log"} 1
 steelyard_source_up{cluster="llama",source="discovery"} 1
+steelyard_source_up{cluster="llama",source="load_reports"} 1
 steelyard_source_up{cluster="llama",source="redis"} 0
 steelyard_source_up{cluster="llama",source="scrape"} 1
 steelyard_source_up{cluster="mixtral",source="scrape"} 0
@@ -233,6 +235,40 @@ steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
+# HELP steelyard_source_envoys Envoys that watch the cluster, by whether the source hears from them.
+# TYPE steelyard_source_envoys gauge
+steelyard_source_envoys{cluster="llama",source="access_log",state="missing"} 2
+steelyard_source_envoys{cluster="llama",source="access_log",state="reporting"} 1
+steelyard_source_envoys{cluster="llama",source="load_reports",state="missing"} 0
+steelyard_source_envoys{cluster="llama",source="load_reports",state="reporting"} 3
+# HELP steelyard_min_push_interval_seconds Shortest time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU.
+# TYPE steelyard_min_push_interval_seconds gauge
+steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
+# HELP steelyard_dropped_requests_total Requests that Envoys refused because they were told to, as their load reports say.
+# TYPE steelyard_dropped_requests_total counter
+steelyard_dropped_requests_total{cluster="llama"} 17
+# HELP steelyard_access_log_entries_total Access log entries received, by what became of them: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).
+# TYPE steelyard_access_log_entries_total counter
+steelyard_access_log_entries_total{result="counted"} 183185
+steelyard_access_log_entries_total{result="ignored"} 12
+steelyard_access_log_entries_total{result="unpaired"} 7
+# HELP steelyard_reconciled_requests_total Requests that load reports added to, or took from, what the access logs said.
+# TYPE steelyard_reconciled_requests_total counter
+steelyard_reconciled_requests_total 3
+# HELP steelyard_access_log_envoys Envoys that were heard of, by how they tell of their requests: events, batched, or reports alone.
+# TYPE steelyard_access_log_envoys gauge
+steelyard_access_log_envoys{mode="batched"} 0
+steelyard_access_log_envoys{mode="events"} 1
+steelyard_access_log_envoys{mode="reports"} 1
+# HELP steelyard_silent_envoys Envoys whose counts are not used because nothing was heard of them for too long.
+# TYPE steelyard_silent_envoys gauge
+steelyard_silent_envoys 1
+# HELP steelyard_load_reports_total Load reports received.
+# TYPE steelyard_load_reports_total counter
+steelyard_load_reports_total 10741
+# HELP steelyard_load_report_interval_seconds Time between two load reports that each Envoy is asked for.
+# TYPE steelyard_load_report_interval_seconds gauge
+steelyard_load_report_interval_seconds 1
 `
 	var names []string
 	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
@@ -240,6 +276,33 @@ steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
 	}
 	if err := testutil.GatherAndCompare(state(typical(noon), 100), strings.NewReader(want), names...); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
+	for name, c := range map[string]struct {
+		totals SignalTotals
+		series []string
+	}{
+		"neither":      {SignalTotals{}, nil},
+		"access log":   {SignalTotals{AccessLog: true}, []string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
+		"load reports": {SignalTotals{LoadReports: true}, []string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			families, err := state(fixed{status: Status{Signals: c.totals}}, 0).Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range families {
+				if f.GetName() != "steelyard_connected_envoys" {
+					got = append(got, f.GetName())
+				}
+			}
+			if diff := cmp.Diff(c.series, got); diff != "" {
+				t.Errorf("series (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -255,7 +318,7 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
 				if l.GetName() == labelEndpoint && l.GetValue() == endpoint {
-					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(), s.GetGauge().GetValue()))
+					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(), s.GetGauge().GetValue()+s.GetCounter().GetValue()))
 				}
 			}
 		}
@@ -266,6 +329,7 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
+			"steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
 			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
 		},

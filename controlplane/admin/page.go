@@ -31,7 +31,7 @@ type page struct{ tmpl *template.Template }
 func newPage() *page {
 	funcs := template.FuncMap{
 		"text": formatText, "int": formatInt, "num1": formatNum1, "num2": formatNum2, "count": formatCount,
-		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration, "ago": formatAgo, "yes": formatYes, "ready": formatReady,
+		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration, "ago": formatAgo, "yes": formatYes, "ready": formatReady, "reporting": formatReporting, "follows": formatFollows,
 		"problems": formatProblems, "worst": worst,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
@@ -44,8 +44,9 @@ type pageData struct {
 	More     int // problems not listed
 	Clusters []clusterView
 	Clients  []clientRow
-	Total    int // clients, shown or not
-	Limit    int // rows per table; 0: all
+	Signals  []clientRow // one for each client
+	Total    int         // clients, shown or not
+	Limit    int         // rows per table; 0: all
 	Points   int
 	Window   string
 
@@ -124,6 +125,7 @@ func (h *handler) pageData(limit int) pageData {
 	}
 	for _, c := range cut(clients, limit) {
 		d.Clients = append(d.Clients, clientRows(c, s.now)...)
+		d.Signals = append(d.Signals, clientRow{Client: c, Now: s.now})
 	}
 	return d
 }

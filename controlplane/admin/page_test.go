@@ -88,7 +88,15 @@ func TestPageShowsEverythingWithoutScript(t *testing.T) {
 		"mixtral":                      {"triton", "not ready", "never"},
 		"edge-2 127.0.0.1:50002 llama": {"1.40.0", "no", "a81f-1790", "52", "value must be greater than or equal to 1"},
 		"edge-3 127.0.0.1:50003 lama":  {"lama", "no"},
-		"steelyard":                    nil,
+		"access_log":                   {"partial", "1 of 3, without edge-2, edge-3"},
+		"load_reports":                 {"ok", "3 of 3"},
+		"10.0.0.1:8000":                {"810 ms"},
+
+		"signals of edge-1 127.0.0.1:50001": {"ok", "events", "yes", "41.3", "33", "182900", "< 1 s ago", "1.0 s"},
+		"signals of edge-2 127.0.0.1:50002": {"silent", "reports", "refuses", "304", "never", "8.0 s ago"},
+		"signals of edge-3 127.0.0.1:50003": {"unknown", "–", "never"},
+
+		"steelyard": nil,
 	} {
 		if want == nil {
 			continue
@@ -110,7 +118,7 @@ func TestPageListsWhatIsWrongErrorsFirst(t *testing.T) {
 		severity, _ := attr(n, "data-v")
 		order = append(order, severity)
 	}
-	want := "error error error error warning warning warning warning"
+	want := "error error error error error warning warning warning warning warning warning"
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("severities %s, want %s:\n%s", got, want, words(list))
 	}
@@ -170,6 +178,9 @@ func hostileSource() fixed {
 	f.status.LastReload.Error = hostile
 	c := &f.clients[1]
 	c.NodeID, c.NodeCluster, c.Version, c.Locality, c.Address, c.Transport = hostile, hostile, hostile, hostile, hostile, hostile
+	c.Signals = Signals{State: hostile, Mode: hostile, Runtime: Runtime{Subscribed: true, Nack: hostile}}
+	f.clusters[0].Sources[3].Envoys.Missing = []string{hostile}
+	f.clusters[0].MinIntervalReason, e.InFlightSource = hostile, hostile
 	c.Subscriptions[0].Cluster, c.Subscriptions[0].Nack.Message, c.Subscriptions[0].VersionSent = hostile, hostile, hostile
 	return f
 }
@@ -229,7 +240,9 @@ func formatsInGo(now time.Time) map[string]func(any) string {
 			at, _ := time.Parse(time.RFC3339Nano, s)
 			return formatAgo(At(at), now)
 		},
-		"plain": func(v any) string { s, _ := v.(string); return s },
+		"reporting": func(v any) string { return formatReporting(again[Reporting](v)) },
+		"follows":   func(v any) string { return formatFollows(again[Runtime](v)) },
+		"plain":     func(v any) string { s, _ := v.(string); return s },
 		"problems": func(v any) string {
 			var messages []string
 			for _, p := range v.([]any) {
@@ -244,6 +257,18 @@ func formatsInGo(now time.Time) map[string]func(any) string {
 			return fmt.Sprint(v)
 		},
 	}
+}
+
+// again reads decoded JSON into a type.
+func again[T any](v any) (out T) {
+	body, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 // follow is what get does in page.js.
@@ -278,8 +303,12 @@ func TestScriptWouldFillInWhatTheServerRendered(t *testing.T) {
 		for _, e := range c["endpoints"].([]any) {
 			items[e.(map[string]any)["address"].(string)] = e
 		}
+		for _, s := range c["sources"].([]any) {
+			items[name+" "+follow(s, "name").(string)] = s
+		}
 	}
 	for _, c := range decode[map[string]any](t, ask(t, h, http.MethodGet, "/api/v1/clients"))["clients"].([]any) {
+		items[fmt.Sprint("signals of ", follow(c, "node_id"), " ", follow(c, "address"))] = c
 		for _, s := range follow(c, "subscriptions").([]any) {
 			key := fmt.Sprint(follow(c, "node_id"), " ", follow(c, "address"), " ", follow(s, "cluster"))
 			items[key] = map[string]any{"client": c, "sub": s}
@@ -288,7 +317,7 @@ func TestScriptWouldFillInWhatTheServerRendered(t *testing.T) {
 	formats := formatsInGo(noon)
 	compared := 0
 	for key, item := range items {
-		root := keyed(t, doc, key)
+		root := rootOf(t, doc, key)
 		for _, n := range append(nodes(root, marked), root) {
 			path, ok := attr(n, "data-f")
 			if !ok || owner(n) != root {
@@ -301,9 +330,18 @@ func TestScriptWouldFillInWhatTheServerRendered(t *testing.T) {
 			compared++
 		}
 	}
-	if compared < 300 {
+	if compared < 380 {
 		t.Errorf("only %d elements were compared", compared)
 	}
+}
+
+// rootOf is the element of an item; that of a source is in its cluster's.
+func rootOf(t *testing.T, doc *html.Node, key string) *html.Node {
+	t.Helper()
+	if cluster, source, ok := strings.Cut(key, " "); ok && (cluster == "llama" || cluster == "mixtral") {
+		return keyed(t, keyed(t, doc, cluster), source)
+	}
+	return keyed(t, doc, key)
 }
 
 func marked(n *html.Node) bool { _, ok := attr(n, "data-f"); return ok }
@@ -390,8 +428,35 @@ func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
 		t.Errorf("%d problems listed", n)
 	}
 	more := nodes(doc, func(n *html.Node) bool { id, _ := attr(n, "id"); return id == "more-wrong" })[0]
-	if hidden(more) || words(more) != "and 18 more" {
+	if hidden(more) || words(more) != "and 21 more" {
 		t.Errorf("rest: hidden %t, %q", hidden(more), words(more))
+	}
+}
+
+func TestReportingNamesWhoIsMissing(t *testing.T) {
+	for want, r := range map[string]Reporting{
+		"":                                  {},
+		"0 of 0":                            {Expected: Num(0), Reporting: Num(0)},
+		"3 of 3":                            {Expected: Num(3), Reporting: Num(3)},
+		"1 of 3, without a, b":              {Expected: Num(3), Reporting: Num(1), Missing: []string{"a", "b"}},
+		"7 of 20, without a, b and 11 more": {Expected: Num(20), Reporting: Num(7), Missing: []string{"a", "b"}},
+	} {
+		if got := formatReporting(r); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+}
+
+func TestFollowing(t *testing.T) {
+	for want, r := range map[string]Runtime{
+		"–":       {},
+		"not yet": {Subscribed: true},
+		"yes":     {Subscribed: true, InSync: true},
+		"refuses": {Subscribed: true, Nack: "no"},
+	} {
+		if got := formatFollows(r); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
 	}
 }
 

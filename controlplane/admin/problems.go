@@ -97,11 +97,17 @@ func clusterProblems(c Cluster, now time.Time) []Problem {
 
 func sourceProblems(s SourceStatus, now time.Time) []Problem {
 	var out []Problem
-	switch s.State {
-	case SourceDown:
+	expected, ofEnvoys := s.Envoys.Expected.Value()
+	switch {
+	case ofEnvoys && s.State == SourceDown && s.LastSuccess.IsZero():
+		// An Envoy that was not told to report is no fault, but it is worth less.
+		out = append(out, problem(SeverityWarning, "source %s: none of %.0f Envoys has it switched on%s", s.Name, expected, because(s.LastError)))
+	case s.State == SourceDown:
 		out = append(out, problem(SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
-	case SourceStale:
+	case s.State == SourceStale:
 		out = append(out, problem(SeverityWarning, "source %s is stale%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
+	case s.State == SourcePartial:
+		out = append(out, problem(SeverityWarning, "source %s is partial, Envoys that report: %s%s", s.Name, formatReporting(s.Envoys), because(s.LastError)))
 	}
 	if s.IgnoredMembers > 0 {
 		out = append(out, problem(SeverityWarning, "source %s: %d members are no endpoints of this cluster and are ignored", s.Name, s.IgnoredMembers))
@@ -167,8 +173,20 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []Probl
 			out = append(out, problem(SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Resource, formatSeconds(waiting)))
 		}
 	}
+	out = append(out, signalProblems(c.Signals, now)...)
 	if c.Duplicates > 0 {
 		out = append(out, problem(SeverityWarning, "%d other connections use the same node id: two Envoys that cannot be told apart, or one that came back", c.Duplicates))
+	}
+	return out
+}
+
+func signalProblems(s Signals, now time.Time) []Problem {
+	var out []Problem
+	if s.State == SignalSilent {
+		out = append(out, problem(SeverityWarning, "silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
+	}
+	if s.Runtime.Nack != "" {
+		out = append(out, problem(SeverityError, "refuses the runtime values that switch its access log: %s", s.Runtime.Nack))
 	}
 	return out
 }

@@ -69,6 +69,24 @@ func TestClusterProblems(t *testing.T) {
 			}),
 			[]Problem{{SeverityWarning, "source dns is stale, last worked 2 min ago: no answer"}},
 		},
+		"some Envoys do not report": {
+			with(func(c *Cluster) {
+				c.Sources = []SourceStatus{{Name: SourceAccessLog, State: SourcePartial, Envoys: Reporting{Expected: Num(3), Reporting: Num(2), Missing: []string{"edge-3"}}}}
+			}),
+			[]Problem{{SeverityWarning, "source access_log is partial, Envoys that report: 2 of 3, without edge-3"}},
+		},
+		"no Envoy ever reported": {
+			with(func(c *Cluster) {
+				c.Sources = []SourceStatus{{Name: SourceAccessLog, State: SourceDown, Envoys: Reporting{Expected: Num(3), Reporting: Num(0)}}}
+			}),
+			[]Problem{{SeverityWarning, "source access_log: none of 3 Envoys has it switched on"}},
+		},
+		"no Envoy reports any more": {
+			with(func(c *Cluster) {
+				c.Sources = []SourceStatus{{Name: SourceLoadReports, State: SourceDown, LastSuccess: At(noon.Add(-8 * time.Second)), Envoys: Reporting{Expected: Num(3), Reporting: Num(0)}}}
+			}),
+			[]Problem{{SeverityError, "source load_reports is down, last worked 8.0 s ago"}},
+		},
 		"ignored members": {
 			with(func(c *Cluster) { c.Sources = []SourceStatus{{Name: "redis", State: SourceOK, IgnoredMembers: 3}} }),
 			[]Problem{{SeverityWarning, "source redis: 3 members are no endpoints of this cluster and are ignored"}},
@@ -119,9 +137,17 @@ func TestClientProblems(t *testing.T) {
 		"about to answer": {
 			with(func(s *Subscription) { s.InSync, s.VersionAcked, s.LastSent = false, "v1", At(noon.Add(-time.Second)) }), []Problem{},
 		},
-		"about to be sent the next":  {with(func(s *Subscription) { s.InSync = false }), []Problem{}},
-		"asks for a stranger":        {with(func(s *Subscription) { s.Resource, s.Cluster, s.Known = "lama", "lama", false }), []Problem{{SeverityWarning, "asks for cluster lama, which is not configured here"}}},
-		"asks before it is ready":    {with(func(s *Subscription) { s.Known = false }), []Problem{}},
+		"about to be sent the next": {with(func(s *Subscription) { s.InSync = false }), []Problem{}},
+		"asks for a stranger":       {with(func(s *Subscription) { s.Resource, s.Cluster, s.Known = "lama", "lama", false }), []Problem{{SeverityWarning, "asks for cluster lama, which is not configured here"}}},
+		"asks before it is ready":   {with(func(s *Subscription) { s.Known = false }), []Problem{}},
+		"gave no sign of requests": {
+			Client{Signals: Signals{State: SignalSilent, LastReport: At(noon.Add(-8 * time.Second))}},
+			[]Problem{{SeverityWarning, "silent: last entry never, last report 8.0 s ago; its requests are not counted"}},
+		},
+		"refuses its runtime": {
+			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
+			[]Problem{{SeverityError, "refuses the runtime values that switch its access log: bad value"}},
+		},
 		"cannot be told from others": {Client{Duplicates: 2}, []Problem{{SeverityWarning, "2 other connections use the same node id: two Envoys that cannot be told apart, or one that came back"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,12 +54,18 @@ type Signals struct {
 	LastReportAgeSeconds Number `json:"last_report_age_seconds"`
 }
 
-// Entries count what became of entries of access logs. None of them goes back.
+// Entries count what became of entries of access logs, all as of one moment. None of
+// them goes back.
 type Entries struct {
 	Received   uint64 `json:"received"`   // all of them
 	Ignored    uint64 `json:"ignored"`    // of addresses or clusters that the Envoy does not watch
 	Unpaired   uint64 `json:"unpaired"`   // ends of requests whose beginning was not seen
 	Reconciled uint64 `json:"reconciled"` // requests that load reports put right: dropped as lost, or added as unseen
+}
+
+// counted are the entries that moved a count.
+func (e Entries) counted() uint64 {
+	return e.Received - min(e.Received, e.Ignored+e.Unpaired)
 }
 
 // Runtime says whether an Envoy follows the mode that it is given over its stream of runtime
@@ -94,6 +100,15 @@ type Reporting struct {
 	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is no Envoy
 	Reporting Number   `json:"reporting"` // of them, those whose counts are used
 	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
+}
+
+// missing is how many Envoys do not report.
+func (r Reporting) missing() Number {
+	expected, known := r.Expected.Value()
+	if !known {
+		return Number{}
+	}
+	return Num(expected - r.Reporting.Or(0))
 }
 
 // MaxMissing is how many Envoys that do not report are named.

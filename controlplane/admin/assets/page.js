@@ -38,6 +38,19 @@
     yes: (v) => (v ? 'yes' : 'no'),
     ready: (v) => (v ? 'ready' : 'not ready'),
     flag: (v) => (v ? 'overloaded' : ''),
+    reporting: (v) => {
+      if (v === null || v.expected === null) return '';
+      const words = (v.reporting || 0) + ' of ' + v.expected;
+      const named = v.missing.length;
+      if (!named) return words;
+      const more = v.expected - (v.reporting || 0) - named;
+      return words + ', without ' + v.missing.join(', ') + (more > 0 ? ' and ' + more + ' more' : '');
+    },
+    follows: (v) => {
+      if (v === null || !v.subscribed) return none;
+      if (v.nack) return 'refuses';
+      return v.in_sync ? 'yes' : 'not yet';
+    },
     problems: (v) => (v || []).map((p) => p.message).join('; '),
   };
 
@@ -181,6 +194,7 @@
     });
     const key = ({ client, sub }) => [client.node_id, client.address, sub ? sub.resource : ''].join(' ');
     list(byId('clients'), 'new-client', flat, key);
+    list(byId('signals'), 'new-signal', clients, (client) => 'signals of ' + client.node_id + ' ' + client.address);
     byId('client-count').textContent = total;
     showRest(byId('client-rest'), clients.length, total);
   }
