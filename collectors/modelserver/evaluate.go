@@ -3,8 +3,6 @@ package modelserver
 import (
 	"fmt"
 	"strings"
-
-	dto "github.com/prometheus/client_model/go"
 )
 
 // An evaluation is one field of a body with its working.
@@ -22,7 +20,7 @@ type evaluation struct {
 }
 
 // evaluateField takes the first source that the body can serve.
-func evaluateField(spec *fieldSources, parsed families) evaluation {
+func evaluateField(spec *fieldSources, parsed *samples) evaluation {
 	for i := range spec.sources {
 		e := evaluation{field: spec.field, spec: spec, source: &spec.sources[i]}
 		if e.add(parsed) {
@@ -34,12 +32,12 @@ func evaluateField(spec *fieldSources, parsed families) evaluation {
 
 // add combines the samples of the source, and reports whether each of its
 // series has one.
-func (e *evaluation) add(parsed families) bool {
+func (e *evaluation) add(parsed *samples) bool {
 	total := 0.0
 	for _, s := range e.source.series {
 		before := e.samples
-		models := modelsOf(parsed[s.sameModelAs])
-		for _, m := range parsed[s.name].GetMetric() {
+		models := modelsOf(parsed.of(s.sameModelAs))
+		for _, m := range parsed.of(s.name) {
 			if !s.takes(m, models) {
 				continue
 			}
@@ -57,8 +55,8 @@ func (e *evaluation) add(parsed families) bool {
 }
 
 // combine adds a sample to what came before it.
-func (e *evaluation) combine(total float64, s series, m *dto.Metric) float64 {
-	v := m.GetUntyped().GetValue()
+func (e *evaluation) combine(total float64, s series, m sample) float64 {
+	v := m.value
 	if !plausible(v) || e.field == FieldUtilization && v > 1 {
 		if e.badSeries == "" {
 			e.bad, e.badSeries = v, s.name
@@ -66,7 +64,7 @@ func (e *evaluation) combine(total float64, s series, m *dto.Metric) float64 {
 		return total
 	}
 	if e.field.counter() {
-		e.counters = append(e.counters, counterSample{field: e.field, key: seriesKey(s.name, m), value: v / e.source.per})
+		e.counters = append(e.counters, counterSample{field: e.field, key: m.key, value: v / e.source.per})
 	}
 	if e.source.combine == maximum {
 		return max(total, v)
@@ -75,56 +73,23 @@ func (e *evaluation) combine(total float64, s series, m *dto.Metric) float64 {
 }
 
 // takes reports whether the selector takes a sample of its series.
-func (s series) takes(m *dto.Metric, models map[string]bool) bool {
-	if s.label != "" && labelValue(m, s.label) != s.value {
+func (s series) takes(m sample, models map[string]bool) bool {
+	if s.label != "" && string(m.label(s.label)) != s.value {
 		return false
 	}
-	return s.sameModelAs == "" || models[labelValue(m, "model")]
+	return s.sameModelAs == "" || models[string(m.label("model"))]
 }
 
-// modelsOf lists the values of the label "model" in a family.
-func modelsOf(f *dto.MetricFamily) map[string]bool {
-	if f == nil {
+// modelsOf lists the values of the label "model"; nil without samples.
+func modelsOf(all []sample) map[string]bool {
+	if len(all) == 0 {
 		return nil
 	}
 	models := make(map[string]bool)
-	for _, m := range f.Metric {
-		models[labelValue(m, "model")] = true
+	for _, m := range all {
+		models[string(m.label("model"))] = true
 	}
 	return models
-}
-
-// labelValue is the value of a label, "" where it is absent.
-func labelValue(m *dto.Metric, name string) string {
-	for _, l := range m.Label {
-		if l.GetName() == name {
-			return l.GetValue()
-		}
-	}
-	return ""
-}
-
-// seriesKey hashes the identity of a series: its name and its labels, in
-// whatever order they are written.
-func seriesKey(name string, m *dto.Metric) uint64 {
-	key := fnv1a(fnvOffset, name)
-	for _, l := range m.Label {
-		// 0xff is no part of a UTF-8 text, so it separates name from value.
-		key += fnv1a(fnv1a(fnvOffset, l.GetName())*fnvPrime^0xff, l.GetValue())
-	}
-	return key
-}
-
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-func fnv1a(h uint64, s string) uint64 {
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * fnvPrime
-	}
-	return h
 }
 
 // explain puts the evaluation in words.

@@ -11,9 +11,8 @@ import (
 // hold half a number, so such a body is not read at all.
 var errCut = errors.New("the body is cut off: its last line does not end")
 
-// A picker copies the samples of a few series out of a metrics body, so that
-// the parser need not see the rest: of the 600 lines of a vLLM body it leaves
-// about ten.
+// A picker finds the samples of a few series in a metrics body, so that no parser
+// need see the rest: of the 600 lines of a vLLM body it leaves about ten.
 type picker struct {
 	names  []string
 	prefix string // common to all names, to dismiss most lines by one comparison
@@ -29,16 +28,26 @@ func newPicker(names []string) picker {
 	return picker{names: names, prefix: prefix}
 }
 
-// pick appends to dst the samples of the wanted series in body, one a line and
-// without timestamps and exemplars, which OpenMetrics writes in a way that the
-// text parser does not know. Comments are left out: without them the parser
-// takes each sample as it stands, whatever type its family claims.
+// pick appends to dst the samples of the wanted series in body, one a line.
 func (p picker) pick(dst, body []byte) ([]byte, error) {
+	err := p.each(body, func(_ int, sample []byte) bool {
+		dst = append(append(dst, sample...), '\n')
+		return true
+	})
+	return dst, err
+}
+
+// each calls use for the samples of the wanted series in body, with the number of the
+// name, until it returns false. A sample has no timestamp and no exemplar, which
+// OpenMetrics writes in a way that the text parser does not know. Comments are left
+// out: without them the parser takes each sample as it stands, whatever type its
+// family claims.
+func (p picker) each(body []byte, use func(name int, sample []byte) bool) error {
 	if len(body) == 0 {
-		return dst, errors.New("the body is empty")
+		return errors.New("the body is empty")
 	}
 	if body[len(body)-1] != '\n' {
-		return dst, errCut
+		return errCut
 	}
 	for len(body) > 0 {
 		end := bytes.IndexByte(body, '\n')
@@ -48,31 +57,33 @@ func (p picker) pick(dst, body []byte) ([]byte, error) {
 			line = bytes.TrimLeft(line, " \t")
 		}
 		name := p.match(line)
-		if name == 0 {
+		if name < 0 {
 			continue
 		}
-		sample, err := trimSample(line, name)
+		sample, err := trimSample(line, len(p.names[name]))
 		if err != nil {
-			return dst, err
+			return err
 		}
-		dst = append(append(dst, sample...), '\n')
+		if !use(name, sample) {
+			return nil
+		}
 	}
-	return dst, nil
+	return nil
 }
 
-// match returns the length of the wanted name that the line is a sample of, or
-// 0. The name must end where a name ends: vllm:num_requests_waiting is also the
+// match returns the number of the wanted name that the line is a sample of, or
+// -1. The name must end where a name ends: vllm:num_requests_waiting is also the
 // beginning of vllm:num_requests_waiting_by_reason.
 func (p picker) match(line []byte) int {
 	if len(line) < len(p.prefix) || string(line[:len(p.prefix)]) != p.prefix {
-		return 0
+		return -1
 	}
-	for _, n := range p.names {
+	for i, n := range p.names {
 		if len(line) > len(n) && endsName(line[len(n)]) && string(line[:len(n)]) == n {
-			return len(n)
+			return i
 		}
 	}
-	return 0
+	return -1
 }
 
 // trimSample cuts off what follows the value of a sample whose name has the

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -24,10 +23,13 @@ type Reader struct {
 
 // A scratch is the memory that one reading needs and the next can use again.
 type scratch struct {
+	samples samples
+	seen    map[uint64]struct{}
+
+	// Of the slow way, see parse.
 	picked []byte
 	input  bytes.Reader
 	parser expfmt.TextParser
-	seen   map[uint64]struct{}
 }
 
 // NewReader makes a Reader for an engine; c names the series of EngineCustom
@@ -40,8 +42,9 @@ func NewReader(e Engine, c Custom) (*Reader, error) {
 	r.picker = newPicker(seriesNames(r.fields))
 	r.scratch.New = func() any {
 		return &scratch{
-			parser: expfmt.NewTextParser(model.LegacyValidation),
-			seen:   make(map[uint64]struct{}),
+			samples: newSamples(r.picker.names),
+			seen:    make(map[uint64]struct{}),
+			parser:  expfmt.NewTextParser(model.LegacyValidation),
 		}
 	}
 	return r, nil
@@ -91,14 +94,13 @@ func (r *Reader) Explain(body []byte) ([]FieldSource, error) {
 func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
-	families, err := r.parse(s, body)
-	if err != nil {
+	if err := r.parse(s, body); err != nil {
 		return fmt.Errorf("reading %s metrics: %w", r.engine, err)
 	}
 	anyKnown := false
 	var problems []string
 	for i := range r.fields {
-		e := evaluateField(&r.fields[i], families)
+		e := evaluateField(&r.fields[i], &s.samples)
 		anyKnown = anyKnown || e.value.Known
 		if e.samples > 0 && !e.value.Known {
 			problems = append(problems, e.problem())
@@ -115,21 +117,41 @@ func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 	}
 }
 
-// families are the picked samples by series name.
-type families map[string]*dto.MetricFamily
+// parse finds the samples of the wanted series. A sample as servers write it is read
+// by parseSample. A body with any other line of a wanted series goes through the
+// parser of prometheus/common instead, which says what is allowed and what is wrong.
+func (r *Reader) parse(s *scratch, body []byte) error {
+	s.samples.clear()
+	plain := true
+	err := r.picker.each(body, func(name int, sample []byte) bool {
+		plain = s.samples.parse(name, sample)
+		return plain
+	})
+	if err != nil {
+		return err
+	}
+	if !plain {
+		if err := r.parseSlowly(s, body); err != nil {
+			return err
+		}
+	}
+	return s.samples.checkTwice(s.seen)
+}
 
-// parse picks the wanted lines and parses them.
-func (r *Reader) parse(s *scratch, body []byte) (families, error) {
+// parseSlowly picks the wanted lines and has them parsed.
+func (r *Reader) parseSlowly(s *scratch, body []byte) error {
 	var err error
 	if s.picked, err = r.picker.pick(s.picked[:0], body); err != nil {
-		return nil, err
+		return err
 	}
 	s.input.Reset(s.picked)
 	parsed, err := s.parser.TextToMetricFamilies(&s.input)
 	if err != nil {
-		return nil, inLine(s.picked, err)
+		return inLine(s.picked, err)
 	}
-	return parsed, checkTwice(parsed, s.seen)
+	s.samples.clear()
+	s.samples.take(parsed)
+	return nil
 }
 
 // inLine shows the line that the parser stumbled over. Its number would mean
@@ -141,22 +163,6 @@ func inLine(picked []byte, err error) error {
 	}
 	lines := bytes.SplitN(picked, []byte("\n"), p.Line+1)
 	return fmt.Errorf("line %s: %s", excerpt(lines[min(p.Line, len(lines))-1]), p.Msg)
-}
-
-// checkTwice refuses a body that says the same thing twice: adding both up
-// would be wrong, and so might be either of them.
-func checkTwice(parsed families, seen map[uint64]struct{}) error {
-	clear(seen)
-	for name, family := range parsed {
-		for _, m := range family.Metric {
-			key := seriesKey(name, m)
-			if _, ok := seen[key]; ok {
-				return fmt.Errorf("%s occurs twice with the same labels", name)
-			}
-			seen[key] = struct{}{}
-		}
-	}
-	return nil
 }
 
 // missing says that nothing wanted is in the body, what that was, and what the
