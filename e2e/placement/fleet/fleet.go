@@ -31,6 +31,7 @@ type Fleet struct {
 	Policy Policy
 	Size   Size
 
+	binary  string // steelyard
 	dir     string
 	servers []*modelsim.Server
 	xds     string // host:port of Steelyard
@@ -45,14 +46,20 @@ type Fleet struct {
 	counted sync.WaitGroup
 }
 
-// Start starts a row, with its files in a new folder below dir, and returns when
-// every Envoy has all endpoints. The caller must Close; a row whose start failed
-// is closed already.
-func Start(ctx context.Context, dir string, p Policy, s Size) (*Fleet, error) {
+// A Place is where rows live.
+type Place struct {
+	Dir    string // an existing folder for the files of the processes
+	Binary string // steelyard; that of the checkout, built, when empty
+}
+
+// Start starts a row, with its files in a new folder of the place, and returns
+// when every Envoy has all endpoints. The caller must Close; a row whose start
+// failed is closed already.
+func Start(ctx context.Context, at Place, p Policy, s Size) (*Fleet, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	f := &Fleet{Policy: p, Size: s}
-	if err := f.start(ctx, dir); err != nil {
+	f := &Fleet{Policy: p, Size: s, binary: at.Binary}
+	if err := f.start(ctx, at.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the row %s: %w", p.Name, err), f.Close())
 	}
 	return f, nil
@@ -128,9 +135,12 @@ func (f *Fleet) startControl(ctx context.Context) error {
 	if f.Policy.Control == nil {
 		return nil
 	}
-	binary, err := proc.BuildSteelyard()
-	if err != nil {
-		return err
+	if f.binary == "" {
+		built, err := proc.BuildSteelyard()
+		if err != nil {
+			return err
+		}
+		f.binary = built
 	}
 	ports, err := proc.FreeAddresses(2)
 	if err != nil {
@@ -141,7 +151,7 @@ func (f *Fleet) startControl(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(f.config()), 0o600); err != nil {
 		return err
 	}
-	f.control, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: binary, Config: config, Admin: f.admin, Dir: f.dir})
+	f.control, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
 	return err
 }
 

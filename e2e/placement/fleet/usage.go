@@ -150,3 +150,16 @@ func ReadMachine() (Machine, error) {
 	}
 	return m, nil
 }
+
+// Plus adds up two measurements.
+func (m Machine) Plus(other Machine) Machine {
+	return Machine{Busy: m.Busy + other.Busy, Idle: m.Idle + other.Idle}
+}
+
+// Minus is what happened since an earlier reading.
+func (m Machine) Minus(earlier Machine) Machine {
+	return Machine{Busy: m.Busy - earlier.Busy, Idle: m.Idle - earlier.Idle}
+}
+
+// Share is the part of the time in which the cores were busy, 0..1; NaN of none.
+func (m Machine) Share() float64 { return m.Busy / (m.Busy + m.Idle) }

@@ -12,6 +12,7 @@ type Sample struct {
 	Status   int           // 0 without an answer
 	Err      error         // why there is no answer
 	Wait     float64       // seconds in the server's queue; NaN if the answer does not say
+	Service  float64       // seconds that the server executed it; NaN if the answer does not say
 	Latency  time.Duration // from when the request was due to the end of the answer
 	Lateness time.Duration // from when the request was due to when it was sent
 	Server   string        // as the answer says

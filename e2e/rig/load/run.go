@@ -17,7 +17,7 @@ import (
 // Headers of requests and answers, as the simulated model servers read and
 // write them.
 const (
-	headerWork   = "X-Service-Seconds"
+	headerWork   = "X-Service-Seconds" // of an answer: as executed
 	headerWait   = "X-Queue-Wait-Seconds"
 	headerServer = "X-Server"
 )
@@ -141,7 +141,7 @@ func (r *runner) request(a Arrival) Sample {
 		a.Target = p.Pick()
 		defer p.Done(a.Target)
 	}
-	s := Sample{Arrival: a, Wait: math.NaN()}
+	s := Sample{Arrival: a, Wait: math.NaN(), Service: math.NaN()}
 	due := r.start.Add(a.At)
 	req, err := r.newRequest(a)
 	if err != nil {
@@ -162,6 +162,7 @@ func (r *runner) request(a Arrival) Sample {
 	s.Status = resp.StatusCode
 	s.Server = resp.Header.Get(headerServer)
 	s.Wait = number(resp.Header.Get(headerWait))
+	s.Service = number(resp.Header.Get(headerWork))
 	s.Dropped = resp.Header.Get(headerDropped) != ""
 	return s
 }

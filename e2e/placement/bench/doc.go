@@ -1,0 +1,32 @@
+// Package bench measures on real Envoys how well policies place requests.
+//
+// # The design of the placement bench
+//
+// Every policy is a row with Envoys, servers and control plane of its own
+// (package fleet), and all rows get the identical sequence of requests: the same
+// moments, the same work, the same Envoy for each. Service is a timer in a
+// simulated server, so a machine of two cores carries a fleet of 200 busy
+// servers while it idles.
+//
+// Rows run at the same time as far as the machine carries them: what disturbs the
+// machine disturbs all. Where it does not carry all at once, rows run in groups,
+// in blocks of some seconds that take turns, in another order each time. A group is as
+// large as Options.Together, in requests per second, allows.
+//
+// Each block begins with empty queues. Its first requests are a warm-up that is
+// sent and not counted: Options.WarmUp mean service times of it, after which the
+// queues of the bad policies are close to as long as they get. All rows are
+// treated alike, and what is left of the bias flatters the worse ones.
+//
+// # What is measured
+//
+//   - The wait, by the servers, of every counted request.
+//   - What the way through the Envoys adds: latency less wait less service.
+//   - CPU seconds of each Envoy and of Steelyard from /proc while counted requests
+//     arrive, its resident memory, and the pushes that it counts itself.
+//   - How late the generator sent requests. Late by more than Options.Lateness of
+//     the mean service at p99, in any row of any run, and the figures are not a
+//     result: the machine was too busy.
+//
+// Package main calls it, and hands what it finds to package report.
+package bench

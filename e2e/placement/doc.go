@@ -1,0 +1,9 @@
+// Command placement is `make bench-placement`: it measures on real Envoys how
+// long requests wait under Steelyard's weights, under Envoy's own policies, and
+// under a generator that sees everything and picks the emptiest server.
+//
+//	go run ./e2e/placement --quick
+//
+// What is measured and how stands in package bench, how sure it is in package
+// stats, and what is written in package report. It is no part of the product.
+package main

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/e2e/placement/bench"
+	"steelyard/e2e/placement/fleet"
+	"steelyard/e2e/placement/report"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "placement:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are what a person can choose.
+type flags struct {
+	quick    bool
+	rows     []string
+	services []time.Duration
+	requests int
+	runs     int
+	seed     uint64
+	out      string
+	size     fleet.Size
+	together float64
+	binary   string
+}
+
+func command() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "placement",
+		Short: "Measure on real Envoys how well policies place requests",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	d := bench.Default()
+	s := c.Flags()
+	s.BoolVar(&f.quick, "quick", false, "three minutes in all: fewer requests, wide intervals")
+	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run")
+	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
+	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")
+	s.IntVar(&f.runs, "runs", d.Runs, "runs, one after the other")
+	s.Uint64Var(&f.seed, "seed", d.Seed, "of the requests")
+	s.StringVar(&f.out, "out", "bench", "folder for the results")
+	s.IntVar(&f.size.Envoys, "envoys", d.Size.Envoys, "Envoys of a row, one worker each")
+	s.IntVar(&f.size.Servers, "servers", d.Size.Servers, "simulated model servers of a row")
+	s.IntVar(&f.size.Slots, "slots", d.Size.Slots, "requests that a server runs at once")
+	s.IntVar(&f.size.Slow, "slow", d.Size.Slow, "servers that take three times as long")
+	s.BoolVar(&f.size.Skew, "skew", d.Size.Skew, "the first Envoy gets half of the requests")
+	s.Float64Var(&f.size.Load, "load", d.Size.Load, "offered work, as a share of what the servers can do")
+	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows that run at the same time")
+	s.StringVar(&f.binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
+	return c
+}
+
+func names(policies []fleet.Policy) []string {
+	all := make([]string, len(policies))
+	for i, p := range policies {
+		all[i] = p.Name
+	}
+	return all
+}
+
+// options are the flags over the defaults, or over those of --quick.
+func (f flags) options(cmd *cobra.Command) (bench.Options, error) {
+	o := bench.Default()
+	if f.quick {
+		o = bench.Quick()
+	}
+	o.Size, o.Services, o.Runs, o.Seed, o.Together, o.Log = f.size, f.services, f.runs, f.seed, f.together, os.Stderr
+	if !f.quick || cmd.Flags().Changed("requests") {
+		o.Requests = f.requests
+	}
+	o.Policies = nil
+	for _, name := range f.rows {
+		p, err := policy(name)
+		if err != nil {
+			return o, err
+		}
+		o.Policies = append(o.Policies, p)
+	}
+	return o, nil
+}
+
+func policy(name string) (fleet.Policy, error) {
+	all := fleet.Policies()
+	for _, p := range all {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return fleet.Policy{}, fmt.Errorf("--rows: there is no row %q: want some of %s", name, strings.Join(names(all), ","))
+}
+
+func (f flags) run(cmd *cobra.Command) error {
+	o, err := f.options(cmd)
+	if err != nil {
+		return err
+	}
+	return inFolder(func(dir string) error {
+		o.Place = fleet.Place{Dir: dir, Binary: f.binary}
+		d, err := bench.Run(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		return publish(d, f.out)
+	})
+}
+
+// inFolder gives a bench a folder for the files of its processes.
+func inFolder(run func(dir string) error) (err error) {
+	dir, err := os.MkdirTemp("", "steelyard-placement-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	return run(dir)
+}
+
+// errInvalid ends a bench whose figures mean nothing.
+var errInvalid = errors.New("the machine was too busy: the requests left late, and these figures are not a result")
+
+// publish prints a document and writes its files. One that is no result does not
+// replace one that is.
+func publish(d report.Document, out string) error {
+	if err := d.Write(os.Stdout); err != nil {
+		return err
+	}
+	base := filepath.Join(out, "placement")
+	if !d.Valid {
+		base += "-invalid"
+	}
+	if err := report.WriteJSON(base+".json", d); err != nil {
+		return err
+	}
+	if err := report.WritePlot(base+".svg", d.Sections); err != nil {
+		return err
+	}
+	fmt.Printf("\n%[1]s.json, %[1]s.svg, %[1]s.png\n", base)
+	if !d.Valid {
+		return errInvalid
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+// Package report turns what a bench measured into what is read: rows, targets,
+// tables, plots and JSON.
+//
+// It is pure but for the files that it writes: measurements come in as values,
+// so that every figure that is published can be checked from them. Package bench
+// calls it.
+//
+// # The JSON
+//
+//	{"valid": true, "rows": [{"policy": "least_request", "service": 1,
+//	  "requests": 5000, "wait_p50": …, "wait_p90": …, "wait_p99": …, …}],
+//	 "targets": [{"target": …, "measured": …, "limit": …, "holds": …}],
+//	 "runs": [{"rows": […], "targets": […]}]}
+//
+// Waits are in mean service times, as in the rows of `steelyard simulate --json`,
+// which have the same keys; times are in seconds; what was not measured is null.
+// The outer rows and targets are over all runs together, and runs holds each
+// alone. wait_p99_ci and its likes are 95 % intervals (package stats).
+package report

@@ -1,0 +1,179 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"image/color"
+	"path/filepath"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/palette/moreland"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// Sizes of plots.
+const (
+	panelWidth  = 13 * vg.Centimeter
+	panelHeight = 10 * vg.Centimeter
+	margin      = 4 * vg.Millimeter
+)
+
+// WritePlot draws the sections into two files that differ in their endings, .svg
+// and .png: a line for each section, with the distribution of the waits on the
+// left and p99 with its interval on the right.
+func WritePlot(file string, sections []Section) error {
+	panels := make([][]*plot.Plot, len(sections))
+	for i, s := range sections {
+		tail, err := s.tailPlot()
+		if err != nil {
+			return fmt.Errorf("drawing the waits at %v: %w", s.Service, err)
+		}
+		points, err := s.p99Plot()
+		if err != nil {
+			return fmt.Errorf("drawing p99 at %v: %w", s.Service, err)
+		}
+		panels[i] = []*plot.Plot{tail, points}
+	}
+	return writePanels(file, panels)
+}
+
+// writePanels draws a table of panels into an SVG and a PNG.
+func writePanels(file string, panels [][]*plot.Plot) error {
+	if len(panels) == 0 {
+		return fmt.Errorf("drawing %s: there is nothing to draw", file)
+	}
+	width, height := panelWidth*vg.Length(len(panels[0])), panelHeight*vg.Length(len(panels))
+	svg := vgsvg.New(width, height)
+	png := vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
+	base := strings.TrimSuffix(file, filepath.Ext(file))
+	for _, c := range []struct {
+		canvas vg.CanvasWriterTo
+		file   string
+	}{{svg, base + ".svg"}, {png, base + ".png"}} {
+		drawPanels(draw.NewCanvas(c.canvas, width, height), panels)
+		var b bytes.Buffer
+		if _, err := c.canvas.WriteTo(&b); err != nil {
+			return fmt.Errorf("drawing %s: %w", c.file, err)
+		}
+		if err := write(c.file, b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func drawPanels(c draw.Canvas, panels [][]*plot.Plot) {
+	tiles := draw.Tiles{
+		Rows: len(panels), Cols: len(panels[0]),
+		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: margin, PadX: 2 * margin, PadY: 2 * margin,
+	}
+	for i, row := range plot.Align(panels, tiles, c) {
+		for k, at := range row {
+			if p := panels[i][k]; p != nil {
+				p.Draw(at)
+			}
+		}
+	}
+}
+
+// newPanel is an empty panel with a grid.
+func newPanel(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.TextStyle.Font.Size = font.Points(12)
+	p.Add(plotter.NewGrid())
+	return p
+}
+
+// colour sets n things apart, the i-th of them.
+func colour(i, n int) color.Color {
+	if n < 2 {
+		return color.Black
+	}
+	m := moreland.SmoothBlueRed()
+	m.SetMax(float64(n - 1))
+	c, err := m.At(float64(n - 1 - i))
+	if err != nil {
+		return color.Black
+	}
+	return c
+}
+
+// tailPoints bounds the points of a line; more cannot be seen.
+const tailPoints = 400
+
+// tailPlot shows the share of the requests that wait longer than a time.
+func (s Section) tailPlot() (*plot.Plot, error) {
+	p := newPanel(fmt.Sprintf("Waits, %v service", s.Service), "wait, in mean services", "share of the requests that wait longer")
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
+	p.Legend.Top = true
+	for i, r := range s.Rows {
+		if len(r.waits) == 0 {
+			continue
+		}
+		line, err := plotter.NewLine(tail(r.waits))
+		if err != nil {
+			return nil, err
+		}
+		line.Color, line.Width = colour(i, len(s.Rows)), vg.Points(1.5)
+		p.Add(line)
+		p.Legend.Add(r.Title, line)
+	}
+	p.Y.Min = 1e-3 // adding a line widened it to all the line has
+	return p, nil
+}
+
+// tail is the complementary distribution of ascending values, thinned out where
+// it is dense.
+func tail(values []float64) plotter.XYs {
+	n := len(values)
+	var out plotter.XYs
+	for i := 0; i < n; i += max(1, (n-i)*5/tailPoints) {
+		if share := float64(n-i) / float64(n); share >= 1e-3 {
+			out = append(out, plotter.XY{X: values[i], Y: share})
+		}
+	}
+	return out
+}
+
+// estimates are points with intervals, for a plotter.
+type estimates struct {
+	plotter.XYs
+	plotter.XErrors
+}
+
+// p99Plot shows p99 of every row with its interval, the first row on top.
+func (s Section) p99Plot() (*plot.Plot, error) {
+	p := newPanel(fmt.Sprintf("p99 of the wait, %v service", s.Service), "mean services, with 95 % intervals", "")
+	names := make([]string, len(s.Rows))
+	for i, r := range s.Rows {
+		at := len(s.Rows) - 1 - i
+		names[at] = r.Title
+		if len(r.waits) == 0 {
+			continue
+		}
+		v, low, high := float64(r.WaitP99), float64(r.WaitP99CI[0]), float64(r.WaitP99CI[1])
+		e := estimates{plotter.XYs{{X: v, Y: float64(at)}}, plotter.XErrors{{Low: low - v, High: high - v}}}
+		bars, err := plotter.NewXErrorBars(e)
+		if err != nil {
+			return nil, err
+		}
+		dots, err := plotter.NewScatter(e.XYs)
+		if err != nil {
+			return nil, err
+		}
+		bars.Color, bars.Width = colour(i, len(s.Rows)), vg.Points(1.5)
+		dots.Color, dots.Shape, dots.Radius = bars.Color, draw.CircleGlyph{}, vg.Points(3.5)
+		p.Add(bars, dots)
+	}
+	p.NominalY(names...)
+	p.X.Min = 0
+	return p, nil
+}

@@ -1,0 +1,131 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"steelyard/e2e/placement/stats"
+)
+
+// A Target is a figure to reach, and what was reached.
+type Target struct {
+	Text     string `json:"target"`
+	Measured Number `json:"measured"` // null when a row that it needs was not run
+	CI       CI     `json:"measured_ci"`
+	Limit    Number `json:"limit"` // measured may be at most this
+	Holds    bool   `json:"holds"`
+}
+
+// Missed is by how much the limit was exceeded, as a share of it; below 0 by how
+// much it was kept.
+func (t Target) Missed() float64 { return float64(t.Measured/t.Limit) - 1 }
+
+// Known reports whether the target was measured.
+func (t Target) Known() bool { return !math.IsNaN(float64(t.Measured)) }
+
+// The figures of the endpoint picker in the request path (inference-extension EPP
+// v1.5.0 at its defaults, ten real Envoys, 20 simulated pods, load 0.8, service
+// 0.5 s): p99 of the wait in mean services, and what it adds to the median
+// latency, in seconds.
+const (
+	pickerP99   = 3.9
+	pickerAdded = 0.002
+)
+
+// The rows that targets speak of.
+const (
+	leastRequest = "least_request"
+	bound        = "shortest_queue"
+	accessLog    = "steelyard_access_log"
+	loadReports  = "steelyard_lrs"
+	redisCounts  = "steelyard_redis"
+	scrapeOnly   = "steelyard_scrape_1s"
+)
+
+// Targets checks sections against the targets of the placement. Sections of
+// service times that no target speaks of add none.
+func Targets(sections []Section) []Target {
+	var all []Target
+	for _, s := range sections {
+		switch s.Service {
+		case time.Second:
+			all = append(all, s.second()...)
+		case 250 * time.Millisecond:
+			all = append(all, s.ratio(accessLog, bound, 1.4))
+		case 50 * time.Millisecond:
+			all = append(all, s.ratio(accessLog, leastRequest, 0.75))
+		}
+		if s.Service >= 250*time.Millisecond && s.Service <= time.Second {
+			all = append(all, s.picker()...)
+		}
+	}
+	return all
+}
+
+// second are the targets at a service of one second.
+func (s Section) second() []Target {
+	return []Target{
+		s.ratio(accessLog, bound, 1.15),
+		s.ratio(accessLog, leastRequest, 0.3),
+		s.envoyCPU(accessLog, 0.02),
+		s.ratio(loadReports, bound, 1.5),
+		s.ratio(loadReports, leastRequest, 0.45),
+		s.ratio(redisCounts, bound, 1.5),
+		s.ratio(redisCounts, leastRequest, 0.45),
+		s.ratio(scrapeOnly, leastRequest, 0.75),
+	}
+}
+
+// picker are the targets against the endpoint picker. It was measured at 0.5 s,
+// and its waits in mean services grow as the service gets shorter.
+func (s Section) picker() []Target {
+	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services", accessLog), pickerP99)
+	if i := s.find(accessLog); i >= 0 {
+		wait.measure(float64(s.Rows[i].WaitP99), s.quantiles.Interval(i, p99))
+	}
+	added := s.target(fmt.Sprintf("%s: median latency added to %s, below the picker's, in seconds", accessLog, leastRequest), pickerAdded)
+	if i, k := s.find(accessLog), s.find(leastRequest); i >= 0 && k >= 0 {
+		added.measure(float64(s.Rows[i].AddedP50-s.Rows[k].AddedP50), noInterval)
+	}
+	return []Target{wait, added}
+}
+
+// noInterval is that of figures that are not resampled.
+var noInterval = stats.Interval{Low: math.NaN(), High: math.NaN()}
+
+func (s Section) target(text string, limit float64) Target {
+	return Target{
+		Text: fmt.Sprintf("%v service: %s", s.Service, text), Limit: Number(limit),
+		Measured: unknown, CI: ciOf(noInterval),
+	}
+}
+
+// measure fills in a measured figure.
+func (t *Target) measure(v float64, ci stats.Interval) {
+	t.Measured, t.CI = Number(v), ciOf(ci)
+	t.Holds = v <= float64(t.Limit)
+}
+
+// ratio is a target for the quotient of two rows' p99.
+func (s Section) ratio(over, under string, limit float64) Target {
+	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", over, under), limit)
+	i, k := s.find(over), s.find(under)
+	if i < 0 || k < 0 {
+		return t
+	}
+	t.measure(float64(s.Rows[i].WaitP99/s.Rows[k].WaitP99), s.quantiles.Ratio(i, k, p99))
+	return t
+}
+
+// envoyCPU is a target for what the busiest Envoy of a row uses more than those
+// of LEAST_REQUEST do on average, in cores.
+func (s Section) envoyCPU(policy string, limit float64) Target {
+	t := s.target(fmt.Sprintf("%s: CPU of the busiest Envoy above %s, in cores", policy, leastRequest), limit)
+	i, k := s.find(policy), s.find(leastRequest)
+	if i < 0 || k < 0 {
+		return t
+	}
+	t.measure(float64(s.Rows[i].EnvoyCPUMax-s.Rows[k].EnvoyCPU), noInterval)
+	return t
+}
