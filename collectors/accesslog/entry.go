@@ -27,12 +27,12 @@ const (
 	commonFlags                protowire.Number = 16
 	commonDuration             protowire.Number = 23
 	commonStreamID             protowire.Number = 26
+	commonBytesReceived        protowire.Number = 32 // upstream_wire_bytes_received
 	commonType                 protowire.Number = 33
 
 	requestID protowire.Number = 9
 
-	responseCode      protowire.Number = 1
-	responseBodyBytes protowire.Number = 3
+	responseCode protowire.Number = 1
 )
 
 // The response flags that say how an attempt ended.
@@ -109,6 +109,8 @@ func (e *entry) readCommon(message []byte) error {
 			err = e.duration.read(r.Bytes)
 		case commonStreamID:
 			e.streamID = r.Bytes
+		case commonBytesReceived:
+			e.bytes = r.Varint
 		case commonType:
 			e.kind = r.Varint
 		}
@@ -151,19 +153,17 @@ func (e *entry) readRequest(message []byte) error {
 func (e *entry) readResponse(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
-		switch r.Number {
-		case responseCode: // a UInt32Value
-			value := wire.Read(r.Bytes)
-			for value.Next() {
-				if value.Number == 1 {
-					e.status = value.Varint
-				}
+		if r.Number != responseCode { // a UInt32Value
+			continue
+		}
+		value := wire.Read(r.Bytes)
+		for value.Next() {
+			if value.Number == 1 {
+				e.status = value.Varint
 			}
-			if value.Err() != nil {
-				return value.Err()
-			}
-		case responseBodyBytes:
-			e.bytes = r.Varint
+		}
+		if value.Err() != nil {
+			return value.Err()
 		}
 	}
 	return r.Err()
@@ -202,20 +202,22 @@ func (e *entry) id() []byte {
 }
 
 func (e *entry) outcome() ledger.Outcome {
-	o := ledger.Outcome{ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes}
+	o := ledger.Outcome{ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency()}
 	if e.status < 1000 {
 		o.Status = int(e.status)
-	}
-	if !e.halted {
-		o.Latency = e.latency()
 	}
 	return o
 }
 
-// latency is the time to the last byte of this attempt. An entry that does not
-// say when the attempt was sent has the whole request's duration instead.
+// latency is the time to the last byte of this attempt, 0 where there was none.
+// Only that byte tells an answer from one that the client or a timeout cut short:
+// Envoy sets no flag for those. Where it is not said when the attempt was sent, the
+// attempt's whole duration stands in.
 func (e *entry) latency() time.Duration {
-	if e.firstSent.known && e.lastReceived.known && e.lastReceived.d >= e.firstSent.d {
+	switch {
+	case !e.lastReceived.known || e.halted:
+		return 0
+	case e.firstSent.known && e.lastReceived.d >= e.firstSent.d:
 		return max(1, e.lastReceived.d-e.firstSent.d)
 	}
 	return e.duration.d

@@ -23,7 +23,7 @@ type account struct {
 }
 
 // A tally is what a report says of one address, over all clusters of an Envoy.
-type tally struct{ inProgress, issued, failed int32 }
+type tally struct{ inProgress, issued int32 }
 
 // sums are cumulative.
 type sums struct {

@@ -70,7 +70,6 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool) (issued 
 			a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
 			if counters {
 				a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
-				a.next.failed = plus(a.next.failed, load.Failed, maxIssued)
 				issued += int64(min(load.Issued, maxIssued))
 			}
 		}
@@ -108,7 +107,7 @@ func (l *Ledger) apply(a *account) {
 		l.reckon(a, t.issued)
 	} else {
 		ended := max(0, before+t.issued-t.inProgress)
-		l.credit(a, sums{issued: uint64(t.issued), ended: uint64(ended), failed: uint64(t.failed)})
+		l.credit(a, sums{issued: uint64(t.issued), ended: uint64(ended)})
 	}
 	l.settle(a)
 }

@@ -88,8 +88,8 @@ func (e *envoy) age(now time.Time) time.Duration {
 
 // Read appends to into what is known of each endpoint of a cluster, in the order
 // given to SetMembers. In-flight counts and sums are unknown while no watcher is
-// heard; what only access logs tell (time to last byte, answers, bytes) while no
-// watcher is counted by its log.
+// counted; what only access logs tell (failures, time to last byte, answers,
+// bytes) while no watcher is counted by its log.
 func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 	l.mu.Lock()
 	defer l.release()
@@ -112,7 +112,7 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 			Proxies: weighting.ProxyReport{
 				Issued:         reading(float64(s.sums.issued), at),
 				Ended:          reading(float64(s.sums.ended), at),
-				Failed:         reading(float64(s.sums.failed), at),
+				Failed:         reading(float64(s.sums.failed), logged),
 				LatencySeconds: reading(s.sums.latency, logged),
 				Answered:       reading(float64(s.sums.answered), logged),
 				Bytes:          reading(float64(s.sums.bytes), logged),

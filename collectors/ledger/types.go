@@ -36,7 +36,7 @@ func (m Mode) String() string {
 type Outcome struct {
 	Status        int           // the endpoint's own; 0 where it gave none
 	Latency       time.Duration // from the request's first byte to the answer's last; 0 unknown
-	Bytes         uint64        // of the answer's body
+	Bytes         uint64        // of the answer, as received
 	ConnectFailed bool          // there was no connection, and so no beginning
 	Reset         bool          // the endpoint reset the request or lost its connection
 }
@@ -55,11 +55,12 @@ type ClusterLoad struct {
 	Endpoints []EndpointLoad
 }
 
-// An EndpointLoad is what a load report says of one endpoint. All but InProgress
-// are since the last report.
+// An EndpointLoad is what a load report says of one endpoint. Its errors are not
+// in it: they count the 503s of a full queue like the failures of a broken server.
 type EndpointLoad struct {
-	Address                    string // IP:port
-	InProgress, Issued, Failed uint64
+	Address    string // IP:port
+	InProgress uint64
+	Issued     uint64 // since the last report
 }
 
 // Counts is what is known of one endpoint.

@@ -31,7 +31,6 @@ const (
 	localityEndpoint   protowire.Number = 7
 	endpointAddress    protowire.Number = 1
 	endpointInProgress protowire.Number = 3
-	endpointErrors     protowire.Number = 4
 	endpointIssued     protowire.Number = 7
 )
 
@@ -157,8 +156,6 @@ func (m *report) readEndpoint(load *ledger.ClusterLoad, message []byte) error {
 			e.Address = m.name(text)
 		case endpointInProgress:
 			e.InProgress = r.Varint
-		case endpointErrors:
-			e.Failed = r.Varint
 		case endpointIssued:
 			e.Issued = r.Varint
 		}
