@@ -17,15 +17,16 @@ const accept = "text/plain;version=0.0.4;q=1,text/plain;q=0.9,*/*;q=0.1"
 // connection can be used again.
 const maxDrain = 64 << 10
 
-// A fetcher fetches one target's page. It belongs to the target's loop.
+// A fetcher fetches one target's page. It belongs to the target's loop, which closes it.
 type fetcher struct {
-	target  Target
-	clients *clients
-	token   *tokenFile // nil without one
-	request *http.Request
+	target     Target
+	connection connection
+	client     http.Client
+	token      *tokenFile // nil without one
+	request    *http.Request
 }
 
-func newFetcher(t Target, c *clients) (*fetcher, error) {
+func newFetcher(t Target, n *network) (*fetcher, error) {
 	if err := t.validate(); err != nil {
 		return nil, err
 	}
@@ -38,12 +39,15 @@ func newFetcher(t Target, c *clients) (*fetcher, error) {
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"steelyard"},
 	}
-	f := &fetcher{target: t, clients: c, request: request}
+	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}, request: request}
+	f.client = http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
 	if t.BearerTokenFile != "" {
 		f.token = &tokenFile{path: t.BearerTokenFile}
 	}
 	return f, nil
 }
+
+func (f *fetcher) close() { f.connection.close() }
 
 // An exchange is when a page was fetched and how much of it.
 type exchange struct {
@@ -59,7 +63,7 @@ func (x exchange) at() time.Time { return x.start.Add(x.end.Sub(x.start) / 2) }
 func (f *fetcher) fetch(ctx context.Context, body *bytes.Buffer) (exchange, error) {
 	body.Reset()
 	x := exchange{start: time.Now()}
-	err := f.exchange(ctx, body)
+	err := f.exchange(ctx, body, x.start.Add(f.target.Timeout))
 	x.end, x.bytes = time.Now(), int64(body.Len())
 	if err != nil {
 		return x, fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, &f.target))
@@ -67,17 +71,12 @@ func (f *fetcher) fetch(ctx context.Context, body *bytes.Buffer) (exchange, erro
 	return x, nil
 }
 
-func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer) error {
-	client, err := f.clients.get(f.target.TLS)
-	if err != nil {
-		return failure(KindConfig, "%w", err)
-	}
+func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer, deadline time.Time) error {
 	if err := f.authorize(); err != nil {
 		return failure(KindConfig, "%w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.target.Timeout)
-	defer cancel()
-	response, err := client.Do(f.request.WithContext(ctx))
+	defer f.connection.begin(ctx, deadline)()
+	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
 		return err
 	}
@@ -85,8 +84,7 @@ func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer) error {
 	return readBody(response, body, f.target.BodyLimit)
 }
 
-// authorize puts the token of the moment into the request. The header is
-// replaced, not changed: the transport may still hold that of the last fetch.
+// authorize puts the token of the moment into the request.
 func (f *fetcher) authorize() error {
 	if f.token == nil {
 		return nil
@@ -96,7 +94,6 @@ func (f *fetcher) authorize() error {
 		return err
 	}
 	if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
-		f.request.Header = f.request.Header.Clone()
 		f.request.Header.Set("Authorization", value)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,10 +60,12 @@ func TestAsksForPlainText(t *testing.T) {
 
 func TestKeepsTheConnection(t *testing.T) {
 	var connections atomic.Int32
+	answers := []int{200, 500, 200, 404, 302, 200, 200}
+	asked := 0 // requests come one by one
 	answer := func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/500" {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(answers[asked%len(answers)])
+		asked++
 		io.WriteString(w, page(1))
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(answer))
@@ -75,14 +76,12 @@ func TestKeepsTheConnection(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	var c clients
-	defer c.closeIdle()
-	for range 5 {
-		scrapeWith(t, &c, patient(s.URL))
-		scrapeWith(t, &c, patient(s.URL+"/500"))
+	l := looped(t, patient(s.URL))
+	for range 2*len(answers) - 2 {
+		l.scrape(t.Context())
 	}
-	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections for 10 scrapes, want 1", n)
+	if n := connections.Load(); n != 1 || asked != 2*len(answers) {
+		t.Errorf("%d connections for %d requests, want 1 for %d", n, asked, 2*len(answers))
 	}
 }
 
@@ -235,9 +234,7 @@ func TestTheTokenIsReadAgainWhenItChanges(t *testing.T) {
 	})
 	tgt := patient(s.URL)
 	tgt.BearerTokenFile = write(t, "first\n")
-	var c clients
-	defer c.closeIdle()
-	l := newLoop(tgt, &c, &New(nil, nil).bodies, nil, slog.New(slog.DiscardHandler))
+	l := looped(t, tgt)
 	scrape := func(want string) {
 		t.Helper()
 		if r := l.scrape(t.Context()); r.Err != nil {

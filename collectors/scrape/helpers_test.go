@@ -49,18 +49,18 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 // once scrapes a target a single time, without a loop around it.
 func once(t *testing.T, tgt Target) Result {
 	t.Helper()
-	var c clients
-	defer c.closeIdle()
-	return scrapeWith(t, &c, tgt)
+	return looped(t, tgt).scrape(context.Background())
 }
 
-func scrapeWith(t *testing.T, c *clients, tgt Target) Result {
+// looped is the loop of a target, to be scraped by hand.
+func looped(t *testing.T, tgt Target) *loop {
 	t.Helper()
-	l := newLoop(tgt, c, &New(nil, slog.New(slog.DiscardHandler)).bodies, nil, slog.New(slog.DiscardHandler))
+	l := newLoop(tgt, &network{}, &New(nil, slog.New(slog.DiscardHandler)).bodies, nil, slog.New(slog.DiscardHandler))
 	if l.broken != nil {
 		t.Fatal(l.broken)
 	}
-	return l.scrape(context.Background())
+	t.Cleanup(l.fetcher.close)
+	return l
 }
 
 // A recorder is a sink that remembers.

@@ -25,12 +25,12 @@ type loop struct {
 	kind string // of the last result, to see a change; empty before the first
 }
 
-func newLoop(t Target, c *clients, bodies *sync.Pool, sink func(Result), log *slog.Logger) *loop {
+func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *slog.Logger) *loop {
 	l := &loop{
 		target: t, sink: sink, bodies: bodies,
 		log: log.With("cluster", t.Cluster, "endpoint", t.Address),
 	}
-	if l.fetcher, l.broken = newFetcher(t, c); l.broken == nil {
+	if l.fetcher, l.broken = newFetcher(t, n); l.broken == nil {
 		l.reader, l.broken = modelserver.NewReader(t.Engine, t.Custom)
 	}
 	return l
@@ -43,6 +43,7 @@ func (l *loop) run(ctx context.Context) {
 		l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 		return
 	}
+	defer l.fetcher.close()
 	planned := time.Now().Add(l.target.offset())
 	timer := time.NewTimer(l.target.offset())
 	defer timer.Stop()

@@ -77,7 +77,7 @@ func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration)
 		})
 		rec := newRecorder()
 		p := New(rec.sink, slog.New(slog.DiscardHandler))
-		p.clients.dial = network.dial
+		p.network.dial = network.dial
 		p.SetTargets(targets)
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()

@@ -24,7 +24,7 @@ type Result struct {
 type Pool struct {
 	sink    func(Result)
 	log     *slog.Logger
-	clients clients
+	network network
 	bodies  sync.Pool // of *bytes.Buffer
 
 	changed chan struct{} // capacity one: wanted is not what runs
@@ -65,7 +65,6 @@ func (p *Pool) SetTargets(targets []Target) {
 // returns nil. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
 	running := make(map[Target]*running)
-	defer p.clients.closeIdle()
 	defer p.reconcile(ctx, running, nil)
 	for {
 		select {
@@ -111,7 +110,7 @@ func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted 
 func (p *Pool) start(ctx context.Context, t Target) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{stop: cancel, done: make(chan struct{})}
-	l := newLoop(t, &p.clients, &p.bodies, p.sink, p.log)
+	l := newLoop(t, &p.network, &p.bodies, p.sink, p.log)
 	go func() {
 		defer close(r.done)
 		defer cancel()

@@ -182,9 +182,8 @@ func TestClientCertificateIsReadForEveryConnection(t *testing.T) {
 	cert, key := a.issue(t, "old")
 	tgt := patient(s.URL)
 	tgt.TLS = TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
-	var c clients
-	defer c.closeIdle()
-	if r := scrapeWith(t, &c, tgt); r.Err != nil || r.Report.Queue.Value != 3 {
+	l := looped(t, tgt)
+	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 3 {
 		t.Fatalf("queue %v, error %v", r.Report.Queue, r.Err)
 	}
 	newCert, newKey := a.issue(t, "newer")
@@ -194,7 +193,7 @@ func TestClientCertificateIsReadForEveryConnection(t *testing.T) {
 		}
 	}
 	s.CloseClientConnections()
-	if r := scrapeWith(t, &c, tgt); r.Err != nil || r.Report.Queue.Value != 5 {
+	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 5 {
 		t.Errorf("queue %v, error %v; want the new certificate's 5", r.Report.Queue, r.Err)
 	}
 }

@@ -9,87 +9,45 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"time"
 )
 
-const (
-	// idleTimeout keeps the connection of a target that is scraped once a
-	// minute, and drops that of a removed one soon.
-	idleTimeout = 90 * time.Second
-	// idlePerHost is more than one because several targets can share a host.
-	idlePerHost = 4
-	// maxHeader bounds the response header, in bytes.
-	maxHeader = 64 << 10
-	// maxRedirects bounds how often a target may send us on to another path.
-	maxRedirects = 3
-)
+// maxRedirects bounds how often a target may send us on to another path.
+const maxRedirects = 3
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// clients hands out one client for each TLS configuration, so that thousands of
-// targets share a few transports and each keeps its own connection.
-type clients struct {
+// A network is how targets are reached: what all connections have in common.
+type network struct {
 	dial dialFunc // nil = net.Dialer; tests put pipes here
 
 	mu    sync.Mutex
-	byTLS map[TLS]*http.Client
+	byTLS map[TLS]*tls.Config
 }
 
-// get returns the client for t. A configuration that cannot be used (a CA file
+// config returns the configuration for t. One that cannot be made (a CA file
 // that is not there yet) is tried again with the next call.
-func (c *clients) get(t TLS) (*http.Client, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if client := c.byTLS[t]; client != nil {
-		return client, nil
+func (n *network) config(t TLS) (*tls.Config, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if config := n.byTLS[t]; config != nil {
+		return config, nil
 	}
-	client, err := newClient(t, c.dial)
-	if err != nil {
-		return nil, err
-	}
-	if c.byTLS == nil {
-		c.byTLS = make(map[TLS]*http.Client)
-	}
-	c.byTLS[t] = client
-	return client, nil
-}
-
-// closeIdle closes the connections that are kept.
-func (c *clients) closeIdle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, client := range c.byTLS {
-		client.CloseIdleConnections()
-	}
-}
-
-func newClient(t TLS, dial dialFunc) (*http.Client, error) {
 	config, err := t.config()
 	if err != nil {
 		return nil, err
 	}
-	if dial == nil {
-		dial = (&net.Dialer{}).DialContext
+	if n.byTLS == nil {
+		n.byTLS = make(map[TLS]*tls.Config)
 	}
-	// HTTP/1.1 alone: over one HTTP/2 connection a hanging page would delay the
-	// pings of the next fetch instead of being closed. No proxy: a scrape is
-	// between two machines of one network. No compression: it would save bytes
-	// of the network and cost the server, every 250 ms, time that its requests need.
-	var protocols http.Protocols
-	protocols.SetHTTP1(true)
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:            dial,
-			TLSClientConfig:        config,
-			Protocols:              &protocols,
-			DisableCompression:     true,
-			MaxIdleConns:           0, // one for each target, however many there are
-			MaxIdleConnsPerHost:    idlePerHost,
-			IdleConnTimeout:        idleTimeout,
-			MaxResponseHeaderBytes: maxHeader,
-		},
-		CheckRedirect: sameHostOnly,
-	}, nil
+	n.byTLS[t] = config
+	return config, nil
+}
+
+func (n *network) connect(ctx context.Context, address string) (net.Conn, error) {
+	if n.dial != nil {
+		return n.dial(ctx, "tcp", address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
 // sameHostOnly refuses to be sent elsewhere: another host's numbers are not

@@ -1,0 +1,244 @@
+package scrape
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// maxHeader bounds a response's header, in bytes.
+	maxHeader = 64 << 10
+	// maxInterim bounds the answers, such as 103, that may precede the response.
+	maxInterim = 5
+)
+
+// A connection is the round tripper of one target. It keeps one connection from fetch to
+// fetch and does all its work in the goroutine of the caller, one exchange at a
+// time. The transport of net/http has two goroutines for each connection and hands every
+// request and response from one to the other, which for a page on loopback costs more than
+// the system calls do.
+//
+// HTTP/1.1 alone: over one HTTP/2 connection a hanging page would delay the pings of
+// the next fetch instead of being closed. No proxy: a scrape is between two machines of one
+// network. No compression: it would save bytes of the network and cost the server, every
+// 250 ms, time that its requests need.
+type connection struct {
+	network  *network
+	tls      TLS
+	deadline time.Time // of the exchange
+
+	mu      sync.Mutex // guards what follows against abort
+	conn    *stream    // nil while there is none
+	aborted bool
+}
+
+// begin sets the end of the exchange that follows. The exchange ends early, with an error,
+// when ctx does, and then there can be no other. The caller calls end after it.
+func (c *connection) begin(ctx context.Context, deadline time.Time) (end func()) {
+	c.deadline = deadline
+	stop := context.AfterFunc(ctx, c.abort)
+	return func() {
+		if !stop() { // abort runs or has run
+			c.close()
+		}
+	}
+}
+
+// abort makes the exchange fail at once, and any later one.
+func (c *connection) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aborted = true
+	if c.conn != nil {
+		c.conn.SetDeadline(time.Unix(1, 0))
+	}
+}
+
+// close closes the connection that is kept.
+func (c *connection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// use makes s the connection and gives it until the deadline.
+func (c *connection) use(s *stream) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = s
+	if c.aborted {
+		return context.Canceled
+	}
+	return s.SetDeadline(c.deadline)
+}
+
+// RoundTrip sends a request and returns the response, whose body is to be read before the
+// next request. A connection that was kept and turns out to have been closed by the server
+// in between is replaced, once.
+func (c *connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	if kept := c.conn; kept != nil {
+		response, err := c.exchange(kept, r)
+		if !errors.Is(err, errGone) {
+			return response, err
+		}
+	}
+	s, err := c.dial(r)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(s, r)
+}
+
+// dial opens a connection to the host of the request.
+func (c *connection) dial(r *http.Request) (*stream, error) {
+	ctx, cancel := context.WithDeadline(r.Context(), c.deadline)
+	defer cancel()
+	dial := c.dialPlain
+	if r.URL.Scheme == "https" {
+		dial = c.dialTLS
+	}
+	conn, err := dial(ctx, r.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{Conn: conn}
+	s.reader, s.writer = bufio.NewReader(s), bufio.NewWriter(conn)
+	return s, nil
+}
+
+func (c *connection) dialPlain(ctx context.Context, u *url.URL) (net.Conn, error) {
+	return c.network.connect(ctx, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80")))
+}
+
+func (c *connection) dialTLS(ctx context.Context, u *url.URL) (net.Conn, error) {
+	config, err := c.network.config(c.tls)
+	if err != nil {
+		return nil, failure(KindConfig, "%w", err)
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = u.Hostname()
+	}
+	conn, err := c.network.connect(ctx, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err // as it is: net/http looks for what a server without TLS answers
+	}
+	return secure, nil
+}
+
+// exchange sends the request and reads the header of the response. After an error the
+// connection is closed.
+func (c *connection) exchange(s *stream, r *http.Request) (*http.Response, error) {
+	err := c.use(s)
+	var response *http.Response
+	if err == nil {
+		response, err = s.exchange(r)
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	response.Body = &body{
+		ReadCloser: response.Body, owner: c,
+		ended: response.ContentLength == 0, last: response.Close || response.StatusCode == http.StatusSwitchingProtocols,
+	}
+	return response, nil
+}
+
+// A stream is an open connection with its buffers.
+type stream struct {
+	net.Conn
+	reader *bufio.Reader
+	writer *bufio.Writer
+	left   int  // bytes that a header may still have
+	used   bool // this is not the first exchange
+	heard  bool // the server has said something in this exchange
+}
+
+// errGone says that the server had closed the connection before it saw the request.
+var errGone = errors.New("the connection was closed while it was idle")
+
+// Read is of the reader.
+func (s *stream) Read(p []byte) (int, error) {
+	if s.left <= 0 {
+		return 0, fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
+	}
+	n, err := s.Conn.Read(p)
+	s.left -= n
+	s.heard = s.heard || n > 0
+	return n, err
+}
+
+// exchange sends a request and reads the header of the response.
+func (s *stream) exchange(r *http.Request) (*http.Response, error) {
+	if s.reader.Buffered() > 0 {
+		return nil, errGone // or about to be: the server has said what it was not asked
+	}
+	s.left, s.heard = maxHeader, false
+	response, err := s.send(r)
+	if err != nil && s.used && !s.heard && !errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errGone, err)
+	}
+	s.left, s.used = math.MaxInt, true
+	return response, err
+}
+
+func (s *stream) send(r *http.Request) (*http.Response, error) {
+	if err := r.Write(s.writer); err != nil {
+		return nil, err
+	}
+	if err := s.writer.Flush(); err != nil {
+		return nil, err
+	}
+	for range maxInterim + 1 {
+		response, err := http.ReadResponse(s.reader, r)
+		if err != nil {
+			return nil, err
+		}
+		if interim := response.StatusCode < 200 && response.StatusCode != http.StatusSwitchingProtocols; !interim {
+			return response, nil
+		}
+	}
+	return nil, fmt.Errorf("more than %d answers before the response", maxInterim)
+}
+
+// A body tells its connection whether it can be used again: after the whole body only.
+type body struct {
+	io.ReadCloser
+	owner       *connection
+	ended, last bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}
+
+// Close does not close the body within, which would read it to its end.
+func (b *body) Close() error {
+	if !b.ended || b.last {
+		b.owner.close()
+	}
+	return nil
+}
