@@ -1,2 +1,112 @@
-// Package ledger counts the requests in flight from each Envoy to each endpoint.
+// Package ledger counts the requests that are in flight from each Envoy to each
+// endpoint, out of two sources that each lack what the other has.
+//
+// An Envoy's upstream access log tells of each beginning and each end within a
+// millisecond; but an entry that is lost (a broken stream, a full buffer) is lost
+// for good, and a count that only adds up drifts. Its load reports carry a
+// gauge of the requests in progress, which is true whatever was lost before; but it is
+// as old as the report, up to a second. The ledger counts by the first and mends
+// by the second.
+//
+// collectors/accesslog and collectors/loadstats write; the loop of each cluster reads
+// the sums over all Envoys, whenever it is woken because they changed. The ledger
+// is pure but for its lock: time is an argument, and there is no goroutine.
+//
+// # Who counts
+//
+// An Envoy is a node id at a remote IP. Only Envoys that subscribe to a cluster
+// (SetWatchers) move its counts, and only about its endpoints (SetMembers):
+// everything else that a stream says is ignored, and counted as that. What an
+// Envoy tells before it is known to subscribe is kept, and counts from then on. An
+// endpoint in two clusters has one count in both.
+//
+// Counts belong to streams. A log stream that closes takes the requests that began over
+// it with it; a report stream takes its gauges. An Envoy has many log streams,
+// one for each worker and logger; an end may come over another than its
+// beginning. Beginning and end are paired by request id and address as a multiset,
+// for a request that is retried may come to one endpoint twice.
+//
+// # Events, mended by reports
+//
+// For each Envoy and endpoint, with
+//
+//	b    requests begun and not ended, by the events
+//	g    requests in progress, by the latest report; an endpoint left out of a report has 0
+//	d    g − b, when the report came
+//	d₋₁  the same, at the report before
+//
+// the number in flight is
+//
+//	n = max(0, b + c),   c = median(0, d₋₁, d)
+//
+// A report and an event that cross on the way make a d that the next report does
+// not repeat, and the median leaves it out. A drift lasts, and is mended to its
+// smaller showing by the second report: within two intervals, that is two seconds. In
+// between,
+//
+//   - an end without a beginning is that of a request that began unseen, if there is
+//     one (c > 0): c and d fall by one. Otherwise it changes nothing: a refused connection ends
+//     without having begun.
+//   - requests whose stream broke may go on unseen: they leave b, and d rises by one
+//     each, so that a single report brings them back.
+//   - where c was negative at two reports in a row, that many of the oldest open
+//     requests are closed: their ends were lost.
+//
+// # Reports alone
+//
+// An Envoy without a log stream, or in ModeReports, has n = g. When it goes over to
+// events, c = d = g: what is in progress began unseen. When it goes over to
+// reports, its open requests are closed, since their ends will not be told.
+//
+// An Envoy that has load reports is never quiet. If nothing at all was heard of it for longer
+// than max(3 s, 3 intervals) it counts no more (silent), until it is heard of.
+//
+// # As of when
+//
+// An Envoy's events are as of now; batched ones as of its last message, at most a
+// second ago; reports as of the last one. The sums of a cluster are as of now less the
+// mean of these ages, weighed by the Envoys' request rates: what a sum misses are the
+// requests since, Σ rate · age. In-flight counts are Exact when every Envoy that
+// is counted has load reports, so that no drift lasts.
+//
+// # Sums
+//
+// Issued, Ended, Failed, LatencySeconds, Answered and Bytes of an endpoint only ever rise, and
+// start with its membership. By events they are counted one by one; requests
+// that the reports show to have been issued beyond that are added after two
+// reports, by the same rule of two in a row. Of the first report of a stream only the gauge
+// counts, because its counters reach back to nobody knows when.
+//
+//   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
+//     own other than 503, which is what a full queue answers. Reports cannot tell these
+//     apart, so it is known by events alone.
+//   - Answered, LatencySeconds, Bytes: requests with a status and a last byte.
+//     The time runs from the first byte sent to the last received, so a client that
+//     went away or a timeout is no answer.
+//
+// # Modes
+//
+// Events cost an Envoy some 60 µs of CPU a request, so a busy one is told to batch
+// them, and a busier one to leave them to its reports:
+//
+//	events ──rate > batchAbove──> batched ──rate > reportsAbove──> reports
+//
+// and back when the rate was below 0.7 of the threshold for 5 s. The rate is one
+// of the last seconds (time constant 2 s). Who has no load reports never gets beyond
+// batched. The ledger decides (Modes); package xds tells the Envoy. Into and out of
+// ModeReports the counts go with a report, when gauge and events are of one moment. What
+// comes meanwhile by mistake, from an Envoy that was not told yet, is not counted.
+//
+// # Bounds
+//
+// 16,384 Envoys, 2 Mi pairs of Envoy and endpoint, 65,536 open requests of one Envoy
+// and 1 Mi of all; an Envoy above its own goes over to reports. Those that watch no
+// cluster get at most a quarter of each. Ids are kept as a hash with a secret seed,
+// so their length is no matter. What a report says is clamped to a million requests
+// in progress and a hundred million issued.
+//
+// # What it is not
+//
+// No protocol and no law: it knows neither gRPC nor weights, and smooths nothing but
+// request rates. It is no place for truth about traffic that bypasses the proxies.
 package ledger

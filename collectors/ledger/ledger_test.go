@@ -1,0 +1,500 @@
+package ledger
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"steelyard/weighting"
+)
+
+const one = "10.1.0.1:80"
+
+// single is an Envoy that watches a cluster of one endpoint.
+func single() (*world, *realEnvoy) {
+	w := newWorld()
+	w.cluster("chat", one)
+	e := w.envoy("a")
+	w.watch("chat", e)
+	return w, e
+}
+
+// read is the reading of the one endpoint.
+func (w *world) read(t *testing.T) Counts {
+	t.Helper()
+	all := w.ledger.Read("chat", w.now, nil)
+	if len(all) != 1 {
+		t.Fatalf("%d endpoints, want 1", len(all))
+	}
+	return all[0]
+}
+
+// expect checks the one endpoint's count.
+func (w *world) expect(t *testing.T, inFlight int) {
+	t.Helper()
+	w.mustBeSound(t)
+	if got := w.read(t).InFlight; !got.Known() || int(got.Value) != inFlight {
+		t.Fatalf("%v in flight, want %d", got, inFlight)
+	}
+}
+
+// says sends a report of the one endpoint.
+func (w *world) says(e *realEnvoy, inProgress, issued uint64) {
+	w.after(time.Second)
+	var loads []ClusterLoad
+	if inProgress > 0 || issued > 0 {
+		loads = []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}}
+	}
+	e.reports.Report(w.now, time.Second, loads)
+}
+
+func (w *world) status(t *testing.T) EnvoyStatus {
+	t.Helper()
+	all := w.ledger.Envoys(w.now)
+	if len(all) != 1 {
+		t.Fatalf("%d Envoys, want 1", len(all))
+	}
+	return all[0]
+}
+
+func TestNobodyHeardIsUnknownAndNotZero(t *testing.T) {
+	w, e := single()
+	if got := w.read(t); got.InFlight.Known() || got.Exact || got.Proxies != (weighting.ProxyReport{}) {
+		t.Errorf("no stream, and yet %+v", got)
+	}
+	w.reporting(e)
+	if got := w.read(t); got.InFlight.Known() {
+		t.Errorf("no report yet, and yet %v", got.InFlight)
+	}
+	w.says(e, 0, 0)
+	w.expect(t, 0)
+}
+
+func TestAnEndWithoutABeginningLowersNothing(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	s.Begin(w.now, "1", one)
+	s.End(w.now, "2", one, Outcome{Status: 200})
+	w.expect(t, 1)
+	s.End(w.now, "1", one, Outcome{ConnectFailed: true}) // the same id at another try
+	w.expect(t, 1)
+	s.End(w.now, "1", one, Outcome{Status: 200})
+	w.expect(t, 0)
+	s.End(w.now, "1", one, Outcome{Status: 200})
+	w.expect(t, 0)
+	if got := w.status(t); got.Unpaired != 2 || got.Events != 5 || got.OpenRequests != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRequestsWithoutAnIDAreCountedByAddress(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	for range 3 {
+		s.Begin(w.now, "", one)
+	}
+	s.End(w.now, "", one, Outcome{})
+	w.expect(t, 2)
+}
+
+func TestADriftIsMendedByTheSecondReport(t *testing.T) {
+	t.Run("of beginnings unseen", func(t *testing.T) {
+		w, e := single()
+		s := w.open(e)
+		w.reporting(e)
+		w.says(e, 3, 0)
+		w.expect(t, 0) // it may be a race
+		w.says(e, 4, 0)
+		w.expect(t, 3) // the smaller showing
+		s.End(w.now, "unseen", one, Outcome{Status: 200})
+		w.expect(t, 2)
+		w.says(e, 3, 0)
+		w.expect(t, 3)
+	})
+	t.Run("of ends unseen", func(t *testing.T) {
+		w, e := single()
+		s := w.open(e)
+		w.reporting(e)
+		for i := range 5 {
+			s.Begin(w.now, strconv.Itoa(i), one)
+		}
+		w.says(e, 2, 5)
+		w.expect(t, 5)
+		w.says(e, 2, 0)
+		w.expect(t, 2)
+		if got := w.status(t).OpenRequests; got != 5 {
+			t.Errorf("%d open, want 5: one more report before any is closed", got)
+		}
+		w.says(e, 2, 0)
+		w.expect(t, 2)
+		if got := w.status(t).OpenRequests; got != 2 {
+			t.Errorf("%d open, want 2: the oldest three are closed", got)
+		}
+		s.End(w.now, "4", one, Outcome{})
+		w.expect(t, 1)
+		s.End(w.now, "0", one, Outcome{}) // one of the closed ones
+		w.expect(t, 1)
+	})
+}
+
+func TestAnEventThatCrossesAReportMovesNothing(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	for i, seen := range []uint64{0, 1, 2, 0, 1} { // late by one, early by one, …
+		id := strconv.Itoa(i)
+		s.Begin(w.now, id, one)
+		w.expect(t, 1)
+		w.says(e, seen, 1)
+		w.expect(t, 1)
+		w.says(e, 1, 0)
+		s.End(w.now, id, one, Outcome{})
+		w.expect(t, 0)
+	}
+	if got := w.status(t).Reconciled; got != 0 {
+		t.Errorf("%d reconciled", got)
+	}
+}
+
+func TestABrokenStreamTakesItsRequestsAndOneReportBringsThemBack(t *testing.T) {
+	w, e := single()
+	first, second := w.open(e), w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	first.Begin(w.now, "1", one)
+	second.Begin(w.now, "2", one)
+	first.Close(w.now)
+	w.expect(t, 1)
+	w.says(e, 2, 2) // it goes on
+	w.expect(t, 2)
+	second.End(w.now, "1", one, Outcome{}) // and ends
+	w.expect(t, 1)
+	second.End(w.now, "2", one, Outcome{})
+	w.expect(t, 0)
+}
+
+func TestWithoutLogStreamsTheGaugeCounts(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	w.says(e, 7, 9)
+	w.expect(t, 7)
+	s := w.open(e) // opens with the first entry, and knows nothing of the seven
+	w.expect(t, 7)
+	s.Begin(w.now, "8", one)
+	w.expect(t, 8)
+	s.End(w.now, "unseen", one, Outcome{})
+	w.expect(t, 7)
+	s.Close(w.now)
+	w.expect(t, 7)
+	w.says(e, 0, 0) // left out
+	w.expect(t, 0)
+	w.says(e, 2, 1)
+	e.reports.Close(w.now)
+	if got := w.read(t).InFlight; got.Known() || got.Value != 0 {
+		t.Errorf("nobody is left, and yet %v", got)
+	}
+}
+
+func TestTheNewestReportStreamCounts(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	old := e.reports
+	w.says(e, 3, 0)
+	w.reporting(e)
+	w.expect(t, 3)
+	w.says(e, 4, 0)
+	old.Report(w.now, time.Second, nil)
+	w.expect(t, 4)
+	old.Close(w.now)
+	w.expect(t, 4)
+}
+
+func TestASilentEnvoyCountsNoMore(t *testing.T) {
+	w, e := single()
+	w.open(e).Begin(w.now, "1", one)
+	w.reporting(e)
+	w.says(e, 1, 1)
+	w.after(3 * time.Second)
+	w.expect(t, 1)
+	w.after(300 * time.Millisecond)
+	if got := w.read(t).InFlight; got.Known() {
+		t.Errorf("silent, and yet %v", got)
+	}
+	if w.woken["chat"] == 0 {
+		t.Error("nobody was woken")
+	}
+	if got := w.ledger.Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 || got.Reports != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := w.status(t); !got.Silent {
+		t.Errorf("%+v", got)
+	}
+	w.says(e, 1, 0)
+	w.expect(t, 1)
+	if got := w.ledger.Cluster("chat", w.now); got.Silent != 0 || got.Events != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestASlowReporterIsNotSilent(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	e.reports.Report(w.now, 5*time.Second, nil)
+	w.after(14 * time.Second)
+	w.expect(t, 0)
+	w.after(2 * time.Second)
+	if got := w.read(t).InFlight; got.Known() {
+		t.Errorf("three intervals passed, and yet %v", got)
+	}
+}
+
+func TestAnIdleEnvoyWithoutReportsIsNotSilent(t *testing.T) {
+	w, e := single()
+	w.open(e).Begin(w.now, "1", one)
+	w.after(time.Hour)
+	w.expect(t, 1)
+}
+
+func TestReportsAddUpByAddress(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	part := func(n uint64) ClusterLoad {
+		return ClusterLoad{Endpoints: []EndpointLoad{{Address: one, InProgress: n, Issued: n}}}
+	}
+	e.reports.Report(w.now, time.Second, []ClusterLoad{part(1), part(2)})
+	w.expect(t, 3)
+	w.after(time.Second)
+	e.reports.Report(w.now, time.Second, []ClusterLoad{part(4), part(2)})
+	w.expect(t, 6)
+	if got := w.read(t).Proxies; got.Issued.Value != 6 || got.Ended.Value != 3 {
+		t.Errorf("issued %v, ended %v; want 6 and 3", got.Issued, got.Ended)
+	}
+}
+
+func TestForgedGaugesAreClamped(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	w.says(e, 1<<63, 1<<63)
+	w.says(e, 1<<63, 1<<63)
+	w.expect(t, maxInProgress)
+	if got := w.read(t).Proxies.Issued.Value; got != maxIssued {
+		t.Errorf("%v issued", got)
+	}
+}
+
+func TestAnExactCountHasReportsFromAll(t *testing.T) {
+	w, a := single()
+	b := w.envoy("b")
+	w.watch("chat", a, b)
+	w.open(a)
+	w.reporting(a)
+	w.says(a, 0, 0)
+	if !w.read(t).Exact {
+		t.Error("the only one that is counted reports: want exact")
+	}
+	w.open(b)
+	if w.read(t).Exact {
+		t.Error("b has a log and no reports: want not exact")
+	}
+	w.reporting(b)
+	w.says(b, 0, 0)
+	if !w.read(t).Exact {
+		t.Error("both report: want exact")
+	}
+	b.reports.Close(w.now)
+	if w.read(t).Exact {
+		t.Error("b's reports ended: want not exact")
+	}
+}
+
+func TestACountIsAsOldAsWhatIsMissingInIt(t *testing.T) {
+	w, events := single()
+	reports := w.envoy("reports")
+	w.watch("chat", events, reports)
+	s := w.open(events)
+	w.reporting(reports)
+	w.says(reports, 0, 0)
+	for range 200 { // two rates in the ratio of 3 to 1
+		w.after(50 * time.Millisecond)
+		for range 3 {
+			s.Begin(w.now, "1", one)
+			s.End(w.now, "1", one, Outcome{})
+		}
+		reports.reports.Report(w.now, time.Second, []ClusterLoad{{Endpoints: []EndpointLoad{{Address: one, Issued: 1}}}})
+	}
+	if age := w.read(t).InFlight.Age(w.now); age != 0 {
+		t.Errorf("all was heard now, and yet the age is %v", age)
+	}
+	w.after(800 * time.Millisecond)
+	age := w.read(t).InFlight.Age(w.now)
+	if want := 200 * time.Millisecond; age < want*9/10 || age > want*11/10 {
+		t.Errorf("an age of %v, want about %v: a quarter of the requests comes with the report of 0.8 s ago", age, want)
+	}
+}
+
+func TestWatchersAndMembersComeAndGo(t *testing.T) {
+	w, e := single()
+	w.watch("chat")
+	s := w.open(e)
+	s.Begin(w.now, "1", one)
+	if got := w.read(t); got.InFlight.Known() || got.InFlight.Value != 0 {
+		t.Errorf("nobody watches, and yet %v", got.InFlight)
+	}
+	if got := w.ledger.Cluster("chat", w.now); got.IgnoredEntries != 1 {
+		t.Errorf("%+v", got)
+	}
+	if got := w.status(t); got.Ignored != 1 {
+		t.Errorf("%+v", got)
+	}
+	w.watch("chat", e)
+	w.expect(t, 1) // what it told before counts
+	if got := w.read(t).Proxies.Issued.Value; got != 0 {
+		t.Errorf("%v issued: the sums start with the watching", got)
+	}
+	w.cluster("other", "[::1]:80", one)
+	w.watch("other", e)
+	both := w.ledger.Read("other", w.now, nil)
+	if both[0].InFlight.Value != 0 || both[1].InFlight.Value != 1 || both[0].Address != "[::1]:80" {
+		t.Errorf("%+v", both)
+	}
+	w.cluster("chat")
+	w.mustBeSound(t)
+	w.cluster("chat", one)
+	w.expect(t, 1) // it was a member of other all the time
+	w.ledger.Forget("other")
+	delete(w.clusters, "other")
+	w.expect(t, 1)
+	w.ledger.Forget("other")
+	w.ledger.Forget("chat")
+	if got := w.ledger.Read("chat", w.now, nil); got != nil {
+		t.Errorf("forgotten, and yet %v", got)
+	}
+	if l := w.ledger; l.accounts != 0 || l.open != 0 || len(l.addresses) != 0 || len(l.watching) != 0 {
+		t.Errorf("left: %d accounts, %d requests, %d addresses, %d watching", l.accounts, l.open, len(l.addresses), len(l.watching))
+	}
+}
+
+func TestMembersAreReadInTheOrderGiven(t *testing.T) {
+	w := newWorld()
+	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"}, {"x:1", "x:1"}} {
+		w.cluster("chat", order...)
+		var got []string
+		for _, c := range w.ledger.Read("chat", w.now, nil) {
+			got = append(got, c.Address)
+		}
+		if diff := cmp.Diff(order, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestAnAddressIsOneHoweverItIsWritten(t *testing.T) {
+	w, e := single()
+	w.cluster("chat", "[2001:DB8:0::1]:80")
+	w.open(e).Begin(w.now, "1", "[2001:db8::1]:80")
+	if got := w.read(t); got.InFlight.Value != 1 || got.Address != "[2001:DB8:0::1]:80" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSums(t *testing.T) {
+	cases := []struct {
+		name string
+		o    Outcome
+		want sums
+	}{
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, sums{ended: 1, answered: 1, bytes: 9, latency: 2}},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, sums{ended: 1, failed: 1, answered: 1, bytes: 1, latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
+		{"no connection", Outcome{ConnectFailed: true}, sums{failed: 1}},
+		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, sums{ended: 1, failed: 1}},
+		{"the client went away", Outcome{Status: 200}, sums{ended: 1}},
+		{"a timeout", Outcome{}, sums{ended: 1}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, sums{ended: 1, answered: 1, latency: maxLatency.Seconds()}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w, e := single()
+			s := w.open(e)
+			if !c.o.ConnectFailed {
+				s.Begin(w.now, "1", one)
+				c.want.issued = 1
+			}
+			s.End(w.now, "1", one, c.o)
+			at := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: w.now} }
+			want := weighting.ProxyReport{
+				Issued: at(float64(c.want.issued)), Ended: at(float64(c.want.ended)), Failed: at(float64(c.want.failed)),
+				Answered: at(float64(c.want.answered)), Bytes: at(float64(c.want.bytes)), LatencySeconds: at(c.want.latency),
+			}
+			if diff := cmp.Diff(want, w.read(t).Proxies); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWhatOnlyLogsTellIsUnknownByReportsAlone(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	w.says(e, 1, 0)
+	w.says(e, 1, 4)
+	got := w.read(t).Proxies
+	if got.Issued.Value != 4 || got.Ended.Value != 4 || !got.Issued.Known() {
+		t.Errorf("issued %v, ended %v; want 4 and 4", got.Issued, got.Ended)
+	}
+	if got.Failed.Known() || got.Answered.Known() || got.LatencySeconds.Known() || got.Bytes.Known() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestRequestsIssuedUnseenAreAddedAfterTwoReports(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 1000) // of a time before this process
+	issued := func(want float64) {
+		t.Helper()
+		if got := w.read(t).Proxies.Issued.Value; got != want {
+			t.Errorf("%v issued, want %v", got, want)
+		}
+	}
+	s.Begin(w.now, "1", one)
+	w.says(e, 0, 6) // five were not seen
+	issued(1)
+	w.says(e, 0, 0)
+	issued(6)
+	s.Begin(w.now, "2", one) // crosses the report
+	w.says(e, 0, 0)
+	w.says(e, 0, 1)
+	w.says(e, 0, 0)
+	issued(7)
+	for range 3 { // a report was lost
+		s.Begin(w.now, "3", one)
+	}
+	w.says(e, 0, 0)
+	w.says(e, 0, 0)
+	s.Begin(w.now, "4", one)
+	w.says(e, 0, 3)
+	w.says(e, 0, 0)
+	issued(13)
+}
+
+func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
+	w, e := single()
+	w.cluster("other", "10.1.0.9:80")
+	w.reporting(e)
+	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4}, {Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
+	e.reports.Report(w.now, time.Second, loads)
+	if got := w.ledger.Cluster("chat", w.now).Dropped; got != 0 {
+		t.Errorf("%d dropped by the first report, want 0", got)
+	}
+	e.reports.Report(w.now, time.Second, loads)
+	if got := w.ledger.Cluster("chat", w.now).Dropped; got != 7 {
+		t.Errorf("%d dropped, want 7", got)
+	}
+	if got := w.ledger.Cluster("other", w.now).Dropped; got != 0 {
+		t.Errorf("%d dropped of a cluster that is not watched, want 0", got)
+	}
+}

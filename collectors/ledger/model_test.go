@@ -1,0 +1,412 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is what really happens, and a ledger that is told of it.
+type world struct {
+	ledger *Ledger
+	now    time.Time
+	woken  map[string]int
+
+	clusters map[string][]string // members
+	watchers map[string][]Envoy
+	envoys   []*realEnvoy
+}
+
+// realEnvoy is an Envoy with its requests.
+type realEnvoy struct {
+	who     Envoy
+	open    []realRequest
+	issued  map[string]uint64 // since the last report
+	streams []*Stream
+	reports *Reports
+}
+
+type realRequest struct{ id, address string }
+
+func newWorld() *world {
+	w := &world{now: start, woken: map[string]int{}, clusters: map[string][]string{}, watchers: map[string][]Envoy{}}
+	w.ledger = New(func(cluster string) { w.woken[cluster]++ })
+	return w
+}
+
+func (w *world) cluster(name string, members ...string) {
+	w.clusters[name] = members
+	w.ledger.SetMembers(name, members)
+}
+
+func (w *world) watch(name string, envoys ...*realEnvoy) {
+	var watchers []Envoy
+	for _, e := range envoys {
+		watchers = append(watchers, e.who)
+	}
+	w.watchers[name] = watchers
+	w.ledger.SetWatchers(name, watchers)
+}
+
+func (w *world) envoy(id string) *realEnvoy {
+	e := &realEnvoy{who: Envoy{NodeID: id, Host: "10.0.0.1"}, issued: map[string]uint64{}}
+	w.envoys = append(w.envoys, e)
+	return e
+}
+
+func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
+
+func (w *world) open(e *realEnvoy) *Stream {
+	s := w.ledger.Open(e.who, w.now)
+	e.streams = append(e.streams, s)
+	return s
+}
+
+func (w *world) reporting(e *realEnvoy) { e.reports = w.ledger.Reporting(e.who, time.Second, w.now) }
+
+// begin has a request begin, and the ledger told unless the entry is lost.
+func (w *world) begin(e *realEnvoy, s *Stream, id, address string, told bool) {
+	e.open = append(e.open, realRequest{id, address})
+	e.issued[address]++
+	if told {
+		s.Begin(w.now, id, address)
+	}
+}
+
+// end has the i-th open request end.
+func (w *world) end(e *realEnvoy, s *Stream, i int, told bool) {
+	r := e.open[i]
+	e.open = slices.Delete(e.open, i, i+1)
+	if told {
+		s.End(w.now, r.id, r.address, Outcome{Status: 200, Latency: time.Second, Bytes: 10})
+	}
+}
+
+// report sends what an Envoy's report says, over two clusters of its own.
+func (w *world) report(e *realEnvoy) {
+	loads := map[string]EndpointLoad{}
+	for _, r := range e.open {
+		load := loads[r.address]
+		load.Address, load.InProgress = r.address, load.InProgress+1
+		loads[r.address] = load
+	}
+	for address, n := range e.issued {
+		load := loads[address]
+		load.Address, load.Issued = address, n
+		loads[address] = load
+	}
+	e.issued = map[string]uint64{}
+	parts := make([]ClusterLoad, 2)
+	for i, address := range slices.Sorted(maps.Keys(loads)) {
+		parts[i%2].Endpoints = append(parts[i%2].Endpoints, loads[address])
+	}
+	e.reports.Report(w.now, time.Second, parts)
+}
+
+// truth is what is in flight at an address from the watchers of a cluster.
+func (w *world) truth(cluster, address string) (n int) {
+	for _, e := range w.envoys {
+		if !slices.Contains(w.watchers[cluster], e.who) {
+			continue
+		}
+		for _, r := range e.open {
+			if r.address == address {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+type fataler interface {
+	Helper()
+	Fatalf(string, ...any)
+}
+
+// mustBeTrue compares the ledger with the truth.
+func (w *world) mustBeTrue(t fataler) {
+	t.Helper()
+	for name := range w.clusters {
+		for _, c := range w.ledger.Read(name, w.now, nil) {
+			if want := w.truth(name, c.Address); !c.InFlight.Known() || int(c.InFlight.Value) != want {
+				t.Fatalf("%s: %s has %v in flight, really %d", name, c.Address, c.InFlight, want)
+			}
+		}
+	}
+}
+
+// mustBeSound checks what holds at any time: no count below zero, sums that are
+// the sums, lists that agree, and no more kept than there is.
+func (w *world) mustBeSound(t fataler) {
+	t.Helper()
+	l := w.ledger
+	slots := map[*slot]int64{}
+	open, accounts := 0, 0
+	for _, e := range l.envoys {
+		inRequests, inAccounts := 0, 0
+		for k, r := range e.requests {
+			for ; r != nil; r = r.links[ofOneID].next {
+				inRequests++
+				if r.key != k || r.stream.envoy != e {
+					t.Fatalf("a request stands under another's key")
+				}
+			}
+		}
+		for _, a := range e.accounts {
+			if a == nil {
+				continue
+			}
+			accounts++
+			n := int32(0)
+			for r := a.open.head; r != nil; r = r.links[inAccount].next {
+				n++
+			}
+			if n != a.begun || a.counted != a.value() {
+				t.Fatalf("an account with %d open says %d begun; counted %d, value %d", n, a.begun, a.counted, a.value())
+			}
+			inAccounts += int(n)
+			for _, s := range a.slots {
+				slots[s] += int64(a.counted)
+			}
+		}
+		if inRequests != e.open || inAccounts != e.open {
+			t.Fatalf("%d open requests, %d by id, %d by account", e.open, inRequests, inAccounts)
+		}
+		open += e.open
+	}
+	if open != l.open || accounts != l.accounts {
+		t.Fatalf("%d of %d requests, %d of %d accounts", open, l.open, accounts, l.accounts)
+	}
+	for _, c := range l.clusters {
+		for _, s := range c.members {
+			if s.inFlight < 0 || s.inFlight != slots[s] {
+				t.Fatalf("%s: %s has %d in flight, its accounts %d", c.name, s.address, s.inFlight, slots[s])
+			}
+		}
+	}
+}
+
+// twoClusters share an endpoint; a third Envoy watches neither.
+func twoClusters() *world {
+	w := newWorld()
+	w.cluster("chat", "10.1.0.1:80", "10.1.0.2:80", "10.1.0.3:80")
+	w.cluster("embed", "10.1.0.3:80", "10.1.0.4:80")
+	a, b := w.envoy("a"), w.envoy("b")
+	w.watch("chat", a, b)
+	w.watch("embed", b)
+	return w
+}
+
+var drawnAddresses = []string{"10.1.0.1:80", "10.1.0.2:80", "10.1.0.3:80", "10.1.0.4:80"}
+
+func drawEnvoy(t *rapid.T, w *world) *realEnvoy { return rapid.SampledFrom(w.envoys).Draw(t, "envoy") }
+
+func drawStream(t *rapid.T, e *realEnvoy) *Stream {
+	return rapid.SampledFrom(e.streams).Draw(t, "stream")
+}
+
+// TestCountsAreTheTruthWhenNothingIsLost: also with ids that come again, retries
+// at one endpoint, ends over another stream, failed connections, and strangers.
+func TestCountsAreTheTruthWhenNothingIsLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := twoClusters()
+		stranger := w.ledger.Open(Envoy{NodeID: "a", Host: "10.9.9.9"}, w.now)
+		for _, e := range w.envoys {
+			w.open(e)
+			w.open(e)
+			w.reporting(e)
+		}
+		w.watched(t, map[string]func(*rapid.T){
+			"begin": func(t *rapid.T) {
+				e := drawEnvoy(t, w)
+				id := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))
+				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"), true)
+			},
+			"end": func(t *rapid.T) {
+				if e := drawEnvoy(t, w); len(e.open) > 0 {
+					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"), true)
+				}
+			},
+			"report": w.allReport,
+			"refused": func(t *rapid.T) {
+				e := drawEnvoy(t, w)
+				drawStream(t, e).End(w.now, "0", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), Outcome{ConnectFailed: true})
+			},
+			"stranger": func(t *rapid.T) {
+				stranger.Begin(w.now, "0", rapid.SampledFrom(drawnAddresses).Draw(t, "address"))
+				stranger.End(w.now, "1", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), Outcome{Status: 500})
+			},
+			"elsewhere": func(t *rapid.T) {
+				drawStream(t, drawEnvoy(t, w)).Begin(w.now, "0", "10.66.0.1:80")
+			},
+			"": w.mustBeTrueAndSound,
+		})
+	})
+}
+
+// allReport is a second in which every Envoy sends its report.
+func (w *world) allReport(*rapid.T) {
+	w.after(time.Second)
+	for _, e := range w.envoys {
+		w.report(e)
+	}
+}
+
+func (w *world) mustBeTrueAndSound(t *rapid.T) {
+	w.mustBeSound(t)
+	w.mustBeTrue(t)
+}
+
+// watched runs the actions and checks that a reading never changes without a wake.
+func (w *world) watched(t *rapid.T, actions map[string]func(*rapid.T)) {
+	clear(w.woken) // of the setting up
+	before := w.readings()
+	check := actions[""]
+	actions[""] = func(t *rapid.T) {
+		check(t)
+		now := w.readings()
+		for name := range now {
+			if now[name] != before[name] && w.woken[name] == 0 {
+				t.Fatalf("%s changed and nobody was woken:\n%s\n%s", name, before[name], now[name])
+			}
+			if now[name] == before[name] && w.woken[name] > 0 {
+				t.Fatalf("%s was woken and nothing had changed: %s", name, now[name])
+			}
+		}
+		before = now
+		clear(w.woken)
+	}
+	t.Repeat(actions)
+}
+
+// readings are the counts and sums of each cluster, without their times.
+func (w *world) readings() map[string]string {
+	all := map[string]string{}
+	for name := range w.clusters {
+		var b strings.Builder
+		for _, c := range w.ledger.Read(name, w.now, nil) {
+			p := c.Proxies
+			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Answered.Value, p.Bytes.Value, p.LatencySeconds.Value)
+		}
+		all[name] = b.String()
+	}
+	return all
+}
+
+// TestWhateverIsLostIsMendedByTwoReports: entries lost at will, streams that break,
+// members and watchers that change; then two reports make all counts true.
+func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := twoClusters()
+		for _, e := range w.envoys {
+			w.open(e)
+			w.open(e)
+			w.reporting(e)
+		}
+		told := rapid.Bool()
+		fresh := 0
+		mend := func(t *rapid.T) {
+			for range 2 {
+				w.allReport(t)
+				for range rapid.IntRange(0, 3).Draw(t, "requests between") { // with no loss
+					e := drawEnvoy(t, w)
+					fresh++
+					w.begin(e, e.streams[0], fmt.Sprint("fresh", fresh), rapid.SampledFrom(drawnAddresses).Draw(t, "address"), true)
+					if rapid.Bool().Draw(t, "ends") {
+						w.end(e, e.streams[1], len(e.open)-1, true)
+					}
+				}
+			}
+			w.mustBeTrue(t)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"begin": func(t *rapid.T) {
+				e := drawEnvoy(t, w)
+				id := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))
+				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"), told.Draw(t, "told"))
+			},
+			"end": func(t *rapid.T) {
+				if e := drawEnvoy(t, w); len(e.open) > 0 {
+					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"), told.Draw(t, "told"))
+				}
+			},
+			"break": func(t *rapid.T) {
+				e := drawEnvoy(t, w)
+				i := rapid.IntRange(0, 1).Draw(t, "stream")
+				e.streams[i].Close(w.now)
+				e.streams[i] = w.ledger.Open(e.who, w.now)
+			},
+			"report": func(t *rapid.T) { w.after(time.Second); w.report(drawEnvoy(t, w)) },
+			"report stream": func(t *rapid.T) {
+				e := drawEnvoy(t, w)
+				e.reports.Close(w.now)
+				w.reporting(e)
+			},
+			"members": func(t *rapid.T) {
+				w.cluster("chat", rapid.SliceOfDistinct(rapid.SampledFrom(drawnAddresses), rapid.ID).Draw(t, "members")...)
+			},
+			"watchers": func(t *rapid.T) {
+				w.watch("embed", rapid.SliceOfDistinct(rapid.SampledFrom(w.envoys), rapid.ID).Draw(t, "watchers")...)
+				w.watch("chat", w.envoys...)
+				if len(w.watchers["embed"]) == 0 {
+					w.watch("embed", w.envoys[0])
+				}
+			},
+			"mend": mend,
+			"":     func(t *rapid.T) { w.mustBeSound(t) },
+		})
+		mend(t)
+	})
+}
+
+// TestClosedStreamsLeaveNothing: whatever was said, when all streams are closed
+// nothing is counted, known or kept.
+func TestClosedStreamsLeaveNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := twoClusters()
+		told := rapid.Bool()
+		t.Repeat(map[string]func(*rapid.T){
+			"open":      func(t *rapid.T) { w.open(drawEnvoy(t, w)) },
+			"reporting": func(t *rapid.T) { w.reporting(drawEnvoy(t, w)) },
+			"begin": func(t *rapid.T) {
+				if e := drawEnvoy(t, w); len(e.streams) > 0 {
+					w.begin(e, drawStream(t, e), "id", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), told.Draw(t, "told"))
+				}
+			},
+			"report": func(t *rapid.T) {
+				if e := drawEnvoy(t, w); e.reports != nil {
+					w.report(e)
+				}
+			},
+			"": func(t *rapid.T) { w.mustBeSound(t) },
+		})
+		for _, e := range w.envoys {
+			for _, s := range e.streams {
+				s.Close(w.now)
+				s.Close(w.now)
+				s.Begin(w.now, "late", drawnAddresses[0])
+			}
+			if e.reports != nil {
+				e.reports.Close(w.now)
+				w.report(e)
+			}
+		}
+		w.mustBeSound(t)
+		l := w.ledger
+		if len(l.envoys) != 0 || l.open != 0 || l.accounts != 0 {
+			t.Fatalf("%d Envoys, %d requests and %d accounts are left", len(l.envoys), l.open, l.accounts)
+		}
+		for _, c := range l.Read("chat", w.now, nil) {
+			if c.InFlight.Known() || c.Exact || c.Proxies.Issued.Known() {
+				t.Fatalf("nobody reports, and yet %+v", c)
+			}
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// traffic runs requests of one second at a rate for a while, every 10 ms, and sends a
+// report each second if there are reports. What the Envoy does not log in its
+// mode is not told.
+func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
+	const tick = 10 * time.Millisecond
+	until, owed := w.now.Add(d), 0.0
+	for w.now.Before(until) {
+		w.after(tick)
+		_, modes := w.ledger.Modes()
+		told := modes[e.who] != ModeReports
+		for owed += float64(perSecond) * tick.Seconds(); owed >= 1; owed-- {
+			w.begin(e, e.streams[0], strconv.Itoa(len(w.woken)), one, told)
+			for len(e.open) > perSecond {
+				w.end(e, e.streams[0], 0, told)
+			}
+		}
+		if e.reports != nil && w.now.Sub(start)%time.Second == 0 {
+			w.report(e)
+		}
+	}
+}
+
+func (w *world) mode(e *realEnvoy) Mode {
+	_, modes := w.ledger.Modes()
+	return modes[e.who]
+}
+
+func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	w.open(e)
+	w.reporting(e)
+	generation := w.ledger.ModeGeneration()
+	for _, step := range []struct {
+		perSecond int
+		lasting   time.Duration
+		want      Mode
+	}{
+		{200, 10 * time.Second, ModeEvents},
+		{400, 10 * time.Second, ModeBatched},
+		{250, 20 * time.Second, ModeBatched}, // above 0.7 · 300
+		{2000, 10 * time.Second, ModeReports},
+		{800, 20 * time.Second, ModeReports}, // above 0.7 · 1000
+		{500, 3 * time.Second, ModeReports},  // not for 5 s yet
+		{500, 10 * time.Second, ModeBatched},
+		{100, 20 * time.Second, ModeEvents},
+	} {
+		w.traffic(e, step.perSecond, step.lasting)
+		if got := w.mode(e); got != step.want {
+			t.Fatalf("%d requests/s for %v: %v, want %v", step.perSecond, step.lasting, got, step.want)
+		}
+		w.mustBeSound(t)
+		if got := w.status(t); got.RequestRate < 0.7*float64(step.perSecond) || got.RequestRate > 1.3*float64(step.perSecond) {
+			t.Errorf("%d requests/s are taken for %.0f", step.perSecond, got.RequestRate)
+		}
+	}
+	if got := w.ledger.ModeGeneration() - generation; got != 4 {
+		t.Errorf("%d changes of the mode, want 4", got)
+	}
+}
+
+// TestAChangeOfTheModeLeavesNoDrift: two reports after going over, and at each
+// report before that as far as reports go, counts are the truth.
+func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	w.open(e)
+	w.reporting(e)
+	for round := range 3 {
+		for _, perSecond := range []int{2000, 100} {
+			w.traffic(e, perSecond, 15*time.Second)
+			if want := map[int]Mode{2000: ModeReports, 100: ModeEvents}[perSecond]; w.mode(e) != want {
+				t.Fatalf("round %d: %v, want %v", round, w.mode(e), want)
+			}
+			w.report(e)
+			w.mustBeTrue(t)
+			w.mustBeSound(t)
+		}
+	}
+}
+
+func TestACountGoesOverWithTheReport(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 4000 {
+		s.Begin(w.now, fmt.Sprint(i), one)
+	}
+	if w.mode(e) != ModeBatched {
+		t.Fatalf("%v, want batched: there is no report to go over with", w.mode(e))
+	}
+	w.expect(t, 4000)
+	w.says(e, 3900, 4000)
+	if w.mode(e) != ModeReports {
+		t.Fatalf("%v, want reports", w.mode(e))
+	}
+	w.expect(t, 3900)
+	if got := w.status(t).OpenRequests; got != 0 {
+		t.Errorf("%d open: their ends will not be told", got)
+	}
+	s.Begin(w.now, "a straggler", one)
+	s.End(w.now, "1", one, Outcome{})
+	w.expect(t, 3900)
+	if at := w.read(t).InFlight.At; !at.Equal(w.now) {
+		t.Errorf("as of %v, want the report's %v", at, w.now)
+	}
+}
+
+func TestWithoutReportsBatchedIsTheLastMode(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	w.open(e)
+	w.traffic(e, 5000, 20*time.Second)
+	if got := w.mode(e); got != ModeBatched {
+		t.Errorf("%v, want batched", got)
+	}
+	w.mustBeTrue(t)
+	w.reporting(e)
+	w.traffic(e, 5000, 3*time.Second)
+	if got := w.mode(e); got != ModeReports {
+		t.Errorf("%v, want reports", got)
+	}
+	e.reports.Close(w.now)
+	if got := w.mode(e); got != ModeBatched {
+		t.Errorf("%v after the reports ended, want batched", got)
+	}
+}
+
+func TestThresholdsOfZeroAreNever(t *testing.T) {
+	w, e := single()
+	w.open(e)
+	w.reporting(e)
+	w.traffic(e, 5000, 5*time.Second)
+	if got := w.mode(e); got != ModeEvents {
+		t.Errorf("%v, want events", got)
+	}
+	w.ledger.SetModeThresholds(0, 1000)
+	w.traffic(e, 5000, 5*time.Second)
+	if got := w.mode(e); got != ModeReports {
+		t.Errorf("%v, want reports", got)
+	}
+}
+
+func TestAnEnvoyThatFellQuietLeavesTheBatch(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 0)
+	w.open(e)
+	w.traffic(e, 600, 5*time.Second)
+	for range 10 {
+		w.after(time.Second)
+		w.read(t)
+	}
+	if got := w.mode(e); got != ModeEvents {
+		t.Errorf("%v, want events", got)
+	}
+}
+
+func TestAnEnvoyWithTooManyOpenRequestsGoesOverToReports(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	for i := range maxOpen + 10 {
+		s.Begin(w.now, strconv.Itoa(i), one)
+	}
+	w.expect(t, maxOpen)
+	if got := w.status(t); got.Unrecorded != 10 || got.Mode != ModeEvents {
+		t.Errorf("%+v", got)
+	}
+	w.reporting(e)
+	w.says(e, maxOpen+10, 0)
+	w.expect(t, maxOpen+10)
+	if got := w.mode(e); got != ModeReports {
+		t.Errorf("%v, want reports", got)
+	}
+	for range 10 { // it stays while there are as many
+		w.says(e, maxOpen+10, 10)
+	}
+	if got := w.mode(e); got != ModeReports {
+		t.Errorf("%v, want reports", got)
+	}
+	for range 10 {
+		w.says(e, 10, 10)
+	}
+	if got := w.mode(e); got != ModeEvents {
+		t.Errorf("%v, want events", got)
+	}
+	w.expect(t, 10)
+}
+
+func TestAnEnvoyThatLeftIsInNoMode(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 0)
+	s := w.open(e)
+	w.traffic(e, 600, 5*time.Second)
+	before := w.ledger.ModeGeneration()
+	s.Close(w.now)
+	after, modes := w.ledger.Modes()
+	if len(modes) != 0 || after == before {
+		t.Errorf("%v, generation %d as before", modes, after)
+	}
+}
+
+func TestStrangersLeaveRoom(t *testing.T) {
+	w, e := single()
+	for i := range maxEnvoys {
+		w.ledger.Open(Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}, w.now).Begin(w.now, "1", one)
+	}
+	if got := len(w.ledger.envoys); got != maxEnvoys/strangers {
+		t.Errorf("%d strangers, want %d", got, maxEnvoys/strangers)
+	}
+	w.open(e).Begin(w.now, "1", one)
+	w.expect(t, 1)
+	w.ledger.Reporting(Envoy{NodeID: "one too many"}, time.Second, w.now).Report(w.now, time.Second, nil)
+	w.mustBeSound(t)
+}
