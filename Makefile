@@ -15,6 +15,7 @@ ARGS      ?=
 FUZZTIME  ?= 10s
 BENCHTIME ?= 1s
 BENCH     ?= .
+LATENCY   ?= 1000
 
 step = @printf '\n==> %s\n' "$(1)"
 
@@ -74,6 +75,10 @@ fuzz: need-go ## every fuzz target for FUZZTIME (10s)
 .PHONY: bench
 bench: need-go ## benchmarks that match BENCH (all), each for BENCHTIME (1s)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) ./...
+
+.PHONY: bench-latency
+bench-latency: need-go tools-envoy ## from a request at an endpoint to the ACK by the last of 10 Envoys (LATENCY=1000 requests)
+	@go test ./cmd/internal/daemon -run '^$$' -bench ArrivalToAck -benchtime $(LATENCY)x -timeout 30m
 
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
