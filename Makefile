@@ -80,6 +80,10 @@ bench: need-go ## benchmarks that match BENCH (all), each for BENCHTIME (1s)
 bench-latency: need-go tools-envoy ## from a request at an endpoint to the ACK by the last of 10 Envoys (LATENCY=1000 requests)
 	@go test ./cmd/internal/daemon -run '^$$' -bench ArrivalToAck -benchtime $(LATENCY)x -timeout 30m
 
+.PHONY: bench-placement
+bench-placement: need-go tools-envoy tools-redis ## waits on real Envoys under every policy, into bench/ (ARGS="--quick": three minutes)
+	@go run ./e2e/placement $(ARGS)
+
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
 	@go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...

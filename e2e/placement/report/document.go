@@ -78,10 +78,13 @@ func NewDocument(c Conditions, all Run, runs []Run) Document {
 	return d
 }
 
-// Held is in how many of the runs the k-th target held, and how many measured it.
-func (d Document) Held(k int) (held, measured int) {
+// Held is in how many of the runs a target held, and how many measured it.
+func (d Document) Held(text string) (held, measured int) {
 	for _, r := range d.Runs {
-		if t := r.Targets[k]; t.Known() {
+		for _, t := range r.Targets {
+			if t.Text != text || !t.Known() {
+				continue
+			}
 			measured++
 			if t.Holds {
 				held++

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"image/color"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/palette/moreland"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -73,10 +73,10 @@ func drawPanels(c draw.Canvas, panels [][]*plot.Plot) {
 		Rows: len(panels), Cols: len(panels[0]),
 		PadTop: margin, PadBottom: margin, PadLeft: margin, PadRight: margin, PadX: 2 * margin, PadY: 2 * margin,
 	}
-	for i, row := range plot.Align(panels, tiles, c) {
-		for k, at := range row {
-			if p := panels[i][k]; p != nil {
-				p.Draw(at)
+	for i, row := range panels {
+		for k, p := range row {
+			if p != nil {
+				p.Draw(tiles.At(c, k, i))
 			}
 		}
 	}
@@ -91,18 +91,31 @@ func newPanel(title, x, y string) *plot.Plot {
 	return p
 }
 
-// colour sets n things apart, the i-th of them.
-func colour(i, n int) color.Color {
-	if n < 2 {
-		return color.Black
+// colours can be told apart by people who see some colours alike (Okabe and Ito),
+// but for the last two, which stand in where there are more things than that.
+var colours = [...]color.RGBA{
+	{0xd5, 0x5e, 0x00, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
+	{0x00, 0x72, 0xb2, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0x88, 0x66, 0xcc, 0xff}, {0xc0, 0x20, 0x40, 0xff},
+	{0x00, 0x00, 0x00, 0xff}, {0x80, 0x80, 0x80, 0xff},
+}
+
+// colour sets things apart; the eleventh looks like the first.
+func colour(i int) color.Color { return colours[i%len(colours)] }
+
+// rightEdge is where the axis of the waits ends: three times the middle p99, so
+// that one policy gone astray does not press the others to the left.
+func (s Section) rightEdge() float64 {
+	var all []float64
+	for _, r := range s.Rows {
+		if len(r.waits) > 0 {
+			all = append(all, float64(r.WaitP99))
+		}
 	}
-	m := moreland.SmoothBlueRed()
-	m.SetMax(float64(n - 1))
-	c, err := m.At(float64(n - 1 - i))
-	if err != nil {
-		return color.Black
+	slices.Sort(all)
+	if len(all) == 0 || all[len(all)/2] == 0 {
+		return 1
 	}
-	return c
+	return min(1.3*all[len(all)-1], 3*all[len(all)/2])
 }
 
 // tailPoints bounds the points of a line; more cannot be seen.
@@ -122,11 +135,12 @@ func (s Section) tailPlot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		line.Color, line.Width = colour(i, len(s.Rows)), vg.Points(1.5)
+		line.Color, line.Width = colour(i), vg.Points(1.5)
 		p.Add(line)
 		p.Legend.Add(r.Title, line)
 	}
-	p.Y.Min = 1e-3 // adding a line widened it to all the line has
+	// Adding a line widens the axes to all that the line has.
+	p.Y.Min, p.X.Max = 1e-3, s.rightEdge()
 	return p, nil
 }
 
@@ -169,11 +183,12 @@ func (s Section) p99Plot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		bars.Color, bars.Width = colour(i, len(s.Rows)), vg.Points(1.5)
+		bars.Color, bars.Width = colour(i), vg.Points(1.5)
 		dots.Color, dots.Shape, dots.Radius = bars.Color, draw.CircleGlyph{}, vg.Points(3.5)
 		p.Add(bars, dots)
 	}
 	p.NominalY(names...)
-	p.X.Min = 0
+	p.X.Min, p.X.Max = 0, s.rightEdge()
+	p.Y.Min, p.Y.Max = -0.5, float64(len(s.Rows))-0.5
 	return p, nil
 }

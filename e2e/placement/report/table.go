@@ -63,9 +63,9 @@ func (d Document) list(w io.Writer) {
 		return
 	}
 	fmt.Fprint(w, "\nTargets\n")
-	for k, target := range d.Targets {
+	for _, target := range d.Targets {
 		fmt.Fprintf(w, "  %s\n", target)
-		if held, measured := d.Held(k); measured > 1 {
+		if held, measured := d.Held(target.Text); measured > 1 {
 			fmt.Fprintf(w, "            held in %d of %d runs\n", held, measured)
 		}
 	}

@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+func startRow(t *testing.T, p Policy, s Size) *Fleet {
+	t.Helper()
+	f, err := Start(t.Context(), Place{Dir: proctest.Dir(t)}, p, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// clusterOf is the pool's cluster in a bootstrap, and the rest of the document
+// without the other clusters.
+func clusterOf(t *testing.T, text []byte) (cluster, rest object) {
+	t.Helper()
+	if err := yaml.Unmarshal(text, &rest); err != nil {
+		t.Fatal(err)
+	}
+	static := rest["static_resources"].(object)
+	for _, c := range static["clusters"].([]any) {
+		if c.(object)["name"] == clusterName {
+			cluster = c.(object)
+		}
+	}
+	delete(static, "clusters")
+	return cluster, rest
+}
+
+// Rows with and without Steelyard differ in where endpoints come from and in the
+// policy: nothing else may explain a difference.
+func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
+	servers := []string{"127.0.0.1:8001", "127.0.0.1:8002"}
+	text := func(p Policy) []byte {
+		b, err := p.bootstrap("envoy-1", "127.0.0.1:18000", servers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	weighted, weightedRest := clusterOf(t, text(Policy{Control: &Control{Scrape: time.Second}}))
+	for _, native := range []Native{RoundRobin, LeastRequest, CSWRR} {
+		t.Run(string(native), func(t *testing.T) {
+			cluster, rest := clusterOf(t, text(Policy{Native: native}))
+			differ := []string{"type", "eds_cluster_config", "load_assignment", "lb_policy", "load_balancing_policy"}
+			ignore := cmp.FilterPath(func(p cmp.Path) bool {
+				key, ok := p.Last().(cmp.MapIndex)
+				return ok && len(p) == 2 && slices.Contains(differ, key.Key().String())
+			}, cmp.Ignore())
+			if diff := cmp.Diff(weighted, cluster, ignore); diff != "" {
+				t.Errorf("the clusters differ (-steelyard +native):\n%s", diff)
+			}
+			if n := reroute(rest, "same"); n != 1 {
+				t.Errorf("%d routes, want 1", n)
+			}
+			reroute(weightedRest, "same")
+			if diff := cmp.Diff(weightedRest, rest); diff != "" {
+				t.Errorf("what is around the clusters differs (-steelyard +native):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
+	cluster, _ := clusterOf(t, func() []byte {
+		b, err := Policy{Native: CSWRR}.bootstrap("envoy-1", "", []string{"127.0.0.1:8001"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}())
+	if cluster["type"] != "STATIC" || cluster["lb_policy"] != nil || cluster["load_balancing_policy"] == nil || cluster["eds_cluster_config"] != nil {
+		t.Errorf("the cluster is %v", cluster)
+	}
+	if _, err := (Policy{Native: RoundRobin}).bootstrap("envoy-1", "", []string{"nonsense"}); err == nil {
+		t.Error("a server without a port was accepted")
+	}
+}
+
+func TestASizeSaysItsCapacityAndRate(t *testing.T) {
+	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5}
+	if got := s.Capacity(); math.Abs(got-4) > 1e-9 { // 2, and three times 2/3
+		t.Errorf("capacity %v, want 4", got)
+	}
+	if got := s.Rate(100 * time.Millisecond); math.Abs(got-20) > 1e-9 {
+		t.Errorf("rate %v, want 20 requests of 0.1 s: half of 4 seconds of work a second", got)
+	}
+	if got := s.shares(); got != nil {
+		t.Errorf("shares %v, want equal ones", got)
+	}
+	s.Skew = true
+	if got := s.shares(); !slices.Equal(got, []float64{2, 1, 1}) {
+		t.Errorf("shares %v, want half for the first", got)
+	}
+}
+
+// send sends requests to a row, one after the other.
+func send(t *testing.T, f *Fleet, n int, work time.Duration) load.Result {
+	t.Helper()
+	result, err := load.Run(t.Context(), f.Plan(load.Plan{
+		Rate: 0.7 * f.Size.Capacity() / work.Seconds(), Count: n, Seed: 1, Work: load.Work{Mean: work},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// The policy reads the servers' reports: a server that takes three times as long
+// gets less weight. Without this its row would be round robin under another name.
+func TestClientSideWeightsFollowTheReportsOfTheServers(t *testing.T) {
+	f := startRow(t, Policy{Name: "cswrr", Native: CSWRR}, Size{Envoys: 1, Servers: 3, Slots: 1, Slow: 1})
+	if result := send(t, f, 150, 20*time.Millisecond); result.Errors > 0 {
+		t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
+	}
+	eventually(t, func(ctx context.Context) error {
+		hosts, err := f.Hosts(ctx, 0)
+		if err != nil {
+			return err
+		}
+		var weights []uint32 // of the slow one, then of the others
+		for _, h := range hosts {
+			weights = append(weights, h.Weight)
+		}
+		if len(weights) != 3 || 2*weights[0] > weights[1] || 2*weights[0] > weights[2] {
+			return fmt.Errorf("weights %v, want the first, which is slow, far below the others", weights)
+		}
+		return nil
+	})
+}
+
+func eventually(t *testing.T, check func(context.Context) error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err = check(t.Context()); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
+}
+
+func TestARowWithRedisCountsAndWeighs(t *testing.T) {
+	p := Policy{Name: "redis", Control: &Control{Redis: 20 * time.Millisecond}}
+	f := startRow(t, p, Size{Envoys: 1, Servers: 2, Slots: 1})
+	if result := send(t, f, 40, 20*time.Millisecond); result.Errors > 0 {
+		t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
+	}
+	eventually(t, func(ctx context.Context) error {
+		u, err := f.Usage(ctx)
+		if err == nil && !(u.Control != nil && u.Control.Pushes > 1 && u.Control.RSS > 1<<20) {
+			err = fmt.Errorf("usage %+v of %+v, want pushes and memory", u, u.Control)
+		}
+		return err
+	})
+	counts, err := f.client.ZCard(t.Context(), "inflight:"+clusterName).Result()
+	if err != nil || counts != 2 {
+		t.Errorf("Redis knows %d servers, %v; want 2", counts, err)
+	}
+}
+
+func TestARowThatCannotStartSaysWhichAndLeavesNothing(t *testing.T) {
+	dir := proctest.Dir(t)
+	p := Policy{Name: "odd", Control: &Control{Scrape: time.Second, Push: []string{"no_such_key: 1"}}}
+	_, err := Start(t.Context(), Place{Dir: dir}, p, Size{Envoys: 1, Servers: 1, Slots: 1})
+	if err == nil || !strings.Contains(err.Error(), "the row odd") || !strings.Contains(err.Error(), "no_such_key") {
+		t.Errorf("error %v, want one that names the row and the key", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+func TestUsageOfAProcessIsReadFromItsLine(t *testing.T) {
+	line := "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 250 150 0 0 20 0 5 0 1000 2000000 300 18446744073709551615 1\n"
+	got, err := parseStat([]byte(line))
+	if err != nil || got.cpu != 4 || got.rss != 300*float64(os.Getpagesize()) {
+		t.Errorf("%+v, %v; want 4 s of CPU time and 300 pages", got, err)
+	}
+	for _, broken := range []string{"", "42 (name)", "42 (name) S 1 2"} {
+		if _, err := parseStat([]byte(broken)); err == nil {
+			t.Errorf("the line %q was accepted", broken)
+		}
+	}
+	if got, err := readProcess(os.Getpid()); err != nil || !(got.rss > 0) {
+		t.Errorf("this process is %+v, %v", got, err)
+	}
+	if _, err := readProcess(1 << 30); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a process that there is not: %v", err)
+	}
+}
+
+func TestTheMachineIsBusyAndIdle(t *testing.T) {
+	a, err := ReadMachine()
+	if err != nil || !(a.Busy > 0) || !(a.Idle > 0) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	m := Machine{Busy: 30, Idle: 70}.Minus(Machine{Busy: 10, Idle: 10})
+	if got := m.Plus(Machine{Busy: 20}).Share(); got != 0.4 {
+		t.Errorf("busy for a share of %v, want 40 s of 100 s", got)
+	}
+}
