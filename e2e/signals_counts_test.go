@@ -1,0 +1,227 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+// logOnly has an Envoy tell by its access log alone, so that nothing else can mend
+// a count.
+var logOnly = envoybootstrap.Options{NoLoadReports: true}
+
+// ask sends a request and returns when its answer, or the lack of one, is there.
+func ask(ctx context.Context, url string, headers ...string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+	if err != nil {
+		panic(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+}
+
+// asking sends n requests at once and returns what waits for them.
+func asking(t *testing.T, ctx context.Context, n int, url string, headers ...string) (wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	for range n {
+		go func() {
+			ask(ctx, url, headers...)
+			done <- struct{}{}
+		}()
+	}
+	return func() {
+		for range n {
+			<-done
+		}
+	}
+}
+
+func TestARequestIsInFlightUntilItEndsHoweverItEnds(t *testing.T) {
+	endings := []struct {
+		path             string
+		aborted          bool // by the client
+		failed, answered int
+	}{
+		{path: "/", answered: 1},
+		{path: "/stream", answered: 1},
+		{path: "/500", answered: 1, failed: 1},
+		{path: "/503", answered: 1}, // the queue is full
+		{path: "/reset", failed: 1},
+		{path: "/stream-reset", failed: 1},
+		{path: "/", aborted: true},
+		{path: "/stream", aborted: true},
+	}
+	for protocol, edits := range map[string][]edit{"HTTP/1.1": nil, "HTTP/2": {toHTTP2}} {
+		up := startUpstream(t)
+		r := receive(t, up.address)
+		envoy := r.envoy(logOnly, 1, edits...)
+		for _, tt := range endings {
+			t.Run(fmt.Sprintf("%s %s aborted=%t", protocol, tt.path, tt.aborted), func(t *testing.T) {
+				r.t = t
+				hadFailed, hadAnswered, hadEnded := r.sum(failed), r.sum(answered), r.sum(ended)
+				ctx, abort := context.WithCancel(t.Context())
+				defer abort()
+				wait := asking(t, ctx, 1, envoy.url+strings.TrimPrefix(tt.path, "/"))
+				r.becomes("in flight while it is open", inFlight, 1)
+				if tt.aborted {
+					abort()
+				} else {
+					up.let <- struct{}{}
+				}
+				r.becomes("in flight when it has ended", inFlight, 0)
+				wait()
+				gotFailed, gotAnswered, gotEnded := r.sum(failed)-hadFailed, r.sum(answered)-hadAnswered, r.sum(ended)-hadEnded
+				if gotFailed != tt.failed || gotAnswered != tt.answered || gotEnded != 1 {
+					t.Errorf("counted as failed %d, answered %d, ended %d; want %d, %d, 1", gotFailed, gotAnswered, gotEnded, tt.failed, tt.answered)
+				}
+			})
+		}
+	}
+}
+
+func TestARefusedConnectionMovesNoCountAndItsRetryIsCounted(t *testing.T) {
+	refusing, err := proc.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := startUpstream(t)
+	r := receive(t, refusing, up.address)
+	envoy := r.envoy(logOnly, 1)
+	const n = 4
+	wait := asking(t, t.Context(), n, envoy.url)
+	r.becomes("all are in flight", inFlight, n)
+	counts := r.counts()
+	if refused := counts[0]; refused.InFlight.Value != 0 || refused.Proxies.Issued.Value != 0 || refused.Proxies.Failed.Value == 0 {
+		t.Errorf("the endpoint that refuses has %v in flight, %v issued, %v failed; want 0, 0 and some",
+			refused.InFlight.Value, refused.Proxies.Issued.Value, refused.Proxies.Failed.Value)
+	}
+	for range n {
+		up.let <- struct{}{}
+	}
+	wait()
+	r.becomes("none is in flight", inFlight, 0)
+}
+
+func TestRequestsWithOneIDOrNoneAreCountedOneByOne(t *testing.T) {
+	for name, edits := range map[string][]edit{
+		"the client's own": nil,
+		"none":             {{"stat_prefix: ingress", "stat_prefix: ingress\n          generate_request_id: false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := startUpstream(t)
+			r := receive(t, up.address)
+			envoy := r.envoy(logOnly, 2, edits...)
+			var headers []string
+			if edits == nil {
+				headers = []string{"x-request-id", "mine"}
+			}
+			const n = 30
+			wait := asking(t, t.Context(), n, envoy.url, headers...)
+			r.becomes("all are in flight", inFlight, n)
+			for left := n - 1; left >= 0; left-- {
+				up.let <- struct{}{}
+				r.becomes("one less is in flight", inFlight, left)
+			}
+			wait()
+		})
+	}
+}
+
+// mixed is a load of many short requests.
+func mixed(url string, count int) load.Plan {
+	return load.Plan{Targets: []string{url}, Rate: 400, Count: count, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5}
+}
+
+// carry sends a load, none of which may fail.
+func carry(t *testing.T, p load.Plan) load.Result {
+	t.Helper()
+	result, err := load.Run(t.Context(), p)
+	if err != nil || result.Errors != 0 {
+		t.Fatalf("%d of %d requests failed: %v, %v", result.Errors, result.Requests, result.Codes, err)
+	}
+	return result
+}
+
+// addresses of servers.
+func addresses(pool []*modelsim.Server) []string {
+	out := make([]string, len(pool))
+	for i, s := range pool {
+		out[i] = s.Address()
+	}
+	return out
+}
+
+func TestEveryWorkerHasItsOwnStreamAndNothingIsLost(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	r := receive(t, addresses(pool)...)
+	const workers = 3
+	envoy := r.envoy(logOnly, workers)
+	result := carry(t, mixed(envoy.url, 800))
+	r.becomes("all were issued", issued, result.Requests)
+	r.becomes("all have ended", ended, result.Requests)
+	if n := r.sum(inFlight); n != 0 {
+		t.Errorf("%d in flight after all have ended", n)
+	}
+	if n := r.logs.Stats().Streams; n < 2 || n > workers {
+		t.Errorf("%d log streams of %d workers that had requests", n, workers)
+	}
+}
+
+func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	r := receive(t, addresses(pool)...)
+	envoy := r.envoy(envoybootstrap.Options{}, 2)
+	r.knows()
+	load := make(chan load.Result, 1)
+	go func() { load <- carry(t, mixed(envoy.url, 1200)) }()
+	streams := 0
+	for _, form := range []struct{ immediate, batched float64 }{{0, 100}, {100, 0}, {0, 100}, {0, 0}, {100, 0}} {
+		r.form(form.immediate, form.batched)
+		before := r.logs.Stats().Messages
+		eventually(t, "the Envoy has taken the form", func() error {
+			for _, c := range r.streams.RuntimeClients() {
+				if !c.InSync {
+					return fmt.Errorf("%s has not", c.NodeID)
+				}
+			}
+			if form.immediate+form.batched > 0 && r.logs.Stats().Messages == before {
+				return fmt.Errorf("no entry since")
+			}
+			return nil
+		})
+		streams = max(streams, r.logs.Stats().Streams)
+	}
+	<-load
+	if streams < 3 {
+		t.Errorf("%d log streams, want some of each form", streams)
+	}
+	r.becomes("none is in flight, whatever was lost between the forms", inFlight, 0)
+}
+
+func TestBatchedEntriesOfAnIdleEnvoyDoNotWait(t *testing.T) {
+	up := startUpstream(t)
+	r := receive(t, up.address)
+	envoy := r.envoy(logOnly, 1)
+	r.form(0, 100)
+	// One request, after which nothing happens that could drive its entry out.
+	wait := asking(t, t.Context(), 1, envoy.url)
+	r.becomes("it is in flight", inFlight, 1)
+	up.let <- struct{}{}
+	r.becomes("it has ended", inFlight, 0)
+	wait()
+}

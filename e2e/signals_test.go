@@ -1,0 +1,262 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"steelyard/collectors/accesslog"
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/loadstats"
+	"steelyard/collectors/wire"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	envoybootstrap "steelyard/envoy-bootstrap"
+	"steelyard/weighting"
+	"steelyard/xds"
+)
+
+// A receiver is the side of Steelyard that Envoys talk to, in the test's own
+// process, so that its counts can be read one by one and its faults be made at will.
+type receiver struct {
+	t        *testing.T
+	address  string
+	interval atomic.Int64 // of load reports, as a time.Duration
+	tls      *tls.Config
+
+	ledger  *ledger.Ledger
+	streams *xds.Server
+	logs    *accesslog.Server
+	reports *loadstats.Server
+	members []string
+	stop    func()
+}
+
+// receive starts a receiver whose cluster has these endpoints, all of one weight.
+func receive(t *testing.T, members ...string) *receiver {
+	t.Helper()
+	r := &receiver{t: t, address: "127.0.0.1:0", members: members}
+	r.interval.Store(int64(100 * time.Millisecond))
+	r.start(r.everything)
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// start serves at the address that it had before, with empty counts, as a Steelyard
+// that was restarted.
+func (r *receiver) start(register func(*grpc.Server)) {
+	r.t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	r.ledger = ledger.New(nil)
+	r.streams = xds.NewServer(xds.Options{Log: quiet})
+	r.logs = accesslog.New(r.ledger, quiet)
+	r.reports = loadstats.New(r.ledger, loadstats.Options{Interval: func() time.Duration { return time.Duration(r.interval.Load()) }}, quiet)
+	r.ledger.SetMembers(cluster, r.members)
+	r.publish(r.members...)
+
+	listener, err := net.Listen("tcp", r.address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.address = listener.Addr().String()
+	server := grpc.NewServer(append(xds.GRPCOptions(r.tls), grpc.ForceServerCodecV2(wire.Codec()))...)
+	register(server)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	r.stop = func() { server.Stop(); <-done }
+}
+
+// everything is what Steelyard serves.
+func (r *receiver) everything(s *grpc.Server) {
+	r.streams.Register(s)
+	r.logs.Register(s)
+	r.reports.Register(s)
+}
+
+// publish sends endpoints with equal weights.
+func (r *receiver) publish(members ...string) {
+	d := weighting.Decision{At: time.Now()}
+	for _, m := range members {
+		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: m, Share: 1 / float64(len(members))})
+	}
+	r.streams.PublishVariants(cluster, d, xds.ClusterOptions{})
+}
+
+// watch lets the Envoys that subscribe move the counts, and returns how many do.
+func (r *receiver) watch() int {
+	var watchers []ledger.Envoy
+	for _, w := range r.streams.Watchers(cluster) {
+		watchers = append(watchers, ledger.Envoy(w))
+	}
+	r.ledger.SetWatchers(cluster, watchers)
+	return len(watchers)
+}
+
+// counts are those of the cluster as of now, in the order of its members.
+func (r *receiver) counts() []ledger.Counts {
+	r.watch()
+	return r.ledger.Read(cluster, time.Now(), nil)
+}
+
+// sum adds up what is known of a number over all endpoints.
+func (r *receiver) sum(of func(ledger.Counts) weighting.Reading) int {
+	r.t.Helper()
+	total := 0.0
+	for _, c := range r.counts() {
+		if n := of(c); n.Known() {
+			total += n.Value
+		}
+	}
+	return int(total)
+}
+
+func inFlight(c ledger.Counts) weighting.Reading { return c.InFlight }
+func issued(c ledger.Counts) weighting.Reading   { return c.Proxies.Issued }
+func ended(c ledger.Counts) weighting.Reading    { return c.Proxies.Ended }
+func failed(c ledger.Counts) weighting.Reading   { return c.Proxies.Failed }
+func answered(c ledger.Counts) weighting.Reading { return c.Proxies.Answered }
+
+// eventually waits for a condition: check returns why it does not hold yet.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	(&fleet{t: t}).eventually(what, check)
+}
+
+// becomes waits until a sum has a value.
+func (r *receiver) becomes(what string, of func(ledger.Counts) weighting.Reading, want int) {
+	r.t.Helper()
+	eventually(r.t, what, func() error {
+		if got := r.sum(of); got != want {
+			return fmt.Errorf("%d, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// knows waits until every endpoint has a count.
+func (r *receiver) knows() {
+	r.t.Helper()
+	eventually(r.t, "every endpoint has a count", func() error {
+		for _, c := range r.counts() {
+			if !c.InFlight.Known() {
+				return fmt.Errorf("none of %s", c.Address)
+			}
+		}
+		return nil
+	})
+}
+
+// form switches the access log of all Envoys.
+func (r *receiver) form(immediate, batched float64) {
+	for _, w := range r.streams.Watchers(cluster) {
+		r.streams.SetRuntime(w, map[string]float64{xds.RuntimeImmediate: immediate, xds.RuntimeBatched: batched})
+	}
+}
+
+// A teller is an Envoy that tells a receiver of its requests.
+type teller struct {
+	*proc.Envoy
+	url string
+}
+
+// An edit replaces a text of a bootstrap, which must be there.
+type edit struct{ old, new string }
+
+var toHTTP2 = edit{"explicit_http_config: {http_protocol_options: {}}", "explicit_http_config: {http2_protocol_options: {}}"}
+
+// envoy starts an Envoy on a receiver.
+func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *teller {
+	r.t.Helper()
+	o.Cluster, o.XDS, o.Mode = cluster, r.address, envoybootstrap.ModeShedding
+	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	text, err := envoybootstrap.Render(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range edits {
+		if !strings.Contains(string(text), e.old) {
+			r.t.Fatalf("the bootstrap does not contain %q", e.old)
+		}
+		text = []byte(strings.ReplaceAll(string(text), e.old, e.new))
+	}
+	e := proctest.Envoy(r.t, proc.EnvoyConfig{Bootstrap: text, Concurrency: workers})
+	listener, err := e.Listener(r.t.Context(), "ingress")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	eventually(r.t, "the Envoy subscribes", func() error {
+		if r.watch() == 0 {
+			return errors.New("nobody does")
+		}
+		return nil
+	})
+	return &teller{e, "http://" + listener + "/"}
+}
+
+// stat is one of the Envoy's counters.
+func (e *teller) stat(t *testing.T, name string) float64 {
+	t.Helper()
+	all, err := e.Stats(t.Context(), "^"+name+"$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[name]
+}
+
+// An upstream is a model server that does what a request's path says, once it is let.
+type upstream struct {
+	address string
+	let     chan struct{} // one for each request that goes on
+}
+
+// startUpstream serves HTTP/1.1, and HTTP/2 without TLS.
+func startUpstream(t *testing.T) *upstream {
+	t.Helper()
+	u := &upstream{let: make(chan struct{})}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.address = listener.Addr().String()
+	server := &http.Server{Handler: u, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	t.Cleanup(func() { server.Close(); <-done })
+	return u
+}
+
+func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	// Only a request that was read to its end is watched for a client that goes away.
+	_, _ = io.Copy(io.Discard, req.Body)
+	say := func() { fmt.Fprint(w, "some of the answer"); w.(http.Flusher).Flush() }
+	if strings.HasPrefix(req.URL.Path, "/stream") {
+		say()
+	}
+	select {
+	case <-u.let:
+	case <-req.Context().Done():
+		return
+	}
+	switch req.URL.Path {
+	case "/500":
+		w.WriteHeader(http.StatusInternalServerError)
+	case "/503":
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case "/reset", "/stream-reset":
+		panic(http.ErrAbortHandler)
+	default:
+		say()
+	}
+}
