@@ -158,6 +158,38 @@ func TestAnEventThatCrossesAReportMovesNothing(t *testing.T) {
 	}
 }
 
+// TestWhatEndedIsNoDriftAnyMore: a crossing that comes right after a drift was
+// over must not look like its second showing.
+func TestWhatEndedIsNoDriftAnyMore(t *testing.T) {
+	t.Run("of requests unseen", func(t *testing.T) {
+		w, e := single()
+		s := w.open(e)
+		w.reporting(e)
+		w.says(e, 2, 0)
+		w.says(e, 2, 0)
+		w.expect(t, 2)
+		for range 2 {
+			s.End(w.now, "unseen", one, Outcome{})
+		}
+		w.says(e, 1, 1) // its beginning is under way
+		w.expect(t, 0)
+	})
+	t.Run("of requests closed", func(t *testing.T) {
+		w, e := single()
+		s := w.open(e)
+		w.reporting(e)
+		for range 3 {
+			s.Begin(w.now, "1", one)
+		}
+		for range 3 {
+			w.says(e, 0, 0)
+		}
+		s.Begin(w.now, "2", one)
+		w.says(e, 0, 1) // its end is under way
+		w.expect(t, 1)
+	})
+}
+
 func TestABrokenStreamTakesItsRequestsAndOneReportBringsThemBack(t *testing.T) {
 	w, e := single()
 	first, second := w.open(e), w.open(e)

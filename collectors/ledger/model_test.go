@@ -171,6 +171,12 @@ func (w *world) mustBeSound(t fataler) {
 			if n != a.begun || a.counted != a.value() {
 				t.Fatalf("an account with %d open says %d begun; counted %d, value %d", n, a.begun, a.counted, a.value())
 			}
+			if e.basis() == byReports && (a.begun != 0 || a.correction != 0 || a.difference != 0) {
+				t.Fatalf("counted by reports, and yet %d begun, correction %d, difference %d", a.begun, a.correction, a.difference)
+			}
+			if !e.reported && (a.inProgress != 0 || a.correction != 0 || a.gap != 0) {
+				t.Fatalf("no report, and yet %d in progress, correction %d, gap %d", a.inProgress, a.correction, a.gap)
+			}
 			inAccounts += int(n)
 			for _, s := range a.slots {
 				slots[s] += int64(a.counted)
