@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	accesslogservice "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	loadservice "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+// broken are services that fail as they are told to: by never reading what comes,
+// or with an error at the first message.
+type broken struct {
+	accesslogservice.UnimplementedAccessLogServiceServer
+	loadservice.UnimplementedLoadReportingServiceServer
+	deaf bool
+}
+
+func (b *broken) StreamAccessLogs(s accesslogservice.AccessLogService_StreamAccessLogsServer) error {
+	return b.fail(s.Context(), func() error { _, err := s.Recv(); return err })
+}
+
+func (b *broken) StreamLoadStats(s loadservice.LoadReportingService_StreamLoadStatsServer) error {
+	return b.fail(s.Context(), func() error { _, err := s.Recv(); return err })
+}
+
+func (b *broken) fail(ctx context.Context, receive func() error) error {
+	if b.deaf {
+		<-ctx.Done()
+		return nil
+	}
+	if err := receive(); err != nil {
+		return err
+	}
+	return status.Error(codes.Internal, "broken for a test")
+}
+
+func TestNoRequestSuffersFromBrokenSignals(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	for name, register := range map[string]func(*receiver, *grpc.Server){
+		"they are not served": func(*receiver, *grpc.Server) {},
+		"they fail":           func(_ *receiver, s *grpc.Server) { registerBroken(s, &broken{}) },
+		"nobody reads them":   func(_ *receiver, s *grpc.Server) { registerBroken(s, &broken{deaf: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := receive(t, addresses(pool)...)
+			r.stop()
+			r.start(func(s *grpc.Server) { r.streams.Register(s); register(r, s) })
+			envoy := r.envoy(envoybootstrap.Options{}, 2)
+			result := carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 500, Count: 1000, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 7})
+			if result.Codes[200] != 1000 {
+				t.Errorf("answers %v, want 1000 times 200", result.Codes)
+			}
+		})
+	}
+}
+
+func registerBroken(s *grpc.Server, b *broken) {
+	accesslogservice.RegisterAccessLogServiceServer(s, b)
+	loadservice.RegisterLoadReportingServiceServer(s, b)
+}
+
+func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
+	pool := servers(t, modelsim.Options{Slots: 1000}, modelsim.Options{Slots: 1000})
+	r := receive(t, addresses(pool)...)
+	envoy := r.envoy(envoybootstrap.Options{}, 1)
+	const long = 12 // requests that are open throughout
+	ctx, end := context.WithCancel(t.Context())
+	wait := asking(t, ctx, long, envoy.url, modelsim.HeaderService, "60")
+	r.becomes("the long requests are in flight", inFlight, long)
+
+	traffic := make(chan load.Result, 1)
+	go func() {
+		traffic <- carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 100, Duration: 5 * time.Second, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 3})
+	}()
+	for range 2 {
+		r.stop()
+		served := pool[0].Served()
+		eventually(t, "traffic goes on without Steelyard", func() error {
+			if pool[0].Served() < served+20 {
+				return fmt.Errorf("%d served", pool[0].Served()-served)
+			}
+			return nil
+		})
+		r.start(r.everything)
+		eventually(t, "the log comes back", func() error {
+			if r.logs.Stats().Entries == 0 {
+				return fmt.Errorf("no entry")
+			}
+			return nil
+		})
+	}
+	<-traffic
+	// Nobody told the new Steelyard of their beginnings: the load reports do.
+	r.becomes("the long requests are in flight again", inFlight, long)
+	end()
+	wait()
+	r.becomes("none is in flight", inFlight, 0)
+}
+
+func TestLoadReportsTellTheRequestsInProgress(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	r := receive(t, addresses(pool)...)
+	envoy := r.envoy(envoybootstrap.Options{NoUpstreamLog: true}, 2)
+	const n = 15
+	for _, interval := range []time.Duration{50 * time.Millisecond, time.Second, 100 * time.Millisecond} {
+		r.interval.Store(int64(interval)) // while the stream is open
+		ctx, end := context.WithCancel(t.Context())
+		wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+		r.becomes("all are in progress", inFlight, n)
+		for i, c := range r.counts() {
+			if got, want := c.InFlight.Value, float64(pool[i].InFlight()); got != want {
+				t.Errorf("every %v: server %d has %v in progress, want %v", interval, i, got, want)
+			}
+		}
+		end()
+		wait()
+		r.becomes("none is in progress", inFlight, 0)
+	}
+}
+
+func TestAnEndpointThatWasRemovedMovesNoCountWhenItsRequestsEnd(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	r := receive(t, addresses(pool)...)
+	envoy := r.envoy(envoybootstrap.Options{}, 1)
+	ctx, end := context.WithCancel(t.Context())
+	const n = 6
+	wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+	r.becomes("all are in flight", inFlight, n)
+	stays := pool[1].InFlight()
+	r.publish(r.members[1])
+	r.ledger.SetMembers(cluster, r.members[1:])
+	r.becomes("only the other's are counted", inFlight, stays)
+	end()
+	wait()
+	r.becomes("none is in flight", inFlight, 0)
+}
+
+func TestSignalsGoThroughTLS(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	r := receive(t, addresses(pool)...)
+	r.stop()
+	var authority string
+	r.tls, authority = selfSigned(t)
+	r.start(r.everything)
+	envoy := r.envoy(envoybootstrap.Options{TLS: envoybootstrap.TLS{CAFile: authority}}, 1)
+	ctx, end := context.WithCancel(t.Context())
+	const n = 5
+	wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+	r.becomes("all are in flight", inFlight, n)
+	end()
+	wait()
+	r.becomes("none is in flight", inFlight, 0)
+	eventually(t, "both services hear the Envoy", func() error {
+		if logs, reports := r.logs.Stats(), r.reports.Stats(); logs.Entries < 2*n || reports.Reports < 2 {
+			return fmt.Errorf("%d entries, %d reports", logs.Entries, reports.Reports)
+		}
+		return nil
+	})
+}
+
+// selfSigned is a server's certificate for 127.0.0.1 and, as a file, who vouches
+// for it.
+func selfSigned(t *testing.T) (*tls.Config, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, path
+}
