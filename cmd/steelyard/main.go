@@ -9,17 +9,41 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/simulate"
 )
 
 // version is set by the linker.
 var version = "dev"
 
-func main() {
-	err := root().Execute()
-	if err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "steelyard:", err)
-		os.Exit(1)
+func main() { os.Exit(execute(root())) }
+
+// The exit statuses of all commands.
+const (
+	exitFailure = 1
+	exitUsage   = 2 // a mistake in the command line
+)
+
+// execute runs a command line and returns the exit status. What fails before a
+// command begins is the command line's fault.
+func execute(c *cobra.Command) int {
+	began := false
+	for _, sub := range c.Commands() {
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error {
+			began = true
+			return run(cmd, args)
+		}
 	}
+	err := c.Execute()
+	if err == nil || errors.Is(err, context.Canceled) {
+		return 0
+	}
+	fmt.Fprintln(c.ErrOrStderr(), "steelyard:", err)
+	if !began || errors.As(err, &simulate.Usage{}) {
+		return exitUsage
+	}
+	return exitFailure
 }
 
 // untilSignal ends at the first of the signals, for a command that has things to
@@ -41,7 +65,8 @@ the weights to Envoys as EDS. No request passes through it.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), demoCommand())
+	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), demoCommand(), simulateCommand())
 	return c
 }

@@ -1,0 +1,320 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/config"
+	"steelyard/weighting/sim"
+)
+
+// A file is a scenario as people write it; the tags are those of the configuration.
+type file struct {
+	// Name is shown above the results. Default: the file's.
+	Name string `yaml:"name"`
+	// Seed of all chance, 0 or more. Default 1.
+	Seed int `yaml:"seed" default:"1" range:"0..9223372036854775807"`
+	// Duration is the simulated time, 1s to 24h. Default 10m.
+	Duration time.Duration `yaml:"duration" default:"10m" range:"1s..24h"`
+	// WarmUp is the time at the start whose requests do not count, less than
+	// Duration. Default 30s, or a fifth of Duration where that is less.
+	WarmUp time.Duration `yaml:"warm_up" default:"30s" range:"0s..24h"`
+	// Envoys are who asks.
+	Envoys envoys `yaml:"envoys"`
+	// Pods are who serves, 1 to 1000 groups. Required.
+	Pods []pods `yaml:"pods" max:"1000" required:"write a list with at least one group, e.g. pods: [{count: 20, slots: 1}]"`
+	// Load is the traffic as a part of what the pods can do, 0.01 to 10. Default 0.8.
+	Load float64 `yaml:"load" default:"0.8" range:"0.01..10"`
+	// Rate is the traffic in requests per second, 0 to 1000000, in place of Load. 0
+	// means by Load. Default 0.
+	Rate float64 `yaml:"rate" default:"0" range:"0..1000000"`
+	// Service is how long a request takes.
+	Service service `yaml:"service"`
+	// Events are what happens meanwhile, 1 to 1000. Default none.
+	Events []event `yaml:"events" max:"1000"`
+}
+
+type envoys struct {
+	// Count is 1 to 1000. Default 10.
+	Count int `yaml:"count" default:"10" range:"1..1000"`
+	// Workers of each Envoy, every one with a scheduler of its own, 1 to 64.
+	// Default 1.
+	Workers int `yaml:"workers" default:"1" range:"1..64"`
+	// Shares of the traffic, one number for each Envoy, in proportion, 0.000001 to
+	// 1000000. Default none: all alike.
+	Shares []float64 `yaml:"shares" max:"1000" range:"0.000001..1000000"`
+}
+
+type pods struct {
+	// Count is 1 to 10000. Required.
+	Count int `yaml:"count" required:"write how many there are, e.g. count: 20" range:"1..10000"`
+	// Slots of each pod, requests at once, 1 to 10000. Default 1.
+	Slots int `yaml:"slots" default:"1" range:"1..10000"`
+	// Speed is the work per second and slot, 0.001 to 1000. Default 1.
+	Speed float64 `yaml:"speed" default:"1" range:"0.001..1000"`
+	// SlowDown is how much longer a request takes in a full set than alone, as in
+	// continuous batching, 0 to 1000. Default 0.
+	SlowDown float64 `yaml:"slow_down" default:"0" range:"0..1000"`
+	// Zone is the locality. Default none.
+	Zone string `yaml:"zone"`
+}
+
+type service struct {
+	// Kind is the distribution. Default exponential.
+	Kind string `yaml:"kind" default:"exponential" oneof:"exponential deterministic log-normal two-class"`
+	// Mean of the service time on a pod of speed 1, 1ms to 1h. Default 1s.
+	Mean time.Duration `yaml:"mean" default:"1s" range:"1ms..1h"`
+	// Sigma of the logarithm, 0.01 to 5: with log-normal, and needed there.
+	Sigma float64 `yaml:"sigma" range:"0.01..5"`
+	// LongShare of the requests take LongFactor times as long as the others, 0.0001
+	// to 0.9999 and 1 to 10000: with two-class, and needed there.
+	LongShare  float64 `yaml:"long_share" range:"0.0001..0.9999"`
+	LongFactor float64 `yaml:"long_factor" range:"1..10000"`
+}
+
+type event struct {
+	// At is when it happens, 0s to 24h and before the end. Required.
+	At time.Duration `yaml:"at" required:"write when it happens, e.g. at: 2m" range:"0s..24h"`
+	// Kind is what happens. Required.
+	Kind string `yaml:"kind" required:"write what happens, e.g. kind: leave" oneof:"join leave stall hang recover slow stale-metrics fresh-metrics flash-crowd control-plane-away"`
+	// Pods that it happens to, by number from 0 in the order of the groups. Default
+	// none: all.
+	Pods []int `yaml:"pods" max:"10000" range:"0..9999999"`
+	// Factor of slow (the pods) and flash-crowd (the traffic), 0.001 to 1000: needed
+	// there.
+	Factor float64 `yaml:"factor" range:"0.001..1000"`
+	// For is how long it lasts, 0s to 24h; 0s means to the end. Default 0s.
+	For time.Duration `yaml:"for" default:"0s" range:"0s..24h"`
+}
+
+// The bounds of what is simulated in one run.
+const (
+	largestFile  = 1 << 20    // bytes
+	mostPods     = 10_000     // in all groups
+	mostRequests = 50_000_000 // each is remembered to the end
+)
+
+// readFile reads a scenario. What is wrong in it comes as a *config.Error.
+func readFile(path string) (sim.Scenario, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sim.Scenario{}, fmt.Errorf("reading the scenario: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	data, err := io.ReadAll(io.LimitReader(f, largestFile+1))
+	if err != nil {
+		return sim.Scenario{}, fmt.Errorf("reading the scenario: %w", err)
+	}
+	return parse(path, data)
+}
+
+// parse checks a scenario; path stands for it in messages.
+func parse(path string, data []byte) (sim.Scenario, error) {
+	var f file
+	if err := config.Decode(path, data, &f, f.check); err != nil {
+		return sim.Scenario{}, err
+	}
+	if f.Name == "" {
+		f.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+	return f.scenario(), nil
+}
+
+func (f *file) scenario() sim.Scenario {
+	s := sim.Scenario{
+		Name: f.Name, Seed: uint64(f.Seed), Duration: f.Duration, WarmUp: f.WarmUp,
+		Envoys: f.Envoys.Count, EnvoyShares: f.Envoys.Shares, Workers: f.Envoys.Workers,
+		Load: f.Load, Rate: f.Rate,
+		Service: sim.Service{
+			Kind: sim.ServiceKind(f.Service.Kind), Mean: f.Service.Mean, Sigma: f.Service.Sigma,
+			LongShare: f.Service.LongShare, LongFactor: f.Service.LongFactor,
+		},
+	}
+	for _, p := range f.Pods {
+		s.Pods = append(s.Pods, sim.PodGroup{
+			Count: p.Count, Slots: p.Slots, Speed: p.Speed, Zone: p.Zone,
+			Sharing: p.SlowDown > 0, SlowDown: p.SlowDown,
+		})
+	}
+	for _, e := range f.Events {
+		s.Events = append(s.Events, sim.Event{
+			At: e.At, Kind: sim.EventKind(e.Kind), Pods: e.Pods, Factor: e.Factor, For: e.For,
+		})
+	}
+	return s
+}
+
+// check compares the values of a file with one another.
+func (f *file) check(c *config.Checker) {
+	if !c.Written(&f.WarmUp) {
+		f.WarmUp = min(f.WarmUp, f.Duration/longestWarmUp)
+	}
+	if f.WarmUp >= f.Duration {
+		c.Fail(&f.WarmUp, "%s takes all of the duration of %s: write a shorter warm_up or a longer duration", span(f.WarmUp), span(f.Duration))
+	}
+	if c.Written(&f.Load) && c.Written(&f.Rate) {
+		c.Fail(&f.Rate, "the traffic is given as load too: keep one of them")
+	}
+	if n := len(f.Envoys.Shares); n > 0 && n != f.Envoys.Count {
+		c.Fail(&f.Envoys.Shares, "there are %d shares for %d Envoys: write one number for each", n, f.Envoys.Count)
+	}
+	count := f.podCount()
+	if count > mostPods {
+		c.Fail(&f.Pods, "there are %d pods in all: write at most %d", count, mostPods)
+	}
+	f.Service.check(c)
+	if f.WarmUp < f.Duration && count <= mostPods {
+		f.checkSize(c)
+	}
+	for i := range f.Events {
+		f.Events[i].check(c, count, f.Duration)
+	}
+}
+
+func (f *file) podCount() int {
+	count := 0
+	for _, p := range f.Pods {
+		count += p.Count
+	}
+	return count
+}
+
+// checkSize bounds the requests of a run, from both sides.
+func (f *file) checkSize(c *config.Checker) {
+	s := f.scenario()
+	requests := requests(s)
+	switch {
+	case requests == 0:
+		c.Fail(&f.Events, "no pod is there at the start, so a load of it is nothing: write rate: instead of load:, or let some join later")
+	case requests > mostRequests:
+		field := any(&f.Duration)
+		switch {
+		case c.Written(&f.Rate):
+			field = &f.Rate
+		case c.Written(&f.Load):
+			field = &f.Load
+		case !c.Written(&f.Duration):
+			field = &f.Pods
+		}
+		c.Fail(field, "%.0f million requests would arrive: write a shorter duration or less traffic, for at most %d million", requests/1e6, int(mostRequests/1e6))
+	}
+}
+
+// requests is how many will arrive, the crowds among them.
+func requests(s sim.Scenario) float64 {
+	seconds := s.Duration.Seconds()
+	for _, e := range s.Events {
+		if e.Kind == sim.FlashCrowd && e.Factor > 1 {
+			lasts := s.Duration - e.At
+			if e.For > 0 {
+				lasts = min(lasts, e.For)
+			}
+			seconds += (e.Factor - 1) * max(0, lasts).Seconds()
+		}
+	}
+	return rate(s) * seconds
+}
+
+// rate is how many arrive per second, but for crowds: a load is of the pods that
+// are there at the start.
+func rate(s sim.Scenario) float64 {
+	if s.Rate > 0 {
+		return s.Rate
+	}
+	pods := podsOf(s)
+	absent := absentAtFirst(s.Events, len(pods))
+	var work float64 // per second
+	for i, p := range pods {
+		if !absent[i] {
+			work += float64(p.Slots) * speedOf(p) / (1 + p.SlowDown)
+		}
+	}
+	return s.Load * work / s.Service.Mean.Seconds()
+}
+
+// absentAtFirst says of each of n pods whether it joins before it leaves.
+func absentAtFirst(events []sim.Event, n int) []bool {
+	sorted := slices.Clone(events)
+	slices.SortStableFunc(sorted, func(a, b sim.Event) int { return cmp.Compare(a.At, b.At) })
+	absent, known := make([]bool, n), make([]bool, n)
+	for _, e := range sorted {
+		if e.Kind != sim.Join && e.Kind != sim.Leave {
+			continue
+		}
+		for _, pod := range podsOfEvent(e, n) {
+			if pod < n && !known[pod] {
+				absent[pod], known[pod] = e.Kind == sim.Join, true
+			}
+		}
+	}
+	return absent
+}
+
+// podsOfEvent are those that it happens to, of n.
+func podsOfEvent(e sim.Event, n int) []int {
+	if len(e.Pods) > 0 {
+		return e.Pods
+	}
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func (s *service) check(c *config.Checker) {
+	for _, f := range []struct {
+		field *float64
+		kind  sim.ServiceKind
+		key   string
+		such  string
+	}{
+		{&s.Sigma, sim.LogNormal, "sigma", "1"},
+		{&s.LongShare, sim.TwoClass, "long_share", "0.1"},
+		{&s.LongFactor, sim.TwoClass, "long_factor", "10"},
+	} {
+		switch written, needed := c.Written(f.field), s.Kind == string(f.kind); {
+		case needed && !written:
+			c.Fail(&s.Kind, "%s needs %s: add one, such as %s: %s", s.Kind, f.key, f.key, f.such)
+		case written && !needed:
+			c.Fail(f.field, "%s is of %s, and the kind is %s: remove it, or write kind: %s", f.key, f.kind, s.Kind, f.kind)
+		}
+	}
+}
+
+// What the kinds of events have to say besides.
+var (
+	withFactor = map[sim.EventKind]bool{sim.Slow: true, sim.FlashCrowd: true}
+	ofTheWorld = map[sim.EventKind]bool{sim.FlashCrowd: true, sim.ControlPlaneAway: true}
+	atOnce     = map[sim.EventKind]bool{sim.Recover: true, sim.FreshMetrics: true}
+)
+
+func (e *event) check(c *config.Checker, pods int, end time.Duration) {
+	kind := sim.EventKind(e.Kind)
+	if e.At >= end {
+		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration", span(end))
+	}
+	switch written := c.Written(&e.Factor); {
+	case withFactor[kind] && !written:
+		c.Fail(&e.Kind, "%s needs a factor: add one, such as factor: 3", kind)
+	case written && !withFactor[kind]:
+		c.Fail(&e.Factor, "%s has no factor: remove it", kind)
+	}
+	if ofTheWorld[kind] && c.Written(&e.Pods) {
+		c.Fail(&e.Pods, "%s happens to the whole world: remove the pods", kind)
+	}
+	if atOnce[kind] && c.Written(&e.For) {
+		c.Fail(&e.For, "%s has no duration: remove it", kind)
+	}
+	for i, pod := range e.Pods {
+		if pod >= pods {
+			c.Fail(&e.Pods[i], "there is no pod %d: the numbers go from 0 to %d", pod, pods-1)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"steelyard/collectors/loadstats"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+	"steelyard/weighting"
+	"steelyard/weighting/sim"
+)
+
+// A fleet is a cluster of a configuration in the traffic of a scenario.
+type fleet struct {
+	config  *config.Config
+	cluster *config.Cluster
+	file    string // of the configuration
+	notes   []note // what was taken from where
+}
+
+// A note says of one thing where it comes from.
+type note struct{ what, value, from string }
+
+func (f *fleet) note(what, value, from string) {
+	f.notes = append(f.notes, note{what, value, from})
+}
+
+// Where things come from, besides the configuration.
+const (
+	fromScenario = "the scenario"
+	fromNowhere  = "nowhere: assumed"
+)
+
+// newFleet reads the configuration and finds the cluster in it; with one cluster
+// its name may be left out.
+func newFleet(path, cluster string) (*fleet, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{config: cfg, file: filepath.Base(path)}
+	if f.cluster = cfg.Cluster(cluster); f.cluster != nil {
+		return f, nil
+	}
+	if cluster == "" && len(cfg.Clusters) == 1 {
+		f.cluster = &cfg.Clusters[0]
+		return f, nil
+	}
+	var names []string
+	for _, c := range cfg.Clusters {
+		names = append(names, c.Name)
+	}
+	if cluster == "" {
+		return nil, Usage{fmt.Errorf("%s has %d clusters: write --cluster with one of %s", path, len(names), strings.Join(names, ", "))}
+	}
+	return nil, Usage{fmt.Errorf("--cluster %s: %s has no such cluster: write one of %s", cluster, path, strings.Join(names, ", "))}
+}
+
+// name is that of the fleet's row.
+func (f *fleet) name() string { return f.file + ":" + f.cluster.Name }
+
+// place puts the fleet in the place of the scenario's pods. count is the number of
+// endpoints where the configuration does not tell it, 0 where it does.
+func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
+	endpoints, from, err := f.endpoints(count)
+	if err != nil {
+		return s, err
+	}
+	before := podsOf(s)
+	if len(endpoints) > mostPods {
+		return s, fmt.Errorf("cluster %s has %d endpoints: at most %d are simulated", f.cluster.Name, len(endpoints), mostPods)
+	}
+	f.note("endpoints", fmt.Sprint(len(endpoints)), from)
+	var all []sim.PodGroup
+	configured := 0
+	for i, e := range endpoints {
+		pod := before[i*len(before)/len(endpoints)]
+		pod.Zone = e.Zone
+		if e.Capacity > 0 {
+			configured++
+			pod.Slots = max(1, int(math.Round(e.Capacity)))
+		}
+		all = append(all, pod)
+	}
+	f.noteSlots(configured, all)
+	s.Pods = grouped(all)
+	s.Events = slices.Clone(s.Events)
+	for i := range s.Events {
+		s.Events[i].Pods = stretched(s.Events[i].Pods, len(before), len(endpoints))
+	}
+	f.noteScenario(s)
+	return s, nil
+}
+
+// endpoints are those that the configuration names, with the cluster's capacity
+// where they have none of their own.
+func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
+	e := f.cluster.Endpoints
+	if e.DNS == nil && count > 0 {
+		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file, f.cluster.Name)}
+	}
+	switch {
+	case e.DNS != nil && count == 0:
+		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not asked here: write --pods with their number", f.cluster.Name)}
+	case e.DNS != nil:
+		endpoints, from = make([]discovery.Endpoint, count), "--pods"
+	case e.File != "":
+		endpoints, err = discovery.ReadFile(e.File)
+		from = e.File
+	default:
+		for _, static := range e.Static {
+			endpoints = append(endpoints, discovery.Endpoint(static))
+		}
+		from = f.file
+	}
+	if err == nil && len(endpoints) == 0 {
+		err = errors.New("there is no endpoint in it")
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("endpoints of cluster %s: %w", f.cluster.Name, err)
+	}
+	for i := range endpoints {
+		if endpoints[i].Capacity == 0 {
+			endpoints[i].Capacity = f.cluster.Capacity
+		}
+	}
+	return endpoints, from, nil
+}
+
+func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
+	least, most := all[0].Slots, all[0].Slots
+	for _, p := range all {
+		least, most = min(least, p.Slots), max(most, p.Slots)
+	}
+	value := fmt.Sprint(least)
+	if least != most {
+		value = fmt.Sprintf("%d to %d", least, most)
+	}
+	switch configured {
+	case len(all):
+		f.note("slots", value, f.file+" (capacity)")
+	case 0:
+		f.note("slots", value, fromScenario+"; Steelyard has to learn them, capacity is not configured")
+	default:
+		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured, fromScenario))
+	}
+}
+
+func (f *fleet) noteScenario(s sim.Scenario) {
+	f.note("Envoys", fmt.Sprint(s.Envoys), fromScenario)
+	if s.Rate > 0 {
+		f.note("traffic", number(s.Rate)+" requests/s", fromScenario)
+	} else {
+		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load), short(rate(s))), fromScenario)
+	}
+	f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), span(s.Service.Mean)), fromScenario)
+	if text := eventsText(s.Events); text != "" {
+		f.note("events", text, fromScenario+", stretched over the endpoints")
+	}
+}
+
+// podsOf lists the pods of a scenario one by one.
+func podsOf(s sim.Scenario) (all []sim.PodGroup) {
+	for _, group := range s.Pods {
+		one := group
+		one.Count = 1
+		all = append(all, slices.Repeat([]sim.PodGroup{one}, group.Count)...)
+	}
+	return all
+}
+
+// grouped puts neighbours that are alike together.
+func grouped(all []sim.PodGroup) (groups []sim.PodGroup) {
+	for _, p := range all {
+		if n := len(groups); n > 0 {
+			last := groups[n-1]
+			last.Count = p.Count
+			if last == p {
+				groups[n-1].Count++
+				continue
+			}
+		}
+		groups = append(groups, p)
+	}
+	return groups
+}
+
+// stretched are the endpoints that stand for some pods, where there are n
+// endpoints for every m pods.
+func stretched(pods []int, m, n int) (endpoints []int) {
+	for _, pod := range pods {
+		first := pod * n / m
+		for e := first; e < max(first+1, (pod+1)*n/m); e++ {
+			if !slices.Contains(endpoints, e) {
+				endpoints = append(endpoints, e)
+			}
+		}
+	}
+	return endpoints
+}
+
+// policy is what the configuration makes of the signals.
+func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
+	c, cfg := f.cluster, f.config
+	y := &sim.Steelyard{
+		Pace: weighting.Pace{
+			Floor:          c.Push.MinInterval,
+			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
+			ProxyCPU:       c.Push.EnvoyCPU,
+		},
+		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat,
+		EnvoyPolicy: envoyPolicy,
+		Capacity:    f.capacityKnown(),
+		Params:      c.Params(),
+	}
+	if !c.Scrape.Disabled {
+		y.ScrapeInterval = c.Scrape.Interval
+		f.note("scrapes", "every "+span(c.Scrape.Interval), f.file)
+	}
+	f.source(y, s.Envoys)
+	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
+	f.note("budgets", fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU)), f.file)
+	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
+		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)
+	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
+	f.note("delays", "of signals and pushes, those of one data center", fromNowhere)
+	return sim.Policy{Name: f.name(), Steelyard: y}
+}
+
+// capacityKnown says that the slots of all endpoints are configured.
+func (f *fleet) capacityKnown() bool {
+	endpoints, _, err := f.endpoints(0)
+	return f.cluster.Capacity > 0 || err == nil &&
+		!slices.ContainsFunc(endpoints, func(e discovery.Endpoint) bool { return e.Capacity == 0 })
+}
+
+// source chooses the in-flight counts as the daemon does: what Envoys report goes
+// before Redis.
+func (f *fleet) source(y *sim.Steelyard, envoys int) {
+	x, redis := f.config.XDS, f.cluster.Inflight.RedisKey != ""
+	besides := ""
+	if redis {
+		besides = "; not Redis, while all Envoys report"
+	}
+	switch {
+	case !x.AccessLog.Disabled:
+		y.Source = sim.AccessLog
+		y.ReportInterval = f.reportInterval(envoys)
+		text := "Envoys' upstream access log"
+		if !x.LoadReports.Disabled {
+			text += ", put right by load reports every " + span(y.ReportInterval)
+		}
+		f.note("in flight", text, f.file+besides)
+	case !x.LoadReports.Disabled:
+		y.Source = sim.LoadReports
+		y.ReportInterval = f.reportInterval(envoys)
+		f.note("in flight", "Envoys' load reports every "+span(y.ReportInterval), f.file+besides)
+	case redis:
+		y.Source, y.ReportInterval = sim.Redis, f.config.Redis.Interval
+		f.note("in flight", "Redis, read every "+span(y.ReportInterval), f.file)
+	default:
+		y.Source = sim.Scrape
+		f.note("in flight", "nothing but scrapes", f.file)
+	}
+}
+
+// reportInterval is that of load reports; 0, which means the simulator's own, where
+// there are none.
+func (f *fleet) reportInterval(envoys int) time.Duration {
+	r := f.config.XDS.LoadReports
+	if r.Disabled {
+		return 0
+	}
+	return loadstats.Interval(envoys, !f.config.XDS.AccessLog.Disabled, r.Interval, float64(r.Budget))
+}
+
+// explanation is the list of what was taken from where.
+func (f *fleet) explanation() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is cluster %s of %s:\n", f.name(), f.cluster.Name, f.file)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "  WHAT\tVALUE\tFROM\n")
+	for _, n := range f.notes {
+		fmt.Fprintf(t, "  %s\t%s\t%s\n", n.what, n.value, n.from)
+	}
+	t.Flush()
+	return b.String() + "\n"
+}

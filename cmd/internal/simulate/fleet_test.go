@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"steelyard/weighting"
+	"steelyard/weighting/sim"
+)
+
+// someConfig has a cluster for each way to name endpoints.
+const someConfig = "testdata/steelyard.yaml"
+
+func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
+	f, err := newFleet(someConfig, "llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := sim.Scenario{
+		Envoys: 4, Load: 0.5, Service: sim.Service{Mean: time.Second}, Duration: time.Minute,
+		Pods:   []sim.PodGroup{{Count: 1, Slots: 2}, {Count: 1, Slots: 3, Speed: 0.5}},
+		Events: []sim.Event{{At: time.Second, Kind: sim.Leave, Pods: []int{1}}, {At: time.Second, Kind: sim.FlashCrowd, Factor: 2}},
+	}
+	after, err := f.place(before, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantPods := []sim.PodGroup{
+		{Count: 2, Slots: 4}, {Count: 1, Slots: 8, Speed: 0.5, Zone: "b"}, {Count: 1, Slots: 4, Speed: 0.5},
+	}
+	if diff := cmp.Diff(wantPods, after.Pods); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([][]int{{2, 3}, nil}, [][]int{after.Events[0].Pods, after.Events[1].Pods}); diff != "" {
+		t.Errorf("pods of the events (-want +got):\n%s", diff)
+	}
+	if len(before.Events[0].Pods) != 1 || before.Pods[0].Slots != 2 {
+		t.Error("the scenario before was changed")
+	}
+}
+
+func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
+	params := weighting.DefaultParams()
+	params.Floor = 0.02
+	tests := []struct {
+		config, cluster string
+		want            sim.Steelyard
+	}{
+		{someConfig, "llama", sim.Steelyard{
+			Source: sim.AccessLog, ScrapeInterval: 250 * time.Millisecond, ReportInterval: time.Second,
+			Pace:     weighting.Pace{Floor: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05},
+			Deadband: 0.03, Heartbeat: 2 * time.Second, EnvoyPolicy: sim.LeastRequest, Capacity: true, Params: params,
+		}},
+		{someConfig, "listed", sim.Steelyard{
+			Source: sim.AccessLog, ScrapeInterval: 250 * time.Millisecond, ReportInterval: time.Second,
+			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02},
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+		}},
+		{"testdata/redis.yaml", "", sim.Steelyard{
+			Source: sim.Redis, ReportInterval: 20 * time.Millisecond,
+			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+		}},
+		{"testdata/scrapes.yaml", "", sim.Steelyard{
+			Source: sim.Scrape, ScrapeInterval: time.Second,
+			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+		}},
+	}
+	for _, tt := range tests {
+		f, err := newFleet(tt.config, tt.cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest)
+		if diff := cmp.Diff(&tt.want, got.Steelyard); diff != "" || got.Name != f.name() {
+			t.Errorf("%s %s: named %s (-want +got):\n%s", tt.config, tt.cluster, got.Name, diff)
+		}
+	}
+}
+
+func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
+	golden(t, "simulated/fleet.txt", simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"}))
+	f, err := newFleet(someConfig, "resolved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.place(sim.Scenario{Envoys: 2, Rate: 5, Pods: []sim.PodGroup{{Count: 2, Slots: 3}}, Service: sim.Service{Mean: time.Second}, Duration: time.Minute}, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.policy(s, sim.RoundRobin)
+	golden(t, "resolved.txt", f.explanation())
+}
+
+func TestEndpointsOfAFileAreCounted(t *testing.T) {
+	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "listed", Print: true})
+	for _, want := range []string{`{count: 2, slots: 2, zone: "a"}`, `{count: 1, slots: 6, zone: "b"}`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestFleetsThatCannotBeHad(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "steelyard.yaml")
+	config := "clusters: [{name: gone, engine: vllm, endpoints: {file: gone.yaml}}]"
+	if err := os.WriteFile(empty, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name  string
+		o     Options
+		usage bool
+		want  string
+	}{
+		{"no file", Options{Config: "none.yaml"}, false, "none.yaml"},
+		{"a bad file", Options{Config: shortScenario}, false, "short.yaml:"},
+		{"which cluster", Options{Config: someConfig}, true, "has 3 clusters: write --cluster with one of llama, listed, resolved"},
+		{"no such cluster", Options{Config: someConfig, Cluster: "lama"}, true, "--cluster lama: testdata/steelyard.yaml has no such cluster: write one of llama, listed, resolved"},
+		{"DNS", Options{Config: someConfig, Cluster: "resolved"}, true, "finds its endpoints by DNS, which is not asked here: write --pods"},
+		{"pods that are known", Options{Config: someConfig, Cluster: "llama", Pods: 3}, true, "lists the endpoints of cluster llama: remove the flag"},
+		{"no list", Options{Config: empty}, false, "endpoints of cluster gone: "},
+	}
+	for _, tt := range tests {
+		var out bytes.Buffer
+		tt.o.Scenario, tt.o.EnvoyPolicy, tt.o.Out, tt.o.Err = shortScenario, "round_robin", &out, &out
+		err := Run(t.Context(), tt.o)
+		if err == nil || errors.As(err, &Usage{}) != tt.usage || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
+			t.Errorf("%s: error %v (%T), want %q, usage %v; printed %q", tt.name, err, err, tt.want, tt.usage, out.String())
+		}
+	}
+}
+
+func TestPodsAreStretchedOverEndpoints(t *testing.T) {
+	tests := []struct {
+		pods []int
+		m, n int
+		want []int
+	}{
+		{[]int{0}, 1, 3, []int{0, 1, 2}},
+		{[]int{1}, 2, 5, []int{2, 3, 4}},
+		{[]int{0, 1, 2, 3}, 4, 2, []int{0, 1}},
+		{[]int{19}, 20, 3, []int{2}},
+		{nil, 4, 8, nil},
+	}
+	for _, tt := range tests {
+		if got := stretched(tt.pods, tt.m, tt.n); !cmp.Equal(got, tt.want) {
+			t.Errorf("pods %v of %d stand for %v of %d, want %v", tt.pods, tt.m, got, tt.n, tt.want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/weighting/sim"
+)
+
+// Options say what to simulate and what to show of it.
+type Options struct {
+	Scenario string        // name of a built-in one, or the path of a file
+	Seed     uint64        // instead of the scenario's, with Seeded
+	Seeded   bool          // Seed is given
+	Duration time.Duration // instead of the scenario's; 0: its own
+	Policies []string      // rows, by name; empty: all
+
+	List, Print bool   // the built-in scenarios; one of them, as a file
+	JSONFile    string // where the rows go besides; "-" for Out instead of the table
+	Plot        bool
+	PlotPods    []int // that are drawn; empty: those of interest
+	Hunt        int   // seeds to try; 0: no hunt
+
+	Config, Cluster string // a fleet of one's own
+	Pods            int    // endpoints of it, where only DNS knows
+	EnvoyPolicy     string // under the weights
+
+	Out, Err io.Writer // results; progress, if it is a terminal
+}
+
+// Usage is a mistake in how the command was called, and not in what it was called
+// on.
+type Usage struct{ error }
+
+// Unwrap gives the cause.
+func (u Usage) Unwrap() error { return u.error }
+
+func usage(format string, args ...any) error { return Usage{fmt.Errorf(format, args...)} }
+
+// shortest is the least duration of a simulation.
+const shortest = time.Second
+
+// mostSeeds bounds a hunt.
+const mostSeeds = 10_000
+
+// check refuses options that make no sense, alone or together.
+func (o *Options) check() error {
+	balancers := []string{string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random)}
+	switch {
+	case o.List:
+		return nil
+	case o.Scenario == "":
+		return usage("--scenario is missing: write one of %s, or the path of a file", strings.Join(sim.Names(), ", "))
+	case o.Duration != 0 && o.Duration < shortest:
+		return usage("--duration %s is too short: write at least %s", o.Duration, shortest)
+	case o.Hunt < 0 || o.Hunt > mostSeeds:
+		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
+	case o.Hunt > 0 && o.Plot:
+		return usage("--plot shows one seed and --hunt tries many: remove one; the hunt says which seed to plot")
+	case o.Config == "" && o.Cluster != "":
+		return usage("--cluster needs --config with the file that the cluster is in")
+	case o.Config == "" && o.Pods != 0:
+		return usage("--pods needs --config: the pods of a scenario stand in its file (--print shows it)")
+	case o.Pods < 0 || o.Pods > mostPods:
+		return usage("--pods %d: write 1 to %d", o.Pods, mostPods)
+	case len(o.PlotPods) > 0 && !o.Plot:
+		return usage("--plot-pods needs --plot")
+	case len(o.PlotPods) > len(podMarkers):
+		return usage("--plot-pods: at most %d pods are told apart in one plot", len(podMarkers))
+	case !slices.Contains(balancers, o.EnvoyPolicy):
+		return usage("--envoy-policy %s: write one of %s", o.EnvoyPolicy, strings.Join(balancers, ", "))
+	}
+	return nil
+}
+
+// scenario finds the scenario and changes what the options change.
+func (o *Options) scenario() (sim.Scenario, error) {
+	s, err := o.named()
+	if err != nil {
+		return s, err
+	}
+	if o.Seeded {
+		s.Seed = o.Seed
+	}
+	if o.Duration > 0 {
+		s.Duration = o.Duration
+		s.WarmUp = min(s.WarmUp, s.Duration/longestWarmUp)
+	}
+	for _, e := range s.Events {
+		if e.At >= s.Duration {
+			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind, span(e.At))
+		}
+	}
+	if n := requests(s); n > mostRequests {
+		return s, usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million", n/1e6, span(s.Duration), int(mostRequests/1e6))
+	}
+	return s, nil
+}
+
+// longestWarmUp is the part of a duration that does not count unless somebody says
+// so: one in so many.
+const longestWarmUp = 5
+
+func (o *Options) named() (sim.Scenario, error) {
+	if strings.ContainsAny(o.Scenario, `/\.`) {
+		return readFile(o.Scenario)
+	}
+	s, ok := sim.Builtin(o.Scenario)
+	if !ok {
+		return s, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
+			o.Scenario, strings.Join(sim.Names(), ", "), o.Scenario)
+	}
+	return s, nil
+}
+
+// rows are the policies to run, and the fleet if there is one. The scenario is
+// changed to that of the fleet.
+func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
+	known := sim.Policies()
+	if o.Config == "" {
+		policies, err := choose(known, o.Policies)
+		return policies, nil, err
+	}
+	f, err := newFleet(o.Config, o.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	if *s, err = f.place(*s, o.Pods); err != nil {
+		return nil, nil, err
+	}
+	own := f.policy(*s, sim.Balancer(o.EnvoyPolicy))
+	names := o.Policies
+	if len(names) == 0 {
+		names = []string{string(sim.RoundRobin), string(sim.LeastRequest), own.Name, string(sim.ShortestQueue)}
+	}
+	policies, err := choose(append(known, own), names)
+	if err == nil && !slices.ContainsFunc(policies, func(p sim.Policy) bool { return p.Name == own.Name }) {
+		policies = append(policies, own)
+	}
+	return policies, f, err
+}
+
+// errNothing is where no policy is left to compare with.
+var errNothing = errors.New("a hunt compares Steelyard with least_request, and neither --policy nor the scenario has a policy of Steelyard's: add one, such as --policy steelyard@5ms")

@@ -1,0 +1,103 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/weighting/sim"
+)
+
+// steelyardAt is how the names of policies with a push interval begin.
+const steelyardAt = "steelyard@"
+
+// choose finds the policies of the names among the known ones. A steelyard@ with
+// an interval that is not among them goes by the access log and pushes at most that
+// often. No names mean all.
+func choose(known []sim.Policy, names []string) ([]sim.Policy, error) {
+	if len(names) == 0 {
+		return known, nil
+	}
+	var chosen []sim.Policy
+	for _, name := range names {
+		p, ok := find(known, name)
+		if !ok {
+			return nil, Usage{fmt.Errorf("--policy %s: there is no such policy: write one of %s, or %s with another interval such as %s20ms",
+				name, strings.Join(policyNames(known), ", "), steelyardAt, steelyardAt)}
+		}
+		if !slices.ContainsFunc(chosen, func(c sim.Policy) bool { return c.Name == p.Name }) {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, nil
+}
+
+func find(known []sim.Policy, name string) (sim.Policy, bool) {
+	for _, p := range known {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	interval, err := time.ParseDuration(strings.TrimPrefix(name, steelyardAt))
+	if !strings.HasPrefix(name, steelyardAt) || err != nil || interval < time.Millisecond || interval > time.Minute {
+		return sim.Policy{}, false
+	}
+	for _, p := range known {
+		if p.Steelyard != nil && p.Steelyard.Source == sim.AccessLog {
+			other := *p.Steelyard
+			other.MinInterval = interval
+			return sim.Policy{Name: name, Steelyard: &other}, true
+		}
+	}
+	return sim.Policy{}, false
+}
+
+func policyNames(policies []sim.Policy) []string {
+	names := make([]string, len(policies))
+	for i, p := range policies {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// isBound says that nobody can switch this policy on: it sees every pod for every
+// request.
+func isBound(p sim.Policy) bool { return p.Steelyard == nil && p.Balancer == sim.ShortestQueue }
+
+// isPushed says that weights are pushed under this policy.
+func isPushed(p sim.Policy) bool { return p.Steelyard != nil || p.Balancer == sim.FreeSlots }
+
+// described says of a policy what the name leaves out.
+func described(p sim.Policy) string {
+	y := p.Steelyard
+	if y == nil {
+		return balancers[p.Balancer]
+	}
+	var by []string
+	if source := sources[y.Source]; source != "" {
+		by = append(by, source)
+	}
+	if y.ScrapeInterval > 0 {
+		by = append(by, "scrapes every "+span(y.ScrapeInterval))
+	}
+	text := "Steelyard's weights by " + strings.Join(by, " and ")
+	if y.MinInterval > 0 {
+		text += ", pushed at most every " + span(y.MinInterval)
+	}
+	return text
+}
+
+var balancers = map[sim.Balancer]string{
+	sim.RoundRobin:    "Envoy's ROUND_ROBIN without weights",
+	sim.LeastRequest:  "Envoy's LEAST_REQUEST without weights: two choices, by the Envoy's own requests",
+	sim.Random:        "Envoy's RANDOM",
+	sim.FreeSlots:     "weights by who is idle now: what not to do",
+	sim.ShortestQueue: "one view of all pods for each request: the bound",
+}
+
+var sources = map[sim.Source]string{
+	sim.AccessLog:   "Envoys' upstream access log",
+	sim.LoadReports: "Envoys' load reports",
+	sim.Redis:       "counts in Redis",
+}

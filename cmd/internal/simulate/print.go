@@ -1,0 +1,208 @@
+package simulate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"steelyard/weighting/sim"
+)
+
+// printed is a scenario as a file to start from; parsing it gives the scenario
+// again.
+func printed(s sim.Scenario) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# %s", summary(s))
+	line("# Every key with its default: docs/simulate.md.")
+	line("name: %s", quoted(s.Name))
+	line("seed: %d", s.Seed)
+	line("duration: %s", span(s.Duration))
+	line("warm_up: %s              # requests that arrive before this do not count", span(s.WarmUp))
+	line("")
+	line("envoys:")
+	line("  count: %d", s.Envoys)
+	line("  workers: %d             # of each Envoy", max(1, s.Workers))
+	if len(s.EnvoyShares) > 0 {
+		line("  shares: %s   # of the traffic", flow(s.EnvoyShares, number))
+	}
+	line("pods:")
+	for _, p := range s.Pods {
+		line("- %s", group(p))
+	}
+	if s.Rate > 0 {
+		line("rate: %s                # requests per second", number(s.Rate))
+	} else {
+		line("load: %s               # traffic, as a part of what the pods can do", number(s.Load))
+	}
+	line("service: %s", kindOf(s.Service))
+	if len(s.Events) > 0 {
+		line("events:")
+	}
+	for _, e := range s.Events {
+		line("- %s", happening(e))
+	}
+	return b.String()
+}
+
+// keys writes a section in one line, without those keys that say nothing.
+type keys []string
+
+func (k *keys) add(key, value string) { *k = append(*k, key+": "+value) }
+
+func (k keys) String() string { return "{" + strings.Join(k, ", ") + "}" }
+
+func group(p sim.PodGroup) string {
+	var k keys
+	k.add("count", strconv.Itoa(p.Count))
+	k.add("slots", strconv.Itoa(p.Slots))
+	if speed := speedOf(p); speed != 1 {
+		k.add("speed", number(speed))
+	}
+	if p.Sharing && p.SlowDown > 0 {
+		k.add("slow_down", number(p.SlowDown))
+	}
+	if p.Zone != "" {
+		k.add("zone", quoted(p.Zone))
+	}
+	return k.String()
+}
+
+func kindOf(s sim.Service) string {
+	var k keys
+	k.add("kind", string(serviceKind(s)))
+	k.add("mean", span(s.Mean))
+	switch s.Kind {
+	case sim.LogNormal:
+		k.add("sigma", number(s.Sigma))
+	case sim.TwoClass:
+		k.add("long_share", number(s.LongShare))
+		k.add("long_factor", number(s.LongFactor))
+	}
+	return k.String()
+}
+
+func happening(e sim.Event) string {
+	var k keys
+	k.add("at", span(e.At))
+	k.add("kind", string(e.Kind))
+	if len(e.Pods) > 0 && !ofTheWorld[e.Kind] {
+		k.add("pods", flow(e.Pods, strconv.Itoa))
+	}
+	if withFactor[e.Kind] {
+		k.add("factor", number(e.Factor))
+	}
+	if e.For > 0 && !atOnce[e.Kind] {
+		k.add("for", span(e.For))
+	}
+	return k.String()
+}
+
+func flow[T any](values []T, text func(T) string) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = text(v)
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// summary is a scenario in one line.
+func summary(s sim.Scenario) string {
+	parts := []string{count(s.Envoys, "Envoy"), fleetText(s.Pods)}
+	if s.Workers > 1 {
+		parts[0] += fmt.Sprintf(" of %d workers", s.Workers)
+	}
+	if uneven(s.EnvoyShares) {
+		parts[0] += " with uneven traffic"
+	}
+	if s.Rate > 0 {
+		parts = append(parts, number(s.Rate)+" requests/s")
+	} else {
+		parts = append(parts, "load "+number(s.Load))
+	}
+	parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service), span(s.Service.Mean)))
+	if text := eventsText(s.Events); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func fleetText(groups []sim.PodGroup) string {
+	texts := make([]string, len(groups))
+	for i, p := range groups {
+		texts[i] = fmt.Sprintf("%s of %s", count(p.Count, "pod"), count(p.Slots, "slot"))
+		if i > 0 {
+			texts[i] = fmt.Sprintf("%d of %s", p.Count, count(p.Slots, "slot"))
+		}
+		if speed := speedOf(p); speed != 1 {
+			texts[i] += fmt.Sprintf(" at speed %.3g", speed)
+		}
+	}
+	const most = 3
+	if len(texts) > most {
+		texts = append(texts[:most], fmt.Sprintf("%d more groups", len(texts)-most))
+	}
+	return strings.Join(texts, " and ")
+}
+
+// eventsText names the kinds of events, each once.
+func eventsText(events []sim.Event) string {
+	var kinds []string
+	seen := map[sim.EventKind]bool{}
+	for _, e := range events {
+		if !seen[e.Kind] {
+			seen[e.Kind] = true
+			kinds = append(kinds, string(e.Kind))
+		}
+	}
+	return strings.Join(kinds, ", ")
+}
+
+func uneven(shares []float64) bool {
+	for _, s := range shares {
+		if s != shares[0] {
+			return true
+		}
+	}
+	return false
+}
+
+func serviceKind(s sim.Service) sim.ServiceKind {
+	if s.Kind == "" {
+		return sim.Exponential
+	}
+	return s.Kind
+}
+
+func speedOf(p sim.PodGroup) float64 {
+	if p.Speed == 0 {
+		return 1
+	}
+	return p.Speed
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// number writes a number the way a person would.
+func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// quoted is a text in a YAML file.
+func quoted(s string) string { return strconv.Quote(s) }
+
+// span is a duration without its zero parts: 10m, not 10m0s.
+func span(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,129 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sync/errgroup"
+
+	"steelyard/weighting/sim"
+)
+
+// Run does what the options say. Errors of type Usage are mistakes in the options.
+func Run(ctx context.Context, o Options) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.List {
+		fmt.Fprint(o.Out, list())
+		return nil
+	}
+	s, err := o.scenario()
+	if err != nil {
+		return err
+	}
+	policies, fleet, err := o.rows(&s)
+	if err != nil {
+		return err
+	}
+	if o.Print {
+		fmt.Fprint(o.Out, printed(s))
+		return nil
+	}
+	if fleet != nil && o.JSONFile != "-" {
+		fmt.Fprint(o.Out, fleet.explanation())
+	}
+	if o.Hunt > 0 {
+		return o.hunt(ctx, s, policies)
+	}
+	return o.compare(ctx, s, policies)
+}
+
+// compare runs the policies on one seed and shows them side by side.
+func (o *Options) compare(ctx context.Context, s sim.Scenario, policies []sim.Policy) error {
+	pods, err := o.pods(s)
+	if err != nil {
+		return err
+	}
+	if o.Plot {
+		s.SampleEvery = sampleEvery(s.Duration)
+	}
+	runs, err := o.runAll(ctx, []sim.Scenario{s}, policies)
+	if err != nil {
+		return err
+	}
+	r := runs[0]
+	if o.JSONFile != "-" {
+		fmt.Fprint(o.Out, r.table())
+		if o.Plot {
+			over := telling(policies)
+			if len(o.Policies) > 0 {
+				over = func(sim.Policy) bool { return true }
+			}
+			fmt.Fprint(o.Out, r.plots(over, pods))
+		}
+	}
+	if o.JSONFile == "" {
+		return nil
+	}
+	return writeJSON(o.JSONFile, o.Out, r.document())
+}
+
+// pods are those to draw.
+func (o *Options) pods(s sim.Scenario) ([]int, error) {
+	if len(o.PlotPods) == 0 {
+		return interesting(s), nil
+	}
+	last := len(slotsOf(s)) - 1
+	for _, pod := range o.PlotPods {
+		if pod < 0 || pod > last {
+			return nil, usage("--plot-pods %d: the pods are numbered from 0 to %d", pod, last)
+		}
+	}
+	return o.PlotPods, nil
+}
+
+// runAll runs all policies on all scenarios, as many at a time as there are
+// processors.
+func (o *Options) runAll(ctx context.Context, scenarios []sim.Scenario, policies []sim.Policy) ([]run, error) {
+	progress := newProgress(o.Err, len(scenarios)*len(policies))
+	defer progress.clear()
+	runs := make([]run, len(scenarios))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for k, s := range scenarios {
+		runs[k] = run{scenario: s, policies: policies, results: make([]sim.Result, len(policies))}
+		for i, p := range policies {
+			group.Go(func() (err error) {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				runs[k].results[i], err = sim.Run(ctx, s, p)
+				progress.done()
+				return err
+			})
+		}
+	}
+	return runs, group.Wait()
+}
+
+// list is the built-in scenarios and the policies, one line each.
+func list() string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SCENARIO\tLENGTH\tWHAT")
+	for _, name := range sim.Names() {
+		s, _ := sim.Builtin(name)
+		fmt.Fprintf(t, "%s\t%s\t%s\n", name, span(s.Duration), summary(s))
+	}
+	t.Flush()
+	fmt.Fprintln(t, "\nPOLICY\tWHAT")
+	for _, p := range sim.Policies() {
+		fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
+	}
+	t.Flush()
+	return b.String()
+}

@@ -1,0 +1,179 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim"
+)
+
+// short is a scenario that takes a moment.
+const shortScenario = "testdata/short.yaml"
+
+// simulated runs the options and returns what is printed.
+func simulated(t *testing.T, o Options) string {
+	t.Helper()
+	var out, progress bytes.Buffer
+	o.Out, o.Err = &out, &progress
+	if o.EnvoyPolicy == "" {
+		o.EnvoyPolicy = string(sim.RoundRobin)
+	}
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if progress.Len() > 0 {
+		t.Errorf("progress on what is no terminal: %q", progress.String())
+	}
+	return out.String()
+}
+
+func TestList(t *testing.T) { golden(t, "simulated/list.txt", simulated(t, Options{List: true})) }
+
+func TestAScenarioWithPlots(t *testing.T) {
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms", "shortest_queue"}, Plot: true, PlotPods: []int{0, 3}}
+	golden(t, "simulated/short.txt", simulated(t, o))
+}
+
+func TestTheSameSeedGivesTheSameResult(t *testing.T) {
+	o := Options{Scenario: shortScenario, JSONFile: "-"}
+	first := simulated(t, o)
+	checkRows(t, []byte(first), len(sim.Policies()))
+	if again := simulated(t, o); again != first {
+		t.Errorf("twice the same seed:\n%s\n%s", first, again)
+	}
+	o.Seed, o.Seeded = 2, true
+	if other := simulated(t, o); strings.ReplaceAll(other, `"seed": 2`, `"seed": 1`) == first {
+		t.Error("another seed gives the same")
+	}
+}
+
+func TestAllPoliciesGetTheSameRequests(t *testing.T) {
+	var got document
+	if err := json.Unmarshal([]byte(simulated(t, Options{Scenario: shortScenario, JSONFile: "-"})), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range got.Rows {
+		if row.Requests == 0 || row.Requests != got.Rows[0].Requests {
+			t.Errorf("%s placed %d requests, %s %d", row.Policy, row.Requests, got.Rows[0].Policy, got.Rows[0].Requests)
+		}
+	}
+	for i, p := range sim.Policies() {
+		if got.Rows[i].Policy != p.Name {
+			t.Errorf("row %d is of %s, want %s", i, got.Rows[i].Policy, p.Name)
+		}
+	}
+}
+
+func TestDurationIsChangedWithItsWarmUp(t *testing.T) {
+	o := Options{Scenario: "photoroom", Duration: 10 * time.Second}
+	s, err := o.scenario()
+	if err != nil || s.Duration != 10*time.Second || s.WarmUp != 2*time.Second {
+		t.Errorf("%s with %s of warm-up, error %v; want 10s with 2s", s.Duration, s.WarmUp, err)
+	}
+}
+
+func TestAHuntNamesTheWorstSeedAndHowToSeeIt(t *testing.T) {
+	dir := t.TempDir()
+	rows := filepath.Join(dir, "seeds.json")
+	o := Options{Scenario: shortScenario, Policies: []string{"steelyard@5ms", "steelyard@1s"}, Hunt: 3, JSONFile: rows}
+	text := simulated(t, o)
+	var got struct{ Seeds []document }
+	body, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(body, &got); err != nil || len(got.Seeds) != 3 {
+		t.Fatalf("%d seeds, error %v", len(got.Seeds), err)
+	}
+	worst, seed, policy := 0.0, uint64(0), ""
+	for k, s := range got.Seeds {
+		if s.Header.Seed != uint64(1+k) || len(s.Rows) != 3 || s.Rows[0].Policy != "least_request" {
+			t.Fatalf("seed %d has the rows %+v", s.Header.Seed, s.Rows)
+		}
+		for _, row := range s.Rows[1:] {
+			if r := ratio(*row.P99, *s.Rows[0].P99); r > worst {
+				worst, seed, policy = r, s.Header.Seed, row.Policy
+			}
+		}
+	}
+	command := (&Options{Scenario: shortScenario}).replay(finding{run: run{
+		scenario: sim.Scenario{Seed: seed}, policies: []sim.Policy{{Name: policy}},
+	}})
+	if !strings.HasSuffix(text, "  "+command+"\n") {
+		t.Errorf("want the command line %s of ratio %.2f at the end of\n%s", command, worst, text)
+	}
+}
+
+func TestTheHuntTable(t *testing.T) {
+	r := someRun()
+	r.policies, r.results = hunted(r.policies)[:2], []sim.Result{r.results[1], r.results[2]}
+	worse := run{scenario: r.scenario, policies: r.policies, results: []sim.Result{r.results[0], {Wait: sim.Quantiles{P99: 12}}}}
+	worse.scenario.Seed++
+	o := Options{Scenario: "it's mine.yaml", Duration: 90 * time.Second, Config: "steelyard.yaml", Cluster: "llama", Pods: 4, EnvoyPolicy: "random"}
+	golden(t, "hunt.txt", o.huntTable([]run{r, worse}))
+}
+
+func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
+	tests := []struct {
+		name string
+		o    Options
+		want string // in the message
+	}{
+		{"no scenario", Options{}, "--scenario is missing: write one of photoroom"},
+		{"an unknown one", Options{Scenario: "foto"}, "there is no such scenario: write one of photoroom"},
+		{"an unknown policy", Options{Scenario: "photoroom", Policies: []string{"best"}}, "--policy best: there is no such policy: write one of random"},
+		{"an interval that is none", Options{Scenario: "photoroom", Policies: []string{"steelyard@soon"}}, "or steelyard@ with another interval"},
+		{"too short", Options{Scenario: "photoroom", Duration: time.Millisecond}, "write at least 1s"},
+		{"too long", Options{Scenario: "photoroom", Duration: 9999 * time.Hour}, "million requests would arrive"},
+		{"ends before its event", Options{Scenario: "leave", Duration: time.Minute}, "ends before leave happens"},
+		{"no seeds", Options{Scenario: "photoroom", Hunt: -1}, "--hunt -1: write a number of seeds"},
+		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true}, "remove one"},
+		{"a hunt for nothing", Options{Scenario: shortScenario, Hunt: 2, Policies: []string{"random"}}, "add one, such as --policy steelyard@5ms"},
+		{"cluster alone", Options{Scenario: "photoroom", Cluster: "llama"}, "--cluster needs --config"},
+		{"pods alone", Options{Scenario: "photoroom", Pods: 3}, "--pods needs --config"},
+		{"too many pods", Options{Scenario: "photoroom", Pods: 1e6, Config: "x.yaml"}, "write 1 to 10000"},
+		{"pods of no plot", Options{Scenario: "photoroom", PlotPods: []int{1}}, "--plot-pods needs --plot"},
+		{"a pod that is not there", Options{Scenario: "photoroom", Plot: true, PlotPods: []int{20}}, "numbered from 0 to 19"},
+		{"too many pods in a plot", Options{Scenario: "photoroom", Plot: true, PlotPods: make([]int, 11)}, "at most 10 pods"},
+		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev"}, "write one of round_robin"},
+	}
+	for _, tt := range tests {
+		var out bytes.Buffer
+		tt.o.Out, tt.o.Err = &out, &out
+		if tt.o.EnvoyPolicy == "" {
+			tt.o.EnvoyPolicy = string(sim.RoundRobin)
+		}
+		err := Run(t.Context(), tt.o)
+		if !errors.As(err, &Usage{}) || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
+			t.Errorf("%s: error %v (%T), want usage and %q; printed %q", tt.name, err, err, tt.want, out.String())
+		}
+	}
+}
+
+func TestAnInterruptEndsASimulation(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	err := Run(ctx, Options{Scenario: "photoroom", EnvoyPolicy: "random", Out: &out, Err: &out})
+	if !errors.Is(err, context.Canceled) || errors.As(err, &Usage{}) || out.Len() > 0 {
+		t.Errorf("error %v, printed %q", err, out.String())
+	}
+}
+
+func TestProgressOnATerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{out: &out, all: 2}
+	p.show()
+	p.done()
+	p.clear()
+	if got, want := out.String(), "\r\x1b[Ksimulating: 0 of 2 runs\r\x1b[Ksimulating: 1 of 2 runs\r\x1b[K"; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+}

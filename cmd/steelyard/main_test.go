@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// steelyard runs a command line.
+func steelyard(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c := root()
+	c.SetArgs(args)
+	c.SetOut(&out)
+	c.SetErr(&errs)
+	status = execute(c)
+	return status, out.String(), errs.String()
+}
+
+func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("pods: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		args   string
+		status int
+		says   string // on standard error; on standard output where all is well
+	}{
+		{"", 0, "Available Commands:"},
+		{"--help", 0, "simulate"},
+		{"simulate --help", 0, "steelyard simulate --scenario photoroom --duration 5m --hunt 20"},
+		{"simulate --list", 0, "photoroom"},
+		{"simulate --scenario photoroom --print", 0, "name: \"photoroom\""},
+		{"simulate --scenario " + bad, 1, "bad.yaml:1:7: pods: 3 where a list is needed"},
+		{"simulate --scenario ./nowhere.yaml", 1, "reading the scenario: open ./nowhere.yaml"},
+		{"check --config " + bad, 1, "bad.yaml"},
+		{"simulate", 2, "--scenario is missing"},
+		{"simulate --scenario foto", 2, "there is no such scenario"},
+		{"simulate --scenario photoroom --seed x", 2, "invalid argument"},
+		{"simulate --bogus", 2, "unknown flag: --bogus"},
+		{"simulate photoroom", 2, "unknown command"},
+		{"check", 2, `required flag(s) "config" not set`},
+		{"nosuch", 2, `unknown command "nosuch"`},
+	}
+	for _, tt := range tests {
+		status, stdout, stderr := steelyard(t, strings.Fields(tt.args)...)
+		said, quiet := stderr, stdout
+		if tt.status == 0 {
+			said, quiet = stdout, stderr
+		}
+		if status != tt.status || !strings.Contains(said, tt.says) || quiet != "" {
+			t.Errorf("%q: status %d, standard output %q, standard error %q; want %d and %q", tt.args, status, stdout, stderr, tt.status, tt.says)
+		}
+		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") {
+			t.Errorf("%q: standard error %q does not say who speaks", tt.args, stderr)
+		}
+	}
+}
+
+func TestSimulateFromTheCommandLine(t *testing.T) {
+	rows := filepath.Join(t.TempDir(), "rows.json")
+	args := []string{"simulate", "--scenario", "photoroom", "--duration", "30s", "--seed", "3",
+		"--policy", "least_request,steelyard@20ms", "--policy", "shortest_queue", "--plot", "--json", rows}
+	status, stdout, stderr := steelyard(t, args...)
+	if status != 0 || stderr != "" {
+		t.Fatalf("status %d, standard error %q", status, stderr)
+	}
+	for _, want := range []string{"photoroom: 10 Envoys, 20 pods of 1 slot", "seed 3\n", "steelyard@20ms: requests waiting"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
+	text, err := os.ReadFile(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Header struct {
+			Scenario        string  `json:"scenario"`
+			Seed            uint64  `json:"seed"`
+			DurationSeconds float64 `json:"duration_seconds"`
+		}
+		Rows []struct {
+			Policy   string `json:"policy"`
+			Requests int    `json:"requests"`
+		}
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if h := got.Header; h.Scenario != "photoroom" || h.Seed != 3 || h.DurationSeconds != 30 {
+		t.Errorf("the header is %+v", h)
+	}
+	var names []string
+	for _, row := range got.Rows {
+		names = append(names, row.Policy)
+		if row.Requests < 100 {
+			t.Errorf("%s has %d requests", row.Policy, row.Requests)
+		}
+	}
+	if !slices.Equal(names, []string{"least_request", "steelyard@20ms", "shortest_queue"}) {
+		t.Errorf("rows of %v", names)
+	}
+}

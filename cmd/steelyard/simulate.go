@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/simulate"
+	"steelyard/weighting/sim"
+)
+
+func simulateCommand() *cobra.Command {
+	var o simulate.Options
+	c := &cobra.Command{
+		Use:   "simulate --scenario NAME|FILE",
+		Short: "Simulate what users would wait under each policy, on a fleet of your own too",
+		Long: `Simulate a fleet of model servers behind Envoys and show what users would wait
+under each policy: Envoy's own ones, Steelyard with several push intervals, and
+the bound, a single view of all servers for each request. All policies get the
+same requests. Nothing is started, sent or listened to.
+
+A scenario is a built-in one (--list) or a file; --print writes a built-in one
+as a file to start from. With --config it is your fleet that is simulated: the
+endpoints, slots, sources and the law are your configuration's, the traffic is
+the scenario's.
+
+Waits are in mean service times. Exit status: 0, 1 after a failure, 2 after a
+mistake in the command line.`,
+		Example: `  steelyard simulate --list
+  steelyard simulate --scenario photoroom
+  steelyard simulate --scenario photoroom --policy least_request,steelyard@5ms --plot
+  steelyard simulate --scenario photoroom --print > mine.yaml
+  steelyard simulate --scenario ./mine.yaml --seed 7 --json rows.json
+  steelyard simulate --scenario photoroom --config steelyard.yaml --cluster llama
+  steelyard simulate --scenario photoroom --duration 5m --hunt 20`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Seeded = cmd.Flags().Changed("seed")
+			o.Out, o.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return simulate.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (has a / or a dot in it)")
+	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and end")
+	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance: the same seed gives the same result (default: the scenario's)")
+	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table, or steelyard@INTERVAL; repeat or separate by commas (default: all)")
+	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the table")
+	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
+	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and those that something happens to)")
+	f.IntVar(&o.Hunt, "hunt", 0, "run so many seeds, and name the one under which Steelyard does worst against least_request")
+	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster takes the place of the scenario's pods")
+	f.StringVar(&o.Cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
+	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")
+	f.StringVar(&o.EnvoyPolicy, "envoy-policy", string(sim.RoundRobin), "Envoy's policy under the weights of that configuration: round_robin or least_request")
+	c.MarkFlagFilename("config", "yaml", "yml")
+	return c
+}
