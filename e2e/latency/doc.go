@@ -17,7 +17,8 @@
 //
 // A decision that changes too little to be worth a push (the deadband) is not sent. Then the
 // weights in force are, but for the deadband, those of the decision, and the sample is
-// [Sample.Held]: its time ends with the next push that is made, whatever for.
+// [Sample.Held]: its time ends with the next push that is made, whatever for. The report judges
+// by the target both ways, without such requests and with them.
 //
 // # Accuracy
 //

@@ -98,7 +98,7 @@ func TestTheReportShowsTheHistogramAndTheVerdict(t *testing.T) {
 		samples = append(samples, s)
 	}
 	text := NewReport(samples).String()
-	for _, want := range []string{"holds", "  <= 10 ms", "  > 250 ms      1 100.00 %", "   199 "} {
+	for _, want := range []string{"held for weights that were pushed, held with the 0.5 % of", "  <= 10 ms", "  > 250 ms      1 100.00 %", "   199 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
@@ -106,7 +106,7 @@ func TestTheReportShowsTheHistogramAndTheVerdict(t *testing.T) {
 	for i := range 5 {
 		samples[i].Acked = at(30)
 	}
-	if text := NewReport(samples).String(); !strings.Contains(text, "is missed") {
+	if text := NewReport(samples).String(); !strings.Contains(text, ": missed for weights that were pushed, missed with") {
 		t.Errorf("p99 of 30 ms:\n%s", text)
 	}
 }

@@ -74,13 +74,17 @@ func (r Report) String() string {
 		}
 		b.WriteByte('\n')
 	}
-	verdict := "holds"
-	if Quantile(r.All, 0.99) > Target {
-		verdict = "is missed"
-	}
-	fmt.Fprintf(&b, "the target of p99 <= %v %s\n\n", Target, verdict)
+	fmt.Fprintf(&b, "target, p99 <= %v: %s for weights that were pushed, %s with the %.1f %% of requests that changed too little for a push\n\n",
+		Target, verdict(r.Sent), verdict(r.All), 100*(1-float64(len(r.Sent))/float64(max(1, len(r.All)))))
 	b.WriteString(histogram(r.All))
 	return b.String()
+}
+
+func verdict(values []time.Duration) string {
+	if Quantile(values, 0.99) > Target {
+		return "missed"
+	}
+	return "held"
 }
 
 // histogram draws a bar for each range.
