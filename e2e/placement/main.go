@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -39,6 +40,8 @@ type flags struct {
 	size     fleet.Size
 	together float64
 	binary   string
+	overload bool
+	knee     bool
 }
 
 func command() *cobra.Command {
@@ -65,6 +68,9 @@ func command() *cobra.Command {
 	s.BoolVar(&f.size.Skew, "skew", d.Size.Skew, "the first Envoy gets half of the requests")
 	s.Float64Var(&f.size.Load, "load", d.Size.Load, "offered work, as a share of what the servers can do")
 	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows that run at the same time")
+	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and without")
+	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and budget")
+	c.MarkFlagsMutuallyExclusive("overload", "knee")
 	s.StringVar(&f.binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	return c
 }
@@ -115,12 +121,47 @@ func (f flags) run(cmd *cobra.Command) error {
 	}
 	return inFolder(func(dir string) error {
 		o.Place = fleet.Place{Dir: dir, Binary: f.binary}
+		switch {
+		case f.overload:
+			return f.runOverload(cmd, o)
+		case f.knee:
+			return f.runKnee(cmd, o)
+		}
 		d, err := bench.Run(cmd.Context(), o)
 		if err != nil {
 			return err
 		}
-		return publish(d, f.out)
+		return publish("placement", f.out, d, d.Valid, func(file string) error { return report.WritePlot(file, d.Sections) })
 	})
+}
+
+func (f flags) runOverload(cmd *cobra.Command, o bench.Options) error {
+	overload := bench.DefaultOverload()
+	overload.Options = o
+	if cmd.Flags().Changed("service") {
+		overload.Service = f.services[0]
+	}
+	if f.quick {
+		overload.During = 30 * time.Second
+	}
+	d, err := overload.Run(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return publish("overload", f.out, d, d.Valid, d.WritePlot)
+}
+
+func (f flags) runKnee(cmd *cobra.Command, o bench.Options) error {
+	k, sweeps := bench.Knee(o)
+	if cmd.Flags().Changed("service") {
+		k.Services = f.services
+	}
+	d, err := bench.Run(cmd.Context(), k)
+	if err != nil {
+		return err
+	}
+	d.Targets, d.Runs = nil, nil // those of the placement, which these rows do not answer
+	return publish("knee", f.out, d, d.Valid, func(file string) error { return report.WriteKnee(file, d.Sections, sweeps) })
 }
 
 // inFolder gives a bench a folder for the files of its processes.
@@ -136,24 +177,27 @@ func inFolder(run func(dir string) error) (err error) {
 // errInvalid ends a bench whose figures mean nothing.
 var errInvalid = errors.New("the machine was too busy: the requests left late, and these figures are not a result")
 
+// A document is what a bench found.
+type document interface{ Write(io.Writer) error }
+
 // publish prints a document and writes its files. One that is no result does not
 // replace one that is.
-func publish(d report.Document, out string) error {
+func publish(name, out string, d document, valid bool, plot func(file string) error) error {
 	if err := d.Write(os.Stdout); err != nil {
 		return err
 	}
-	base := filepath.Join(out, "placement")
-	if !d.Valid {
+	base := filepath.Join(out, name)
+	if !valid {
 		base += "-invalid"
 	}
 	if err := report.WriteJSON(base+".json", d); err != nil {
 		return err
 	}
-	if err := report.WritePlot(base+".svg", d.Sections); err != nil {
+	if err := plot(base + ".svg"); err != nil {
 		return err
 	}
 	fmt.Printf("\n%[1]s.json, %[1]s.svg, %[1]s.png\n", base)
-	if !d.Valid {
+	if !valid {
 		return errInvalid
 	}
 	return nil

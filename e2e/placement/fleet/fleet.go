@@ -228,6 +228,15 @@ func (f *Fleet) Hosts(ctx context.Context, i int) ([]proc.Host, error) {
 	return clusters[clusterName], err
 }
 
+// Queue is the number of requests that wait in the servers, all together.
+func (f *Fleet) Queue() int {
+	n := 0
+	for _, s := range f.servers {
+		n += s.Queue()
+	}
+	return n
+}
+
 // Plan is the load p on this row: with its targets, or with the generator's own
 // choice among the servers.
 func (f *Fleet) Plan(p load.Plan) load.Plan {

@@ -150,7 +150,7 @@ func TestTargetsCompareRows(t *testing.T) {
 func TestATargetSaysByHowMuchItWasMissed(t *testing.T) {
 	s := someSection(t, time.Second)
 	got := s.ratio("steelyard_access_log", "shortest_queue", 1).String()
-	if want := "MISSED    1s service: steelyard_access_log: p99 of the wait, by that of shortest_queue: 1.25 (1.25-1.25), at most 1: 25 % over"; got != want {
+	if want := "MISSED    1s service: steelyard_access_log: p99 of the wait, by that of shortest_queue: 1.25 (1.25-1.25), at most 1: 25 % above"; got != want {
 		t.Errorf("it reads %q, want %q", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -10,7 +11,7 @@ import (
 // Write prints the tables of all sections and the list of targets.
 func (d Document) Write(w io.Writer) error {
 	out := &errWriter{w: w}
-	d.banner(out)
+	banner(out, d.Valid, d.Reasons)
 	for _, s := range d.Sections {
 		d.table(out, s)
 	}
@@ -19,12 +20,12 @@ func (d Document) Write(w io.Writer) error {
 }
 
 // banner stands above figures that are worth nothing.
-func (d Document) banner(w io.Writer) {
-	if d.Valid {
+func banner(w io.Writer, valid bool, reasons []string) {
+	if valid {
 		return
 	}
 	fmt.Fprintf(w, "\nNOT A RESULT: the machine was too busy to send the requests when they were due.\n")
-	for _, reason := range d.Reasons {
+	for _, reason := range reasons {
 		fmt.Fprintf(w, "  %s\n", reason)
 	}
 }
@@ -76,7 +77,7 @@ func (t Target) String() string {
 	var b strings.Builder
 	switch {
 	case !t.Known():
-		return fmt.Sprintf("unknown   %s: at most %s, not measured", t.Text, t.Limit)
+		return fmt.Sprintf("unknown   %s: %s %s, not measured", t.Text, t.side(), t.Limit)
 	case t.Holds:
 		b.WriteString("holds     ")
 	default:
@@ -86,13 +87,21 @@ func (t Target) String() string {
 	if low, high := float64(t.CI[0]), float64(t.CI[1]); low == low && high == high {
 		fmt.Fprintf(&b, " (%.2f-%.2f)", low, high)
 	}
-	fmt.Fprintf(&b, ", at most %s", t.Limit)
-	if missed := t.Missed(); missed > 0 {
-		fmt.Fprintf(&b, ": %.0f %% over", 100*missed)
-	} else {
-		fmt.Fprintf(&b, ": %.0f %% below", -100*missed)
+	fmt.Fprintf(&b, ", %s %s", t.side(), t.Limit)
+	if t.Limit == 0 || t.Measured == t.Limit {
+		return b.String()
 	}
+	off := float64(t.Measured/t.Limit) - 1
+	fmt.Fprintf(&b, ": %.0f %% %s", 100*math.Abs(off), map[bool]string{true: "above", false: "below"}[off > 0])
 	return b.String()
+}
+
+// side says on which side of its limit a figure has to be.
+func (t Target) side() string {
+	if t.AtLeast {
+		return "at least"
+	}
+	return "at most"
 }
 
 // An errWriter remembers the first error, so that a table is printed in one go.

@@ -13,13 +13,10 @@ type Target struct {
 	Text     string `json:"target"`
 	Measured Number `json:"measured"` // null when a row that it needs was not run
 	CI       CI     `json:"measured_ci"`
-	Limit    Number `json:"limit"` // measured may be at most this
+	Limit    Number `json:"limit"`              // measured may be at most this
+	AtLeast  bool   `json:"at_least,omitempty"` // or, where this is set, at least
 	Holds    bool   `json:"holds"`
 }
-
-// Missed is by how much the limit was exceeded, as a share of it; below 0 by how
-// much it was kept.
-func (t Target) Missed() float64 { return float64(t.Measured/t.Limit) - 1 }
 
 // Known reports whether the target was measured.
 func (t Target) Known() bool { return !math.IsNaN(float64(t.Measured)) }
@@ -104,7 +101,9 @@ func (s Section) target(text string, limit float64) Target {
 // measure fills in a measured figure.
 func (t *Target) measure(v float64, ci stats.Interval) {
 	t.Measured, t.CI = Number(v), ciOf(ci)
-	t.Holds = v <= float64(t.Limit)
+	if t.Holds = v <= float64(t.Limit); t.AtLeast {
+		t.Holds = v >= float64(t.Limit)
+	}
 }
 
 // ratio is a target for the quotient of two rows' p99.
