@@ -1,7 +1,9 @@
 package xds
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -18,26 +20,29 @@ const dropResolution = 0.001
 type pushed struct {
 	at         time.Time
 	version    string
-	hosts      map[string]pushedHost // by address
+	hosts      []pushedHost // sorted by address
 	drop       float64
 	staleAfter time.Duration
 	message    *endpointv3.ClusterLoadAssignment
 }
 
 type pushedHost struct {
-	zone       string
-	share      float64
-	overloaded bool
+	address, zone string
+	share         float64
+	overloaded    bool
 }
 
-func pushedHosts(endpoints []weighting.EndpointDecision) map[string]pushedHost {
-	hosts := make(map[string]pushedHost, len(endpoints))
+func pushedHosts(endpoints []weighting.EndpointDecision) []pushedHost {
+	hosts := make([]pushedHost, len(endpoints))
 	for i := range endpoints {
 		e := &endpoints[i]
-		hosts[e.Address] = pushedHost{zone: e.Zone, share: e.Share, overloaded: e.Overloaded}
+		hosts[i] = pushedHost{e.Address, e.Zone, e.Share, e.Overloaded}
 	}
+	slices.SortFunc(hosts, byAddress)
 	return hosts
 }
+
+func byAddress(a, b pushedHost) int { return cmp.Compare(a.address, b.address) }
 
 // judge says why d is to be pushed now, or why not. last is nil when nothing was pushed yet.
 func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time) (reason string, push bool) {
@@ -73,17 +78,13 @@ func (p *pushed) compare(endpoints []weighting.EndpointDecision) (same, flagged 
 	if len(endpoints) != len(p.hosts) {
 		return false, false, 0
 	}
-	for i := range endpoints {
-		e := &endpoints[i]
-		was, ok := p.hosts[e.Address]
-		// A decision is sorted, so an address that is there twice follows itself: the
-		// builder is to name it, not the length of the list to hide it.
-		twice := i > 0 && endpoints[i-1].Address == e.Address
-		if !ok || twice || was.zone != e.Zone {
+	for i, h := range pushedHosts(endpoints) {
+		was := &p.hosts[i]
+		if h.address != was.address || h.zone != was.zone {
 			return false, false, 0
 		}
-		flagged = flagged || was.overloaded != e.Overloaded
-		distance += math.Abs(e.Share-was.share) / 2
+		flagged = flagged || was.overloaded != h.overloaded
+		distance += math.Abs(h.share-was.share) / 2
 	}
 	return true, flagged, distance
 }

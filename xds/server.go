@@ -49,7 +49,8 @@ type Server struct {
 // A cluster is what the server remembers of one.
 type cluster struct {
 	last    *pushed // nil before the first push
-	failing bool    // the last Publish could not be built
+	builder assignment.Builder
+	failing bool // the last Publish could not be built
 }
 
 // NewServer makes a server that knows no cluster. It runs nothing of its own.
@@ -135,7 +136,7 @@ func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Pu
 	if !push {
 		return Push{Reason: reason, Version: c.version()}
 	}
-	message, err := assignment.Build(name, d, assignment.Options{EndpointStaleAfter: o.EndpointStaleAfter, Previous: c.message()}, s.dither)
+	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: o.EndpointStaleAfter, Previous: c.message()}, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}

@@ -61,7 +61,7 @@ func bench(ctx context.Context, o options) (Report, error) {
 			for name, binary := range binaries {
 				r := run{binary: binary, warmUp: o.warmUp(), window: o.window()}
 				if o.profile != "" {
-					r.env = profileEnv(o.profile, s.Name, o.warmUp())
+					r.env = profileEnv(o.profile, s.Name, o.warmUp(), o.window())
 				}
 				row, err := r.measure(ctx, s)
 				if err != nil {

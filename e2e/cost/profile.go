@@ -47,8 +47,9 @@ func buildProfiled() (string, error) {
 	return binary, nil
 }
 
-// profileEnv tells the hook where to write, and how long after its start to begin.
-func profileEnv(dir, name string, warmUp time.Duration) []string {
+// profileEnv tells the hook where to write, how long after its start to begin, and for
+// how long to go on. Connecting takes a while, so that the profile has some of it.
+func profileEnv(dir, name string, warmUp, window time.Duration) []string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil
@@ -56,5 +57,6 @@ func profileEnv(dir, name string, warmUp time.Duration) []string {
 	return []string{
 		"STEELYARD_PROFILE=" + filepath.Join(dir, name),
 		"STEELYARD_PROFILE_AFTER=" + warmUp.String(),
+		"STEELYARD_PROFILE_FOR=" + (window - window/10).String(),
 	}
 }

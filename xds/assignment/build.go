@@ -1,13 +1,10 @@
 package assignment
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/netip"
-	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -43,33 +40,45 @@ type Options struct {
 	Previous *endpointv3.ClusterLoadAssignment
 }
 
-// A host is an endpoint of the decision with its address taken apart.
+// A host is an endpoint of the decision with its place in the message.
 type host struct {
-	addr     netip.AddrPort
+	*site
 	decision *weighting.EndpointDecision
 	weight   uint32
 }
 
+// A Builder builds assignments, of one cluster best: as long as the endpoints are those of
+// the assignment before, all that is said of them but health and weight is taken over from
+// there, and neither parsed nor sorted nor allocated again. The zero Builder is ready. It is
+// not for concurrent use; what it built is.
+type Builder struct{ sites []site }
+
+// Build is the Build of a new Builder.
+func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+	return new(Builder).Build(cluster, d, o, rng)
+}
+
 // Build makes the assignment of the cluster with that EDS service name. The
-// dither comes from rng, which Build does not keep.
+// dither comes from rng, which Build does not keep. The message shares parts with the one
+// before: neither may be changed.
 //
 // It fails when an address is not IP:PORT or
 // appears twice, when a share is negative or not finite or none is positive, when
 // the drop fraction is not within 0..1, and when there are more endpoints than weights can
 // be told apart for. A decision without endpoints is a valid, empty assignment.
-func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+func (b *Builder) Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
 	if cluster == "" {
 		return nil, errors.New("building an assignment: the cluster has no name")
 	}
-	m, err := build(cluster, d, o, rng)
+	m, err := b.build(cluster, d, o, rng)
 	if err != nil {
 		return nil, fmt.Errorf("building the assignment of cluster %q: %w", cluster, err)
 	}
 	return m, nil
 }
 
-func build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
-	hosts, err := parseHosts(d.Endpoints)
+func (b *Builder) build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+	hosts, err := b.hosts(d.Endpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -90,56 +99,30 @@ func build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*en
 	}, nil
 }
 
-// parseHosts checks the endpoints and puts them into the order of the message:
-// by zone, then by address. The decision's own order must not matter, or a
-// reordered but equal decision would be dithered differently.
-func parseHosts(endpoints []weighting.EndpointDecision) ([]host, error) {
-	hosts := make([]host, 0, len(endpoints))
-	seen := make(map[netip.AddrPort]struct{}, len(endpoints))
-	for i := range endpoints {
-		e := &endpoints[i]
-		addr, err := parseAddress(e.Address)
+// hosts checks the endpoints and puts them into the order of the message.
+func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) {
+	if !fit(b.sites, endpoints) {
+		sites, err := newSites(endpoints)
 		if err != nil {
 			return nil, err
 		}
-		if _, twice := seen[addr]; twice {
-			return nil, fmt.Errorf("endpoint %q appears twice: an address is an endpoint's identity within its cluster", e.Address)
-		}
-		seen[addr] = struct{}{}
+		b.sites = sites
+	}
+	hosts := make([]host, len(b.sites))
+	largest := 0.0
+	for i := range b.sites {
+		s := &b.sites[i]
+		e := &endpoints[s.at]
 		if !(e.Share >= 0) || math.IsInf(e.Share, 0) {
 			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative", e.Address, e.Share)
 		}
-		hosts = append(hosts, host{addr: addr, decision: e})
+		largest = max(largest, e.Share)
+		hosts[i] = host{site: s, decision: e}
 	}
-	slices.SortFunc(hosts, func(a, b host) int {
-		return cmp.Or(cmp.Compare(a.decision.Zone, b.decision.Zone), a.addr.Compare(b.addr))
-	})
-	if len(hosts) > 0 && largestShare(hosts) <= 0 {
+	if len(hosts) > 0 && largest <= 0 {
 		return nil, errors.New("no endpoint has a positive share: there is nothing to weigh by")
 	}
 	return hosts, nil
-}
-
-// parseAddress accepts what Envoy accepts in a socket address of type STATIC.
-func parseAddress(s string) (netip.AddrPort, error) {
-	addr, err := netip.ParseAddrPort(s)
-	switch {
-	case err != nil:
-		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: %w; write IP:PORT, or [IP]:PORT for IPv6", s, err)
-	case addr.Port() == 0:
-		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: port 0 cannot be connected to; write the serving port", s)
-	case addr.Addr().Zone() != "":
-		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: an IPv6 zone means nothing on another machine; write the address without it", s)
-	}
-	return addr, nil
-}
-
-func largestShare(hosts []host) float64 {
-	var largest float64
-	for _, h := range hosts {
-		largest = max(largest, h.decision.Share)
-	}
-	return largest
 }
 
 // largestZone is the number of endpoints in the zone that has most of them.
@@ -174,11 +157,14 @@ func localities(hosts []host) []*endpointv3.LocalityLbEndpoints {
 func locality(zone string, hosts []host, shrink uint64) *endpointv3.LocalityLbEndpoints {
 	l := &endpointv3.LocalityLbEndpoints{
 		Locality:            &corev3.Locality{Zone: zone},
-		LbEndpoints:         make([]*endpointv3.LbEndpoint, 0, len(hosts)),
+		LbEndpoints:         make([]*endpointv3.LbEndpoint, len(hosts)),
 		LoadBalancingWeight: wrapperspb.UInt32(uint32(max(1, weightOf(hosts)/shrink))),
 	}
-	for _, h := range hosts {
-		l.LbEndpoints = append(l.LbEndpoints, endpoint(h))
+	// One allocation for all endpoints of the zone: they live and die together.
+	made := make([]lbEndpoint, len(hosts))
+	for i := range hosts {
+		made[i].set(&hosts[i])
+		l.LbEndpoints[i] = &made[i].endpoint
 	}
 	return l
 }
@@ -191,23 +177,20 @@ func weightOf(hosts []host) uint64 {
 	return sum
 }
 
-func endpoint(h host) *endpointv3.LbEndpoint {
-	e := &endpointv3.LbEndpoint{
-		HostIdentifier:      &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: socketAddress(h.addr)}},
-		LoadBalancingWeight: wrapperspb.UInt32(h.weight),
-	}
-	if h.decision.Overloaded {
-		e.HealthStatus = corev3.HealthStatus_DEGRADED
-		e.Metadata = overloadMetadata(h.decision.OverloadReason)
-	}
-	return e
+// An lbEndpoint is what is new of an endpoint in every assignment.
+type lbEndpoint struct {
+	endpoint endpointv3.LbEndpoint
+	weight   wrapperspb.UInt32Value
 }
 
-func socketAddress(a netip.AddrPort) *corev3.Address {
-	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-		Address:       a.Addr().String(),
-		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(a.Port())},
-	}}}
+func (e *lbEndpoint) set(h *host) {
+	e.weight.Value = h.weight
+	e.endpoint.HostIdentifier = h.identifier
+	e.endpoint.LoadBalancingWeight = &e.weight
+	if h.decision.Overloaded {
+		e.endpoint.HealthStatus = corev3.HealthStatus_DEGRADED
+		e.endpoint.Metadata = overloadMetadata(h.decision.OverloadReason)
+	}
 }
 
 // buildPolicy says how far endpoints that are not flagged cover for those that are,

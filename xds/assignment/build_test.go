@@ -304,15 +304,58 @@ func checkRange(t fataler, a *endpointv3.ClusterLoadAssignment, low, high uint32
 	}
 }
 
+// BenchmarkBuild builds for endpoints that stay, as nearly always, and for new ones.
 func BenchmarkBuild(b *testing.B) {
-	d, rng := pool([]int{1000}), seeded()
-	var previous *endpointv3.ClusterLoadAssignment
-	b.ReportAllocs()
-	for b.Loop() {
-		a, err := assignment.Build("c", d, assignment.Options{Previous: previous}, rng)
-		if err != nil {
-			b.Fatal(err)
+	for _, same := range []bool{true, false} {
+		b.Run(map[bool]string{true: "same endpoints", false: "new endpoints"}[same], func(b *testing.B) {
+			d, rng := pool([]int{1000}), seeded()
+			var builder assignment.Builder
+			var previous *endpointv3.ClusterLoadAssignment
+			b.ReportAllocs()
+			for b.Loop() {
+				if !same {
+					builder = assignment.Builder{}
+				}
+				a, err := builder.Build("c", d, assignment.Options{Previous: previous}, rng)
+				if err != nil {
+					b.Fatal(err)
+				}
+				previous = a
+			}
+		})
+	}
+}
+
+// TestABuilderSaysWhatANewOneSays follows a pool whose endpoints come, go, move and change
+// places: what a builder remembers must not show.
+func TestABuilderSaysWhatANewOneSays(t *testing.T) {
+	var builder assignment.Builder
+	a, b, c := endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.2)
+	moved, other := b, endpoint("10.0.0.2:8001", "", 0.3)
+	moved.Zone = "east"
+	for i, d := range []weighting.Decision{
+		decision(a, b, c), decision(a, b, c), decision(c, b, a), decision(a, b), decision(a, moved), decision(a, moved),
+		decision(a, other), decision(overloaded(a, "queue"), other), decision(a, other), decision(), decision(a, b, c),
+	} {
+		random, again := rand.New(rand.NewPCG(1, uint64(i))), rand.New(rand.NewPCG(1, uint64(i)))
+		got, err := builder.Build("c", d, assignment.Options{}, random)
+		want, wantErr := assignment.Build("c", d, assignment.Options{}, again)
+		if err != nil || wantErr != nil {
+			t.Fatal(err, wantErr)
 		}
-		previous = a
+		if !proto.Equal(got, want) {
+			t.Errorf("decision %d: %v\nwant %v", i, got, want)
+		}
+	}
+}
+
+func TestABuilderForgetsNothingOverAnError(t *testing.T) {
+	var builder assignment.Builder
+	good, bad := decision(endpoint("10.0.0.1:8000", "", 1)), decision(endpoint("10.0.0.1:0", "", 1))
+	for i, d := range []weighting.Decision{good, bad, good, decision(endpoint("10.0.0.1:8000", "", -1)), good} {
+		_, err := builder.Build("c", d, assignment.Options{}, seeded())
+		if failed := err != nil; failed != (i%2 == 1) {
+			t.Errorf("decision %d: error %v", i, err)
+		}
 	}
 }

@@ -28,7 +28,7 @@ func differ(hosts []host, previous *endpointv3.ClusterLoadAssignment, high uint3
 	i := 0
 	for _, l := range previous.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
-			if i == len(hosts) || !hosts[i].sameAs(e) {
+			if i == len(hosts) || !hosts[i].same(e) {
 				return
 			}
 			i++
@@ -44,9 +44,11 @@ func differ(hosts []host, previous *endpointv3.ClusterLoadAssignment, high uint3
 	}
 }
 
-// sameAs compares address and weight.
-func (h host) sameAs(e *endpointv3.LbEndpoint) bool {
-	a := e.GetEndpoint().GetAddress().GetSocketAddress()
-	return e.GetLoadBalancingWeight().GetValue() == h.weight &&
-		a.GetPortValue() == uint32(h.addr.Port()) && a.GetAddress() == h.addr.Addr().String()
+// same compares address and weight.
+func (h *host) same(e *endpointv3.LbEndpoint) bool {
+	if e.GetLoadBalancingWeight().GetValue() != h.weight {
+		return false
+	}
+	a, b := e.GetEndpoint().GetAddress().GetSocketAddress(), h.identifier.Endpoint.GetAddress().GetSocketAddress()
+	return a.GetPortValue() == b.GetPortValue() && a.GetAddress() == b.GetAddress()
 }
