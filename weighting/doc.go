@@ -15,7 +15,7 @@
 // for a batch: the requests that will arrive before the proxies hear from us
 // again.
 //
-//	H       horizon, seconds:        median age of the loads + push delay + push period
+//	H       horizon, seconds:        median age of the loads + half their interval + push delay + push period
 //	A       arrivals, requests:      max(1, arrival rate · H)
 //	s_i     slots:                   slots · ramp
 //	c_i     capacity, slots:         s_i · relative speed
@@ -40,6 +40,11 @@
 // unequal capacities; the question is M. Mitzenmacher's, "How Useful Is Old
 // Information?" (PODC 1997). A is at least one, because there is always the next
 // request.
+//
+// Half of the interval at which the loads are read is part of the horizon, because
+// they are read at different times and that much is, on average, still to pass
+// until the next reading; where changes are reported as they happen the interval
+// is none.
 //
 // The floor keeps every endpoint reachable, so that it goes on being observed. It
 // is never less than a millionth.

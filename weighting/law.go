@@ -14,6 +14,7 @@ type Law struct {
 	started bool
 	memory  map[string]*memory
 	shedder shedder
+	lift    lift
 	scratch []member // of the step before, to be overwritten
 }
 
@@ -53,7 +54,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.speeds()
 	pool.loads()
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
-	pool.conduct()
+	pool.judge()
 	l.flag(pool)
 	pool.arrivals(&d, s)
 	pool.share(&d)
@@ -156,6 +157,7 @@ type member struct {
 
 	queued  float64 // requests waiting per slot; NaN unknown
 	flagged bool
+	held    bool // to the floor, whatever its load
 	floored bool // above the water
 	slow    bool // above the threshold of latency
 }
@@ -176,7 +178,9 @@ func (p *pool) arrivals(d *Decision, s Snapshot) {
 	d.Arrivals = min(max(1, d.Arrivals), largestSum)
 }
 
-// horizon is how old the loads will be when the next push replaces this one.
+// horizon is how old the loads will be when their successors replace them: half
+// of the interval between two readings is still to pass, for they are read at
+// different times, and then it is pushed.
 func (p *pool) horizon(s Snapshot) time.Duration {
 	const longest = time.Hour
 	age := time.Duration(0)
@@ -184,7 +188,21 @@ func (p *pool) horizon(s Snapshot) time.Duration {
 		age = time.Duration(p.age * float64(time.Second))
 	}
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
-	return limited(age) + limited(s.PushDelay) + limited(s.PushPeriod)
+	return limited(age) + limited(p.interval(s))/2 + limited(s.PushDelay) + limited(s.PushPeriod)
+}
+
+// interval is the time between two readings of what most loads are made of.
+func (p *pool) interval(s Snapshot) time.Duration {
+	counted := 0
+	for i := range p.members {
+		if from := p.members[i].loadSource; from == LoadInFlight || from == LoadFused {
+			counted++
+		}
+	}
+	if 2*counted > len(p.members) {
+		return s.CountInterval
+	}
+	return s.ScrapeInterval
 }
 
 // arrivalRate sums the members' rates; one without a rate counts as their mean,

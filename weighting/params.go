@@ -16,7 +16,7 @@ type Params struct {
 	Ramp time.Duration
 
 	// Floor is the least share an endpoint gets, as a part of its capacity
-	// share, 0..1. Default 0.01.
+	// share, 0..1. Default 0.001.
 	Floor float64
 
 	// LeastLatency is another law for the shares; off by default.
@@ -77,7 +77,7 @@ func DefaultParams() Params {
 		Decay:    10 * time.Second,
 		Blackout: time.Second,
 		Ramp:     10 * time.Second,
-		Floor:    0.01,
+		Floor:    0.001,
 
 		LeastLatency: LeastLatency{Alpha: 0.3, Threshold: 3 * time.Second},
 		Overload: Overload{

@@ -324,8 +324,8 @@ type Weighting struct {
 	// to the whole, 0s to 1h. Default 10s.
 	Ramp time.Duration `yaml:"ramp" default:"10s" range:"0s..1h"`
 	// Floor is the least share of an endpoint, as a part of its share of the
-	// pool's capacity, 0 to 1. Default 0.01.
-	Floor float64 `yaml:"floor" default:"0.01" range:"0..1"`
+	// pool's capacity, 0 to 1. Default 0.001.
+	Floor float64 `yaml:"floor" default:"0.001" range:"0..1"`
 }
 
 // Overload holds the thresholds of the overload flag.

@@ -60,7 +60,7 @@ clusters:
 			},
 			Weighting: Weighting{
 				Fresh: time.Second, Hold: 3 * time.Second, Decay: 10 * time.Second,
-				Blackout: time.Second, Ramp: 10 * time.Second, Floor: 0.01,
+				Blackout: time.Second, Ramp: 10 * time.Second, Floor: 0.001,
 			},
 			Overload: Overload{
 				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9,
