@@ -39,7 +39,7 @@ func (r *Reader) Next() bool {
 		return r.fail()
 	}
 	number, kind := protowire.DecodeTag(tag)
-	if number < protowire.MinValidNumber {
+	if number < protowire.MinValidNumber || number > protowire.MaxValidNumber {
 		return r.fail()
 	}
 	r.rest = r.rest[n:]

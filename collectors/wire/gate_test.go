@@ -1,0 +1,75 @@
+package wire
+
+import (
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestAGateBoundsStreams(t *testing.T) {
+	g := NewGate(2, 1)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	results := make(chan error, 2)
+	for range 2 {
+		go func() {
+			results <- g.Run(func() error { inside <- struct{}{}; <-leave; return errors.New("left") })
+		}()
+		<-inside
+	}
+	if err := g.Run(func() error { return nil }); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a third stream: %v", err)
+	}
+	if g.Open() != 2 {
+		t.Errorf("%d open, want 2", g.Open())
+	}
+	close(leave)
+	for range 2 {
+		if err := <-results; err == nil || err.Error() != "left" {
+			t.Errorf("%v", err)
+		}
+	}
+	g.Close()
+	if g.Open() != 0 {
+		t.Errorf("%d open, want 0", g.Open())
+	}
+	if err := g.Run(func() error { return nil }); status.Code(err) != codes.Unavailable {
+		t.Errorf("after Close: %v", err)
+	}
+	g.Close()
+}
+
+func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
+	g := NewGate(10, 2)
+	a, b := Speaker{"a", "10.0.0.1"}, Speaker{"b", "10.0.0.1"}
+	for _, step := range []struct {
+		who   Speaker
+		first bool
+		code  codes.Code
+	}{{a, true, codes.OK}, {a, false, codes.OK}, {a, false, codes.ResourceExhausted}, {b, true, codes.OK}} {
+		if first, err := g.Admit(step.who); first != step.first || status.Code(err) != step.code {
+			t.Errorf("%v: first %v, %v; want %+v", step.who, first, err, step)
+		}
+	}
+	if g.Dismiss(a) || !g.Dismiss(a) || !g.Dismiss(b) || len(g.streams) != 0 {
+		t.Errorf("the last of each: %v", g.streams)
+	}
+}
+
+// TestCloseEndsStreamsThatWait: the handler returns, which is what ends a stream,
+// and what it served is waited for.
+func TestCloseEndsStreamsThatWait(t *testing.T) {
+	g := NewGate(1, 1)
+	inside, ended := make(chan struct{}), make(chan struct{})
+	result := make(chan error)
+	go func() {
+		result <- g.Run(func() error { close(inside); <-ended; return nil })
+	}()
+	<-inside
+	go func() { <-result; close(ended) }() // as gRPC does
+	g.Close()
+	if g.Open() != 0 {
+		t.Error("a stream is left")
+	}
+}
