@@ -53,6 +53,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		CompletionRate:       Num(e.CompletionRate),
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),
 		BusyFraction:         Num(e.BusyFraction),
+		LatencySeconds:       Num(e.Latency),
 	}
 }
 

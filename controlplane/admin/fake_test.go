@@ -61,7 +61,7 @@ func llama(now time.Time) Cluster {
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.InFlightSource, e.LatencySeconds, e.FailedRequests = SourceAccessLog, Num(0.81+0.1*float64(i)), Num(float64(2*i))
+		e.InFlightSource, e.FailedRequests = SourceAccessLog, Num(float64(2*i))
 	}
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
 	endpoints[4].LastScrape = Scrape{}
@@ -111,6 +111,7 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8, SlotsSource: weighting.CapacityLearned,
 		RelativeSpeed: 1 - 0.05*float64(i%4), Ramp: 1, Unproxied: -0.5,
 		CompletionRate: 6.1, MeanQueueTime: 0.042 * float64(i), BusyFraction: 0.83,
+		Latency: 0.81 + 0.1*float64(i),
 	}
 	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond, State: weighting.StateFresh}
 	switch reason {
@@ -122,7 +123,7 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		queue.Age, queue.State = 6*time.Second, weighting.StateDecay
 	case weighting.ReasonBlackout:
 		queue = weighting.Input{Field: weighting.FieldQueue, Value: math.NaN(), State: weighting.StateUnknown}
-		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Ramp = math.NaN(), math.NaN(), math.NaN(), 0.1
+		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Latency, e.Ramp = math.NaN(), math.NaN(), math.NaN(), math.NaN(), 0.1
 	case weighting.ReasonRamp:
 		e.Ramp = 0.4
 	}
