@@ -29,6 +29,7 @@ type control struct {
 	endpoints []weighting.Endpoint // scratch, one for each member
 	server    []weighting.ServerReport
 	proxies   []proxied
+	dropped   int // by the load reports
 	redis     redis
 	scrapes   ring[scraped]
 	entries   entries
@@ -46,11 +47,13 @@ type control struct {
 type proxied struct {
 	inFlight      float64
 	issued, ended float64
-	latency       float64 // seconds
+	answered      float64
+	latency       float64 // seconds, of those answered
 }
 
 func (p *proxied) over(latency instant) {
 	p.ended++
+	p.answered++
 	p.latency += float64(latency) / 1e9
 }
 
@@ -99,7 +102,7 @@ func (c *control) begin() {
 	c.pacer = weighting.Pacer{}
 	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
 	c.server = make([]weighting.ServerReport, n)
-	c.proxies = make([]proxied, n)
+	c.proxies, c.dropped = make([]proxied, n), 0
 	c.redis.counts = make([]weighting.Reading, n)
 	if c.redis.leaked == nil {
 		c.redis.leaked, c.redis.read = make([]float64, n), make([]float64, n)
@@ -304,6 +307,9 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 		PushDelay: c.o.PushDelay, PushPeriod: max(c.o.pace().Floor, c.interval),
 		ScrapeInterval: c.o.ScrapeInterval,
 	}
+	if c.o.Source == AccessLog || c.o.Source == LoadReports {
+		s.Dropped = weighting.Reading{Value: float64(c.dropped), At: now}
+	}
 	if c.o.Source == LoadReports || c.o.Source == Redis {
 		s.CountInterval = c.o.ReportInterval
 	}
@@ -342,9 +348,9 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 		p.ended = p.issued - p.inFlight
 	}
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
-	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended), Failed: read(0)}
+	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended)}
 	if ends {
-		r.LatencySeconds, r.Answered = read(p.latency), read(p.ended)
+		r.Failed, r.LatencySeconds, r.Answered = read(0), read(p.latency), read(p.answered)
 	}
 	return r
 }

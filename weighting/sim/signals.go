@@ -35,9 +35,10 @@ type logEntry struct {
 	latency instant // of an end
 }
 
-// A count is what one Envoy's entries say of one pod, corrected by its gauges: the
-// median of none and the last two differences, so that a lasting drift is mended
-// within two reports and a race is not taken for one.
+// A count is what one Envoy's entries say of one pod, corrected by its gauges as
+// package collectors/ledger does: by the median of none and the last two
+// differences, so that a lasting drift is mended within two reports and a race is
+// not taken for one.
 type count struct {
 	open       int32 // begun and not ended
 	correction int32
@@ -111,10 +112,8 @@ func (l *entries) deliver(envoy lane) {
 		k.difference--
 		p.over(e.latency)
 	}
-	if change := k.value() - was; change != 0 {
-		p.inFlight += float64(change)
-		l.c.poke()
-	}
+	p.inFlight += float64(k.value() - was)
+	l.c.poke() // counts or sums: something changed
 }
 
 // reconcile compares the counts of an Envoy with its gauges.
@@ -124,13 +123,14 @@ func (l *entries) reconcile(envoy int, gauges []int32) {
 		if gauges[pod] == k.open && k.difference == 0 && k.correction == 0 {
 			continue
 		}
-		was, before := k.value(), k.difference
-		k.difference = gauges[pod] - k.open
-		k.correction = median(0, before, k.difference)
-		if k.correction < 0 { // ends that were lost: those requests are over
-			k.open += k.correction
-			k.difference -= k.correction
-			k.correction = 0
+		was, before := k.value(), k.correction
+		difference := gauges[pod] - k.open
+		k.correction, k.difference = median(0, k.difference, difference), difference
+		if lost := min(-k.correction, -before, k.open); lost > 0 { // requests whose ends were lost
+			k.open -= lost
+			k.correction += lost
+			k.difference += lost
+			l.c.proxies[pod].ended += float64(lost)
 		}
 		if change := k.value() - was; change != 0 {
 			l.c.proxies[pod].inFlight += float64(change)
@@ -157,7 +157,8 @@ type reports struct {
 	delays   delays
 	interval instant
 	buffers  []loadReport // by Envoy: the one on its way
-	taken    []instant    // of the latest of each
+	arrived  []instant    // the latest of each; 0 before the first
+	weights  []float64    // of the Envoys, by their requests
 	gauges   [][]int32    // the latest of each, by pod
 	issued   [][]int32
 }
@@ -165,18 +166,24 @@ type reports struct {
 type loadReport struct {
 	taken          instant
 	gauges, issued []int32
+	dropped        int
 }
 
 func newReports(c *control) reports {
 	n, pods := len(c.w.envoys), len(c.w.pods)
 	r := reports{
 		c: c, delays: delays{float64(c.o.SignalDelay), source(c.w.s.Seed, streamSignals+1<<32)},
-		interval: at(c.o.ReportInterval), taken: make([]instant, n),
+		interval: at(c.o.ReportInterval), arrived: make([]instant, n),
 	}
 	for range n {
 		r.buffers = append(r.buffers, loadReport{gauges: make([]int32, pods), issued: make([]int32, pods)})
 		r.gauges = append(r.gauges, make([]int32, pods))
 		r.issued = append(r.issued, make([]int32, pods))
+	}
+	before := 0.0
+	for _, share := range c.w.arrivals.shares {
+		r.weights = append(r.weights, share-before)
+		before = share
 	}
 	return r
 }
@@ -195,6 +202,7 @@ func (r *reports) report(envoy lane) {
 	b.taken = w.now
 	copy(b.gauges, e.active)
 	copy(b.issued, e.issued)
+	b.dropped, e.dropped = e.dropped, 0
 	arrives := w.now + r.delays.next()
 	w.set(w.lanes.reported+envoy, arrives)
 	w.set(w.lanes.report+envoy, max(w.now+r.interval, arrives+1))
@@ -207,7 +215,8 @@ func (r *reports) deliver(envoy lane) {
 	if c.away || b.taken < c.since {
 		return
 	}
-	r.taken[envoy] = b.taken
+	r.arrived[envoy] = c.w.now
+	c.dropped += b.dropped
 	if c.o.Source == AccessLog {
 		c.entries.reconcile(int(envoy), b.gauges)
 		return
@@ -218,27 +227,31 @@ func (r *reports) deliver(envoy lane) {
 			p.inFlight += float64(change)
 			c.poke()
 		}
-		p.issued += float64(b.issued[pod] - r.issued[envoy][pod])
+		if issued := b.issued[pod] - r.issued[envoy][pod]; issued != 0 {
+			p.issued += float64(issued)
+			c.poke()
+		}
 	}
 	copy(r.gauges[envoy], b.gauges)
 	copy(r.issued[envoy], b.issued)
 }
 
-// age is the mean age of the latest reports; false before all have come.
+// age is the mean age of the latest reports, each weighed by the requests of its
+// Envoy; false before all have come.
 func (r *reports) age() (time.Duration, bool) {
-	var sum instant
-	for _, t := range r.taken {
+	var sum float64
+	for i, t := range r.arrived {
 		if t == 0 {
 			return 0, false
 		}
-		sum += r.c.w.now - t
+		sum += r.weights[i] * float64(r.c.w.now-t)
 	}
-	return (sum / instant(len(r.taken))).duration(), true
+	return time.Duration(sum), true
 }
 
 // reset forgets what was reported. Issued counts start anew with the stream.
 func (r *reports) reset() {
-	clear(r.taken)
+	clear(r.arrived)
 	for i := range r.gauges {
 		clear(r.gauges[i])
 		copy(r.issued[i], r.c.w.envoys[i].issued)
