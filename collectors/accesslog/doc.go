@@ -1,2 +1,41 @@
-// Package accesslog serves Envoy's gRPC access log service.
+// Package accesslog serves Envoy's gRPC access log service and tells the ledger
+// of every request that begins and ends at an endpoint.
+//
+// An Envoy whose router has upstream_log_options.flush_upstream_log_on_upstream_stream
+// and an upstream_log of type envoy.access_loggers.http_grpc sends an entry of type
+// UpstreamPoolReady when an attempt got its stream to an endpoint, and one of type UpstreamEnd when
+// it is over. No request waits for either. Entries of other types are skipped.
+// cmd registers the service on the gRPC server that also speaks xDS, with wire.Codec.
+//
+// # What is read of an entry
+//
+// From the wire, without unmarshalling the rest:
+//
+//   - upstream_remote_address, the endpoint;
+//   - the request id (stream_id, or else the x-request-id). Where an Envoy makes
+//     none, requests are paired by address alone, which is as good for counting;
+//   - the status; it is the endpoint's own, never one that Envoy made up;
+//   - the response flags: a connection failure; a remote reset, a lost connection, or
+//     a broken protocol, which are the endpoint's doing;
+//   - the time from the first byte sent upstream to the last one received. Envoy 1.40
+//     sets no flag when the client went away or a timeout struck, but then there is no
+//     last byte. So only what has one is an answer;
+//   - the bytes received from the endpoint. (Sizes of bodies cannot be used: seen from
+//     upstream, response_body_bytes are those of the request.)
+//
+// # Who speaks
+//
+// The first message of a stream names the node; with the remote IP it is who
+// the ledger knows the stream by. A stream without is refused, with a message
+// for whoever runs that Envoy.
+//
+// # What ends a stream
+//
+// The Envoy; a message that is no protobuf, above 1 MiB, or of more than 16,384
+// entries; Close. There are at most 65,536 streams, and 1,024 of one Envoy, which has
+// one for each worker and logger. With the stream go the counts that came over it.
+//
+// # What it is not
+//
+// It keeps no logs and no counts of requests, and decides nothing.
 package accesslog

@@ -128,7 +128,7 @@ func (s *Server) ended(stream grpc.ServerStream, err error) error {
 	if errors.Is(err, io.EOF) {
 		return stream.SendMsg(&accesslogv3.StreamAccessLogsResponse{})
 	}
-	if status.Code(err) == codes.Internal && stream.Context().Err() == nil {
+	if status.Code(err) == codes.Internal { // gRPC's for what its codec refuses
 		s.broken.Add(1)
 		s.log.Debug("access log broken", "error", err)
 	}

@@ -1,0 +1,192 @@
+package accesslog
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	accessdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+// TestWhatARealEnvoySays holds every recorded message to what it is known to be
+// of, and to the generated code.
+func TestWhatARealEnvoySays(t *testing.T) {
+	cases := []struct {
+		recorded string
+		want     ledger.Outcome // Latency to the millisecond
+	}{
+		{"01-ok", ledger.Outcome{Status: 200, Latency: 100 * time.Millisecond, Bytes: 1119}},
+		{"03-500", ledger.Outcome{Status: 500, Bytes: 138}},
+		{"05-503", ledger.Outcome{Status: 503, Bytes: 137}},
+		{"07-streamed", ledger.Outcome{Status: 200, Latency: 500 * time.Millisecond, Bytes: 170}},
+		{"09-reset", ledger.Outcome{Reset: true}},
+		{"11-cut", ledger.Outcome{Status: 200, Bytes: 133, Reset: true}},
+		{"12-refused", ledger.Outcome{ConnectFailed: true}},
+		{"14-timeout", ledger.Outcome{}},
+		{"16-aborted-stream", ledger.Outcome{Status: 200, Bytes: 141}},
+		{"18-aborted", ledger.Outcome{}},
+	}
+	for _, c := range cases {
+		t.Run(c.recorded, func(t *testing.T) {
+			data := recorded(t, c.recorded)
+			events, skipped := byHand(t, data)
+			reference, _ := byReference(t, data)
+			if diff := cmp.Diff(reference, events); diff != "" || skipped != 0 || len(events) != 1 {
+				t.Fatalf("%d events, %d skipped\n%s", len(events), skipped, diff)
+			}
+			got := events[0]
+			answered := c.want.Status > 0 && !c.want.Reset && c.want.Bytes > 0 && c.recorded != "16-aborted-stream"
+			if (got.Latency > 0) != answered || got.Latency < c.want.Latency || got.Latency > c.want.Latency+50*time.Millisecond {
+				t.Errorf("a latency of %v, want about %v", got.Latency, c.want.Latency)
+			}
+			got.Latency = c.want.Latency
+			if !got.Ended || got.Outcome != c.want || len(got.ID) != 36 || !strings.HasPrefix(got.Address, "127.0.0.1:") {
+				t.Errorf("%+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestEveryRecordedEndHasItsBeginning: by id and address, but for the connection
+// that was refused.
+func TestEveryRecordedEndHasItsBeginning(t *testing.T) {
+	files, err := filepath.Glob("testdata/recorded/*.bin")
+	if err != nil || len(files) != 19 {
+		t.Fatalf("%d recordings, %v", len(files), err)
+	}
+	open := map[string]bool{}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, _ := byHand(t, data)
+		for _, e := range events {
+			key := e.ID + e.Address
+			if e.Ended && !e.ConnectFailed && !open[key] {
+				t.Errorf("%s ends what did not begin", name)
+			}
+			open[key] = !e.Ended
+		}
+	}
+	for key, is := range open {
+		if is {
+			t.Errorf("%s never ended", key)
+		}
+	}
+}
+
+func TestByHandIsAsByTheGeneratedCode(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		entries := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: rapid.SliceOfN(rapid.Custom(drawEntry), 0, 5).Draw(rt, "entries")}
+		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: entries}})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		wantEvents, wantSkipped := byReference(t, data)
+		events, skipped := byHand(t, data)
+		if diff := cmp.Diff(wantEvents, events); diff != "" || skipped != wantSkipped {
+			rt.Fatalf("%d skipped, want %d\n%s", skipped, wantSkipped, diff)
+		}
+	})
+}
+
+func TestATCPLogIsNoRequest(t *testing.T) {
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_TcpLogs{
+		TcpLogs: &accesslogv3.StreamAccessLogsMessage_TCPAccessLogEntries{LogEntry: []*accessdatav3.TCPAccessLogEntry{{}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events, skipped := byHand(t, data); len(events) != 0 || skipped != 0 {
+		t.Errorf("%v, %d skipped", events, skipped)
+	}
+}
+
+func TestAnAbsurdTimeIsUnknown(t *testing.T) {
+	for name, seconds := range map[string]uint64{"negative": 1<<64 - 5, "a century": 100 * 365 * 24 * 3600} {
+		t.Run(name, func(t *testing.T) {
+			var s span
+			b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), seconds)
+			if err := s.read(b); err != nil || s.known {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	entry := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil)
+	logs := func(n int) []byte {
+		var b []byte
+		for range n {
+			b = append(b, entry...)
+		}
+		return protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), b)
+	}
+	cases := []struct {
+		name string
+		data []byte
+		err  string
+	}{
+		{"as many entries as may be", logs(maxEntries), ""},
+		{"one entry too many", logs(maxEntries + 1), "more than 16384 entries"},
+		{"too long", make([]byte, maxMessage+1), "want at most"},
+		{"garbage", []byte("\xff\xff"), wire.ErrMalformed.Error()},
+		{"a garbled entry", []byte("\x12\x04\x0a\x02\x0a\xff"), wire.ErrMalformed.Error()},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			err := (&message{}).UnmarshalWire(c.data)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %q", err, c.err)
+			}
+		})
+	}
+	if _, err := (&message{}).AppendWire(nil); err == nil {
+		t.Error("a message was written")
+	}
+}
+
+// FuzzMessage: whatever comes is read or refused.
+func FuzzMessage(f *testing.F) {
+	files, err := filepath.Glob("testdata/recorded/*.bin")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		if data, err := os.ReadFile(name); err == nil && len(data) < 4096 {
+			f.Add(data)
+		}
+	}
+	f.Add([]byte("\x12\x04\x0a\x02\x0a\xff"))
+	l := ledger.New(nil)
+	l.SetMembers("chat", []string{"127.0.0.1:80"})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := &message{wantNode: true}
+		err := m.UnmarshalWire(data)
+		if err != nil {
+			if errors.Is(err, wire.ErrMalformed) && proto.Unmarshal(data, &accesslogv3.StreamAccessLogsMessage{}) == nil {
+				t.Errorf("protobuf reads it, and not we: %v", err)
+			}
+			return
+		}
+		if len(m.events)+m.skipped > maxEntries {
+			t.Errorf("%d events, %d skipped", len(m.events), m.skipped)
+		}
+		s := l.Open(ledger.Envoy{NodeID: "a"}, time.Now())
+		s.Events(time.Now(), m.events)
+		s.Close(time.Now())
+	})
+}

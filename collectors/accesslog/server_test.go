@@ -1,0 +1,260 @@
+package accesslog
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/wire"
+)
+
+// served is a server on a loopback port, and a connection to it.
+type served struct {
+	*Server
+	ledger *ledger.Ledger
+	client accesslogv3.AccessLogServiceClient
+	woken  chan struct{}
+}
+
+func serve(t *testing.T, options ...grpc.ServerOption) *served {
+	t.Helper()
+	s := &served{woken: make(chan struct{}, 1)}
+	s.ledger = ledger.New(func(string) {
+		select {
+		case s.woken <- struct{}{}:
+		default:
+		}
+	})
+	s.Server = New(s.ledger, nil)
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer(options...)
+	s.Register(g)
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(lis) }()
+	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		g.Stop()
+		<-done
+		s.Close()
+	})
+	s.client = accesslogv3.NewAccessLogServiceClient(conn)
+	return s
+}
+
+func withCodec() grpc.ServerOption { return grpc.ForceServerCodecV2(wire.Codec()) }
+
+func (s *served) open(t *testing.T) accesslogv3.AccessLogService_StreamAccessLogsClient {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	stream, err := s.client.StreamAccessLogs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// logs is a recorded message, with a node if it has an id.
+func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage {
+	t.Helper()
+	var m accesslogv3.StreamAccessLogsMessage
+	if err := proto.Unmarshal(recorded(t, name), &m); err != nil {
+		t.Fatal(err)
+	}
+	m.Identifier = nil
+	if node != "" {
+		m.Identifier = &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node}, LogName: "steelyard"}
+	}
+	return &m
+}
+
+func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient, m *accesslogv3.StreamAccessLogsMessage) {
+	t.Helper()
+	if err := stream.Send(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits for a condition, each time something changed.
+func (s *served) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-s.woken:
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within 10 s: %s; %+v", what, s.Stats())
+		}
+	}
+}
+
+func (s *served) inFlight() int {
+	all := s.ledger.Read("chat", time.Now(), nil)
+	if len(all) != 1 || !all[0].InFlight.Known() {
+		return -1
+	}
+	return int(all[0].InFlight.Value)
+}
+
+// watched has the node at 127.0.0.1 watch the recorded endpoint.
+func (s *served) watched(t *testing.T, node string) {
+	t.Helper()
+	events, _ := byHand(t, recorded(t, "02-500-begin"))
+	s.ledger.SetMembers("chat", []string{events[0].Address})
+	s.ledger.SetWatchers("chat", []ledger.Envoy{{NodeID: node, Host: "127.0.0.1"}})
+}
+
+func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
+	s := serve(t, withCodec())
+	s.watched(t, "envoy-1")
+	first, second := s.open(t), s.open(t)
+	send(t, first, logs(t, "00-first-with-node-begin", "envoy-1"))
+	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
+	send(t, second, logs(t, "02-500-begin", "envoy-1"))
+	s.eventually(t, "two in flight", func() bool { return s.inFlight() == 2 })
+	send(t, first, logs(t, "03-500", "")) // over the other stream than it began
+	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
+	proxies := s.ledger.Read("chat", time.Now(), nil)[0].Proxies
+	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || proxies.Bytes.Value != 138 {
+		t.Errorf("%+v", proxies)
+	}
+	if _, err := first.CloseAndRecv(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "what began over the first stream gone", func() bool { return s.inFlight() == 0 })
+	if _, err := second.CloseAndRecv(); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "nobody heard", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	want := Stats{Messages: 3, Entries: 3}
+	if got := s.Stats(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestAnotherNodeMovesNothing(t *testing.T) {
+	s := serve(t, withCodec())
+	s.watched(t, "envoy-1")
+	stream := s.open(t)
+	send(t, stream, logs(t, "02-500-begin", "envoy-2"))
+	s.eventually(t, "the entry taken", func() bool { return s.Stats().Entries == 1 })
+	if got := s.inFlight(); got != -1 {
+		t.Errorf("%d in flight", got)
+	}
+}
+
+// TestTheRealFirstMessageIsUnderstood: with the node of a real Envoy, 61 KB.
+func TestTheRealFirstMessageIsUnderstood(t *testing.T) {
+	s := serve(t, withCodec())
+	s.watched(t, "recorded")
+	stream := s.open(t)
+	var m accesslogv3.StreamAccessLogsMessage
+	if err := proto.Unmarshal(recorded(t, "00-first-with-node-begin"), &m); err != nil {
+		t.Fatal(err)
+	}
+	send(t, stream, &m)
+	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
+}
+
+func TestStreamsThatEndWithAReason(t *testing.T) {
+	huge := logs(t, "02-500-begin", "a")
+	huge.GetHttpLogs().GetLogEntry()[0].CommonProperties.RouteName = strings.Repeat("x", maxMessage)
+	cases := []struct {
+		name  string
+		first *accesslogv3.StreamAccessLogsMessage
+		code  codes.Code
+		says  string
+		count func(Stats) uint64
+	}{
+		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
+		{"no id", &accesslogv3.StreamAccessLogsMessage{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
+			codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
+		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := serve(t, withCodec())
+			stream := s.open(t)
+			if err := stream.Send(c.first); err != nil && err != io.EOF {
+				t.Fatal(err)
+			}
+			err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{})
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %v: …%s…", err, c.code, c.says)
+			}
+			s.eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
+			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+func TestAnEnvoyHasSoManyStreams(t *testing.T) {
+	s := serve(t, withCodec())
+	s.gate = wire.NewGate(10, 1)
+	first := s.open(t)
+	send(t, first, logs(t, "02-500-begin", "a"))
+	s.eventually(t, "the first open", func() bool { return s.Stats().Entries == 1 })
+	second := s.open(t)
+	send(t, second, logs(t, "02-500-begin", "a"))
+	if err := second.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("%v", err)
+	}
+	other := s.open(t)
+	send(t, other, logs(t, "02-500-begin", "b"))
+	s.eventually(t, "another Envoy's open", func() bool { return s.Stats().Entries == 2 })
+}
+
+func TestCloseEndsOpenStreams(t *testing.T) {
+	s := serve(t, withCodec())
+	stream, silent := s.open(t), s.open(t)
+	send(t, stream, logs(t, "02-500-begin", "a"))
+	s.eventually(t, "both open", func() bool { return s.Stats().Streams == 2 && s.Stats().Entries == 1 })
+	s.Close()
+	if got := s.Stats().Streams; got != 0 {
+		t.Errorf("%d streams after Close", got)
+	}
+	for _, stream := range []accesslogv3.AccessLogService_StreamAccessLogsClient{stream, silent, s.open(t)} {
+		if err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.Unavailable {
+			t.Errorf("%v", err)
+		}
+	}
+	if got := s.ledger.Envoys(time.Now()); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestWithoutTheCodecEveryStreamFails: a server that was put together wrongly does
+// not look like one that hears nothing.
+func TestWithoutTheCodecEveryStreamFails(t *testing.T) {
+	s := serve(t)
+	stream := s.open(t)
+	send(t, stream, logs(t, "02-500-begin", "a"))
+	if err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.Internal {
+		t.Errorf("%v", err)
+	}
+	s.eventually(t, "the end counted", func() bool { return s.Stats().Broken == 1 })
+}
