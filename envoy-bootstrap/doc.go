@@ -28,6 +28,23 @@
 // cluster would ignore drop_overloads. With names, neither can be had by mistake,
 // and Envoys of all kinds can share a cluster.
 //
+// # What an Envoy tells Steelyard
+//
+// Three settings, of which each can be left out, all on the connection that the
+// weights come by:
+//
+//	upstream_log       an entry when a request gets its stream to an endpoint and one when it ends
+//	load_stats_config  the requests in progress at each endpoint, at an interval of Steelyard's choice
+//	layered_runtime    Steelyard's switch between the two forms of the log, and off
+//
+// The forms are two loggers behind runtime filters: one writes each entry at once,
+// the other in batches of 2048 bytes or 50 ms. Without the runtime layer, or until
+// it comes, the first is on. No request waits for any of it. Two settings see to
+// that when Steelyard is there but does not read: buffer_size_bytes is 1 (with 0,
+// Envoy 1.40 keeps all entries and serializes them again for each that comes), and
+// initial_stream_window_size bounds what is under way to 1 MiB a worker. The
+// figures behind the sizes are in docs/envoy-signals.md.
+//
 // # Why the fallback's members are DEGRADED
 //
 // The aggregate cluster makes NAME/failsafe priority 0 and the fallback priority

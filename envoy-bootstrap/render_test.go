@@ -138,8 +138,8 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 		percent uint32
 		bytes   uint32
 	}{
-		{"steelyard.access_log.immediate", 100, 0},
-		{"steelyard.access_log.batched", 0, 16384},
+		{"steelyard.access_log.immediate", 100, 1},
+		{"steelyard.access_log.batched", 0, 2048},
 	} {
 		log := r.GetUpstreamLog()[i]
 		filter := log.GetFilter().GetRuntimeFilter()
@@ -151,6 +151,10 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 			common.GetTransportApiVersion() != corev3.ApiVersion_V3 || common.GetBufferSizeBytes().GetValue() != want.bytes {
 			t.Errorf("log %d is %v, want one of %d bytes to Steelyard", i, common, want.bytes)
 		}
+	}
+	steelyard := unpack(t, clusters(b)[xdsCluster].GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], new(httpv3.HttpProtocolOptions))
+	if window := steelyard.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetInitialStreamWindowSize().GetValue(); window != 1<<20 {
+		t.Errorf("Envoy keeps %d bytes of a log that nobody reads, want at most 1 MiB", window)
 	}
 	reports := b.GetClusterManager().GetLoadStatsConfig()
 	if reports.GetApiType() != corev3.ApiConfigSource_GRPC || reports.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
