@@ -12,7 +12,7 @@ type Decision struct {
 	// Working of the whole pool.
 	ArrivalRate       float64       // requests per second expected at the cluster
 	ArrivalRateSource RateSource    // where ArrivalRate came from
-	Horizon           time.Duration // median age of the loads + push delay + push period
+	Horizon           time.Duration // median age of the loads + half their interval + push delay + push period
 	Arrivals          float64       // requests expected within the horizon: the water to fill in
 	WaterLevel        float64       // common level, in requests for each slot (package comment)
 	MedianLoad        float64       // median level of the endpoints with a fresh or held report (if none has one, with a decaying one), in requests for each slot; NaN without any
@@ -20,6 +20,9 @@ type Decision struct {
 	// DropFraction is the share of requests, 0..1, that the proxies should
 	// refuse because the whole pool is saturated. Zero unless shedding is on.
 	DropFraction float64
+	// ExpectedWait is the time in seconds that the next request waits for a slot, in
+	// the mean over the pool; NaN while unknown.
+	ExpectedWait float64
 }
 
 // An EndpointDecision is the verdict on one endpoint and how it was reached.

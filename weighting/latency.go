@@ -69,12 +69,13 @@ func (p *pool) vessels() []vessel {
 	for i := range p.members {
 		m := &p.members[i]
 		if math.IsNaN(typical) {
-			out[i] = m.vessel()
+			out[i] = m.holding(m.load)
 		} else {
 			out[i] = p.cost(m, typical)
 		}
 	}
 	p.setAside(out)
+	p.hold(out)
 	return out
 }
 

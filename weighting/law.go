@@ -157,7 +157,7 @@ type member struct {
 
 	queued  float64 // requests waiting per slot; NaN unknown
 	flagged bool
-	held    bool // to the floor, whatever its load
+	lifted  bool // its flag, for now
 	floored bool // above the water
 	slow    bool // above the threshold of latency
 }
@@ -247,4 +247,5 @@ func (p *pool) share(d *Decision) {
 		d.Endpoints[i].Share = share
 		p.members[i].floored = vessels[i].level() >= p.level
 	}
+	p.trickle(d)
 }

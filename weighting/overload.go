@@ -15,14 +15,14 @@ func (l *Law) flag(p *pool) {
 		m := &p.members[i]
 		m.queued = p.queuedPerSlot(m)
 		m.hysteresis(p)
-		if m.overloaded {
+		if m.overloaded || m.ill() {
 			over = append(over, m)
 		}
 	}
 	// A stable order keeps the same members flagged while more are overloaded
-	// than may be.
+	// than may be. Those that stall or fail come first: the others do serve.
 	slices.SortStableFunc(over, func(a, b *member) int {
-		return cmp.Or(a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(b.conduct.rank(), a.conduct.rank()), a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
 	})
 	if len(over) < len(p.members) {
 		over = over[:min(len(over), p.params.Overload.most(len(p.members)))]
@@ -30,8 +30,65 @@ func (l *Law) flag(p *pool) {
 	for _, m := range over {
 		m.flagged = true
 	}
+	l.lift.turn(p, len(over))
 	for i := range p.members {
-		p.members[i].show(p.now)
+		m := &p.members[i]
+		m.lifted = m.flagged && l.lift.on && !m.ill()
+		m.flagged = m.flagged && !m.lifted
+		m.show(p.now)
+	}
+}
+
+// lift says whether the flags are lifted because the rest of the pool is saturated.
+type lift struct {
+	on    bool
+	since time.Time
+}
+
+// turn lifts the flags when of the members that are not overloaded none has a slot
+// free and their queues are as deep as would keep a flag, and puts them back when
+// these are half as deep or one has a slot free.
+func (f *lift) turn(p *pool, flags int) {
+	var waiting, slots, free float64
+	for i := range p.members {
+		m := &p.members[i]
+		if n := m.waiting(); !m.overloaded && !m.ill() && !math.IsNaN(n) {
+			waiting, slots, free = waiting+n, slots+m.slotCount, free+m.freeSlots(n)
+		}
+	}
+	leave, depth, on := p.params.Overload.QueueLeave, waiting/slots, f.on
+	switch {
+	case flags == 0 || flags == len(p.members):
+		on = false
+	case p.now.Sub(f.since) < p.params.Overload.MinDwell:
+	case !f.on:
+		on = free == 0 && depth >= leave
+	default:
+		on = free == 0 && depth >= leave/2
+	}
+	if on != f.on {
+		f.on, f.since = on, p.now
+	}
+}
+
+// trickle keeps the shares of those whose flag is lifted small: proxies send nothing
+// to a flagged endpoint while a tenth of the pool is without a flag. Who is flagged
+// for its queue alone is filled like the others, but gets no less.
+func (p *pool) trickle(d *Decision) {
+	const part = 0.05 // of an endpoint's part of the capacity
+	var capacity, whole float64
+	for i := range p.members {
+		capacity += p.members[i].holding(0).capacity()
+	}
+	for i := range p.members {
+		m, share := &p.members[i], &d.Endpoints[i].Share
+		if least := part * m.holding(0).capacity() / capacity; m.lifted && (*share < least || m.strained(p)) {
+			*share = least
+		}
+		whole += *share
+	}
+	for i := range d.Endpoints {
+		d.Endpoints[i].Share /= whole
 	}
 }
 
@@ -58,18 +115,43 @@ func (m *member) hysteresis(p *pool) {
 	if changed := later(m.flagSince, m.shownSince); !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
 		return
 	}
-	utilization := math.NaN()
-	if u := &m.seen.utilization; u.tells() {
-		utilization = u.Value
+	if m.overloaded {
+		if !(m.queued >= o.QueueLeave) && !m.strained(p) {
+			m.setFlag(false, p.now, "")
+		}
+		return
 	}
-	switch {
-	case !m.overloaded && m.queued >= o.QueueEnter:
+	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
+	switch enter := o.QueueTimeEnter.Seconds(); {
+	case m.queued >= o.QueueEnter:
 		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
-	case !m.overloaded && utilization >= o.UtilizationEnter:
+	case utilization >= o.UtilizationEnter:
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
-	case m.overloaded && !(m.queued >= o.QueueLeave) && !(utilization >= o.UtilizationLeave):
-		m.setFlag(false, p.now, "")
+	case enter > 0 && queueTime >= enter && m.completedLately(p):
+		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
 	}
+}
+
+// strained reports whether something besides its queue keeps the member
+// overloaded.
+func (m *member) strained(p *pool) bool {
+	o := &p.params.Overload
+	slow := o.QueueTimeEnter > 0 && m.completedLately(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
+	return slow || m.utilization() >= o.UtilizationLeave
+}
+
+// utilization is as reported; NaN where nothing tells.
+func (m *member) utilization() float64 {
+	if u := &m.seen.utilization; u.tells() {
+		return u.Value
+	}
+	return math.NaN()
+}
+
+// completedLately reports whether a mean queue time is news: one who is flagged
+// completes nothing any more, and its last mean is none of its queue.
+func (m *member) completedLately(p *pool) bool {
+	return p.now.Sub(m.tally.completed) <= p.params.Decay
 }
 
 func (m *memory) setFlag(on bool, now time.Time, reason string) {
@@ -95,20 +177,4 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 		return max(0, m.load-m.slotCount) / m.slotCount
 	}
 	return math.NaN()
-}
-
-// free reports whether shedding is off, or any member could start a request now:
-// it has a free slot, or, where its slots are only assumed, an empty queue.
-func (p *pool) free() bool {
-	for i := range p.members {
-		m := &p.members[i]
-		room := m.load < m.slotCount && !(m.queued > 0)
-		if m.slotsSource == CapacityAssumed {
-			room = room || m.queued == 0
-		}
-		if believed(m.loadState) && room {
-			return true
-		}
-	}
-	return !p.params.Shedding.Enabled
 }

@@ -83,18 +83,20 @@ func (m *memory) relativeSpeed(typical float64) float64 {
 	return min(max(speed, 1.0/widest), widest)
 }
 
+// leastRamp is how much of its capacity an endpoint is trusted with at least.
+const leastRamp = 0.1
+
 // trust says whether an endpoint is so new that its reports do not count yet,
 // and how much of its capacity it is trusted with.
 func (p *Params) trust(m *memory, now time.Time) (blackout bool, ramp float64) {
-	const least = 0.1
 	age := now.Sub(m.firstSeen)
 	if m.established || age >= p.Blackout+p.Ramp {
 		return false, 1
 	}
 	if age < p.Blackout {
-		return true, least
+		return true, leastRamp
 	}
-	return false, least + (1-least)*float64(age-p.Blackout)/float64(p.Ramp)
+	return false, leastRamp + (1-leastRamp)*float64(age-p.Blackout)/float64(p.Ramp)
 }
 
 // tells reports whether a reading is recent enough to say something of its
@@ -115,6 +117,9 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
+		if m.ill() {
+			d.OverloadReason = m.conduct.reason
+		}
 	}
 	if p.tells(m.server.Completions) {
 		d.CompletionRate = m.completions.or(math.NaN())
@@ -123,11 +128,19 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	if !m.latency.at.IsZero() {
 		d.Latency, d.LatencyAge = m.latency.seconds, max(0, p.now.Sub(m.latency.at))
 	}
-	const least = 1e-6 // completions per second that a mean stands on
-	if p.tells(m.server.QueueSeconds) && d.CompletionRate > least {
-		d.MeanQueueTime = m.queueSeconds.or(math.NaN()) / d.CompletionRate
-	}
+	d.MeanQueueTime = m.meanQueueTime(p)
 	return d
+}
+
+// meanQueueTime is how long the requests completed in the last window had waited,
+// in seconds; NaN where nothing tells.
+func (m *member) meanQueueTime(p *pool) float64 {
+	const least = 1e-6 // completions per second that a mean stands on
+	rate := m.completions.or(math.NaN())
+	if !p.tells(m.server.Completions) || !p.tells(m.server.QueueSeconds) || !(rate > least) {
+		return math.NaN()
+	}
+	return m.queueSeconds.or(math.NaN()) / rate
 }
 
 // busyFraction is the share of the slots executing; NaN while unknown.

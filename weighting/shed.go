@@ -1,22 +1,125 @@
 package weighting
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// shedder is what refusing goes by.
+// shedder keeps the wait of a saturated pool near its target (package comment).
 type shedder struct {
-	drop float64   // share refused
-	at   time.Time // of the last step
+	at    time.Time // of the last step
+	full  bool      // whether nearly all slots were taken then
+	drop  float64   // share to refuse, as the law has it
+	steps stairs    // what became of it
+	rates flows
 }
 
-// tally is what was last counted of an endpoint.
-type tally struct{}
+// queues are what shedding sees of a pool.
+type backlog struct {
+	slots   float64 // of all members that serve
+	told    float64 // slots, of those whose queue is known
+	waiting float64 // requests, at those
+	free    float64 // slots
+	stays   bool    // a slot stayed free though requests were sent to it
+}
 
 // shed settles the share of requests to refuse.
-func (l *Law) shed(p *pool, d *Decision, _ Snapshot) {
-	s := &l.shedder
-	if p.free() {
+func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
+	const fallFor = 10 * time.Second // from the largest share to none
+	s, o := &l.shedder, &l.params.Shedding
+	s.count(p, min(max(0, snapshot.PushDelay), time.Second))
+	q := p.queued(d)
+	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
+	most := min(max(0, o.MaxDrop), 1)
+	if !o.Enabled || q.stays || q.slots == 0 {
 		s.drop = 0
+	} else {
+		fall := most * max(0, p.now.Sub(s.at)).Seconds() / fallFor.Seconds()
+		s.drop = max(min(s.target(d, &q, o.TargetWait.Seconds()), most), s.drop-fall, 0)
 	}
-	s.at = p.now
-	d.DropFraction = min(max(0, s.drop), max(0, l.params.Shedding.MaxDrop), 1)
+	s.at, s.full = p.now, q.free <= q.slots*spare
+	d.DropFraction = s.steps.climb(s.drop, most, p.now)
+}
+
+// spare is the part of the slots that may be free in a pool that counts as full:
+// single ones are always just being given to the next request.
+const spare = 0.05
+
+// target is the share that brings the wait to where it should be: what is offered
+// above what is served, and what the queues hold too much.
+func (s *shedder) target(d *Decision, q *backlog, aim float64) float64 {
+	const (
+		sigmas   = 2 // of what comes and goes at an endpoint in a horizon
+		horizons = 4 // in which an excess of the queue is to go, at least
+	)
+	if !(d.ExpectedWait >= aim/2) && s.drop == 0 {
+		return 0
+	}
+	perEndpoint := s.rates.capacity() * q.slots / float64(len(d.Endpoints))
+	aim = max(aim, sigmas*math.Sqrt(2*d.Horizon.Seconds()/perEndpoint))
+	x := s.rates.excess() + (d.ExpectedWait-aim)/max(aim, horizons*d.Horizon.Seconds())
+	return -math.Expm1(-max(0, x))
+}
+
+// queued looks at queues and free slots. A slot that was seen free has been given
+// requests since; it stays free if it still is after time enough for some of them
+// to arrive.
+func (p *pool) queued(d *Decision) (q backlog) {
+	const some = 5 // requests
+	takes := time.Second
+	if within := some / d.ArrivalRate; within < 1 {
+		takes = time.Duration(within * float64(time.Second))
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		if m.ill() {
+			continue
+		}
+		q.slots += m.slotCount
+		waiting := m.waiting()
+		if !math.IsNaN(waiting) {
+			q.told += m.slotCount
+			q.waiting += waiting
+		}
+		free := m.freeSlots(waiting)
+		q.free += free
+		q.stays = m.tally.stays(free > 0, p.now, p.now.Add(-m.loadAge-d.Horizon-takes-m.blind())) || q.stays
+	}
+	return q
+}
+
+// blind is for how long an endpoint that does not tell what it executes may be full
+// though nothing waits there: until what it executes has ended.
+func (m *member) blind() time.Duration {
+	const longest = 10.0 // seconds
+	if m.seen.running.tells() || m.loadSource == LoadInFlight || m.loadSource == LoadFused {
+		return 0
+	}
+	rate, _ := m.work.rate()
+	return time.Duration(min(1/rate, longest) * float64(time.Second))
+}
+
+// freeSlots are those in which requests could start now. Where slots are only
+// assumed, an empty queue tells that there are some.
+func (m *member) freeSlots(waiting float64) float64 {
+	const half = 0.5 // of a request: loads are made of two signals
+	switch {
+	case !believed(m.loadState) || m.loadSource == LoadMedian || waiting > 0:
+		return 0
+	case m.slotsSource == CapacityAssumed && waiting == 0:
+		return max(1, m.slotCount-m.load)
+	case m.slotCount-m.load >= half:
+		return m.slotCount - m.load
+	}
+	return 0
+}
+
+// waiting is how many requests wait for a slot; NaN where nothing tells. Counts of
+// requests in flight tell it earlier than the server.
+func (m *member) waiting() float64 {
+	early := m.loadSource == LoadFused || m.loadSource == LoadInFlight
+	if early && believed(m.loadState) && m.slotsSource != CapacityAssumed {
+		return max(0, m.load-m.slotCount)
+	}
+	return m.queued * m.slotCount
 }

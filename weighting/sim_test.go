@@ -23,6 +23,7 @@ type world struct {
 	warm    float64 // waits before this do not count
 	waits   []float64
 	arrived int
+	refuse  func() bool // whether a proxy drops the next request
 }
 
 // epoch is the moment at which a world's clock stands at zero.
@@ -106,6 +107,9 @@ func newWorld(seed uint64, proxies, pods, slots int, load float64) *world {
 func (w *world) arrive() {
 	w.after(w.rng.ExpFloat64()/w.rate, w.arrive)
 	w.arrived++
+	if w.refuse != nil && w.refuse() {
+		return
+	}
 	p := w.proxies[w.rng.IntN(len(w.proxies))].pick()
 	p.proxied++
 	w.offer(p, true)

@@ -1,10 +1,227 @@
 package weighting
 
-// conduct is how an endpoint treats the requests that it has.
-type conduct struct{}
+import (
+	"fmt"
+	"math"
+	"time"
+)
 
-// conduct looks for endpoints that stall or fail.
-func (p *pool) conduct() {}
+// health of an endpoint, by how it treats the requests that it has.
+type health int
 
-// vessel is the member as the fill sees it.
-func (m *member) vessel() vessel { return m.holding(m.load) }
+const (
+	well    health = iota
+	ill            // stalls or fails: flagged, and its share is the floor
+	suspect        // was ill, and nothing tells whether it still is: trusted as little as a new one
+)
+
+// conduct is how an endpoint treats the requests that the proxies sent it.
+type conduct struct {
+	at       time.Time // of the last step
+	inFlight float64   // requests at that time
+	proxies  ProxyReport
+	done     Reading // completions, as the server last said
+
+	alive  time.Time // of the last answer; or the last time when nothing was in flight
+	denied time.Time // of the first of an unbroken row of reports that deny requests in flight; zero without
+	report time.Time // of the last report that was held against the count
+
+	pending float64 // request-seconds in flight since the last answer
+	usual   work    // answers, and the request-seconds in flight until the last one
+	longest float64 // request-seconds in flight between two answers, the most of late
+
+	ended, failed float64 // requests of late
+
+	state    health
+	since    time.Time // of the state
+	reason   string    // why it is ill
+	strikes  int       // illnesses without an answer between them
+	answered bool      // since it fell ill
+}
+
+// ill reports whether the endpoint stalls or fails.
+func (m *member) ill() bool { return m.conduct.state == ill }
+
+// rank is 1 for an endpoint that is ill.
+func (c *conduct) rank() int {
+	if c.state == ill {
+		return 1
+	}
+	return 0
+}
+
+// hold fills up those that stall or fail, so that they get their floor alone.
+func (p *pool) hold(vessels []vessel) {
+	const above = 1e6 // a level, far above that of the others
+	for i := range p.members {
+		if v := &vessels[i]; p.members[i].ill() {
+			v.load = max(v.load, v.holds(above))
+		}
+	}
+}
+
+// judge finds the members that stall or fail. While that is more than half of a
+// pool, the fault is more likely in the reports, or in the requests.
+func (p *pool) judge() {
+	longest, bad := 0.0, 0
+	for i := range p.members {
+		m := &p.members[i]
+		m.conduct.observe(m, p)
+		longest = max(longest, m.conduct.longest)
+	}
+	found := make([]string, len(p.members))
+	for i := range p.members {
+		m := &p.members[i]
+		if found[i] = m.conduct.complaint(p, longest); found[i] != "" {
+			bad++
+		}
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		if 2*bad > len(p.members) && len(p.members) > 1 {
+			found[i] = ""
+		}
+		m.conduct.turn(found[i], p)
+		if m.conduct.state == suspect {
+			m.ramp = min(m.ramp, leastRamp)
+		}
+	}
+}
+
+// observe takes in what the proxies and the server say of the endpoint's requests.
+// Only of an exact count it can be said that its requests still stand.
+func (c *conduct) observe(m *member, p *pool) {
+	elapsed := max(0, p.now.Sub(c.at))
+	c.pending += c.inFlight * elapsed.Seconds()
+	c.at, c.inFlight = p.now, 0
+	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
+		c.inFlight = m.inFlight.Value
+	}
+	keep := math.Exp(-elapsed.Seconds() / failingTau.Seconds())
+	failed := risen(c.proxies.Failed, m.proxies.Failed)
+	c.failed = c.failed*keep + failed
+	c.ended = c.ended*keep + risen(c.proxies.Ended, m.proxies.Ended)
+	answers := c.answers(m)
+	c.answered = c.answered || answers > failed
+	c.proxies, c.done = m.proxies, m.server.Completions
+	switch {
+	case answers > 0:
+		c.usual.add(answers, c.pending, max(0, p.now.Sub(c.alive)))
+		c.longest = max(c.pending, c.longest*math.Exp(-p.now.Sub(c.alive).Seconds()/longestTau.Seconds()))
+		fallthrough
+	case c.inFlight < 1:
+		c.alive, c.denied, c.pending = p.now, time.Time{}, 0
+	default:
+		c.compare(m)
+	}
+}
+
+// answers is how many requests were answered since the last step. A client that
+// gave up ends a request, too, and says nothing for the endpoint.
+func (c *conduct) answers(m *member) float64 {
+	told := risen(c.proxies.Answered, m.proxies.Answered)
+	if !m.proxies.Answered.Known() {
+		told = risen(c.proxies.Ended, m.proxies.Ended)
+	}
+	return max(told, risen(c.done, m.server.Completions))
+}
+
+// risen is by how much a sum rose between two readings.
+func risen(old, seen Reading) float64 {
+	perSecond, dt := flow(old, seen)
+	return orZero(perSecond) * dt.Seconds()
+}
+
+// compare holds a report that is new against the requests that were in flight when
+// it was made. A server without a gauge of running requests denies those that would
+// not fit its slots.
+func (c *conduct) compare(m *member) {
+	const (
+		half   = 0.5 // of a request
+		within = 500 * time.Millisecond
+	)
+	queue, running := m.server.Queue, m.server.Running
+	if !running.Known() && m.slotsSource != CapacityAssumed {
+		running = Reading{Value: m.slotCount, At: queue.At}
+	}
+	at := earlier(queue.At, running.At)
+	if !queue.Known() || !running.Known() || !at.After(c.report) || !at.After(c.alive) {
+		return
+	}
+	c.report = at
+	inFlight, ok := m.inFlightNear(at, within)
+	switch {
+	case ok && queue.Value+running.Value > inFlight-half:
+		c.denied = time.Time{}
+	case ok && c.denied.IsZero():
+		c.denied = at
+	}
+}
+
+// Bounds on what is chance.
+const (
+	// improbable is −ln 1e-4: so many answers would have come since the last one.
+	improbable = 9.2
+	// meanTimes and twice are for requests that do not end at random, such as a
+	// batch of long ones that began together: so many mean times, and so often the
+	// longest silence that ended well.
+	meanTimes, twice = 3, 2
+	fewestAnswers    = 20 // behind a mean
+	fewestEnded      = 5  // behind a share of failures
+	failing          = 0.5
+	failingTau       = 10 * time.Second
+	longestTau       = 10 * time.Minute
+)
+
+// complaint says what is wrong with the endpoint; nothing, if it is empty.
+func (c *conduct) complaint(p *pool, longest float64) string {
+	after := p.params.Overload.StalledAfter
+	silent := p.now.Sub(c.alive)
+	mean := c.usual.busy / c.usual.completions // seconds that a request is in flight
+	switch {
+	case after <= 0:
+	case c.inFlight < 1 || silent < after:
+	case !c.denied.IsZero() && p.now.Sub(c.denied) >= after/2:
+		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.alive), c.inFlight)
+	case c.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
+		c.pending >= max(improbable*mean, twice*longest):
+		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.inFlight, mean)
+	}
+	if attempts := max(c.ended, c.failed); attempts >= fewestEnded && c.failed >= failing*attempts {
+		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, attempts)
+	}
+	return ""
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// turn moves the endpoint between the states of health. What is flagged gets no
+// requests, so that it may be well again shows only once it is let go: later each
+// time that it soon falls ill again.
+func (c *conduct) turn(complaint string, p *pool) {
+	const (
+		forgiven   = time.Minute      // of good health
+		probeAfter = 30 * time.Second // where requests stand on
+		doublings  = 5
+	)
+	held := p.now.Sub(c.since)
+	switch {
+	case c.state != ill && complaint != "":
+		if c.state == well && held > forgiven {
+			c.strikes = 0
+		}
+		c.strikes = min(c.strikes+1, doublings)
+		c.enter(ill, p.now)
+		c.reason = complaint
+	case c.state == ill && held < min(p.params.Overload.MinDwell, time.Hour)<<(c.strikes-1):
+	case c.state == ill && complaint == "" && c.answered:
+		c.enter(well, p.now)
+	case c.state == ill && (c.inFlight < 1 || held >= probeAfter<<(c.strikes-1)):
+		c.enter(suspect, p.now)
+		c.alive, c.denied, c.pending, c.ended, c.failed = p.now, time.Time{}, 0, 0, 0
+	case c.state == suspect && c.answered:
+		c.enter(well, p.now)
+	}
+}
+
+func (c *conduct) enter(s health, now time.Time) { c.state, c.since, c.answered = s, now, false }

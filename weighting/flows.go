@@ -1,0 +1,233 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// flows are the rates of a pool that shedding goes by, each for one slot.
+type flows struct {
+	served throughput // completions of full slots, by those who see all of them
+	done   throughput // the same, by those who also tell what arrives
+	sent   throughput // arrivals, with what was refused
+	moves  moments    // of loads that come without counters
+}
+
+// capacity is completions per second of a slot that is never free; 0/0 is avoided
+// by one completion more than there were.
+func (f *flows) capacity() float64 {
+	if f.served.slotSeconds == 0 && f.moves.slotSeconds > 0 {
+		return f.moves.left()
+	}
+	return f.served.rate()
+}
+
+// excess is the logarithm of what is offered over what is served, while that share
+// of the offered is accepted.
+func (f *flows) excess() float64 {
+	const (
+		sure    = 10   // completions
+		extreme = 1e-9 // of a ratio
+	)
+	left := f.done.rate()
+	if f.done.requests < sure {
+		if f.moves.readings < sure {
+			return 0
+		}
+		left = f.moves.left()
+	}
+	return math.Log(max(f.sent.rate()/left, extreme))
+}
+
+// fade lets the rates forget: the fewer requests, the longer they remember, so
+// that a hundred of them stand behind each.
+func (f *flows) fade(elapsed, slots float64, full bool) {
+	const requests, least, most = 100, 4, 60 // seconds
+	keep := func(perSlot, least, most float64) float64 {
+		return math.Exp(-elapsed / min(max(requests/max(perSlot*slots, requests/most), least), most))
+	}
+	f.sent.fade(keep(f.sent.rate(), 1, 5))
+	if full {
+		f.done.fade(keep(f.done.rate(), least, most))
+		f.served.fade(keep(f.served.rate(), least, most))
+		f.moves.fade(keep(f.moves.left(), least, most))
+	}
+}
+
+// count takes in what came and went at the pool since the last step. The delay is
+// that of a push: what arrived before it had passed had been sent by the share
+// before.
+func (s *shedder) count(p *pool, delay time.Duration) {
+	var slots float64
+	for i := range p.members {
+		slots += p.members[i].slotCount
+	}
+	if !s.at.IsZero() {
+		s.rates.fade(max(0, p.now.Sub(s.at)).Seconds(), slots, s.full)
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		all, pair, change := m.passages(p)
+		m.tally.note(m)
+		if m.ill() {
+			continue
+		}
+		if pair.seconds > 0 {
+			s.rates.sent.add(pair.arrived/s.steps.accepted(pair.from.Add(-delay), pair.to.Add(-delay)), pair.seconds*m.slotCount)
+		}
+		if s.full {
+			s.rates.done.add(pair.left, pair.seconds*m.slotCount)
+			s.rates.served.add(all.left, all.seconds*m.slotCount)
+			s.rates.moves.add(change.arrived-change.left, change.seconds*m.slotCount)
+			if change.seconds > 0 {
+				arrived := s.rates.moves.left()*change.seconds*m.slotCount + change.arrived - change.left
+				s.rates.sent.add(arrived/s.steps.accepted(change.from.Add(-delay), change.to.Add(-delay)), change.seconds*m.slotCount)
+			}
+		}
+	}
+}
+
+// A passage is what came to an endpoint and left it between two readings. The zero
+// passage is none.
+type passage struct {
+	arrived, left float64 // requests
+	from, to      time.Time
+	seconds       float64
+}
+
+// passages are what was told since the last step: of all completions, of arrivals
+// and ends by one source, and, without such a source, of the load. A pair of one
+// source misses the same requests on both sides, so their ratio is right.
+func (m *member) passages(p *pool) (all, pair, change passage) {
+	server, proxies := p.tells(m.server.Completions), p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended)
+	switch {
+	case server && proxies:
+		return m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies), change
+	case server:
+		all = m.tally.byServer(&m.server)
+		return all, all, change
+	case proxies:
+		all = m.tally.byProxies(&m.proxies)
+		return all, all, change
+	}
+	return all, pair, m.tally.byChange(m.counts())
+}
+
+// counts is the number of requests at the endpoint as one reading.
+func (m *memory) counts() Reading {
+	queue, running := m.server.Queue, m.server.Running
+	switch {
+	case m.inFlight.Known():
+		return m.inFlight
+	case queue.Known() && running.Known():
+		return Reading{Value: queue.Value + running.Value, At: earlier(queue.At, running.At)}
+	case queue.Known():
+		return queue
+	}
+	return running
+}
+
+// tally is what had been told of an endpoint at the last step.
+type tally struct {
+	server    ServerReport
+	proxies   ProxyReport
+	counts    Reading
+	completed time.Time // of the report of the last completion
+	free      time.Time // since when a slot has been free; zero while none is
+}
+
+func (t *tally) note(m *member) {
+	if m.server.Completions.Value > t.server.Completions.Value {
+		t.completed = m.server.Completions.At
+	}
+	t.server, t.proxies, t.counts = m.server, m.proxies, m.counts()
+}
+
+// stays reports whether a slot has been free since before that time.
+func (t *tally) stays(free bool, now, before time.Time) bool {
+	switch {
+	case !free:
+		t.free = time.Time{}
+	case t.free.IsZero():
+		t.free = now
+	default:
+		return t.free.Before(before)
+	}
+	return false
+}
+
+func (t *tally) byServer(seen *ServerReport) passage {
+	left, dt := flow(t.server.Completions, seen.Completions)
+	if math.IsNaN(left) || t.server.Restarts != seen.Restarts {
+		return passage{}
+	}
+	queued, _ := slope(t.server.Queue, seen.Queue)
+	ran, _ := slope(t.server.Running, seen.Running)
+	arrived := left + orZero(sumKnown(queued, ran))
+	return passage{arrived * dt.Seconds(), left * dt.Seconds(), t.server.Completions.At, seen.Completions.At, dt.Seconds()}
+}
+
+func (t *tally) byProxies(seen *ProxyReport) passage {
+	arrived, _ := flow(t.proxies.Issued, seen.Issued)
+	left, dt := flow(t.proxies.Ended, seen.Ended)
+	if math.IsNaN(arrived + left) {
+		return passage{}
+	}
+	return passage{arrived * dt.Seconds(), left * dt.Seconds(), t.proxies.Ended.At, seen.Ended.At, dt.Seconds()}
+}
+
+func (t *tally) byChange(seen Reading) passage {
+	growth, dt := slope(t.counts, seen)
+	if math.IsNaN(growth) {
+		return passage{}
+	}
+	growth *= dt.Seconds()
+	return passage{max(0, growth), max(0, -growth), t.counts.At, seen.At, dt.Seconds()}
+}
+
+// throughput is requests for each slot and second.
+type throughput struct{ requests, slotSeconds float64 }
+
+func (t *throughput) fade(keep float64) {
+	t.requests *= keep
+	t.slotSeconds *= keep
+}
+
+func (t *throughput) add(requests, slotSeconds float64) {
+	t.requests += requests
+	t.slotSeconds += slotSeconds
+}
+
+func (t *throughput) rate() float64 { return (t.requests + 1) / t.slotSeconds }
+
+// moments are of the changes of loads between two readings.
+type moments struct{ readings, sum, falls, slotSeconds float64 }
+
+func (m *moments) fade(keep float64) {
+	m.readings *= keep
+	m.sum *= keep
+	m.falls *= keep
+	m.slotSeconds *= keep
+}
+
+func (m *moments) add(change, slotSeconds float64) {
+	if slotSeconds <= 0 {
+		return
+	}
+	m.readings++
+	m.sum += change
+	m.falls += max(0, -change)
+	m.slotSeconds += slotSeconds
+}
+
+// growth and left are requests per second, for each slot: by how much the loads
+// grow, and how many requests leave. A fall hides what arrived meanwhile. Where both
+// are Poisson and f the mean fall between two readings, what left lies between f, if
+// they are frequent, and π·f² if they are not; f + f² is within half of it in
+// between, and for arrivals in bursts, as weights make them, closer.
+func (m *moments) growth() float64 { return m.sum / m.slotSeconds }
+
+func (m *moments) left() float64 {
+	f := m.falls / max(m.readings, 1)
+	return (f*(1+f)*m.readings + 1) / m.slotSeconds
+}

@@ -1,0 +1,76 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// stairs turn a share to refuse, which drifts, into few steps, for each of them is
+// a push, and remember them.
+type stairs struct {
+	past  [32]stair // a ring
+	n     int
+	apart time.Time // since when the share wanted has been off the step; zero while it is not
+	above bool      // it was above
+}
+
+type stair struct {
+	since time.Time
+	drop  float64
+}
+
+// Steps are in the logarithm of what is accepted.
+const (
+	fineStep   = 0.03 // is taken when it has been wanted for long enough
+	coarseStep = 0.15 // is taken at once
+	longEnough = time.Second
+)
+
+func (s *stairs) last() stair {
+	if s.n == 0 {
+		return stair{}
+	}
+	return s.past[(s.n-1)%len(s.past)]
+}
+
+// climb goes to the share wanted, of at most that much, if it is worth a step.
+func (s *stairs) climb(want, most float64, now time.Time) float64 {
+	last := s.last().drop
+	off := math.Log(accepting(last) / accepting(want))
+	if above := off > 0; math.Abs(off) < fineStep || s.apart.IsZero() || above != s.above {
+		s.apart, s.above = now, above
+	}
+	lasting := math.Abs(off) >= fineStep && now.Sub(s.apart) >= longEnough
+	if want != last && (want == 0 || lasting || math.Abs(off) >= coarseStep) {
+		const resolution = 1e4
+		last = min(math.Round(want*resolution)/resolution, most)
+		s.past[s.n%len(s.past)] = stair{now, last}
+		s.n++
+		s.apart = time.Time{}
+	}
+	return last
+}
+
+// leastAccepted bounds what is told of a share refused from what still arrives.
+const leastAccepted = 0.02
+
+func accepting(drop float64) float64 { return max(leastAccepted, 1-drop) }
+
+// accepted is the mean share accepted between two times.
+func (s *stairs) accepted(from, to time.Time) float64 {
+	whole := to.Sub(from).Seconds()
+	if whole <= 0 {
+		return accepting(s.last().drop)
+	}
+	var refused float64 // share times seconds
+	end := to
+	for back := 1; back <= min(s.n, len(s.past)) && end.After(from); back++ {
+		step := s.past[(s.n-back)%len(s.past)]
+		begin := later(step.since, from)
+		if begin.Before(end) {
+			refused += step.drop * end.Sub(begin).Seconds()
+			end = begin
+		}
+	}
+	return accepting(refused / whole)
+}
