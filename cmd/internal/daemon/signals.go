@@ -63,6 +63,9 @@ func (s *signals) register(g *grpc.Server) {
 
 // close ends the streams, which never end by themselves.
 func (s *signals) close() {
+	if s.accessLogs != nil {
+		s.accessLogs.Close()
+	}
 	if s.loadReports != nil {
 		s.loadReports.Close()
 	}
