@@ -52,7 +52,7 @@ const toldPeriod = 200 * time.Millisecond
 
 // Run measures both rows.
 func (o Overload) Run(ctx context.Context) (d report.OverloadDocument, err error) {
-	o.Services, o.Policies = []time.Duration{o.Service}, o.rows()
+	o.Services, o.Policies, o.Size.Load = []time.Duration{o.Service}, o.rows(), o.Load
 	if err := o.validate(); err != nil {
 		return d, err
 	}

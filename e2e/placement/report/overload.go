@@ -198,7 +198,9 @@ func (o Overloaded) timeline() []Second {
 		}
 		return bins[k]
 	}
+	last := 0.0 // request; what is told while the queues drain is not shown
 	for _, x := range o.Outcomes {
+		last = max(last, x.At)
 		b := at(x.At)
 		b.requests++
 		if x.Dropped {
@@ -209,6 +211,9 @@ func (o Overloaded) timeline() []Second {
 		}
 	}
 	for _, t := range o.Told {
+		if t.At > last {
+			break
+		}
 		b := at(t.At)
 		b.told, b.queue = append(b.told, t.Drop), append(b.queue, t.Queue)
 	}
