@@ -71,19 +71,23 @@ func (f *lift) turn(p *pool, flags int) {
 	}
 }
 
-// trickle keeps the shares of those whose flag is lifted small: proxies send nothing
-// to a flagged endpoint while a tenth of the pool is without a flag. Who is flagged
-// for its queue alone is filled like the others, but gets no less.
+// trickle is what those get whose flag is lifted: proxies send nothing to a flagged
+// endpoint while a tenth of the pool is without a flag. Who was flagged for its
+// queue is filled like the others, which by now are as full. Who is short of
+// memory or slow is so whatever its queue, and gets a small part.
 func (p *pool) trickle(d *Decision) {
 	const part = 0.05 // of an endpoint's part of the capacity
+	if !slices.ContainsFunc(p.members, func(m member) bool { return m.lifted }) {
+		return
+	}
 	var capacity, whole float64
 	for i := range p.members {
 		capacity += p.members[i].holding(0).capacity()
 	}
 	for i := range p.members {
 		m, share := &p.members[i], &d.Endpoints[i].Share
-		if least := part * m.holding(0).capacity() / capacity; m.lifted && (*share < least || m.strained(p)) {
-			*share = least
+		if m.lifted && m.strained(p) {
+			*share = part * m.holding(0).capacity() / capacity
 		}
 		whole += *share
 	}
