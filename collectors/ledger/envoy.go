@@ -111,6 +111,7 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 		l.generation.Add(1)
 	}
 	delete(l.envoys, e.who)
+	l.left.add(e)
 	l.epoch++
 }
 

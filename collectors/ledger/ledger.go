@@ -33,6 +33,7 @@ type Ledger struct {
 	addresses map[string]*address
 	numbers   numbers
 	envoys    map[Envoy]*envoy
+	left      Totals   // of Envoys that are there no more
 	open      int      // requests of all Envoys
 	free      *request // for the next beginnings, through links[inAccount].next
 	frees     int

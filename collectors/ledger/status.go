@@ -154,6 +154,33 @@ func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	return all
 }
 
+// Totals are sums over all Envoys since the start, also over those that have left.
+// None of them goes back.
+type Totals struct {
+	Events     uint64 // access log entries
+	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
+	Unpaired   uint64 // ends without a beginning
+	Reconciled uint64 // requests that load reports added to or took from what access logs said
+}
+
+func (t *Totals) add(e *envoy) {
+	t.Events += e.events
+	t.Ignored += e.ignored
+	t.Unpaired += e.unpaired
+	t.Reconciled += e.reconciled
+}
+
+// Totals sums up what was heard so far.
+func (l *Ledger) Totals() Totals {
+	l.mu.Lock()
+	defer l.release()
+	t := l.left
+	for _, e := range l.envoys {
+		t.add(e)
+	}
+	return t
+}
+
 func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 	l.mu.Lock()
 	defer l.release()

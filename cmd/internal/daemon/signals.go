@@ -270,6 +270,8 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 			t.Silent++
 		}
 	}
+	sums := s.ledger.Totals()
+	t.Entries = admin.Entries{Received: sums.Events, Ignored: sums.Ignored, Unpaired: sums.Unpaired, Reconciled: sums.Reconciled}
 	if s.loadReports != nil {
 		t.Reports = s.loadReports.Stats().Reports
 		t.ReportIntervalSeconds = admin.Seconds(s.reportInterval())
