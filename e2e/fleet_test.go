@@ -37,11 +37,13 @@ type plan struct {
 	bootstrap []string // more arguments of steelyard bootstrap
 	// xds is the address that Envoys are told, Steelyard's own when empty.
 	xds string
+	// listen is more YAML of the xds section, in braces' form: ", key: value".
+	listen string
 }
 
 // A fleet is a control plane, its Envoys and the model servers behind them.
 type fleet struct {
-	t       *testing.T
+	t       testing.TB
 	plan    plan
 	dir     string
 	xds     string // host:port of Steelyard
@@ -55,7 +57,7 @@ type fleet struct {
 const cluster = "llama"
 
 // servers starts simulated model servers that are closed at the test's end.
-func servers(t *testing.T, options ...modelsim.Options) []*modelsim.Server {
+func servers(t testing.TB, options ...modelsim.Options) []*modelsim.Server {
 	t.Helper()
 	out := make([]*modelsim.Server, len(options))
 	for i, o := range options {
@@ -99,7 +101,7 @@ func start(t *testing.T, p plan) *fleet {
 func (f *fleet) writeConfig(body string) {
 	f.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds: {listen: %s}\nadmin: {listen: %s}\n%s\nclusters:\n- name: %s\n", f.xds, f.admin, f.plan.top, cluster)
+	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s}\n%s\nclusters:\n- name: %s\n", f.xds, f.plan.listen, f.admin, f.plan.top, cluster)
 	if !strings.Contains(body, "engine:") {
 		b.WriteString("  engine: vllm\n")
 	}
@@ -158,7 +160,7 @@ func (f *fleet) startEnvoy(i int) {
 }
 
 // run calls the steelyard binary and returns what it prints.
-func run(t *testing.T, args ...string) []byte {
+func run(t testing.TB, args ...string) []byte {
 	t.Helper()
 	binary, err := proc.BuildSteelyard()
 	if err != nil {

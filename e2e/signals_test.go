@@ -29,7 +29,7 @@ import (
 // A receiver is the side of Steelyard that Envoys talk to, in the test's own
 // process, so that its counts can be read one by one and its faults be made at will.
 type receiver struct {
-	t        *testing.T
+	t        testing.TB
 	address  string
 	interval atomic.Int64 // of load reports, as a time.Duration
 	tls      *tls.Config
@@ -43,7 +43,7 @@ type receiver struct {
 }
 
 // receive starts a receiver whose cluster has these endpoints, all of one weight.
-func receive(t *testing.T, members ...string) *receiver {
+func receive(t testing.TB, members ...string) *receiver {
 	t.Helper()
 	r := &receiver{t: t, address: "127.0.0.1:0", members: members}
 	r.interval.Store(int64(100 * time.Millisecond))
@@ -127,7 +127,7 @@ func failed(c ledger.Counts) weighting.Reading   { return c.Proxies.Failed }
 func answered(c ledger.Counts) weighting.Reading { return c.Proxies.Answered }
 
 // eventually waits for a condition: check returns why it does not hold yet.
-func eventually(t *testing.T, what string, check func() error) {
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	(&fleet{t: t}).eventually(what, check)
 }

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	envoybootstrap "steelyard/envoy-bootstrap"
+	"steelyard/xds"
+)
+
+// silent has an Envoy tell nothing.
+var silent = envoybootstrap.Options{NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true}
+
+// tellings are the ways of telling Steelyard; the first is the baseline.
+var tellings = []struct {
+	name    string
+	options envoybootstrap.Options
+	form    [2]float64    // immediate and batched, in percent
+	reports time.Duration // interval
+}{
+	{name: "silent", options: silent},
+	{name: "immediate", options: logOnly, form: [2]float64{100, 0}},
+	{name: "batched", options: logOnly, form: [2]float64{0, 100}},
+	{name: "off", options: logOnly, form: [2]float64{0, 0}},
+	{name: "reports-1s", options: envoybootstrap.Options{NoUpstreamLog: true}, reports: time.Second},
+	{name: "reports-100ms", options: envoybootstrap.Options{NoUpstreamLog: true}, reports: 100 * time.Millisecond},
+}
+
+// BenchmarkCostOfSignals measures what it costs an Envoy of one worker to tell
+// Steelyard of its requests: the CPU beyond that of an Envoy which tells nothing and
+// gets the same load, in percent of a core, as the median over the rounds. In every
+// round each Envoy has a turn of a second.
+//
+//	go test ./e2e -run '^$' -bench CostOfSignals -benchtime 10x
+func BenchmarkCostOfSignals(b *testing.B) {
+	pool := servers(b, same(10, wide)...)
+	envoys := make([]*teller, len(tellings))
+	for i, way := range tellings {
+		r := receive(b, addresses(pool)...)
+		r.interval.Store(int64(max(way.reports, time.Millisecond)))
+		envoys[i] = r.envoy(way.options, 1)
+		for _, w := range r.streams.Watchers(cluster) {
+			r.streams.SetRuntime(w, map[string]float64{xds.RuntimeImmediate: way.form[0], xds.RuntimeBatched: way.form[1]})
+		}
+	}
+	for _, rate := range []float64{0, 50, 100, 200, 400} {
+		b.Run(fmt.Sprintf("rate=%.0f", rate), func(b *testing.B) {
+			used := make([][]float64, len(envoys)) // percent of a core, by way and round
+			for round := 0; b.Loop(); round++ {
+				for i := range envoys {
+					i = (i + round) % len(envoys)
+					used[i] = append(used[i], 100*turn(b, envoys[i], rate, uint64(round)))
+				}
+			}
+			report(b, used)
+		})
+	}
+}
+
+// turn sends an Envoy a second of load and returns the share of a core that it used.
+func turn(b *testing.B, e *teller, rate float64, seed uint64) float64 {
+	b.Helper()
+	before, began := cpu(b, e.Pid()), time.Now()
+	if rate == 0 {
+		time.Sleep(time.Second)
+	} else {
+		p := load.Plan{Targets: []string{e.url}, Rate: rate, Duration: time.Second, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: seed}
+		if result, err := load.Run(b.Context(), p); err != nil || result.Errors != 0 {
+			b.Fatalf("%d errors, %v", result.Errors, err)
+		}
+	}
+	return (cpu(b, e.Pid()) - before).Seconds() / time.Since(began).Seconds()
+}
+
+// report gives the medians of the differences to the baseline of the same round.
+func report(b *testing.B, used [][]float64) {
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(used[0]), tellings[0].name+"-%")
+	for i := 1; i < len(used); i++ {
+		more := make([]float64, len(used[i]))
+		for round := range more {
+			more[round] = used[i][round] - used[0][round]
+		}
+		b.ReportMetric(median(more), "+"+tellings[i].name+"-%")
+	}
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// cpu is what all threads of a process have run, by the scheduler's own clock: the
+// ticks of /proc/PID/stat are too coarse for a second.
+func cpu(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		b.Fatalf("no threads of process %d: %v", pid, err)
+	}
+	var sum time.Duration
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		nanoseconds, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += time.Duration(nanoseconds)
+	}
+	return sum
+}
