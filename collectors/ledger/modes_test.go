@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// traffic runs requests of one second at a rate for a while, every 10 ms, and sends a
+// traffic runs requests of a quarter of a second at a rate for a while, every 10 ms, and sends a
 // report each second if there are reports. What the Envoy does not log in its
 // mode is not told.
 func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
 	const tick = 10 * time.Millisecond
-	until, owed := w.now.Add(d), 0.0
+	until, owed, id := w.now.Add(d), 0.0, 0
 	for w.now.Before(until) {
 		w.after(tick)
 		_, modes := w.ledger.Modes()
 		told := modes[e.who] != ModeReports
 		for owed += float64(perSecond) * tick.Seconds(); owed >= 1; owed-- {
-			w.begin(e, e.streams[0], strconv.Itoa(len(w.woken)), one, told)
-			for len(e.open) > perSecond {
+			id++
+			w.begin(e, e.streams[0], strconv.Itoa(id%1000), one, told)
+			for len(e.open) > perSecond/4 {
 				w.end(e, e.streams[0], 0, told)
 			}
 		}
@@ -76,9 +77,9 @@ func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
 	w.open(e)
 	w.reporting(e)
 	for round := range 3 {
-		for _, perSecond := range []int{2000, 100} {
+		for _, perSecond := range []int{1500, 100} {
 			w.traffic(e, perSecond, 15*time.Second)
-			if want := map[int]Mode{2000: ModeReports, 100: ModeEvents}[perSecond]; w.mode(e) != want {
+			if want := map[int]Mode{1500: ModeReports, 100: ModeEvents}[perSecond]; w.mode(e) != want {
 				t.Fatalf("round %d: %v, want %v", round, w.mode(e), want)
 			}
 			w.report(e)
@@ -121,13 +122,13 @@ func TestWithoutReportsBatchedIsTheLastMode(t *testing.T) {
 	w, e := single()
 	w.ledger.SetModeThresholds(300, 1000)
 	w.open(e)
-	w.traffic(e, 5000, 20*time.Second)
+	w.traffic(e, 1300, 10*time.Second)
 	if got := w.mode(e); got != ModeBatched {
 		t.Errorf("%v, want batched", got)
 	}
 	w.mustBeTrue(t)
 	w.reporting(e)
-	w.traffic(e, 5000, 3*time.Second)
+	w.traffic(e, 1300, 3*time.Second)
 	if got := w.mode(e); got != ModeReports {
 		t.Errorf("%v, want reports", got)
 	}
@@ -141,12 +142,12 @@ func TestThresholdsOfZeroAreNever(t *testing.T) {
 	w, e := single()
 	w.open(e)
 	w.reporting(e)
-	w.traffic(e, 5000, 5*time.Second)
+	w.traffic(e, 1300, 8*time.Second)
 	if got := w.mode(e); got != ModeEvents {
 		t.Errorf("%v, want events", got)
 	}
 	w.ledger.SetModeThresholds(0, 1000)
-	w.traffic(e, 5000, 5*time.Second)
+	w.traffic(e, 1300, 8*time.Second)
 	if got := w.mode(e); got != ModeReports {
 		t.Errorf("%v, want reports", got)
 	}

@@ -1,2 +1,40 @@
-// Package loadstats serves Envoy's load reporting service.
+// Package loadstats serves Envoy's load reporting service (LRS) and tells the ledger
+// what each Envoy has in progress at each endpoint.
+//
+// An Envoy with cluster_manager.load_stats_config opens one stream, names its node, and is
+// told to report all clusters, by endpoint, every so often. A report has a gauge of the
+// requests in progress and, since the last one, the requests issued and
+// those dropped by drop_overloads. cmd registers the service on the gRPC server that
+// also speaks xDS, with wire.Codec.
+//
+// # What is read of a report
+//
+// Requests in progress and issued, by address, and drops, by the cluster's name in
+// EDS. Endpoints and clusters that are idle may be left out: they have nothing in
+// progress. Envoy's errors are not read, because they count the 503 of a full
+// queue among them. The node, which is repeated in every report
+// (github.com/envoyproxy/envoy/issues/31317), is stepped over after the first message.
+//
+// Counters are latched: an Envoy starts each anew when it has sent a report, so there
+// is one consumer of them per Envoy. The gauge is not, so whatever is lost, the next
+// report has the truth of what is in flight.
+//
+// # How often
+//
+//	interval = max(least, Envoys · 61 KB / budget)
+//
+// (see Interval). It is asked for at each report of each Envoy, and one that changed
+// by more than a tenth is told to it on the open stream. An Envoy answers that by going
+// on with its counters where they are.
+//
+// # What ends a stream
+//
+// The Envoy; a message that is no protobuf, above 4 MiB, or of more than 16,384
+// clusters or 65,536 endpoints; Close. A first message that names no node is refused,
+// with a reason for whoever runs that Envoy. There are at most 16,384 streams, and 8
+// of one Envoy. With the stream go the counts that came over it.
+//
+// # What it is not
+//
+// It keeps no counts and does not decide the interval.
 package loadstats
