@@ -32,10 +32,24 @@ func blocks(t *testing.T, document, language string) []string {
 	return out
 }
 
+// aListener is what an Envoy may have had before, up to its filters.
+const aListener = `static_resources:
+  listeners:
+  - address: {socket_address: {address: 127.0.0.1, port_value: 0}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: mine
+          route_config:
+            virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: llama_failsafe, timeout: 0s}}]}]
+          http_filters:`
+
 func TestTheREADMEsSnippetsWork(t *testing.T) {
 	found := blocks(t, "README.md", "yaml")
-	if len(found) != 3 {
-		t.Fatalf("%d YAML blocks, want a configuration, a list of endpoints and clusters for Envoy", len(found))
+	if len(found) != 4 {
+		t.Fatalf("%d YAML blocks, want a configuration, a list of endpoints, clusters and a router filter for Envoy", len(found))
 	}
 	if _, err := config.Parse("README.md", []byte(found[0])); err != nil {
 		t.Errorf("the configuration: %v", err)
@@ -47,9 +61,10 @@ func TestTheREADMEsSnippetsWork(t *testing.T) {
 	if endpoints, err := discovery.ReadFile(list); err != nil || len(endpoints) != 3 {
 		t.Errorf("the list of endpoints: %d, %v; want 3", len(endpoints), err)
 	}
-	bootstrap := "node: {id: a, cluster: b}\n" + found[2]
+	filter := strings.ReplaceAll("\n"+strings.TrimSpace(found[3]), "\n", "\n          ")
+	bootstrap := "node: {id: a, cluster: b}\n" + strings.Replace(found[2], "static_resources:", aListener+filter, 1)
 	if _, err := proc.ValidateEnvoy(t.Context(), t.TempDir(), []byte(bootstrap)); err != nil {
-		t.Errorf("the clusters for Envoy: %v", err)
+		t.Errorf("the clusters and the router filter for Envoy: %v", err)
 	}
 }
 
