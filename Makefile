@@ -84,6 +84,10 @@ bench-latency: need-go tools-envoy ## from a request at an endpoint to the ACK b
 bench-placement: need-go tools-envoy tools-redis ## waits on real Envoys under every policy, into bench/ (ARGS="--quick": three minutes)
 	@go run ./e2e/placement $(ARGS)
 
+.PHONY: bench-cost
+bench-cost: need-go ## what steelyard serve costs, CPU, memory and time to the ACKs, into bench/cost.json (ARGS="--quick")
+	@go run ./e2e/cost --json bench/cost.json $(ARGS)
+
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
 	@go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...

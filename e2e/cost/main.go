@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -29,7 +30,7 @@ func main() {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure each setting for 5 s instead of 20")
 	flag.DurationVar(&o.soak, "soak", 0, "run only the largest setting, for so long, and look at the growth of its memory")
-	flag.StringVar(&o.only, "only", "", "run only the settings whose names begin so, such as streams-1000")
+	flag.StringVar(&o.only, "only", "", "run only this setting, or those of a kind: endpoints-100, streams-")
 	flag.IntVar(&o.repeat, "repeat", 1, "run all settings so many times, in turn")
 	flag.StringVar(&o.against, "against", "", "another steelyard binary, to be measured in turn with this one")
 	flag.StringVar(&o.profile, "profile", "", "an existing folder for CPU and heap profiles of each setting; the figures are then those of a profiled process")
@@ -52,14 +53,17 @@ func main() {
 // bench measures every setting with every binary, in turn.
 func bench(ctx context.Context, o options) (Report, error) {
 	report := newReport()
+	if len(o.settings()) == 0 {
+		return report, fmt.Errorf("no setting %q: see docs/cost.md for their names", o.only)
+	}
 	binaries, err := o.binaries()
 	if err != nil {
 		return report, err
 	}
 	for range o.repeat {
 		for _, s := range o.settings() {
-			for name, binary := range binaries {
-				r := run{binary: binary, warmUp: o.warmUp(), window: o.window()}
+			for _, name := range slices.Sorted(maps.Keys(binaries)) {
+				r := run{binary: binaries[name], warmUp: o.warmUp(), window: o.window()}
 				if o.profile != "" {
 					r.env = profileEnv(o.profile, s.Name, o.warmUp(), o.window())
 				}
@@ -102,7 +106,10 @@ func (o options) settings() []Setting {
 	if o.soak > 0 {
 		return all[len(all)-1:]
 	}
-	return slices.DeleteFunc(all, func(s Setting) bool { return !strings.HasPrefix(s.Name, o.only) })
+	return slices.DeleteFunc(all, func(s Setting) bool {
+		ofKind := strings.HasSuffix(o.only, "-") && strings.HasPrefix(s.Name, o.only)
+		return o.only != "" && o.only != s.Name && !ofKind
+	})
 }
 
 func (o options) warmUp() time.Duration {
