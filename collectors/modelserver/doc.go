@@ -81,8 +81,10 @@
 // # How it is fast
 //
 // A vLLM body has 600 lines of which a dozen matter. The reader finds these by
-// their first bytes, copies them without timestamp and exemplar, and gives only
-// them to the parser of prometheus/common. BenchmarkRead and BenchmarkWhole show
-// the difference: about 30 times less time and 59 times fewer bytes allocated
+// their first bytes. A sample in the form that all servers write, NAME{LABEL="VALUE",…}
+// NUMBER, it reads where it stands. A body in which any wanted line differs from that (blanks,
+// escapes, what is wrong) has its wanted lines copied, without timestamp and exemplar, and
+// goes through the parser of prometheus/common, so that there is one grammar and one set
+// of messages. BenchmarkRead and BenchmarkWhole show the difference: about 75 times less time
 // than a parse of the whole body. FuzzRead checks that both say the same.
 package modelserver
