@@ -79,7 +79,7 @@ func TestAConnectionThatWasClosedMeanwhileIsReplaced(t *testing.T) {
 // in trouble.
 func TestAnAnswerThatBrokeOffIsNotAskedForAgain(t *testing.T) {
 	url := talk(t,
-		[]func(net.Conn){say(answer200(1)), say("HTTP/1.1 20")},
+		[]func(net.Conn){say(answer200(1)), say("HTTP/1.1 200 OK\r\n")},
 		[]func(net.Conn){say(answer200(3))})
 	l := looped(t, patient(url))
 	if r := l.scrape(t.Context()); r.Err != nil {
