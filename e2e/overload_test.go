@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/weighting"
+)
+
+// An overload is a pool that is offered more than it can serve from the first
+// moment on.
+type overload struct {
+	servers []modelsim.Options
+	mean    time.Duration // of the service
+	factor  float64       // of the pool's capacity that is offered
+	target  time.Duration // of the wait
+	settle  time.Duration // before the samples count
+	length  time.Duration
+}
+
+// twice is the overload that the figures are promised for. A wait of twenty services
+// is one that chance alone keeps within twice its mean.
+var twice = overload{
+	servers: same(8, modelsim.Options{Slots: 1}),
+	mean:    100 * time.Millisecond, factor: 2, target: 2 * time.Second,
+	settle: 8 * time.Second, length: 23 * time.Second,
+}
+
+func (o overload) slots() (n int) {
+	for _, s := range o.servers {
+		n += s.Slots
+	}
+	return n
+}
+
+// run sends the load through two Envoys.
+func (o overload) run(t *testing.T, p plan) (*fleet, load.Result) {
+	p.servers, p.envoys, p.bootstrap = servers(t, o.servers...), 2, []string{"--mode", "shedding"}
+	f := start(t, p)
+	rate := o.factor * float64(o.slots()) / o.mean.Seconds()
+	return f, f.send(load.Plan{Rate: rate, Duration: o.length, Work: load.Work{Mean: o.mean}, Seed: 4}).wait(t)
+}
+
+// goodput is the part of the slots' time that went into answered requests after the
+// pool had settled.
+func (o overload) goodput(r load.Result) float64 {
+	var busy float64
+	for _, s := range r.Samples {
+		if s.Failed() {
+			continue
+		}
+		begin := (s.At + s.Lateness).Seconds() + s.Wait
+		busy += max(0, min(begin+s.Service, o.length.Seconds())-max(begin, o.settle.Seconds()))
+	}
+	return busy / (o.length - o.settle).Seconds() / float64(o.slots())
+}
+
+// settled are the samples that arrived after the pool had settled.
+func (o overload) settled(r load.Result) []load.Sample {
+	from, _ := slices.BinarySearchFunc(r.Samples, o.settle, func(s load.Sample, at time.Duration) int { return int(s.At - at) })
+	return r.Samples[from:]
+}
+
+func summary(samples []load.Sample, dropped bool, of func(load.Sample) float64) load.Summary {
+	var values []float64
+	for _, s := range samples {
+		if s.Dropped == dropped && (dropped || !s.Failed()) {
+			values = append(values, of(s))
+		}
+	}
+	return load.Summarize(values)
+}
+
+func TestSheddingHoldsTheWaitAtTwiceTheCapacity(t *testing.T) {
+	const scrapesAlone = ", access_log: {disabled: true}, load_reports: {disabled: true}"
+	for _, c := range []struct {
+		name    string
+		engine  modelsim.Engine
+		listen  string
+		cluster string
+	}{
+		{"by access logs", modelsim.VLLM, "", ""},
+		{"by scrapes of vLLM alone", modelsim.VLLM, scrapesAlone, ""},
+		{"by scrapes of Triton alone, each second", modelsim.Triton, scrapesAlone, "engine: triton\nscrape: {interval: 1s}\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := twice
+			o.servers = same(8, modelsim.Options{Engine: c.engine, Slots: 1})
+			_, r := o.run(t, plan{listen: c.listen, cluster: c.cluster + fmt.Sprintf("shedding: {enabled: true, target_wait: %v}", o.target)})
+			settled := o.settled(r)
+			wait := summary(settled, false, func(s load.Sample) float64 { return s.Wait })
+			refusal := summary(settled, true, func(s load.Sample) float64 { return (s.Latency - s.Lateness).Seconds() })
+			goodput := o.goodput(r)
+			t.Logf("wait %.2f s, p99 %.2f s (target %v); goodput %.3f of the capacity; %d of %d refused, in %.1f ms, p90 %.1f ms; generator late by p99 %.1f ms",
+				wait.Mean, wait.P99, o.target, goodput, refusal.N, len(settled), 1e3*refusal.P50, 1e3*refusal.P90, 1e3*r.Lateness.P99)
+			if most := 2 * o.target.Seconds(); wait.P99 > most {
+				t.Errorf("p99 of the wait of accepted requests is %.2f s, want at most %.2f s", wait.P99, most)
+			}
+			if goodput < 0.95 {
+				t.Errorf("goodput %.3f of the capacity, want 0.95", goodput)
+			}
+			if refusal.P90 > o.target.Seconds()/10 {
+				t.Errorf("p90 of the time to a refusal is %.3f s, want a small part of the wait", refusal.P90)
+			}
+			for _, s := range r.Samples {
+				if s.Failed() && (!s.Dropped || s.Status != http.StatusServiceUnavailable) {
+					t.Fatalf("status %d (%v), dropped by Envoy: %v; want no errors but refusals", s.Status, s.Err, s.Dropped)
+				}
+			}
+		})
+	}
+}
+
+func TestWithoutSheddingTheWaitGrowsForAsLongAsTheOverload(t *testing.T) {
+	o := twice
+	o.settle, o.length = 0, 9*time.Second
+	_, r := o.run(t, plan{})
+	wait := summary(r.Samples, false, func(s load.Sample) float64 { return s.Wait })
+	t.Logf("wait %.2f s, p99 %.2f s after %v", wait.Mean, wait.P99, o.length)
+	if r.Errors != 0 || wait.P99 < 3*o.target.Seconds() {
+		t.Errorf("%d errors, p99 of the wait %.2f s; want none, and a wait that has grown", r.Errors, wait.P99)
+	}
+}
+
+// flaggedWithin waits until the endpoint is flagged for that reason, and fails
+// unless it was so within the time given.
+func (f *fleet) flaggedWithin(most time.Duration, address, reason string) {
+	f.t.Helper()
+	from := time.Now()
+	f.eventually(address+" is flagged", func() error {
+		e, err := f.endpoint(address)
+		if err == nil && (!e.Overloaded || !strings.HasPrefix(e.OverloadReason, reason)) {
+			err = fmt.Errorf("flagged %v: %q", e.Overloaded, e.OverloadReason)
+		}
+		return err
+	})
+	took := time.Since(from)
+	e, err := f.endpoint(address)
+	f.t.Logf("flagged after %.2f s: %q, share %v", took.Seconds(), e.OverloadReason, e.Share.Or(math.NaN()))
+	if err != nil || took > most {
+		f.t.Errorf("flagged after %v, want %v (%v)", took, most, err)
+	}
+	f.everywhere("the flag is with the Envoys, and the share at the floor", func(hosts map[string]proc.Host) bool {
+		return hosts[address].Health == "DEGRADED" && avoided(hosts, address)
+	})
+}
+
+// wellAgain waits until the endpoint is without a flag and serves its part.
+func (f *fleet) wellAgain(s *modelsim.Server) {
+	f.t.Helper()
+	served := s.Served()
+	f.eventually(s.Address()+" serves again, without a flag", func() error {
+		e, err := f.endpoint(s.Address())
+		if err == nil && (e.Overloaded || s.Served() < served+20) {
+			err = fmt.Errorf("flagged %v: %q, %d served", e.Overloaded, e.OverloadReason, s.Served()-served)
+		}
+		return err
+	})
+}
+
+func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms}"})
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
+	f.eventually("all serve", func() error {
+		for _, s := range pool {
+			if s.Served() < 20 {
+				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+			}
+		}
+		return nil
+	})
+	stalled := pool[1]
+	stalled.SetMetricsFault(modelsim.MetricsIdle)
+	stalled.SetFrozen(true)
+	f.eventually("a request stands", func() error {
+		if stalled.InFlight() == 0 {
+			return fmt.Errorf("none in flight")
+		}
+		return nil
+	})
+	f.flaggedWithin(3*time.Second, stalled.Address(), "stalled since ")
+	e, err := f.endpoint(stalled.Address())
+	if err != nil || e.Input(string(weighting.FieldQueue)).Value.Or(-1) != 0 || e.Input(string(weighting.FieldRunning)).Value.Or(-1) != 0 {
+		t.Errorf("its own report is %+v (%v), want an idle server's", e.Inputs, err)
+	}
+	stalled.SetFrozen(false)
+	stalled.SetMetricsFault(modelsim.MetricsHealthy)
+	f.wellAgain(stalled)
+}
+
+// Who answers at once looks idle, and attracts what the others would have served.
+func TestAServerThatFailsFastIsFlagged(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool})
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 6})
+	f.eventually("all serve", func() error {
+		for _, s := range pool {
+			if s.Served() < 20 {
+				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+			}
+		}
+		return nil
+	})
+	pool[2].SetServingFault(modelsim.ServingFailing)
+	f.flaggedWithin(5*time.Second, pool[2].Address(), "failing: ")
+	pool[2].SetServingFault(modelsim.ServingHealthy)
+	f.wellAgain(pool[2])
+}
