@@ -127,13 +127,25 @@ func (m *member) hysteresis(p *pool) {
 	}
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
 	switch enter := o.QueueTimeEnter.Seconds(); {
-	case m.queued >= o.QueueEnter:
+	case m.queued >= o.QueueEnter && m.outlasts(p, o.MinDwell):
 		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
 	case utilization >= o.UtilizationEnter:
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
 	case enter > 0 && queueTime >= enter && m.completedLately(p):
 		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
 	}
+}
+
+// outlasts reports whether the queue takes longer to drain than a flag stands at
+// least. What drains sooner is for the weights: taking the endpoint out for all that
+// time would leave it idle, and its load with the others. A queue that drains at an
+// unknown pace outlasts.
+func (m *member) outlasts(p *pool, dwell time.Duration) bool {
+	perSecond := m.completions.or(math.NaN())
+	if !p.tells(m.server.Completions) || math.IsNaN(perSecond) {
+		return true
+	}
+	return m.queued*m.slotCount >= perSecond*dwell.Seconds()
 }
 
 // strained reports whether something besides its queue keeps the member

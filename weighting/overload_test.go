@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -184,4 +185,39 @@ func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 	d := law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("0", 0, 36, 4, now), scraped("1", 0, 4, 4, now)}})
 	want(t, "slots", of(t, d, "0").Slots, 4)
 	want(t, "flag", of(t, d, "0").Overloaded, false)
+}
+
+// A flag stands for a while, and a queue that is gone by then needs none: at 50 ms
+// a request, four waiting are an accident of a fifth of a second.
+func TestAQueueThatDrainsBeforeAFlagFallsRaisesNone(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		perSecond float64 // completions; NaN: not reported
+		want      bool
+	}{
+		{"20 a second", 20, false},
+		{"1 a second", 1, true},
+		{"none", 0, true},
+		{"unknown", math.NaN(), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			law := NewLaw(DefaultParams())
+			var d Decision
+			for i := range 50 {
+				s := float64(i) * 0.1
+				read := func(v float64) Reading { return Reading{Value: v, At: at(s)} }
+				busy := ServerReport{Queue: read(5), Running: read(1)}
+				if !math.IsNaN(c.perSecond) {
+					busy.Completions = read(c.perSecond * s)
+				}
+				d = law.Step(at(s), Snapshot{Endpoints: []Endpoint{
+					{Address: "10.0.0.1:80", Capacity: 1, Server: busy},
+					{Address: "10.0.0.2:80", Capacity: 1, Server: ServerReport{Queue: read(0), Running: read(1)}},
+				}})
+			}
+			if got := d.Endpoints[0].Overloaded; got != c.want {
+				t.Errorf("flagged: %v, want %v", got, c.want)
+			}
+		})
+	}
 }
