@@ -149,9 +149,13 @@ func (a *account) restart(unseen int32) {
 
 // reconcile compares the events with a report's gauge. Two differences of one
 // sign in a row are a drift, and the smaller of them its size; a single one may be
-// the race of an event with the report.
+// the race of an event with the report. The first report of a stream is believed at
+// once: before it nothing vouched for the events.
 func (l *Ledger) reconcile(a *account) {
 	difference := a.inProgress - a.begun
+	if !a.envoy.reports.later {
+		a.difference = difference
+	}
 	before := a.correction
 	a.correction = median(0, a.difference, difference)
 	a.difference = difference

@@ -44,6 +44,8 @@
 // smaller showing by the second report: within two intervals, that is two seconds. In
 // between,
 //
+//   - the first report of a stream stands for two, for until then nothing vouched for
+//     the events: after a restart one report is the truth.
 //   - an end without a beginning is that of a request that began unseen, if there is
 //     one (c > 0): c and d fall by one. Otherwise it changes nothing: a refused connection ends
 //     without having begun.

@@ -222,22 +222,22 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 		watchers[who] = struct{}{}
 		if _, had := c.watchers[who]; !had {
 			l.watching[who]++
-			l.eachShared(c, who, l.attach)
+			l.eachOf(c, who, l.attach)
 		}
 	}
 	for who := range c.watchers {
 		if _, has := watchers[who]; !has {
 			l.unwatch(who)
-			l.eachShared(c, who, l.detach)
+			l.eachOf(c, who, l.detach)
 		}
 	}
 	c.watchers = watchers
 	l.epoch++
 }
 
-// eachShared calls do for each endpoint of the cluster of which the Envoy has an
+// eachOf calls do for each endpoint of the cluster of which the Envoy has an
 // account.
-func (l *Ledger) eachShared(c *cluster, who Envoy, do func(*account, *slot)) {
+func (l *Ledger) eachOf(c *cluster, who Envoy, do func(*account, *slot)) {
 	e := l.envoys[who]
 	if e == nil {
 		return
