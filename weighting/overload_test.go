@@ -206,7 +206,10 @@ func TestAQueueThatDrainsBeforeAFlagFallsRaisesNone(t *testing.T) {
 			for i := range 50 {
 				s := float64(i) * 0.1
 				read := func(v float64) Reading { return Reading{Value: v, At: at(s)} }
-				busy := ServerReport{Queue: read(5), Running: read(1)}
+				busy := ServerReport{Queue: read(0), Running: read(1)}
+				if s > 2 {
+					busy.Queue = read(5)
+				}
 				if !math.IsNaN(c.perSecond) {
 					busy.Completions = read(c.perSecond * s)
 				}
