@@ -110,7 +110,7 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 	plan := o.schedule(service, len(policies))
 	o.say("run %d, %v service: %d rows, %d at a time, in %d blocks of %.0f s", run+1, service, len(policies),
 		len(plan.groups[0]), plan.blocks, float64(plan.warmUp+plan.counted)/plan.rate)
-	fleets, err := o.startAll(ctx, policies)
+	fleets, err := o.startAll(ctx, policies, o.size(service))
 	defer func() { err = errors.Join(err, closeAll(fleets)) }()
 	if err != nil {
 		return p, err
@@ -135,10 +135,10 @@ func (o Options) say(format string, args ...any) {
 
 // startAll starts the rows one after the other: their ports are looked for and
 // then taken, and a start uses all cores anyway.
-func (o Options) startAll(ctx context.Context, policies []fleet.Policy) ([]*fleet.Fleet, error) {
+func (o Options) startAll(ctx context.Context, policies []fleet.Policy, size fleet.Size) ([]*fleet.Fleet, error) {
 	var all []*fleet.Fleet
 	for _, p := range policies {
-		f, err := fleet.Start(ctx, o.Place, p, o.Size)
+		f, err := fleet.Start(ctx, o.Place, p, size)
 		if err != nil {
 			return all, err
 		}

@@ -102,6 +102,13 @@ func (o Options) bootstrap() stats.Bootstrap {
 	}
 }
 
+// size is that of rows at a service time.
+func (o Options) size(service time.Duration) fleet.Size {
+	s := o.Size
+	s.Service = service
+	return s
+}
+
 // A schedule is how the requests of a section are sent.
 type schedule struct {
 	rate    float64 // requests per second of a row
@@ -113,7 +120,7 @@ type schedule struct {
 
 // schedule plans a section with so many rows.
 func (o Options) schedule(service time.Duration, rows int) schedule {
-	s := schedule{rate: o.Size.Rate(service), blocks: 1}
+	s := schedule{rate: o.size(service).Rate(), blocks: 1}
 	atOnce := min(rows, max(1, int(o.Together/s.rate)))
 	groups := (rows + atOnce - 1) / atOnce
 	if groups > 1 {

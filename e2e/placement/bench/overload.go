@@ -61,7 +61,7 @@ func (o Overload) Run(ctx context.Context) (d report.OverloadDocument, err error
 		return d, err
 	}
 	o.say("overload of %g for %v at %v service, target wait %v", o.Load, o.During, o.Service, o.Target)
-	fleets, err := o.startAll(ctx, o.Policies)
+	fleets, err := o.startAll(ctx, o.Policies, o.size(o.Service))
 	defer func() { err = errors.Join(err, closeAll(fleets)) }()
 	if err != nil {
 		return d, err
@@ -118,10 +118,10 @@ func (o Overload) measure(ctx context.Context, f *fleet.Fleet) (report.Overloade
 			if err := sleepUntil(ctx, begin.Add(p.from)); err != nil {
 				return err
 			}
-			size := o.Size
+			size := o.size(o.Service)
 			size.Load = p.load
 			results[i], err = load.Run(ctx, f.Plan(load.Plan{
-				Rate: size.Rate(o.Service), Duration: p.lasts, Work: load.Work{Mean: o.Service},
+				Rate: size.Rate(), Duration: p.lasts, Work: load.Work{Mean: o.Service},
 				Seed:  o.Seed + uint64(i),
 				Drain: 30*time.Second + 2*time.Duration(float64(o.During)*o.Load), // without shedding the queues hold minutes
 			}))

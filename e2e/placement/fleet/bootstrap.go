@@ -102,13 +102,14 @@ func balanced(cluster object, policy Native, servers []string) error {
 }
 
 // cswrr is client_side_weighted_round_robin with the shortest periods that make
-// sense: weights from the first report on, taken over every 100 ms, Envoy's least.
+// sense: weights a second after the first report, and new ones every 100 ms,
+// Envoy's least.
 func cswrr() object {
 	return object{
 		"name": "envoy.load_balancing_policies.client_side_weighted_round_robin",
 		"typed_config": object{
 			"@type":                    "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
-			"blackout_period":          "0s",
+			"blackout_period":          "1s",
 			"weight_update_period":     "0.1s",
 			"weight_expiration_period": "180s",
 		},

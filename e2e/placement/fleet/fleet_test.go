@@ -100,11 +100,11 @@ func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
 }
 
 func TestASizeSaysItsCapacityAndRate(t *testing.T) {
-	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5}
+	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5, Service: 100 * time.Millisecond}
 	if got := s.Capacity(); math.Abs(got-4) > 1e-9 { // 2, and three times 2/3
 		t.Errorf("capacity %v, want 4", got)
 	}
-	if got := s.Rate(100 * time.Millisecond); math.Abs(got-20) > 1e-9 {
+	if got := s.Rate(); math.Abs(got-20) > 1e-9 {
 		t.Errorf("rate %v, want 20 requests of 0.1 s: half of 4 seconds of work a second", got)
 	}
 	if got := s.shares(); got != nil {
@@ -116,11 +116,11 @@ func TestASizeSaysItsCapacityAndRate(t *testing.T) {
 	}
 }
 
-// send sends requests to a row, one after the other.
-func send(t *testing.T, f *Fleet, n int, work time.Duration) load.Result {
+// send sends requests to a row, seven tenths of what it can carry.
+func send(t *testing.T, f *Fleet, n int) load.Result {
 	t.Helper()
 	result, err := load.Run(t.Context(), f.Plan(load.Plan{
-		Rate: 0.7 * f.Size.Capacity() / work.Seconds(), Count: n, Seed: 1, Work: load.Work{Mean: work},
+		Rate: 0.7 * f.Size.Capacity() / f.Size.Service.Seconds(), Count: n, Seed: 1, Work: load.Work{Mean: f.Size.Service},
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +131,8 @@ func send(t *testing.T, f *Fleet, n int, work time.Duration) load.Result {
 // The policy reads the servers' reports: a server that takes three times as long
 // gets less weight. Without this its row would be round robin under another name.
 func TestClientSideWeightsFollowTheReportsOfTheServers(t *testing.T) {
-	f := startRow(t, Policy{Name: "cswrr", Native: CSWRR}, Size{Envoys: 1, Servers: 3, Slots: 1, Slow: 1})
-	if result := send(t, f, 150, 20*time.Millisecond); result.Errors > 0 {
+	f := startRow(t, Policy{Name: "cswrr", Native: CSWRR}, Size{Envoys: 1, Servers: 3, Slots: 1, Slow: 1, Service: 20 * time.Millisecond})
+	if result := send(t, f, 150); result.Errors > 0 {
 		t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
 	}
 	eventually(t, func(ctx context.Context) error {
@@ -164,8 +164,8 @@ func eventually(t *testing.T, check func(context.Context) error) {
 
 func TestARowWithRedisCountsAndWeighs(t *testing.T) {
 	p := Policy{Name: "redis", Control: &Control{Redis: 20 * time.Millisecond}}
-	f := startRow(t, p, Size{Envoys: 1, Servers: 2, Slots: 1})
-	if result := send(t, f, 40, 20*time.Millisecond); result.Errors > 0 {
+	f := startRow(t, p, Size{Envoys: 1, Servers: 2, Slots: 1, Service: 20 * time.Millisecond})
+	if result := send(t, f, 40); result.Errors > 0 {
 		t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
 	}
 	eventually(t, func(ctx context.Context) error {

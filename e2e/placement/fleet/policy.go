@@ -66,6 +66,8 @@ type Size struct {
 	Slow    int     // of the servers, which take three times as long
 	Skew    bool    // the first Envoy gets half of the requests
 	Load    float64 // offered work as a share of what the servers can do
+
+	Service time.Duration // mean work of a request
 }
 
 // slowSpeed is that of a slow server.
@@ -97,11 +99,8 @@ func (s Size) Capacity() float64 {
 	return sum
 }
 
-// Rate is the number of requests per second that makes the load, for requests
-// of this mean work.
-func (s Size) Rate(service time.Duration) float64 {
-	return s.Load * s.Capacity() / service.Seconds()
-}
+// Rate is the number of requests per second that makes the load.
+func (s Size) Rate() float64 { return s.Load * s.Capacity() / s.Service.Seconds() }
 
 // shares are the Envoys' shares of the requests; nil for equal ones.
 func (s Size) shares() []float64 {
@@ -120,7 +119,9 @@ func (s Size) shares() []float64 {
 func (s Size) serverOptions(i int, p Policy, observer modelsim.Observer) modelsim.Options {
 	o := modelsim.Options{Engine: modelsim.VLLM, Slots: s.Slots, Speed: s.speed(i), Observer: observer}
 	if p.Native == CSWRR {
-		o.ORCA = modelsim.ORCAQueue
+		// Tried at 1 s service: utilization without the queue, and averages over
+		// 10 and 60 services. This did best.
+		o.ORCA, o.ORCAWindow = modelsim.ORCAQueue, 5*s.Service
 	}
 	return o
 }

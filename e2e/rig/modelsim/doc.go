@@ -40,8 +40,8 @@
 //     "batcher" is loaded and idle.
 //
 // With Options.ORCA, answers carry a load report (header endpoint-load-metrics):
-// utilization, completions and failures per second, averaged with exponential
-// forgetting. The real vLLM sends none that says all three.
+// utilization, completions and failures in a thousand seconds, averaged with
+// exponential forgetting. The real vLLM sends none that says all three.
 //
 // Counters of durations count a request when it completes, as both engines do.
 package modelsim

@@ -59,12 +59,19 @@ func (u *usage) count(failed bool) {
 	}
 }
 
+// rateUnit is that of the rates in a report: completions in so many seconds.
+// Envoy's balancer cuts rps_fractional / utilization off to an integer. In
+// requests per second a server of long requests would weigh 1 or 2 by chance, and
+// the balancer gathered requests at some servers without end (measured: p50 of
+// the wait 40 services). Only the ratio of the servers' weights matters.
+const rateUnit = 1000
+
 // header is the value of headerORCA. cpu_utilization is the share of the slots
 // taken. Where the queue counts, application_utilization goes beyond 1 with it,
 // and a balancer prefers it to the other.
 func (u *usage) header(slots int, o ORCA) string {
 	text := fmt.Sprintf("TEXT cpu_utilization=%.6f,rps_fractional=%.6f,eps=%.6f",
-		min(1, u.busy/float64(slots)), u.rate, u.failures)
+		min(1, u.busy/float64(slots)), rateUnit*u.rate, rateUnit*u.failures)
 	if o == ORCAQueue {
 		text += fmt.Sprintf(",application_utilization=%.6f", u.inFlight/float64(slots))
 	}
