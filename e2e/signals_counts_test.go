@@ -157,6 +157,21 @@ func carry(t *testing.T, p load.Plan) load.Result {
 	return result
 }
 
+// carrying sends such a load while the test does something else; wait returns when
+// it is over.
+func carrying(t *testing.T, p load.Plan) (wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if result, err := load.Run(t.Context(), p); err != nil || result.Errors != 0 {
+			t.Errorf("%d of %d requests failed: %v, %v", result.Errors, result.Requests, result.Codes, err)
+		}
+	}()
+	t.Cleanup(func() { <-done })
+	return func() { <-done }
+}
+
 // addresses of servers.
 func addresses(pool []*modelsim.Server) []string {
 	out := make([]string, len(pool))
@@ -187,8 +202,7 @@ func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
 	r := receive(t, addresses(pool)...)
 	envoy := r.envoy(envoybootstrap.Options{}, 2)
 	r.knows()
-	load := make(chan load.Result, 1)
-	go func() { load <- carry(t, mixed(envoy.url, 1200)) }()
+	wait := carrying(t, mixed(envoy.url, 1200))
 	streams := 0
 	for _, form := range []struct{ immediate, batched float64 }{{0, 100}, {100, 0}, {0, 100}, {0, 0}, {100, 0}} {
 		r.form(form.immediate, form.batched)
@@ -206,9 +220,10 @@ func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
 		})
 		streams = max(streams, r.logs.Stats().Streams)
 	}
-	<-load
-	if streams < 3 {
-		t.Errorf("%d log streams, want some of each form", streams)
+	wait()
+	// Each form has a stream in every worker that had a request, which one may not.
+	if streams < 2 {
+		t.Errorf("%d log streams, want one of each form at least", streams)
 	}
 	r.becomes("none is in flight, whatever was lost between the forms", inFlight, 0)
 }

@@ -109,10 +109,9 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 	wait := asking(t, ctx, long, envoy.url, modelsim.HeaderService, "60")
 	r.becomes("the long requests are in flight", inFlight, long)
 
-	traffic := make(chan load.Result, 1)
-	go func() {
-		traffic <- carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 100, Duration: 5 * time.Second, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 3})
-	}()
+	traffic := carrying(t, load.Plan{
+		Targets: []string{envoy.url}, Rate: 100, Duration: 5 * time.Second, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 3,
+	})
 	for range 2 {
 		r.stop()
 		served := pool[0].Served()
@@ -130,7 +129,7 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 			return nil
 		})
 	}
-	<-traffic
+	traffic()
 	// Nobody told the new Steelyard of their beginnings: the load reports do.
 	r.becomes("the long requests are in flight again", inFlight, long)
 	end()
