@@ -89,3 +89,26 @@ func TestTargetsAreJudgedByTheMedianOfTheirRuns(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesOfAStarvedMachineAreNoResult(t *testing.T) {
+	row := func(seconds, late float64) Row {
+		return Row{Setting: Setting{Name: "streams-1000"}, Seconds: 20, Acks: Acks{Last: Quantiles{P99: seconds}}, Lateness: Quantiles{P99: late}}
+	}
+	const free, starved = 0.002, 0.1
+	for name, c := range map[string]struct {
+		rows []Row
+		want Target
+	}{
+		"free":              {[]Row{row(0.5, free), row(0.7, free), row(3, free)}, Target{Got: 0.7, Met: true}},
+		"free and late":     {[]Row{row(2, free)}, Target{Got: 2}},
+		"starved":           {[]Row{row(2, starved)}, Target{Got: 2, Starved: true}},
+		"starved, but fast": {[]Row{row(0.9, starved)}, Target{Got: 0.9, Met: true, Starved: true}},
+		"one of two":        {[]Row{row(2, starved), row(0.6, free)}, Target{Got: 0.6, Met: true}},
+	} {
+		for _, got := range judge(c.rows) {
+			if got.Unit == "s" && (got.Got != c.want.Got || got.Met != c.want.Met || got.Starved != c.want.Starved) {
+				t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			}
+		}
+	}
+}
