@@ -241,6 +241,7 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 	slow := d.Endpoints[2]
 	holds, share := worked(d, slow)
 	missing := holds - slow.Load
+	floor := weighting.DefaultParams().Floor
 	var all float64
 	for _, e := range d.Endpoints {
 		all += e.Capacity
@@ -259,7 +260,8 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 				d.WaterLevel, 4*d.WaterLevel, slow.Capacity, d.WaterLevel, holds),
 			fmt.Sprintf("| `load` | %.0f | %.2f are missing:", slow.Load, missing),
 			fmt.Sprintf("| `arrivals` | %.2f | %.3f of the requests", d.Arrivals, missing/d.Arrivals),
-			fmt.Sprintf("| `share` | %.3f | 0.99 · %.3f, and %.3f of the floor |", share, missing/d.Arrivals, 0.01*slow.Capacity/all),
+			fmt.Sprintf("| `share` | %.3f | %g · %.3f, and %.4f of the floor |", share, 1-floor, missing/d.Arrivals, floor*slow.Capacity/all),
+			fmt.Sprintf("(%g is `weighting.floor`)", floor), fmt.Sprintf("%g * .capacity / $all + %g * (", floor, 1-floor),
 		},
 	} {
 		body, err := os.ReadFile(document)
