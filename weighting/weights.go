@@ -10,8 +10,8 @@ import (
 // hundredth of the largest sent them 4 to 16 % of the requests of a pool of 20 with
 // few idle ones, a ten-thousandth sends a thousandth (docs/placement.md).
 const (
-	leastWeight   = 100
-	largestWeight = 1_000_000
+	leastWeight   = 1_000
+	largestWeight = 10_000_000
 
 	// ditherRange is the largest dither, as a share of the weight.
 	ditherRange = 0.02

@@ -34,8 +34,8 @@ func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
 		if s.Version != push.Version {
 			t.Errorf("the response has version %q, the push %q", s.Version, push.Version)
 		}
-		if w := weightsOf(s, "llama"); len(w) != 2 || w[0] < 960_000 || w[1] < 310_000 || w[1] > 345_000 {
-			t.Errorf("weights %v, want about 980000 and a third of it", w)
+		if w := weightsOf(s, "llama"); len(w) != 2 || w[0] < 9_600_000 || w[1] < 3_100_000 || w[1] > 3_450_000 {
+			t.Errorf("weights %v, want about 9800000 and a third of it", w)
 		}
 		checkClient(t, b, transport, push.Version)
 	})

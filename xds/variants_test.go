@@ -192,7 +192,7 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 }
 
 // maxWeightPushed is about what the largest share is pushed with.
-const maxWeightPushed = 980_000
+const maxWeightPushed = 9_800_000
 
 // built are the names that were pushed.
 func (s *Server) built() []string {

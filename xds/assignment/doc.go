@@ -16,16 +16,16 @@
 //
 //	base(i) = share(i) / largest share * top, and not below bottom
 //	w(i)    = base(i) + u * (0.02 * base(i) + 1),  u uniform in (-1, 1), fresh for every endpoint and message
-//	10^4 <= w(i) <= 10^6
+//	10^3 <= w(i) <= 10^7
 //
 // bottom and top lie 2 % inside of the bounds, so that the dither never meets
 // them and its mean stays zero: a clamp would bend the shares of the largest and
 // the smallest. Two endpoints keep their order when their shares differ by more
 // than 5 %, unless both are at the lower bound: an endpoint with less than about a
-// hundredth of the largest share gets more than its share and stays observable.
+// ten-thousandth of the largest share gets more than its share and stays reachable.
 //
 // Envoy refuses an assignment whose weights do not add up within uint32, so a
-// locality of more than 4,294 endpoints gets a proportionally smaller
+// locality of more than 429 endpoints gets a proportionally smaller
 // range.
 //
 // # Overload
