@@ -51,12 +51,12 @@ type AccessLog struct {
 	// Disabled leaves the service out. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
 	// BatchAbove is the rate of one Envoy above which it is told to send its
-	// entries in batches, in requests per second, 1 to 1000000. Default 300.
-	BatchAbove float64 `yaml:"batch_above" default:"300" range:"1..1000000"`
+	// entries in batches, in requests per second, 1 to 1000000. Default 200.
+	BatchAbove float64 `yaml:"batch_above" default:"200" range:"1..1000000"`
 	// ReportsAbove is the rate of one Envoy above which it is told to send none,
 	// so that its load reports alone count, in requests per second, 1 to 1000000
-	// and above BatchAbove. Default 1000.
-	ReportsAbove float64 `yaml:"reports_above" default:"1000" range:"1..1000000"`
+	// and above BatchAbove. Default 500.
+	ReportsAbove float64 `yaml:"reports_above" default:"500" range:"1..1000000"`
 }
 
 // LoadReports says how the load reports (LRS) that Envoys stream to this listener

@@ -35,7 +35,7 @@ clusters:
 	want := &Config{
 		XDS: XDS{
 			Listen: "127.0.0.1:18000", PushBudget: 10 << 20,
-			AccessLog:   AccessLog{BatchAbove: 300, ReportsAbove: 1000},
+			AccessLog:   AccessLog{BatchAbove: 200, ReportsAbove: 500},
 			LoadReports: LoadReports{Budget: 10 << 20},
 		},
 		Admin: Admin{Listen: "127.0.0.1:19000"},
