@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -107,7 +108,7 @@ func TestWeightsFollowTheSharesWithinTheDither(t *testing.T) {
 		})
 		for _, e := range d.Endpoints {
 			want := max(e.Share/largest.Share*9_803_921, 1_021.4)
-			if got := float64(w[e.Address]); got < 0.979*want || got > 1.021*want {
+			if got := float64(w[e.Address]); math.Abs(got-want) > 0.021*want+2 {
 				t.Fatalf("share %v of %v weighs %v, want %v within 2 %%", e.Share, largest.Share, got, want)
 			}
 		}
@@ -127,9 +128,15 @@ func TestDitherIsFreshInEveryAssignment(t *testing.T) {
 		if err != nil {
 			t.Fatalf("building again: %v", err)
 		}
-		changed, all := changedWeights(first, second), len(d.Endpoints)
-		if changed == 0 || changed < all-2 {
-			t.Fatalf("%d of %d weights changed", changed, all)
+		// At the floor the dither is 43 whole numbers wide, so some of those come again.
+		was, is, same := weights(first), weights(second), 0
+		for address, w := range was {
+			if w > 10_000 && is[address] == w {
+				same++
+			}
+		}
+		if changed := changedWeights(first, second); changed == 0 || same > 2 {
+			t.Fatalf("%d weights changed and %d large ones did not", changed, same)
 		}
 	})
 }
@@ -150,7 +157,7 @@ func TestDitherDoesNotBendTheShares(t *testing.T) {
 		}
 	}
 	// The standard error is 2 % / sqrt(3 * 4000) = 0.02 % of the weight.
-	for address, want := range map[string]float64{"10.0.0.1:80": 980_391, "10.0.0.2:80": 98_039, "10.0.0.3:80": 10_893} {
+	for address, want := range map[string]float64{"10.0.0.1:80": 9_803_921, "10.0.0.2:80": 980_392, "10.0.0.3:80": 108_932} {
 		if got := sums[address]; got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s weighs %.0f on average, want %.0f within 0.1 %%", address, got, want)
 		}
