@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -57,7 +56,7 @@ func command() *cobra.Command {
 	d := bench.Default()
 	s := c.Flags()
 	s.BoolVar(&f.quick, "quick", false, "three minutes in all: fewer requests, wide intervals")
-	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run")
+	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run; those with Steelyard also with +least_request or +shedding behind their name")
 	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
 	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")
 	s.IntVar(&f.runs, "runs", d.Runs, "runs, one after the other")
@@ -97,23 +96,13 @@ func (f flags) options(cmd *cobra.Command) (bench.Options, error) {
 	}
 	o.Policies = nil
 	for _, name := range f.rows {
-		p, err := policy(name)
+		p, err := fleet.Named(name)
 		if err != nil {
-			return o, err
+			return o, fmt.Errorf("--rows: %w", err)
 		}
 		o.Policies = append(o.Policies, p)
 	}
 	return o, nil
-}
-
-func policy(name string) (fleet.Policy, error) {
-	all := fleet.Policies()
-	for _, p := range all {
-		if p.Name == name {
-			return p, nil
-		}
-	}
-	return fleet.Policy{}, fmt.Errorf("--rows: there is no row %q: want some of %s", name, strings.Join(names(all), ","))
 }
 
 func (f flags) run(cmd *cobra.Command) error {

@@ -99,6 +99,33 @@ func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
 	}
 }
 
+func TestRowsHaveNamesAndVariants(t *testing.T) {
+	for _, p := range Policies() {
+		if got, err := Named(p.Name); err != nil || got.Title != p.Title {
+			t.Errorf("%s is %+v, %v", p.Name, got, err)
+		}
+	}
+	got, err := Named("steelyard_redis+least_request+shedding")
+	if err != nil || got.Name != "steelyard_redis+least_request+shedding" || !got.Control.LeastRequest || got.Control.TargetWait == 0 || got.Control.Redis == 0 {
+		t.Errorf("%+v of %+v, %v", got, got.Control, err)
+	}
+	cluster, _ := clusterOf(t, func() []byte {
+		b, err := got.bootstrap("envoy-1", "127.0.0.1:18000", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}())
+	if cluster["lb_policy"] != "LEAST_REQUEST" {
+		t.Errorf("under the weights is %v", cluster["lb_policy"])
+	}
+	for _, wrong := range []string{"", "other", "round_robin+least_request", "steelyard_redis+other", "steelyard_redis+"} {
+		if _, err := Named(wrong); err == nil {
+			t.Errorf("there is a row %q", wrong)
+		}
+	}
+}
+
 func TestASizeSaysItsCapacityAndRate(t *testing.T) {
 	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5, Service: 100 * time.Millisecond}
 	if got := s.Capacity(); math.Abs(got-4) > 1e-9 { // 2, and three times 2/3

@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
@@ -37,7 +40,8 @@ type Control struct {
 	LoadReports bool          // Envoys report their load (LRS)
 	AccessLog   bool          // Envoys tell of every request
 
-	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
+	LeastRequest bool          // Envoys lower the weights by their own open requests
+	TargetWait   time.Duration // above 0, a saturated pool sheds down to this wait
 	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
 }
 
@@ -56,6 +60,42 @@ func Policies() []Policy {
 		{Name: "steelyard_access_log", Title: "Steelyard, access log", Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
 		{Name: "shortest_queue", Title: "bound: shortest queue", Direct: true},
 	}
+}
+
+// Variants of a row with Steelyard, as suffixes of its name.
+const (
+	variantLeastRequest = "+least_request" // Envoy's LEAST_REQUEST under the weights, instead of ROUND_ROBIN
+	variantShedding     = "+shedding"      // a bootstrap without the aggregate cluster of the fail-safe
+)
+
+// Named is the policy of a name, one of Policies or a variant of one.
+func Named(name string) (Policy, error) {
+	base, variants := name, ""
+	if i := strings.Index(name, "+"); i >= 0 {
+		base, variants = name[:i], name[i:]
+	}
+	all := Policies()
+	i := slices.IndexFunc(all, func(p Policy) bool { return p.Name == base })
+	if i < 0 {
+		var names []string
+		for _, p := range all {
+			names = append(names, p.Name)
+		}
+		return Policy{}, fmt.Errorf("there is no row %q: want some of %s", name, strings.Join(names, ","))
+	}
+	p := all[i]
+	for rest := variants; rest != ""; {
+		switch {
+		case p.Control != nil && strings.HasPrefix(rest, variantLeastRequest):
+			p.Control.LeastRequest, rest = true, strings.TrimPrefix(rest, variantLeastRequest)
+		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
+			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
+		default:
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name, rest, variantLeastRequest, variantShedding)
+		}
+	}
+	p.Name, p.Title = name, p.Title+variants
+	return p, nil
 }
 
 // A Size is how large a row is, and of what.
