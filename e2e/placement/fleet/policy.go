@@ -42,7 +42,7 @@ type Control struct {
 
 	LeastRequest bool          // Envoys lower the weights by their own open requests
 	TargetWait   time.Duration // above 0, a saturated pool sheds down to this wait
-	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
+	Push         []string      // lines of the cluster's push section, such as "min_interval: 20ms"
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape
