@@ -37,6 +37,14 @@ func usableReport(r ServerReport, now time.Time) ServerReport {
 	return r
 }
 
+// usableProxies is the same of what proxies say.
+func usableProxies(r ProxyReport, now time.Time) ProxyReport {
+	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.LatencySeconds, &r.Answered, &r.Bytes} {
+		*sum = usable(*sum, now, largestSum)
+	}
+	return r
+}
+
 // newest of two usable readings, of one moment the larger. It keeps the last
 // known value of a field that a report leaves out, so that the field ages by its
 // own clock.

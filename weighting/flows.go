@@ -220,13 +220,10 @@ func (m *moments) add(change, slotSeconds float64) {
 	m.slotSeconds += slotSeconds
 }
 
-// growth and left are requests per second, for each slot: by how much the loads
-// grow, and how many requests leave. A fall hides what arrived meanwhile. Where both
-// are Poisson and f the mean fall between two readings, what left lies between f, if
-// they are frequent, and π·f² if they are not; f + f² is within half of it in
-// between, and for arrivals in bursts, as weights make them, closer.
-func (m *moments) growth() float64 { return m.sum / m.slotSeconds }
-
+// left is how many requests leave per second, for each slot. A fall hides what
+// arrived meanwhile. With f the mean fall between two readings, f leave where they
+// are few, and f + f² is right for those that are fewer than one, and too little by
+// half at five.
 func (m *moments) left() float64 {
 	f := m.falls / max(m.readings, 1)
 	return (f*(1+f)*m.readings + 1) / m.slotSeconds

@@ -118,10 +118,10 @@ func (m *memory) observeInFlight(seen Reading) {
 
 // observeProxies learns the flow of requests to the endpoint from those who send.
 func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) {
-	if seen == m.proxies {
+	if seen = usableProxies(seen, now); seen == m.proxies {
 		return
 	}
-	issued, dt := flow(m.proxies.Issued, usable(seen.Issued, now, largestSum))
+	issued, dt := flow(m.proxies.Issued, seen.Issued)
 	m.issued.add(issued, dt, rateTau)
 	m.observeLatency(&seen, alpha)
 	m.proxies = seen

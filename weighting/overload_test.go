@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -170,6 +171,87 @@ func TestFlagOnceShownLastsForTheDwell(t *testing.T) {
 	if got := step(7*second, 0, 9, 0, 0); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("flagged %v at the end of the dwell", got)
 	}
+}
+
+// waited is an endpoint whose requests, completed since the last report, had waited
+// so long in the mean.
+type waited struct{ completed, queueSeconds float64 }
+
+func (w *waited) report(at time.Time, n, mean float64) Endpoint {
+	w.completed += n
+	w.queueSeconds += n * mean
+	e := scraped("x", 4, 0, 4, at)
+	e.Server.Completions, e.Server.QueueSeconds = known(w.completed, at), known(w.queueSeconds, at)
+	return e
+}
+
+func TestOverloadByMeanQueueTime(t *testing.T) {
+	p := DefaultParams()
+	p.Overload.QueueTimeEnter, p.Overload.QueueTimeLeave = 3*second, second
+	for _, on := range []bool{true, false} {
+		if !on {
+			p = DefaultParams() // where it is off
+		}
+		law, now, w := NewLaw(p), epoch, &waited{}
+		run := func(length time.Duration, n, mean float64) EndpointDecision {
+			var d Decision
+			for end := now.Add(length); now.Before(end); {
+				now = now.Add(second)
+				d = law.Step(now, Snapshot{Endpoints: append(queues(now, 0, 0), w.report(now, n, mean))})
+			}
+			return of(t, d, "x")
+		}
+		want(t, "flag at two seconds", run(20*second, 4, 2).Overloaded, false)
+		e := run(20*second, 4, 4)
+		want(t, "flag at four seconds", e.Overloaded, on)
+		if on && !strings.HasPrefix(e.OverloadReason, "mean queue time 3") {
+			t.Errorf("reason %q", e.OverloadReason)
+		}
+		want(t, "flag between the thresholds", run(20*second, 4, 2).Overloaded, on)
+		want(t, "flag under the lower one", run(20*second, 4, 0.5).Overloaded, false)
+		want(t, "flag at four seconds again", run(20*second, 4, 4).Overloaded, on)
+		want(t, "flag while it completes nothing", run(5*second, 0, 0).Overloaded, on)
+		want(t, "flag when that was long ago", run(20*second, 0, 0).Overloaded, false)
+	}
+}
+
+// Proxies send nothing to flagged endpoints while a tenth of the pool has no flag.
+// When the rest is as full as would keep a flag, that would be waste.
+func TestFlagsAreLiftedWhileTheRestIsSaturated(t *testing.T) {
+	at := func(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
+	law := NewLaw(DefaultParams())
+	step := func(second int, q ...float64) Decision {
+		return law.Step(at(second), Snapshot{Endpoints: queues(at(second), q...)})
+	}
+	want(t, "flags while the rest is not full", fmt.Sprint(flagged(step(0, 9, 9, 1, 0, 0))), "[0 1]")
+	want(t, "flags while the rest has no queue to speak of", fmt.Sprint(flagged(step(3, 9, 9, 1, 1, 1))), "[0 1]")
+	d := step(6, 9, 9, 3, 3, 3)
+	want(t, "flags while the rest is saturated", fmt.Sprint(flagged(d)), "[]")
+	if s := of(t, d, "0").Share; s <= 0 || s > 0.01 {
+		t.Errorf("share of one with three times the queue of the rest: %v, want next to nothing", s)
+	}
+	want(t, "flags a moment later", fmt.Sprint(flagged(step(7, 9, 9, 0, 0, 0))), "[]")
+	want(t, "flags while the rest is still half as full", fmt.Sprint(flagged(step(9, 9, 9, 1, 1, 1.5))), "[]")
+	want(t, "flags when the rest has room again", fmt.Sprint(flagged(step(10, 9, 9, 0, 1, 0))), "[0 1]")
+
+	free := append(queues(at(13), 9, 9, 3, 3), scraped("4", 4, 0, 3, at(13)))
+	want(t, "flags while a slot is free", fmt.Sprint(flagged(law.Step(at(13), Snapshot{Endpoints: free}))), "[0 1]")
+}
+
+// Who is short of memory gets a trickle then, however short its queue.
+func TestAnEndpointShortOfMemoryGetsATrickleWhileTheRestIsSaturated(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	step := func(seconds int, rest float64) EndpointDecision {
+		at := epoch.Add(time.Duration(seconds) * time.Second)
+		pool := queues(at, 0, rest, rest, rest)
+		pool[0].Server.Utilization = known(0.99, at)
+		return of(t, law.Step(at, Snapshot{Endpoints: pool}), "0")
+	}
+	e := step(0, 1)
+	want(t, "flag", e.Overloaded, true)
+	e = step(3, 3)
+	want(t, "flag while the rest is saturated", e.Overloaded, false)
+	wantNear(t, "share", e.Share, 0.05/4, 0.05)
 }
 
 func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {

@@ -49,6 +49,11 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Restarts: rapid.IntRange(-1, 2).Draw(t, "restarts"),
 			},
 			InFlight: r.Draw(t, "inFlight"),
+			Exact:    rapid.Bool().Draw(t, "exact"),
+			Proxies: ProxyReport{
+				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"),
+				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
+			},
 		}
 	})
 }
@@ -113,7 +118,8 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 	finite("arrivals", d.Arrivals)
 	finite("water level", d.WaterLevel)
 	noInfinity("median load", d.MedianLoad)
-	if d.DropFraction < 0 || d.DropFraction > 1 || math.IsNaN(d.DropFraction) || !p.Shedding.Enabled && d.DropFraction != 0 {
+	noInfinity("expected wait", d.ExpectedWait)
+	if d.DropFraction < 0 || d.DropFraction > min(max(0, p.Shedding.MaxDrop), 1) || math.IsNaN(d.DropFraction) || !p.Shedding.Enabled && d.DropFraction != 0 {
 		t.Fatalf("drop fraction = %v", d.DropFraction)
 	}
 	if d.Arrivals < 1 || d.Horizon < 0 {

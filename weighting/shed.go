@@ -9,8 +9,7 @@ import (
 type shedder struct {
 	at    time.Time // of the last step
 	full  bool      // whether nearly all slots were taken then
-	drop  float64   // share to refuse, as the law has it
-	steps stairs    // what became of it
+	steps stairs    // share refused
 	rates flows
 }
 
@@ -25,21 +24,22 @@ type backlog struct {
 
 // shed settles the share of requests to refuse.
 func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
-	const fallFor = 10 * time.Second // from the largest share to none
 	s, o := &l.shedder, &l.params.Shedding
 	s.count(p, min(max(0, snapshot.PushDelay), time.Second))
 	q := p.queued(d)
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
 	most := min(max(0, o.MaxDrop), 1)
 	if !o.Enabled || q.stays || q.slots == 0 {
-		s.drop = 0
+		s.steps.leave(p.now)
 	} else {
-		fall := most * max(0, p.now.Sub(s.at)).Seconds() / fallFor.Seconds()
-		s.drop = max(min(s.target(d, &q, o.TargetWait.Seconds()), most), s.drop-fall, 0)
+		s.steps.climb(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
 	s.at, s.full = p.now, q.free <= q.slots*spare
-	d.DropFraction = s.steps.climb(s.drop, most, p.now)
+	d.DropFraction = min(s.steps.last().drop, most)
 }
+
+// fallFor is how long the largest share takes to fall to none.
+const fallFor = 10 * time.Second
 
 // spare is the part of the slots that may be free in a pool that counts as full:
 // single ones are always just being given to the next request.
@@ -52,7 +52,7 @@ func (s *shedder) target(d *Decision, q *backlog, aim float64) float64 {
 		sigmas   = 2 // of what comes and goes at an endpoint in a horizon
 		horizons = 4 // in which an excess of the queue is to go, at least
 	)
-	if !(d.ExpectedWait >= aim/2) && s.drop == 0 {
+	if none := s.steps.last().drop == 0; !(aim > 0) || !(d.ExpectedWait >= aim/2) && none || math.IsNaN(d.ExpectedWait) {
 		return 0
 	}
 	perEndpoint := s.rates.capacity() * q.slots / float64(len(d.Endpoints))

@@ -33,22 +33,39 @@ func (s *stairs) last() stair {
 	return s.past[(s.n-1)%len(s.past)]
 }
 
-// climb goes to the share wanted, of at most that much, if it is worth a step.
-func (s *stairs) climb(want, most float64, now time.Time) float64 {
-	last := s.last().drop
-	off := math.Log(accepting(last) / accepting(want))
-	if above := off > 0; math.Abs(off) < fineStep || s.apart.IsZero() || above != s.above {
+// climb goes towards the share wanted if that is worth a step: at once where it is
+// far above, after a while where it is not, and down no faster than fall, in shares
+// per second.
+func (s *stairs) climb(want, fall float64, now time.Time) {
+	last := s.last()
+	off := math.Log(accepting(last.drop) / accepting(want))
+	switch above := off > 0; {
+	case !(math.Abs(off) >= fineStep) && (want > 0 || last.drop == 0):
+		s.apart = time.Time{}
+		return
+	case s.apart.IsZero() || above != s.above:
 		s.apart, s.above = now, above
 	}
-	lasting := math.Abs(off) >= fineStep && now.Sub(s.apart) >= longEnough
-	if want != last && (want == 0 || lasting || math.Abs(off) >= coarseStep) {
-		const resolution = 1e4
-		last = min(math.Round(want*resolution)/resolution, most)
-		s.past[s.n%len(s.past)] = stair{now, last}
-		s.n++
-		s.apart = time.Time{}
+	switch lasting := now.Sub(s.apart) >= longEnough; {
+	case off >= coarseStep, lasting && off > 0:
+		s.step(want, now)
+	case lasting:
+		s.step(max(want, last.drop-fall*now.Sub(last.since).Seconds()), now)
 	}
-	return last
+}
+
+// leave ends all refusing.
+func (s *stairs) leave(now time.Time) {
+	if s.last().drop > 0 {
+		s.step(0, now)
+	}
+}
+
+func (s *stairs) step(drop float64, now time.Time) {
+	const resolution = 1e4
+	s.past[s.n%len(s.past)] = stair{now, math.Round(drop*resolution) / resolution}
+	s.n++
+	s.apart = time.Time{}
 }
 
 // leastAccepted bounds what is told of a share refused from what still arrives.

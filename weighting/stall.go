@@ -50,11 +50,12 @@ func (c *conduct) rank() int {
 	return 0
 }
 
-// hold fills up those that stall or fail, so that they get their floor alone.
+// hold fills up those that stall or fail, so that they get their floor alone, and
+// those that get a trickle instead of what would fill them.
 func (p *pool) hold(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v := &vessels[i]; p.members[i].ill() {
+		if v, m := &vessels[i], &p.members[i]; m.ill() || m.lifted && m.strained(p) {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
@@ -109,7 +110,7 @@ func (c *conduct) observe(m *member, p *pool) {
 		c.usual.add(answers, c.pending, max(0, p.now.Sub(c.alive)))
 		c.longest = max(c.pending, c.longest*math.Exp(-p.now.Sub(c.alive).Seconds()/longestTau.Seconds()))
 		fallthrough
-	case c.inFlight < 1:
+	case c.inFlight < 1 || c.alive.IsZero():
 		c.alive, c.denied, c.pending = p.now, time.Time{}, 0
 	default:
 		c.compare(m)

@@ -1,0 +1,282 @@
+package weighting
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A flood is a pool without any noise whose slots are all taken: what is offered
+// and not refused lines up, and each endpoint completes as much as it can.
+type flood struct {
+	law      *Law
+	now      time.Time
+	slots    float64
+	offered  float64   // requests per second, at each endpoint
+	served   float64   // of each endpoint, per second
+	waiting  []float64 // requests
+	complete float64   // requests, of each endpoint since the beginning
+	drop     float64
+	edit     func([]Endpoint) // what the law is shown instead; none if nil
+}
+
+func shedding(target time.Duration, most float64) Params {
+	p := DefaultParams()
+	p.Shedding = Shedding{Enabled: true, TargetWait: target, MaxDrop: most}
+	return p
+}
+
+// newFlood has four endpoints of four slots that complete ten requests a second
+// each, and where so many wait.
+func newFlood(p Params, offered, waiting float64) *flood {
+	f := &flood{law: NewLaw(p), now: epoch, slots: 4, offered: offered, served: 10}
+	for range 4 {
+		f.waiting = append(f.waiting, waiting)
+	}
+	return f
+}
+
+// wait is what the next request waits.
+func (f *flood) wait() float64 { return f.waiting[0] / f.served }
+
+func (f *flood) step(dt time.Duration) Decision {
+	f.now = f.now.Add(dt)
+	f.complete += f.served * dt.Seconds()
+	pool := make([]Endpoint, len(f.waiting))
+	for i := range f.waiting {
+		f.waiting[i] = max(0, f.waiting[i]+(f.offered*(1-f.drop)-f.served)*dt.Seconds())
+		pool[i] = scraped(fmt.Sprint(i), f.slots, f.waiting[i], f.slots, f.now)
+		pool[i].Server.Completions = known(f.complete, f.now)
+	}
+	if f.edit != nil {
+		f.edit(pool)
+	}
+	d := f.law.Step(f.now, Snapshot{Endpoints: pool, PushPeriod: dt})
+	f.drop = d.DropFraction
+	return d
+}
+
+func (f *flood) run(length time.Duration, see func(Decision)) (last Decision) {
+	const tick = 250 * time.Millisecond
+	for end := f.now.Add(length); f.now.Before(end); {
+		last = f.step(tick)
+		if see != nil {
+			see(last)
+		}
+	}
+	return last
+}
+
+func TestSheddingSettlesAndThenStandsStill(t *testing.T) {
+	const blind = 0.5 // seconds of two steps, the first of which sees no queue yet
+	for _, factor := range []float64{1.05, 1.2, 2, 5, 15} {
+		for _, target := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+			t.Run(fmt.Sprintf("%v times the capacity, target %v", factor, target), func(t *testing.T) {
+				f := newFlood(shedding(target, 0.95), 10*factor, 0)
+				peak := 0.0
+				f.run(20*target+40*second, func(Decision) { peak = max(peak, f.wait()) })
+				least, most, changes, last := 1.0, 0.0, 0, f.drop
+				d := f.run(20*target+20*second, func(d Decision) {
+					least, most = min(least, d.DropFraction), max(most, d.DropFraction)
+					if d.DropFraction != last {
+						changes, last = changes+1, d.DropFraction
+					}
+				})
+				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most, changes)
+				wantNear(t, "wait of the target", f.wait()/target.Seconds(), 1, 0.15)
+				wantNear(t, "expected wait of the wait", d.ExpectedWait/f.wait(), 1, 0.05)
+				wantNear(t, "what is accepted, of the capacity", factor*(1-(least+most)/2), 1, 0.05)
+				if rate := float64(changes) / (20*target + 20*second).Seconds(); peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
+					t.Errorf("peak %.2f s, %.2f changes a second", peak, rate)
+				}
+			})
+		}
+	}
+}
+
+func TestNothingIsRefusedUnlessAskedFor(t *testing.T) {
+	off := shedding(time.Second, 0.9)
+	off.Shedding.Enabled = false
+	for name, p := range map[string]Params{"by default": DefaultParams(), "disabled": off, "no target": shedding(0, 0.9), "of nothing": shedding(time.Second, 0)} {
+		t.Run(name, func(t *testing.T) {
+			newFlood(p, 20, 100).run(20*second, func(d Decision) { want(t, "share refused", d.DropFraction, 0) })
+		})
+	}
+	want(t, "share refused of an empty pool", NewLaw(shedding(time.Second, 1)).Step(epoch, Snapshot{}).DropFraction, 0)
+}
+
+func TestNoMoreIsRefusedThanAllowed(t *testing.T) {
+	for _, most := range []float64{0.3, 0.95, 1, 3} {
+		f := newFlood(shedding(time.Second, most), 1000, 0)
+		d := f.run(30*second, func(d Decision) {
+			if d.DropFraction > min(most, 1) {
+				t.Fatalf("refused %v, more than %v", d.DropFraction, most)
+			}
+		})
+		if most < 1 {
+			want(t, "share refused", d.DropFraction, most)
+		}
+	}
+}
+
+func TestTheLongerTheQueuesTheMoreIsRefused(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		offered := rapid.Float64Range(5, 100).Draw(t, "offered")
+		queue := rapid.Float64Range(0, 100).Draw(t, "queue")
+		more := queue + rapid.Float64Range(0, 100).Draw(t, "more")
+		// The flows are the same, and the queues stand, whatever is refused.
+		refused := func(queue float64) float64 {
+			f := newFlood(shedding(2*second, 0.95), offered, queue)
+			f.edit = func(pool []Endpoint) {
+				for i := range pool {
+					pool[i].Server.Queue.Value = queue
+				}
+			}
+			return f.run(10*second, nil).DropFraction
+		}
+		if less, more := refused(queue), refused(more); more < less-2*fineStep {
+			t.Fatalf("refused %v with %v waiting, %v with more", less, queue, more)
+		}
+	})
+}
+
+// Whatever else there is: as long as a slot is free, nothing is refused.
+func TestNothingIsRefusedWhileASlotIsFree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFlood(shedding(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "target"), 0.95),
+			rapid.Float64Range(0, 1000).Draw(t, "offered"), rapid.Float64Range(0, 1000).Draw(t, "waiting"))
+		running := rapid.Float64Range(0, f.slots-1).Draw(t, "running")
+		free := func(pool []Endpoint) {
+			pool[0].Server.Queue.Value, pool[0].Server.Running.Value = 0, running
+		}
+		within := time.Duration(0)
+		if rapid.Bool().Draw(t, "after a while") {
+			f.run(5*second, nil)
+			within = 2 * second // a horizon, and time for requests to be sent there
+		}
+		f.edit = free
+		from := f.now
+		f.run(10*second, func(d Decision) {
+			if f.now.Sub(from) > within && d.DropFraction != 0 {
+				t.Fatalf("refused %v after a slot has been free for %v", d.DropFraction, f.now.Sub(from))
+			}
+		})
+	})
+}
+
+// Slots of a server that stalls are not free, whatever it says.
+func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
+	f := newFlood(shedding(2*second, 0.95), 20, 0)
+	f.edit = func(pool []Endpoint) {
+		pool[0].Server.Queue.Value, pool[0].Server.Running.Value = 0, 0
+		pool[0].Server.Completions = Reading{}
+		pool[0].Exact, pool[0].InFlight = true, known(7, f.now)
+	}
+	d := f.run(20*second, nil)
+	if e := d.Endpoints[0]; !e.Overloaded || d.DropFraction < 0.3 {
+		t.Errorf("refused %v, flagged %v (%s); want a flag, and slots that do not count", d.DropFraction, e.Overloaded, e.OverloadReason)
+	}
+}
+
+// A pool whose metrics all died is not a saturated one.
+func TestSheddingEndsWhenNothingTells(t *testing.T) {
+	f := newFlood(shedding(2*second, 0.95), 20, 0)
+	if d := f.run(20*second, nil); d.DropFraction < 0.3 {
+		t.Fatalf("refused %v at twice the capacity", d.DropFraction)
+	}
+	died := f.now
+	f.edit = func(pool []Endpoint) {
+		for i := range pool {
+			pool[i].Server = ServerReport{}
+		}
+	}
+	d := f.run(DefaultParams().Decay+25*second, nil)
+	if d.DropFraction != 0 || !math.IsNaN(d.ExpectedWait) {
+		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait, f.now.Sub(died))
+	}
+}
+
+// A pool that stands still altogether refuses as much as it may.
+func TestAPoolThatCompletesNothingRefuses(t *testing.T) {
+	f := newFlood(shedding(2*second, 0.9), 20, 0)
+	f.served = 0
+	want(t, "share refused", f.run(20*second, nil).DropFraction, 0.9)
+}
+
+func TestTheShareRefusedRisesAtOnceAndFallsSlowly(t *testing.T) {
+	f := newFlood(shedding(2*second, 0.9), 40, 60) // four times the capacity, six seconds of queue
+	f.run(3*second, nil)
+	if f.drop < 0.7 {
+		t.Errorf("refused %v after three seconds", f.drop)
+	}
+	f.offered = 12
+	high, last := f.drop, f.now
+	f.run(30*second, func(d Decision) {
+		if d.DropFraction >= high {
+			return
+		}
+		if fall := (high - d.DropFraction) / f.now.Sub(last).Seconds(); fall > 0.091 {
+			t.Errorf("fell by %.3f a second, want 0.9 in ten seconds", fall)
+		}
+		high, last = d.DropFraction, f.now
+	})
+}
+
+func TestStairs(t *testing.T) {
+	var s stairs
+	at := func(after float64) time.Time { return epoch.Add(seconds(after)) }
+	for _, c := range []struct {
+		after, wanted, is float64
+		why               string
+	}{
+		{0, 0.02, 0, "is less than a step"},
+		{1, 0.05, 0, "has not lasted"},
+		{1.5, 0.06, 0, "has not lasted"},
+		{2, 0.07, 0.07, "has lasted"},
+		{2.1, 0.3, 0.3, "is far above"},
+		{2.2, 0.2, 0.3, "is below, and has not lasted"},
+		{3.1, 0.2, 0.3, "is below, and has not lasted"},
+		{3.2, 0.2, 0.2, "is below, and slow enough"},
+		{4.1, 0.1, 0.2, "has not lasted"},
+		{4.3, 0.22, 0.2, "is less than a step"},
+		{4.4, 0, 0.2, "has not lasted"},
+		{5.4, 0, 0, "falls, no faster than 0.1 a second"},
+	} {
+		s.climb(c.wanted, 0.1, at(c.after))
+		wantNear(t, fmt.Sprintf("at %v, where %v %s: step", c.after, c.wanted, c.why), s.last().drop, c.is, 1e-9)
+	}
+	wantNear(t, "accepted from 2 to 2.2", s.accepted(at(2), at(2.2)), 1-(0.07+0.3)/2, 1e-6)
+	wantNear(t, "accepted at first", s.accepted(at(-9), at(-1)), 1, 1e-9)
+	wantNear(t, "accepted at a moment", s.accepted(at(6), at(6)), 1, 1e-9)
+	for i := range 100 { // more than it remembers
+		s.climb(float64(i%2)*0.5, 9, at(10+2*float64(i)))
+		s.climb(float64(i%2)*0.5, 9, at(11.5+2*float64(i)))
+	}
+	wantNear(t, "accepted of late", s.accepted(at(160), at(200)), 1-0.5*3.5/4, 0.03)
+}
+
+// What leaves unseen between two readings is told by what is seen: exactly where it
+// is rare, and to within half where up to five leave.
+func TestMomentsOfPoissonFlows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	poisson := func(mean float64) (n float64) {
+		for at := rng.ExpFloat64(); at < mean; at += rng.ExpFloat64() {
+			n++
+		}
+		return n
+	}
+	for _, mean := range []float64{0.05, 0.2, 1, 2, 5} { // requests between two readings
+		var m moments
+		for range 20000 {
+			m.add(poisson(mean)-poisson(mean), 1)
+		}
+		t.Logf("%v between two readings: told %.3f", mean, m.left())
+		if ratio := m.left() / mean; ratio < 0.5 || ratio > 1.1 {
+			t.Errorf("%v leave between two readings, told %v", mean, m.left())
+		}
+	}
+}
