@@ -44,7 +44,7 @@ func Default() Options {
 // Quick is the bench in three minutes. Its intervals are wide.
 func Quick() Options {
 	o := Default()
-	o.Requests, o.WarmUp, o.Blocks = 1000, 15, 2
+	o.Requests, o.WarmUp, o.Blocks = 700, 10, 2
 	return o
 }
 

@@ -27,6 +27,7 @@ func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
 	}
 	if c := p.Control; c != nil {
 		o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !c.AccessLog, !c.LoadReports, !c.AccessLog
+		o.Policy = envoybootstrap.PolicyRoundRobin
 		if c.LeastRequest {
 			o.Policy = envoybootstrap.PolicyLeastRequest
 		}
@@ -90,6 +91,7 @@ func balanced(cluster object, policy Native, servers []string) error {
 		}})
 	}
 	delete(cluster, "eds_cluster_config")
+	delete(cluster, "least_request_lb_config") // Envoy's own defaults
 	cluster["type"] = "STATIC"
 	cluster["load_assignment"] = object{
 		"cluster_name": clusterName,
