@@ -20,6 +20,10 @@ func quick(count int) load.Plan {
 	return load.Plan{Process: load.Fixed, Rate: 800, Count: count, Work: load.Work{Mean: time.Millisecond, Shape: load.Deterministic}, Seed: 1}
 }
 
+// exactly has Envoy follow the weights whatever it has open itself, so that
+// traffic can be held against them.
+var exactly = []string{"--lb-policy", "round_robin"}
+
 // wide servers never queue what these tests send.
 var wide = modelsim.Options{Slots: 1000}
 
@@ -30,7 +34,7 @@ func TestTrafficFollowsTheWeights(t *testing.T) {
 	for i, s := range pool {
 		endpoints += fmt.Sprintf("  - {address: %s, capacity: %d}\n", s.Address(), 100*(i+1))
 	}
-	f := start(t, plan{servers: pool, cluster: endpoints, envoys: 2})
+	f := start(t, plan{servers: pool, cluster: endpoints, envoys: 2, bootstrap: exactly})
 	result := f.send(quick(6000)).wait(t)
 
 	if result.Errors != 0 {
@@ -159,7 +163,7 @@ func TestInFlightCountsInRedisShiftTrafficWithoutAScrape(t *testing.T) {
 	setCounts(t, store.Address(), map[string]float64{
 		pool[0].Address(): 0, pool[1].Address(): 0, pool[2].Address(): 0, "10.9.9.9:80": 5,
 	})
-	f := start(t, plan{servers: pool, cluster: countsOnly, top: redisSection(store)})
+	f := start(t, plan{servers: pool, cluster: countsOnly, top: redisSection(store), bootstrap: exactly})
 	f.eventually("the idle pool is balanced", func() error {
 		if share := f.shares(0)[pool[0].Address()]; math.Abs(share-1.0/3) > 0.05 {
 			return fmt.Errorf("share %.3f, want a third", share)

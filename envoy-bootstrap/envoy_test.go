@@ -1,6 +1,7 @@
 package envoybootstrap
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,10 +15,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,10 +171,12 @@ func TestEnvoyAcceptsEveryCombinationOfOptions(t *testing.T) {
 	}
 }
 
-// A backend is a model server that answers at once and counts.
+// A backend is a model server that answers at once and counts. A request for
+// /held stays open until it is released or its client goes.
 type backend struct {
 	address string
 	hits    atomic.Int64
+	release chan struct{}
 }
 
 // startBackends starts servers that answer with the given status codes.
@@ -179,9 +184,15 @@ func startBackends(t *testing.T, codes ...int) []*backend {
 	t.Helper()
 	all := make([]*backend, len(codes))
 	for i, code := range codes {
-		b := &backend{}
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b := &backend{release: make(chan struct{})}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			b.hits.Add(1)
+			if r.URL.Path == "/held" {
+				select {
+				case <-b.release:
+				case <-r.Context().Done():
+				}
+			}
 			w.WriteHeader(code)
 		}))
 		t.Cleanup(server.Close)
@@ -333,6 +344,75 @@ func TestFailsafeFollowsTheWeightsAndOutlivesTheControlPlane(t *testing.T) {
 	}
 	cp.start(t)
 	eventually(t, func() error { return near(envoy.shares(t, backends, 200), weightedShares) })
+}
+
+// hold opens n requests to the first of two backends, none to the second, and
+// returns when they are there. They last until the test ends.
+func (f *front) hold(t *testing.T, backends []*backend, n int64) {
+	t.Helper()
+	ctx, release := context.WithCancel(t.Context())
+	var open sync.WaitGroup
+	t.Cleanup(func() { release(); open.Wait() })
+	for backends[0].hits.Load() < n {
+		before := backends[0].hits.Load() + backends[1].hits.Load()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"held", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open.Go(func() {
+			if resp, err := f.client.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+		eventually(t, func() error {
+			if backends[0].hits.Load()+backends[1].hits.Load() == before {
+				return errors.New("the request has not come")
+			}
+			return nil
+		})
+	}
+	close(backends[1].release)
+	eventually(t, func() error {
+		stats, err := f.Stats(t.Context(), "^cluster.llama.upstream_rq_active$")
+		if err != nil || stats["cluster.llama.upstream_rq_active"] != float64(n) {
+			return fmt.Errorf("%v requests are open, %v; want %d", stats, err, n)
+		}
+		return nil
+	})
+}
+
+// TestOpenRequestsLowerAWeightByTheBias: of two endpoints of as good as equal
+// weights, one has two requests of this Envoy open.
+func TestOpenRequestsLowerAWeightByTheBias(t *testing.T) {
+	// Equal weights would have Envoy compare two at random, and skip the bias.
+	unequal := func(i int) endpoint { return endpoint{weight: []uint32{499_999, 500_001}[i], health: healthy} }
+	for _, tt := range []struct {
+		name   string
+		policy Policy
+		bias   string // by the runtime, over the default
+		share  float64
+	}{
+		{"default", "", "", 1. / 10}, // 1/(2+1)² to 1
+		{"bias of the admin layer", PolicyLeastRequest, "1", 1. / 4},
+		{"round robin", PolicyRoundRobin, "", 1. / 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			backends := startBackends(t, http.StatusOK, http.StatusOK)
+			cp := startControlPlane(t)
+			cp.publish(assignment("llama", endpoints(backends, unequal)...))
+			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding, Policy: tt.policy})
+			envoy.hold(t, backends, 2)
+			if tt.bias != "" {
+				if _, err := envoy.Post(t.Context(), "/runtime_modify", url.Values{"steelyard.active_request_bias": {tt.bias}}); err != nil {
+					t.Fatal(err)
+				}
+				cp.publish(assignment("llama", endpoints(backends, func(i int) endpoint {
+					return endpoint{weight: []uint32{499_998, 500_002}[i], health: healthy}
+				})...))
+			}
+			eventually(t, func() error { return near(envoy.shares(t, backends, 200), []float64{tt.share, 1 - tt.share}) })
+		})
+	}
 }
 
 func TestFailsafeWithItsOwnFallbackServesWithoutAnyControlPlane(t *testing.T) {

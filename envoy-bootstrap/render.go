@@ -98,6 +98,9 @@ func (v view) XDSCluster() string { return xdsCluster }
 // LBPolicy is Envoy's name of the policy.
 func (v view) LBPolicy() string { return strings.ToUpper(string(v.Policy)) }
 
+// ActiveRequestBias is the exponent of the open requests under LEAST_REQUEST.
+func (v view) ActiveRequestBias() float64 { return activeRequestBias }
+
 // SANType is the kind of name that Steelyard's certificate is searched for.
 func (v view) SANType() string {
 	if isIP(v.TLS.ServerName) {

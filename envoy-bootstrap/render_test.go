@@ -288,7 +288,7 @@ func TestRequestsMayBeLongAndAreNotGeneratedTwice(t *testing.T) {
 func TestOptionsReachTheBootstrap(t *testing.T) {
 	b := rendered(t, Options{
 		Cluster: "chat", XDS: "steelyard.svc:18443", Mode: ModeFailsafe, Listen: "[::]:8080", Admin: "127.0.0.1:0",
-		NodeID: "edge-1", Zone: "eu-1a", Policy: PolicyLeastRequest, Fallback: []string{"10.0.0.1:8000", "chat.svc:8001"},
+		NodeID: "edge-1", Zone: "eu-1a", Policy: PolicyRoundRobin, Fallback: []string{"10.0.0.1:8000", "chat.svc:8001"},
 		TLS: TLS{CAFile: "/pki/ca.pem", CertFile: "/pki/cert.pem", KeyFile: "/pki/key.pem"}, AccessLog: true,
 	})
 	if n := b.GetNode(); n.GetId() != "edge-1" || n.GetCluster() != "chat" || n.GetLocality().GetZone() != "eu-1a" {
@@ -304,7 +304,7 @@ func TestOptionsReachTheBootstrap(t *testing.T) {
 		t.Errorf("%d access logs", got)
 	}
 	all := clusters(b)
-	if got := all["chat"].GetLbPolicy(); got != clusterv3.Cluster_LEAST_REQUEST {
+	if got := all["chat"].GetLbPolicy(); got != clusterv3.Cluster_ROUND_ROBIN || all["chat"].GetLeastRequestLbConfig() != nil {
 		t.Errorf("policy %s", got)
 	}
 	if xds := all[xdsCluster]; xds.GetType() != clusterv3.Cluster_STRICT_DNS || members(xds) != "steelyard.svc 18443 UNKNOWN" ||
@@ -314,6 +314,13 @@ func TestOptionsReachTheBootstrap(t *testing.T) {
 	if fb := all["chat_fallback"]; fb.GetType() != clusterv3.Cluster_STRICT_DNS ||
 		members(fb) != "10.0.0.1 8000 DEGRADED, chat.svc 8001 DEGRADED" {
 		t.Errorf("fallback: %v", fb)
+	}
+}
+
+func TestUnderTheWeightsEnvoyLooksAtWhatItHasOpen(t *testing.T) {
+	c := clusters(rendered(t, llama(ModeFailsafe)))["llama"]
+	if got := c.GetLeastRequestLbConfig().GetActiveRequestBias().GetDefaultValue(); c.GetLbPolicy() != clusterv3.Cluster_LEAST_REQUEST || got != 2 {
+		t.Errorf("policy %s with a bias of %v, want LEAST_REQUEST and 2", c.GetLbPolicy(), got)
 	}
 }
 
@@ -364,7 +371,7 @@ func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"xds with a bad port", func(o *Options) { o.XDS = "a:65536" }, `xds "a:65536": want HOST:PORT`},
 		{"xds as URL", func(o *Options) { o.XDS = "http://a:1" }, `xds "http://a:1": want HOST:PORT`},
 		{"mode", func(o *Options) { o.Mode = "both" }, `mode "both": want failsafe or shedding`},
-		{"policy", func(o *Options) { o.Policy = "random" }, `lb-policy "random": want round_robin or least_request`},
+		{"policy", func(o *Options) { o.Policy = "random" }, `lb-policy "random": want least_request or round_robin`},
 		{"listen on a name", func(o *Options) { o.Listen = "localhost:80" }, `listen "localhost:80": want IP:PORT, such as 127.0.0.1:10000`},
 		{"admin without port", func(o *Options) { o.Admin = "127.0.0.1" }, `admin "127.0.0.1": want IP:PORT, such as 127.0.0.1:9901`},
 		{"one port for two", func(o *Options) { o.Admin = DefaultListen }, "listen and admin are both 127.0.0.1:10000"},

@@ -52,7 +52,7 @@ Two modes, of which Envoy can do only one at a time:
 	f.StringVar(&o.Admin, "admin", envoybootstrap.DefaultAdmin, "Envoy's admin listener, HOST:PORT")
 	f.StringVar(&o.NodeID, "node-id", "", "name under which Steelyard shows this Envoy (default: the cluster's name with -envoy; --service-node wins)")
 	f.StringVar(&o.Zone, "zone", "", "zone of this Envoy")
-	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyRoundRobin), "Envoy's policy under the weights: round_robin or least_request")
+	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyLeastRequest), "Envoy's policy under the weights: least_request, which also looks at what this Envoy has open, or round_robin, which follows them exactly")
 	f.StringArrayVar(&o.Fallback, "fallback", nil, "with failsafe: an endpoint to use when the weights are stale, HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout, "how long a request may go without a byte before it is reset")
 	f.BoolVar(&attach, "attach", false, "print only what an Envoy with a configuration of its own needs")

@@ -205,6 +205,7 @@ func withoutWeights(listener, cluster object, servers []string) error {
 		}})
 	}
 	delete(cluster, "eds_cluster_config")
+	delete(cluster, "least_request_lb_config")
 	cluster["name"] = roundRobinCluster
 	cluster["type"] = "STATIC"
 	cluster["lb_policy"] = "ROUND_ROBIN"
