@@ -137,9 +137,93 @@
 //
 // # Overload
 //
-// An endpoint is overloaded when its queue per slot or its utilization reaches
-// the enter threshold, and no longer when both are under their leave thresholds
-// or unknown; each state, and a flag once raised, lasts at least MinDwell. At most
-// MaxShare of a pool is flagged, those longest overloaded first, unless all of it
-// is; this bound goes before the dwell.
+// An endpoint is overloaded when its queue per slot, its utilization or (if asked
+// for) its mean queue time reaches the enter threshold, and no longer when all are
+// under their leave thresholds or unknown; each state, and a flag once raised, lasts
+// at least MinDwell. A queue that drains within the dwell raises none, and a mean
+// queue time counts for as long as completions are news. At most MaxShare of a pool
+// is flagged, those that stall or fail before others and then those longest
+// overloaded, unless all of it is; this bound goes before the dwell.
+//
+// Proxies send nothing to flagged endpoints while a tenth of the pool has no flag.
+// That is waste when the others are full: so flags for overload are lifted while of
+// the endpoints that are not overloaded none has a free slot and their queues are at
+// QueueLeave, and put back when these are half as deep. Lifted, an endpoint that was
+// flagged for its queue is filled like the others, which are as full by then; one
+// short of memory or slow gets a trickle, a twentieth of its part of the capacity.
+//
+// # Endpoints that stall or fail
+//
+// An endpoint that takes requests and answers none, or answers each at once with an
+// error, looks idle, and attracts what the others would have served. Its own report
+// does not tell; what the proxies count does, where the count is exact:
+//
+//	contradiction   requests stand in flight for StalledAfter without one answer,
+//	                and for half of that its reports, made meanwhile, have shown
+//	                fewer waiting and running (without a gauge of running ones: than
+//	                waiting and slots)
+//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter
+//	                t    seconds since the last answer
+//	                F    request-seconds in flight since the last answer
+//	                f    request-seconds in flight for each answer, over about a minute
+//	                F_max  the largest F that ended with an answer, in the pool, fading
+//	                     within ten minutes
+//	failure         at least half of the requests of the last ten seconds failed, and
+//	                at least five
+//
+// Were ends a Poisson process, silence of F would have the probability exp(−F/f):
+// 9.2 is 1e-4. Requests that began together end together, and long ones come in
+// runs, so F must also be twice as long as any silence that ended well, and t three
+// mean times in flight: a few long generations are never silent for too long.
+//
+// Such an endpoint is flagged and gets its floor, for MinDwell at least. An answer
+// ends it. If nothing is in flight any more that could be answered, it is tried after
+// the dwell with the trust of a new one, and if it falls ill again at once, twice as
+// late the next time. If more than half of a pool seems ill, the fault is more likely
+// in the reports or in the requests, and nobody is.
+//
+// # Shedding
+//
+// Requests that wait for longer than anybody wants the answer cost capacity and help
+// nobody. So a saturated pool refuses a share of them, such that the wait of the
+// others goes to a target. The target, the queue delay by Little's law from queue
+// and departure rate, and the allowance for bursts (nothing is refused before half of
+// the target is reached) are those of PIE (RFC 8033); that one must tell a queue that
+// stands from one that serves a burst is the point of CoDel (RFC 8289). Unlike a
+// router, the law may go by what is offered, because what it refused is known:
+//
+//	w   expected wait, seconds    Q / μ (Little): requests waiting in the pool over its
+//	                              completions per second while no slot is free
+//	λ   offered, per second       arrivals / (1 − share refused when they came)
+//	w*  target, seconds           max(TargetWait, 2·√(2·H / μ_i))
+//	T   time constant, seconds    max(w*, 4·H)
+//	x   = max(0, ln(λ/μ) + (w − w*) / T)
+//	    share to refuse           min(1 − exp(−x), MaxDrop)
+//
+// ln(λ/μ) is the feed-forward: that share alone would keep the queue as it is. The
+// second term fills or drains the queue within T. While the pool is saturated w
+// grows by (accepted/μ − 1) a second, so the loop is w' = −(w − w*)/T near the target
+// whatever λ and μ are: of first order, without overshoot while T is well above the
+// delay in it, which is H. There is no integral that could wind up: λ is estimated
+// from what still arrives at the share refused now, and therein lies the integration
+// (a rate that is told too high by a tenth, or proxies that do not obey, are made
+// up for, because a share that leaves the queue growing shows a larger λ). λ and μ
+// come from one source each step, the proxies or else the servers, so that traffic
+// that one of them does not see is missing on both sides. Each stands on about a
+// hundred requests, λ on 1 s to 5 s, μ on 4 s to 60 s of saturation. Where nobody
+// counts, what leaves is told from the falls of the loads between two readings.
+//
+// 2·√(2·H/μ_i) is the wait in a queue that outlasts, by two standard deviations, what
+// comes and goes at an endpoint (μ_i a second, each) within a horizon. With a shorter
+// one slots would fall idle, unseen, while requests are refused.
+//
+// Nothing is refused while a slot is free: not for the moment until the next request
+// takes it, but if it stays free for a horizon and the time in which five requests
+// arrive, at most a second. (Of a server that does not tell what it executes: if
+// nothing has waited there for the time of a service.) Slots of endpoints that stall
+// or fail are no capacity.
+//
+// Each change is a push. So the share moves by steps: by 3 % of what is accepted
+// once that has been asked for a second, by 15 % at once; and down by MaxDrop in ten
+// seconds at most, unless a slot is free.
 package weighting

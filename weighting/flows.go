@@ -13,8 +13,7 @@ type flows struct {
 	moves  moments    // of loads that come without counters
 }
 
-// capacity is completions per second of a slot that is never free; 0/0 is avoided
-// by one completion more than there were.
+// capacity is completions per second of a slot that is never free.
 func (f *flows) capacity() float64 {
 	if f.served.slotSeconds == 0 && f.moves.slotSeconds > 0 {
 		return f.moves.left()
@@ -22,8 +21,8 @@ func (f *flows) capacity() float64 {
 	return f.served.rate()
 }
 
-// excess is the logarithm of what is offered over what is served, while that share
-// of the offered is accepted.
+// excess is the logarithm of what is offered over what is served; 0 while that is
+// not known.
 func (f *flows) excess() float64 {
 	const (
 		sure    = 10   // completions
@@ -54,10 +53,9 @@ func (f *flows) fade(elapsed, slots float64, full bool) {
 	}
 }
 
-// count takes in what came and went at the pool since the last step. The delay is
-// that of a push: what arrived before it had passed had been sent by the share
-// before.
-func (s *shedder) count(p *pool, delay time.Duration) {
+// count takes in what came and went at the pool since the last step. What
+// completes tells of the capacity only while hardly a slot is free.
+func (s *shedder) count(p *pool) {
 	var slots float64
 	for i := range p.members {
 		slots += p.members[i].slotCount
@@ -72,18 +70,23 @@ func (s *shedder) count(p *pool, delay time.Duration) {
 		if m.ill() {
 			continue
 		}
-		if pair.seconds > 0 {
-			s.rates.sent.add(pair.arrived/s.steps.accepted(pair.from.Add(-delay), pair.to.Add(-delay)), pair.seconds*m.slotCount)
-		}
+		s.offered(m, &pair)
 		if s.full {
 			s.rates.done.add(pair.left, pair.seconds*m.slotCount)
 			s.rates.served.add(all.left, all.seconds*m.slotCount)
 			s.rates.moves.add(change.arrived-change.left, change.seconds*m.slotCount)
-			if change.seconds > 0 {
-				arrived := s.rates.moves.left()*change.seconds*m.slotCount + change.arrived - change.left
-				s.rates.sent.add(arrived/s.steps.accepted(change.from.Add(-delay), change.to.Add(-delay)), change.seconds*m.slotCount)
-			}
+			change.arrived += s.rates.moves.left()*change.seconds*m.slotCount - change.left
+			s.offered(m, &change)
 		}
+	}
+}
+
+// offered counts what arrived together with what was refused meanwhile. A share
+// is in force a push later than it was decided.
+func (s *shedder) offered(m *member, p *passage) {
+	if p.seconds > 0 {
+		accepted := s.steps.accepted(p.from.Add(-s.delay), p.to.Add(-s.delay))
+		s.rates.sent.add(p.arrived/accepted, p.seconds*m.slotCount)
 	}
 }
 
@@ -198,6 +201,8 @@ func (t *throughput) add(requests, slotSeconds float64) {
 	t.slotSeconds += slotSeconds
 }
 
+// rate counts one request more than there were, so that a pool in which nothing
+// completes has a rate, too: one that falls with time.
 func (t *throughput) rate() float64 { return (t.requests + 1) / t.slotSeconds }
 
 // moments are of the changes of loads between two readings.

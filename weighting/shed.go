@@ -7,13 +7,14 @@ import (
 
 // shedder keeps the wait of a saturated pool near its target (package comment).
 type shedder struct {
-	at    time.Time // of the last step
-	full  bool      // whether nearly all slots were taken then
-	steps stairs    // share refused
+	at    time.Time     // of the last step
+	full  bool          // whether nearly all slots were taken then
+	delay time.Duration // of a push
+	steps stairs        // share refused
 	rates flows
 }
 
-// queues are what shedding sees of a pool.
+// backlog is what shedding sees of a pool.
 type backlog struct {
 	slots   float64 // of all members that serve
 	told    float64 // slots, of those whose queue is known
@@ -25,7 +26,8 @@ type backlog struct {
 // shed settles the share of requests to refuse.
 func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	s, o := &l.shedder, &l.params.Shedding
-	s.count(p, min(max(0, snapshot.PushDelay), time.Second))
+	s.delay = min(max(0, snapshot.PushDelay), time.Second)
+	s.count(p)
 	q := p.queued(d)
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
 	most := min(max(0, o.MaxDrop), 1)
@@ -50,9 +52,10 @@ const spare = 0.05
 func (s *shedder) target(d *Decision, q *backlog, aim float64) float64 {
 	const (
 		sigmas   = 2 // of what comes and goes at an endpoint in a horizon
-		horizons = 4 // in which an excess of the queue is to go, at least
+		horizons = 4 // in which what a queue has too much is to go, at least
 	)
-	if none := s.steps.last().drop == 0; !(aim > 0) || !(d.ExpectedWait >= aim/2) && none || math.IsNaN(d.ExpectedWait) {
+	begins := s.steps.last().drop == 0
+	if !(aim > 0) || math.IsNaN(d.ExpectedWait) || begins && d.ExpectedWait < aim/2 {
 		return 0
 	}
 	perEndpoint := s.rates.capacity() * q.slots / float64(len(d.Endpoints))
