@@ -38,7 +38,7 @@ type collector struct {
 	now       func() time.Time
 	all       []series
 
-	clusterReady, drop, arrivalRate, horizon, waterLevel, decisionAge,
+	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
 
 	weight, share, overloaded, load, queue, endpointAge, latency, failed series
@@ -60,6 +60,7 @@ func newCollector(source Source, maxSeries int, now func() time.Time) *collector
 func (c *collector) describeClusters() {
 	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or no endpoints to weigh.", labelCluster)
 	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the proxies are told to refuse.", labelCluster)
+	c.expectedWait = c.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for a slot, in the mean over the pool.", labelCluster)
 	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", labelCluster)
 	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and push period.", labelCluster)
 	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", labelCluster)
@@ -160,6 +161,7 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 	name, d := cluster.Name, cluster.Decision
 	c.clusterReady.set(ch, oneIf(cluster.Ready), name)
 	c.drop.set(ch, d.DropFraction, name)
+	c.expectedWait.set(ch, d.ExpectedWait, name)
 	c.arrivalRate.set(ch, d.ArrivalRate, name)
 	c.horizon.set(ch, d.HorizonSeconds, name)
 	c.waterLevel.set(ch, d.WaterLevel, name)

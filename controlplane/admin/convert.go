@@ -30,6 +30,7 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 		WaterLevel:        Num(d.WaterLevel),
 		MedianLoad:        Num(d.MedianLoad),
 		DropFraction:      Num(d.DropFraction),
+		ExpectedWait:      Num(d.ExpectedWait),
 	}, endpoints
 }
 

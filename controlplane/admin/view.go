@@ -136,6 +136,7 @@ type Decision struct {
 	WaterLevel        Number `json:"water_level"` // requests for each slot
 	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`
+	ExpectedWait      Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool
 }
 
 // An Endpoint is one address with its weight and how that came about.
