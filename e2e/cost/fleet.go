@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -37,9 +36,10 @@ type server struct {
 	onShown func(time.Time) // told when a page first shows the change
 }
 
-// startFleet listens and serves. moving servers have traffic, the others rest.
-func startFleet(n int, moving bool) (*fleet, error) {
-	p, err := newPage(modelsim.Recording(modelsim.VLLM))
+// startFleet listens and serves pages of the recording. moving servers have traffic, the
+// others rest.
+func startFleet(n int, moving bool, recording string) (*fleet, error) {
+	p, err := newPage(recording)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,12 +15,14 @@ type reading struct {
 	queued, busy     float64 // request-seconds since the start
 }
 
-// live says which series of a vLLM page follow the server, by name and labels
-// as far as they tell. The buckets of histograms stay as recorded: nobody reads them.
-var live = []struct {
+type liveSeries struct {
 	series string
 	value  func(reading) float64
-}{
+}
+
+// live says which series of a vLLM page follow the server, by name and labels
+// as far as they tell. The buckets of histograms stay as recorded: nobody reads them.
+var live = []liveSeries{
 	{"vllm:num_requests_running{", func(r reading) float64 { return r.running }},
 	{"vllm:num_requests_waiting{", func(r reading) float64 { return r.waiting }},
 	{"vllm:kv_cache_usage_perc{", func(r reading) float64 { return min(0.9, (r.running+r.waiting)/64) }},
@@ -59,6 +62,28 @@ func newPage(recording string) (*page, error) {
 	}
 	p.cut(recording[begin:], nil)
 	return p, nil
+}
+
+// named keeps of a recording what a server prints that is asked for the live series by
+// name, with ?name[]=…: their samples under the header of their family.
+func named(recording string) string {
+	var kept, header strings.Builder
+	for line := range strings.Lines(recording) {
+		if line[0] == '#' {
+			if strings.HasPrefix(line, "# HELP") {
+				header.Reset()
+			}
+			header.WriteString(line)
+			continue
+		}
+		name, _, _ := strings.Cut(line, "{")
+		if slices.ContainsFunc(live, func(s liveSeries) bool { return strings.HasPrefix(s.series, name+"{") }) {
+			kept.WriteString(header.String())
+			kept.WriteString(line)
+			header.Reset()
+		}
+	}
+	return kept.String()
 }
 
 func (p *page) cut(text string, value func(reading) float64) {

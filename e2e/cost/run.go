@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"steelyard/e2e/rig/modelsim"
 )
 
 // interval is how often every endpoint is scraped.
@@ -20,6 +22,8 @@ type Setting struct {
 	// Changes: all loads rest, but for one change a second that causes a push. Without,
 	// every server has traffic of its own.
 	Changes bool `json:"-"`
+	// Named: the servers are asked for the series that are read, and print no others.
+	Named bool `json:"-"`
 }
 
 func settings() []Setting {
@@ -27,6 +31,8 @@ func settings() []Setting {
 		{Name: "endpoints-20", Endpoints: 20, Streams: 10},
 		{Name: "endpoints-100", Endpoints: 100, Streams: 10},
 		{Name: "endpoints-1000", Endpoints: 1000, Streams: 10},
+		{Name: "named-100", Endpoints: 100, Streams: 10, Named: true},
+		{Name: "named-1000", Endpoints: 1000, Streams: 10, Named: true},
 		{Name: "streams-10", Endpoints: 1000, Streams: 10, Changes: true},
 		{Name: "streams-100", Endpoints: 1000, Streams: 100, Changes: true},
 		{Name: "streams-1000", Endpoints: 1000, Streams: 1000, Changes: true},
@@ -82,7 +88,11 @@ func (r run) measure(ctx context.Context, s Setting) (row Row, err error) {
 		return row, err
 	}
 	defer os.RemoveAll(dir)
-	servers, err := startFleet(s.Endpoints, !s.Changes)
+	recording := modelsim.Recording(modelsim.VLLM)
+	if s.Named {
+		recording = named(recording)
+	}
+	servers, err := startFleet(s.Endpoints, !s.Changes, recording)
 	if err != nil {
 		return row, err
 	}
