@@ -41,7 +41,17 @@ const (
 	streamLoss
 )
 
-func source(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+func source(seed, stream uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(scrambled(seed), scrambled(stream)))
+}
+
+// scrambled sets seeds and streams that are near each other far apart (the
+// finalizer of MurmurHash3).
+func scrambled(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
 
 func newArrivals(s *Scenario, rate float64) *arrivals {
 	a := &arrivals{

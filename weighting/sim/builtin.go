@@ -122,7 +122,7 @@ func Matrix() []Scenario {
 
 // cell is one scenario of the matrix.
 func cell(envoys, pods int, mean time.Duration, slots int, load float64, slow int, big bool) Scenario {
-	const counted, warm = 40_000, 4_000 // requests
+	const counted, warm = 20_000, 2_000 // requests
 	s := Scenario{
 		Name: fmt.Sprintf("service=%v slots=%d load=%v", mean, slots, load), Seed: 1,
 		Envoys: envoys, Pods: []PodGroup{{Count: pods - slow, Slots: slots}}, Load: load,

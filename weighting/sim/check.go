@@ -146,7 +146,7 @@ func (o *Steelyard) check(found *problems) {
 	balancers := []Balancer{RoundRobin, LeastRequest, Random}
 	found.want(slices.Contains(sources, o.Source), "source %q: one of %q", o.Source, sources)
 	found.want(slices.Contains(balancers, o.EnvoyPolicy), "Envoy policy %q: one of %q", o.EnvoyPolicy, balancers)
-	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval, o.Heartbeat, o.Period} {
+	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval, o.Heartbeat, o.Period, o.FallbackAfter} {
 		found.want(d >= 0, "an interval or delay of %v: it may not be negative", d)
 	}
 	found.want(o.ReportInterval > 0, "report interval %v: a positive time is needed", o.ReportInterval)

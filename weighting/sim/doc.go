@@ -1,6 +1,76 @@
 // Package sim places simulated requests on simulated servers through simulated
-// Envoys, with the real law of package weighting between them.
+// Envoys, with the real law of package weighting between them. It answers, in
+// seconds and before anything is switched on, how long requests would wait under
+// one way of placing them or another.
 //
 // It is seeded, has no clock of its own and no goroutines but those of [RunAll]:
-// the same scenario, policy and seed give the same result, byte for byte.
+// the same scenario, policy and seed give the same result, byte for byte, and all
+// policies of one scenario get the same requests: the same arrivals at the same
+// Envoys with the same need of service. It reads and prints nothing: command
+// `steelyard simulate` does, and it is the only caller besides tests.
+//
+// What is real: [weighting.Law], [weighting.WeightBounds] with its dither, and
+// [weighting.Pacer]. What is modelled, after what was measured on Envoy 1.40 or
+// read in its source: the rest, as follows. Times are simulated seconds, in
+// nanoseconds.
+//
+// # Requests
+//
+// Arrivals are Poisson, at Scenario.Rate or at Scenario.Load of the capacity
+//
+//	C = Σ slots_i · speed_i / (1 + slowdown_i) / mean service    requests per second
+//
+// A request comes to one Envoy, by their shares, and to any of its workers. It
+// needs a time of service on a pod of speed 1, alone, by the distribution; with
+// two classes, the short one lasts mean / (1 − p + p·f), the long one f times that.
+//
+// # Pods
+//
+// One queue, first come, first served, for n slots. With sharing, r requests that
+// run do so at 1 / (1 + slowdown · (r − 1)/(n − 1)) of the speed of one alone, as
+// in continuous batching; with slowdown n − 1 the pod is a shared processor.
+//
+// # Envoys
+//
+// Equal weights: ROUND_ROBIN is one turn after the other, from a random start;
+// LEAST_REQUEST two random choices by the Envoy's own active requests. Unequal
+// weights: both are a scheduler that picks the earliest deadline, puts the host
+// back at now + 1/w, and breaks ties by the order of putting in. w is the weight,
+// and for LEAST_REQUEST weight / (active + 1)^bias at the time of putting back.
+// RANDOM ignores weights.
+//
+// Every worker has a scheduler of its own. Each assignment whose weights or flags
+// differ from the one before rebuilds it, as if the same number of picks, drawn
+// once for the worker, had been made from a new one: so the first picks after a
+// push depend on nothing but that number and the weights. An assignment without a
+// difference changes nothing, not even the share of requests to refuse.
+//
+// Flagged pods are DEGRADED: with h of n not flagged, min(100, 1000·h/n) per cent
+// of the picks go to those, the rest to the flagged; all, if all are flagged. The
+// share to refuse is refused at random, before the pick. No retries, no timeouts,
+// no connections, no zones, no slow start.
+//
+// # Steelyard
+//
+// The loop is that of package controlplane: a change wakes it; it steps, and rests
+// until the pacer lets the next push go, or for the pace's floor if it pushed
+// nothing; without a change it steps every 250 ms. What is worth a push is judged
+// as by package xds: membership, flags, the share to refuse, total variation of
+// the shares above the deadband, or the heartbeat. A step takes no time. A push
+// reaches all Envoys at once, after PushDelay. There is no warm-up: the first
+// pushes are made of what is known.
+//
+// Signals arrive after a delay of which one half is fixed and one half exponential,
+// in order for each Envoy. Access log entries may get lost; counts are kept and
+// corrected by load reports as in collectors/ledger. Load reports come from each
+// Envoy at its own phase, and a count is as old as the mean age of the reports,
+// each weighed by the rate of its Envoy. Redis counts are polled as a whole, and
+// what is lost there leaks for ever. Scrapes are spread over the interval by a
+// hash of the pod.
+//
+// # What it was held against
+//
+// M/M/c, M/G/1, processor sharing and two choices by their formulas; Envoy's first
+// picks after a rebuild as measured; the policies without a control plane by a
+// simulation of another hand, to a tenth or two (tests of this package).
 package sim

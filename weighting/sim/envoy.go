@@ -126,16 +126,21 @@ func (e *envoy) pick(a *assignment, w int, random *rand.Rand) int32 {
 		k.edf[set].putBack(e.weight(a, pod))
 		return pod
 	case e.policy == LeastRequest:
-		first := hosts.hosts[random.IntN(len(hosts.hosts))]
-		second := hosts.hosts[random.IntN(len(hosts.hosts))]
-		if e.active[second] < e.active[first] {
-			return second
-		}
-		return first
+		return e.twoChoices(hosts.hosts, random)
 	}
 	pod := hosts.hosts[k.next[set]%uint64(len(hosts.hosts))]
 	k.next[set]++
 	return pod
+}
+
+// twoChoices is the less busy of two hosts, by the Envoy's own requests.
+func (e *envoy) twoChoices(hosts []int32, random *rand.Rand) int32 {
+	first := hosts[random.IntN(len(hosts))]
+	second := hosts[random.IntN(len(hosts))]
+	if e.active[second] < e.active[first] {
+		return second
+	}
+	return first
 }
 
 // moved is to be called before a count of active requests changes, which is part

@@ -70,6 +70,9 @@ type Steelyard struct {
 	Heartbeat time.Duration
 	// PushDelay is from a decision to its effect. Default 3 ms.
 	PushDelay time.Duration
+	// FallbackAfter is how long without a push until Envoys turn to their fallback,
+	// least request with equal weights (endpoint_stale_after); 0 for never.
+	FallbackAfter time.Duration
 	// Period is the push period that the law is told; 0: what the loop tells it.
 	Period time.Duration
 

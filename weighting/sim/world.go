@@ -25,6 +25,7 @@ type world struct {
 	free     []int32
 
 	assignment *assignment // in force
+	received   instant     // the latest one, be it the same
 	sent       ring[sent]  // on the way to the Envoys
 	control    *control    // nil without Steelyard
 	tally      tally
@@ -221,7 +222,16 @@ func (w *world) pick(a arrival) int32 {
 	if w.p.Balancer == ShortestQueue && w.p.Steelyard == nil {
 		return w.shortest()
 	}
+	if w.control != nil && w.stale() && len(w.control.members) > 0 {
+		return w.envoys[a.envoy].twoChoices(w.control.members, w.picks)
+	}
 	return w.envoys[a.envoy].pick(w.assignment, int(a.worker), w.picks)
+}
+
+// stale reports whether the Envoys have turned to their fallback.
+func (w *world) stale() bool {
+	after := w.control.o.FallbackAfter
+	return after > 0 && w.now-w.received > at(after)
 }
 
 // touch brings a pod's clock up to now, before it changes.
@@ -283,6 +293,7 @@ func (w *world) send(a *assignment, delay time.Duration) {
 // reason to rebuild anything, and Envoy does not even look at its drop.
 func (w *world) receive() {
 	next := w.sent.pop().a
+	w.received = w.now
 	if w.sent.len() > 0 {
 		w.set(laneSent, w.sent.first().at)
 	} else {

@@ -1,0 +1,332 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/weighting"
+)
+
+func TestBuiltinsAreSound(t *testing.T) {
+	all := append(builtin(), Matrix()...)
+	want(t, "number of cells of the matrix", len(Matrix()), 3*3*3*2*2)
+	seen := map[string]bool{}
+	for _, s := range all {
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+		want(t, s.Name+" is there once", seen[s.Name], false)
+		seen[s.Name] = true
+	}
+	for _, name := range Names() {
+		s, ok := Builtin(name)
+		want(t, name+" is found", ok && s.Name == name, true)
+	}
+	_, ok := Builtin("nowhere")
+	want(t, "a name that is none is found", ok, false)
+	for _, p := range Policies() {
+		p = p.withDefaults()
+		if err := p.check(); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+}
+
+func TestUnsoundScenarios(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Scenario)
+		says   string
+	}{
+		{func(s *Scenario) { s.Duration = 0 }, "duration 0s: a positive time is needed"},
+		{func(s *Scenario) { s.WarmUp = s.Duration }, "it must be less than the duration"},
+		{func(s *Scenario) { s.Envoys = 0 }, "envoys 0: 1 to"},
+		{func(s *Scenario) { s.Workers = 1000 }, "workers 1000: 1 to"},
+		{func(s *Scenario) { s.Pods = nil }, "pods: 0 in all"},
+		{func(s *Scenario) { s.Pods[0].Slots = 0 }, "pods, group 0: slots 0"},
+		{func(s *Scenario) { s.Pods[0].Count = -1 }, "pods, group 0: count -1"},
+		{func(s *Scenario) { s.Pods[0].Speed = math.NaN() }, "pods, group 0: speed NaN"},
+		{func(s *Scenario) { s.Pods[0].SlowDown = -1 }, "slow down -1"},
+		{func(s *Scenario) { s.Load = 0 }, "set load or rate"},
+		{func(s *Scenario) { s.Load = math.NaN() }, "load or rate NaN"},
+		{func(s *Scenario) { s.Rate = 1e9 }, "no more than 1e+08 in all"},
+		{func(s *Scenario) { s.EnvoyShares = []float64{1} }, "1 of them for 4 Envoys"},
+		{func(s *Scenario) { s.EnvoyShares = []float64{1, 1, 0, 1} }, "number 2: 0 is not positive"},
+		{func(s *Scenario) { s.Service.Kind = "gamma" }, `service kind "gamma": one of`},
+		{func(s *Scenario) { s.Service.Mean = 0 }, "service mean 0s"},
+		{func(s *Scenario) { s.Service.LongShare = 2 }, "long share 2"},
+		{func(s *Scenario) { s.Events = []Event{{Kind: "flood"}} }, `events, number 0: kind "flood": one of`},
+		{func(s *Scenario) { s.Events = []Event{{Kind: Stall, Pods: []int{6}}} }, "pod 6: there are 0 to 5"},
+		{func(s *Scenario) { s.Events = []Event{{Kind: FlashCrowd}} }, "flash-crowd by a factor of 0"},
+		{func(s *Scenario) { s.Events = []Event{{Kind: Stall, At: -1}} }, "neither may be negative"},
+	} {
+		s := small()
+		c.change(&s)
+		_, err := Run(context.Background(), s, Policy{Name: "p", Balancer: Random})
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `simulating "small" under "p"`) {
+			t.Errorf("error = %v, want it to say %q", err, c.says)
+		}
+	}
+}
+
+func TestUnsoundPolicies(t *testing.T) {
+	for _, c := range []struct {
+		policy Policy
+		says   string
+	}{
+		{Policy{}, `balancer "": one of`},
+		{Policy{Balancer: FreeSlots, FreeSlotsEvery: -1}, "free slots every -1ns"},
+		{Policy{Steelyard: &Steelyard{}}, `source "": one of`},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, EnvoyPolicy: FreeSlots}}, `Envoy policy "free_slots": one of`},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, Loss: 2}}, "loss 2: 0 to 1"},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, PushDelay: -1}}, "it may not be negative"},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, ReportInterval: -1}}, "report interval -1ns"},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, Pace: weighting.Pace{ProxyCPU: 1}}}, "least time between two pushes 0s"},
+	} {
+		_, err := Run(context.Background(), small(), c.policy)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("error = %v, want it to say %q", err, c.says)
+		}
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(cause)
+	if _, err := RunAll(ctx, small(), Policies()); !errors.Is(err, cause) {
+		t.Errorf("error = %v, want %v", err, cause)
+	}
+}
+
+// The same scenario, seed and policy give the same result, alone or with others;
+// another seed gives another; and all policies get the same requests.
+func TestSameSeedSameResult(t *testing.T) {
+	t.Parallel()
+	s := small()
+	s.Duration, s.SampleEvery, s.Workers = 2*time.Minute, 10*time.Second, 2
+	s.Events = []Event{{At: 90 * time.Second, Kind: FlashCrowd, Factor: 2, For: 10 * time.Second}}
+	policies := append(Policies(),
+		steelyard("redis", Steelyard{Source: Redis, Loss: 0.01}),
+		steelyard("loss", Steelyard{Source: AccessLog, Loss: 0.05, EnvoyPolicy: LeastRequest}))
+	first, err := RunAll(context.Background(), s, policies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range policies {
+		want(t, "order of the results: policy", first[i].Policy, p.Name)
+		want(t, p.Name+": the same again", reflect.DeepEqual(first[i], run(t, s, p)), true)
+		want(t, p.Name+": requests", first[i].Requests, first[0].Requests)
+	}
+	s.Seed = 2
+	want(t, "the same with another seed", reflect.DeepEqual(first[0], run(t, s, policies[0])), false)
+}
+
+func steelyard(name string, o Steelyard) Policy {
+	o.Deadband, o.Heartbeat = 0.01, time.Second
+	return Policy{Name: name, Steelyard: &o}
+}
+
+// Requests come at the rate, from the Envoys and with the mean that were asked for.
+func TestArrivals(t *testing.T) {
+	for _, kind := range []Service{
+		{Kind: Exponential}, {Kind: Deterministic}, {Kind: LogNormal, Sigma: 0.9},
+		{Kind: TwoClass, LongShare: 0.1, LongFactor: 10},
+	} {
+		s := small()
+		kind.Mean = time.Second
+		s.Service, s.EnvoyShares, s.Workers = kind, []float64{3, 1, 1, 1}, 2
+		s = s.withDefaults()
+		a := newArrivals(&s, 10)
+		const n = 200_000
+		var work, first, second float64
+		for range n {
+			r := a.take()
+			work += r.work / n
+			if r.envoy == 0 {
+				first += 1.0 / n
+			}
+			second += float64(r.worker) / n
+		}
+		wantNear(t, string(kind.Kind)+": mean service", work, 1, 0.02)
+		wantNear(t, "share of the first Envoy", first, 0.5, 0.02)
+		wantNear(t, "share of the second worker", second, 0.5, 0.02)
+		wantNear(t, "rate", n/a.at.duration().Seconds(), 10, 0.02)
+	}
+}
+
+// A flash crowd multiplies the rate from its beginning to its end, for all alike.
+func TestFlashCrowd(t *testing.T) {
+	s := small()
+	s.Duration, s.WarmUp, s.SampleEvery = 300*time.Second, 0, 50*time.Second
+	s.Events = []Event{{At: 100 * time.Second, Kind: FlashCrowd, Factor: 3, For: 100 * time.Second}}
+	s.Rate = 10
+	r := run(t, s, Policy{Balancer: Random})
+	wantNear(t, "requests", float64(r.Requests), 10*(100+300+100), 0.05)
+	var rates []float64
+	for _, sample := range r.Series {
+		rates = append(rates, sample.Rate)
+	}
+	want(t, "rates", fmt.Sprint(rates), fmt.Sprint([]float64{10, 10, 30, 30, 10, 10, 10}))
+}
+
+// series runs a scenario of 20 pods with events and samples every second.
+func series(t *testing.T, load float64, policy Policy, events ...Event) []Sample {
+	t.Helper()
+	s := small()
+	s.Envoys, s.Pods, s.Load = 10, []PodGroup{{Count: 20, Slots: 4}}, load
+	s.Duration, s.WarmUp, s.SampleEvery, s.Events = 2*time.Minute, 0, time.Second, events
+	return run(t, s, policy).Series
+}
+
+// mean of something over the samples from one second to another.
+func mean(samples []Sample, from, to int, of func(Sample) float64) (m float64) {
+	for _, s := range samples[from:to] {
+		m += of(s) / float64(to-from)
+	}
+	return m
+}
+
+func shareOf(pods ...int) func(Sample) float64 {
+	return func(s Sample) (sum float64) {
+		for _, pod := range pods {
+			sum += s.Shares[pod]
+		}
+		return sum
+	}
+}
+
+func loadOf(pod int) func(Sample) float64 { return func(s Sample) float64 { return s.Load[pod] } }
+
+func TestPodsJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Policy{{Name: "round robin", Balancer: RoundRobin}, steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second})} {
+		samples := series(t, 0.7, p,
+			Event{At: 30500 * time.Millisecond, Kind: Join, Pods: []int{19}},
+			Event{At: 70500 * time.Millisecond, Kind: Leave, Pods: []int{0}})
+		want(t, p.Name+": share before it joins", mean(samples, 0, 30, shareOf(19)), 0)
+		want(t, p.Name+": load before it joins", mean(samples, 0, 30, loadOf(19)), 0)
+		wantNear(t, p.Name+": load once it is ramped up, to that of the one that leaves", mean(samples, 45, 70, loadOf(19))/mean(samples, 45, 70, loadOf(0)), 1, 0.5)
+		want(t, p.Name+": share once it has left", mean(samples, 72, 120, shareOf(0)), 0)
+		want(t, p.Name+": load once it has finished what it had", mean(samples, 110, 120, loadOf(0)), 0)
+	}
+}
+
+// A pod that hangs while its own metrics look idle fills up without end under
+// round robin; its Envoys are told to prefer others within three seconds.
+func TestPodThatHangs(t *testing.T) {
+	t.Parallel()
+	hangs := Event{At: 29500 * time.Millisecond, Kind: Hang, Pods: []int{3}, For: 40 * time.Second}
+	blind := series(t, 0.7, Policy{Balancer: RoundRobin}, hangs)
+	seeing := series(t, 0.7, steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second}), hangs)
+	t.Logf("load when it recovers: round robin %v, steelyard %v", blind[69].Load[3], seeing[69].Load[3])
+	if blind[69].Load[3] < 80 || seeing[69].Load[3] > 20 {
+		t.Errorf("load of the pod that hangs is %v under round robin and %v under steelyard, want more than 80 and less than 20", blind[69].Load[3], seeing[69].Load[3])
+	}
+	wantNear(t, "load once it has recovered, to another's", mean(seeing, 95, 120, loadOf(3))/mean(seeing, 95, 120, loadOf(4)), 1, 0.3)
+}
+
+// Metrics that went stale make a pod neither idle nor full.
+func TestStaleMetrics(t *testing.T) {
+	t.Parallel()
+	stale := Event{At: 30 * time.Second, Kind: StaleMetrics, Pods: []int{0, 1, 2, 3, 4}}
+	samples := series(t, 0.8, steelyard("scrape", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}), stale)
+	wantNear(t, "share of a quarter of the pods", mean(samples, 50, 120, shareOf(0, 1, 2, 3, 4)), 0.25, 0.3)
+}
+
+// While the control plane is away the last assignment holds, which soon sends too
+// much to the few pods that were idle when it was made, unless the Envoys turn to a
+// fallback. Back again it counts from nothing, and soon right.
+func TestControlPlaneAway(t *testing.T) {
+	t.Parallel()
+	away := Event{At: 30500 * time.Millisecond, Kind: ControlPlaneAway, For: 30 * time.Second}
+	for _, fallback := range []time.Duration{0, 2 * time.Second} {
+		t.Run(fmt.Sprint("fallback after ", fallback), func(t *testing.T) {
+			samples := series(t, 0.8, steelyard("steelyard", Steelyard{
+				Source: AccessLog, ScrapeInterval: time.Second, FallbackAfter: fallback,
+			}), away)
+			want(t, "shares while it is away are the same", reflect.DeepEqual(samples[31].Shares, samples[60].Shares), true)
+			want(t, "shares once it is back are the same", reflect.DeepEqual(samples[60].Shares, samples[61].Shares), false)
+			before, then, after := mean(samples, 10, 30, spread), mean(samples, 40, 60, spread), mean(samples, 90, 120, spread)
+			t.Logf("difference of the loads: %.1f before, %.1f while away, %.1f afterwards", before, then, after)
+			switch {
+			case fallback == 0 && then < 10*before:
+				t.Errorf("difference of the loads %.1f while away, want frozen weights to be seen", then)
+			case fallback > 0 && (then > 10*before || after > 1.5*before):
+				t.Errorf("difference of the loads %.1f before, %.1f while away, %.1f afterwards: want a fallback that holds, and the same as before", before, then, after)
+			}
+		})
+	}
+}
+
+// spread is the difference of the loads of the fullest and the emptiest pod.
+func spread(s Sample) float64 {
+	least, most := math.Inf(1), 0.0
+	for _, load := range s.Load {
+		least, most = min(least, load), max(most, load)
+	}
+	return most - least
+}
+
+// Entries that get lost leave no drift: gauges correct the counts.
+func TestLostEntriesLeaveNoDrift(t *testing.T) {
+	t.Parallel()
+	s := small()
+	s.Envoys, s.Load = 4, 0.7
+	p := steelyard("loss", Steelyard{Source: AccessLog, Loss: 0.05}).withDefaults()
+	d := s.withDefaults()
+	w := newWorld(&d, &p)
+	if err := w.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var off, lost float64
+	for e := range w.envoys {
+		for pod := range w.pods {
+			off += math.Abs(float64(w.control.entries.counts[e][pod].value() - w.envoys[e].active[pod]))
+		}
+	}
+	for i := range w.control.proxies {
+		lost += w.control.proxies[i].issued
+	}
+	t.Logf("%v entries of beginnings came, %v requests off at the end", lost, off)
+	if off > 2 {
+		t.Errorf("the counts are off by %v requests after 10 minutes of losing one entry in twenty", off)
+	}
+	whole := run(t, s, steelyard("whole", Steelyard{Source: AccessLog}))
+	lossy := run(t, s, p)
+	if lossy.Wait.P99 > 1.5*whole.Wait.P99 {
+		t.Errorf("p99 of the wait is %.2f with losses, %.2f without", lossy.Wait.P99, whole.Wait.P99)
+	}
+}
+
+// What the Envoys are told to refuse they refuse, at random.
+func TestDrop(t *testing.T) {
+	s := small()
+	s = s.withDefaults()
+	w := newWorld(&s, &Policy{Balancer: RoundRobin})
+	w.assignment.drop = 0.3
+	if err := w.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r := w.tally.result()
+	wantNear(t, "share refused", float64(r.Dropped)/float64(r.Dropped+r.Requests), 0.3, 0.1)
+	wantNear(t, "goodput", r.Goodput, 0.7*0.7, 0.1)
+}
+
+// A pool that gets twice what it can do serves what it can, and the waits grow
+// for as long as it lasts.
+func TestOverloadWithoutShedding(t *testing.T) {
+	s := small()
+	s.Load = 2
+	for _, p := range []Policy{{Balancer: LeastRequest}, steelyard("steelyard", Steelyard{Source: Scrape})} {
+		r := run(t, s, p)
+		wantNear(t, "goodput", r.Goodput, 1, 0.05)
+		wantNear(t, "median wait, about half of the time", r.Wait.P50, s.Duration.Seconds()/4, 0.4)
+		want(t, "dropped", r.Dropped, 0)
+	}
+}
