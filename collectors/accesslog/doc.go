@@ -12,15 +12,19 @@
 // From the wire, without unmarshalling the rest:
 //
 //   - upstream_remote_address, the endpoint;
-//   - the request id (stream_id, or else the x-request-id). Where an Envoy makes
-//     none, requests are paired by address alone, which is as good for counting;
+//   - when the attempt started (start_time, in microseconds) and the request id
+//     (stream_id, or else the x-request-id), by which a beginning and its end are
+//     paired. The id alone would not do: a client may give all requests the same one, and
+//     retries have that of the request. Where two attempts are still alike, one stands
+//     for the other, which is as good for counting;
 //   - the status; it is the endpoint's own, never one that Envoy made up;
 //   - the response flags: a connection failure; a remote reset, a lost connection, or
 //     a broken protocol, which are the endpoint's doing;
 //   - the time from the first byte sent upstream to the last one received. Envoy 1.40
 //     sets no flag when the client went away or a timeout struck, but then there is no
 //     last byte. So only what has one is an answer;
-//   - the bytes received from the endpoint. (Sizes of bodies cannot be used: seen from
+//   - the bytes received from the endpoint, which Envoy adds up over the attempts of
+//     a request: what there was at the beginning is no part of this one. (Sizes of bodies cannot be used: seen from
 //     upstream, response_body_bytes are those of the request.)
 //
 // # Who speaks

@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"encoding/binary"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -21,6 +22,7 @@ const (
 	entryRequest  protowire.Number = 3
 	entryResponse protowire.Number = 4
 
+	commonStart                protowire.Number = 5
 	commonFirstUpstreamSent    protowire.Number = 7 // time_to_first_upstream_tx_byte
 	commonLastUpstreamReceived protowire.Number = 10
 	commonUpstreamAddress      protowire.Number = 13
@@ -59,11 +61,16 @@ type entry struct {
 	kind                         uint64
 	address                      []byte // a core.v3.Address
 	streamID, requestID          []byte
+	start                        moment
 	firstSent, lastReceived      span
 	duration                     span
 	status, bytes                uint64
 	connectFailed, reset, halted bool
 }
+
+// A moment is a google.protobuf.Timestamp as it was sent; zero where there is none.
+// It is compared, never calculated with.
+type moment struct{ seconds, nanos uint64 }
 
 // A span is a duration that may not be there.
 type span struct {
@@ -97,6 +104,8 @@ func (e *entry) readCommon(message []byte) error {
 	for r.Next() {
 		var err error
 		switch r.Number {
+		case commonStart:
+			err = e.start.read(r.Bytes)
 		case commonFirstUpstreamSent:
 			err = e.firstSent.read(r.Bytes)
 		case commonLastUpstreamReceived:
@@ -169,36 +178,48 @@ func (e *entry) readResponse(message []byte) error {
 	return r.Err()
 }
 
-// read takes a google.protobuf.Duration.
-func (s *span) read(message []byte) error {
-	var seconds, nanos uint64
+// read takes the two numbers, which a google.protobuf.Duration has, too.
+func (m *moment) read(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
 		switch r.Number {
 		case 1:
-			seconds = r.Varint
+			m.seconds = r.Varint
 		case 2:
-			nanos = r.Varint
+			m.nanos = r.Varint
 		}
+	}
+	return r.Err()
+}
+
+// read takes a google.protobuf.Duration.
+func (s *span) read(message []byte) error {
+	var m moment
+	if err := m.read(message); err != nil {
+		return err
 	}
 	// No request takes a year; what says so, or is negative, is not known.
 	const year = 365 * 24 * 3600
-	if seconds < year && nanos < uint64(time.Second) {
-		*s = span{time.Duration(seconds)*time.Second + time.Duration(nanos), true}
+	if m.seconds < year && m.nanos < uint64(time.Second) {
+		*s = span{time.Duration(m.seconds)*time.Second + time.Duration(m.nanos), true}
 	}
-	return r.Err()
+	return nil
 }
 
 // wanted says whether the entry is the beginning or the end of an attempt.
 func (e *entry) wanted() bool { return e.kind == upstreamPoolReady || e.kind == upstreamEnd }
 
-// id is what the beginning and the end have in common.
-func (e *entry) id() []byte {
+// appendID appends what the beginning and the end of an attempt have in common, and no
+// other attempt has: when it started, in 16 bytes, and the request's id. That may be
+// the client's, who may give any number of requests the same.
+func (e *entry) appendID(text []byte) []byte {
+	text = binary.BigEndian.AppendUint64(text, e.start.seconds)
+	text = binary.BigEndian.AppendUint64(text, e.start.nanos)
 	id := e.streamID
 	if len(id) == 0 {
 		id = e.requestID
 	}
-	return id[:min(len(id), maxID)]
+	return append(text, id[:min(len(id), maxID)]...)
 }
 
 func (e *entry) outcome() ledger.Outcome {

@@ -117,8 +117,8 @@ func (m *message) keep() error {
 		return nil
 	}
 	middle := len(text)
-	m.text = append(text, e.id()...)
-	ev := ledger.Event{Address: m.text[start:middle], ID: m.text[middle:]}
+	m.text = e.appendID(text)
+	ev := ledger.Event{Address: m.text[start:middle], ID: m.text[middle:], Outcome: ledger.Outcome{Bytes: e.bytes}}
 	if e.kind == upstreamEnd {
 		ev.Ended, ev.Outcome = true, e.outcome()
 	}

@@ -51,14 +51,14 @@ func TestWhatARealEnvoySays(t *testing.T) {
 				t.Errorf("a latency of %v, want about %v", got.Latency, c.want.Latency)
 			}
 			got.Latency = c.want.Latency
-			if !got.Ended || got.Outcome != c.want || len(got.ID) != 36 || !strings.HasPrefix(got.Address, "127.0.0.1:") {
+			if !got.Ended || got.Outcome != c.want || len(got.ID) != 16+36 || !strings.HasPrefix(got.Address, "127.0.0.1:") {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
 	}
 }
 
-// TestEveryRecordedEndHasItsBeginning: by id and address, but for the connection
+// TestEveryRecordedEndHasItsBeginning: by start, id and address, but for the connection
 // that was refused.
 func TestEveryRecordedEndHasItsBeginning(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.bin")

@@ -1,6 +1,8 @@
 package accesslog
 
 import (
+	"cmp"
+	"encoding/binary"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	"pgregory.net/rapid"
 
@@ -56,12 +59,12 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 			continue
 		}
 		ev := told{
-			ID:      common.GetStreamId(),
 			Address: net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
+			Outcome: ledger.Outcome{Bytes: common.GetUpstreamWireBytesReceived()},
 		}
-		if ev.ID == "" {
-			ev.ID = e.GetRequest().GetRequestId()
-		}
+		start := binary.BigEndian.AppendUint64(nil, uint64(common.GetStartTime().GetSeconds()))
+		start = binary.BigEndian.AppendUint64(start, uint64(common.GetStartTime().GetNanos()))
+		ev.ID = string(start) + cmp.Or(common.GetStreamId(), e.GetRequest().GetRequestId())
 		if kind == accessdatav3.AccessLogType_UpstreamEnd {
 			ev.Ended, ev.Outcome = true, referenceOutcome(e)
 		}
@@ -118,6 +121,7 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 	}
 	e := &accessdatav3.HTTPAccessLogEntry{
 		CommonProperties: &accessdatav3.AccessLogCommon{
+			StartTime:                 &timestamppb.Timestamp{Seconds: rapid.Int64().Draw(t, "start"), Nanos: rapid.Int32().Draw(t, "start nanos")},
 			TimeToFirstUpstreamTxByte: span("first"),
 			TimeToLastUpstreamRxByte:  span("last"),
 			Duration:                  span("duration"),
@@ -139,6 +143,9 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 		},
 		Request:  &accessdatav3.HTTPRequestProperties{RequestId: rapid.StringMatching(`[a-f0-9-]{0,36}`).Draw(t, "id"), Path: "/v1"},
 		Response: &accessdatav3.HTTPResponseProperties{ResponseBodyBytes: 5},
+	}
+	if flag("no start") {
+		e.CommonProperties.StartTime = nil
 	}
 	if !flag("no address") {
 		ip := rapid.SampledFrom([]string{"10.0.0.1", "2001:db8::2"}).Draw(t, "ip")

@@ -17,8 +17,11 @@ type account struct {
 	correction int32 // added to begun
 
 	inProgress int32 // by the last report
-	gap        int32 // requests issued by the reports, less those seen to begin
-	lastGap    int32 // after the last report
+	gap        int32 // requests issued by the reports, less those counted as issued
+	least      int32 // gap of the reports since it was last reckoned with
+	most       int32
+	unseen     int32 // counted as issued because reports say so, and not seen to begin
+	owed       int32 // counted twice: as unseen, and later seen to begin
 	next       tally // of the report that is being read
 }
 
@@ -144,7 +147,7 @@ func (l *Ledger) forget(a *account) {
 // may be in progress, of which only the ends will be heard.
 func (a *account) restart(unseen int32) {
 	a.correction, a.difference = unseen, unseen
-	a.gap, a.lastGap = 0, 0
+	a.gap, a.least, a.most, a.unseen = 0, 0, 0, 0
 }
 
 // reconcile compares the events with a report's gauge. Two differences of one
@@ -177,16 +180,35 @@ func (l *Ledger) dropOldest(a *account, n int32) {
 }
 
 // reckon adds the requests that began unseen to the sum of those issued. Like a
-// difference of the gauge, a gap must outlast a report.
+// difference of the gauge, a gap must outlast a report, and a log that lags
+// more than that: it counts by what it was at all reports of a period. What was added
+// and then seen to begin after all shows as a gap below zero. It is owed, since the sum
+// must not fall.
 func (l *Ledger) reckon(a *account, issued int32) {
 	a.gap += issued
-	if missed := min(a.gap, a.lastGap); missed > 0 {
-		l.credit(a, sums{issued: uint64(missed)})
-		a.gap -= missed
-	} else if lost := max(a.gap, a.lastGap); lost < 0 {
-		a.gap -= lost // a report was lost, not an event
+	a.least, a.most = min(a.least, a.gap), max(a.most, a.gap)
+	if !a.envoy.reports.due {
+		return
 	}
-	a.lastGap = a.gap
+	switch {
+	case a.least > 0:
+		l.issue(a, a.least)
+		a.unseen += a.least
+		a.gap -= a.least
+	case a.most < 0:
+		late := min(-a.most, a.unseen) // beyond that a report was lost, not an event
+		a.unseen -= late
+		a.owed += late
+		a.gap -= a.most
+	}
+	a.least, a.most = a.gap, a.gap
+}
+
+// issue adds to the sum of requests issued what is not owed.
+func (l *Ledger) issue(a *account, n int32) {
+	paid := min(n, a.owed)
+	a.owed -= paid
+	l.credit(a, sums{issued: uint64(n - paid)})
 }
 
 func median(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }

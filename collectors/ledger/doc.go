@@ -74,15 +74,20 @@
 // # Sums
 //
 // Issued, Ended, Failed, LatencySeconds, Answered and Bytes of an endpoint only ever rise, and
-// start with its membership. By events they are counted one by one; requests
-// that the reports show to have been issued beyond that are added after two
-// reports, by the same rule of two in a row. Of the first report of a stream only the gauge
-// counts, because its counters reach back to nobody knows when.
+// start with its membership. By events they are counted one by one. Requests
+// that the reports show to have been issued beyond that are added when every report
+// of a period says so: of 0.9 s, which is two in a row at an interval of 1 s, and ten at
+// 0.1 s, where the log may lag by more than an interval. What was added and then came by
+// the log after all is owed: so many later requests add nothing, and the sum never
+// falls. Of the first report of a stream only the gauge counts, because its counters
+// reach back to nobody knows when.
 //
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own other than 503, which is what a full queue answers. Reports cannot tell these
 //     apart, so it is known by events alone.
-//   - Answered, LatencySeconds, Bytes: requests with a status and a last byte.
+//   - Answered, LatencySeconds, Bytes: requests with a status and a last byte. Envoy
+//     adds up the bytes over the retries of a request, so those that its beginning
+//     tells of are taken off.
 //     The time runs from the first byte sent to the last received, so a client that
 //     went away or a timeout is no answer.
 //

@@ -21,6 +21,7 @@ const (
 	sweepInterval   = 250 * time.Millisecond
 	silentAfter     = 3 * time.Second
 	silentIntervals = 3
+	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
 )
 
 // A Ledger counts. It is safe for concurrent use.

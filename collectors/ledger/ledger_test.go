@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"steelyard/weighting"
 )
@@ -505,15 +507,81 @@ func TestRequestsIssuedUnseenAreAddedAfterTwoReports(t *testing.T) {
 	w.says(e, 0, 1)
 	w.says(e, 0, 0)
 	issued(7)
-	for range 3 { // a report was lost
+}
+
+func TestALostReportHidesNoRequestsOfTheNext(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for range 3 {
+		s.Begin(w.now, "1", one)
+	}
+	w.says(e, 0, 0) // without what the lost one said
+	w.says(e, 0, 0)
+	s.Begin(w.now, "2", one)
+	w.says(e, 0, 3) // two were not seen
+	w.says(e, 0, 0)
+	if got := w.read(t).Proxies.Issued.Value; got != 6 {
+		t.Errorf("%v issued, want 6", got)
+	}
+}
+
+func TestWhatALogTellsLateIsCountedOnce(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	issued := func(want float64) {
+		t.Helper()
+		if got := w.read(t).Proxies.Issued.Value; got != want {
+			t.Errorf("%v issued, want %v", got, want)
+		}
+	}
+	w.says(e, 0, 6)
+	w.says(e, 0, 0)
+	issued(6) // two reports in a row, and no word of them from the log
+	for range 4 {
+		s.Begin(w.now, "1", one)
+	}
+	issued(10) // four of them, or four more
+	w.says(e, 0, 0)
+	w.says(e, 0, 0)
+	issued(10) // four of them: owed
+	for range 3 {
+		s.Begin(w.now, "2", one)
+	}
+	issued(10)
+	w.says(e, 0, 3)
+	for range 3 {
 		s.Begin(w.now, "3", one)
 	}
-	w.says(e, 0, 0)
-	w.says(e, 0, 0)
-	s.Begin(w.now, "4", one)
+	issued(12)
 	w.says(e, 0, 3)
 	w.says(e, 0, 0)
-	issued(13)
+	issued(12) // 6 + 3 + 3
+}
+
+func TestALagShorterThanThePeriodAddsNothing(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.report(e)
+	for i := range 100 { // at 10 reports a second, entries that come half a second late
+		w.after(100 * time.Millisecond)
+		if i < 5 {
+			e.issued[one] += 20
+		}
+		if i >= 5 && i < 10 {
+			for range 20 {
+				s.Begin(w.now, "1", one)
+			}
+		}
+		w.report(e)
+	}
+	if got := w.read(t).Proxies.Issued.Value; got != 100 {
+		t.Errorf("%v issued, want 100", got)
+	}
 }
 
 func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
@@ -532,4 +600,67 @@ func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
 	if got := w.ledger.Cluster("other", w.now).Dropped; got != 0 {
 		t.Errorf("%d dropped of a cluster that is not watched, want 0", got)
 	}
+}
+
+// attempt is an entry of one attempt of a request: its beginning, or its end.
+func attempt(id string, ended bool, received uint64) Event {
+	ev := Event{Ended: ended, ID: []byte(id), Address: []byte(one), Outcome: Outcome{Bytes: received}}
+	if ended {
+		ev.Status, ev.Latency = 200, time.Second
+	}
+	return ev
+}
+
+func TestTheBytesOfAnAttemptAreItsOwn(t *testing.T) {
+	cases := []struct {
+		name   string
+		events []Event
+		want   float64
+	}{
+		{"one attempt", []Event{attempt("1", false, 0), attempt("1", true, 9)}, 9},
+		{"two in a row", []Event{attempt("1", false, 0), attempt("1", true, 9), attempt("2", false, 9), attempt("2", true, 30)}, 30},
+		{"two that overlap", []Event{attempt("1", false, 0), attempt("2", false, 5), attempt("1", true, 9), attempt("2", true, 12)}, 16},
+		{"fewer than before", []Event{attempt("1", false, 9), attempt("1", true, 2)}, 0},
+		{"no beginning", []Event{attempt("1", true, 9)}, 9},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w, e := single()
+			w.open(e).Events(w.now, c.events)
+			if got := w.read(t).Proxies.Bytes.Value; got != c.want {
+				t.Errorf("%v bytes, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestTheBytesOfAllAttemptsAreWhatWasReceived: Envoy adds up over the attempts of a
+// request, one after the other; other requests are in between.
+func TestTheBytesOfAllAttemptsAreWhatWasReceived(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, e := single()
+		s := w.open(e)
+		type request struct {
+			received uint64
+			attempts int
+			open     bool
+		}
+		requests := make([]request, 3)
+		want := uint64(0)
+		for range rapid.IntRange(0, 30).Draw(t, "events") {
+			i := rapid.IntRange(0, len(requests)-1).Draw(t, "request")
+			r := &requests[i]
+			if r.open {
+				n := rapid.Uint64Range(0, 100).Draw(t, "bytes")
+				want, r.received = want+n, r.received+n
+			} else {
+				r.attempts++
+			}
+			s.Events(w.now, []Event{attempt(fmt.Sprint(i, "/", r.attempts), r.open, r.received)})
+			r.open = !r.open
+		}
+		if got := w.ledger.Read("chat", w.now, nil)[0].Proxies.Bytes.Value; got != float64(want) {
+			t.Fatalf("%v bytes, want %d", got, want)
+		}
+	})
 }

@@ -372,6 +372,65 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 	})
 }
 
+// TestTheSumOfIssuedFollowsALogThatLagsAndLoses: whatever the log tells late or never,
+// the sum never falls and never counts more than the requests and those that the log
+// told late; and once nothing is late any more, later requests bring it to the truth.
+func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, e := single()
+		s := w.open(e)
+		w.reporting(e)
+		interval := time.Duration(rapid.SampledFrom([]int{100, 300, 1000}).Draw(t, "interval")) * time.Millisecond
+		var truth, late, everLate, sum uint64
+		begin := func(n uint64, told bool) {
+			truth, e.issued[one] = truth+n, e.issued[one]+n
+			for range n {
+				if told {
+					s.Begin(w.now, "id", one)
+				}
+			}
+		}
+		report := func(*rapid.T) { w.after(interval); w.report(e) }
+		check := func(t *rapid.T) {
+			w.mustBeSound(t)
+			now := uint64(w.ledger.Read("chat", w.now, nil)[0].Proxies.Issued.Value)
+			if now < sum || now > truth+everLate {
+				t.Fatalf("%d issued after %d, really %d, of them %d told late", now, sum, truth, everLate)
+			}
+			sum = now
+		}
+		report(t)
+		few := rapid.Uint64Range(1, 5)
+		t.Repeat(map[string]func(*rapid.T){
+			"begin":  func(t *rapid.T) { begin(few.Draw(t, "requests"), true) },
+			"lost":   func(t *rapid.T) { begin(few.Draw(t, "requests"), false) },
+			"lagged": func(t *rapid.T) { n := few.Draw(t, "requests"); begin(n, false); late += n; everLate += n },
+			"told late": func(*rapid.T) {
+				for ; late > 0; late-- {
+					s.Begin(w.now, "id", one)
+				}
+			},
+			"report": report,
+			"":       check,
+		})
+		for ; late > 0; late-- {
+			s.Begin(w.now, "id", one)
+		}
+		settle := func() {
+			for range 2 * int(time.Second/interval+1) {
+				report(t)
+				check(t)
+			}
+		}
+		settle()
+		begin(everLate, true) // what is owed is paid
+		settle()
+		if sum != truth {
+			t.Fatalf("%d issued, really %d", sum, truth)
+		}
+	})
+}
+
 // TestClosedStreamsLeaveNothing: whatever was said, when all streams are closed
 // nothing is counted, known or kept.
 func TestClosedStreamsLeaveNothing(t *testing.T) {

@@ -11,6 +11,9 @@ type Reports struct {
 	ledger *Ledger
 	envoy  *envoy // nil for one too many, and after Close
 	later  bool   // there was a report over this stream
+
+	reckoned time.Time // when the sums of requests issued were last compared
+	due      bool      // with this report they are
 }
 
 // Reporting notes that an Envoy opened a stream of load reports and was asked
@@ -44,6 +47,9 @@ func (r *Reports) Report(now time.Time, interval time.Duration, clusters []Clust
 		e.rate.over(now, now.Sub(e.lastReport), float64(issued))
 	}
 	e.lastReport, e.progress = now, 0
+	if r.due = now.Sub(r.reckoned) >= reckonPeriod || now.Before(r.reckoned); r.due {
+		r.reckoned = now
+	}
 	l.hear(e, now)
 	l.eachAccount(e, l.apply)
 	r.later = true
@@ -104,7 +110,11 @@ func (l *Ledger) apply(a *account) {
 	a.envoy.progress += int(t.inProgress)
 	if a.envoy.basis() == byEvents {
 		l.reconcile(a)
-		l.reckon(a, t.issued)
+		if a.envoy.reports.later {
+			l.reckon(a, t.issued)
+		} else {
+			a.gap, a.least, a.most = 0, 0, 0
+		}
 	} else {
 		ended := max(0, before+t.issued-t.inProgress)
 		l.credit(a, sums{issued: uint64(t.issued), ended: uint64(ended)})

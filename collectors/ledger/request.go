@@ -3,9 +3,10 @@ package ledger
 // A request began and has not ended. It stands in three lists, so that it can be
 // found by whatever ends it: its id, its stream, or its age.
 type request struct {
-	key    key
-	stream *Stream
-	links  [3]link
+	key      key
+	stream   *Stream
+	received uint64 // bytes, over the attempts before this one
+	links    [3]link
 }
 
 type link struct{ prev, next *request }
@@ -56,13 +57,13 @@ func (l *list) remove(r *request) {
 }
 
 // record opens a request; false says that there is no room for it.
-func (l *Ledger) record(s *Stream, k key) bool {
+func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	e := s.envoy
 	if e.open >= maxOpen || l.open >= l.room(e.who, maxOpenTotal) {
 		return false
 	}
 	r := l.take()
-	r.key, r.stream = k, s
+	r.key, r.stream, r.received = k, s, received
 	k.account.open.push(r)
 	k.account.begun++
 	s.open.push(r)

@@ -91,7 +91,7 @@ func (l *Ledger) event(s *Stream, id uint64, at *address, ev *Event) (began int)
 	case ev.Ended:
 		l.end(a, id, &ev.Outcome)
 	default:
-		l.begin(s, a, id)
+		l.begin(s, a, id, ev.Bytes)
 	}
 	return began
 }
@@ -107,26 +107,28 @@ func (l *Ledger) ignore(e *envoy, at *address) {
 	}
 }
 
-func (l *Ledger) begin(s *Stream, a *account, id uint64) {
-	if !l.record(s, key{id, a}) {
+func (l *Ledger) begin(s *Stream, a *account, id, received uint64) {
+	if !l.record(s, key{id, a}, received) {
 		a.envoy.unrecorded++
 	}
 	if a.envoy.reported {
 		a.gap--
 	}
-	l.credit(a, sums{issued: 1})
+	l.issue(a, 1)
 	l.settle(a)
 }
 
 func (l *Ledger) end(a *account, id uint64, o *Outcome) {
+	received := uint64(0) // before the beginning
 	if !o.ConnectFailed {
 		if r := a.envoy.requests[key{id, a}]; r != nil {
+			received = r.received
 			l.drop(r)
 		} else {
 			a.endUnseen()
 		}
 	}
-	l.credit(a, o.sums())
+	l.credit(a, o.sums(received))
 	l.settle(a)
 }
 
@@ -142,8 +144,8 @@ func (a *account) endUnseen() {
 	}
 }
 
-// sums is what one end adds.
-func (o *Outcome) sums() sums {
+// sums is what one end adds. received are the bytes before the beginning.
+func (o *Outcome) sums(received uint64) sums {
 	if o.ConnectFailed {
 		return sums{failed: 1}
 	}
@@ -152,7 +154,7 @@ func (o *Outcome) sums() sums {
 		d.failed = 1
 	}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
-		d.answered, d.bytes, d.latency = 1, o.Bytes, seconds(o.Latency)
+		d.answered, d.bytes, d.latency = 1, o.Bytes-min(received, o.Bytes), seconds(o.Latency)
 	}
 	return d
 }

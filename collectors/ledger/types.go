@@ -36,7 +36,7 @@ func (m Mode) String() string {
 type Outcome struct {
 	Status        int           // the endpoint's own; 0 where it gave none
 	Latency       time.Duration // from the request's first byte to the answer's last; 0 unknown
-	Bytes         uint64        // of the answer, as received
+	Bytes         uint64        // received for the request, with those before its beginning
 	ConnectFailed bool          // there was no connection, and so no beginning
 	Reset         bool          // the endpoint reset the request or lost its connection
 }
@@ -45,7 +45,7 @@ type Outcome struct {
 type Event struct {
 	Ended       bool   // the request is over; otherwise it got its connection
 	ID, Address []byte // read during the call only
-	Outcome            // of a request that ended
+	Outcome            // of a request that ended; of a beginning, Bytes are those received before it
 }
 
 // A ClusterLoad is what a load report says of one cluster of an Envoy.
