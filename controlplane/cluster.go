@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -271,7 +272,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var pacer weighting.Pacer
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
-	defer c.liftDrop()
+	defer c.letGo()
 	for {
 		select {
 		case <-ctx.Done():
@@ -289,15 +290,27 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// liftDrop ends the shedding that nobody controls any more.
-func (c *Cluster) liftDrop() {
+// letGo leaves the proxies with what does no harm for long: to each endpoint its
+// part of the capacity, none flagged and nothing refused. Weights that nobody renews
+// would go on sending the requests to who was idle last, and go on shedding.
+func (c *Cluster) letGo() {
 	c.mu.Lock()
 	ready, last, options := c.ready, c.decision, c.options
 	c.mu.Unlock()
-	if ready && last.DropFraction > 0 {
-		last.DropFraction = 0
-		c.publisher.Publish(c.name, last, options.Push)
+	var capacity float64
+	for _, e := range last.Endpoints {
+		capacity += e.Capacity
 	}
+	if !ready || !(capacity > 0) {
+		return
+	}
+	last.Endpoints = slices.Clone(last.Endpoints) // the publisher may hold the ones before
+	for i := range last.Endpoints {
+		e := &last.Endpoints[i]
+		e.Share, e.Overloaded = e.Capacity/capacity, false
+	}
+	last.DropFraction = 0
+	c.publisher.Publish(c.name, last, options.Push)
 }
 
 func (c *Cluster) current() Options {

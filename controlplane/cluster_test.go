@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -634,7 +635,7 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 	})
 }
 
-func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
+func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 	o := testOptions()
 	o.Params.Shedding.Enabled = true
 	o.Capacity = 1
@@ -644,21 +645,31 @@ func TestAClusterThatStopsLiftsItsDrop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
-		c.SetEndpoints(addresses("10.0.0.1:80"))
+		endpoints := addresses("10.0.0.1:80", "10.0.0.2:80")
+		endpoints[1].Capacity = 3
+		c.SetEndpoints(endpoints)
 		defer func() { cancel(); <-done }()
 		began := time.Now()
-		for range 100 { // ten seconds of a hundred waiting for one slot of one a second
-			report := queued(time.Now(), 100)
-			report.Completions = weighting.Reading{Value: time.Since(began).Seconds(), At: time.Now()}
-			c.Scraped("10.0.0.1:80", report, Scrape{At: time.Now()})
+		for range 100 { // ten seconds of hundreds waiting for slots of one a second
+			for i, e := range endpoints {
+				report := queued(time.Now(), float64(200-100*i))
+				report.Completions = weighting.Reading{Value: time.Since(began).Seconds(), At: time.Now()}
+				c.Scraped(e.Address, report, Scrape{At: time.Now()})
+			}
 			after(100 * time.Millisecond)
 		}
-		if got := r.last().DropFraction; got < 0.5 {
-			t.Fatalf("drop fraction %v while saturated, want most", got)
+		if got := r.last(); got.DropFraction < 0.5 || !got.Endpoints[0].Overloaded {
+			t.Fatalf("%+v while saturated, want most dropped and flags", got)
 		}
 	})
-	if got := r.last(); got.DropFraction != 0 || len(got.Endpoints) != 1 {
-		t.Errorf("last push drops %v with %d endpoints, want none with 1", got.DropFraction, len(got.Endpoints))
+	got := r.last()
+	if got.DropFraction != 0 || len(got.Endpoints) != 2 {
+		t.Fatalf("last push drops %v with %d endpoints, want none with 2", got.DropFraction, len(got.Endpoints))
+	}
+	for i, want := range []float64{0.25, 0.75} {
+		if e := got.Endpoints[i]; math.Abs(e.Share-want) > 1e-9 || e.Overloaded {
+			t.Errorf("%s is left with share %v (flagged %v), want %v and no flag", e.Address, e.Share, e.Overloaded, want)
+		}
 	}
 }
 

@@ -383,13 +383,14 @@ type Push struct {
 	// nothing is pushed. Default 0.01.
 	Deadband float64 `yaml:"deadband" default:"0.01" range:"0..1"`
 	// Heartbeat is the longest time without a push, 0s to 1h, at least
-	// MinInterval; 0s means no heartbeat. Default 1s.
-	Heartbeat time.Duration `yaml:"heartbeat" default:"1s" range:"0s..1h"`
+	// MinInterval; 0s means no heartbeat. Default 500ms.
+	Heartbeat time.Duration `yaml:"heartbeat" default:"500ms" range:"0s..1h"`
 	// EndpointStaleAfter makes an Envoy that can fall back (it asks for
 	// NAME/failsafe) drop the assignment when nothing was pushed for this long, 0s
 	// to 24h; 0s means never. Other Envoys keep the last one. Heartbeat must be
-	// under a third of it. Default 10s.
-	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"10s" range:"0s..24h"`
+	// under a third of it. Weights that nobody renews send the requests to who was
+	// idle then, so the shorter the better. Default 3s.
+	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"3s" range:"0s..24h"`
 }
 
 // Engines returns the names that an engine key may have.

@@ -67,7 +67,7 @@ clusters:
 				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
-			Push:     Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01, Heartbeat: time.Second, EndpointStaleAfter: 10 * time.Second},
+			Push:     Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01, Heartbeat: 500 * time.Millisecond, EndpointStaleAfter: 3 * time.Second},
 			WarmUp:   5 * time.Second,
 		}},
 	}
