@@ -71,7 +71,7 @@
 //
 // # Runtime layers
 //
-// Each Envoy has a layer RuntimeLayer, set by SetRuntime, with the default until then. Envoy
+// Each Envoy has a layer RuntimeLayer, set by SetRuntime, with that of Options until then. Envoy
 // waits for its runtime layers when it starts, so the first request is answered at once,
 // always, and a layer of another name with an empty one. A change is sent when the response before it
 // was answered; one that is refused is not repeated. RuntimeClients shows who follows.

@@ -35,11 +35,6 @@ const (
 	maxRuntimeEnvoys = 16_384 // Envoys with a layer of their own
 )
 
-// defaultRuntime is the layer of an Envoy that nothing was said about.
-func defaultRuntime() map[string]float64 {
-	return map[string]float64{RuntimeImmediate: 100, RuntimeBatched: 0}
-}
-
 // A RuntimeClient is one Envoy's stream of runtime values.
 type RuntimeClient struct {
 	Watcher
@@ -53,7 +48,7 @@ type RuntimeClient struct {
 }
 
 // SetRuntime says what an Envoy's runtime layer holds from now on: percentages by key, cut to
-// 0..100. nil is the default, which is RuntimeImmediate at 100 and RuntimeBatched at 0. It
+// 0..100. nil is the default of Options.Runtime. It
 // is sent if it differs from what held before, and kept for an Envoy that is not
 // connected, until it is set to nil.
 func (s *Server) SetRuntime(w Watcher, layer map[string]float64) { s.runtimes.set(w, layer) }
@@ -70,6 +65,7 @@ type runtimes struct {
 
 	closing <-chan struct{}
 	prefix  string
+	normal  map[string]float64 // the layer of an Envoy that nothing was said about
 	now     func() time.Time
 	log     *slog.Logger
 
@@ -104,9 +100,13 @@ type runtimeStream struct {
 	message     string
 }
 
-func newRuntimes(closing <-chan struct{}, prefix string, now func() time.Time, log *slog.Logger) *runtimes {
+func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
+	normal := map[string]float64{RuntimeImmediate: 100, RuntimeBatched: 0}
+	if o.Runtime != nil {
+		normal = percentages(o.Runtime)
+	}
 	return &runtimes{
-		closing: closing, prefix: prefix, now: now, log: log,
+		closing: closing, prefix: prefix, normal: normal, now: o.Now, log: o.Log,
 		layers:  make(map[Watcher]layer),
 		streams: make(map[*runtimeStream]struct{}),
 	}
@@ -114,6 +114,9 @@ func newRuntimes(closing <-chan struct{}, prefix string, now func() time.Time, l
 
 // set changes an Envoy's layer and wakes its streams.
 func (r *runtimes) set(w Watcher, values map[string]float64) {
+	if values == nil {
+		values = r.normal
+	}
 	values = percentages(values)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +124,7 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 		return
 	}
 	switch {
-	case maps.Equal(values, defaultRuntime()):
+	case maps.Equal(values, r.normal):
 		delete(r.layers, w)
 	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
 		r.log.Warn("too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
@@ -139,9 +142,6 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 
 // percentages is a copy with every value within 0..100; what is no number is left out.
 func percentages(values map[string]float64) map[string]float64 {
-	if values == nil {
-		return defaultRuntime()
-	}
 	out := make(map[string]float64, len(values))
 	for key, v := range values {
 		if !math.IsNaN(v) {
@@ -155,7 +155,7 @@ func (r *runtimes) layer(w Watcher) layer {
 	if l, ok := r.layers[w]; ok {
 		return l
 	}
-	return layer{values: defaultRuntime()}
+	return layer{values: r.normal}
 }
 
 func (st *runtimeStream) wake() {

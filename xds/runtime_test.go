@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/xds"
+	"steelyard/xds/xdstest"
 )
 
 // A follower is an Envoy that asks for runtime layers.
@@ -154,6 +155,25 @@ func TestAnEnvoyGetsTheDefaultAtOnceAndThenWhatIsSetForIt(t *testing.T) {
 	b.server.SetRuntime(envoyOne(), batched())
 	b.server.SetRuntime(envoyOne(), nil)
 	f.want(unset())
+}
+
+func TestTheDefaultLayerIsAnOption(t *testing.T) {
+	b := newBench(t)
+	b.server = xds.NewServer(xds.Options{Log: quiet(), Runtime: silent()})
+	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
+	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
+	f.want(silent())
+	f.accept()
+	b.client("in sync", func(c xds.RuntimeClient) bool { return c.InSync })
+	b.server.SetRuntime(envoyOne(), silent()) // says nothing new
+	b.server.SetRuntime(envoyOne(), unset())
+	f.want(unset())
+	f.accept()
+	b.server.SetRuntime(envoyOne(), nil)
+	f.want(silent())
+	if n := b.server.RuntimeLayers(); n != 0 {
+		t.Errorf("%d layers are kept, want none beside the default", n)
+	}
 }
 
 func TestAnEnvoyThatConnectsLaterGetsWhatWasSet(t *testing.T) {

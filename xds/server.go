@@ -85,7 +85,7 @@ func NewServer(o Options) *Server {
 	s.tracker.wanted = s.wanted
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
-	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o.Now, o.Log)
+	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o)
 	s.handler = serverv3.NewServer(ctx, s.cache, callbacks{s.tracker}, sotw.WithLogger(quiet))
 	return s
 }

@@ -14,6 +14,9 @@ type Options struct {
 	Seed uint64
 	// Observer is told what happens on the streams, as it happens. Nil: nobody is.
 	Observer Observer
+	// Runtime is the runtime layer of Envoys that SetRuntime says nothing about,
+	// percentages by key. Nil: RuntimeImmediate at 100 and RuntimeBatched at 0.
+	Runtime map[string]float64
 }
 
 // An Observer counts what happens on the streams. Its methods are called from

@@ -2,7 +2,7 @@ package xds
 
 import (
 	"cmp"
-	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 )
@@ -92,11 +92,12 @@ func (t *tracker) subscribed(name string) bool {
 // watcher is whom the stream speaks for.
 func (st *stream) watcher() Watcher { return Watcher{NodeID: st.who.id, Host: st.host} }
 
-// hostOf is the IP address of a peer, without the port.
+// hostOf is the IP address of a peer, without the port, and IPv4 as such where it comes
+// over IPv6: an Envoy's connections are of one host however the listener sees them.
 func hostOf(peer string) string {
-	host, _, err := net.SplitHostPort(peer)
+	address, err := netip.ParseAddrPort(peer)
 	if err != nil {
 		return peer // no TCP connection
 	}
-	return host
+	return address.Addr().Unmap().String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -32,6 +33,9 @@ func SpeakerOf(ctx context.Context, node []byte) (Speaker, error) {
 	id, err := nodeID(node)
 	if err != nil {
 		return Speaker{}, err
+	}
+	if !utf8.ValidString(id) {
+		return Speaker{}, fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
 	}
 	if id == "" {
 		return Speaker{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")

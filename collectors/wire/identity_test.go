@@ -58,6 +58,9 @@ func TestWhoSpeaks(t *testing.T) {
 	if _, err := SpeakerOf(from(v4), []byte{0xff}); err == nil {
 		t.Error("garbage was taken for a node")
 	}
+	if _, err := SpeakerOf(from(v4), []byte("\x0a\x02a\xff")); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+		t.Errorf("an id that is no text: %v", err)
+	}
 }
 
 type text string

@@ -74,7 +74,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		return nil, fmt.Errorf("listening for the admin API (admin.listen): %w", err)
 	}
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}})
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS)})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
 	d.grpc = grpc.NewServer(append(xds.GRPCOptions(tls), grpc.ForceServerCodecV2(wire.Codec()))...)
 	d.streams.Register(d.grpc)
