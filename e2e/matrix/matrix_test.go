@@ -19,7 +19,7 @@ import (
 	"steelyard/weighting/sim"
 )
 
-var full = flag.Bool("full", false, "run each cell as long as the simulator proposes, 40,000 requests: about ten minutes of two cores")
+var full = flag.Bool("full", false, "run each cell as long as the simulator proposes: some minutes of two cores")
 
 // What is allowed above the p99 of least_request, because the p99 of so many requests
 // is uncertain. Both policies get the same requests, so the ratio of the two is less

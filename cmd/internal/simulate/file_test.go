@@ -168,6 +168,29 @@ func TestTheCommentsStateDefaultsAndRanges(t *testing.T) {
 	}
 }
 
+func TestTheDocumentKnowsWhatThereIs(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range sim.Policies() {
+		if !strings.Contains(string(document), "\n"+p.Name+" ") {
+			t.Errorf("docs/simulate.md has no row of %s", p.Name)
+		}
+	}
+	for _, section := range []struct {
+		of    any
+		field string
+	}{{service{}, "Kind"}, {event{}, "Kind"}} {
+		f, _ := reflect.TypeOf(section.of).FieldByName(section.field)
+		for _, word := range strings.Fields(f.Tag.Get("oneof")) {
+			if !strings.Contains(string(document), "`"+word+"`") {
+				t.Errorf("docs/simulate.md does not know %s", word)
+			}
+		}
+	}
+}
+
 func TestAFileThatIsNotThere(t *testing.T) {
 	if _, err := readFile(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "reading the scenario") {
 		t.Errorf("the error is %v", err)

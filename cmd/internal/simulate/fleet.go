@@ -215,7 +215,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
 			ProxyCPU:       c.Push.EnvoyCPU,
 		},
-		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat,
+		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat, FallbackAfter: c.Push.EndpointStaleAfter,
 		EnvoyPolicy: envoyPolicy,
 		Capacity:    f.capacityKnown(),
 		Params:      c.Params(),
@@ -226,6 +226,9 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	f.source(y, s.Envoys)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
+	if stale := c.Push.EndpointStaleAfter; stale > 0 {
+		f.note("fallback", "Envoys balance by themselves "+span(stale)+" after the last push (mode failsafe)", f.file)
+	}
 	f.note("budgets", fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU)), f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
 		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)

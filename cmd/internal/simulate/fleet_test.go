@@ -48,30 +48,30 @@ func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
 
 func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 	params := weighting.DefaultParams()
-	params.Floor = 0.02
+	params.Fresh, params.Hold, params.Decay, params.Floor = 2*time.Second, 4*time.Second, 8*time.Second, 0.02
 	tests := []struct {
 		config, cluster string
 		want            sim.Steelyard
 	}{
 		{someConfig, "llama", sim.Steelyard{
-			Source: sim.AccessLog, ScrapeInterval: 250 * time.Millisecond, ReportInterval: time.Second,
+			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
 			Pace:     weighting.Pace{Floor: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05},
-			Deadband: 0.03, Heartbeat: 2 * time.Second, EnvoyPolicy: sim.LeastRequest, Capacity: true, Params: params,
+			Deadband: 0.03, Heartbeat: 2 * time.Second, FallbackAfter: 9 * time.Second, EnvoyPolicy: sim.LeastRequest, Capacity: true, Params: params,
 		}},
 		{someConfig, "listed", sim.Steelyard{
-			Source: sim.AccessLog, ScrapeInterval: 250 * time.Millisecond, ReportInterval: time.Second,
+			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
 			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02},
-			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/redis.yaml", "", sim.Steelyard{
 			Source: sim.Redis, ReportInterval: 20 * time.Millisecond,
 			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
-			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/scrapes.yaml", "", sim.Steelyard{
 			Source: sim.Scrape, ScrapeInterval: time.Second,
 			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
-			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: weighting.DefaultParams(),
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 	}
 	for _, tt := range tests {
@@ -87,7 +87,18 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 }
 
 func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
-	golden(t, "simulated/fleet.txt", simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"}))
+	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"})
+	explanation, table, _ := strings.Cut(text, "\nshort: ")
+	golden(t, "fleet.txt", explanation)
+	var rows []string
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) == 8 {
+			rows = append(rows, fields[0])
+		}
+	}
+	if want := []string{"policy", "round_robin", "least_request", "steelyard.yaml:llama", "shortest_queue"}; !cmp.Equal(rows, want) {
+		t.Errorf("rows of %v, want %v:\n%s", rows, want, table)
+	}
 	f, err := newFleet(someConfig, "resolved")
 	if err != nil {
 		t.Fatal(err)

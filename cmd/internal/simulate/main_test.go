@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //
 //	go test ./cmd/internal/simulate -update
 //
-// What stands in testdata/simulated comes out of the law and the simulator, and
-// changes with them; the rest is made of given results.
+// What stands in testdata/simulated comes out of the simulator; the rest is made of
+// given results. Nothing there hangs on the law, which may change without them.
 var update = flag.Bool("update", false, "rewrite the goldens")
 
 // golden compares with a file in testdata.

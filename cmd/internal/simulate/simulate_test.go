@@ -14,7 +14,7 @@ import (
 	"steelyard/weighting/sim"
 )
 
-// short is a scenario that takes a moment.
+// shortScenario takes a moment.
 const shortScenario = "testdata/short.yaml"
 
 // simulated runs the options and returns what is printed.
@@ -37,8 +37,18 @@ func simulated(t *testing.T, o Options) string {
 func TestList(t *testing.T) { golden(t, "simulated/list.txt", simulated(t, Options{List: true})) }
 
 func TestAScenarioWithPlots(t *testing.T) {
-	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms", "shortest_queue"}, Plot: true, PlotPods: []int{0, 3}}
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"}, Plot: true, PlotPods: []int{0, 3}}
 	golden(t, "simulated/short.txt", simulated(t, o))
+}
+
+func TestSteelyardIsAmongTheRows(t *testing.T) {
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms"}, Plot: true}
+	text := simulated(t, o)
+	for _, want := range []string{"\nsteelyard@20ms", "steelyard@20ms: requests waiting", "steelyard@20ms: share of the traffic by weight"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
 }
 
 func TestTheSameSeedGivesTheSameResult(t *testing.T) {
