@@ -211,7 +211,7 @@ func TestSilenceThatIsNoChanceIsAStall(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v s, %d in flight", c.mean, c.inFlight), func(t *testing.T) {
 			learn := 60*second + seconds(10*c.mean)
-			for seed := range uint64(5) {
+			for seed := range uint64(3) {
 				got := silence(seed, c.mean, c.inFlight, learn, 2*c.most)
 				if got <= 0 || got > c.most {
 					t.Errorf("seed %d: flagged after %v of silence, want within %v and not before", seed, got, c.most)
@@ -228,8 +228,8 @@ func TestLongGenerationsAreNoStall(t *testing.T) {
 		inFlight int
 		silent   time.Duration
 	}{{30, 1, 90 * second}, {30, 2, 60 * second}, {60, 4, 60 * second}} {
-		for seed := range uint64(5) {
-			if got := silence(seed, c.mean, c.inFlight, 20*time.Minute, c.silent); got >= 0 {
+		for seed := range uint64(2) {
+			if got := silence(seed, c.mean, c.inFlight, 15*time.Minute, c.silent); got >= 0 {
 				t.Errorf("%d in flight of %v s: flagged after %v of silence, want never within %v", c.inFlight, c.mean, got, c.silent)
 			}
 		}
@@ -240,7 +240,7 @@ func TestLongGenerationsAreNoStall(t *testing.T) {
 func TestABatchIsNoStall(t *testing.T) {
 	w := newWard(3)
 	n := 0
-	flagged, _ := w.run(10*time.Minute, func() {
+	flagged, _ := w.run(3*time.Minute, func() {
 		n++
 		for i := range w.beds {
 			b := &w.beds[i]
