@@ -30,7 +30,7 @@ import (
 //	b   0.01·4/7 + 0.99·0.888889 = 0.885714
 //	c   0.01·1/7                 = 0.001429
 func TestWaterLevelByHand(t *testing.T) {
-	d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{
+	d := NewLaw(byHand()).Step(epoch, Snapshot{Endpoints: []Endpoint{
 		scraped("a", 2, 2, 2, epoch), scraped("b", 4, 2, 4, epoch), scraped("c", 1, 2, 1, epoch),
 	}})
 	want(t, "rate source", d.ArrivalRateSource, RateUnknown)
@@ -168,12 +168,19 @@ func TestLongHorizonGivesCapacityShares(t *testing.T) {
 	})
 }
 
+// byHand is a law with a floor that is easy to reckon with.
+func byHand() Params {
+	p := DefaultParams()
+	p.Floor = 0.01
+	return p
+}
+
 // The horizon that matters is the one measured: from a push every millisecond to
 // one every hour, traffic moves from the least loaded to the capacity shares.
 func TestHorizonOfTheSnapshotMovesTheShares(t *testing.T) {
 	var law *Law
 	run := func(period, delay time.Duration) Decision {
-		law = NewLaw(DefaultParams())
+		law = NewLaw(byHand())
 		var d Decision
 		for i := range 20 { // 10 requests a second at each
 			now := epoch.Add(time.Duration(i) * time.Second)
