@@ -68,6 +68,32 @@ func TestNoRequestSuffersFromBrokenSignals(t *testing.T) {
 	}
 }
 
+// TestALogThatIsDisabledIsNotSent: an Envoy would try a stream that is refused again
+// with each of its entries.
+func TestALogThatIsDisabledIsNotSent(t *testing.T) {
+	f := start(t, plan{servers: servers(t, wide), listen: ", access_log: {disabled: true}"})
+	before := f.stat("cluster.steelyard_xds.upstream_rq_total")
+	if result := f.send(quick(200)).wait(t); result.Errors != 0 {
+		t.Errorf("%d errors", result.Errors)
+	}
+	if streams := f.stat("cluster.steelyard_xds.upstream_rq_total") - before; streams > 5 {
+		t.Errorf("200 requests opened %v streams to Steelyard, want none", streams)
+	}
+	if n := f.stat("access_logs.grpc_access_log.logs_written"); n != 0 {
+		t.Errorf("%v entries were written, want none", n)
+	}
+}
+
+// stat is a number of the first Envoy's; 0 where it has none of that name.
+func (f *fleet) stat(name string) float64 {
+	f.t.Helper()
+	stats, err := f.envoys[0].Stats(f.t.Context(), "^"+name+"$")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return stats[name]
+}
+
 func TestALogThatNobodyReadsIsDroppedAndCostsNoRequest(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	r := receiveBroken(t, func(s *grpc.Server) { registerBroken(s, &broken{deaf: true}) }, addresses(pool))
