@@ -97,7 +97,7 @@ func (r run) measure(ctx context.Context, s Setting) (row Row, err error) {
 		return row, err
 	}
 	defer servers.close()
-	starting, cancel := context.WithTimeout(ctx, time.Minute)
+	starting, cancel := context.WithTimeout(ctx, 3*time.Minute) // a full machine needs it
 	defer cancel()
 	y, err := start(starting, r.binary, dir, s, servers, r.env)
 	if err != nil {
