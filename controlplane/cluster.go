@@ -361,7 +361,6 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 		PushPeriod:     max(c.options.Pace.Floor, c.pushes.interval),
 		ScrapeInterval: c.options.ScrapeInterval,
 		CountInterval:  c.countInterval(),
-		Dropped:        counts.Dropped,
 	}
 	for i, e := range c.endpoints {
 		r := c.records[e.Address]

@@ -376,7 +376,6 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 			}
 			want := weighting.Snapshot{
 				PushPeriod: o.Pace.Floor, ScrapeInterval: 250 * time.Millisecond, CountInterval: interval,
-				Dropped: weighting.Reading{Value: 11, At: now},
 				Endpoints: []weighting.Endpoint{{
 					Address: address, InFlight: weighting.Reading{Value: c.want, At: now}, Exact: c.exact,
 					Proxies: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}},

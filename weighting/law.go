@@ -39,10 +39,6 @@ type Snapshot struct {
 	// endpoint's report and of its in-flight count; 0 where a change is reported
 	// when it happens.
 	ScrapeInterval, CountInterval time.Duration
-
-	// Dropped is how many requests the proxies refused because they were told to
-	// (Decision.DropFraction), cumulative.
-	Dropped Reading
 }
 
 // Step takes in what is new and decides. The same law, snapshots and times give

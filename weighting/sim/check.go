@@ -176,7 +176,10 @@ func (o Steelyard) withDefaults() Steelyard {
 		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
 	}
 	if o.EnvoyPolicy == "" {
-		o.EnvoyPolicy = RoundRobin
+		o.EnvoyPolicy = LeastRequest
+	}
+	if o.Bias == 0 {
+		o.Bias = 2
 	}
 	if o.Params == (weighting.Params{}) {
 		o.Params = weighting.DefaultParams()

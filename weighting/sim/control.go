@@ -29,7 +29,6 @@ type control struct {
 	endpoints []weighting.Endpoint // scratch, one for each member
 	server    []weighting.ServerReport
 	proxies   []proxied
-	dropped   int // by the load reports
 	redis     redis
 	scrapes   ring[scraped]
 	entries   entries
@@ -102,7 +101,7 @@ func (c *control) begin() {
 	c.pacer = weighting.Pacer{}
 	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
 	c.server = make([]weighting.ServerReport, n)
-	c.proxies, c.dropped = make([]proxied, n), 0
+	c.proxies = make([]proxied, n)
 	c.redis.counts = make([]weighting.Reading, n)
 	if c.redis.leaked == nil {
 		c.redis.leaked, c.redis.read = make([]float64, n), make([]float64, n)
@@ -306,9 +305,6 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	s := weighting.Snapshot{
 		PushDelay: c.o.PushDelay, PushPeriod: max(c.o.pace().Floor, c.interval),
 		ScrapeInterval: c.o.ScrapeInterval,
-	}
-	if c.o.Source == AccessLog || c.o.Source == LoadReports {
-		s.Dropped = weighting.Reading{Value: float64(c.dropped), At: now}
 	}
 	if c.o.Source == LoadReports || c.o.Source == Redis {
 		s.CountInterval = c.o.ReportInterval

@@ -79,7 +79,6 @@ type envoy struct {
 	bias    float64
 	active  []int32 // own requests, by pod
 	issued  []int32 // requests ever sent, by pod
-	dropped int     // since the last report
 	workers []worker
 	weights []float64 // scratch, by pod
 }

@@ -76,8 +76,11 @@ type Steelyard struct {
 	// Period is the push period that the law is told; 0: what the loop tells it.
 	Period time.Duration
 
-	EnvoyPolicy Balancer // round_robin (default), least_request or random
-	Bias        float64  // as Policy.Bias
+	// EnvoyPolicy is the Envoys' own under the weights: least_request (default, as
+	// steelyard bootstrap writes it), round_robin or random. Bias is as Policy.Bias,
+	// but that 0 means 2, as steelyard bootstrap writes it.
+	EnvoyPolicy Balancer
+	Bias        float64
 
 	// Capacity says that the slots are configured; otherwise they are learned.
 	Capacity bool

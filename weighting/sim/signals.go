@@ -166,7 +166,6 @@ type reports struct {
 type loadReport struct {
 	taken          instant
 	gauges, issued []int32
-	dropped        int
 }
 
 func newReports(c *control) reports {
@@ -202,7 +201,6 @@ func (r *reports) report(envoy lane) {
 	b.taken = w.now
 	copy(b.gauges, e.active)
 	copy(b.issued, e.issued)
-	b.dropped, e.dropped = e.dropped, 0
 	arrives := w.now + r.delays.next()
 	w.set(w.lanes.reported+envoy, arrives)
 	w.set(w.lanes.report+envoy, max(w.now+r.interval, arrives+1))
@@ -216,7 +214,6 @@ func (r *reports) deliver(envoy lane) {
 		return
 	}
 	r.arrived[envoy] = c.w.now
-	c.dropped += b.dropped
 	if c.o.Source == AccessLog {
 		c.entries.reconcile(int(envoy), b.gauges)
 		return

@@ -195,7 +195,6 @@ func (w *world) arrive() {
 		pod = w.pick(a)
 	}
 	if pod < 0 {
-		w.envoys[a.envoy].dropped++
 		w.tally.refused(counts)
 		return
 	}
