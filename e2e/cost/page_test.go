@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,8 +73,8 @@ func TestAServerShowsAChangeOnce(t *testing.T) {
 	}
 	defer f.close()
 	s := f.servers[1]
-	shown := 0
-	s.burden(5, time.Now(), func(time.Time) { shown++ })
+	var shown atomic.Int32
+	s.burden(5, time.Now(), func(time.Time) { shown.Add(1) })
 	for range 2 {
 		response, err := http.Get("http://" + s.address + "/metrics")
 		if err != nil {
@@ -85,8 +86,8 @@ func TestAServerShowsAChangeOnce(t *testing.T) {
 			t.Errorf("error %v, or no five requests wait", err)
 		}
 	}
-	if shown != 1 {
-		t.Errorf("told %d times", shown)
+	if n := shown.Load(); n != 1 {
+		t.Errorf("told %d times", n)
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
