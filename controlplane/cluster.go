@@ -108,6 +108,8 @@ type Cluster struct {
 	log       *slog.Logger
 	wake      chan struct{} // capacity one: something is new
 
+	effort effort // of the loop's goroutine
+
 	mu         sync.Mutex
 	options    Options
 	discovered bool      // a set of endpoints has arrived
@@ -329,6 +331,7 @@ func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time
 	law.SetParams(options.Params)
 	snapshot := c.snapshot(now)
 	decision := law.Step(now, snapshot)
+	cost := c.effort.of(time.Since(began))
 	push := Push{Reason: "not ready"}
 	if c.becomeReady(now, decision) {
 		push = c.publisher.Publish(c.name, decision, options.Push)
@@ -336,7 +339,7 @@ func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time
 	before := c.decided(now, decision, push, pacer)
 	took := time.Since(began)
 	c.observer.Stepped(c.name, before, decision, push, took)
-	rest = max(options.Pace.Floor, idle*took)
+	rest = max(options.Pace.Floor, idle*cost)
 	if push.Pushed {
 		rest = max(rest, c.pushInterval())
 	}
@@ -428,4 +431,23 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer 
 	}
 	p.interval, p.intervalReason = pacer.Interval(now, c.options.Pace, fleet)
 	return before
+}
+
+// An effort is what a step costs: the least that any of the recent ones took. One that was
+// interrupted, as all are now and then on a busy machine, took longer than it cost; resting
+// in proportion would make a control plane that is short of CPU slow ten times over.
+type effort struct {
+	recent [16]time.Duration
+	steps  int
+}
+
+// of takes note of a step.
+func (e *effort) of(took time.Duration) time.Duration {
+	e.recent[e.steps%len(e.recent)] = took
+	e.steps++
+	least := took
+	for _, t := range e.recent[:min(e.steps, len(e.recent))] {
+		least = min(least, t)
+	}
+	return least
 }
