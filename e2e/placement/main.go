@@ -56,7 +56,7 @@ func command() *cobra.Command {
 	d := bench.Default()
 	s := c.Flags()
 	s.BoolVar(&f.quick, "quick", false, "three minutes in all: fewer requests, wide intervals")
-	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run; those with Steelyard also with +least_request or +shedding behind their name")
+	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run; those with Steelyard also with +round_robin or +shedding behind their name")
 	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
 	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")
 	s.IntVar(&f.runs, "runs", d.Runs, "runs, one after the other")

@@ -27,9 +27,8 @@ func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
 	}
 	if c := p.Control; c != nil {
 		o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !c.AccessLog, !c.LoadReports, !c.AccessLog
-		o.Policy = envoybootstrap.PolicyRoundRobin
-		if c.LeastRequest {
-			o.Policy = envoybootstrap.PolicyLeastRequest
+		if c.RoundRobin {
+			o.Policy = envoybootstrap.PolicyRoundRobin
 		}
 		if c.TargetWait > 0 {
 			o.Mode = envoybootstrap.ModeShedding

@@ -105,8 +105,8 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 			t.Errorf("%s is %+v, %v", p.Name, got, err)
 		}
 	}
-	got, err := Named("steelyard_redis+least_request+shedding")
-	if err != nil || got.Name != "steelyard_redis+least_request+shedding" || !got.Control.LeastRequest || got.Control.TargetWait == 0 || got.Control.Redis == 0 {
+	got, err := Named("steelyard_redis+round_robin+shedding")
+	if err != nil || got.Name != "steelyard_redis+round_robin+shedding" || !got.Control.RoundRobin || got.Control.TargetWait == 0 || got.Control.Redis == 0 {
 		t.Errorf("%+v of %+v, %v", got, got.Control, err)
 	}
 	cluster, _ := clusterOf(t, func() []byte {
@@ -119,7 +119,7 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 	if cluster["lb_policy"] != "LEAST_REQUEST" {
 		t.Errorf("under the weights is %v", cluster["lb_policy"])
 	}
-	for _, wrong := range []string{"", "other", "round_robin+least_request", "steelyard_redis+other", "steelyard_redis+"} {
+	for _, wrong := range []string{"", "other", "round_robin+round_robin", "steelyard_redis+other", "steelyard_redis+"} {
 		if _, err := Named(wrong); err == nil {
 			t.Errorf("there is a row %q", wrong)
 		}

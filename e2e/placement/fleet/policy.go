@@ -40,9 +40,9 @@ type Control struct {
 	LoadReports bool          // Envoys report their load (LRS)
 	AccessLog   bool          // Envoys tell of every request
 
-	LeastRequest bool          // Envoys lower the weights by their own open requests
-	TargetWait   time.Duration // above 0, a saturated pool sheds down to this wait
-	Push         []string      // lines of the cluster's push section, such as "min_interval: 20ms"
+	RoundRobin bool          // under the weights, instead of what bootstrap writes
+	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
+	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape
@@ -64,8 +64,8 @@ func Policies() []Policy {
 
 // Variants of a row with Steelyard, as suffixes of its name.
 const (
-	variantLeastRequest = "+least_request" // Envoy's LEAST_REQUEST under the weights, instead of ROUND_ROBIN
-	variantShedding     = "+shedding"      // a bootstrap without the aggregate cluster of the fail-safe
+	variantRoundRobin = "+round_robin" // Envoy's ROUND_ROBIN under the weights, instead of what bootstrap writes
+	variantShedding   = "+shedding"    // a bootstrap without the aggregate cluster of the fail-safe
 )
 
 // Named is the policy of a name, one of Policies or a variant of one.
@@ -86,12 +86,12 @@ func Named(name string) (Policy, error) {
 	p := all[i]
 	for rest := variants; rest != ""; {
 		switch {
-		case p.Control != nil && strings.HasPrefix(rest, variantLeastRequest):
-			p.Control.LeastRequest, rest = true, strings.TrimPrefix(rest, variantLeastRequest)
+		case p.Control != nil && strings.HasPrefix(rest, variantRoundRobin):
+			p.Control.RoundRobin, rest = true, strings.TrimPrefix(rest, variantRoundRobin)
 		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
 			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
 		default:
-			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name, rest, variantLeastRequest, variantShedding)
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name, rest, variantRoundRobin, variantShedding)
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants
