@@ -116,7 +116,7 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 		}
 		return b
 	}())
-	if cluster["lb_policy"] != "LEAST_REQUEST" {
+	if cluster["lb_policy"] != "ROUND_ROBIN" {
 		t.Errorf("under the weights is %v", cluster["lb_policy"])
 	}
 	for _, wrong := range []string{"", "other", "round_robin+round_robin", "steelyard_redis+other", "steelyard_redis+"} {
