@@ -60,15 +60,15 @@ func (s *shedder) count(p *pool) {
 	for i := range p.members {
 		slots += p.members[i].slotCount
 	}
-	if !s.at.IsZero() {
-		s.rates.fade(max(0, p.now.Sub(s.at)).Seconds(), slots, s.full)
-	}
 	for i := range p.members {
 		m := &p.members[i]
 		all, pair, change := m.passages(p)
 		m.tally.note(m)
 		if m.ill() {
 			continue
+		}
+		if all.seconds+pair.seconds+change.seconds > 0 {
+			s.forget(p.now, slots)
 		}
 		s.offered(m, &pair)
 		if s.full {
@@ -79,6 +79,16 @@ func (s *shedder) count(p *pool) {
 			s.offered(m, &change)
 		}
 	}
+}
+
+// forget has the rates fade by the time since something was told. While nobody tells
+// anything they stand: arrivals are forgotten sooner than completions, so that a
+// silence would read as a flood.
+func (s *shedder) forget(now time.Time, slots float64) {
+	if !s.heard.IsZero() && now.After(s.heard) {
+		s.rates.fade(now.Sub(s.heard).Seconds(), slots, s.full)
+	}
+	s.heard = now
 }
 
 // offered counts what arrived together with what was refused meanwhile. A share

@@ -7,8 +7,8 @@ import (
 
 // shedder keeps the wait of a saturated pool near its target (package comment).
 type shedder struct {
-	at    time.Time     // of the last step
-	full  bool          // whether nearly all slots were taken then
+	full  bool          // whether nearly all slots were taken at the last step
+	heard time.Time     // when the rates were last told anything
 	delay time.Duration // of a push
 	steps stairs        // share refused
 	rates flows
@@ -36,7 +36,7 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	} else {
 		s.steps.climb(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
-	s.at, s.full = p.now, q.free <= q.slots*spare
+	s.full = q.free <= q.slots*spare
 	d.DropFraction = min(s.steps.last().drop, most)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -197,6 +198,32 @@ func TestSheddingEndsWhenNothingTells(t *testing.T) {
 	d := f.run(DefaultParams().Decay+25*second, nil)
 	if d.DropFraction != 0 || !math.IsNaN(d.ExpectedWait) {
 		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait, f.now.Sub(died))
+	}
+}
+
+// Servers short of CPU are slow to answer scrapes, too: a pool that is just above its
+// capacity and falls silent is not to be taken for one that is flooded.
+func TestSheddingDoesNotRiseWhenNothingIsHeard(t *testing.T) {
+	const tick = 10 * time.Millisecond
+	f := newFlood(shedding(2*second, 0.95), 525, 0)
+	f.slots, f.served = 50, 500
+	heard := 30 * second
+	var held []Endpoint
+	f.edit = func(pool []Endpoint) {
+		if now := f.now.Sub(epoch); now <= heard && now%(250*time.Millisecond) == 0 || held == nil {
+			held = slices.Clone(pool)
+		}
+		copy(pool, held)
+	}
+	highest := func(length time.Duration) (most float64) {
+		for end := f.now.Add(length); f.now.Before(end); {
+			most = max(most, f.step(tick).DropFraction)
+		}
+		return most
+	}
+	before := highest(heard)
+	if after := highest(DefaultParams().Decay); after > before+0.05 {
+		t.Errorf("refused %v when nothing was heard, and %v at most before", after, before)
 	}
 }
 
