@@ -248,6 +248,26 @@ func TestTheNewestReportStreamCounts(t *testing.T) {
 	w.expect(t, 4)
 }
 
+// Two Envoys of one id behind one address: when the newer one leaves, the other is heard.
+func TestAnOlderReportStreamCountsAgainWhenTheNewerOneEnds(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	old := e.reports
+	w.says(e, 3, 0)
+	w.reporting(e)
+	w.says(e, 4, 0)
+	e.reports.Close(w.now)
+	e.reports = old
+	w.says(e, 5, 0)
+	w.expect(t, 5)
+	w.says(e, 6, 0)
+	w.expect(t, 6)
+	old.Close(w.now)
+	if n := len(w.ledger.Envoys(w.now)); n != 0 {
+		t.Errorf("%d Envoys are left", n)
+	}
+}
+
 func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	w, e := single()
 	w.open(e).Begin(w.now, "1", one)

@@ -37,10 +37,10 @@ func (r *Reports) Report(now time.Time, interval time.Duration, clusters []Clust
 	l := r.ledger
 	l.mu.Lock()
 	defer l.release()
-	e := r.envoy
-	if e == nil || e.reports != r {
+	if !l.counts(r, now) {
 		return
 	}
+	e := r.envoy
 	e.asked = interval
 	issued := l.tally(e, clusters, r.later)
 	if e.basis() != byEvents && r.later {
@@ -58,6 +58,23 @@ func (r *Reports) Report(now time.Time, interval time.Duration, clusters []Clust
 		l.restate(e, func() { e.reported = true })
 	}
 	l.judge(e, now, true)
+}
+
+// counts says whether the stream is the one that counts. One that was taken over from
+// counts again when the newer one has ended before it: otherwise an Envoy that shares
+// its id and address with one that left would never be heard again.
+func (l *Ledger) counts(r *Reports, now time.Time) bool {
+	if r.envoy == nil {
+		return false
+	}
+	if r.envoy.reports == nil {
+		e := l.envoyFor(r.envoy.who, now) // the one before may be gone with the newer stream
+		if e == nil || e.reports != nil {
+			return false
+		}
+		r.envoy, r.later, e.reports = e, false, r
+	}
+	return r.envoy.reports == r
 }
 
 // tally adds up what a report says, by address: one endpoint may be in several
