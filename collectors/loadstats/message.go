@@ -41,6 +41,7 @@ type report struct {
 	node     []byte // a core.v3.Node; nil if there is none
 	size     int    // bytes
 	clusters []ledger.ClusterLoad
+	loads    []ledger.EndpointLoad // of all clusters; their Endpoints are parts of it
 
 	endpoints int
 	names     map[string]string // of clusters and endpoints, as they come again in each report
@@ -52,7 +53,7 @@ var _ wire.Message = (*report)(nil)
 // UnmarshalWire reads the loads off a report. The node, which comes in each, is
 // stepped over.
 func (m *report) UnmarshalWire(data []byte) error {
-	m.node, m.clusters, m.endpoints, m.size = nil, m.clusters[:0], 0, len(data)
+	m.node, m.clusters, m.loads, m.endpoints, m.size = nil, m.clusters[:0], m.loads[:0], 0, len(data)
 	if len(data) > maxMessage {
 		return fmt.Errorf("a load report of %d bytes, want at most %d", len(data), maxMessage)
 	}
@@ -87,7 +88,8 @@ func (m *report) read(data []byte) error {
 
 // readCluster reads a ClusterStats. Its name in EDS goes before the Envoy's own.
 func (m *report) readCluster(message []byte) error {
-	load := m.nextCluster()
+	m.clusters = append(m.clusters, ledger.ClusterLoad{})
+	load, first := &m.clusters[len(m.clusters)-1], len(m.loads)
 	var name, service []byte
 	r := wire.Read(message)
 	for r.Next() {
@@ -98,7 +100,7 @@ func (m *report) readCluster(message []byte) error {
 		case clusterServiceName:
 			service = r.Bytes
 		case clusterLocality:
-			err = m.readLocality(load, r.Bytes)
+			err = m.readLocality(r.Bytes)
 		case clusterDropped:
 			err = readDropped(load, r.Bytes)
 		}
@@ -110,23 +112,11 @@ func (m *report) readCluster(message []byte) error {
 		name = service
 	}
 	load.Cluster = m.name(name[:min(len(name), maxName)])
+	load.Endpoints = m.loads[first:len(m.loads):len(m.loads)]
 	return r.Err()
 }
 
-// nextCluster makes room for a cluster, in memory that an earlier report used.
-func (m *report) nextCluster() *ledger.ClusterLoad {
-	n := len(m.clusters)
-	if n < cap(m.clusters) {
-		m.clusters = m.clusters[:n+1]
-	} else {
-		m.clusters = append(m.clusters, ledger.ClusterLoad{})
-	}
-	load := &m.clusters[n]
-	*load = ledger.ClusterLoad{Endpoints: load.Endpoints[:0]}
-	return load
-}
-
-func (m *report) readLocality(load *ledger.ClusterLoad, message []byte) error {
+func (m *report) readLocality(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
 		if r.Number != localityEndpoint {
@@ -135,14 +125,14 @@ func (m *report) readLocality(load *ledger.ClusterLoad, message []byte) error {
 		if m.endpoints++; m.endpoints > maxEndpoints {
 			return fmt.Errorf("more than %d endpoints", maxEndpoints)
 		}
-		if err := m.readEndpoint(load, r.Bytes); err != nil {
+		if err := m.readEndpoint(r.Bytes); err != nil {
 			return err
 		}
 	}
 	return r.Err()
 }
 
-func (m *report) readEndpoint(load *ledger.ClusterLoad, message []byte) error {
+func (m *report) readEndpoint(message []byte) error {
 	var e ledger.EndpointLoad
 	r := wire.Read(message)
 	for r.Next() {
@@ -161,7 +151,7 @@ func (m *report) readEndpoint(load *ledger.ClusterLoad, message []byte) error {
 		}
 	}
 	if e.Address != "" {
-		load.Endpoints = append(load.Endpoints, e)
+		m.loads = append(m.loads, e)
 	}
 	return r.Err()
 }

@@ -264,3 +264,38 @@ func BenchmarkReport(b *testing.B) {
 		}
 	})
 }
+
+// A stream keeps the memory of one report, wherever in it the endpoints were.
+func TestAStreamKeepsTheMemoryOfOneReport(t *testing.T) {
+	const endpoints, reports = 1000, 100
+	m := &report{}
+	for before := range reports {
+		var all loadstatsv3.LoadStatsRequest
+		for range before {
+			all.ClusterStats = append(all.ClusterStats, &endpointv3.ClusterStats{})
+		}
+		locality := &endpointv3.UpstreamLocalityStats{}
+		for i := range endpoints {
+			locality.UpstreamEndpointStats = append(locality.UpstreamEndpointStats, &endpointv3.UpstreamEndpointStats{
+				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+					Address: "10.0.0.1", PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(i + 1)},
+				}}},
+			})
+		}
+		all.ClusterStats = append(all.ClusterStats, &endpointv3.ClusterStats{UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
+		data, err := proto.Marshal(&all)
+		if err == nil {
+			err = m.UnmarshalWire(data)
+		}
+		if err != nil || len(m.clusters) != before+1 || len(m.clusters[before].Endpoints) != endpoints {
+			t.Fatalf("%v, %d clusters", err, len(m.clusters))
+		}
+	}
+	kept := cap(m.loads)
+	for _, c := range m.clusters[:reports-1] {
+		kept += cap(c.Endpoints)
+	}
+	if kept > 2*endpoints {
+		t.Errorf("room for %d endpoints is kept, after reports of %d", kept, endpoints)
+	}
+}
