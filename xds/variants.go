@@ -38,8 +38,8 @@ type decided struct {
 }
 
 // PublishVariants publishes a decision under all names of the cluster that somebody
-// subscribes to. The push it returns is that of NAME, or of NAME/failsafe where
-// only that one is subscribed to; an error is that of any. The decision is kept until the next
+// subscribes to. The push it returns is that of NAME, or of NAME/failsafe where only that
+// one is subscribed to or pushed; an error is that of any. The decision is kept until the next
 // call: the caller leaves it as it is.
 func (s *Server) PublishVariants(cluster string, d weighting.Decision, o ClusterOptions) Push {
 	s.mu.Lock()
@@ -54,6 +54,9 @@ func (s *Server) PublishVariants(cluster string, d weighting.Decision, o Cluster
 	}
 	if !failsafe || s.tracker.subscribed(cluster) {
 		push = s.publishVariant(cluster, latest)
+	}
+	if other.Pushed && !push.Pushed { // the two get out of step when one had no subscriber for a while
+		push = other
 	}
 	if s.tracker.subscribed(cluster + fallbackSuffix) {
 		third = s.publishVariant(cluster+fallbackSuffix, latest)

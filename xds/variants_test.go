@@ -282,6 +282,22 @@ func TestWeightsAreThoseOfTheNameThatIsBuilt(t *testing.T) {
 	}
 }
 
+// A push under either name costs the Envoys of it, and is paced and counted.
+func TestAPushOfOnlyOneOfTheWeightedNamesIsAPush(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
+	defer s.Close()
+	o := ClusterOptions{Heartbeat: time.Second}
+	s.subscribeFor(t, "llama/failsafe")
+	s.PublishVariants("llama", decisionOf(0, false), o)
+	now = now.Add(500 * time.Millisecond)
+	s.subscribeFor(t, "llama") // half a heartbeat later than the other
+	now = now.Add(500 * time.Millisecond)
+	if push := s.PublishVariants("llama", decisionOf(0, false), o); !push.Pushed || push.Reason != ReasonHeartbeat || push.Version != s.clusters["llama/failsafe"].version() {
+		t.Errorf("push %+v, want the heartbeat of llama/failsafe", push)
+	}
+}
+
 func TestBaseNameIsTheClusterOfAName(t *testing.T) {
 	for name, want := range map[string]string{
 		"llama": "llama", "llama/failsafe": "llama", "llama/fallback": "llama", "": "", "/failsafe": "", "a/b": "a/b",
