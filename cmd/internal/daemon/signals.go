@@ -195,15 +195,23 @@ func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
 	watchers := envoys(s.streams.Watchers(cluster))
 	var out []admin.SourceStatus
 	if s.accessLogs != nil {
-		// An Envoy without traffic opens no access log; its load reports say so.
-		out = append(out, source(admin.SourceAccessLog, watchers, known, func(e ledger.EnvoyStatus) time.Time {
-			return later(e.LastEvent, e.LastReport)
-		}))
+		out = append(out, source(admin.SourceAccessLog, watchers, known, heardOfLog))
 	}
 	if s.loadReports != nil {
 		out = append(out, source(admin.SourceLoadReports, watchers, known, func(e ledger.EnvoyStatus) time.Time { return e.LastReport }))
 	}
 	return out
+}
+
+// heardOfLog is when an Envoy last told what its access log is for. One without traffic
+// opens none, and one that was told to leave it off has none; their load reports say so.
+// One that has traffic, by its reports, and no log lacks the lines in its configuration.
+func heardOfLog(e ledger.EnvoyStatus) time.Time {
+	const traffic = 0.5 // requests per second
+	if e.Streams == 0 && e.LastEvent.IsZero() && e.Mode != ledger.ModeReports && e.RequestRate > traffic {
+		return time.Time{}
+	}
+	return later(e.LastEvent, e.LastReport)
 }
 
 func later(a, b time.Time) time.Time {

@@ -184,3 +184,23 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEnvoyWithTrafficAndNoLogIsMissed: load reports alone do not make the access log heard.
+func TestAnEnvoyWithTrafficAndNoLogIsMissed(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		status ledger.EnvoyStatus
+		heard  bool
+	}{
+		"nothing at all":        {ledger.EnvoyStatus{}, false},
+		"reports, no traffic":   {ledger.EnvoyStatus{LastReport: now}, true},
+		"reports, traffic":      {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, false},
+		"told to leave it off":  {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports}, true},
+		"a log and traffic":     {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, true},
+		"a log, it was a while": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, true},
+	} {
+		if got := !heardOfLog(c.status).IsZero(); got != c.heard {
+			t.Errorf("%s: heard %t, want %t", name, got, c.heard)
+		}
+	}
+}
