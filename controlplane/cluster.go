@@ -76,6 +76,7 @@ type Proxies interface {
 type ProxyCounts struct {
 	Subscribers int    // proxies that are pushed to
 	Reporting   int    // of those, the ones that report
+	Shared      int    // clusters that one of them subscribes to, this one among them: the most of any
 	Source      string // of the counts, as admin names it; empty while nobody reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
@@ -421,15 +422,17 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer 
 	before, c.decision = c.decision, d
 	p := &c.pushes
 	fleet := weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
+	pace := c.options.Pace
+	pace.ProxyCPU /= float64(max(1, c.reporting.Shared)) // it is a proxy's, whatever it subscribes to
 	p.err = push.Err
 	if push.Pushed {
-		pacer.Pushed(now, c.options.Pace, fleet)
+		pacer.Pushed(now, pace, fleet)
 		p.pushed++
 		p.at, p.last = now, push
 	} else {
 		p.suppressed++
 	}
-	p.interval, p.intervalReason = pacer.Interval(now, c.options.Pace, fleet)
+	p.interval, p.intervalReason = pacer.Interval(now, pace, fleet)
 	return before
 }
 

@@ -307,22 +307,24 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 		name        string
 		pace        weighting.Pace
 		subscribers int
+		shared      int
 		within      time.Duration
 		least, most int // pushes
 		reason      string
 	}{
-		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, time.Second, 190, 201, weighting.PaceFloor},
+		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, 1, time.Second, 190, 201, weighting.PaceFloor},
 		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
-		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, time.Second, 9, 11, weighting.PaceBytes},
+		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, 1, time.Second, 9, 11, weighting.PaceBytes},
 		// 0.3 ms a push and 2 % of a core are 66 pushes a second, and as many again at once.
-		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 10 * time.Second, 600, 740, weighting.PaceCPU},
+		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 1, 10 * time.Second, 600, 740, weighting.PaceCPU},
+		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 4, 10 * time.Second, 150, 190, weighting.PaceCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
 			o.Pace = c.pace
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
 				r.mu.Lock()
-				r.counts.Subscribers = c.subscribers
+				r.counts.Subscribers, r.counts.Shared = c.subscribers, c.shared
 				r.mu.Unlock()
 				cluster.SetEndpoints(addresses("10.0.0.1:80"))
 				for end := time.Now().Add(c.within); time.Now().Before(end); time.Sleep(time.Millisecond) {

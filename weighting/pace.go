@@ -9,8 +9,8 @@ type Pace struct {
 	// BytesPerSecond is what pushes to all proxies together may send; 0 is no
 	// bound. Default 10 MiB/s.
 	BytesPerSecond float64
-	// ProxyCPU is the share of a core that pushes may cost each proxy, over about
-	// a second; 0 is no bound. Default 0.02.
+	// ProxyCPU is the share of a core that the pushes of the cluster may cost each
+	// proxy, over about a second; 0 is no bound. Default 0.02.
 	ProxyCPU float64
 }
 

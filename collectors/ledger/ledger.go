@@ -274,6 +274,7 @@ func (l *Ledger) Forget(name string) {
 		l.unwatch(who)
 	}
 	delete(l.clusters, name)
+	l.epoch++
 }
 
 func (l *Ledger) unwatch(who Envoy) {

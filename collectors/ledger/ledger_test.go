@@ -412,6 +412,11 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	}
 	w.cluster("other", "[::1]:80", one)
 	w.watch("other", e)
+	for _, name := range []string{"chat", "other"} {
+		if got := w.ledger.Cluster(name, w.now).Clusters; got != 2 {
+			t.Errorf("%s: its Envoy watches %d clusters, want 2", name, got)
+		}
+	}
 	both := w.ledger.Read("other", w.now, nil)
 	if both[0].InFlight.Value != 0 || both[1].InFlight.Value != 1 || both[0].Address != "[::1]:80" {
 		t.Errorf("%+v", both)

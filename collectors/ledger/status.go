@@ -18,6 +18,7 @@ type heard struct {
 	epoch                   uint64
 	counted                 []*envoy
 	events, reports, silent int
+	clusters                int  // the most that one of them watches
 	late                    bool // somebody's counts are older than the events of this moment
 	exact                   bool // all have load reports
 }
@@ -30,6 +31,7 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 	}
 	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
 	for who := range c.watchers {
+		h.clusters = max(h.clusters, l.watching[who])
 		e := l.envoys[who]
 		if e == nil {
 			continue
@@ -140,7 +142,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	}
 	h := l.heardBy(c)
 	return ClusterStatus{
-		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
+		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent, Clusters: h.clusters,
 		Dropped: c.dropped, IgnoredEntries: c.ignored,
 	}
 }

@@ -77,6 +77,7 @@ type ClusterStatus struct {
 	Events   int // of them, counted by their access log
 	Reports  int // counted by their load reports alone
 	Silent   int // counted no more, because nothing was heard of them
+	Clusters int // that one Envoy watches, this one among them: the most of any watcher
 	// Dropped is the number of requests dropped by drop_overloads, cumulative.
 	Dropped uint64
 	// IgnoredEntries is the number of access log entries about endpoints of the
