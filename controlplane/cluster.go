@@ -335,7 +335,7 @@ func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time
 	cost := c.effort.of(time.Since(began))
 	push := Push{Reason: "not ready"}
 	if c.becomeReady(now, decision) {
-		push = c.publisher.Publish(c.name, decision, options.Push)
+		push = c.publisher.Publish(c.name, decision, c.pushOptions())
 	}
 	before := c.decided(now, decision, push, pacer)
 	took := time.Since(began)
@@ -414,6 +414,27 @@ func (c *Cluster) countInterval() time.Duration {
 	return c.options.CountInterval
 }
 
+// pace is what bounds the pushes, and what each of them costs by. It is called with the lock.
+func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
+	pace := c.options.Pace
+	pace.ProxyCPU /= float64(max(1, c.reporting.Shared)) // it is a proxy's, whatever it subscribes to
+	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
+}
+
+// pushOptions are the configured ones, but that an assignment does not go stale before the
+// budgets let the next ones through: all proxies would leave the weights between two pushes.
+func (c *Cluster) pushOptions() PushOptions {
+	const pushes = 3 // two may be late
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.options.Push
+	pace, fleet := c.pace()
+	if least := pushes * pace.Sustained(fleet); o.EndpointStaleAfter > 0 && o.EndpointStaleAfter < least {
+		o.EndpointStaleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
+	}
+	return o
+}
+
 // decided keeps the decision, the count of pushes and when the next one may be.
 // It returns the decision before.
 func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision) {
@@ -421,9 +442,7 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer 
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d
 	p := &c.pushes
-	fleet := weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
-	pace := c.options.Pace
-	pace.ProxyCPU /= float64(max(1, c.reporting.Shared)) // it is a proxy's, whatever it subscribes to
+	pace, fleet := c.pace()
 	p.err = push.Err
 	if push.Pushed {
 		pacer.Pushed(now, pace, fleet)

@@ -341,6 +341,31 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 	}
 }
 
+// An assignment that goes stale before the next push may go out empties the proxies' clusters
+// again and again.
+func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
+	for _, c := range []struct {
+		proxies, clusters int
+		stale, want       time.Duration
+	}{
+		{10, 1, 3 * time.Second, 3 * time.Second},
+		{1200, 1, 3 * time.Second, 11 * time.Second}, // 1200 x 1000 x 30 B at 10 MiB/s: 3.4 s a push
+		{1200, 1, time.Minute, time.Minute},
+		{10, 10, 3 * time.Second, 5 * time.Second}, // 3 ms a push at 2 % of a core for ten clusters
+		{1200, 1, 0, 0},
+	} {
+		o := testOptions()
+		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+		o.Push.EndpointStaleAfter = c.stale
+		cluster := NewCluster("llama", o, &recorder{}, &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
+		cluster.endpoints = make([]discovery.Endpoint, 1000)
+		cluster.reporting = ProxyCounts{Subscribers: c.proxies, Shared: c.clusters}
+		if got := cluster.pushOptions().EndpointStaleAfter; got != c.want {
+			t.Errorf("%d proxies of %d clusters, configured %v: stale after %v, want %v", c.proxies, c.clusters, c.stale, got, c.want)
+		}
+	}
+}
+
 func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 	const address = "10.0.0.1:80"
 	for _, c := range []struct {

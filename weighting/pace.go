@@ -66,6 +66,18 @@ func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Durat
 	return interval, reason
 }
 
+// Sustained is the time from one push to the next when every decision is one.
+func (p Pace) Sustained(f Fleet) time.Duration {
+	seconds := p.Floor.Seconds()
+	if p.BytesPerSecond > 0 {
+		seconds = max(seconds, f.bytes()/p.BytesPerSecond)
+	}
+	if p.ProxyCPU > 0 {
+		seconds = max(seconds, PushCost(f.Endpoints).Seconds()/p.ProxyCPU)
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // Pushed takes note of a push.
 func (p *Pacer) Pushed(now time.Time, pace Pace, f Fleet) {
 	p.refill(now, pace)
