@@ -391,6 +391,30 @@ func TestACountIsAsOldAsWhatIsMissingInIt(t *testing.T) {
 	}
 }
 
+// An Envoy that has load reports and no traffic has no log stream either: it must not make the
+// counts of the others look as late as its reports.
+func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
+	w, busy := single()
+	idle := w.envoy("idle")
+	w.watch("chat", busy, idle)
+	s := w.open(busy)
+	w.reporting(idle)
+	w.says(idle, 0, 0)
+	w.says(idle, 0, 0)
+	for range 200 {
+		w.after(5 * time.Millisecond)
+		s.Begin(w.now, "1", one)
+		s.End(w.now, "1", one, Outcome{})
+	}
+	if got := w.ledger.Cluster("chat", w.now); got.Events != 1 || got.Reports != 1 || got.Interval > time.Millisecond {
+		t.Errorf("%+v, want next to no interval", got)
+	}
+	w.open(idle)
+	if got := w.ledger.Cluster("chat", w.now); got.Interval != 0 {
+		t.Errorf("%+v, want no interval", got)
+	}
+}
+
 func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w, e := single()
 	w.watch("chat")

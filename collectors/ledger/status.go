@@ -67,14 +67,33 @@ func (h *heard) asOf(now time.Time) time.Time {
 	if !h.late {
 		return now
 	}
+	return now.Add(-h.mean(now, func(e *envoy) time.Duration { return e.age(now) }))
+}
+
+// interval is the mean time between two readings.
+func (h *heard) interval(now time.Time) time.Duration {
+	if h.reports == 0 {
+		return 0
+	}
+	return h.mean(now, func(e *envoy) time.Duration {
+		if e.basis() == byReports {
+			return e.asked
+		}
+		return 0
+	})
+}
+
+// mean weighs the Envoys that are counted by their request rates: one without traffic
+// says nothing late.
+func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration {
 	const idle = 0.01 // requests per second, so that there is always a weight
-	var weights, ages float64
+	var weights, sum float64
 	for _, e := range h.counted {
 		weight := e.rate.now(now) + idle
 		weights += weight
-		ages += weight * e.age(now).Seconds()
+		sum += weight * of(e).Seconds()
 	}
-	return now.Add(-time.Duration(ages / weights * float64(time.Second)))
+	return time.Duration(sum / weights * float64(time.Second))
 }
 
 // age is how old the counts of an Envoy are.
@@ -143,7 +162,8 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	h := l.heardBy(c)
 	return ClusterStatus{
 		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent, Clusters: h.clusters,
-		Dropped: c.dropped, IgnoredEntries: c.ignored,
+		Interval: h.interval(now),
+		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}
 }
 

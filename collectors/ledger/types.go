@@ -78,6 +78,9 @@ type ClusterStatus struct {
 	Reports  int // counted by their load reports alone
 	Silent   int // counted no more, because nothing was heard of them
 	Clusters int // that one Envoy watches, this one among them: the most of any watcher
+	// Interval is the time between two readings of an Envoy, in the mean of those that are
+	// counted, each weighed by its request rate; 0 for one that is counted by events.
+	Interval time.Duration
 	// Dropped is the number of requests dropped by drop_overloads, cumulative.
 	Dropped uint64
 	// IgnoredEntries is the number of access log entries about endpoints of the

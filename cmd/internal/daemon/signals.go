@@ -172,11 +172,12 @@ func (s *signals) Counts(cluster string, now time.Time) controlplane.ProxyCounts
 	if s.loadReports != nil && c.Reporting > 0 {
 		c.Dropped = weighting.Reading{Value: float64(status.Dropped), At: now}
 	}
+	c.Interval = status.Interval
 	switch {
-	case status.Reports > 0:
-		c.Interval, c.Source = s.reportInterval(), admin.SourceLoadReports
 	case status.Events > 0:
 		c.Source = admin.SourceAccessLog
+	case status.Reports > 0:
+		c.Source = admin.SourceLoadReports
 	}
 	counts := s.ledger.Read(cluster, now, nil)
 	c.Endpoints = make([]controlplane.ProxyCount, len(counts))
