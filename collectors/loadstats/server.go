@@ -45,6 +45,7 @@ type Server struct {
 // Stats are counted since the start.
 type Stats struct {
 	Streams int    // open now
+	Envoys  int    // that have one, and have said who they are
 	Reports uint64 // taken in
 	Bytes   uint64 // of all messages
 	Refused uint64 // streams refused, for want of an identity or of room
@@ -86,6 +87,7 @@ func (s *Server) Close() { s.gate.Close() }
 func (s *Server) Stats() Stats {
 	return Stats{
 		Streams: s.gate.Open(),
+		Envoys:  s.gate.Speakers(),
 		Reports: s.reports.Load(),
 		Bytes:   s.bytes.Load(),
 		Refused: s.refused.Load(),

@@ -52,6 +52,9 @@ func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
 			t.Errorf("%v: first %v, %v; want %+v", step.who, first, err, step)
 		}
 	}
+	if g.Speakers() != 2 {
+		t.Errorf("%d speak, want 2", g.Speakers())
+	}
 	if g.Dismiss(a) || !g.Dismiss(a) || !g.Dismiss(b) || len(g.streams) != 0 {
 		t.Errorf("the last of each: %v", g.streams)
 	}

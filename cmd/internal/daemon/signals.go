@@ -74,7 +74,7 @@ func (s *signals) close() {
 // reportInterval is how often each Envoy reports its load.
 func (s *signals) reportInterval() time.Duration {
 	r := s.config.LoadReports
-	return loadstats.Interval(s.loadReports.Stats().Streams, s.accessLogs != nil, r.Interval, float64(r.Budget))
+	return loadstats.Interval(s.loadReports.Stats().Envoys, s.accessLogs != nil, r.Interval, float64(r.Budget))
 }
 
 // setMembers tells the ledger which endpoints there are, by cluster.
