@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"math"
 	"time"
 
 	"steelyard/weighting"
@@ -35,6 +36,10 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 }
 
 func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
+	var latencyAge Number
+	if !math.IsNaN(e.Latency) {
+		latencyAge = Seconds(e.LatencyAge + since)
+	}
 	return Endpoint{
 		Address:              e.Address,
 		Zone:                 e.Zone,
@@ -55,6 +60,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),
 		BusyFraction:         Num(e.BusyFraction),
 		LatencySeconds:       Num(e.Latency),
+		LatencyAgeSeconds:    latencyAge,
 	}
 }
 

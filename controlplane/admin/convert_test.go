@@ -30,7 +30,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 				{Field: weighting.FieldQueue, Value: 3, Age: time.Second, State: weighting.StateFresh},
 				{Field: weighting.FieldRunning, Value: math.NaN(), State: weighting.StateUnknown},
 			},
-			CompletionRate: 10, MeanQueueTime: 0.5, BusyFraction: math.Inf(1), Latency: 1.25,
+			CompletionRate: 10, MeanQueueTime: 0.5, BusyFraction: math.Inf(1), Latency: 1.25, LatencyAge: time.Second,
 		}},
 	}
 	decision, endpoints := FromDecision(d, noon)
@@ -44,7 +44,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		RelativeSpeed: Num(1.5), Ramp: Num(0.5), Unproxied: Num(-2),
 		// The loop last decided two seconds ago, so its inputs are older by that.
 		Inputs:         []Input{{"queue", Num(3), Num(3), "fresh"}, {"running", Number{}, Number{}, "unknown"}},
-		CompletionRate: Num(10), MeanQueueTimeSeconds: Num(0.5), BusyFraction: Number{}, LatencySeconds: Num(1.25),
+		CompletionRate: Num(10), MeanQueueTimeSeconds: Num(0.5), BusyFraction: Number{}, LatencySeconds: Num(1.25), LatencyAgeSeconds: Num(3),
 	}}
 	exact := cmp.Comparer(func(a, b Number) bool { return a == b })
 	if diff := cmp.Diff(wantDecision, decision, exact); diff != "" {

@@ -168,7 +168,9 @@ type Endpoint struct {
 	// What the proxies say of the requests that they sent here.
 	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: nobody counts
 	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
-	FailedRequests Number `json:"failed_requests"`  // since the start: no connection, reset, or a 5xx of its own; never goes back
+	// LatencyAgeSeconds is the time since the newest answer in it.
+	LatencyAgeSeconds Number `json:"latency_age_seconds"`
+	FailedRequests    Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
 
 	LastScrape Scrape `json:"last_scrape"`
 
