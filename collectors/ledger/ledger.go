@@ -72,6 +72,7 @@ type cluster struct {
 	ignored  uint64
 	dirty    bool
 	heard    heard
+	read     time.Time // as of when the latest reading was
 }
 
 // A slot is one endpoint of one cluster: the sums over all Envoys that count.

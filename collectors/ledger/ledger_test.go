@@ -415,6 +415,29 @@ func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
 	}
 }
 
+// Whoever reads takes a reading that is older than the one before for no news.
+func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
+	w, events := single()
+	reports := w.envoy("reports")
+	w.watch("chat", events, reports)
+	w.reporting(reports)
+	w.says(reports, 1, 10)
+	w.says(reports, 1, 10)
+	s := w.open(events)
+	for range 100 {
+		w.after(9 * time.Millisecond)
+		s.Begin(w.now, "1", one)
+		s.End(w.now, "1", one, Outcome{})
+	}
+	before := w.read(t).InFlight
+	s.Close(w.now) // what is left was told 0.9 s ago
+	w.after(10 * time.Millisecond)
+	after := w.read(t).InFlight
+	if !after.At.After(before.At) || after.At.After(w.now) {
+		t.Errorf("as of %v, and before as of %v", after.At, before.At)
+	}
+}
+
 func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w, e := single()
 	w.watch("chat")

@@ -121,6 +121,14 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 	}
 	h := l.heardBy(c)
 	at := h.asOf(now)
+	// A reading is newer than the one before, even where those who told the newest have
+	// left: it holds what changed since, and who reads goes by its time.
+	if next := c.read.Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
+		at = next
+	}
+	if !at.IsZero() {
+		c.read = at
+	}
 	var logged time.Time
 	if h.events > 0 {
 		logged = at
