@@ -74,7 +74,7 @@ func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 
 // The phases differ in where the endpoints and their weights come from, and in
 // nothing else.
-func TestBootstrapHasTheSameClusterTwice(t *testing.T) {
+func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T) {
 	text, err := makeBootstrap("demo-envoy-1", "127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"})
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +98,12 @@ func TestBootstrapHasTheSameClusterTwice(t *testing.T) {
 	if weighted == nil || plain == nil {
 		t.Fatalf("clusters are missing in\n%s", text)
 	}
+	if weighted["lb_policy"] != "LEAST_REQUEST" || plain["lb_policy"] != "ROUND_ROBIN" {
+		t.Errorf("weighted is %v and plain %v, want bootstrap's own and Envoy's round robin", weighted["lb_policy"], plain["lb_policy"])
+	}
 	for key := range weighted {
-		if slices.Contains([]string{"name", "type", "eds_cluster_config"}, key) {
+		// What differs is where the endpoints come from, and what is compared.
+		if slices.Contains([]string{"name", "type", "eds_cluster_config", "lb_policy", "least_request_lb_config"}, key) {
 			continue
 		}
 		a, b := mustYAML(t, weighted[key]), mustYAML(t, plain[key])
