@@ -12,6 +12,7 @@ import (
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/weighting"
 )
 
 // steady is a load that the pools of these tests carry easily.
@@ -185,7 +186,8 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 	setCounts(t, store.Address(), counts)
 	f := start(t, plan{
 		servers: pool, top: redisSection(store),
-		cluster: "inflight: {redis_key: \"inflight:{cluster}\"}\nweighting: {fresh: 500ms, hold: 1s, decay: 2s}",
+		cluster:   "inflight: {redis_key: \"inflight:{cluster}\"}\nweighting: {fresh: 500ms, hold: 1s, decay: 2s}",
+		bootstrap: silent,
 	})
 	f.eventually("Redis is read", func() error { return f.sourceIs("redis", admin.SourceOK) })
 
@@ -223,7 +225,7 @@ func TestAFaultyMetricsPageMakesOnlyItsEndpointStale(t *testing.T) {
 		{"resets the connection", modelsim.MetricsRefuse, ""},
 	}
 	pool := servers(t, same(3, wide)...)
-	f := start(t, plan{servers: pool, cluster: "weighting: {fresh: 500ms, hold: 700ms, decay: 1s}"})
+	f := start(t, plan{servers: pool, cluster: "weighting: {fresh: 500ms, hold: 700ms, decay: 1s}", bootstrap: silent})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f.t = t
@@ -259,6 +261,25 @@ func TestAFaultyMetricsPageMakesOnlyItsEndpointStale(t *testing.T) {
 				return err
 			})
 		})
+	}
+}
+
+// What the Envoys count stands in for a page that cannot be read: the endpoint
+// keeps a weight of its own, and its failed scrape stays in sight.
+func TestAnEndpointWithoutMetricsIsWeighedByWhatEnvoysCount(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool, cluster: "weighting: {fresh: 500ms, hold: 700ms, decay: 1s}"})
+	pool[0].SetMetricsFault(modelsim.MetricsError)
+	traffic := f.send(steady(3 * time.Second))
+	f.eventually("it is weighed by counts alone", func() error {
+		e, err := f.endpoint(pool[0].Address())
+		if err == nil && (e.Reason != "fill" || e.LoadSource != string(weighting.LoadInFlight) || !strings.Contains(e.LastScrape.Error, "500")) {
+			err = fmt.Errorf("reason %s, load source %s, scrape error %q", e.Reason, e.LoadSource, e.LastScrape.Error)
+		}
+		return err
+	})
+	if result := traffic.wait(t); result.Errors != 0 || result.Servers[pool[0].Address()] == 0 {
+		t.Errorf("%d errors, %d requests to the endpoint without metrics; want none and some", result.Errors, result.Servers[pool[0].Address()])
 	}
 }
 

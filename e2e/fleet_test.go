@@ -56,6 +56,10 @@ type fleet struct {
 
 const cluster = "llama"
 
+// silent are arguments of bootstrap for an Envoy that tells nothing of its
+// requests: what it tells would be believed before Redis and a scrape.
+var silent = []string{"--upstream-log=false", "--load-reports=false"}
+
 // servers starts simulated model servers that are closed at the test's end.
 func servers(t testing.TB, options ...modelsim.Options) []*modelsim.Server {
 	t.Helper()

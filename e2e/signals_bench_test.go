@@ -15,9 +15,6 @@ import (
 	"steelyard/xds"
 )
 
-// silent has an Envoy tell nothing.
-var silent = envoybootstrap.Options{NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true}
-
 // tellings are the ways of telling Steelyard; the first is the baseline.
 var tellings = []struct {
 	name    string
@@ -25,7 +22,7 @@ var tellings = []struct {
 	form    [2]float64    // immediate and batched, in percent
 	reports time.Duration // interval
 }{
-	{name: "silent", options: silent},
+	{name: "silent", options: envoybootstrap.Options{NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true}},
 	{name: "immediate", options: logOnly, form: [2]float64{100, 0}},
 	{name: "batched", options: logOnly, form: [2]float64{0, 100}},
 	{name: "off", options: logOnly, form: [2]float64{0, 0}},

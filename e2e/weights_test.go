@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -165,7 +166,7 @@ func TestInFlightCountsInRedisShiftTrafficWithoutAScrape(t *testing.T) {
 	})
 	// What Envoys tell of their own requests would be believed before it.
 	f := start(t, plan{servers: pool, cluster: countsOnly, top: redisSection(store),
-		bootstrap: append([]string{"--upstream-log=false", "--load-reports=false"}, exactly...)})
+		bootstrap: slices.Concat(exactly, silent)})
 	f.eventually("the idle pool is balanced", func() error {
 		if share := f.shares(0)[pool[0].Address()]; math.Abs(share-1.0/3) > 0.05 {
 			return fmt.Errorf("share %.3f, want a third", share)
