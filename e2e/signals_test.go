@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -177,7 +178,7 @@ var toHTTP2 = edit{"explicit_http_config: {http_protocol_options: {}}", "explici
 // envoy starts an Envoy on a receiver.
 func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *teller {
 	r.t.Helper()
-	o.Cluster, o.XDS, o.Mode = cluster, r.address, envoybootstrap.ModeShedding
+	o.Cluster, o.XDS, o.Mode = cluster, r.address, cmp.Or(o.Mode, envoybootstrap.ModeShedding)
 	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	text, err := envoybootstrap.Render(o)
 	if err != nil {
