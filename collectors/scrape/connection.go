@@ -39,21 +39,36 @@ type connection struct {
 	tls      TLS
 	deadline time.Time // of the exchange
 
+	bound context.Context // ends the exchanges
+	free  func() bool     // of bound
+
 	mu      sync.Mutex // guards what follows against abort
 	conn    *stream    // nil while there is none
 	aborted bool
 }
 
 // begin sets the end of the exchange that follows. The exchange ends early, with an error,
-// when ctx does, and then there can be no other. The caller calls end after it.
-func (c *connection) begin(ctx context.Context, deadline time.Time) (end func()) {
+// when ctx does, and then there can be no other. One context for all exchanges costs once.
+func (c *connection) begin(ctx context.Context, deadline time.Time) {
 	c.deadline = deadline
-	stop := context.AfterFunc(ctx, c.abort)
-	return func() {
-		if !stop() { // abort runs or has run
-			c.close()
-		}
+	if ctx == c.bound {
+		return
 	}
+	c.unbind()
+	c.bound, c.free = ctx, context.AfterFunc(ctx, c.abort)
+}
+
+// unbind lets go of the context.
+func (c *connection) unbind() {
+	if c.free != nil {
+		c.free()
+	}
+}
+
+// end closes the connection for good.
+func (c *connection) end() {
+	c.unbind()
+	c.close()
 }
 
 // abort makes the exchange fail at once, and any later one.
@@ -173,7 +188,14 @@ type stream struct {
 	left   int  // bytes that a header may still have
 	used   bool // this is not the first exchange
 	heard  bool // the server has said something in this exchange
+
+	asked   bool   // the request of this exchange has been sent
+	ahead   []byte // was read of its answer, and is to be read before what comes
+	largest int    // answer that was read in place, in bytes
 }
+
+// unasked reports whether the server has said something before it was asked.
+func (s *stream) unasked() bool { return len(s.ahead) > 0 || s.reader.Buffered() > 0 }
 
 // errGone says that the server had closed the connection before it saw the request.
 var errGone = errors.New("the connection was closed while it was idle")
@@ -183,7 +205,14 @@ func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
 	}
-	n, err := s.Conn.Read(p)
+	var n int
+	var err error
+	if len(s.ahead) > 0 {
+		n = copy(p, s.ahead)
+		s.ahead = s.ahead[n:]
+	} else {
+		n, err = s.Conn.Read(p)
+	}
 	s.left -= n
 	s.heard = s.heard || n > 0
 	return n, err
@@ -191,8 +220,8 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // exchange sends a request and reads the header of the response.
 func (s *stream) exchange(r *http.Request) (*http.Response, error) {
-	if s.reader.Buffered() > 0 {
-		return nil, errGone // or about to be: the server has said what it was not asked
+	if !s.asked && s.unasked() {
+		return nil, errGone // or about to be
 	}
 	s.left, s.heard = maxHeader, false
 	response, err := s.send(r)
@@ -204,12 +233,15 @@ func (s *stream) exchange(r *http.Request) (*http.Response, error) {
 }
 
 func (s *stream) send(r *http.Request) (*http.Response, error) {
-	if err := r.Write(s.writer); err != nil {
-		return nil, err
+	if !s.asked {
+		if err := r.Write(s.writer); err != nil {
+			return nil, err
+		}
+		if err := s.writer.Flush(); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.writer.Flush(); err != nil {
-		return nil, err
-	}
+	s.asked = false
 	for range maxInterim + 1 {
 		response, err := http.ReadResponse(s.reader, r)
 		if err != nil {

@@ -9,11 +9,12 @@
 //
 // # A loop
 //
-//	offset  = FNV-1a(cluster, address, URL) mod interval
-//	start k = start of the loop + offset + k × interval
+//	offset  = FNV-1a(cluster, address, URL) mod interval, cut to 10 ms
+//	start k = start of the pool + offset + k × interval
 //	at      = (start of the exchange + end of its body) / 2
 //
-// The offset spreads the targets over the interval. A scrape never overlaps the
+// The offset spreads the targets over the interval, in steps of 10 ms: pages that are asked
+// for together are often there together, and the process is woken once for them. A scrape never overlaps the
 // one before it of the same target: the timeout is at most the interval, and
 // starts that were missed (a machine that stood still) are skipped.
 //
@@ -36,7 +37,9 @@
 // ends, and does all the work on it itself: a page costs a write, two or three reads and one
 // wake-up. (The transport of net/http has two more goroutines for each connection, and hands
 // every request and response around between them; a scrape took twice the CPU time with it,
-// see BenchmarkScrape.) What is net/http's is redirects, and the reading of responses.
+// see BenchmarkScrape.) Over a connection that is kept, a response as servers write it is
+// read in place; what is net/http's is the first exchange, redirects, and whatever is
+// not as usual.
 // A connection that the server has closed between two scrapes is replaced without
 // a failure. Only HTTP/1.1 is spoken. The client certificate is read for every new
 // connection and the token file whenever it has changed, so both can be rotated;

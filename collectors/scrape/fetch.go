@@ -24,6 +24,7 @@ type fetcher struct {
 	client     http.Client
 	token      *tokenFile // nil without one
 	request    *http.Request
+	wire       []byte // the request as it is sent; nil when it is to be written anew
 }
 
 func newFetcher(t Target, n *network) (*fetcher, error) {
@@ -39,6 +40,10 @@ func newFetcher(t Target, n *network) (*fetcher, error) {
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"steelyard"},
 	}
+	if u := request.URL.User; u != nil {
+		password, _ := u.Password()
+		request.SetBasicAuth(u.Username(), password)
+	}
 	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}, request: request}
 	f.client = http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
 	if t.BearerTokenFile != "" {
@@ -47,7 +52,7 @@ func newFetcher(t Target, n *network) (*fetcher, error) {
 	return f, nil
 }
 
-func (f *fetcher) close() { f.connection.close() }
+func (f *fetcher) close() { f.connection.end() }
 
 // An exchange is when a page was fetched and how much of it.
 type exchange struct {
@@ -75,7 +80,10 @@ func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer, deadline tim
 	if err := f.authorize(); err != nil {
 		return failure(KindConfig, "%w", err)
 	}
-	defer f.connection.begin(ctx, deadline)()
+	f.connection.begin(ctx, deadline)
+	if f.connection.direct(f.wire, body, f.target.BodyLimit) {
+		return nil
+	}
 	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
 		return err
@@ -84,18 +92,26 @@ func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer, deadline tim
 	return readBody(response, body, f.target.BodyLimit)
 }
 
-// authorize puts the token of the moment into the request.
+// authorize puts the token of the moment into the request, and writes the request down.
 func (f *fetcher) authorize() error {
-	if f.token == nil {
+	if f.token != nil {
+		token, err := f.token.read()
+		if err != nil {
+			return err
+		}
+		if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
+			f.request.Header.Set("Authorization", value)
+			f.wire = nil
+		}
+	}
+	if f.wire != nil {
 		return nil
 	}
-	token, err := f.token.read()
-	if err != nil {
+	var wire bytes.Buffer
+	if err := f.request.Write(&wire); err != nil {
 		return err
 	}
-	if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
-		f.request.Header.Set("Authorization", value)
-	}
+	f.wire = wire.Bytes()
 	return nil
 }
 

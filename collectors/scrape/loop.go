@@ -36,16 +36,17 @@ func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *sl
 	return l
 }
 
-// run scrapes until ctx is done. A target that can never be scraped says so
-// once, and stays silent until it is replaced.
-func (l *loop) run(ctx context.Context) {
+// run scrapes until ctx is done, on the beat of all loops with this epoch. A target that
+// can never be scraped says so once, and stays silent until it is replaced.
+func (l *loop) run(ctx context.Context, epoch time.Time) {
 	if l.broken != nil {
 		l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 		return
 	}
 	defer l.fetcher.close()
-	planned := time.Now().Add(l.target.offset())
-	timer := time.NewTimer(l.target.offset())
+	now := time.Now()
+	planned := firstStart(epoch.Add(l.target.offset()), now, l.target.Interval)
+	timer := time.NewTimer(planned.Sub(now))
 	defer timer.Stop()
 	for {
 		select {
@@ -58,10 +59,19 @@ func (l *loop) run(ctx context.Context) {
 			return // the loop was stopped, so the failure says nothing of the target
 		}
 		l.deliver(result)
-		now := time.Now()
+		now = time.Now()
 		planned = nextStart(planned, now, l.target.Interval)
 		timer.Reset(planned.Sub(now))
 	}
+}
+
+// firstStart is the first moment from now on that is some whole intervals after origin.
+func firstStart(origin, now time.Time, interval time.Duration) time.Time {
+	if !now.After(origin) {
+		return origin
+	}
+	passed := (now.Sub(origin) + interval - 1) / interval
+	return origin.Add(passed * interval)
 }
 
 // nextStart is when the scrape after the planned one begins. Starts stay on the

@@ -197,7 +197,7 @@ func TestOffsetsSpreadOverTheInterval(t *testing.T) {
 	const targets, slices = 1000, 10
 	var count [slices]int
 	for i := range targets {
-		tgt := target("")
+		tgt := everySecond("")
 		tgt.Address = fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256)
 		tgt.URL = "http://" + tgt.Address + "/metrics"
 		o := tgt.offset()
@@ -211,6 +211,44 @@ func TestOffsetsSpreadOverTheInterval(t *testing.T) {
 			t.Errorf("%d targets in tenth %d of the interval, want about %d: %v", n, i, targets/slices, count)
 		}
 	}
+}
+
+// TestTargetsAreScrapedTogether: many begin at one moment, so that the process wakes up once
+// for them, also those that come later.
+func TestTargetsAreScrapedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		moments := make(chan time.Duration, 1000)
+		began := time.Now()
+		network := newPipeNet(t, func(w http.ResponseWriter, r *http.Request) {
+			moments <- time.Since(began)
+			io.WriteString(w, page(1))
+		})
+		p := New(func(Result) {}, slog.New(slog.DiscardHandler))
+		p.network.dial = network.dial
+		start(t, p)
+		var targets []Target
+		for i := range 400 {
+			tgt := everySecond(fmt.Sprintf("http://10.0.0.%d/metrics", i))
+			tgt.Interval, tgt.Timeout = 250*time.Millisecond, 200*time.Millisecond
+			targets = append(targets, tgt)
+		}
+		p.SetTargets(targets[:200])
+		time.Sleep(33 * time.Millisecond)
+		p.SetTargets(targets)
+		time.Sleep(250*time.Millisecond - 1) // each once; of the first 200, those of the first 33 ms
+		count := make(map[time.Duration]int)
+		for range len(moments) {
+			count[<-moments]++
+		}
+		if most := int(283*time.Millisecond/beat) + 1; len(count) > most || len(count) < 25 {
+			t.Errorf("%d different moments, want one for each beat, %d at most", len(count), most)
+		}
+		for at := range count {
+			if at%beat != 0 {
+				t.Errorf("scrapes begin at %v, which is no beat", at)
+			}
+		}
+	})
 }
 
 func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {

@@ -26,6 +26,7 @@ type Pool struct {
 	log     *slog.Logger
 	network network
 	bodies  sync.Pool // of *bytes.Buffer
+	epoch   time.Time // when the beat of all loops began
 
 	changed chan struct{} // capacity one: wanted is not what runs
 	mu      sync.Mutex
@@ -39,6 +40,7 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 		sink:    sink,
 		log:     log,
 		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		epoch:   time.Now(),
 		changed: make(chan struct{}, 1),
 	}
 }
@@ -114,7 +116,7 @@ func (p *Pool) start(ctx context.Context, t Target) *running {
 	go func() {
 		defer close(r.done)
 		defer cancel()
-		l.run(ctx)
+		l.run(ctx, p.epoch)
 	}()
 	return r
 }

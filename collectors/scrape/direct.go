@@ -1,0 +1,193 @@
+package scrape
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// Nearly every answer is a 200 with a body whose length it says, or that comes in chunks.
+// Such a one is read in place: into the memory that the page is then read from, in one or
+// two reads, without the objects that net/http makes of a request and a response. Any
+// other answer, and whatever goes wrong, is net/http's, which goes on from what was read
+// by then; so what is allowed, what is wrong, and in which words, is said in one place.
+
+// firstRead is the room for an answer of which nothing is known, in bytes.
+const firstRead = 64 << 10
+
+// direct sends the request, as it goes over the wire, over the connection that is kept, and
+// reports whether the page is in body. If it is not, the RoundTrip that follows goes on with
+// the same exchange.
+func (c *connection) direct(wire []byte, body *bytes.Buffer, limit int64) bool {
+	s := c.conn
+	if s == nil || s.unasked() || c.use(s) != nil {
+		return false
+	}
+	s.asked = true
+	if _, err := s.Conn.Write(wire); err != nil {
+		return false
+	}
+	r := reply{limit: limit}
+	body.Grow(max(firstRead, s.largest))
+	for !r.whole {
+		if body.Available() == 0 {
+			body.Grow(body.Len())
+		}
+		n, err := s.Conn.Read(body.AvailableBuffer()[:body.Available()])
+		body.Write(body.AvailableBuffer()[:n])
+		if !r.take(body.Bytes()) || err != nil && !r.whole {
+			s.ahead = bytes.Clone(body.Bytes())
+			body.Reset()
+			return false
+		}
+	}
+	s.asked = false
+	s.largest = max(s.largest, body.Len()+1) // one more, or a read would have to tell that there is none
+	if body.Len() > r.end {
+		c.close() // it says what it was not asked
+	}
+	r.cut(body)
+	return true
+}
+
+// A reply is an answer as far as it was read.
+type reply struct {
+	limit   int64 // of the body, in bytes
+	begin   int   // of the body; 0 until the header has ended
+	end     int   // of what is known to be of the answer
+	chunked bool
+	whole   bool
+}
+
+// take looks at all that was read so far. It reports false where the answer is not one to
+// be read in place.
+func (r *reply) take(read []byte) bool {
+	if r.begin == 0 {
+		end := bytes.Index(read, []byte("\r\n\r\n"))
+		if end < 0 {
+			return len(read) < maxHeader
+		}
+		size, chunked, ok := parseHeader(read[:end])
+		if !ok {
+			return false
+		}
+		r.begin = end + len("\r\n\r\n")
+		r.end, r.chunked = r.begin+size, chunked
+	}
+	for r.chunked && !r.whole {
+		size, data, ok := parseChunk(read[r.end:])
+		if !ok {
+			return false
+		}
+		if size == 0 { // has not come in whole
+			return int64(len(read)-r.begin) <= r.limit
+		}
+		r.end += size
+		r.whole = len(data) == 0
+	}
+	if !r.chunked {
+		r.whole = r.end <= len(read)
+	}
+	return int64(r.end-r.begin) <= r.limit
+}
+
+// cut leaves the body of a whole answer.
+func (r *reply) cut(b *bytes.Buffer) {
+	b.Truncate(r.end)
+	b.Next(r.begin)
+	if !r.chunked {
+		return
+	}
+	joined, rest := 0, b.Bytes()
+	for all := rest; len(rest) > 0; {
+		size, data, _ := parseChunk(rest)
+		joined += copy(all[joined:], data)
+		rest = rest[size:]
+	}
+	b.Truncate(joined)
+}
+
+// parseHeader reads the header of a 200, without the empty line at its end: the size of the body,
+// or that it is chunked. It is not ok if the header says anything else of the
+// body or the connection, or is not as every server writes it.
+func parseHeader(header []byte) (size int, chunked, ok bool) {
+	line, rest, more := bytes.Cut(header, []byte("\r\n"))
+	if string(line) != "HTTP/1.1 200 OK" {
+		return 0, false, false
+	}
+	sized := false
+	for more {
+		line, rest, more = bytes.Cut(rest, []byte("\r\n"))
+		name, value, found := bytes.Cut(line, []byte(":"))
+		value = bytes.Trim(value, " \t")
+		if !found || !isName(name) || !isText(value) {
+			return 0, false, false
+		}
+		switch {
+		case is(name, "Content-Length") && !sized:
+			size, sized = parseSize(value, 10)
+			if !sized {
+				return 0, false, false
+			}
+		case is(name, "Transfer-Encoding") && !chunked && is(value, "chunked"):
+			chunked = true
+		case is(name, "Connection") && is(value, "keep-alive"):
+		case is(name, "Content-Length"), is(name, "Transfer-Encoding"), is(name, "Connection"),
+			is(name, "Content-Encoding"), is(name, "Trailer"), is(name, "Upgrade"):
+			return 0, false, false
+		}
+	}
+	return size, chunked, sized != chunked
+}
+
+// parseChunk reads the chunk that b begins with; the one without data is the last. size is
+// that of all of it, 0 where b does not hold it to its end.
+func parseChunk(b []byte) (size int, data []byte, ok bool) {
+	const longest = 10 // bytes of a size, with its line's end
+	end := bytes.IndexByte(b[:min(len(b), longest)], '\n')
+	if end < 0 {
+		return 0, nil, len(b) < longest
+	}
+	digits, ended := bytes.CutSuffix(b[:end], []byte("\r"))
+	n, number := parseSize(digits, 16)
+	if !ended || !number {
+		return 0, nil, false
+	}
+	begin := end + 1
+	size = begin + n + len("\r\n")
+	if len(b) < size {
+		return 0, nil, true
+	}
+	return size, b[begin : begin+n], string(b[begin+n:size]) == "\r\n"
+}
+
+// parseSize reads a number of bytes, without sign or anything else besides digits.
+func parseSize(digits []byte, base int) (int, bool) {
+	const bits = 32
+	n, err := strconv.ParseUint(string(digits), base, bits-1)
+	return int(n), err == nil
+}
+
+func is(b []byte, word string) bool {
+	return len(b) == len(word) && bytes.EqualFold(b, []byte(word))
+}
+
+// isName reports whether b can be the name of a header.
+func isName(b []byte) bool {
+	for _, c := range b {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// isText reports whether b can be the value of one.
+func isText(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
