@@ -67,7 +67,8 @@ type Publisher interface {
 // Proxies are read at every step: what the proxies report of their requests, by
 // access log and load reports. Whoever makes a Cluster pokes it when they change.
 type Proxies interface {
-	Counts(cluster string, now time.Time) ProxyCounts
+	// Counts are those of one cluster. Its Endpoints are written over what into holds.
+	Counts(cluster string, now time.Time, into []ProxyCount) ProxyCounts
 	// Sources shows the state of those reports to people.
 	Sources(cluster string, now time.Time) []admin.SourceStatus
 }
@@ -82,7 +83,7 @@ type ProxyCounts struct {
 	// reported when it happens.
 	Interval  time.Duration
 	Dropped   weighting.Reading // requests that drop_overloads refused, cumulative
-	Endpoints []ProxyCount      // those that the proxies know; in any order
+	Endpoints []ProxyCount      // those that the proxies know; in any order, best in that of SetEndpoints
 }
 
 // A ProxyCount is what the proxies report of one endpoint.
@@ -109,7 +110,11 @@ type Cluster struct {
 	log       *slog.Logger
 	wake      chan struct{} // capacity one: something is new
 
-	effort effort // of the loop's goroutine
+	// These are of the loop's goroutine. Of the latest snapshot there is the memory
+	// alone, for the next.
+	effort  effort
+	counted []ProxyCount
+	seen    []weighting.Endpoint
 
 	mu         sync.Mutex
 	options    Options
@@ -117,6 +122,8 @@ type Cluster struct {
 	populated  time.Time // when the first endpoints arrived; zero before
 	endpoints  []discovery.Endpoint
 	records    map[string]*record
+	inOrder    []*record // of the endpoints, by index
+	rounds     int       // of reports by the proxies
 	scrapes    source
 	counts     source
 	discovery  source
@@ -132,6 +139,7 @@ type record struct {
 	server   weighting.ServerReport
 	inFlight weighting.Reading // as Redis says
 	proxies  ProxyCount
+	round    int // that proxies is of
 	scrape   Scrape
 	failures int // scrapes in a row
 }
@@ -192,14 +200,18 @@ func (c *Cluster) SetOptions(o Options) {
 func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
 	c.mu.Lock()
 	records := make(map[string]*record, len(endpoints))
-	for _, e := range endpoints {
-		if r := c.records[e.Address]; r != nil {
-			records[e.Address] = r
-		} else {
-			records[e.Address] = &record{}
+	inOrder := make([]*record, len(endpoints))
+	for i, e := range endpoints {
+		r := records[e.Address]
+		if r == nil {
+			r = c.records[e.Address]
 		}
+		if r == nil {
+			r = &record{}
+		}
+		records[e.Address], inOrder[i] = r, r
 	}
-	c.endpoints, c.records, c.discovered = endpoints, records, true
+	c.endpoints, c.records, c.inOrder, c.discovered = endpoints, records, inOrder, true
 	if c.populated.IsZero() && len(endpoints) > 0 {
 		c.populated = time.Now()
 	}
@@ -353,21 +365,23 @@ func (c *Cluster) pushInterval() time.Duration {
 	return c.pushes.interval
 }
 
-// snapshot is the cluster as the collectors see it.
+// snapshot is the cluster as the collectors see it. It holds until the next.
 func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
-	counts := c.proxies.Counts(c.name, now)
+	counts := c.proxies.Counts(c.name, now, c.counted)
+	c.counted = counts.Endpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reported(counts)
+	c.seen = slices.Grow(c.seen[:0], len(c.endpoints))[:len(c.endpoints)]
 	s := weighting.Snapshot{
-		Endpoints:      make([]weighting.Endpoint, len(c.endpoints)),
+		Endpoints:      c.seen,
 		PushDelay:      c.publisher.AckDelay(c.name),
 		PushPeriod:     max(c.options.Pace.Floor, c.pushes.interval),
 		ScrapeInterval: c.options.ScrapeInterval,
 		CountInterval:  c.countInterval(),
 	}
 	for i, e := range c.endpoints {
-		r := c.records[e.Address]
+		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
 			Server: r.server, Refused: r.scrape.Refused, Proxies: r.proxies.Report,
@@ -382,16 +396,29 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 
 // reported takes in what the proxies say now.
 func (c *Cluster) reported(counts ProxyCounts) {
-	for _, r := range c.records {
-		r.proxies = ProxyCount{}
+	c.rounds++
+	for i := range counts.Endpoints {
+		e := &counts.Endpoints[i]
+		if r := c.record(i, e.Address); r != nil {
+			r.proxies, r.round = *e, c.rounds
+		}
 	}
-	for _, e := range counts.Endpoints {
-		if r := c.records[e.Address]; r != nil {
-			r.proxies = e
+	for _, r := range c.inOrder {
+		if r.round != c.rounds {
+			r.proxies = ProxyCount{}
 		}
 	}
 	counts.Endpoints = nil
 	c.reporting = counts
+}
+
+// record is that of an address, which is likely to be the endpoint of this index. It is nil
+// where there is no such endpoint.
+func (c *Cluster) record(i int, address string) *record {
+	if i < len(c.endpoints) && c.endpoints[i].Address == address {
+		return c.inOrder[i]
+	}
+	return c.records[address]
 }
 
 // countsByProxies reports whether the proxies' own reports are the in-flight

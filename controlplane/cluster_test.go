@@ -44,7 +44,7 @@ func (r *recorder) Remove(cluster string) {
 	r.removed = append(r.removed, cluster)
 }
 
-func (r *recorder) Counts(string, time.Time) ProxyCounts {
+func (r *recorder) Counts(string, time.Time, []ProxyCount) ProxyCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
@@ -718,4 +718,32 @@ func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 			t.Errorf("reason %s after the next answer, want fill", got)
 		}
 	})
+}
+
+// TestWhatProxiesCountGoesByAddress: they may name the endpoints in any order, others too,
+// and one that they name no more has no count.
+func TestWhatProxiesCountGoesByAddress(t *testing.T) {
+	const a, b, c = "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"
+	r, now := &recorder{}, time.Now()
+	cluster := NewCluster("llama", Options{}, r, r, r, slog.New(slog.DiscardHandler))
+	cluster.SetEndpoints([]discovery.Endpoint{{Address: a}, {Address: b}, {Address: c}, {Address: a}})
+	count := func(address string, n float64) ProxyCount {
+		return ProxyCount{Address: address, InFlight: weighting.Reading{Value: n, At: now}, Exact: true}
+	}
+	for i, round := range []struct {
+		told []ProxyCount
+		want []float64 // 0: unknown
+	}{
+		{[]ProxyCount{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
+		{[]ProxyCount{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)}, []float64{4, 7, 6, 4}},
+		{[]ProxyCount{count(b, 8)}, []float64{0, 8, 0, 0}},
+		{nil, []float64{0, 0, 0, 0}},
+	} {
+		r.report(ProxyCounts{Endpoints: round.told})
+		for j, e := range cluster.snapshot(now).Endpoints {
+			if e.InFlight.Value != round.want[j] || e.InFlight.Known() != (round.want[j] != 0) || e.Exact != e.InFlight.Known() {
+				t.Errorf("round %d, %s: %+v, exact %v; want %v", i, e.Address, e.InFlight, e.Exact, round.want[j])
+			}
+		}
+	}
 }

@@ -45,7 +45,8 @@ func pushedHosts(endpoints []weighting.EndpointDecision) []pushedHost {
 func byAddress(a, b pushedHost) int { return cmp.Compare(a.address, b.address) }
 
 // judge says why d is to be pushed now, or why not. last is nil when nothing was pushed yet.
-func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time) (reason string, push bool) {
+// hosts are those of d.
+func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOptions, now time.Time) (reason string, push bool) {
 	if last == nil {
 		if len(d.Endpoints) == 0 {
 			// Nobody has found an endpoint yet, which is no reason to tell
@@ -54,7 +55,7 @@ func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time)
 		}
 		return ReasonMembership, true
 	}
-	same, flagged, distance := last.compare(d.Endpoints)
+	same, flagged, distance := last.compare(hosts)
 	switch {
 	case !same:
 		return ReasonMembership, true
@@ -72,14 +73,14 @@ func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time)
 	return ReasonDeadband, false
 }
 
-// compare reports whether the endpoints are those pushed last, and if so, whether an overload flag
+// compare reports whether the hosts are those pushed last, and if so, whether an overload flag
 // changed and the total variation distance of the shares.
-func (p *pushed) compare(endpoints []weighting.EndpointDecision) (same, flagged bool, distance float64) {
-	if len(endpoints) != len(p.hosts) {
+func (p *pushed) compare(hosts []pushedHost) (same, flagged bool, distance float64) {
+	if len(hosts) != len(p.hosts) {
 		return false, false, 0
 	}
-	for i, h := range pushedHosts(endpoints) {
-		was := &p.hosts[i]
+	for i := range hosts {
+		h, was := &hosts[i], &p.hosts[i]
 		if h.address != was.address || h.zone != was.zone {
 			return false, false, 0
 		}

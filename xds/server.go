@@ -132,7 +132,8 @@ func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Pu
 		s.clusters[name] = c
 	}
 	now := s.now()
-	reason, push := judge(c.last, &d, o, now)
+	hosts := pushedHosts(d.Endpoints)
+	reason, push := judge(c.last, &d, hosts, o, now)
 	if !push {
 		return Push{Reason: reason, Version: c.version()}
 	}
@@ -142,7 +143,7 @@ func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Pu
 	}
 	next := &pushed{
 		at:         now,
-		hosts:      pushedHosts(d.Endpoints),
+		hosts:      hosts,
 		drop:       d.DropFraction,
 		staleAfter: o.EndpointStaleAfter,
 		message:    message,

@@ -56,15 +56,16 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 	} else {
 		o.metrics.Suppressed(cluster, p.Reason)
 	}
-	was := make(map[string]bool, len(before.Endpoints))
-	for _, e := range before.Endpoints {
-		was[e.Address] = e.Overloaded
-	}
 	addresses := make([]string, len(d.Endpoints))
 	shares := make([]float64, len(d.Endpoints))
-	for i, e := range d.Endpoints {
+	was := before.Endpoints // sorted by address, like those of now
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
 		addresses[i], shares[i] = e.Address, e.Share
-		if e.Overloaded != was[e.Address] {
+		for len(was) > 0 && was[0].Address < e.Address {
+			was = was[1:]
+		}
+		if flagged := len(was) > 0 && was[0].Address == e.Address && was[0].Overloaded; flagged != e.Overloaded {
 			o.metrics.OverloadChanged(cluster, e.Overloaded)
 		}
 	}

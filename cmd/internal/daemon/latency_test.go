@@ -142,8 +142,8 @@ type overheard struct {
 	issued map[string]uint64 // as of the latest reading
 }
 
-func (o *overheard) Counts(cluster string, now time.Time) controlplane.ProxyCounts {
-	c := o.signals.Counts(cluster, now)
+func (o *overheard) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
+	c := o.signals.Counts(cluster, now, into)
 	o.issued = make(map[string]uint64, len(c.Endpoints))
 	for _, e := range c.Endpoints {
 		if e.Report.Issued.Known() {

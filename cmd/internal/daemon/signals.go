@@ -27,6 +27,7 @@ type signals struct {
 	accessLogs  *accesslog.Server // nil where disabled
 	loadReports *loadstats.Server // nil where disabled
 	config      config.XDS
+	readings    sync.Pool // of *[]ledger.Counts
 
 	mu       sync.Mutex
 	clusters map[string]bool // that have members
@@ -40,6 +41,7 @@ type signals struct {
 func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluster string)) *signals {
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
+		readings: sync.Pool{New: func() any { return new([]ledger.Counts) }},
 		clusters: make(map[string]bool), told: make(map[ledger.Envoy]ledger.Mode),
 	}
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
@@ -165,7 +167,7 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 }
 
 // Counts are what the cluster's Envoys report, for its loop.
-func (s *signals) Counts(cluster string, now time.Time) controlplane.ProxyCounts {
+func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
 	s.follow()
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{Subscribers: status.Watchers, Reporting: status.Events + status.Reports, Shared: status.Clusters}
@@ -179,10 +181,13 @@ func (s *signals) Counts(cluster string, now time.Time) controlplane.ProxyCounts
 	case status.Reports > 0:
 		c.Source = admin.SourceLoadReports
 	}
-	counts := s.ledger.Read(cluster, now, nil)
-	c.Endpoints = make([]controlplane.ProxyCount, len(counts))
-	for i, e := range counts {
-		c.Endpoints[i] = controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies}
+	counts := s.readings.Get().(*[]ledger.Counts)
+	defer s.readings.Put(counts)
+	*counts = s.ledger.Read(cluster, now, (*counts)[:0])
+	c.Endpoints = slices.Grow(into[:0], len(*counts))
+	for i := range *counts {
+		e := &(*counts)[i]
+		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies})
 	}
 	return c
 }

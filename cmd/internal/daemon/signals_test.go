@@ -100,7 +100,7 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 					begin(t, address, node, "10.0.0.1", 80)
 					count++
 					eventually(t, "the request counts", func() error {
-						c := d.signals.Counts("llama", time.Now())
+						c := d.signals.Counts("llama", time.Now(), nil)
 						if got := c.Endpoints[0].InFlight.Value; got != 1 || c.Subscribers != 1 || c.Reporting != 1 {
 							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Subscribers, c.Reporting)
 						}
