@@ -167,3 +167,23 @@ func TestCountsOfATritonLikeServerAreCorrectedOnlyAsFarAsNeeded(t *testing.T) {
 		})
 	}
 }
+
+// TestCountsAreRememberedForAsLongAsAScrapeTakes: a scrape that took half a second is paired
+// with the count of its moment, however often counts come.
+func TestCountsAreRememberedForAsLongAsAScrapeTakes(t *testing.T) {
+	for _, every := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+		t.Run(every.String(), func(t *testing.T) {
+			var m memory
+			for now := time.Duration(0); now < 10*time.Second; now += every {
+				m.observeInFlight(Reading{Value: now.Seconds(), At: epoch.Add(now)}) // a count that tells when it was
+				for _, back := range []time.Duration{0, every, 100 * time.Millisecond, 600 * time.Millisecond} {
+					at := max(0, now-back)
+					got, ok := m.inFlightNear(epoch.Add(at), 500*time.Millisecond)
+					if off := time.Duration(math.Abs(got-at.Seconds()) * 1e9).Round(time.Microsecond); !ok || off > max(every, 10*time.Millisecond) || back == 0 && off > 0 {
+						t.Fatalf("after %v, of %v before: the count of %v off, known %v", now, back, off, ok)
+					}
+				}
+			}
+		})
+	}
+}

@@ -14,7 +14,7 @@ type memory struct {
 	server   ServerReport // the newest reading of each field
 	proxies  ProxyReport
 	inFlight Reading
-	recent   [64]Reading // of inFlight, to pair with scrapes; a ring
+	recent   [64]Reading // of inFlight, to pair with scrapes; a ring, see remember
 	next     int
 
 	paired       time.Time // when the scrape was taken that was last paired
@@ -112,7 +112,19 @@ func (m *memory) observeInFlight(seen Reading) {
 		m.unproxied, m.paired = smoothed{}, time.Time{}
 	}
 	m.inFlight = seen
-	m.recent[m.next%len(m.recent)] = seen
+	m.remember(seen)
+}
+
+// remember keeps the newest count, and of those before it one in 10 ms: a scrape is paired
+// with the count of its own moment, which is as old as an exchange may take, and counts
+// can come with every step.
+func (m *memory) remember(seen Reading) {
+	const apart = 10 * time.Millisecond
+	at := func(back int) *Reading { return &m.recent[(m.next-back)%len(m.recent)] }
+	if m.next > 1 && at(1).At.Sub(at(2).At) < apart {
+		m.next--
+	}
+	*at(0) = seen
 	m.next++
 }
 
