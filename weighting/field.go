@@ -3,6 +3,7 @@ package weighting
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -68,25 +69,6 @@ func merge(a, b *ServerReport) ServerReport {
 	}
 }
 
-// byAddress lists the endpoints in the order of their addresses, so that the
-// order of the snapshot cannot matter. Entries of one address are united.
-func byAddress(endpoints []Endpoint, now time.Time) []*Endpoint {
-	sorted := make([]*Endpoint, len(endpoints))
-	for i := range endpoints {
-		sorted[i] = &endpoints[i]
-	}
-	slices.SortFunc(sorted, func(a, b *Endpoint) int { return cmp.Compare(a.Address, b.Address) })
-	distinct := sorted[:0]
-	for _, e := range sorted {
-		if n := len(distinct); n > 0 && distinct[n-1].Address == e.Address {
-			distinct[n-1] = unite(distinct[n-1], e, now)
-			continue
-		}
-		distinct = append(distinct, e)
-	}
-	return distinct
-}
-
 // unite two entries of one address: the same whichever comes first.
 func unite(a, b *Endpoint, now time.Time) *Endpoint {
 	serverA, serverB := usableReport(a.Server, now), usableReport(b.Server, now)
@@ -150,12 +132,51 @@ func (f *field) blend(median float64) (value float64, ok bool) {
 	return f.Value*(1-f.fade) + median*f.fade, true
 }
 
-// median of the values; NaN for none. It sorts its argument.
+// median of the values; NaN for none. It reorders its argument.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
 		return math.NaN()
 	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	low := (n - 1) / 2
+	choose(values, low)
+	if n%2 == 1 {
+		return (values[low] + values[low]) / 2
+	}
+	return (values[low] + slices.Min(values[low+1:])) / 2
 }
+
+// choose brings the value that sorting would bring to index k there, and none that is larger
+// before it. It takes the time of two or three passes over the values (quickselect); where that goes
+// badly, that of sorting them.
+func choose(values []float64, k int) {
+	const few = 16
+	for tries := 2 * bits.Len(uint(len(values))); tries > 0 && len(values) > few; tries-- {
+		pivot := middle(values[0], values[len(values)/2], values[len(values)-1])
+		i, j := 0, len(values)-1
+		for i <= j {
+			for cmp.Less(values[i], pivot) {
+				i++
+			}
+			for cmp.Less(pivot, values[j]) {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case k <= j:
+			values = values[:j+1]
+		case k >= i:
+			values, k = values[i:], k-i
+		default:
+			return
+		}
+	}
+	slices.Sort(values)
+}
+
+func middle(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }

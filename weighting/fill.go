@@ -53,10 +53,19 @@ func edges(vessels []vessel) []edge {
 			out = append(out, edge{v.level(), v.slots}, edge{brim / v.slots, v.capacity() - v.slots})
 		}
 	}
-	slices.SortFunc(out, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(b.width, a.width))
-	})
+	slices.SortFunc(out, compareEdges)
 	return out
+}
+
+// compareEdges orders by level, and at one level the wider first.
+func compareEdges(a, b edge) int {
+	switch {
+	case a.level < b.level:
+		return -1
+	case a.level > b.level:
+		return 1
+	}
+	return cmp.Compare(b.width, a.width)
 }
 
 // fill raises the lowest vessels to a common level until they hold `arrivals`

@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -13,9 +14,35 @@ type Law struct {
 	params  Params
 	started bool
 	memory  map[string]*memory
+	listed  list
 	shedder shedder
 	lift    lift
 	scratch []member // of the step before, to be overwritten
+}
+
+// A list is the endpoints of a snapshot in the order of their addresses, so that the order of
+// the snapshot cannot matter. It holds until a snapshot lists others.
+type list struct {
+	addresses []string // in the order of the snapshot
+	entries   []entry  // sorted by address
+}
+
+type entry struct {
+	index  int // in the snapshot
+	memory *memory
+}
+
+// of reports whether the list is that of these endpoints.
+func (l *list) of(endpoints []Endpoint) bool {
+	if len(endpoints) != len(l.addresses) {
+		return false
+	}
+	for i := range endpoints {
+		if endpoints[i].Address != l.addresses[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // NewLaw starts a law that has seen nothing.
@@ -56,29 +83,57 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.share(&d)
 	l.shed(pool, &d, s)
 	pool.verdicts(&d)
-	clear(l.scratch) // the snapshot is the caller's
+	for i := range l.scratch {
+		l.scratch[i].Endpoint = nil // the snapshot is the caller's
+	}
 	l.started = l.started || len(d.Endpoints) > 0
-	l.forget(now)
+	if len(l.memory) > len(pool.members) {
+		l.forget(now)
+	}
 	return d
 }
 
 // observe updates the memory of each endpoint and sets up the pool, sorted by
-// address.
+// address. Entries of one address are united.
 func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
-	sorted := byAddress(endpoints, now)
-	l.scratch = slices.Grow(l.scratch[:0], len(sorted))[:len(sorted)]
-	p := &pool{params: &l.params, now: now, members: l.scratch}
-	for i, e := range sorted {
-		m := l.memory[e.Address]
-		if m == nil {
-			m = &memory{firstSeen: now, established: !l.started}
-			l.memory[e.Address] = m
+	if !l.listed.of(endpoints) {
+		l.list(now, endpoints)
+	}
+	members := l.scratch[:0]
+	for _, e := range l.listed.entries {
+		if n := len(members); n > 0 && members[n-1].memory == e.memory {
+			members[n-1].Endpoint = unite(members[n-1].Endpoint, &endpoints[e.index], now)
+			continue
 		}
-		m.observe(e, now, l.params.LeastLatency.Alpha)
-		p.members[i] = member{Endpoint: e, memory: m}
+		members = append(members, member{Endpoint: &endpoints[e.index], memory: e.memory})
+	}
+	if len(members) < len(l.scratch) {
+		clear(l.scratch[len(members):])
+	}
+	l.scratch = members
+	p := &pool{params: &l.params, now: now, members: members}
+	for i := range members {
+		members[i].observe(members[i].Endpoint, now, l.params.LeastLatency.Alpha)
 	}
 	p.missGone()
 	return p
+}
+
+// list makes the list of the endpoints, with a memory for each address.
+func (l *Law) list(now time.Time, endpoints []Endpoint) {
+	l.listed = list{addresses: make([]string, len(endpoints)), entries: make([]entry, len(endpoints))}
+	for i := range endpoints {
+		address := endpoints[i].Address
+		m := l.memory[address]
+		if m == nil {
+			m = &memory{firstSeen: now, established: !l.started}
+			l.memory[address] = m
+		}
+		l.listed.addresses[i], l.listed.entries[i] = address, entry{i, m}
+	}
+	slices.SortFunc(l.listed.entries, func(a, b entry) int {
+		return cmp.Compare(endpoints[a.index].Address, endpoints[b.index].Address)
+	})
 }
 
 // missGone marks the members whose server is gone. While more than half of the

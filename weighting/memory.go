@@ -32,6 +32,7 @@ type memory struct {
 	fullRunning  smoothed  // gauge of running requests while others waited
 	mostRunning  float64   // gauge of running requests, the most since the last restart
 	work         work
+	ratio        ratio
 
 	tally   tally
 	conduct conduct
@@ -130,6 +131,9 @@ func (m *memory) remember(seen Reading) {
 
 // observeProxies learns the flow of requests to the endpoint from those who send.
 func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) {
+	if seen == m.proxies {
+		return // nothing is new
+	}
 	if seen = usableProxies(seen, now); seen == m.proxies {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 // slots settles how many requests each member executes at once.
 func (p *pool) slots() {
-	var found []float64
+	found := make([]float64, 0, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
 		m.slotCount, m.slotsSource = m.ownSlots()
@@ -55,7 +55,7 @@ func (m *member) ownSlots() (float64, CapacitySource) {
 
 // speeds settles each member's speed relative to the pool's median, and its ramp.
 func (p *pool) speeds() {
-	var rates []float64
+	rates := make([]float64, 0, len(p.members))
 	for i := range p.members {
 		if rate, ok := p.members[i].work.rate(); ok {
 			rates = append(rates, rate)
@@ -69,16 +69,31 @@ func (p *pool) speeds() {
 	}
 }
 
+// ratio is a relative speed and what it was made of: of most members that is the same from
+// step to step.
+type ratio struct {
+	of      work
+	typical float64
+	speed   float64
+}
+
 // relativeSpeed is the ratio to the typical rate, shrunk towards 1 by how much
 // of the deviation its own noise explains.
 func (m *memory) relativeSpeed(typical float64) float64 {
+	if m.ratio.speed == 0 || m.ratio.of != m.work || m.ratio.typical != typical {
+		m.ratio = ratio{m.work, typical, m.work.speed(typical)}
+	}
+	return m.ratio.speed
+}
+
+func (w *work) speed(typical float64) float64 {
 	const widest = 20 // ratio
-	rate, ok := m.work.rate()
+	rate, ok := w.rate()
 	if !ok || !(typical > 0) {
 		return 1
 	}
 	x := math.Log(rate / typical)
-	variance := 1 / m.work.completions
+	variance := 1 / w.completions
 	speed := math.Exp(x * max(0, 1-4*variance/(x*x)))
 	return min(max(speed, 1.0/widest), widest)
 }
