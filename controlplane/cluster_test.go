@@ -687,6 +687,9 @@ func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 		if got := r.last(); got.DropFraction < 0.5 || !got.Endpoints[0].Overloaded {
 			t.Fatalf("%+v while saturated, want most dropped and flags", got)
 		}
+		if !c.View(time.Now()).Shedding {
+			t.Error("the view does not say that the cluster sheds")
+		}
 	})
 	got := r.last()
 	if got.DropFraction != 0 || len(got.Endpoints) != 2 {

@@ -33,6 +33,7 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		SuppressedPushes:   c.pushes.suppressed,
 		MinIntervalSeconds: admin.Seconds(max(c.options.Pace.Floor, c.pushes.interval)),
 		MinIntervalReason:  c.pushes.intervalReason,
+		Shedding:           c.options.Params.Shedding.Enabled,
 	}
 	if d := c.reporting.Dropped; d.Known() {
 		v.DroppedRequests = admin.Num(d.Value)

@@ -95,6 +95,25 @@ func clusterProblems(c Cluster, now time.Time) []Problem {
 	return append(out, countProblems(c.Counts)...)
 }
 
+// sheddingProblems are those of a cluster that sheds when it is saturated. Only the
+// assignment of its own name carries drops: the one of mode failsafe has none, because
+// an aggregate cluster does not enforce them.
+func sheddingProblems(cluster string, clients []Client) []Problem {
+	var asks []string
+	for _, c := range clients {
+		for _, s := range c.Subscriptions {
+			if s.Cluster == cluster {
+				asks = append(asks, s.Resource)
+			}
+		}
+	}
+	if len(asks) == 0 || slices.Contains(asks, cluster) {
+		return nil
+	}
+	return []Problem{problem(SeverityError, "shedding is enabled and without effect: no connected Envoy asks for %[1]s, and %[1]s/failsafe carries no drops. "+
+		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to false", cluster)}
+}
+
 func sourceProblems(s SourceStatus, now time.Time) []Problem {
 	var out []Problem
 	expected, ofEnvoys := s.Envoys.Expected.Value()

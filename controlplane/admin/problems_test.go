@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,40 @@ func TestClusterProblems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, clusterProblems(tc.in, noon)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Through the snapshot, because the problem is of a cluster and its Envoys together.
+func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
+	without := []Problem{{SeverityError, "shedding is enabled and without effect: no connected Envoy asks for llama, and llama/failsafe carries no drops. " +
+		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to false"}}
+	asks := func(resources ...string) Client {
+		var c Client
+		for _, r := range resources {
+			cluster, _, _ := strings.Cut(r, "/")
+			c.Subscriptions = append(c.Subscriptions, Subscription{Resource: r, Cluster: cluster})
+		}
+		return c
+	}
+	for name, tc := range map[string]struct {
+		shedding bool
+		clients  []Client
+		want     []Problem
+	}{
+		"all in mode failsafe":              {true, []Client{asks("llama/fallback", "llama/failsafe"), asks("llama/failsafe", "llama/fallback")}, without},
+		"one of another cluster sheds":      {true, []Client{asks("llama/failsafe"), asks("mixtral")}, without},
+		"one in mode shedding":              {true, []Client{asks("llama/failsafe"), asks("llama")}, []Problem{}},
+		"shedding is off":                   {false, []Client{asks("llama/failsafe")}, []Problem{}},
+		"nobody asks for it":                {true, []Client{asks("mixtral/failsafe")}, []Problem{}},
+		"no Envoy, which is said elsewhere": {true, nil, []Problem{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			llama := Cluster{Name: "llama", Ready: true, Shedding: tc.shedding, Endpoints: []Endpoint{{Address: "10.0.0.1:8000"}}, Decision: Decision{At: At(noon)}}
+			c, _ := snapshot{source: fixed{clusters: []Cluster{llama}, clients: tc.clients}, now: noon}.cluster("llama")
+			if diff := cmp.Diff(tc.want, c.Problems); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

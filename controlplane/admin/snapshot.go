@@ -47,6 +47,9 @@ func (s snapshot) complete(c Cluster) Cluster {
 	}
 	c.Counts = count(c.Endpoints)
 	c.Problems = clusterProblems(c, s.now)
+	if c.Shedding {
+		c.Problems = append(c.Problems, sheddingProblems(c.Name, s.source.Clients())...)
+	}
 	return c
 }
 

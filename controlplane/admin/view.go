@@ -79,6 +79,8 @@ type Cluster struct {
 	// DroppedRequests counts the requests that Envoys refused because the cluster told them
 	// to (drop fraction), as their load reports say; unknown without reports. It never goes back.
 	DroppedRequests Number `json:"dropped_requests"`
+	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
+	Shedding bool `json:"shedding"`
 
 	// Filled in by the handler.
 	Counts   EndpointCounts `json:"endpoint_counts"`
