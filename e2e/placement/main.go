@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,6 +40,7 @@ type flags struct {
 	seed     uint64
 	out      string
 	size     fleet.Size
+	group    int
 	together float64
 	binary   string
 	overload bool
@@ -55,8 +57,10 @@ func command() *cobra.Command {
 	}
 	d := bench.Default()
 	s := c.Flags()
-	s.BoolVar(&f.quick, "quick", false, "three minutes in all: fewer requests, wide intervals")
-	s.StringSliceVar(&f.rows, "rows", names(d.Policies), "rows to run; those with Steelyard also with +round_robin or +shedding behind their name")
+	s.BoolVar(&f.quick, "quick", false, "three minutes: all rows at 1 s of service, few requests, wide intervals")
+	s.StringSliceVar(&f.rows, "rows", nil, "rows to run, of "+strings.Join(names(fleet.Policies()), ",")+
+		"; those with Steelyard also with +round_robin or +shedding behind their name (default: all at 1 s of service and longer, at less "+
+		strings.Join(names(bench.DefaultPolicies(0)), ",")+")")
 	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
 	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")
 	s.IntVar(&f.runs, "runs", d.Runs, "runs, one after the other")
@@ -68,7 +72,8 @@ func command() *cobra.Command {
 	s.IntVar(&f.size.Slow, "slow", d.Size.Slow, "servers that take three times as long")
 	s.BoolVar(&f.size.Skew, "skew", d.Size.Skew, "the first Envoy gets half of the requests")
 	s.Float64Var(&f.size.Load, "load", d.Size.Load, "offered work, as a share of what the servers can do")
-	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows that run at the same time")
+	s.IntVar(&f.group, "group", d.Group, "rows with Steelyard that are measured together; each group has least_request and shortest_queue beside them")
+	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows of a group that run at the same time")
 	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and without")
 	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and budget")
 	c.MarkFlagsMutuallyExclusive("overload", "knee")
@@ -90,11 +95,13 @@ func (f flags) options(cmd *cobra.Command) (bench.Options, error) {
 	if f.quick {
 		o = bench.Quick()
 	}
-	o.Size, o.Services, o.Runs, o.Seed, o.Together, o.Log = f.size, f.services, f.runs, f.seed, f.together, os.Stderr
+	o.Size, o.Runs, o.Seed, o.Group, o.Together, o.Log = f.size, f.runs, f.seed, f.group, f.together, os.Stderr
 	if !f.quick || cmd.Flags().Changed("requests") {
 		o.Requests = f.requests
 	}
-	o.Policies = nil
+	if !f.quick || cmd.Flags().Changed("service") {
+		o.Services = f.services
+	}
 	for _, name := range f.rows {
 		p, err := fleet.Named(name)
 		if err != nil {

@@ -2,17 +2,15 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"steelyard/e2e/placement/fleet"
 	"steelyard/e2e/placement/report"
-	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -92,11 +90,11 @@ func (o Options) conditions(ctx context.Context) (report.Conditions, error) {
 // A part is what was measured at one service time.
 type part struct {
 	service time.Duration
-	rows    []report.Measurement
-	machine fleet.Machine // busy and idle seconds while requests were counted
+	rows    []report.Measurement // in the order of the policies, each with all groups that have it
+	machine fleet.Machine        // busy and idle seconds while requests were counted
 }
 
-// add appends the same rows of another run or block.
+// add appends the same rows of another run.
 func (p *part) add(other part) {
 	for i, m := range other.rows {
 		p.rows[i].Add(m)
@@ -104,26 +102,28 @@ func (p *part) add(other part) {
 	p.machine = p.machine.Plus(other.machine)
 }
 
-// section runs all rows at one service time, with fleets of its own.
-func (o Options) section(ctx context.Context, service time.Duration, run int) (p part, err error) {
+// section measures all rows at one service time, one group after the other.
+func (o Options) section(ctx context.Context, service time.Duration, run int) (part, error) {
+	p := part{service: service}
 	policies := o.policiesAt(service)
-	plan := o.schedule(service, len(policies))
-	o.say("run %d, %v service: %d rows, %d at a time, in %d blocks of %.0f s", run+1, service, len(policies),
-		len(plan.groups[0]), plan.blocks, float64(plan.warmUp+plan.counted)/plan.rate)
-	fleets, err := o.startAll(ctx, policies, o.size(service))
-	defer func() { err = errors.Join(err, closeAll(fleets)) }()
-	if err != nil {
-		return p, err
-	}
-	p = part{service: service, rows: make([]report.Measurement, len(policies))}
-	for block := range plan.blocks {
-		seed := o.Seed + uint64(run)<<32 + uint64(block)
-		for _, group := range plan.turn(block) {
-			if err := o.measureGroup(ctx, &p, fleets, group, plan, seed); err != nil {
-				return p, err
-			}
+	rows := make([][]report.Measurement, len(policies)) // of each policy, one for each group that has it
+	groups := o.groups(policies)
+	for i, members := range groups {
+		g := group{number: i + 1, service: service, seed: o.Seed + uint64(run)<<32, schedule: o.schedule(service, len(members))}
+		for _, k := range members {
+			g.policies = append(g.policies, policies[k])
 		}
+		o.say("run %d of %d, %v service, group %d of %d: %d rows, %d at a time, %v of requests", run+1, o.Runs, service, g.number, len(groups),
+			len(members), len(g.turns[0]), g.lasts().Round(time.Second))
+		if err := g.measure(ctx, o); err != nil {
+			return p, err
+		}
+		for j, k := range members {
+			rows[k] = append(rows[k], g.rows[j])
+		}
+		p.machine = p.machine.Plus(g.machine)
 	}
+	p.rows = slices.Concat(rows...)
 	return p, nil
 }
 
@@ -153,74 +153,4 @@ func closeAll(all []*fleet.Fleet) error {
 		group.Go(f.Close)
 	}
 	return group.Wait()
-}
-
-// measureGroup sends a block of requests to the rows of a group, all at once.
-func (o Options) measureGroup(ctx context.Context, p *part, fleets []*fleet.Fleet, group []int, s schedule, seed uint64) error {
-	block := load.Plan{
-		Rate: s.rate, Count: s.warmUp + s.counted, Work: load.Work{Mean: p.service}, Seed: seed,
-		Targets: []string{"http://any/"}, Drain: drain(p.service),
-	}
-	w, err := windowOf(block, s.warmUp)
-	if err != nil {
-		return err
-	}
-	results := make([]report.Measurement, len(group))
-	running, ctx := errgroup.WithContext(ctx)
-	for k, i := range group {
-		running.Go(func() (err error) {
-			results[k], err = measure(ctx, fleets[i], block, s.warmUp, w)
-			return err
-		})
-	}
-	var machine fleet.Machine
-	running.Go(func() (err error) {
-		machine, err = w.machine(ctx)
-		return err
-	})
-	if err := running.Wait(); err != nil {
-		return err
-	}
-	for k, i := range group {
-		p.rows[i].Add(results[k])
-	}
-	p.machine = p.machine.Plus(machine)
-	return nil
-}
-
-// drain is how long the last requests may take: queues of some tens, and time
-// for a slow machine.
-func drain(service time.Duration) time.Duration { return 60*time.Second + 60*service }
-
-// measure sends a block to one row.
-func measure(ctx context.Context, f *fleet.Fleet, block load.Plan, warmUp int, w window) (report.Measurement, error) {
-	m := report.Measurement{Policy: f.Policy.Name, Title: f.Policy.Title, Service: block.Work.Mean}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var group errgroup.Group
-	group.Go(func() (err error) {
-		m.Cost, err = w.cost(ctx, f)
-		return err
-	})
-	result, err := load.Run(ctx, f.Plan(block))
-	if err != nil {
-		cancel()
-		return m, errors.Join(err, group.Wait())
-	}
-	for _, s := range result.Samples[min(warmUp, len(result.Samples)):] {
-		take(&m, s)
-	}
-	return m, group.Wait()
-}
-
-// take adds a request to a measurement.
-func take(m *report.Measurement, s load.Sample) {
-	m.Lateness = append(m.Lateness, s.Lateness.Seconds())
-	if s.Failed() || math.IsNaN(s.Wait) {
-		m.Errors++
-		m.Waits, m.Added = append(m.Waits, math.NaN()), append(m.Added, math.NaN())
-		return
-	}
-	m.Waits = append(m.Waits, s.Wait)
-	m.Added = append(m.Added, s.Latency.Seconds()-s.Wait-s.Service)
 }

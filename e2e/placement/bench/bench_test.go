@@ -7,31 +7,89 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"steelyard/e2e/placement/fleet"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-func TestRowsRunTogetherAsFarAsTheMachineCarriesThem(t *testing.T) {
+// named are the names of the rows of each group.
+func named(policies []fleet.Policy, groups [][]int) [][]string {
+	out := make([][]string, len(groups))
+	for g, members := range groups {
+		for _, i := range members {
+			out[g] = append(out[g], policies[i].Name)
+		}
+	}
+	return out
+}
+
+func TestRowsAreMeasuredInGroupsThatEachHaveTheReferences(t *testing.T) {
+	tests := []struct {
+		name  string
+		rows  []string // nil: all
+		group int
+		want  [][]string
+	}{
+		{"all", nil, 3, [][]string{
+			{"least_request", "steelyard_scrape_1s", "steelyard_scrape_250ms", "steelyard_lrs", "shortest_queue"},
+			{"least_request", "round_robin", "cswrr", "steelyard_redis", "steelyard_access_log", "shortest_queue"},
+		}},
+		{"all on a large machine", nil, 5, [][]string{names(fleet.Policies())}},
+		{"one by one", []string{"steelyard_lrs", "shortest_queue", "steelyard_redis"}, 1, [][]string{
+			{"steelyard_lrs", "shortest_queue"}, {"shortest_queue", "steelyard_redis"},
+		}},
+		{"none with Steelyard", []string{"least_request", "round_robin"}, 3, [][]string{{"least_request", "round_robin"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Default()
+			o.Group = tt.group
+			for _, name := range tt.rows {
+				p, err := fleet.Named(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.Policies = append(o.Policies, p)
+			}
+			policies := o.policiesAt(time.Second)
+			if diff := cmp.Diff(tt.want, named(policies, o.groups(policies))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func names(policies []fleet.Policy) []string {
+	var all []string
+	for _, p := range policies {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+func TestRowsOfAGroupTakeTurnsWhereTheMachineDoesNotCarryThem(t *testing.T) {
 	tests := []struct {
 		name    string
 		service time.Duration
 		rows    int
-		groups  [][]int
+		turns   [][]int
 		blocks  int
 		warmUp  int // requests of a block
 		counted int
 	}{
-		{"all at once", time.Second, 9, [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}}, 1, 640, 5000},
-		{"in groups", 250 * time.Millisecond, 9, [][]int{{0, 3, 6}, {1, 4, 7}, {2, 5, 8}}, 4, 640, 1250},
+		{"all at once", time.Second, 6, [][]int{{0, 1, 2, 3, 4, 5}}, 1, 640, 5000},
+		{"just so", 250 * time.Millisecond, 4, [][]int{{0, 1, 2, 3}}, 1, 640, 5000},
+		{"in turns", 250 * time.Millisecond, 5, [][]int{{0, 2, 4}, {1, 3}}, 4, 640, 1250},
 		{"one by one", 50 * time.Millisecond, 4, [][]int{{0}, {1}, {2}, {3}}, 4, 640, 1250},
 		{"one row", 50 * time.Millisecond, 1, [][]int{{0}}, 1, 640, 5000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := Default().schedule(tt.service, tt.rows)
-			if !slices.EqualFunc(got.groups, tt.groups, slices.Equal) {
-				t.Errorf("groups %v, want %v", got.groups, tt.groups)
+			if !slices.EqualFunc(got.turns, tt.turns, slices.Equal) {
+				t.Errorf("turns %v, want %v", got.turns, tt.turns)
 			}
 			if got.blocks != tt.blocks || got.warmUp != tt.warmUp || got.counted != tt.counted {
 				t.Errorf("%d blocks of %d and %d requests, want %d of %d and %d", got.blocks, got.warmUp, got.counted, tt.blocks, tt.warmUp, tt.counted)
@@ -40,15 +98,15 @@ func TestRowsRunTogetherAsFarAsTheMachineCarriesThem(t *testing.T) {
 	}
 }
 
-func TestAShortBenchKeepsItsGroupsBelowTheLimit(t *testing.T) {
+func TestNoTurnIsAboveTheLimit(t *testing.T) {
 	for rows := 1; rows < 12; rows++ {
 		s := Default().schedule(250*time.Millisecond, rows)
 		seen := 0
-		for _, g := range s.groups {
-			if at := float64(len(g)) * s.rate; at > Default().Together {
-				t.Errorf("of %d rows %d run at once: %v requests a second", rows, len(g), at)
+		for _, turn := range s.turns {
+			if at := float64(len(turn)) * s.rate; at > Default().Together {
+				t.Errorf("of %d rows %d run at once: %v requests a second", rows, len(turn), at)
 			}
-			seen += len(g)
+			seen += len(turn)
 		}
 		if seen != rows {
 			t.Errorf("of %d rows %d run", rows, seen)
@@ -56,34 +114,51 @@ func TestAShortBenchKeepsItsGroupsBelowTheLimit(t *testing.T) {
 	}
 }
 
-func TestGroupsTakeTurnsAtBeingFirst(t *testing.T) {
-	s := Default().schedule(250*time.Millisecond, 3*3)
+func TestTheTurnsTakeTurnsAtBeingFirst(t *testing.T) {
+	s := Default().schedule(250*time.Millisecond, 3*4)
 	for block, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}} {
 		var got []int
-		for _, g := range s.turn(block) {
-			got = append(got, g[0])
+		for _, turn := range s.order(block) {
+			got = append(got, turn[0])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("in block %d the groups begin with rows %v, want %v", block, got, want)
+			t.Errorf("in block %d the turns begin with rows %v, want %v", block, got, want)
 		}
 	}
 }
 
-func TestFastServiceRunsOnlyTheRowsThatCanFollow(t *testing.T) {
+func TestTheBenchTakesTheTimeThatItPromises(t *testing.T) {
+	for name, tt := range map[string]struct {
+		options Options
+		atMost  time.Duration
+	}{
+		"default": {Default(), 20 * time.Minute},
+		"quick":   {Quick(), 3*time.Minute + 10*time.Second},
+	} {
+		// What a group takes besides its requests, measured on two cores: starts of up
+		// to 50 Envoys, and the last answers.
+		const around = 15 * time.Second
+		var took time.Duration
+		for _, service := range tt.options.Services {
+			for _, members := range tt.options.groups(tt.options.policiesAt(service)) {
+				took += around + tt.options.schedule(service, len(members)).lasts()
+			}
+		}
+		if took > tt.atMost {
+			t.Errorf("%s takes %v, want at most %v", name, took, tt.atMost)
+		}
+	}
+}
+
+func TestShortServicesHaveTheRowsOfTheTargets(t *testing.T) {
+	want := []string{"least_request", "round_robin", "steelyard_access_log", "shortest_queue"}
+	if got := names(DefaultPolicies(50 * time.Millisecond)); !slices.Equal(got, want) {
+		t.Errorf("rows %v at 50 ms, want %v", got, want)
+	}
 	o := Default()
-	if got := len(o.policiesAt(time.Second)); got != len(fleet.Policies()) {
-		t.Errorf("%d rows at 1 s, want all", got)
-	}
-	var names []string
-	for _, p := range o.policiesAt(50 * time.Millisecond) {
-		names = append(names, p.Name)
-	}
-	if !slices.Equal(names, fastRows) {
-		t.Errorf("rows %v at 50 ms, want %v", names, fastRows)
-	}
-	o.Policies = slices.DeleteFunc(o.Policies, func(p fleet.Policy) bool { return p.Name != "steelyard_lrs" })
-	if got := o.policiesAt(50 * time.Millisecond); len(got) != 1 {
-		t.Errorf("a row that was asked for does not run: %v", got)
+	o.Policies = []fleet.Policy{{Name: "steelyard_lrs"}}
+	if got := names(o.policiesAt(50 * time.Millisecond)); !slices.Equal(got, []string{"steelyard_lrs"}) {
+		t.Errorf("of a row that was asked for, these run: %v", got)
 	}
 }
 
@@ -110,7 +185,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 		{func(o *Options) { o.Size.Envoys = 0 }, "0 Envoys"},
 		{func(o *Options) { o.Size.Slow = 21 }, "21 slow servers"},
 		{func(o *Options) { o.Size.Load = math.NaN() }, "load NaN"},
-		{func(o *Options) { o.Policies = nil }, "no rows"},
+		{func(o *Options) { o.Group = 0 }, "0 rows with Steelyard"},
 		{func(o *Options) { o.Services = nil }, "service times"},
 		{func(o *Options) { o.Services = []time.Duration{0} }, "service times"},
 		{func(o *Options) { o.Requests = 0 }, "0 requests"},

@@ -9,9 +9,15 @@
 // servers while it idles.
 //
 // Rows run at the same time as far as the machine carries them: what disturbs the
-// machine disturbs all. Where it does not carry all at once, rows run in groups,
-// in blocks of some seconds that take turns, in another order each time. A group is as
-// large as Options.Together, in requests per second, allows.
+// machine disturbs all. Ninety Envoys are too much for two cores, so the rows of a
+// service time are measured in groups, one after the other, with Options.Group rows of
+// Steelyard in each. Every group has LEAST_REQUEST and the bound beside them and gets
+// the same requests, and ratios are formed inside a group only. Where services are
+// so short that even a group is too much (Options.Together, in requests per second),
+// its rows take turns, in blocks of some seconds, in another order each time.
+//
+// The processes of the rows are nicer than the load generator and the servers, which
+// stand for other machines and would otherwise wait for a core behind them.
 //
 // Each block begins with empty queues. Its first requests are a warm-up that is
 // sent and not counted: Options.WarmUp mean service times of it, after which the

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,7 +13,7 @@ import (
 // Options say what to measure. Defaults are those of Default.
 type Options struct {
 	Size     fleet.Size
-	Policies []fleet.Policy
+	Policies []fleet.Policy  // at every service time; none: those of DefaultPolicies
 	Services []time.Duration // mean work of a request; one section each
 	Requests int             // counted for each row and service time
 	Runs     int             // that follow each other
@@ -22,7 +21,8 @@ type Options struct {
 
 	WarmUp   float64 // mean service times at the beginning of a block that are not counted
 	Blocks   int     // into which the requests of a section are cut where rows take turns
-	Together float64 // requests per second of the rows that run at the same time
+	Group    int     // rows with Steelyard that are measured in one group
+	Together float64 // requests per second of the rows of a group that run at the same time
 	Lateness float64 // largest p99 of the generator's lateness, in mean service times
 
 	Place fleet.Place // where the rows live
@@ -30,21 +30,23 @@ type Options struct {
 }
 
 // Default is the bench as it is published: ten Envoys, twenty servers of one
-// slot, load 0.8.
+// slot, load 0.8. Group and Together are what two cores carry: at a service of a
+// second, a row with Steelyard takes a third of a core, and nearly a whole one at
+// 50 ms, where its requests must leave within 2.5 ms of their time.
 func Default() Options {
 	return Options{
 		Size:     fleet.Size{Envoys: 10, Servers: 20, Slots: 1, Load: 0.8},
-		Policies: fleet.Policies(),
 		Services: []time.Duration{time.Second, 250 * time.Millisecond, 50 * time.Millisecond},
 		Requests: 5000, Runs: 1, Seed: 1,
-		WarmUp: 40, Blocks: 4, Together: 200, Lateness: 0.05,
+		WarmUp: 40, Blocks: 4, Group: 3, Together: 260, Lateness: 0.05,
 	}
 }
 
-// Quick is the bench in three minutes. Its intervals are wide.
+// Quick is the bench in three minutes: all rows, at one service time. Its
+// intervals are wide.
 func Quick() Options {
 	o := Default()
-	o.Requests, o.WarmUp, o.Blocks = 700, 10, 2
+	o.Services, o.Requests, o.WarmUp, o.Blocks = []time.Duration{time.Second}, 1000, 15, 2
 	return o
 }
 
@@ -56,36 +58,76 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d slow servers of %d", o.Size.Slow, o.Size.Servers)
 	case !(o.Size.Load > 0):
 		return fmt.Errorf("load %v: want a number above 0, such as 0.8", o.Size.Load)
-	case len(o.Policies) == 0:
-		return errors.New("no rows to run")
 	case len(o.Services) == 0 || slices.Min(o.Services) <= 0:
 		return fmt.Errorf("service times %v: want at least one, all above 0", o.Services)
 	case o.Requests < 1 || o.Runs < 1 || o.Blocks < 1:
 		return fmt.Errorf("%d requests in %d blocks and %d runs: want at least one of each", o.Requests, o.Blocks, o.Runs)
+	case o.Group < 1:
+		return fmt.Errorf("%d rows with Steelyard in a group: want at least one", o.Group)
 	case !(o.WarmUp >= 0) || !(o.Together > 0) || !(o.Lateness > 0):
 		return fmt.Errorf("warm-up %v, requests at once %v, lateness %v: want numbers above 0", o.WarmUp, o.Together, o.Lateness)
 	}
 	return nil
 }
 
-// fast is the service time below which only the rows of fastRows run: the
-// others push and report at a pace that is no match for it.
-const fast = 100 * time.Millisecond
+// everyRow is the shortest service time at which all rows run by default. At less
+// there are those that targets speak of, and those that it takes to judge them.
+const everyRow = time.Second
 
-// fastRows are the rows that make sense where service is shorter than fast.
-var fastRows = []string{"least_request", "round_robin", "steelyard_access_log", "shortest_queue"}
+// DefaultPolicies are the rows at a service time.
+func DefaultPolicies(service time.Duration) []fleet.Policy {
+	if service >= everyRow {
+		return fleet.Policies()
+	}
+	return slices.DeleteFunc(fleet.Policies(), func(p fleet.Policy) bool {
+		return !slices.Contains([]string{leastRequest, "round_robin", "steelyard_access_log", bound}, p.Name)
+	})
+}
 
-// policiesAt are the policies that run at a service time. A choice of rows that
-// leaves none of those that make sense is taken at its word.
+// policiesAt are the policies that run at a service time.
 func (o Options) policiesAt(service time.Duration) []fleet.Policy {
-	if service >= fast {
+	if len(o.Policies) > 0 {
 		return o.Policies
 	}
-	some := slices.DeleteFunc(slices.Clone(o.Policies), func(p fleet.Policy) bool { return !slices.Contains(fastRows, p.Name) })
-	if len(some) == 0 {
-		return o.Policies
+	return DefaultPolicies(service)
+}
+
+// The references: rows that every group has, to hold its others against.
+const (
+	leastRequest = "least_request"
+	bound        = "shortest_queue"
+)
+
+func isReference(p fleet.Policy) bool { return p.Name == leastRequest || p.Name == bound }
+
+// groups cuts rows into those that are measured at the same time, by index: so many
+// with Steelyard in each, and the references in all. Other rows cost little and go
+// where there is least.
+func (o Options) groups(policies []fleet.Policy) [][]int {
+	weighted := 0
+	for _, p := range policies {
+		if p.Control != nil {
+			weighted++
+		}
 	}
-	return some
+	n := max(1, (weighted+o.Group-1)/o.Group)
+	groups := make([][]int, n)
+	dealt := 0
+	for i, p := range policies {
+		switch {
+		case isReference(p):
+			for g := range groups {
+				groups[g] = append(groups[g], i)
+			}
+		case p.Control != nil:
+			g := dealt * n / weighted
+			groups[g] = append(groups[g], i)
+			dealt++
+		default:
+			groups[n-1] = append(groups[n-1], i)
+		}
+	}
+	return groups
 }
 
 // bootstrapServices is the length of a block of the bootstrap, in mean service
@@ -109,36 +151,40 @@ func (o Options) size(service time.Duration) fleet.Size {
 	return s
 }
 
-// A schedule is how the requests of a section are sent.
+// A schedule is how the requests of a group are sent.
 type schedule struct {
 	rate    float64 // requests per second of a row
 	warmUp  int     // requests at the beginning of a block that are not counted
 	counted int     // requests of a block that are
 	blocks  int
-	groups  [][]int // rows that run together, by index
+	turns   [][]int // rows that run at the same time, by index in the group
 }
 
-// schedule plans a section with so many rows.
+// schedule plans a group of so many rows.
 func (o Options) schedule(service time.Duration, rows int) schedule {
 	s := schedule{rate: o.size(service).Rate(), blocks: 1}
 	atOnce := min(rows, max(1, int(o.Together/s.rate)))
-	groups := (rows + atOnce - 1) / atOnce
-	if groups > 1 {
+	turns := (rows + atOnce - 1) / atOnce
+	if turns > 1 {
 		s.blocks = min(o.Blocks, o.Requests)
 	}
+	s.turns = make([][]int, turns)
 	for i := range rows {
-		if i < groups {
-			s.groups = append(s.groups, nil)
-		}
-		s.groups[i%groups] = append(s.groups[i%groups], i)
+		s.turns[i%turns] = append(s.turns[i%turns], i)
 	}
 	s.counted = (o.Requests + s.blocks - 1) / s.blocks
 	s.warmUp = int(o.WarmUp * service.Seconds() * s.rate)
 	return s
 }
 
-// turn is the order of the groups in a block: each time another one begins.
-func (s schedule) turn(block int) [][]int {
-	k := block % len(s.groups)
-	return slices.Concat(s.groups[k:], s.groups[:k])
+// lasts is how long the requests of a group arrive.
+func (s schedule) lasts() time.Duration {
+	requests := s.blocks * len(s.turns) * (s.warmUp + s.counted)
+	return time.Duration(float64(requests) / s.rate * float64(time.Second))
+}
+
+// order is the order of the turns in a block: each time another one begins.
+func (s schedule) order(block int) [][]int {
+	k := block % len(s.turns)
+	return slices.Concat(s.turns[k:], s.turns[:k])
 }

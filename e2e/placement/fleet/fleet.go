@@ -86,7 +86,10 @@ func (f *Fleet) start(ctx context.Context, dir string) error {
 	if err := f.startControl(ctx); err != nil {
 		return err
 	}
-	return f.startEnvoys(ctx)
+	if err := f.startEnvoys(ctx); err != nil {
+		return err
+	}
+	return f.standBack()
 }
 
 func urlOf(address string) string { return "http://" + address + "/v1/completions" }

@@ -1,11 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +142,40 @@ func TestASizeSaysItsCapacityAndRate(t *testing.T) {
 	s.Skew = true
 	if got := s.shares(); !slices.Equal(got, []float64{2, 1, 1}) {
 		t.Errorf("shares %v, want half for the first", got)
+	}
+}
+
+// nice is the niceness of each thread of a process.
+func nice(t *testing.T, pid int) []int {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // it has ended
+		}
+		var n int
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if _, err := fmt.Sscan(fields[19-3], &n); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func TestWhatIsMeasuredStandsBackBehindTheLoad(t *testing.T) {
+	f := startRow(t, Policy{Name: "scrape", Control: &Control{Scrape: time.Second}}, Size{Envoys: 1, Servers: 2, Slots: 1, Load: 0.5, Service: 10 * time.Millisecond})
+	own := slices.Max(nice(t, os.Getpid()))
+	for name, pid := range map[string]int{"envoy": f.envoys[0].Pid(), "steelyard": f.control.Pid()} {
+		all := nice(t, pid)
+		if len(all) < 2 || slices.Min(all) != min(19, own+niceness) {
+			t.Errorf("threads of %s have niceness %v beside a load generator of %d, want %d more", name, all, own, niceness)
+		}
 	}
 }
 

@@ -28,7 +28,8 @@ type Conditions struct {
 
 // A Run is one of the consecutive runs of a bench, or all of them together.
 type Run struct {
-	Rows        []Row             `json:"rows"`
+	Rows        []Row             `json:"rows"`                 // one for each policy and service time
+	References  []Row             `json:"references,omitempty"` // those of further groups, which their rows are held against
 	Targets     []Target          `json:"targets,omitempty"`
 	MachineBusy map[string]Number `json:"machine_busy"` // share of all cores, by service time
 
@@ -40,6 +41,7 @@ func NewRun(sections []Section, busy map[string]Number) Run {
 	r := Run{Targets: Targets(sections), MachineBusy: busy, Sections: sections}
 	for _, s := range sections {
 		r.Rows = append(r.Rows, s.Rows...)
+		r.References = append(r.References, s.References...)
 	}
 	return r
 }
@@ -48,10 +50,10 @@ func NewRun(sections []Section, busy map[string]Number) Run {
 // the lateness above the limit, in mean service times.
 func (r Run) Late(limit float64) []string {
 	var late []string
-	for _, row := range r.Rows {
+	for _, row := range slices.Concat(r.Rows, r.References) {
 		if share := float64(row.LatenessP99 / row.Service); !(share <= limit) {
-			late = append(late, fmt.Sprintf("%s at %g s service: the load generator was %.1f ms late at p99, %.1f %% of the mean service, limit %.1f %%",
-				row.Policy, float64(row.Service), 1e3*float64(row.LatenessP99), 100*share, 100*limit))
+			late = append(late, fmt.Sprintf("%s in group %d at %g s service: the load generator was %.1f ms late at p99, %.1f %% of the mean service, limit %.1f %%",
+				row.Policy, row.Group, float64(row.Service), 1e3*float64(row.LatenessP99), 100*share, 100*limit))
 		}
 	}
 	return late
@@ -78,28 +80,40 @@ func NewDocument(c Conditions, all Run, runs []Run) Document {
 	return d
 }
 
-// Held is in how many of the runs a target held, and how many measured it.
-func (d Document) Held(text string) (held, measured int) {
+// outcomes are a target in each of the runs, as far as it was measured there.
+func (d Document) outcomes(text string) []Target {
+	var all []Target
 	for _, r := range d.Runs {
 		for _, t := range r.Targets {
-			if t.Text != text || !t.Known() {
-				continue
+			if t.Text == text && t.Known() {
+				all = append(all, t)
 			}
-			measured++
-			if t.Holds {
-				held++
-			}
+		}
+	}
+	return all
+}
+
+// Held is how many of the measured targets held in every run.
+func (d Document) Held() (held, measured int) {
+	for _, t := range d.Targets {
+		all := d.outcomes(t.Text)
+		if len(all) == 0 {
+			continue
+		}
+		measured++
+		if !slices.ContainsFunc(all, func(t Target) bool { return !t.Holds }) {
+			held++
 		}
 	}
 	return held, measured
 }
 
 // spread are the least and the largest p99 of a row over the runs.
-func (d Document) spread(policy string, service Number) (least, most Number) {
+func (d Document) spread(of Row) (least, most Number) {
 	var all []Number
 	for _, r := range d.Runs {
-		for _, row := range r.Rows {
-			if row.Policy == policy && row.Service == service {
+		for _, row := range slices.Concat(r.Rows, r.References) {
+			if row.Policy == of.Policy && row.Service == of.Service && row.Group == of.Group {
 				all = append(all, row.WaitP99)
 			}
 		}

@@ -28,7 +28,7 @@ func WriteKnee(file string, sections []Section, sweeps []Sweep) error {
 			if err := s.addSweep(pushes, i, sweep, func(r Row) Number { return r.Pushes }); err != nil {
 				return err
 			}
-			if err := s.addSweep(cpu, i, sweep, s.aboveLeastRequest); err != nil {
+			if err := s.addSweep(cpu, i, sweep, func(r Row) Number { return r.EnvoyCPUOver }); err != nil {
 				return err
 			}
 		}
@@ -39,14 +39,6 @@ func WriteKnee(file string, sections []Section, sweeps []Sweep) error {
 		panels = append(panels, []*plot.Plot{pushes, cpu})
 	}
 	return writePanels(file, panels)
-}
-
-// aboveLeastRequest is what an Envoy of a row uses more than one of LEAST_REQUEST.
-func (s Section) aboveLeastRequest(r Row) Number {
-	if k := s.find(leastRequest); k >= 0 {
-		return r.EnvoyCPU - s.Rows[k].EnvoyCPU
-	}
-	return unknown
 }
 
 // addSweep adds the rows of a sweep as a line with its intervals.

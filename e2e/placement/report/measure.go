@@ -13,11 +13,12 @@ import (
 
 // A Measurement is what one policy did with the requests of one service time.
 // Slices hold one value for each request, in order of arrival; those of
-// measurements that are compared belong to the same requests.
+// measurements of one group belong to the same requests.
 type Measurement struct {
 	Policy  string // as in the JSON
 	Title   string // as in tables
 	Service time.Duration
+	Group   int // from 1; those of one group were measured together and are compared
 
 	Waits    []float64 // seconds in the server's queue; NaN where there is no answer
 	Added    []float64 // seconds on top of wait and service: the way there and back; NaN likewise
@@ -42,7 +43,7 @@ type Cost struct {
 // Add appends another measurement of the same policy and service time. The zero
 // value becomes the other.
 func (m *Measurement) Add(other Measurement) {
-	m.Policy, m.Title, m.Service = other.Policy, other.Title, other.Service
+	m.Policy, m.Title, m.Service, m.Group = other.Policy, other.Title, other.Service, other.Group
 	m.Waits = append(m.Waits, other.Waits...)
 	m.Added = append(m.Added, other.Added...)
 	m.Lateness = append(m.Lateness, other.Lateness...)
@@ -99,6 +100,7 @@ type Row struct {
 	Policy   string `json:"policy"`
 	Title    string `json:"title"`
 	Service  Number `json:"service"` // mean, in seconds
+	Group    int    `json:"group"`   // from 1; rows of one group ran together
 	Requests int    `json:"requests"`
 	Errors   int    `json:"errors"`
 
@@ -111,12 +113,23 @@ type Row struct {
 	WaitP99   Number `json:"wait_p99"`
 	WaitP99CI CI     `json:"wait_p99_ci"`
 
-	// Latency without wait and service, in seconds.
-	AddedP50 Number `json:"added_latency_p50"`
-	AddedP99 Number `json:"added_latency_p99"`
+	// The p99 as a multiple of those of the references in the same group.
+	OfLeastRequest   Number `json:"wait_p99_of_least_request"`
+	OfLeastRequestCI CI     `json:"wait_p99_of_least_request_ci"`
+	OfBound          Number `json:"wait_p99_of_shortest_queue"`
+	OfBoundCI        CI     `json:"wait_p99_of_shortest_queue_ci"`
 
-	EnvoyCPU    Number `json:"envoy_cpu_cores"`     // mean over the Envoys
-	EnvoyCPUMax Number `json:"envoy_cpu_cores_max"` // of the busiest
+	// Latency without wait and service, in seconds; Over is above LEAST_REQUEST of
+	// the same group.
+	AddedP50     Number `json:"added_latency_p50"`
+	AddedP99     Number `json:"added_latency_p99"`
+	AddedP50Over Number `json:"added_latency_p50_over_least_request"`
+
+	// Over is above the mean over the Envoys of LEAST_REQUEST in the same group.
+	EnvoyCPU        Number `json:"envoy_cpu_cores"` // mean over the Envoys
+	EnvoyCPUOver    Number `json:"envoy_cpu_cores_over_least_request"`
+	EnvoyCPUMax     Number `json:"envoy_cpu_cores_max"` // of the busiest
+	EnvoyCPUMaxOver Number `json:"envoy_cpu_cores_max_over_least_request"`
 
 	ControlCPU Number `json:"control_cpu_cores"`
 	ControlRSS Number `json:"control_rss_bytes"`
@@ -138,52 +151,125 @@ const (
 	p99 = 0.99
 )
 
-// A Section is the rows of one service time, whose requests are the same.
+// The rows that others are held against.
+const (
+	leastRequest = "least_request"
+	bound        = "shortest_queue"
+)
+
+// A Section is the rows of one service time. What the machine cannot carry at once
+// is measured in groups, one after the other, with the same requests: each group has
+// references of its own, and rows are held against those of their group.
 type Section struct {
-	Service   time.Duration
-	Rows      []Row
-	quantiles *stats.Quantiles // of the rows, in their order
+	Service    time.Duration
+	Rows       []Row // one for each policy: of the first group that has it
+	References []Row // of policies that further groups have again
 }
 
-// NewSection makes the rows of measurements of one service time.
+// NewSection makes the rows of measurements of one service time, in their order.
 func NewSection(service time.Duration, all []Measurement, b stats.Bootstrap) (Section, error) {
-	s := Section{Service: service}
-	series := make([][]float64, len(all))
-	for i, m := range all {
-		if len(m.Waits) != len(all[0].Waits) {
-			return s, fmt.Errorf("comparing %s with %s: %d requests and %d, want the same ones", m.Policy, all[0].Policy, len(m.Waits), len(all[0].Waits))
-		}
-		series[i] = make([]float64, len(m.Waits))
-		for k, w := range m.Waits {
-			series[i][k] = w / service.Seconds()
+	groups := make(map[int]group)
+	for _, m := range all {
+		groups[m.Group] = append(groups[m.Group], m)
+	}
+	rows := make(map[int][]Row, len(groups))
+	for number, g := range groups {
+		var err error
+		if rows[number], err = g.rows(b); err != nil {
+			return Section{}, err
 		}
 	}
-	s.quantiles = b.Quantiles(series, p50, p90, p99)
-	for i, m := range all {
-		s.Rows = append(s.Rows, s.row(i, m, known(series[i])))
+	s := Section{Service: service}
+	for _, m := range all {
+		row := rows[m.Group][0]
+		rows[m.Group] = rows[m.Group][1:]
+		if s.find(m.Policy) < 0 {
+			s.Rows = append(s.Rows, row)
+		} else {
+			s.References = append(s.References, row)
+		}
 	}
 	return s, nil
 }
 
-// row is the row of a measurement with the given waits, ascending and in mean
+// Groups is in how many groups the rows were measured.
+func (s Section) Groups() int {
+	n := 0
+	for _, r := range s.Rows {
+		n = max(n, r.Group)
+	}
+	return n
+}
+
+// A group is what was measured together.
+type group []Measurement
+
+// find returns the index of a policy's measurement, or -1.
+func (g group) find(policy string) int {
+	return slices.IndexFunc(g, func(m Measurement) bool { return m.Policy == policy })
+}
+
+// rows are the figures of a group, in its order.
+func (g group) rows(b stats.Bootstrap) ([]Row, error) {
+	series := make([][]float64, len(g))
+	for i, m := range g {
+		if len(m.Waits) != len(g[0].Waits) {
+			return nil, fmt.Errorf("comparing %s with %s: %d requests and %d, want the same ones", m.Policy, g[0].Policy, len(m.Waits), len(g[0].Waits))
+		}
+		series[i] = make([]float64, len(m.Waits))
+		for k, w := range m.Waits {
+			series[i][k] = w / m.Service.Seconds()
+		}
+	}
+	q := b.Quantiles(series, p50, p90, p99)
+	rows := make([]Row, len(g))
+	for i, m := range g {
+		rows[i] = newRow(m, known(series[i]))
+		rows[i].quantiles(q, i)
+	}
+	for i := range rows {
+		rows[i].against(q, i, rows, g.find(leastRequest), g.find(bound))
+	}
+	return rows, nil
+}
+
+// newRow is what a measurement says by itself; waits are ascending and in mean
 // service times.
-func (s Section) row(i int, m Measurement, waits []float64) Row {
+func newRow(m Measurement, waits []float64) Row {
 	added, lateness := load.Summarize(known(m.Added)), load.Summarize(known(m.Lateness))
 	r := Row{
-		Policy: m.Policy, Title: m.Title, Service: Number(m.Service.Seconds()),
-		Requests: len(m.Waits), Errors: m.Errors,
-		WaitMean: mean(waits),
-		WaitP50:  Number(s.quantiles.Value(i, p50)), WaitP50CI: ciOf(s.quantiles.Interval(i, p50)),
-		WaitP90: Number(s.quantiles.Value(i, p90)), WaitP90CI: ciOf(s.quantiles.Interval(i, p90)),
-		WaitP99: Number(s.quantiles.Value(i, p99)), WaitP99CI: ciOf(s.quantiles.Interval(i, p99)),
-		AddedP50: Number(added.P50), AddedP99: Number(added.P99),
+		Policy: m.Policy, Title: m.Title, Service: Number(m.Service.Seconds()), Group: m.Group,
+		Requests: len(m.Waits), Errors: m.Errors, WaitMean: mean(waits),
+		OfLeastRequest: unknown, OfLeastRequestCI: ciOf(noInterval), OfBound: unknown, OfBoundCI: ciOf(noInterval),
+		AddedP50: Number(added.P50), AddedP99: Number(added.P99), AddedP50Over: unknown,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),
-		EnvoyCPU: unknown, EnvoyCPUMax: unknown,
+		EnvoyCPU: unknown, EnvoyCPUOver: unknown, EnvoyCPUMax: unknown, EnvoyCPUMaxOver: unknown,
 		ControlCPU: unknown, ControlRSS: unknown, Pushes: unknown, Suppressed: unknown,
 		waits: waits,
 	}
 	r.cost(m.Cost)
 	return r
+}
+
+// quantiles fills in those of the waits; the row is series i of its group.
+func (r *Row) quantiles(q *stats.Quantiles, i int) {
+	r.WaitP50, r.WaitP50CI = Number(q.Value(i, p50)), ciOf(q.Interval(i, p50))
+	r.WaitP90, r.WaitP90CI = Number(q.Value(i, p90)), ciOf(q.Interval(i, p90))
+	r.WaitP99, r.WaitP99CI = Number(q.Value(i, p99)), ciOf(q.Interval(i, p99))
+}
+
+// against holds row i against the references of its group, -1 where it has none.
+func (r *Row) against(q *stats.Quantiles, i int, rows []Row, least, queue int) {
+	if queue >= 0 {
+		r.OfBound, r.OfBoundCI = r.WaitP99/rows[queue].WaitP99, ciOf(q.Ratio(i, queue, p99))
+	}
+	if least < 0 {
+		return
+	}
+	reference := rows[least]
+	r.OfLeastRequest, r.OfLeastRequestCI = r.WaitP99/reference.WaitP99, ciOf(q.Ratio(i, least, p99))
+	r.AddedP50Over = r.AddedP50 - reference.AddedP50
+	r.EnvoyCPUOver, r.EnvoyCPUMaxOver = r.EnvoyCPU-reference.EnvoyCPU, r.EnvoyCPUMax-reference.EnvoyCPU
 }
 
 // unknown is what was not measured.

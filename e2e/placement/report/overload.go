@@ -265,7 +265,7 @@ const fastDrop = 0.05
 func (r OverloadRow) targets() []Target {
 	of := func(text string, measured, limit Number, atLeast bool) Target {
 		t := Target{Text: r.Policy + ": " + text, Limit: limit, AtLeast: atLeast, CI: ciOf(noInterval)}
-		t.measure(float64(measured), noInterval)
+		t.measure(measured, ciOf(noInterval))
 		return t
 	}
 	return []Target{

@@ -121,12 +121,12 @@ func (s Section) rightEdge() float64 {
 // tailPoints bounds the points of a line; more cannot be seen.
 const tailPoints = 400
 
-// tailPlot shows the share of the requests that wait longer than a time.
+// tailPlot shows the share of the requests that wait longer than a time. Its key is
+// the plot beside it, which has the same colours: nine names would cover the lines.
 func (s Section) tailPlot() (*plot.Plot, error) {
-	p := newPanel(fmt.Sprintf("Waits, %v service", s.Service), "wait, in mean services", "share of the requests that wait longer")
+	p := newPanel(fmt.Sprintf("Waits, %v service (colours as on the right)", s.Service), "wait, in mean services", "share of the requests that wait longer")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
-	p.Legend.Top = true
 	for i, r := range s.Rows {
 		if len(r.waits) == 0 {
 			continue
@@ -137,7 +137,6 @@ func (s Section) tailPlot() (*plot.Plot, error) {
 		}
 		line.Color, line.Width = colour(i), vg.Points(1.5)
 		p.Add(line)
-		p.Legend.Add(r.Title, line)
 	}
 	// Adding a line widens the axes to all that the line has.
 	p.Y.Min, p.X.Max = 1e-3, s.rightEdge()
@@ -163,13 +162,19 @@ type estimates struct {
 	plotter.XErrors
 }
 
-// p99Plot shows p99 of every row with its interval, the first row on top.
+// p99Plot shows p99 of every row with its interval, the first row on top and the
+// references of further groups below.
 func (s Section) p99Plot() (*plot.Plot, error) {
 	p := newPanel(fmt.Sprintf("p99 of the wait, %v service", s.Service), "mean services, with 95 % intervals", "")
-	names := make([]string, len(s.Rows))
-	for i, r := range s.Rows {
-		at := len(s.Rows) - 1 - i
+	all := slices.Concat(s.Rows, s.References)
+	names := make([]string, len(all))
+	for i, r := range all {
+		at := len(all) - 1 - i
 		names[at] = r.Title
+		if i >= len(s.Rows) {
+			names[at] = fmt.Sprintf("%s, group %d", r.Title, r.Group)
+			i = s.find(r.Policy) // of the same colour
+		}
 		if len(r.waits) == 0 {
 			continue
 		}
@@ -189,6 +194,6 @@ func (s Section) p99Plot() (*plot.Plot, error) {
 	}
 	p.NominalY(names...)
 	p.X.Min, p.X.Max = 0, s.rightEdge()
-	p.Y.Min, p.Y.Max = -0.5, float64(len(s.Rows))-0.5
+	p.Y.Min, p.Y.Max = -0.5, float64(len(all))-0.5
 	return p, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
@@ -25,7 +26,7 @@ var bootstrap = stats.Bootstrap{Block: 10, Resamples: 200, Seed: 1}
 // rows of one seed are paired, so that their quantiles stand in the same ratio.
 func measurement(policy string, service time.Duration, mean float64) Measurement {
 	r := rand.New(rand.NewPCG(7, 0))
-	m := Measurement{Policy: policy, Title: "Title of " + policy, Service: service}
+	m := Measurement{Policy: policy, Title: "Title of " + policy, Service: service, Group: 1}
 	for range 2000 {
 		m.Waits = append(m.Waits, mean*service.Seconds()*r.ExpFloat64())
 		m.Added = append(m.Added, 0.003)
@@ -94,6 +95,76 @@ func TestARowIsItsMeasurementInFigures(t *testing.T) {
 		if !(ci[0] < ci[1]) {
 			t.Errorf("the interval of %s is %v, want a lower and a higher end", name, ci)
 		}
+	}
+}
+
+// Two groups whose references differ, as those of a machine that had other work do.
+func twoGroups(t *testing.T) Section {
+	t.Helper()
+	of := func(group int, m Measurement) Measurement {
+		m.Group = group
+		return m
+	}
+	return section(t, time.Second,
+		of(1, measurement("least_request", time.Second, 2)),
+		of(2, measurement("least_request", time.Second, 4)),
+		of(1, measurement("steelyard_lrs", time.Second, 0.5)),
+		of(2, measurement("steelyard_access_log", time.Second, 0.5)),
+		of(1, measurement("shortest_queue", time.Second, 0.25)),
+		of(2, measurement("shortest_queue", time.Second, 0.4)),
+	)
+}
+
+func TestRowsAreHeldAgainstTheReferencesOfTheirGroup(t *testing.T) {
+	s := twoGroups(t)
+	var got []string
+	for _, r := range slices.Concat(s.Rows, s.References) {
+		got = append(got, fmt.Sprintf("%s %d: %.3g %.3g", r.Policy, r.Group, float64(r.OfLeastRequest), float64(r.OfBound)))
+	}
+	want := []string{
+		"least_request 1: 1 8", "steelyard_lrs 1: 0.25 2", "steelyard_access_log 2: 0.125 1.25", "shortest_queue 1: 0.125 1",
+		"least_request 2: 1 10", "shortest_queue 2: 0.1 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rows and references %q, want %q", got, want)
+	}
+	log := s.Rows[2]
+	for _, tt := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"CPU over LEAST_REQUEST", float64(log.EnvoyCPUOver), 9.5/300 - 0.02},
+		{"CPU of the busiest over LEAST_REQUEST", float64(log.EnvoyCPUMaxOver), 0.025},
+		{"latency over LEAST_REQUEST", float64(log.AddedP50Over), 0},
+	} {
+		if !near(tt.got, tt.want) {
+			t.Errorf("%s is %v, want %v", tt.name, tt.got, tt.want)
+		}
+	}
+	if target := s.ratio("steelyard_access_log", "shortest_queue", 1.3); !near(float64(target.Measured), 1.25) || !target.Holds {
+		t.Errorf("the target is judged as %v, want by the reference of group 2", target)
+	}
+}
+
+func TestEveryPolicyIsOneRowAndOtherReferencesStandBeside(t *testing.T) {
+	run := NewRun([]Section{twoGroups(t)}, nil)
+	text, err := json.Marshal(NewDocument(Conditions{Lateness: 0.05}, run, []Run{run}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Rows, References []struct{ Policy string } }
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Rows) != 4 || len(got.References) != 2 || got.References[0].Policy != "least_request" {
+		t.Errorf("%d rows and references %v, want 4 and those of group 2", len(got.Rows), got.References)
+	}
+	var b bytes.Buffer
+	if err := NewDocument(Conditions{}, run, []Run{run}).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "In 2 groups") || !strings.Contains(b.String(), "shortest_queue in group 2 at 1 s") {
+		t.Errorf("the table does not speak of both groups, lateness included:\n%s", b.String())
 	}
 }
 
@@ -166,7 +237,7 @@ func TestALateGeneratorMakesNoResult(t *testing.T) {
 		t.Errorf("1 ms of a second is no result: %v", d.Reasons)
 	}
 	d := NewDocument(Conditions{Lateness: 0.05}, good, []Run{good, bad})
-	if d.Valid || len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0], "run 2: least_request at 0.1 s") || !strings.Contains(d.Reasons[0], "6.0 ms late") {
+	if d.Valid || len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0], "run 2: least_request in group 1 at 0.1 s") || !strings.Contains(d.Reasons[0], "6.0 ms late") {
 		t.Errorf("valid %t for the reasons %q, want one that names run 2, the row and 6.0 ms", d.Valid, d.Reasons)
 	}
 	var b bytes.Buffer
@@ -186,7 +257,7 @@ func TestTheTableNamesRowsTargetsAndRuns(t *testing.T) {
 	if err := someDocument(t).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Title of least_request", "Service 50ms", "machine 50 % busy", "p99 of runs", "Targets", "held in 2 of 2 runs", "held in 0 of 2 runs"} {
+	for _, want := range []string{"Title of least_request", "Service 50ms", "machine 50 % busy", "p99 of runs", "Targets", "runs: 0.25, 0.25, held in 2 of 2", "runs: 1.25 MISSED, 1.25 MISSED, held in 0 of 2", "4 of 6 measured targets held in each of 2 runs", "Only 20 requests of a row make its p99"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, b.String())
 		}

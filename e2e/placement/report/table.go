@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -30,6 +31,10 @@ func banner(w io.Writer, valid bool, reasons []string) {
 	}
 }
 
+// fewInTail is how few requests beyond the p99 make its interval so wide that a
+// target held or missed is chance.
+const fewInTail = 30
+
 // table prints the rows of one service time.
 func (d Document) table(w io.Writer, s Section) {
 	c := d.Conditions
@@ -37,20 +42,24 @@ func (d Document) table(w io.Writer, s Section) {
 	if busy, ok := d.MachineBusy[s.Service.String()]; ok {
 		fmt.Fprintf(w, ", machine %.0f %% busy", 100*float64(busy))
 	}
-	fmt.Fprint(w, "\nWaits in mean services with 95 % intervals; CPU in cores; adds and late in ms\n\n")
+	fmt.Fprint(w, "\nWaits in mean services with 95 % intervals; of LR, of bound: p99 by that of LEAST_REQUEST and of the bound; CPU in % of a core; adds and late in ms\n")
+	if n := s.Rows[0].Requests / 100; n < fewInTail {
+		fmt.Fprintf(w, "Only %d requests of a row make its p99: the intervals are wide, and a target that holds or is missed may be chance\n", n)
+	}
+	if n := s.Groups(); n > 1 {
+		fmt.Fprintf(w, "In %d groups, one after the other with the same requests: a row is held against the references of its own group\n", n)
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "policy\tp50\tp90\tp99\t95 %\tadds p50\tp99\tEnvoy CPU\tmax\tsteelyard CPU\tMiB\tpushes/s\terrors\tlate p50\tp99\tmax\t")
+	fmt.Fprint(t, "policy\tgroup\tp50\tp90\tp99\t95 %\tof LR\tof bound\tadds p50\tp99\tEnvoy CPU\tover LR\tmax\tsteelyard CPU\tMiB\tpushes/s\terrors\tlate p50\tp99\tmax\t")
 	if len(d.Runs) > 1 {
 		fmt.Fprint(t, "p99 of runs\t")
 	}
 	fmt.Fprintln(t)
-	for _, r := range s.Rows {
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t",
-			r.Title, float64(r.WaitP50), float64(r.WaitP90), float64(r.WaitP99), float64(r.WaitP99CI[0]), float64(r.WaitP99CI[1]),
-			1e3*r.AddedP50, 1e3*r.AddedP99, r.EnvoyCPU, r.EnvoyCPUMax, r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes, r.Errors,
-			1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
+	for _, r := range slices.Concat(s.Rows, s.References) {
+		r.line(t)
 		if len(d.Runs) > 1 {
-			least, most := d.spread(r.Policy, r.Service)
+			least, most := d.spread(r)
 			fmt.Fprintf(t, "%.2f-%.2f\t", float64(least), float64(most))
 		}
 		fmt.Fprintln(t)
@@ -58,7 +67,15 @@ func (d Document) table(w io.Writer, s Section) {
 	t.Flush()
 }
 
-// list prints the targets.
+// line prints a row of a table.
+func (r Row) line(w io.Writer) {
+	fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t",
+		r.Title, r.Group, float64(r.WaitP50), float64(r.WaitP90), float64(r.WaitP99), float64(r.WaitP99CI[0]), float64(r.WaitP99CI[1]),
+		r.OfLeastRequest, r.OfBound, 1e3*r.AddedP50, 1e3*r.AddedP99, 1e2*r.EnvoyCPU, 1e2*r.EnvoyCPUOver, 1e2*r.EnvoyCPUMax,
+		1e2*r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
+}
+
+// list prints the targets: over all runs, then in each.
 func (d Document) list(w io.Writer) {
 	if len(d.Targets) == 0 {
 		return
@@ -66,10 +83,28 @@ func (d Document) list(w io.Writer) {
 	fmt.Fprint(w, "\nTargets\n")
 	for _, target := range d.Targets {
 		fmt.Fprintf(w, "  %s\n", target)
-		if held, measured := d.Held(target.Text); measured > 1 {
-			fmt.Fprintf(w, "            held in %d of %d runs\n", held, measured)
+		if all := d.outcomes(target.Text); len(all) > 1 {
+			fmt.Fprintf(w, "            runs: %s\n", each(all))
 		}
 	}
+	held, measured := d.Held()
+	fmt.Fprintf(w, "\n%d of %d measured targets held in %s\n", held, measured, map[bool]string{true: "the run", false: fmt.Sprintf("each of %d runs", len(d.Runs))}[len(d.Runs) == 1])
+}
+
+// each is what a target came to in each run, and in how many it held.
+func each(all []Target) string {
+	var b strings.Builder
+	held := 0
+	for _, t := range all {
+		if t.Holds {
+			held++
+			fmt.Fprintf(&b, "%s, ", t.Measured)
+		} else {
+			fmt.Fprintf(&b, "%s MISSED, ", t.Measured)
+		}
+	}
+	fmt.Fprintf(&b, "held in %d of %d", held, len(all))
+	return b.String()
 }
 
 // String is the target in one line.

@@ -32,12 +32,10 @@ const (
 
 // The rows that targets speak of.
 const (
-	leastRequest = "least_request"
-	bound        = "shortest_queue"
-	accessLog    = "steelyard_access_log"
-	loadReports  = "steelyard_lrs"
-	redisCounts  = "steelyard_redis"
-	scrapeOnly   = "steelyard_scrape_1s"
+	accessLog   = "steelyard_access_log"
+	loadReports = "steelyard_lrs"
+	redisCounts = "steelyard_redis"
+	scrapeOnly  = "steelyard_scrape_1s"
 )
 
 // Targets checks sections against the targets of the placement. Sections of
@@ -78,12 +76,10 @@ func (s Section) second() []Target {
 // and its waits in mean services grow as the service gets shorter.
 func (s Section) picker() []Target {
 	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services", accessLog), pickerP99)
-	if i := s.find(accessLog); i >= 0 {
-		wait.measure(float64(s.Rows[i].WaitP99), s.quantiles.Interval(i, p99))
-	}
 	added := s.target(fmt.Sprintf("%s: median latency added to %s, below the picker's, in seconds", accessLog, leastRequest), pickerAdded)
-	if i, k := s.find(accessLog), s.find(leastRequest); i >= 0 && k >= 0 {
-		added.measure(float64(s.Rows[i].AddedP50-s.Rows[k].AddedP50), noInterval)
+	if i := s.find(accessLog); i >= 0 {
+		wait.measure(s.Rows[i].WaitP99, s.Rows[i].WaitP99CI)
+		added.measure(s.Rows[i].AddedP50Over, ciOf(noInterval))
 	}
 	return []Target{wait, added}
 }
@@ -98,22 +94,25 @@ func (s Section) target(text string, limit float64) Target {
 	}
 }
 
-// measure fills in a measured figure.
-func (t *Target) measure(v float64, ci stats.Interval) {
-	t.Measured, t.CI = Number(v), ciOf(ci)
-	if t.Holds = v <= float64(t.Limit); t.AtLeast {
-		t.Holds = v >= float64(t.Limit)
+// measure fills in a measured figure, unless it is unknown.
+func (t *Target) measure(v Number, ci CI) {
+	t.Measured, t.CI = v, ci
+	if t.Holds = v <= t.Limit; t.AtLeast {
+		t.Holds = v >= t.Limit
 	}
 }
 
-// ratio is a target for the quotient of two rows' p99.
-func (s Section) ratio(over, under string, limit float64) Target {
-	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", over, under), limit)
-	i, k := s.find(over), s.find(under)
-	if i < 0 || k < 0 {
-		return t
+// ratio is a target for the quotient of a row's p99 and that of a reference in its
+// group.
+func (s Section) ratio(policy, reference string, limit float64) Target {
+	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, reference), limit)
+	i := s.find(policy)
+	switch {
+	case i >= 0 && reference == leastRequest:
+		t.measure(s.Rows[i].OfLeastRequest, s.Rows[i].OfLeastRequestCI)
+	case i >= 0 && reference == bound:
+		t.measure(s.Rows[i].OfBound, s.Rows[i].OfBoundCI)
 	}
-	t.measure(float64(s.Rows[i].WaitP99/s.Rows[k].WaitP99), s.quantiles.Ratio(i, k, p99))
 	return t
 }
 
@@ -121,10 +120,8 @@ func (s Section) ratio(over, under string, limit float64) Target {
 // of LEAST_REQUEST do on average, in cores.
 func (s Section) envoyCPU(policy string, limit float64) Target {
 	t := s.target(fmt.Sprintf("%s: CPU of the busiest Envoy above %s, in cores", policy, leastRequest), limit)
-	i, k := s.find(policy), s.find(leastRequest)
-	if i < 0 || k < 0 {
-		return t
+	if i := s.find(policy); i >= 0 {
+		t.measure(s.Rows[i].EnvoyCPUMaxOver, ciOf(noInterval))
 	}
-	t.measure(float64(s.Rows[i].EnvoyCPUMax-s.Rows[k].EnvoyCPU), noInterval)
 	return t
 }
