@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -35,6 +36,7 @@ type plan struct {
 	top, more string
 	envoys    int      // 1 when 0
 	bootstrap []string // more arguments of steelyard bootstrap
+	edits     []edit   // of what it prints
 	// xds is the address that Envoys are told, Steelyard's own when empty.
 	xds string
 	// listen is more YAML of the xds section, in braces' form: ", key: value".
@@ -148,7 +150,8 @@ func (f *fleet) startEnvoy(i int) {
 	name := fmt.Sprintf("envoy-%d", i)
 	args := append([]string{"bootstrap", "--cluster", cluster, "--xds", xds, "--node-id", name,
 		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, f.plan.bootstrap...)
-	e := proctest.Envoy(f.t, proc.EnvoyConfig{Bootstrap: run(f.t, args...), Dir: f.dir, Name: name})
+	text := edited(f.t, run(f.t, args...), f.plan.edits)
+	e := proctest.Envoy(f.t, proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name})
 	f.envoys = append(f.envoys, e)
 	listener, err := e.Listener(f.t.Context(), "ingress")
 	if err != nil {
@@ -240,8 +243,10 @@ func (f *fleet) get(path string, into any) error {
 }
 
 // view is the cluster as the admin API shows it.
-func (f *fleet) view() (v admin.Cluster, err error) {
-	err = f.get("/api/v1/clusters/"+cluster, &v)
+func (f *fleet) view() (admin.Cluster, error) { return f.viewOf(cluster) }
+
+func (f *fleet) viewOf(name string) (v admin.Cluster, err error) {
+	err = f.get("/api/v1/clusters/"+name, &v)
 	return v, err
 }
 
@@ -299,4 +304,21 @@ func (tr *traffic) wait(t *testing.T) load.Result {
 		t.Fatal(tr.err)
 	}
 	return tr.result
+}
+
+// stop ends a load that would go on and returns how many requests it sent, and how
+// many of them failed; those that were open at this moment are no failures.
+func (tr *traffic) stop(t *testing.T) (requests, failed int) {
+	t.Helper()
+	tr.cancel()
+	<-tr.done
+	if tr.err != nil && !errors.Is(tr.err, context.Canceled) {
+		t.Fatal(tr.err)
+	}
+	for _, s := range tr.result.Samples {
+		if s.Failed() && !errors.Is(s.Err, context.Canceled) {
+			failed++
+		}
+	}
+	return len(tr.result.Samples), failed
 }

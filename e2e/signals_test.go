@@ -173,6 +173,18 @@ type teller struct {
 // An edit replaces a text of a bootstrap, which must be there.
 type edit struct{ old, new string }
 
+// edited is a bootstrap with its edits.
+func edited(t testing.TB, text []byte, edits []edit) []byte {
+	t.Helper()
+	for _, e := range edits {
+		if !strings.Contains(string(text), e.old) {
+			t.Fatalf("the bootstrap does not contain %q", e.old)
+		}
+		text = []byte(strings.ReplaceAll(string(text), e.old, e.new))
+	}
+	return text
+}
+
 var toHTTP2 = edit{"explicit_http_config: {http_protocol_options: {}}", "explicit_http_config: {http2_protocol_options: {}}"}
 
 // envoy starts an Envoy on a receiver.
@@ -184,13 +196,7 @@ func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, e := range edits {
-		if !strings.Contains(string(text), e.old) {
-			r.t.Fatalf("the bootstrap does not contain %q", e.old)
-		}
-		text = []byte(strings.ReplaceAll(string(text), e.old, e.new))
-	}
-	e := proctest.Envoy(r.t, proc.EnvoyConfig{Bootstrap: text, Concurrency: workers})
+	e := proctest.Envoy(r.t, proc.EnvoyConfig{Bootstrap: edited(r.t, text, edits), Concurrency: workers})
 	listener, err := e.Listener(r.t.Context(), "ingress")
 	if err != nil {
 		r.t.Fatal(err)

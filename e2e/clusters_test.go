@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+)
+
+// second is another cluster of the same Envoy.
+const second = "second"
+
+// withSecond gives an Envoy of mode shedding the second cluster, under /second.
+var withSecond = []edit{
+	{"              routes:\n", "              routes:\n              - {match: {prefix: /second}, route: {cluster: second, timeout: 0s}}\n"},
+	{"  clusters:\n", `  clusters:
+  - name: second
+    type: EDS
+    connect_timeout: 2s
+    eds_cluster_config:
+      eds_config:
+        resource_api_version: V3
+        api_config_source: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: steelyard_xds}}]}
+`},
+}
+
+func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
+	pool := servers(t, same(4, wide)...)
+	busy, idle := addresses(pool[:2]), addresses(pool[2:])
+	cluster1 := func(members ...string) string {
+		return "scrape: {disabled: true}\nendpoints: {static: [{address: " + strings.Join(members, "}, {address: ") + "}]}"
+	}
+	f := start(t, plan{
+		cluster:   cluster1(busy[0]),
+		more:      "- name: second\n  engine: vllm\n  " + strings.ReplaceAll(cluster1(idle...), "\n", "\n  ") + "\n",
+		bootstrap: []string{"--mode", "shedding", "--lb-policy", "round_robin"}, edits: withSecond,
+	})
+	const long = 60 // requests of the first cluster, which stay at its first endpoint
+	ctx, end := context.WithCancel(t.Context())
+	wait := asking(t, ctx, long, f.urls[0], modelsim.HeaderService, "60")
+	f.eventually("the long requests are there", func() error {
+		if n := pool[0].InFlight(); n != long {
+			return fmt.Errorf("%d in flight", n)
+		}
+		return nil
+	})
+	f.writeConfig(cluster1(busy...))
+	f.eventually("the first cluster avoids its busy endpoint", func() error {
+		if hosts := f.hosts(0); len(hosts) != 2 || !avoided(hosts, busy[0]) {
+			return fmt.Errorf("hosts %v", hosts)
+		}
+		return nil
+	})
+
+	clusters, err := f.envoys[0].Clusters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hosts := clusters[second]; len(hosts) != 2 || math.Abs(float64(hosts[0].Weight)/float64(hosts[1].Weight)-1) > 0.1 {
+		t.Errorf("the idle second cluster has the hosts %v, want two of one weight", hosts)
+	}
+	p := quick(600)
+	p.Targets = []string{f.urls[0] + second}
+	result, err := load.Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range idle {
+		if share := float64(result.Servers[a]) / float64(result.Requests); math.Abs(share-0.5) > 0.3 || result.Errors > 0 {
+			t.Errorf("the second cluster sends %.2f of its requests to %s, with %d errors; want about half, and none", share, a, result.Errors)
+		}
+	}
+	f.eventually("the first cluster has its count", func() error { return f.loads(cluster, busy[0], long) })
+	f.eventually("the second cluster has its count", func() error { return f.loads(second, idle[0], 0) })
+	end()
+	wait()
+}
+
+// loads wants an endpoint of a cluster to have so many requests, counted by Envoys.
+func (f *fleet) loads(name, address string, want float64) error {
+	v, err := f.viewOf(name)
+	if err != nil {
+		return err
+	}
+	for _, e := range v.Endpoints {
+		if e.Address == address && (e.Load.Or(-1) != want || e.InFlightSource == "") {
+			return fmt.Errorf("%s has %v requests at %s by %q, want %v", name, e.Load.Or(-1), address, e.InFlightSource, want)
+		}
+	}
+	return nil
+}
+
+// The slow server has by far the largest capacity, so the policies disagree about it.
+func TestAReloadSwitchesThePolicyToLeastLatencyLive(t *testing.T) {
+	pool := servers(t, modelsim.Options{Slots: 1000, Speed: 0.1}, wide, wide)
+	slow := pool[0].Address()
+	endpoints := fmt.Sprintf("endpoints:\n  static:\n  - {address: %s, capacity: 100}\n  - {address: %s, capacity: 1}\n  - {address: %s, capacity: 1}\n",
+		slow, pool[1].Address(), pool[2].Address())
+	f := start(t, plan{cluster: endpoints, envoys: 2})
+	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
+	f.eventually("the policy load follows the capacity", func() error { return f.shareOf(slow, 0.8, 1) })
+	before, err := f.subscription("envoy-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	f.writeConfig("policy: least-latency\n" + endpoints)
+	f.eventually("least-latency avoids the slow server", func() error { return f.shareOf(slow, 0, 0.25) })
+	f.writeConfig(endpoints)
+	f.eventually("the policy load is back", func() error { return f.shareOf(slow, 0.8, 1) })
+
+	after, err := f.subscription("envoy-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if requests, failed := traffic.stop(t); failed != 0 || requests == 0 {
+		t.Errorf("%d of %d requests failed", failed, requests)
+	}
+	if n := f.envoyStat("cluster.steelyard_xds.upstream_cx_destroy"); n != 0 || after.Acks <= before.Acks || after.Nacks != 0 {
+		t.Errorf("%v connections to the control plane ended, ACKs %d then %d, %d NACKs; want the same stream going on", n, before.Acks, after.Acks, after.Nacks)
+	}
+}
+
+// Envoys above reports_above tell of their requests by load reports alone.
+func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool, envoys: 2, listen: ", access_log: {batch_above: 5, reports_above: 10}"})
+	const long = 20 // requests that are open throughout, of which a successor was told nothing
+	ctx, end := context.WithCancel(t.Context())
+	wait := asking(t, ctx, long, f.urls[0], modelsim.HeaderService, "60")
+	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 4})
+	counted := func() error {
+		if err := f.modes(admin.ModeReports); err != nil {
+			return err
+		}
+		return f.countedByReports(long)
+	}
+	f.eventually("the Envoys tell by reports alone", counted)
+
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	served := pool[1].Served()
+	f.eventually("traffic goes on without a control plane", func() error {
+		if got := pool[1].Served() - served; got < 20 {
+			return fmt.Errorf("%d served", got)
+		}
+		return nil
+	})
+	f.control = f.startControl("steelyard-2")
+	f.eventually("the counts are back", counted)
+	if requests, failed := traffic.stop(t); failed != 0 || requests == 0 {
+		t.Errorf("%d of %d requests failed", failed, requests)
+	}
+	end()
+	wait()
+}
+
+// modes wants every Envoy to tell of its requests in a mode.
+func (f *fleet) modes(want admin.SignalMode) error {
+	clients, err := f.clients()
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for _, c := range clients {
+		if s := c.Signals; s.Mode != want || s.State != admin.SignalOK || !s.Runtime.InSync {
+			return fmt.Errorf("%s is %s in mode %q, runtime %+v", c.NodeID, s.State, s.Mode, s.Runtime)
+		}
+		seen[c.NodeID] = true
+	}
+	if len(seen) != len(f.envoys) {
+		return fmt.Errorf("%d Envoys, want %d", len(seen), len(f.envoys))
+	}
+	return nil
+}
+
+// countedByReports wants so many requests at least to be counted, by load reports.
+func (f *fleet) countedByReports(least float64) error {
+	v, err := f.view()
+	if err != nil {
+		return err
+	}
+	sum := 0.0
+	for _, e := range v.Endpoints {
+		if e.InFlightSource != admin.SourceLoadReports {
+			return fmt.Errorf("%s is counted by %q", e.Address, e.InFlightSource)
+		}
+		sum += e.Input("in_flight").Value.Or(0)
+	}
+	if sum < least {
+		return fmt.Errorf("%v requests in flight, want %v", sum, least)
+	}
+	return nil
+}
