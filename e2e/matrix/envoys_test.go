@@ -70,7 +70,7 @@ func measure(t *testing.T, c corner) report.Document {
 	o := bench.Default()
 	o.Size = c.size
 	o.Size.Envoys = 4
-	o.Services, o.Requests, o.WarmUp, o.Together, o.Lateness = []time.Duration{c.size.Service}, c.requests, 10, 1000, 0.2
+	o.Services, o.Requests, o.WarmUp, o.Together, o.Lateness, o.Attempts = []time.Duration{c.size.Service}, c.requests, 10, 1000, 0.2, 1
 	o.Place.Dir = proctest.Dir(t)
 	for _, name := range []string{"least_request", "steelyard_access_log"} {
 		p, err := fleet.Named(name)

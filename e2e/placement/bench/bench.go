@@ -28,50 +28,46 @@ func Run(ctx context.Context, o Options) (report.Document, error) {
 		all  []part // of all runs together
 	)
 	for i := range o.Runs {
-		var sections []report.Section
-		busy := make(map[string]report.Number)
-		for k, service := range o.Services {
+		var parts []part
+		for _, service := range o.Services {
 			p, err := o.section(ctx, service, i)
 			if err != nil {
 				return report.Document{}, fmt.Errorf("run %d at %v service: %w", i+1, service, err)
 			}
-			s, err := o.report(p)
-			if err != nil {
-				return report.Document{}, err
-			}
-			sections = append(sections, s)
-			busy[service.String()] = report.Number(p.machine.Share())
+			parts = append(parts, p)
 			if i == 0 {
 				all = append(all, part{service: service, rows: make([]report.Measurement, len(p.rows))})
 			}
-			all[k].add(p)
+			all[len(parts)-1].add(p)
 		}
-		runs = append(runs, report.NewRun(sections, busy))
+		run, err := o.run(parts)
+		if err != nil {
+			return report.Document{}, err
+		}
+		runs = append(runs, run)
 	}
-	whole, err := o.whole(all)
+	whole, err := o.run(all)
 	if err != nil {
 		return report.Document{}, err
 	}
 	return report.NewDocument(conditions, whole, runs), nil
 }
 
-// whole is the run that all runs make together.
-func (o Options) whole(all []part) (report.Run, error) {
+// run is what one run measured, or all of them together.
+func (o Options) run(parts []part) (report.Run, error) {
 	var sections []report.Section
+	var again []string
 	busy := make(map[string]report.Number)
-	for _, p := range all {
-		s, err := o.report(p)
+	for _, p := range parts {
+		s, err := report.NewSection(p.service, p.rows, o.bootstrap())
 		if err != nil {
 			return report.Run{}, err
 		}
 		sections = append(sections, s)
+		again = append(again, p.again...)
 		busy[p.service.String()] = report.Number(p.machine.Share())
 	}
-	return report.NewRun(sections, busy), nil
-}
-
-func (o Options) report(p part) (report.Section, error) {
-	return report.NewSection(p.service, p.rows, o.bootstrap())
+	return report.NewRun(sections, busy, again), nil
 }
 
 func (o Options) conditions(ctx context.Context) (report.Conditions, error) {
@@ -92,6 +88,7 @@ type part struct {
 	service time.Duration
 	rows    []report.Measurement // in the order of the policies, each with all groups that have it
 	machine fleet.Machine        // busy and idle seconds while requests were counted
+	again   []string             // groups that were measured more than once
 }
 
 // add appends the same rows of another run.
@@ -100,6 +97,7 @@ func (p *part) add(other part) {
 		p.rows[i].Add(m)
 	}
 	p.machine = p.machine.Plus(other.machine)
+	p.again = append(p.again, other.again...)
 }
 
 // section measures all rows at one service time, one group after the other.
@@ -109,15 +107,16 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 	rows := make([][]report.Measurement, len(policies)) // of each policy, one for each group that has it
 	groups := o.groups(policies)
 	for i, members := range groups {
-		g := group{number: i + 1, service: service, seed: o.Seed + uint64(run)<<32, schedule: o.schedule(service, len(members))}
+		title := fmt.Sprintf("run %d of %d, %v service, group %d of %d", run+1, o.Runs, service, i+1, len(groups))
+		g := group{title: title, number: i + 1, service: service, seed: o.Seed + uint64(run)<<32, schedule: o.schedule(service, len(members))}
 		for _, k := range members {
 			g.policies = append(g.policies, policies[k])
 		}
-		o.say("run %d of %d, %v service, group %d of %d: %d rows, %d at a time, %v of requests", run+1, o.Runs, service, g.number, len(groups),
-			len(members), len(g.turns[0]), g.lasts().Round(time.Second))
-		if err := g.measure(ctx, o); err != nil {
+		again, err := o.attempt(ctx, &g)
+		if err != nil {
 			return p, err
 		}
+		p.again = append(p.again, again...)
 		for j, k := range members {
 			rows[k] = append(rows[k], g.rows[j])
 		}
@@ -125,6 +124,22 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 	}
 	p.rows = slices.Concat(rows...)
 	return p, nil
+}
+
+// attempt measures a group, and again where its requests left late: something else
+// wanted the machine, which says nothing about the rows. What it returns says so.
+func (o Options) attempt(ctx context.Context, g *group) (again []string, err error) {
+	for attempt := 1; ; attempt++ {
+		o.say("%s: %d rows, %d at a time, %v of requests", g.title, len(g.policies), len(g.turns[0]), g.lasts().Round(time.Second))
+		if err := g.measure(ctx, o); err != nil {
+			return nil, err
+		}
+		if attempt >= o.Attempts || !g.late(o.Lateness) {
+			return again, nil
+		}
+		again = append(again, g.title+": measured again, because requests left late")
+		o.say("%s", again[len(again)-1])
+	}
 }
 
 func (o Options) say(format string, args ...any) {

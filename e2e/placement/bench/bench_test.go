@@ -186,6 +186,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 		{func(o *Options) { o.Size.Slow = 21 }, "21 slow servers"},
 		{func(o *Options) { o.Size.Load = math.NaN() }, "load NaN"},
 		{func(o *Options) { o.Group = 0 }, "0 rows with Steelyard"},
+		{func(o *Options) { o.Attempts = 0 }, "0 attempts"},
 		{func(o *Options) { o.Services = nil }, "service times"},
 		{func(o *Options) { o.Services = []time.Duration{0} }, "service times"},
 		{func(o *Options) { o.Requests = 0 }, "0 requests"},
@@ -212,11 +213,15 @@ func TestTheBenchMeasuresRealRows(t *testing.T) {
 		{Name: "shortest_queue", Title: "bound", Direct: true},
 	}
 	o.Services, o.Requests, o.WarmUp, o.Blocks = []time.Duration{40 * time.Millisecond}, 200, 5, 2
-	o.Together = 100 // the rows take turns
+	o.Together = 100                 // the rows take turns
+	o.Lateness, o.Attempts = 1e-9, 2 // no generator is that punctual
 	o.Place.Dir = proctest.Dir(t)
 	d, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if d.Valid || len(d.Again) != 1 {
+		t.Errorf("valid %t, measured again: %q; want a second attempt that was late too", d.Valid, d.Again)
 	}
 	if len(d.Rows) != 2 || len(d.Runs) != 1 || d.Conditions.Envoy == "" {
 		t.Fatalf("%d rows, %d runs, Envoy %q; want 2, 1 and a version", len(d.Rows), len(d.Runs), d.Conditions.Envoy)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,7 +17,8 @@ import (
 // A group is rows of one service time that are measured together.
 type group struct {
 	schedule
-	number   int // from 1
+	title    string // for people
+	number   int    // from 1
 	service  time.Duration
 	seed     uint64
 	policies []fleet.Policy
@@ -32,7 +34,7 @@ func (g *group) measure(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g.rows = make([]report.Measurement, len(fleets))
+	g.rows, g.machine = make([]report.Measurement, len(fleets)), fleet.Machine{}
 	for block := range g.blocks {
 		for _, turn := range g.order(block) {
 			if err := g.send(ctx, fleets, turn, g.seed+uint64(block)); err != nil {
@@ -41,6 +43,14 @@ func (g *group) measure(ctx context.Context, o Options) (err error) {
 		}
 	}
 	return nil
+}
+
+// late reports whether a row's requests left later, at p99, than a share of the mean
+// service.
+func (g *group) late(limit float64) bool {
+	return slices.ContainsFunc(g.rows, func(m report.Measurement) bool {
+		return !(load.Summarize(slices.Clone(m.Lateness)).P99 <= limit*g.service.Seconds())
+	})
 }
 
 // send sends a block of requests to some of the rows, all at once.

@@ -24,6 +24,7 @@ type Options struct {
 	Group    int     // rows with Steelyard that are measured in one group
 	Together float64 // requests per second of the rows of a group that run at the same time
 	Lateness float64 // largest p99 of the generator's lateness, in mean service times
+	Attempts int     // how often a group is measured, at most, until its requests leave in time
 
 	Place fleet.Place // where the rows live
 	Log   io.Writer   // progress, for people
@@ -38,7 +39,7 @@ func Default() Options {
 		Size:     fleet.Size{Envoys: 10, Servers: 20, Slots: 1, Load: 0.8},
 		Services: []time.Duration{time.Second, 250 * time.Millisecond, 50 * time.Millisecond},
 		Requests: 5000, Runs: 1, Seed: 1,
-		WarmUp: 40, Blocks: 4, Group: 3, Together: 260, Lateness: 0.05,
+		WarmUp: 40, Blocks: 4, Group: 3, Together: 260, Lateness: 0.05, Attempts: 2,
 	}
 }
 
@@ -62,8 +63,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("service times %v: want at least one, all above 0", o.Services)
 	case o.Requests < 1 || o.Runs < 1 || o.Blocks < 1:
 		return fmt.Errorf("%d requests in %d blocks and %d runs: want at least one of each", o.Requests, o.Blocks, o.Runs)
-	case o.Group < 1:
-		return fmt.Errorf("%d rows with Steelyard in a group: want at least one", o.Group)
+	case o.Group < 1 || o.Attempts < 1:
+		return fmt.Errorf("%d rows with Steelyard in a group and %d attempts: want at least one of each", o.Group, o.Attempts)
 	case !(o.WarmUp >= 0) || !(o.Together > 0) || !(o.Lateness > 0):
 		return fmt.Errorf("warm-up %v, requests at once %v, lateness %v: want numbers above 0", o.WarmUp, o.Together, o.Lateness)
 	}

@@ -31,14 +31,15 @@ type Run struct {
 	Rows        []Row             `json:"rows"`                 // one for each policy and service time
 	References  []Row             `json:"references,omitempty"` // those of further groups, which their rows are held against
 	Targets     []Target          `json:"targets,omitempty"`
-	MachineBusy map[string]Number `json:"machine_busy"` // share of all cores, by service time
+	MachineBusy map[string]Number `json:"machine_busy"`    // share of all cores, by service time
+	Again       []string          `json:"again,omitempty"` // groups that were measured more than once, and why
 
 	Sections []Section `json:"-"`
 }
 
 // NewRun makes a run of its sections.
-func NewRun(sections []Section, busy map[string]Number) Run {
-	r := Run{Targets: Targets(sections), MachineBusy: busy, Sections: sections}
+func NewRun(sections []Section, busy map[string]Number, again []string) Run {
+	r := Run{Targets: Targets(sections), MachineBusy: busy, Again: again, Sections: sections}
 	for _, s := range sections {
 		r.Rows = append(r.Rows, s.Rows...)
 		r.References = append(r.References, s.References...)

@@ -147,7 +147,7 @@ func TestRowsAreHeldAgainstTheReferencesOfTheirGroup(t *testing.T) {
 }
 
 func TestEveryPolicyIsOneRowAndOtherReferencesStandBeside(t *testing.T) {
-	run := NewRun([]Section{twoGroups(t)}, nil)
+	run := NewRun([]Section{twoGroups(t)}, nil, nil)
 	text, err := json.Marshal(NewDocument(Conditions{Lateness: 0.05}, run, []Run{run}))
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestRowsOfDifferentRequestsAreNotCompared(t *testing.T) {
 }
 
 func TestTargetsCompareRows(t *testing.T) {
-	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 250*time.Millisecond), someSection(t, 50*time.Millisecond), someSection(t, 5*time.Second)}, nil)
+	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 250*time.Millisecond), someSection(t, 50*time.Millisecond), someSection(t, 5*time.Second)}, nil, nil)
 	tests := []struct {
 		text     string // part of it
 		measured float64
@@ -231,8 +231,8 @@ func TestALateGeneratorMakesNoResult(t *testing.T) {
 	for i := range late.Lateness {
 		late.Lateness[i] = 0.006
 	}
-	good := NewRun([]Section{someSection(t, time.Second)}, nil)
-	bad := NewRun([]Section{section(t, 100*time.Millisecond, late)}, nil)
+	good := NewRun([]Section{someSection(t, time.Second)}, nil, nil)
+	bad := NewRun([]Section{section(t, 100*time.Millisecond, late)}, nil, nil)
 	if d := NewDocument(Conditions{Lateness: 0.05}, good, []Run{good, good}); !d.Valid || len(d.Reasons) > 0 {
 		t.Errorf("1 ms of a second is no result: %v", d.Reasons)
 	}
@@ -248,7 +248,7 @@ func TestALateGeneratorMakesNoResult(t *testing.T) {
 
 func someDocument(t *testing.T) Document {
 	t.Helper()
-	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 50*time.Millisecond)}, map[string]Number{"1s": 0.5})
+	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 50*time.Millisecond)}, map[string]Number{"1s": 0.5}, []string{"group 2: measured again"})
 	return NewDocument(Conditions{Envoys: 3, Servers: 20, Slots: 1, Load: 0.8, Lateness: 0.05}, run, []Run{run, run})
 }
 
@@ -257,7 +257,7 @@ func TestTheTableNamesRowsTargetsAndRuns(t *testing.T) {
 	if err := someDocument(t).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Title of least_request", "Service 50ms", "machine 50 % busy", "p99 of runs", "Targets", "runs: 0.25, 0.25, held in 2 of 2", "runs: 1.25 MISSED, 1.25 MISSED, held in 0 of 2", "4 of 6 measured targets held in each of 2 runs", "Only 20 requests of a row make its p99"} {
+	for _, want := range []string{"Title of least_request", "group 2: measured again", "Service 50ms", "machine 50 % busy", "p99 of runs", "Targets", "runs: 0.25, 0.25, held in 2 of 2", "runs: 1.25 MISSED, 1.25 MISSED, held in 0 of 2", "4 of 6 measured targets held in each of 2 runs", "Only 20 requests of a row make its p99"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, b.String())
 		}

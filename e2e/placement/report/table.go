@@ -13,6 +13,9 @@ import (
 func (d Document) Write(w io.Writer) error {
 	out := &errWriter{w: w}
 	banner(out, d.Valid, d.Reasons)
+	for _, again := range d.Again {
+		fmt.Fprintf(out, "\n%s\n", again)
+	}
 	for _, s := range d.Sections {
 		d.table(out, s)
 	}
