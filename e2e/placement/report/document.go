@@ -47,14 +47,17 @@ func NewRun(sections []Section, busy map[string]Number, again []string) Run {
 	return r
 }
 
-// Late names the rows whose requests left too late to be worth anything: p99 of
-// the lateness above the limit, in mean service times.
+// Late names the groups whose requests left too late to be worth anything, each with
+// its latest row: p99 of the lateness above the limit, in mean service times.
 func (r Run) Late(limit float64) []string {
 	var late []string
-	for _, row := range slices.Concat(r.Rows, r.References) {
-		if share := float64(row.LatenessP99 / row.Service); !(share <= limit) {
-			late = append(late, fmt.Sprintf("%s in group %d at %g s service: the load generator was %.1f ms late at p99, %.1f %% of the mean service, limit %.1f %%",
-				row.Policy, row.Group, float64(row.Service), 1e3*float64(row.LatenessP99), 100*share, 100*limit))
+	for _, s := range r.Sections {
+		for group := 1; group <= s.Groups(); group++ {
+			row := s.latest(group)
+			if share := float64(row.LatenessP99 / row.Service); !(share <= limit) {
+				late = append(late, fmt.Sprintf("group %d at %g s service: the load generator was %.1f ms late at p99 for %s, %.1f %% of the mean service, limit %.1f %%",
+					group, float64(row.Service), 1e3*float64(row.LatenessP99), row.Policy, 100*share, 100*limit))
+			}
 		}
 	}
 	return late

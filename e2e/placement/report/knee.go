@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -16,25 +17,26 @@ type Sweep struct {
 	Policies []string `json:"policies"`
 }
 
-// WriteKnee draws p99 against what it costs, into an SVG and a PNG: a line for
-// each sweep, against pushes a second on the left and the CPU that an Envoy uses
-// above LEAST_REQUEST on the right, and a level line for the bound.
+// WriteKnee draws p99, by that of the bound in the same group, against what it costs,
+// into an SVG and a PNG: a line for each sweep, against pushes a second on the left and
+// the CPU that an Envoy uses above LEAST_REQUEST on the right.
 func WriteKnee(file string, sections []Section, sweeps []Sweep) error {
 	var panels [][]*plot.Plot
 	for _, s := range sections {
-		pushes := newPanel(fmt.Sprintf("Price of freshness, %v service", s.Service), "pushes a second", "p99 of the wait, in mean services")
-		cpu := newPanel("", "cores of each Envoy above LEAST_REQUEST", "p99 of the wait, in mean services")
+		const quality = "p99 of the wait, by that of the bound"
+		pushes := newPanel(fmt.Sprintf("Quality against pushes, %v service", s.Service), "pushes a second", quality)
+		cpu := newPanel(fmt.Sprintf("Quality against CPU, %v service", s.Service), "% of a core of each Envoy above LEAST_REQUEST", quality)
 		for i, sweep := range sweeps {
 			if err := s.addSweep(pushes, i, sweep, func(r Row) Number { return r.Pushes }); err != nil {
 				return err
 			}
-			if err := s.addSweep(cpu, i, sweep, func(r Row) Number { return r.EnvoyCPUOver }); err != nil {
+			if err := s.addSweep(cpu, i, sweep, func(r Row) Number { return 100 * r.EnvoyCPUOver }); err != nil {
 				return err
 			}
 		}
 		for _, p := range []*plot.Plot{pushes, cpu} {
-			s.addBound(p)
-			p.X.Min, p.Y.Min, p.Legend.Top = 0, 0, true
+			addBound(p)
+			p.X.Min, p.Y.Min, p.Legend.Top = 0, 0, false
 		}
 		panels = append(panels, []*plot.Plot{pushes, cpu})
 	}
@@ -47,12 +49,12 @@ func (s Section) addSweep(p *plot.Plot, at int, sweep Sweep, cost func(Row) Numb
 	var errs plotter.YErrors
 	for _, name := range sweep.Policies {
 		i := s.find(name)
-		if i < 0 || len(s.Rows[i].waits) == 0 || cost(s.Rows[i]) != cost(s.Rows[i]) {
+		if i < 0 || len(s.Rows[i].waits) == 0 || !finite(cost(s.Rows[i])) || !finite(s.Rows[i].OfBound) {
 			continue
 		}
 		r := s.Rows[i]
-		line = append(line, plotter.XY{X: float64(cost(r)), Y: float64(r.WaitP99)})
-		errs = append(errs, struct{ Low, High float64 }{float64(r.WaitP99CI[0] - r.WaitP99), float64(r.WaitP99CI[1] - r.WaitP99)})
+		line = append(line, plotter.XY{X: float64(cost(r)), Y: float64(r.OfBound)})
+		errs = append(errs, struct{ Low, High float64 }{float64(r.OfBoundCI[0] - r.OfBound), float64(r.OfBoundCI[1] - r.OfBound)})
 	}
 	if len(line) == 0 {
 		return nil
@@ -75,13 +77,11 @@ func (s Section) addSweep(p *plot.Plot, at int, sweep Sweep, cost func(Row) Numb
 	return nil
 }
 
-// addBound adds a level line at the p99 of the bound.
-func (s Section) addBound(p *plot.Plot) {
-	i := s.find(bound)
-	if i < 0 || len(s.Rows[i].waits) == 0 {
-		return
-	}
-	level := plotter.NewFunction(func(float64) float64 { return float64(s.Rows[i].WaitP99) })
+func finite(n Number) bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
+
+// addBound adds a level line at the bound.
+func addBound(p *plot.Plot) {
+	level := plotter.NewFunction(func(float64) float64 { return 1 })
 	level.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 	p.Add(level)
 	p.Legend.Add("bound", level)

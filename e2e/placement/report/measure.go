@@ -201,6 +201,18 @@ func (s Section) Groups() int {
 	return n
 }
 
+// latest is the row of a group whose requests left latest; one of which nothing is
+// known comes before all.
+func (s Section) latest(group int) Row {
+	var worst Row
+	for _, r := range slices.Concat(s.Rows, s.References) {
+		if r.Group == group && (worst.Group == 0 || !(r.LatenessP99 <= worst.LatenessP99)) {
+			worst = r
+		}
+	}
+	return worst
+}
+
 // A group is what was measured together.
 type group []Measurement
 
