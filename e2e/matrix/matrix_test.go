@@ -1,8 +1,8 @@
 // Package matrix_test holds the promise that Steelyard's weights are never worse
-// than Envoy's own least request, in every cell of a matrix of fleets, by
-// simulation, and in some on real Envoys: {service 0.05, 0.5, 5 s} x {1, 4, 16 slots} x {load 0.5, 0.8, 0.95} x
-// {equal, a quarter of the pods three times slower} x {even traffic, half of it
-// through one Envoy}.
+// than Envoy's own least request, in every cell of a matrix of fleets by simulation,
+// and in some on real Envoys: {service 0.05, 0.5, 5 s} x {1, 4, 16 slots} x
+// {load 0.5, 0.8, 0.95} x {equal, a quarter of the pods three times slower} x
+// {even traffic, half of it through one Envoy}.
 package matrix_test
 
 import (
