@@ -7,13 +7,17 @@
 //
 // # The JSON
 //
-//	{"valid": true, "rows": [{"policy": "least_request", "service": 1,
+//	{"valid": true, "rows": [{"policy": "least_request", "service": 1, "group": 1,
 //	  "requests": 5000, "wait_p50": …, "wait_p90": …, "wait_p99": …, …}],
+//	 "references": [{"policy": "least_request", "service": 1, "group": 2, …}],
 //	 "targets": [{"target": …, "measured": …, "limit": …, "holds": …}],
 //	 "runs": [{"rows": […], "targets": […]}]}
 //
 // Waits are in mean service times, as in the rows of `steelyard simulate --json`,
 // which have the same keys; times are in seconds; what was not measured is null.
+// A policy is one row at each service time. Where rows were measured in groups, the
+// references of further groups stand in references, and what a row is of a reference
+// (wait_p99_of_least_request and its likes) is of that in its own group.
 // The outer rows and targets are over all runs together, and runs holds each
 // alone. wait_p99_ci and its likes are 95 % intervals (package stats).
 package report
