@@ -37,10 +37,11 @@ type Options struct {
 // PushOptions say which decisions are worth a push.
 type PushOptions struct {
 	// Deadband is the change of shares, as total variation 0..1, under which
-	// nothing is pushed. Heartbeat is the longest time without a push, 0 for no
+	// nothing is pushed. Worth is what a larger change has to gain
+	// (weighting.Pacer.Worth): the loop sets it. Heartbeat is the longest time without a push, 0 for no
 	// limit. EndpointStaleAfter is how long proxies may use an assignment, 0 for
 	// ever.
-	Deadband                      float64
+	Deadband, Worth               float64
 	Heartbeat, EndpointStaleAfter time.Duration
 }
 
@@ -174,7 +175,7 @@ type pushes struct {
 	last               Push
 	at                 time.Time
 	err                error         // of the latest decision
-	interval           time.Duration // shortest time from the last push to the next
+	interval           time.Duration // from push to push, as the budgets sustain it now
 	intervalReason     string        // what sets it
 }
 
@@ -347,22 +348,16 @@ func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time
 	cost := c.effort.of(time.Since(began))
 	push := Push{Reason: "not ready"}
 	if c.becomeReady(now, decision) {
-		push = c.publisher.Publish(c.name, decision, c.pushOptions())
+		push = c.publisher.Publish(c.name, decision, c.pushOptions(now, pacer))
 	}
-	before := c.decided(now, decision, push, pacer)
+	before, afterPush := c.decided(now, decision, push, pacer)
 	took := time.Since(began)
 	c.observer.Stepped(c.name, before, decision, push, took)
 	rest = max(options.Pace.Floor, idle*cost)
 	if push.Pushed {
-		rest = max(rest, c.pushInterval())
+		rest = max(rest, afterPush)
 	}
 	return rest
-}
-
-func (c *Cluster) pushInterval() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pushes.interval
 }
 
 // snapshot is the cluster as the collectors see it. It holds until the next.
@@ -450,12 +445,13 @@ func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
 
 // pushOptions are the configured ones, but that an assignment does not go stale before the
 // budgets let the next ones through: all proxies would leave the weights between two pushes.
-func (c *Cluster) pushOptions() PushOptions {
+func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions {
 	const pushes = 3 // two may be late
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.options.Push
 	pace, fleet := c.pace()
+	o.Worth = pacer.Worth(now, pace)
 	if least := pushes * pace.Sustained(fleet); o.EndpointStaleAfter > 0 && o.EndpointStaleAfter < least {
 		o.EndpointStaleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
 	}
@@ -463,8 +459,8 @@ func (c *Cluster) pushOptions() PushOptions {
 }
 
 // decided keeps the decision, the count of pushes and when the next one may be.
-// It returns the decision before.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision) {
+// It returns the decision before, and for how long no push may come after this one.
+func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision, rest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d
@@ -479,7 +475,7 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer 
 		p.suppressed++
 	}
 	p.interval, p.intervalReason = pacer.Interval(now, pace, fleet)
-	return before
+	return before, pacer.Rest(now, pace, fleet)
 }
 
 // An effort is what a step costs: the least that any of the recent ones took. One that was

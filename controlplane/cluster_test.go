@@ -23,19 +23,27 @@ type recorder struct {
 	mu        sync.Mutex
 	published []weighting.Decision
 	steps     []time.Time
+	asked     []float64 // Worth of each publication
 	removed   []string
 	err       error
 	delay     time.Duration
 }
 
-func (r *recorder) Publish(_ string, d weighting.Decision, _ PushOptions) Push {
+func (r *recorder) Publish(_ string, d weighting.Decision, o PushOptions) Push {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.asked = append(r.asked, o.Worth)
 	if r.err != nil {
 		return Push{Reason: "error", Err: r.err}
 	}
 	r.published = append(r.published, d)
 	return Push{Pushed: true, Reason: "changed", Version: "v1"}
+}
+
+func (r *recorder) worths() []float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.asked)
 }
 
 func (r *recorder) Remove(cluster string) {
@@ -341,6 +349,25 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 	}
 }
 
+// The fuller the Envoys' hands, the more a push has to gain.
+func TestPushesAreAskedToGainMoreAsTheBudgetIsSpent(t *testing.T) {
+	o := testOptions()
+	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
+	inLoop(t, o, func(cluster *Cluster, r *recorder) {
+		cluster.SetEndpoints(addresses("10.0.0.1:80"))
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		}
+		asked := r.worths()
+		if asked[0] != 0 {
+			t.Errorf("the first push has to gain %v, want nothing", asked[0])
+		}
+		if most := slices.Max(asked); !(most > 0.1) {
+			t.Errorf("pushes at the floor had to gain %v at most, want ever more", most)
+		}
+	})
+}
+
 // An assignment that goes stale before the next push may go out empties the proxies' clusters
 // again and again.
 func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
@@ -360,7 +387,7 @@ func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
 		cluster := NewCluster("llama", o, &recorder{}, &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
 		cluster.endpoints = make([]discovery.Endpoint, 1000)
 		cluster.reporting = ProxyCounts{Subscribers: c.proxies, Shared: c.clusters}
-		if got := cluster.pushOptions().EndpointStaleAfter; got != c.want {
+		if got := cluster.pushOptions(time.Now(), &weighting.Pacer{}).EndpointStaleAfter; got != c.want {
 			t.Errorf("%d proxies of %d clusters, configured %v: stale after %v, want %v", c.proxies, c.clusters, c.stale, got, c.want)
 		}
 	}

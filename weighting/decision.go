@@ -23,6 +23,8 @@ type Decision struct {
 	// ExpectedWait is the time in seconds that the next request waits for a slot, in
 	// the mean over the pool; NaN while unknown.
 	ExpectedWait float64
+
+	vessels []vessel // as filled, in the order of Endpoints
 }
 
 // An EndpointDecision is the verdict on one endpoint and how it was reached.

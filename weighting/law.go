@@ -292,6 +292,7 @@ func (p *pool) share(d *Decision) {
 		return
 	}
 	vessels := p.vessels()
+	d.vessels = vessels
 	p.level = fill(vessels, d.Arrivals)
 	d.WaterLevel = p.level
 	for i, share := range shares(vessels, p.level, p.params.Floor) {

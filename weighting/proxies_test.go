@@ -76,6 +76,28 @@ func TestTheArrivalRateIsTheLargerOfWhatServersCompletedAndProxiesSent(t *testin
 	}
 }
 
+func TestWhatAPushHasToGainRisesAsTheBudgetIsSpent(t *testing.T) {
+	pace, fleet := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, Fleet{10, 20}
+	each := float64(PushCost(fleet.Endpoints)) / (0.02 * float64(time.Second)) // of the bucket
+	for _, c := range []struct{ used, want float64 }{
+		{0, 0}, {0.45, 0}, {0.75, 0.1}, {0.9, 0.4}, {1.05, math.Inf(1)}, {5, math.Inf(1)},
+	} {
+		var p Pacer
+		for range int(math.Round(c.used / each)) {
+			p.Pushed(epoch, pace, fleet)
+		}
+		if got := p.Worth(epoch, pace); got != c.want && math.Abs(got-c.want) > 0.15*c.want {
+			t.Errorf("with %v of the bucket spent: %v, want %v", c.used, got, c.want)
+		}
+		if spent := c.used >= 1; spent != (p.Rest(epoch, pace, fleet) > pace.Floor) {
+			t.Errorf("with %v of the bucket spent the rest is %v", c.used, p.Rest(epoch, pace, fleet))
+		}
+		want(t, "worth a second of rest later", p.Worth(epoch.Add(10*time.Second), pace), 0)
+	}
+	var p Pacer
+	want(t, "worth without a budget", p.Worth(epoch, Pace{}), 0)
+}
+
 func TestThePaceFollowsItsBudgets(t *testing.T) {
 	const ms = time.Millisecond
 	pace := Pace{Floor: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}

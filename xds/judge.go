@@ -56,6 +56,7 @@ func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOpt
 		return ReasonMembership, true
 	}
 	same, flagged, distance := last.compare(hosts)
+	differs := !(distance <= max(0, o.Deadband)) // so that NaN reaches the builder, which names it
 	switch {
 	case !same:
 		return ReasonMembership, true
@@ -63,12 +64,14 @@ func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOpt
 		return ReasonOverload, true
 	case dropChanged(last.drop, d.DropFraction):
 		return ReasonDrop, true
-	case !(distance <= max(0, o.Deadband)): // so that NaN reaches the builder, which names it
+	case differs && (o.Worth <= 0 || !(d.Gain(last.shares()) < o.Worth)):
 		return ReasonChanged, true
 	case last.staleAfter != o.EndpointStaleAfter:
 		return ReasonChanged, true
 	case o.Heartbeat > 0 && now.Sub(last.at) >= o.Heartbeat:
 		return ReasonHeartbeat, true
+	case differs:
+		return ReasonBudget, false
 	}
 	return ReasonDeadband, false
 }
@@ -88,6 +91,14 @@ func (p *pushed) compare(hosts []pushedHost) (same, flagged bool, distance float
 		distance += math.Abs(h.share-was.share) / 2
 	}
 	return true, flagged, distance
+}
+
+func (p *pushed) shares() []float64 {
+	shares := make([]float64, len(p.hosts))
+	for i := range p.hosts {
+		shares[i] = p.hosts[i].share
+	}
+	return shares
 }
 
 func dropChanged(was, is float64) bool {

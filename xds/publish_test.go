@@ -2,6 +2,7 @@ package xds_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -71,6 +72,49 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 			}
 			if moved := got.Version != first.Version; moved != c.pushed {
 				t.Errorf("version %q after %q", got.Version, first.Version)
+			}
+		})
+	}
+}
+
+// Two endpoints of one slot, of which the first has become busy.
+func TestAChangeThatGainsTooLittleWaitsForTheHeartbeat(t *testing.T) {
+	now := time.Now()
+	decide := func(busy float64) weighting.Decision {
+		var s weighting.Snapshot
+		for i, n := range []float64{busy, 0} {
+			s.Endpoints = append(s.Endpoints, weighting.Endpoint{
+				Address: fmt.Sprintf("10.0.0.%d:80", i+1), Capacity: 1, Exact: true, InFlight: weighting.Reading{Value: n, At: now},
+			})
+		}
+		return weighting.NewLaw(weighting.Params{}).Step(now, s)
+	}
+	idle, busy := decide(0), decide(1)
+	gain := busy.Gain([]float64{idle.Endpoints[0].Share, idle.Endpoints[1].Share})
+	if gain < 0.1 {
+		t.Fatalf("gain %v, want a part of a service", gain)
+	}
+	for _, c := range []struct {
+		name   string
+		worth  float64
+		after  time.Duration
+		pushed bool
+		reason string
+	}{
+		{"nothing is asked for", 0, 0, true, xds.ReasonChanged},
+		{"it gains enough", gain * 0.99, 0, true, xds.ReasonChanged},
+		{"it gains too little", gain * 1.01, 0, false, xds.ReasonBudget},
+		{"the budget is spent", math.Inf(1), 999 * time.Millisecond, false, xds.ReasonBudget},
+		{"the heartbeat has come", math.Inf(1), time.Second, true, xds.ReasonHeartbeat},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			o := xds.ClusterOptions{Deadband: 0.01, Heartbeat: time.Second}
+			b.server.Publish("llama", idle, o)
+			b.clock.advance(c.after)
+			o.Worth = c.worth
+			if got := b.server.Publish("llama", busy, o); got.Pushed != c.pushed || got.Reason != c.reason {
+				t.Errorf("push %+v, want pushed %v, reason %q", got, c.pushed, c.reason)
 			}
 		})
 	}

@@ -34,6 +34,9 @@ type ClusterOptions struct {
 	// Deadband is the total variation distance, 0..1, between the shares last
 	// pushed and the new ones up to which nothing is pushed.
 	Deadband float64
+	// Worth is what a change of shares has to gain, as weighting.Decision.Gain: one that
+	// gains less waits for a better moment, or for the heartbeat.
+	Worth float64
 	// Heartbeat is the time after which an assignment is pushed although
 	// nothing changed, so that no Envoy takes it for stale. Zero: never.
 	Heartbeat time.Duration
@@ -51,6 +54,7 @@ const (
 	ReasonHeartbeat  = "heartbeat"  // nothing changed for a heartbeat
 
 	ReasonDeadband = "deadband"  // not pushed: nothing worth a push changed
+	ReasonBudget   = "budget"    // not pushed: the change gains less than the budget asks for as of now
 	ReasonNotReady = "not ready" // not pushed: no endpoints, and none were ever published
 	ReasonError    = "error"     // not pushed: see Err; the previous assignment stays
 )

@@ -288,14 +288,14 @@ func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
 	c.w.tally.steps++
 	d := c.law.Step(now, c.snapshot(now))
-	pushed := c.worth(&d) && c.push(&d)
 	pace, fleet := c.o.pace(), weighting.Fleet{Proxies: len(c.w.envoys), Endpoints: len(c.members)}
+	pushed := c.worth(&d, c.pacer.Worth(now, pace)) && c.push(&d)
 	if pushed {
 		c.pacer.Pushed(now, pace, fleet)
 	}
 	c.interval, _ = c.pacer.Interval(now, pace, fleet)
 	if pushed {
-		return max(pace.Floor, c.interval)
+		return max(pace.Floor, c.pacer.Rest(now, pace, fleet))
 	}
 	return pace.Floor
 }
@@ -351,8 +351,9 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 	return r
 }
 
-// worth reports whether a decision is worth a push, as package xds judges it.
-func (c *control) worth(d *weighting.Decision) bool {
+// worth reports whether a decision is worth a push, as package xds judges it. gain is
+// what a change of shares has to gain.
+func (c *control) worth(d *weighting.Decision, gain float64) bool {
 	const dropResolution = 0.001
 	last := c.last
 	if last == nil {
@@ -360,17 +361,19 @@ func (c *control) worth(d *weighting.Decision) bool {
 	}
 	var distance float64
 	members := 0
+	c.shares = c.shares[:0] // in force
 	for k := range d.Endpoints {
 		e, pod := &d.Endpoints[k], c.members[k]
 		if last.weights[pod] == 0 || last.degraded[pod] != e.Overloaded {
 			return true
 		}
 		distance += math.Abs(e.Share-last.shares[pod]) / 2
+		c.shares = append(c.shares, last.shares[pod])
 		members++
 	}
 	return members != len(last.hosts[healthy].hosts)+len(last.hosts[degraded].hosts) ||
 		(last.drop == 0) != (d.DropFraction == 0) || math.Abs(last.drop-d.DropFraction) >= dropResolution ||
-		distance > c.o.Deadband ||
+		distance > c.o.Deadband && d.Gain(c.shares) >= gain ||
 		c.o.Heartbeat > 0 && c.w.now-c.pushedAt >= at(c.o.Heartbeat)
 }
 
