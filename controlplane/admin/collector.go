@@ -66,7 +66,7 @@ func (c *collector) describeClusters() {
 	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
-	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Shortest time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU.", labelCluster, labelReason)
+	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.", labelCluster, labelReason)
 	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because they were told to, as their load reports say.", labelCluster)
 	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether the source hears from them.", labelCluster, "source", "state")
 	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part.", labelCluster, "source")

@@ -241,7 +241,7 @@ steelyard_source_envoys{cluster="llama",source="access_log",state="missing"} 2
 steelyard_source_envoys{cluster="llama",source="access_log",state="reporting"} 1
 steelyard_source_envoys{cluster="llama",source="load_reports",state="missing"} 0
 steelyard_source_envoys{cluster="llama",source="load_reports",state="reporting"} 3
-# HELP steelyard_min_push_interval_seconds Shortest time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU.
+# HELP steelyard_min_push_interval_seconds Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.
 # TYPE steelyard_min_push_interval_seconds gauge
 steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
 # HELP steelyard_dropped_requests_total Requests that Envoys refused because they were told to, as their load reports say.

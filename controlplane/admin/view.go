@@ -72,8 +72,9 @@ type Cluster struct {
 	LastPush         Push   `json:"last_push"`
 	Pushes           uint64 `json:"pushes"`
 	SuppressedPushes uint64 `json:"suppressed_pushes"`
-	// MinIntervalSeconds is the shortest time to the next push as of now, and
-	// MinIntervalReason what sets it: "floor" (the configured one), "bytes" or "cpu".
+	// MinIntervalSeconds is the time to the next push as of now, and MinIntervalReason
+	// what sets it: "floor" (the configured one), "bytes" or "cpu" (pushes that gain
+	// much come sooner).
 	MinIntervalSeconds Number `json:"min_interval_seconds"`
 	MinIntervalReason  string `json:"min_interval_reason"`
 	// DroppedRequests counts the requests that Envoys refused because the cluster told them
