@@ -10,8 +10,10 @@ import (
 
 // niceness is how far the processes of a row stand back behind the load generator
 // and the model servers. Those stand for other machines, where they would not wait
-// for a core; on this one they would, behind a burst of ten Envoys that take a push.
-const niceness = 10
+// for a core; on this one they would, behind a burst of ten Envoys that take a push. A
+// third of the weight is enough for that, and not so little that work of others on
+// the machine would starve what is measured.
+const niceness = 5
 
 // standBack makes all threads of a process nicer than this one by niceness. Threads that it starts later are as
 // nice as those that start them.

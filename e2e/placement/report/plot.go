@@ -121,14 +121,13 @@ func (s Section) rightEdge() float64 {
 // tailPoints bounds the points of a line; more cannot be seen.
 const tailPoints = 400
 
-// decades are the ticks of a tail. Those of the library go on to 10, with room for it.
-var decades = plot.ConstantTicks{{Value: 1, Label: "1"}, {Value: 0.1, Label: "0.1"}, {Value: 0.01, Label: "0.01"}, {Value: 0.001, Label: "0.001"}}
-
 // tailPlot shows the share of the requests that wait longer than a time. Its key is
 // the plot beside it, which has the same colours: nine names would cover the lines.
 func (s Section) tailPlot() (*plot.Plot, error) {
-	p := newPanel(fmt.Sprintf("Waits, %v service (colours as on the right)", s.Service), "wait, in mean services", "share of the requests that wait longer")
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades
+	// The title says what the y axis is: beside a logarithmic axis the library makes
+	// room for a label as if it stood at the top.
+	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service (colours as on the right)", s.Service), "wait, in mean services", "")
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
 	for i, r := range s.Rows {
 		if len(r.waits) == 0 {
