@@ -102,8 +102,9 @@ var colours = [...]color.RGBA{
 // colour sets things apart; the eleventh looks like the first.
 func colour(i int) color.Color { return colours[i%len(colours)] }
 
-// rightEdge is where the axis of the waits ends: three times the middle p99, so
-// that one policy gone astray does not press the others to the left.
+// rightEdge is where the axis of the waits ends: at most three times the p99 of
+// LEAST_REQUEST, or else of the row in the middle, so that one policy gone astray does
+// not press the others to the left.
 func (s Section) rightEdge() float64 {
 	var all []float64
 	for _, r := range s.Rows {
@@ -115,7 +116,11 @@ func (s Section) rightEdge() float64 {
 	if len(all) == 0 || all[len(all)/2] == 0 {
 		return 1
 	}
-	return min(1.3*all[len(all)-1], 3*all[len(all)/2])
+	typical := all[len(all)/2]
+	if i := s.find(leastRequest); i >= 0 && s.Rows[i].WaitP99 > 0 {
+		typical = float64(s.Rows[i].WaitP99)
+	}
+	return min(1.3*all[len(all)-1], 3*typical)
 }
 
 // tailPoints bounds the points of a line; more cannot be seen.
@@ -126,7 +131,7 @@ const tailPoints = 400
 func (s Section) tailPlot() (*plot.Plot, error) {
 	// The title says what the y axis is: beside a logarithmic axis the library makes
 	// room for a label as if it stood at the top.
-	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service (colours as on the right)", s.Service), "wait, in mean services", "")
+	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service), "wait, in mean services; colours as on the right", "")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
 	for i, r := range s.Rows {

@@ -307,6 +307,17 @@ func TestTheJSONHasTheRows(t *testing.T) {
 	}
 }
 
+func TestThePlotShowsLeastRequestAndCutsWhatWentAstray(t *testing.T) {
+	s := someSection(t, time.Second)
+	if p99 := float64(s.Rows[0].WaitP99); s.rightEdge() < p99 {
+		t.Errorf("the axis ends at %v, before the p99 of least_request, %v", s.rightEdge(), p99)
+	}
+	astray := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 2000))
+	if p99 := float64(astray.Rows[0].WaitP99); astray.rightEdge() > 3*p99 {
+		t.Errorf("the axis ends at %v, want at most three times the p99 of least_request, %v", astray.rightEdge(), p99)
+	}
+}
+
 func TestThePlotIsAnSVGAndAPNG(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "placement")
 	empty := Measurement{Policy: "silent", Title: "a row without answers", Service: time.Second, Waits: make([]float64, 2000), Errors: 2000}
