@@ -11,6 +11,11 @@ import (
 const (
 	maxMessage = 1 << 20 // bytes; Envoy's buffer is 16 KB unless set otherwise
 	maxEntries = 16_384  // in a message
+
+	// What a stream keeps the memory of for its next message. An Envoy's, as Steelyard
+	// sets it up, has at most some eighty entries; a larger one is made room for anew.
+	keptEvents = 128
+	keptText   = 16 << 10 // bytes
 )
 
 // Field numbers of envoy.service.accesslog.v3.StreamAccessLogsMessage.
@@ -124,4 +129,15 @@ func (m *message) keep() error {
 	}
 	m.events = append(m.events, ev)
 	return nil
+}
+
+// letGo is called when the events have been used. It keeps no more memory than for a
+// message of a usual size: a stream is open for ever, and may never send a large one again.
+func (m *message) letGo() {
+	if cap(m.text) > keptText {
+		m.text, m.events = nil, nil // events refer to the text
+	}
+	if cap(m.events) > keptEvents {
+		m.events = nil
+	}
 }

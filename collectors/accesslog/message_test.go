@@ -190,3 +190,34 @@ func FuzzMessage(f *testing.F) {
 		s.Close(time.Now())
 	})
 }
+
+// TestALargeMessageLeavesNoMemoryBehind: streams are open for ever.
+func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
+	of := func(entries int, id string) []byte {
+		logs := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{}
+		for range entries {
+			logs.LogEntry = append(logs.LogEntry, &accessdatav3.HTTPAccessLogEntry{
+				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("10.0.0.1", 80)},
+				Request:          &accessdatav3.HTTPRequestProperties{RequestId: id},
+			})
+		}
+		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: logs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	m := &message{}
+	for name, data := range map[string][]byte{"many entries": of(1000, "1"), "long ids": of(100, strings.Repeat("x", maxID)), "usual": of(8, "1")} {
+		if err := m.UnmarshalWire(data); err != nil {
+			t.Fatal(err)
+		}
+		m.letGo()
+		if cap(m.events) > keptEvents || cap(m.text) > keptText {
+			t.Errorf("%s: room for %d events and %d bytes is kept", name, cap(m.events), cap(m.text))
+		}
+		if name == "usual" && (cap(m.events) < 8 || cap(m.text) == 0) {
+			t.Errorf("the memory of a usual message is not kept")
+		}
+	}
+}

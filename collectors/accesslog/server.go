@@ -57,7 +57,7 @@ func (s *Server) Register(g *grpc.Server) {
 			StreamName:    "StreamAccessLogs",
 			ClientStreams: true,
 			Handler: func(_ any, stream grpc.ServerStream) error {
-				return s.gate.Run(func() error { return s.serve(stream) })
+				return s.gate.Run(func(named func()) error { return s.serve(stream, named) })
 			},
 		}},
 		Metadata: "envoy/service/accesslog/v3/als.proto",
@@ -74,13 +74,13 @@ func (s *Server) Stats() Stats {
 		Messages: s.messages.Load(),
 		Entries:  s.entries.Load(),
 		Skipped:  s.skipped.Load(),
-		Refused:  s.refused.Load(),
+		Refused:  s.refused.Load() + s.gate.Refused(),
 		Broken:   s.broken.Load(),
 	}
 }
 
 // serve takes one stream: who speaks, and then what happened, until it ends.
-func (s *Server) serve(stream grpc.ServerStream) error {
+func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &message{wantNode: true}
 	if err := stream.RecvMsg(m); err != nil {
 		return s.ended(stream, err)
@@ -92,9 +92,9 @@ func (s *Server) serve(stream grpc.ServerStream) error {
 		return status.Error(codes.InvalidArgument, "access log: "+err.Error())
 	}
 	m.wantNode, m.node = false, nil
+	named()
 	first, err := s.gate.Admit(who)
 	if err != nil {
-		s.refused.Add(1)
 		return err
 	}
 	log := s.log.With("node", who.NodeID, "host", who.Host)
@@ -117,6 +117,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *message, who wire.Speaker) 
 		s.entries.Add(uint64(len(m.events)))
 		s.skipped.Add(uint64(m.skipped))
 		l.Events(time.Now(), m.events)
+		m.letGo()
 		if err := stream.RecvMsg(m); err != nil {
 			return s.ended(stream, err)
 		}

@@ -15,6 +15,11 @@ const (
 	maxClusters  = 16_384  // in a report
 	maxEndpoints = 65_536  // in a report
 	maxName      = 1024    // bytes of a cluster's name
+
+	// What a stream keeps the memory of for its next report. A larger one is made room
+	// for anew.
+	keptEndpoints = 2048
+	keptClusters  = 256
 )
 
 // Field numbers of envoy.service.load_stats.v3.LoadStatsRequest and, by message, of
@@ -164,6 +169,20 @@ func readDropped(load *ledger.ClusterLoad, message []byte) error {
 		}
 	}
 	return r.Err()
+}
+
+// letGo is called when the report has been used. It keeps no more memory than for one of
+// a usual size: a stream is open for ever, and may never send a large one again.
+func (m *report) letGo() {
+	if cap(m.loads) > keptEndpoints {
+		m.loads, m.clusters = nil, nil // clusters refer to loads
+	}
+	if cap(m.clusters) > keptClusters {
+		m.clusters = nil
+	}
+	if len(m.names) > keptEndpoints {
+		m.names = nil
+	}
 }
 
 // name is b as a string, the same one each time it comes.

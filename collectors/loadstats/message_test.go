@@ -2,6 +2,7 @@ package loadstats
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -297,5 +298,37 @@ func TestAStreamKeepsTheMemoryOfOneReport(t *testing.T) {
 	}
 	if kept > 2*endpoints {
 		t.Errorf("room for %d endpoints is kept, after reports of %d", kept, endpoints)
+	}
+}
+
+// TestALargeReportLeavesNoMemoryBehind: streams are open for ever.
+func TestALargeReportLeavesNoMemoryBehind(t *testing.T) {
+	large := func(clusters, endpoints int) []byte {
+		all := &loadstatsv3.LoadStatsRequest{}
+		for i := range clusters {
+			locality := &endpointv3.UpstreamLocalityStats{}
+			for j := range endpoints / clusters {
+				locality.UpstreamEndpointStats = append(locality.UpstreamEndpointStats, &endpointv3.UpstreamEndpointStats{Address: address(fmt.Sprint("10.0.0.", i%250), uint32(j+1))})
+			}
+			all.ClusterStats = append(all.ClusterStats, &endpointv3.ClusterStats{ClusterName: fmt.Sprint(i), UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
+		}
+		data, err := proto.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	m := &report{}
+	for name, data := range map[string][]byte{"endpoints": large(1, 20_000), "clusters": large(10_000, 10_000), "usual": large(4, 1000)} {
+		if err := m.UnmarshalWire(data); err != nil {
+			t.Fatal(err)
+		}
+		m.letGo()
+		if cap(m.loads) > keptEndpoints || cap(m.clusters) > keptClusters || len(m.names) > keptEndpoints {
+			t.Errorf("%s: room for %d endpoints, %d clusters and %d names is kept", name, cap(m.loads), cap(m.clusters), len(m.names))
+		}
+		if name == "usual" && (cap(m.loads) < 1000 || len(m.names) < 1000) {
+			t.Errorf("the memory of a usual report is not kept")
+		}
 	}
 }

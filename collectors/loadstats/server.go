@@ -73,7 +73,7 @@ func (s *Server) Register(g *grpc.Server) {
 			ClientStreams: true,
 			ServerStreams: true,
 			Handler: func(_ any, stream grpc.ServerStream) error {
-				return s.gate.Run(func() error { return ended(s.serve(stream)) })
+				return s.gate.Run(func(named func()) error { return ended(s.serve(stream, named)) })
 			},
 		}},
 		Metadata: "envoy/service/load_stats/v3/lrs.proto",
@@ -90,13 +90,13 @@ func (s *Server) Stats() Stats {
 		Envoys:  s.gate.Speakers(),
 		Reports: s.reports.Load(),
 		Bytes:   s.bytes.Load(),
-		Refused: s.refused.Load(),
+		Refused: s.refused.Load() + s.gate.Refused(),
 		Broken:  s.broken.Load(),
 	}
 }
 
 // serve takes one stream: who speaks, what is asked of it, and then its reports.
-func (s *Server) serve(stream grpc.ServerStream) error {
+func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &report{wantNode: true}
 	if err := s.receive(stream, m); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (s *Server) serve(stream grpc.ServerStream) error {
 		return status.Error(codes.InvalidArgument, "load reports: "+err.Error())
 	}
 	m.wantNode, m.node = false, nil
+	named()
 	if _, err := s.gate.Admit(who); err != nil {
-		s.refused.Add(1)
 		return err
 	}
 	defer s.gate.Dismiss(who)
@@ -142,6 +142,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, l
 			asked = next
 		}
 		l.Report(time.Now(), asked, m.clusters)
+		m.letGo()
 	}
 }
 

@@ -2,10 +2,16 @@ package wire
 
 import (
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
+
+// patience is how long a stream may take to say whom it speaks for. An Envoy says it with
+// the message that it opens the stream for.
+const patience = 10 * time.Second
 
 // A Gate is what the streams of a service pass through: it counts them, bounds
 // them, and can end them all. Make one with NewGate.
@@ -13,6 +19,7 @@ type Gate struct {
 	limit, limitEach int
 	closed           chan struct{}
 	running          sync.WaitGroup
+	refused          atomic.Uint64 // streams for which there was no room, and that named nobody
 
 	mu      sync.Mutex
 	shut    bool
@@ -31,16 +38,29 @@ func NewGate(limit, limitEach int) *Gate {
 
 // Run serves one stream and returns what is to be its status. A gRPC stream ends
 // only when its handler returns, and then a Recv that waits in serve fails: so
-// Close ends the handler, and waits for serve.
-func (g *Gate) Run(serve func() error) error {
+// Close ends the handler, and waits for serve. serve calls named when it knows whom
+// the stream speaks for; one that has not for ten seconds is ended.
+func (g *Gate) Run(serve func(named func()) error) error {
 	if err := g.enter(); err != nil {
 		return err
 	}
-	result := make(chan error, 1)
+	result, known := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer g.exit()
-		result <- serve()
+		result <- serve(sync.OnceFunc(func() { close(known) }))
 	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-result:
+		return err
+	case <-g.closed:
+		return errClosed
+	case <-timer.C:
+		g.refused.Add(1)
+		return errMute
+	case <-known:
+	}
 	select {
 	case err := <-result:
 		return err
@@ -48,6 +68,12 @@ func (g *Gate) Run(serve func() error) error {
 		return errClosed
 	}
 }
+
+// Refused is the number of streams for which there was no room, of one Envoy or of all,
+// and of those that did not say in time whom they speak for.
+func (g *Gate) Refused() uint64 { return g.refused.Load() }
+
+var errMute = status.Errorf(codes.DeadlineExceeded, "the stream has named no node within %v: every Envoy does with its first message", patience)
 
 var errClosed = status.Error(codes.Unavailable, "the control plane is shutting down")
 
@@ -58,6 +84,7 @@ func (g *Gate) enter() error {
 	case g.shut:
 		return errClosed
 	case g.open >= g.limit:
+		g.refused.Add(1)
 		return status.Errorf(codes.ResourceExhausted, "there are %d streams already, and no more are served", g.open)
 	}
 	g.open++
@@ -79,6 +106,7 @@ func (g *Gate) Admit(who Speaker) (first bool, err error) {
 	defer g.mu.Unlock()
 	n := g.streams[who]
 	if n >= g.limitEach {
+		g.refused.Add(1)
 		return false, status.Errorf(codes.ResourceExhausted, "node %q at %s has %d streams already, and no more are served", who.NodeID, who.Host, n)
 	}
 	g.streams[who] = n + 1

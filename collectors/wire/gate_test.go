@@ -3,6 +3,8 @@ package wire
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,14 +16,14 @@ func TestAGateBoundsStreams(t *testing.T) {
 	results := make(chan error, 2)
 	for range 2 {
 		go func() {
-			results <- g.Run(func() error { inside <- struct{}{}; <-leave; return errors.New("left") })
+			results <- g.Run(func(func()) error { inside <- struct{}{}; <-leave; return errors.New("left") })
 		}()
 		<-inside
 	}
-	if err := g.Run(func() error { return nil }); status.Code(err) != codes.ResourceExhausted {
+	if err := g.Run(func(func()) error { return nil }); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a third stream: %v", err)
 	}
-	if g.Open() != 2 {
+	if g.Open() != 2 || g.Refused() != 1 {
 		t.Errorf("%d open, want 2", g.Open())
 	}
 	close(leave)
@@ -34,7 +36,7 @@ func TestAGateBoundsStreams(t *testing.T) {
 	if g.Open() != 0 {
 		t.Errorf("%d open, want 0", g.Open())
 	}
-	if err := g.Run(func() error { return nil }); status.Code(err) != codes.Unavailable {
+	if err := g.Run(func(func()) error { return nil }); status.Code(err) != codes.Unavailable {
 		t.Errorf("after Close: %v", err)
 	}
 	g.Close()
@@ -52,8 +54,8 @@ func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
 			t.Errorf("%v: first %v, %v; want %+v", step.who, first, err, step)
 		}
 	}
-	if g.Speakers() != 2 {
-		t.Errorf("%d speak, want 2", g.Speakers())
+	if len(g.streams) != 2 || g.Refused() != 1 {
+		t.Errorf("%d speak, want 2; %d refused, want 1", len(g.streams), g.Refused())
 	}
 	if g.Dismiss(a) || !g.Dismiss(a) || !g.Dismiss(b) || len(g.streams) != 0 {
 		t.Errorf("the last of each: %v", g.streams)
@@ -67,7 +69,7 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	inside, ended := make(chan struct{}), make(chan struct{})
 	result := make(chan error)
 	go func() {
-		result <- g.Run(func() error { close(inside); <-ended; return nil })
+		result <- g.Run(func(named func()) error { named(); named(); close(inside); <-ended; return nil })
 	}()
 	<-inside
 	go func() { <-result; close(ended) }() // as gRPC does
@@ -75,4 +77,30 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	if g.Open() != 0 {
 		t.Error("a stream is left")
 	}
+}
+
+// TestAStreamThatNamesNobodyIsEnded: it would hold its place for ever.
+func TestAStreamThatNamesNobodyIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(2, 1)
+		start, gone := time.Now(), make(chan struct{})
+		wait := func(func()) error { <-gone; return errors.New("canceled, as gRPC does") }
+		if err := g.Run(wait); status.Code(err) != codes.DeadlineExceeded || time.Since(start) != patience {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		close(gone)
+		synctest.Wait()
+		if g.Open() != 0 || g.Refused() != 1 {
+			t.Errorf("%d open, %d refused; want 0 and 1", g.Open(), g.Refused())
+		}
+		err := g.Run(func(named func()) error {
+			named()
+			time.Sleep(time.Hour)
+			return nil
+		})
+		if err != nil || g.Refused() != 1 {
+			t.Errorf("one that is named: %v", err)
+		}
+		g.Close()
+	})
 }
