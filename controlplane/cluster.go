@@ -93,6 +93,9 @@ type ProxyCount struct {
 	InFlight weighting.Reading
 	Exact    bool // cannot leak
 	Report   weighting.ProxyReport
+	// ResponseBytes is those of an answer and FailedShare, 0 to 1, the failures among the
+	// requests that the endpoint answered or failed: moving averages, for people.
+	ResponseBytes, FailedShare weighting.Reading
 }
 
 // An Observer is told of every step, after it was published: the decision before

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 
 // recorder is a Publisher, Proxies and an Observer that remembers. It pushes everything.
 type recorder struct {
+	sources   []admin.SourceStatus
 	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
@@ -64,7 +66,7 @@ func (r *recorder) report(c ProxyCounts) {
 	r.counts = c
 }
 
-func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return nil }
+func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { return r.delay }
@@ -652,6 +654,66 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 				if got := (want{s.State, s.LastError}); got != tt.want[s.Name] {
 					t.Errorf("%s: %s is %v, want %v", tt.name, s.Name, got, tt.want[s.Name])
 				}
+			}
+		}
+	})
+}
+
+// TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests: a pool without traffic is
+// no fault, and one with traffic that nobody tells of is seen.
+func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		r.sources = []admin.SourceStatus{{Name: admin.SourceAccessLog, State: admin.SourceIdle, Envoys: admin.Reporting{Expected: admin.Num(3), Reporting: admin.Num(0), Idle: admin.Num(3)}}}
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		log := func() admin.SourceStatus {
+			all := c.View(time.Now()).Sources
+			return all[len(all)-1]
+		}
+		done := 0.0
+		serve := func(perSecond float64) {
+			for range 40 {
+				after(250 * time.Millisecond)
+				done += perSecond / 4
+				report := idle(time.Now())
+				report.Completions = weighting.Reading{Value: done, At: time.Now()}
+				c.Scraped("10.0.0.1:80", report, Scrape{At: time.Now()})
+			}
+			after(time.Second)
+		}
+		serve(0)
+		if got := log(); got.State != admin.SourceIdle {
+			t.Errorf("no traffic: %+v", got)
+		}
+		serve(20)
+		if got := log(); got.State != admin.SourceOff || got.Envoys.Idle.Or(-1) != 0 || !strings.Contains(got.LastError, "requests a second") {
+			t.Errorf("traffic: %+v", got)
+		}
+		serve(0)
+		serve(0)
+		if got := log(); got.State != admin.SourceIdle {
+			t.Errorf("no traffic any more: %+v", got)
+		}
+	})
+}
+
+func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		at := time.Now()
+		r.report(ProxyCounts{Endpoints: []ProxyCount{{
+			Address:       "10.0.0.1:80",
+			ResponseBytes: weighting.Reading{Value: 1500, At: at.Add(-2 * time.Second)},
+			FailedShare:   weighting.Reading{Value: 0.25, At: at.Add(-time.Second)},
+		}}})
+		c.Poke()
+		after(time.Second)
+		e := c.View(at).Endpoints
+		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 || e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
+			t.Errorf("%+v", e[0])
+		}
+		for _, n := range []admin.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare, e[1].FailedShareAgeSeconds} {
+			if v, known := n.Value(); known {
+				t.Errorf("unknown, and yet %v", v)
 			}
 		}
 	})

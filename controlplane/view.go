@@ -6,6 +6,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/weighting"
 )
 
 // Clusters shows all clusters to the admin API.
@@ -27,7 +28,7 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 	defer c.mu.Unlock()
 	v := admin.Cluster{
 		Name: c.name, Engine: c.options.Engine, Ready: c.ready,
-		Sources:            append(c.sources(now), proxies...),
+		Sources:            append(c.sources(now), c.expected(proxies)...),
 		LastPush:           admin.Push{At: admin.At(c.pushes.at), Version: c.pushes.last.Version, Reason: c.pushes.last.Reason},
 		Pushes:             c.pushes.pushed,
 		SuppressedPushes:   c.pushes.suppressed,
@@ -58,14 +59,27 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		}
 		if r := c.records[e.Address]; r != nil {
 			e.LastScrape = viewScrape(r.scrape)
-			c.viewProxies(e, r)
+			c.viewProxies(e, r, now)
 		}
 	}
 	return v
 }
 
+// expected is the sources that are proxies. Those that have nothing to tell are idle; but
+// not where the pool has requests.
+func (c *Cluster) expected(proxies []admin.SourceStatus) []admin.SourceStatus {
+	const traffic = 0.5 // requests per second
+	for i := range proxies {
+		if s := &proxies[i]; s.State == admin.SourceIdle && c.decision.ArrivalRate > traffic {
+			s.State, s.Envoys.Idle = admin.SourceOff, admin.Num(0)
+			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, and no Envoy that watches it tells of any", c.decision.ArrivalRate)
+		}
+	}
+	return proxies
+}
+
 // viewProxies shows what the proxies say of one endpoint.
-func (c *Cluster) viewProxies(e *admin.Endpoint, r *record) {
+func (c *Cluster) viewProxies(e *admin.Endpoint, r *record, now time.Time) {
 	switch byProxies := c.countsByProxies(); {
 	case byProxies && r.proxies.InFlight.Known():
 		e.InFlightSource = c.reporting.Source
@@ -75,6 +89,15 @@ func (c *Cluster) viewProxies(e *admin.Endpoint, r *record) {
 	if f := r.proxies.Report.Failed; f.Known() {
 		e.FailedRequests = admin.Num(f.Value)
 	}
+	e.ResponseBytes, e.ResponseBytesAgeSeconds = viewReading(r.proxies.ResponseBytes, now)
+	e.FailedShare, e.FailedShareAgeSeconds = viewReading(r.proxies.FailedShare, now)
+}
+
+func viewReading(r weighting.Reading, now time.Time) (value, age admin.Number) {
+	if !r.Known() {
+		return admin.Number{}, admin.Number{}
+	}
+	return admin.Num(r.Value), admin.Seconds(r.Age(now))
 }
 
 func viewScrape(s Scrape) admin.Scrape {

@@ -61,7 +61,7 @@ func (r *receiver) start(register func(*grpc.Server)) {
 	r.ledger = ledger.New(nil)
 	r.streams = xds.NewServer(xds.Options{Log: quiet})
 	r.logs = accesslog.New(r.ledger, quiet)
-	r.reports = loadstats.New(r.ledger, loadstats.Options{Interval: func() time.Duration { return time.Duration(r.interval.Load()) }}, quiet)
+	r.reports = loadstats.New(r.ledger, loadstats.Options{Interval: func(ledger.Envoy) time.Duration { return time.Duration(r.interval.Load()) }}, quiet)
 	r.ledger.SetMembers(cluster, r.members)
 	r.publish(r.members...)
 

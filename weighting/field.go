@@ -40,7 +40,7 @@ func usableReport(r ServerReport, now time.Time) ServerReport {
 
 // usableProxies is the same of what proxies say.
 func usableProxies(r ProxyReport, now time.Time) ProxyReport {
-	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.LatencySeconds, &r.Answered, &r.Bytes} {
+	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.LatencySeconds, &r.Answered} {
 		*sum = usable(*sum, now, largestSum)
 	}
 	return r

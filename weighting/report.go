@@ -63,7 +63,6 @@ type ProxyReport struct {
 	Issued Reading // requests that got a connection to the endpoint
 	Ended  Reading // of those, the ones that are over, however they ended
 	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
-	// LatencySeconds is the time to the last byte, summed over the requests in
-	// Answered; Bytes is what their answers held.
-	LatencySeconds, Answered, Bytes Reading
+	// LatencySeconds is the time to the last byte, summed over the requests in Answered.
+	LatencySeconds, Answered Reading
 }

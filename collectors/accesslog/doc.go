@@ -11,7 +11,8 @@
 //
 // From the wire, without unmarshalling the rest:
 //
-//   - upstream_remote_address, the endpoint;
+//   - upstream_remote_address, the endpoint, and upstream_cluster, the Envoy's own name for the
+//     cluster: that which the request was sent to, also where the route names an aggregate;
 //   - when the attempt started (start_time, in microseconds) and the request id
 //     (stream_id, or else the x-request-id), by which a beginning and its end are
 //     paired. The id alone would not do: a client may give all requests the same one, and
@@ -31,7 +32,8 @@
 //
 // The first message of a stream names the node; with the remote IP it is who
 // the ledger knows the stream by. A stream without is refused, with a message
-// for whoever runs that Envoy.
+// for whoever runs that Envoy, and one whose first message does not come within ten
+// seconds is ended.
 //
 // # What ends a stream
 //

@@ -26,6 +26,7 @@ const (
 	commonFirstUpstreamSent    protowire.Number = 7 // time_to_first_upstream_tx_byte
 	commonLastUpstreamReceived protowire.Number = 10
 	commonUpstreamAddress      protowire.Number = 13
+	commonCluster              protowire.Number = 15 // upstream_cluster
 	commonFlags                protowire.Number = 16
 	commonDuration             protowire.Number = 23
 	commonStreamID             protowire.Number = 26
@@ -60,6 +61,7 @@ const maxID = 256
 type entry struct {
 	kind                         uint64
 	address                      []byte // a core.v3.Address
+	cluster                      []byte // the Envoy's name for it
 	streamID, requestID          []byte
 	start                        moment
 	firstSent, lastReceived      span
@@ -112,6 +114,8 @@ func (e *entry) readCommon(message []byte) error {
 			err = e.lastReceived.read(r.Bytes)
 		case commonUpstreamAddress:
 			e.address = r.Bytes
+		case commonCluster:
+			e.cluster = r.Bytes
 		case commonFlags:
 			err = e.readFlags(r.Bytes)
 		case commonDuration:

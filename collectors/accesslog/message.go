@@ -11,6 +11,7 @@ import (
 const (
 	maxMessage = 1 << 20 // bytes; Envoy's buffer is 16 KB unless set otherwise
 	maxEntries = 16_384  // in a message
+	maxCluster = 1024    // bytes of a cluster's name; a longer one is not known
 
 	// What a stream keeps the memory of for its next message. An Envoy's, as Steelyard
 	// sets it up, has at most some eighty entries; a larger one is made room for anew.
@@ -33,7 +34,7 @@ type message struct {
 	node     []byte // a core.v3.Node; nil if there is none
 	events   []ledger.Event
 	skipped  int
-	text     []byte // ids and addresses of the events
+	text     []byte // ids, addresses and clusters of the events
 	entry    entry
 }
 
@@ -122,8 +123,13 @@ func (m *message) keep() error {
 		return nil
 	}
 	middle := len(text)
-	m.text = e.appendID(text)
-	ev := ledger.Event{Address: m.text[start:middle], ID: m.text[middle:], Outcome: ledger.Outcome{Bytes: e.bytes}}
+	text = e.appendID(text)
+	end := len(text)
+	if len(e.cluster) <= maxCluster {
+		text = append(text, e.cluster...)
+	}
+	m.text = text
+	ev := ledger.Event{Address: text[start:middle], ID: text[middle:end], Cluster: text[end:], Outcome: ledger.Outcome{Bytes: e.bytes}}
 	if e.kind == upstreamEnd {
 		ev.Ended, ev.Outcome = true, e.outcome()
 	}

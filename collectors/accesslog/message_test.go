@@ -51,6 +51,9 @@ func TestWhatARealEnvoySays(t *testing.T) {
 				t.Errorf("a latency of %v, want about %v", got.Latency, c.want.Latency)
 			}
 			got.Latency = c.want.Latency
+			if want := map[bool]string{false: "up", true: "refused"}[c.want.ConnectFailed]; got.Cluster != want {
+				t.Errorf("through cluster %q, want %q", got.Cluster, want)
+			}
 			if !got.Ended || got.Outcome != c.want || len(got.ID) != 16+36 || !strings.HasPrefix(got.Address, "127.0.0.1:") {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
@@ -197,7 +200,7 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		logs := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{}
 		for range entries {
 			logs.LogEntry = append(logs.LogEntry, &accessdatav3.HTTPAccessLogEntry{
-				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("10.0.0.1", 80)},
+				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", 900)},
 				Request:          &accessdatav3.HTTPRequestProperties{RequestId: id},
 			})
 		}
@@ -219,5 +222,20 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		if name == "usual" && (cap(m.events) < 8 || cap(m.text) == 0) {
 			t.Errorf("the memory of a usual message is not kept")
 		}
+	}
+}
+
+// TestAClusterWithAnAbsurdNameIsNotKnown: it would be another one if it were cut.
+func TestAClusterWithAnAbsurdNameIsNotKnown(t *testing.T) {
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+			CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamEnd, UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", maxCluster+1)},
+		}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if events, _ := byHand(t, data); len(events) != 1 || events[0].Cluster != "" {
+		t.Errorf("%+v", events)
 	}
 }

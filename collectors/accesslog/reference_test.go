@@ -26,6 +26,7 @@ import (
 type told struct {
 	Ended       bool
 	ID, Address string
+	Cluster     string
 	ledger.Outcome
 }
 
@@ -37,7 +38,7 @@ func byHand(t testing.TB, data []byte) (events []told, skipped int) {
 		t.Fatal(err)
 	}
 	for _, e := range m.events {
-		events = append(events, told{e.Ended, string(e.ID), string(e.Address), e.Outcome})
+		events = append(events, told{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Outcome})
 	}
 	return events, m.skipped
 }
@@ -60,6 +61,7 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 		}
 		ev := told{
 			Address: net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
+			Cluster: common.GetUpstreamCluster(),
 			Outcome: ledger.Outcome{Bytes: common.GetUpstreamWireBytesReceived()},
 		}
 		start := binary.BigEndian.AppendUint64(nil, uint64(common.GetStartTime().GetSeconds()))

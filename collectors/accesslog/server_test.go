@@ -136,8 +136,9 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	s.eventually(t, "two in flight", func() bool { return s.inFlight() == 2 })
 	send(t, first, logs(t, "03-500", "")) // over the other stream than it began
 	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
-	proxies := s.ledger.Read("chat", time.Now(), nil)[0].Proxies
-	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || proxies.Bytes.Value != 138 {
+	counts := s.ledger.Read("chat", time.Now(), nil)[0]
+	proxies := counts.Proxies
+	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || counts.Bytes.Value != 138 {
 		t.Errorf("%+v", proxies)
 	}
 	if _, err := first.CloseAndRecv(); err != nil {

@@ -2,21 +2,23 @@ package ledger
 
 import "time"
 
-// An account is what one Envoy has with one endpoint. Accounts are as many as
-// Envoys times endpoints, so they are kept small.
+// An account is what one Envoy has with one endpoint of one cluster. Accounts are as
+// many as Envoys times endpoints, so they are kept small.
 type account struct {
 	envoy   *envoy
-	address *address
-	slots   []*slot // that the account counts in: of clusters that the Envoy watches
+	slot    *slot
+	watched bool // the Envoy watches the slot's cluster: the slot counts it
 
 	open list // requests begun and not ended, oldest first
 
-	counted    int32 // what the slots hold of it now
+	counted    int32 // what the slot holds of it now, if it is watched
 	begun      int32 // length of open
-	difference int32 // in progress by the last report, less begun at that time
+	difference int32 // in progress by the last reports, less begun at that time
 	correction int32 // added to begun
+	low, high  int32 // difference, since each stream of reports has last told
 
-	inProgress int32 // by the last report
+	inProgress int32 // by the last report of each stream that counts
+	unended    int32 // in the sum of requests issued, and not in that of the ended
 	gap        int32 // requests issued by the reports, less those counted as issued
 	least      int32 // gap of the reports since it was last reckoned with
 	most       int32
@@ -25,13 +27,14 @@ type account struct {
 	next       tally // of the report that is being read
 }
 
-// A tally is what a report says of one address, over all clusters of an Envoy.
+// A tally is what a report says of one endpoint, over all clusters of an Envoy that
+// are meant by it.
 type tally struct{ inProgress, issued int32 }
 
 // sums are cumulative.
 type sums struct {
-	issued, ended, failed, answered, bytes uint64
-	latency                                float64 // seconds
+	issued, ended, failed, answered uint64
+	latency                         float64 // seconds
 }
 
 func (s *sums) add(d *sums) {
@@ -39,7 +42,6 @@ func (s *sums) add(d *sums) {
 	s.ended += d.ended
 	s.failed += d.failed
 	s.answered += d.answered
-	s.bytes += d.bytes
 	s.latency += d.latency
 }
 
@@ -54,7 +56,7 @@ func (a *account) value() int32 {
 	return 0
 }
 
-// settle brings the slots up to what the account says.
+// settle brings the slot up to what the account says.
 func (l *Ledger) settle(a *account) {
 	value := a.value()
 	delta := value - a.counted
@@ -62,117 +64,135 @@ func (l *Ledger) settle(a *account) {
 		return
 	}
 	a.counted = value
-	for _, s := range a.slots {
-		s.inFlight += int64(delta)
-		l.changed(s.cluster)
+	l.shift(a, delta)
+}
+
+// shift changes what the slot counts.
+func (l *Ledger) shift(a *account, delta int32) {
+	if a.watched && delta != 0 {
+		a.slot.inFlight += int64(delta)
+		l.changed(a.slot.cluster)
 	}
 }
 
 // credit adds to the sums.
 func (l *Ledger) credit(a *account, d sums) {
-	if d == (sums{}) {
+	a.unended = kept(int64(a.unended) + int64(d.issued) - int64(d.ended))
+	if a.watched && d != (sums{}) {
+		a.slot.sums.add(&d)
+		l.changed(a.slot.cluster)
+	}
+}
+
+// watch has the slot count the account, or not any more.
+func (l *Ledger) watch(a *account, watched bool) {
+	if a.watched == watched {
 		return
 	}
-	for _, s := range a.slots {
-		s.sums.add(&d)
-		l.changed(s.cluster)
-	}
-}
-
-func (l *Ledger) attach(a *account, s *slot) {
-	a.slots = append(a.slots, s)
-	if a.counted != 0 {
-		s.inFlight += int64(a.counted)
-		l.changed(s.cluster)
-	}
-}
-
-func (l *Ledger) detach(a *account, s *slot) {
-	before := len(a.slots)
-	if a.slots = without(a.slots, s); len(a.slots) == before || a.counted == 0 {
+	if watched {
+		a.watched = true
+		l.shift(a, a.counted)
 		return
 	}
-	s.inFlight -= int64(a.counted)
-	l.changed(s.cluster)
+	l.shift(a, -a.counted)
+	a.watched = false
 }
 
-// account returns the account with an address, or nil.
-func (e *envoy) account(a *address) *account {
-	if e == nil || a == nil || a.number >= len(e.accounts) {
+// account returns the account with an endpoint, or nil.
+func (e *envoy) account(s *slot) *account {
+	if e == nil || s.number >= len(e.accounts) {
 		return nil
 	}
-	return e.accounts[a.number]
+	return e.accounts[s.number]
 }
 
-// accountWith returns the account with an address, a new one if need be. It is nil
-// for an address that is no endpoint, and for one too many.
-func (l *Ledger) accountWith(e *envoy, a *address) *account {
-	if acc := e.account(a); acc != nil || a == nil {
-		return acc
+// accountWith returns the account with an endpoint, a new one if need be. It is nil
+// for one too many.
+func (l *Ledger) accountWith(e *envoy, s *slot) *account {
+	if a := e.account(s); a != nil {
+		return a
 	}
 	if l.accounts >= l.room(e.who, maxAccounts) {
 		return nil
 	}
 	l.accounts++
-	acc := &account{envoy: e, address: a, open: list{which: inAccount}}
-	for len(e.accounts) <= a.number {
+	a := &account{envoy: e, slot: s, open: list{which: inAccount}}
+	_, a.watched = s.cluster.watchers[e.who]
+	for len(e.accounts) <= s.number {
 		e.accounts = append(e.accounts, nil)
 	}
-	e.accounts[a.number] = acc
-	for _, s := range a.slots {
-		if _, watches := s.cluster.watchers[e.who]; watches {
-			l.attach(acc, s)
-		}
-	}
-	return acc
+	e.accounts[s.number] = a
+	return a
 }
 
 // forget drops an account with all it counts.
 func (l *Ledger) forget(a *account) {
-	for _, s := range a.slots {
-		if a.counted != 0 {
-			s.inFlight -= int64(a.counted)
-			l.changed(s.cluster)
-		}
+	l.watch(a, false)
+	l.dropAll(a)
+	for _, r := range a.envoy.reports {
+		r.setGauge(a.slot, 0)
 	}
-	a.slots, a.counted = nil, 0
+	a.envoy.accounts[a.slot.number] = nil
+	l.accounts--
+}
+
+// dropAll forgets the requests of an account: their ends will not be told.
+func (l *Ledger) dropAll(a *account) {
 	for a.open.head != nil {
 		l.drop(a.open.head)
 	}
-	a.envoy.accounts[a.address.number] = nil
-	l.accounts--
+	for r := a.envoy.closed.head; r != nil; {
+		next := r.links[inAccount].next
+		if r.key.account == a {
+			l.drop(r)
+		}
+		r = next
+	}
 }
 
 // restart has the account begin anew from what the last report said: unseen requests
 // may be in progress, of which only the ends will be heard.
 func (a *account) restart(unseen int32) {
 	a.correction, a.difference = unseen, unseen
-	a.gap, a.least, a.most, a.unseen = 0, 0, 0, 0
+	a.low, a.high = 0, 0
+	a.reckonAnew()
+	a.unseen = 0
 }
 
-// reconcile compares the events with a report's gauge. Two differences of one
+// reconcile compares the events with the gauges of the reports. Two differences of one
 // sign in a row are a drift, and the smaller of them its size; a single one may be
 // the race of an event with the report. The first report of a stream is believed at
-// once: before it nothing vouched for the events.
-func (l *Ledger) reconcile(a *account) {
+// once: before it nothing vouched for the events. Where several streams tell of the
+// Envoy, each is behind the events by its own age: then a difference is the smallest
+// of a round, in which each of them told.
+func (l *Ledger) reconcile(a *account, r *round) {
 	difference := a.inProgress - a.begun
-	if !a.envoy.reports.later {
+	if r.begins {
+		a.low, a.high = difference, difference
+	}
+	a.low, a.high = min(a.low, difference), max(a.high, difference)
+	if !r.ends {
+		return
+	}
+	difference = median(0, a.low, a.high)
+	if r.first {
 		a.difference = difference
+		a.unended = kept(int64(a.unended) + int64(max(0, difference-a.correction))) // issued, and nobody here knows when
 	}
 	before := a.correction
 	a.correction = median(0, a.difference, difference)
 	a.difference = difference
 	a.envoy.reconciled += uint64(abs(a.correction - before))
 	if lost := min(-a.correction, -before); lost > 0 {
-		l.dropOldest(a, lost)
+		l.closeOldest(a, lost)
 	}
 }
 
-// dropOldest ends requests whose ends were lost: too many for two reports.
-func (l *Ledger) dropOldest(a *account, n int32) {
+// closeOldest ends requests whose ends were lost: too many for two reports.
+func (l *Ledger) closeOldest(a *account, n int32) {
 	n = min(n, a.begun)
 	for range n {
-		l.drop(a.open.head)
+		l.close(a.open.head)
 	}
 	a.correction += n
 	a.difference += n
@@ -184,24 +204,36 @@ func (l *Ledger) dropOldest(a *account, n int32) {
 // more than that: it counts by what it was at all reports of a period. What was added
 // and then seen to begin after all shows as a gap below zero. It is owed, since the sum
 // must not fall.
-func (l *Ledger) reckon(a *account, issued int32) {
-	a.gap += issued
+func (l *Ledger) reckon(a *account, issued int32, due bool) {
+	a.gap = kept(int64(a.gap) + int64(issued))
 	a.least, a.most = min(a.least, a.gap), max(a.most, a.gap)
-	if !a.envoy.reports.due {
+	if !due {
 		return
 	}
 	switch {
 	case a.least > 0:
 		l.issue(a, a.least)
-		a.unseen += a.least
+		a.unseen = kept(int64(a.unseen) + int64(a.least))
 		a.gap -= a.least
 	case a.most < 0:
 		late := min(-a.most, a.unseen) // beyond that a report was lost, not an event
 		a.unseen -= late
-		a.owed += late
+		a.owed = kept(int64(a.owed) + int64(late))
 		a.gap -= a.most
 	}
 	a.least, a.most = a.gap, a.gap
+}
+
+// reckonAnew forgets what the reports said of requests issued.
+func (a *account) reckonAnew() { a.gap, a.least, a.most = 0, 0, 0 }
+
+// report takes in what a report alone says: requests issued, but for those that were
+// seen to begin before the log ended, and as ended whatever else is not in progress.
+func (l *Ledger) report(a *account, issued int32) {
+	issued = kept(max(0, int64(issued)+int64(a.gap)))
+	a.reckonAnew()
+	l.credit(a, sums{issued: uint64(issued)})
+	l.credit(a, sums{ended: uint64(max(0, a.unended-a.inProgress))})
 }
 
 // issue adds to the sum of requests issued what is not owed.
@@ -210,6 +242,9 @@ func (l *Ledger) issue(a *account, n int32) {
 	a.owed -= paid
 	l.credit(a, sums{issued: uint64(n - paid)})
 }
+
+// kept is a number that an account can keep: whoever sends more made it up.
+func kept(n int64) int32 { return int32(max(-maxKept, min(maxKept, n))) }
 
 func median(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
 

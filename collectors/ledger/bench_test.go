@@ -40,7 +40,7 @@ func newFleet(envoys, endpoints int) *fleet {
 	}
 	f.ledger.SetWatchers("chat", watchers)
 	for _, r := range f.reports {
-		r.Report(f.now, time.Second, f.full)
+		r.Report(f.now, f.full)
 	}
 	return f
 }
@@ -92,7 +92,7 @@ func BenchmarkReport(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				f.reports[i%len(f.reports)].Report(f.now, time.Second, f.full)
+				f.reports[i%len(f.reports)].Report(f.now, f.full)
 				i++
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size.endpoints), "ns/endpoint")

@@ -17,8 +17,15 @@
 // An Envoy is a node id at a remote IP. Only Envoys that subscribe to a cluster
 // (SetWatchers) move its counts, and only about its endpoints (SetMembers):
 // everything else that a stream says is ignored, and counted as that. What an
-// Envoy tells before it is known to subscribe is kept, and counts from then on. An
-// endpoint in two clusters has one count in both.
+// Envoy tells before it is known to subscribe is kept, and counts from then on.
+//
+// An endpoint may be in two clusters, and one Envoy use both. Then a request counts in the
+// cluster that it went through. A load report says that by the name in EDS, an entry of the
+// log by the Envoy's own name for it; what that stands for is learned from its reports, and
+// without reports taken for the name in EDS, as in a bootstrap of Steelyard's. Where a name
+// is none of the endpoint's clusters (a fallback that is no EDS cluster), the request counts
+// in each: a load that nobody sees is worse than one that is seen twice. Where the endpoint
+// is in one cluster, no name is asked for.
 //
 // Counts belong to streams. A log stream that closes takes the requests that began over
 // it with it; a report stream takes its gauges. An Envoy has many log streams,
@@ -54,6 +61,14 @@
 //   - where c was negative at two reports in a row, that many of the oldest open
 //     requests are closed: their ends were lost.
 //
+// Several streams of load reports under one name are of Envoys that share a node id
+// behind one address. Then g is their sum, and each report shows d of another moment than
+// the others tell of: d is the smallest of a round in which all told, a drift is mended
+// within three rounds, and no requests are taken for issued unseen. An older stream that says nothing
+// between the opening of a newer one and its first report has been replaced by it, and one
+// that is silent for longer than an Envoy may be has ended: it counts no more, until it
+// tells again.
+//
 // # Reports alone
 //
 // An Envoy without a log stream, or in ModeReports, has n = g. When it goes over to
@@ -73,7 +88,7 @@
 //
 // # Sums
 //
-// Issued, Ended, Failed, LatencySeconds, Answered and Bytes of an endpoint only ever rise, and
+// Issued, Ended, Failed, LatencySeconds and Answered of an endpoint only ever rise, and
 // start with its membership. By events they are counted one by one. Requests
 // that the reports show to have been issued beyond that are added when every report
 // of a period says so: of 0.9 s, which is two in a row at an interval of 1 s, and ten at
@@ -85,11 +100,22 @@
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own other than 503, which is what a full queue answers. Reports cannot tell these
 //     apart, so it is known by events alone.
-//   - Answered, LatencySeconds, Bytes: requests with a status and a last byte. Envoy
-//     adds up the bytes over the retries of a request, so those that its beginning
-//     tells of are taken off.
+//   - Ended: by reports alone, what is in the sum of issued and not in progress. A request
+//     that was closed without an end is remembered (the last 1024 of an Envoy), so that its
+//     end, if it comes after all, does not count again; and what the log told since the last
+//     report before it ended is not taken from the next report, too.
+//   - Answered, LatencySeconds: requests with a status and a last byte.
 //     The time runs from the first byte sent to the last received, so a client that
 //     went away or a timeout is no answer.
+//
+// # Averages
+//
+// Bytes and Failing of an endpoint are moving averages, m ← m + α(x − m) at each end, where
+// α is the cluster's (SetAlpha) and the first x is all of m. For Bytes, x is that of an
+// answer; Envoy adds up the bytes over the retries of a request, so those that its beginning
+// tells of are taken off. For Failing, x is 1 for a request that failed and 0 for one that was answered; one that
+// is neither says nothing. They are for people: time to last byte and failures are weighed
+// from the sums.
 //
 // # Modes
 //
@@ -110,7 +136,8 @@
 // and 1 Mi of all; an Envoy above its own goes over to reports. Those that watch no
 // cluster get at most a quarter of each. Ids are kept as a hash with a secret seed,
 // so their length is no matter. What a report says is clamped to a million requests
-// in progress and a hundred million issued.
+// in progress and a hundred million issued, and what an account keeps of them to a thousand
+// million. Of an Envoy's names for clusters 1,024 are kept that differ from those in EDS.
 //
 // # What it is not
 //

@@ -5,15 +5,21 @@ import "time"
 // An envoy is one that has a stream.
 type envoy struct {
 	who      Envoy
-	accounts []*account // by the number of the address; nil where there is none
+	accounts []*account // by the number of the slot; nil where there is none
 	requests map[key]*request
-	open     int // requests
+	open     int  // requests, with the closed ones
+	closed   list // requests whose ends seem lost, and may be told after all
+	closings int  // length of closed
 
-	streams  int      // of the access log
-	reports  *Reports // the newest stream of load reports
-	reported bool     // there was a report
+	services map[string]string // name in EDS of a cluster, by the Envoy's own, where that is another
+	streams  int               // of the access log
+	reports  []*Reports        // the open streams of load reports, oldest first
+	counting int               // of them, those whose gauges count
+	first    bool              // in this round there was the first report of a stream
 	silent   bool
-	progress int // requests in progress by the last report, over all endpoints
+	progress int  // requests in progress by the last reports, over all endpoints
+	lone     bool // its reports told of requests, and no log did
+	grouped  Reporters
 
 	mode  Mode
 	calm  time.Time // since when the rate is low enough for a mode before this one
@@ -23,6 +29,13 @@ type envoy struct {
 	lastEvent, lastReport, heard                      time.Time
 	events, ignored, unpaired, reconciled, unrecorded uint64
 }
+
+// reported says whether there are load reports to count by.
+func (e *envoy) reported() bool { return e.counting > 0 }
+
+// alone says whether load reports are all that is heard of the Envoy's requests. Who has
+// none has no log either, and nothing that reports would tell sooner.
+func (e *envoy) alone() bool { return e.mode == ModeReports || e.streams == 0 && e.lone }
 
 // A basis is what an Envoy is counted by.
 type basis uint8
@@ -41,7 +54,7 @@ func (e *envoy) basis() basis {
 		return byNothing
 	case e.streams > 0 && e.mode != ModeReports:
 		return byEvents
-	case e.reported:
+	case e.reported():
 		return byReports
 	}
 	return byNothing
@@ -54,7 +67,7 @@ func (l *Ledger) envoyFor(who Envoy, now time.Time) *envoy {
 		if len(l.envoys) >= l.room(who, maxEnvoys) {
 			return nil
 		}
-		e = &envoy{who: who, requests: make(map[key]*request), heard: now}
+		e = &envoy{who: who, requests: make(map[key]*request), closed: list{which: inAccount}, heard: now}
 		l.envoys[who] = e
 		l.epoch++
 	}
@@ -74,10 +87,10 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	l.eachAccount(e, func(a *account) {
 		switch {
 		case before == byEvents && after == byReports:
-			for a.open.head != nil {
-				l.drop(a.open.head) // their ends will not be told
-			}
+			l.dropAll(a)
+			gap := a.gap // what was seen to begin, the next report will tell of again
 			a.restart(0)
+			a.gap = gap
 		case before == byReports && after == byEvents:
 			a.restart(a.inProgress) // their beginnings were not told
 		}
@@ -103,7 +116,7 @@ func (l *Ledger) hear(e *envoy, now time.Time) {
 
 // leaveIfGone forgets an Envoy that has no stream any more.
 func (l *Ledger) leaveIfGone(e *envoy) {
-	if e.streams > 0 || e.reports != nil {
+	if e.streams > 0 || len(e.reports) > 0 {
 		return
 	}
 	l.eachAccount(e, l.forget)
@@ -115,7 +128,10 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	l.epoch++
 }
 
-// sweep finds the Envoys that went silent, and those whose rate fell without an
+// patience is how long nothing may be heard of an Envoy, or of one of its streams.
+func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
+
+// sweep finds the Envoys and streams that went silent, and those whose rate fell without an
 // event to tell it. It runs with the readings, a few times a second.
 func (l *Ledger) sweep(now time.Time) {
 	if now.Sub(l.swept) < sweepInterval && !now.Before(l.swept) {
@@ -123,9 +139,12 @@ func (l *Ledger) sweep(now time.Time) {
 	}
 	l.swept = now
 	for _, e := range l.envoys {
-		limit := max(silentAfter, silentIntervals*e.asked)
-		if e.reports != nil && !e.silent && now.Sub(e.heard) > limit {
+		limit := e.patience()
+		if len(e.reports) > 0 && !e.silent && now.Sub(e.heard) > limit {
 			l.restate(e, func() { e.silent = true })
+		}
+		if e.counting > 1 {
+			l.stopSilent(e, now.Add(-limit))
 		}
 		if e.mode == ModeBatched {
 			l.judge(e, now, false)

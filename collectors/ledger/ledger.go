@@ -3,6 +3,7 @@ package ledger
 import (
 	"hash/maphash"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,8 @@ const (
 	sweepInterval   = 250 * time.Millisecond
 	silentAfter     = 3 * time.Second
 	silentIntervals = 3
+	maxServices     = 1024                   // names of clusters of one Envoy
+	maxKept         = 1_000_000_000          // requests, in a number that an account keeps
 	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
 )
 
@@ -40,8 +43,9 @@ type Ledger struct {
 	frees     int
 	accounts  int           // of all Envoys
 	watching  map[Envoy]int // clusters that an Envoy watches
-	dirty     []*cluster    // to be woken when the lock is released
-	epoch     uint64        // changes with who is counted, and how
+	reporters Reporters
+	dirty     []*cluster // to be woken when the lock is released
+	epoch     uint64     // changes with who is counted, and how
 	swept     time.Time
 
 	batchAbove, reportsAbove float64
@@ -66,6 +70,7 @@ func New(wake func(cluster string)) *Ledger {
 // A cluster is a set of endpoints and the Envoys that may speak of them.
 type cluster struct {
 	name     string
+	alpha    float64 // weight of an end in the averages
 	members  []*slot // in the caller's order
 	watchers map[Envoy]struct{}
 	dropped  uint64
@@ -75,20 +80,34 @@ type cluster struct {
 	read     time.Time // as of when the latest reading was
 }
 
-// A slot is one endpoint of one cluster: the sums over all Envoys that count.
+// A slot is one endpoint of one cluster: the sums and averages over all Envoys that
+// count. Its number is its place in each Envoy's list of accounts.
 type slot struct {
 	cluster  *cluster
 	address  string // as the caller wrote it
+	number   int
 	inFlight int64
 	sums     sums
+	bytes    average // of an answer
+	failed   average // of requests that the endpoint answered or failed: 1 for a failure
 }
 
-// An address is an endpoint of at least one cluster. Its number is its place in
-// each Envoy's list of accounts.
+// An address is an endpoint of at least one cluster.
 type address struct {
-	key    string
-	number int
-	slots  []*slot
+	key   string
+	slots []*slot
+}
+
+// servedBy is the cluster, among those of the endpoint, that has a name in EDS: its own,
+// or one that has it before a slash. It is nil for the name of none of them.
+func (a *address) servedBy(service string) *cluster {
+	base, _, _ := strings.Cut(service, "/")
+	for _, s := range a.slots {
+		if s.cluster.name == service || s.cluster.name == base {
+			return s.cluster
+		}
+	}
+	return nil
 }
 
 // numbers hands out the smallest numbers that are free, so that lists stay short.
@@ -138,7 +157,7 @@ func (l *Ledger) changed(c *cluster) {
 func (l *Ledger) cluster(name string) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{name: name, watchers: make(map[Envoy]struct{})}
+		c = &cluster{name: name, alpha: defaultAlpha, watchers: make(map[Envoy]struct{})}
 		l.clusters[name] = c
 	}
 	return c
@@ -174,41 +193,37 @@ func (l *Ledger) SetMembers(name string, addresses []string) {
 	l.changed(c)
 }
 
-// join adds an endpoint to a cluster, with what its watchers have there already.
+// SetAlpha sets the weight, 0 to 1, of an end in the averages of a cluster.
+func (l *Ledger) SetAlpha(name string, alpha float64) {
+	l.mu.Lock()
+	defer l.release()
+	l.cluster(name).alpha = min(max(alpha, 0), 1)
+}
+
+// join adds an endpoint to a cluster.
 func (l *Ledger) join(c *cluster, given string) *slot {
 	key := canonical(given)
 	a := l.addresses[key]
 	if a == nil {
-		a = &address{key: key, number: l.numbers.take()}
+		a = &address{key: key}
 		l.addresses[key] = a
 	}
-	s := &slot{cluster: c, address: given}
+	s := &slot{cluster: c, address: given, number: l.numbers.take()}
 	a.slots = append(a.slots, s)
-	for who := range c.watchers {
-		if acc := l.envoys[who].account(a); acc != nil {
-			l.attach(acc, s)
-		}
-	}
 	return s
 }
 
 // leave takes an endpoint out of its cluster.
 func (l *Ledger) leave(s *slot) {
-	a := l.addresses[canonical(s.address)]
-	a.slots = without(a.slots, s)
 	for _, e := range l.envoys {
-		acc := e.account(a)
-		if acc == nil {
-			continue
-		}
-		l.detach(acc, s)
-		if len(a.slots) == 0 {
+		if acc := e.account(s); acc != nil {
 			l.forget(acc)
 		}
 	}
-	if len(a.slots) == 0 {
+	l.numbers.put(s.number)
+	a := l.addresses[canonical(s.address)]
+	if a.slots = without(a.slots, s); len(a.slots) == 0 {
 		delete(l.addresses, a.key)
-		l.numbers.put(a.number)
 	}
 }
 
@@ -224,34 +239,25 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 		watchers[who] = struct{}{}
 		if _, had := c.watchers[who]; !had {
 			l.watching[who]++
-			l.eachOf(c, who, l.attach)
+			l.eachOf(c, who, func(a *account) { l.watch(a, true) })
 		}
 	}
 	for who := range c.watchers {
 		if _, has := watchers[who]; !has {
 			l.unwatch(who)
-			l.eachOf(c, who, l.detach)
+			l.eachOf(c, who, func(a *account) { l.watch(a, false) })
 		}
 	}
 	c.watchers = watchers
 	l.epoch++
 }
 
-// eachOf calls do for each endpoint of the cluster of which the Envoy has an
-// account.
-func (l *Ledger) eachOf(c *cluster, who Envoy, do func(*account, *slot)) {
+// eachOf calls do for each account of the Envoy with an endpoint of the cluster.
+func (l *Ledger) eachOf(c *cluster, who Envoy, do func(*account)) {
 	e := l.envoys[who]
-	if e == nil {
-		return
-	}
-	for _, acc := range e.accounts {
-		if acc == nil {
-			continue
-		}
-		for _, s := range acc.address.slots {
-			if s.cluster == c {
-				do(acc, s)
-			}
+	for _, s := range c.members {
+		if a := e.account(s); a != nil {
+			do(a)
 		}
 	}
 }

@@ -115,6 +115,7 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 		return
 	}
 	e.mode, e.calm = m, time.Time{}
+	l.regroup(e)
 	l.epoch++
 	l.generation.Add(1)
 }

@@ -221,6 +221,40 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 	w.open(e).Begin(w.now, "1", one)
 	w.expect(t, 1)
-	w.ledger.Reporting(Envoy{NodeID: "one too many"}, time.Second, w.now).Report(w.now, time.Second, nil)
+	w.ledger.Reporting(Envoy{NodeID: "one too many"}, time.Second, w.now).Report(w.now, nil)
 	w.mustBeSound(t)
+}
+
+// TestWhoseReportsAreAlone: of an Envoy that was told to leave its log off, and of one that
+// has requests and no log; not of one without requests, whose log would open with the first.
+func TestWhoseReportsAreAlone(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	expect := func(when string, want bool) {
+		t.Helper()
+		w.mustBeSound(t)
+		all, alone := w.ledger.ReportersWith(e.who)
+		if alone != want || all.Alone+all.Beside != 1 || all.Alone == 1 != want {
+			t.Errorf("%s: alone %t, %+v; want %t", when, alone, all, want)
+		}
+	}
+	expect("not heard of", false)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	expect("no requests", false)
+	w.says(e, 1, 0)
+	expect("requests and no log", true)
+	w.says(e, 0, 0)
+	expect("no requests for now, and still no log", true)
+	w.open(e)
+	expect("a log", false)
+	w.traffic(e, 2000, 10*time.Second)
+	expect("too busy for its log", true)
+	w.traffic(e, 100, 20*time.Second)
+	expect("no longer too busy", false)
+	e.streams[0].Close(w.now)
+	w.says(e, 0, 0)
+	expect("no log and no requests", false)
+	w.says(e, 2, 2)
+	expect("its log broke", true)
 }

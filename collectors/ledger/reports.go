@@ -1,19 +1,37 @@
 package ledger
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
 
-// Reports is an open stream of load reports. The newest of an Envoy counts: one
-// that opens before the old one is seen to break takes over from it.
+// Reports is an open stream of load reports. An Envoy has one; several are of Envoys that
+// share a node id behind one address, and then they add up, or one is left over from
+// before its Envoy opened the next.
 type Reports struct {
 	ledger *Ledger
-	envoy  *envoy // nil for one too many, and after Close
-	later  bool   // there was a report over this stream
+	envoy  *envoy  // nil for one too many, and after Close
+	gauges []int32 // requests in progress by its last report, by the number of the slot
+	counts bool    // they are in the Envoy's accounts
+	later  bool    // there was a report over this stream
+	told   bool    // in this round
 
-	reckoned time.Time // when the sums of requests issued were last compared
-	due      bool      // with this report they are
+	opened, heard time.Time
+	reckoned      time.Time // when the sums of requests issued were last compared
+}
+
+// A round is in which all streams of load reports of one Envoy that count have told once.
+type round struct {
+	begins, ends bool // with this report
+	first        bool // in it is the first report of a stream
+}
+
+// Reporters are the open streams of load reports, by whether a log tells of the same
+// requests.
+type Reporters struct {
+	Beside int // a log that does, or the Envoy has no requests
+	Alone  int // there is nothing but the reports
 }
 
 // Reporting notes that an Envoy opened a stream of load reports and was asked
@@ -21,83 +39,217 @@ type Reports struct {
 func (l *Ledger) Reporting(who Envoy, interval time.Duration, now time.Time) *Reports {
 	l.mu.Lock()
 	defer l.release()
-	r := &Reports{ledger: l, envoy: l.envoyFor(who, now)}
-	if r.envoy != nil {
-		r.envoy.reports, r.envoy.asked = r, interval
-		l.hear(r.envoy, now)
+	r := &Reports{ledger: l, envoy: l.envoyFor(who, now), opened: now, heard: now}
+	if e := r.envoy; e != nil {
+		e.reports, e.asked = append(e.reports, r), interval
+		l.regroup(e)
+		l.hear(e, now)
 	}
 	return r
 }
 
-// Report takes in one report. interval is what the Envoy is asked for now. An
-// endpoint that is left out has no requests in progress. Of the first report of a
-// stream only the gauge counts: its counters go back to a time that nobody here
-// knows.
-func (r *Reports) Report(now time.Time, interval time.Duration, clusters []ClusterLoad) {
+// Reporters counts the streams of load reports.
+func (l *Ledger) Reporters() Reporters {
+	l.mu.Lock()
+	defer l.release()
+	return l.reporters
+}
+
+// ReportersWith counts them, and says whether the reports of this Envoy are alone. An
+// Envoy without a stream is counted as if it had one.
+func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone bool) {
+	l.mu.Lock()
+	defer l.release()
+	all = l.reporters
+	e := l.envoys[who]
+	alone = e != nil && e.alone()
+	switch {
+	case e != nil && len(e.reports) > 0:
+	case alone:
+		all.Alone++
+	default:
+		all.Beside++
+	}
+	return all, alone
+}
+
+// regroup counts the Envoy's streams of load reports for what they are now.
+func (l *Ledger) regroup(e *envoy) {
+	l.reporters.Beside -= e.grouped.Beside
+	l.reporters.Alone -= e.grouped.Alone
+	e.grouped = Reporters{Beside: len(e.reports)}
+	if e.alone() {
+		e.grouped = Reporters{Alone: len(e.reports)}
+	}
+	l.reporters.Beside += e.grouped.Beside
+	l.reporters.Alone += e.grouped.Alone
+}
+
+// Asked notes that the Envoy was asked for a report every interval from now on.
+func (r *Reports) Asked(interval time.Duration) {
+	r.ledger.mu.Lock()
+	defer r.ledger.release()
+	if r.envoy != nil {
+		r.envoy.asked = interval
+	}
+}
+
+// Report takes in one report. An endpoint that is left out has no requests in progress.
+// Of the first report of a stream only the gauge counts: its counters go back to a time
+// that nobody here knows.
+func (r *Reports) Report(now time.Time, clusters []ClusterLoad) {
 	l := r.ledger
 	l.mu.Lock()
 	defer l.release()
-	if !l.counts(r, now) {
+	e := r.envoy
+	if e == nil {
 		return
 	}
-	e := r.envoy
-	e.asked = interval
+	if !r.later {
+		l.replace(r)
+	}
 	issued := l.tally(e, clusters, r.later)
 	if e.basis() != byEvents && r.later {
 		e.rate.over(now, now.Sub(e.lastReport), float64(issued))
 	}
-	e.lastReport, e.progress = now, 0
-	if r.due = now.Sub(r.reckoned) >= reckonPeriod || now.Before(r.reckoned); r.due {
-		r.reckoned = now
-	}
+	e.lastReport, r.heard = now, now
 	l.hear(e, now)
-	l.eachAccount(e, l.apply)
-	r.later = true
-	if !e.reported {
+	l.apply(r, now)
+	if !r.counts {
 		l.epoch++
-		l.restate(e, func() { e.reported = true })
+		l.restate(e, func() { r.counts, e.counting = true, e.counting+1 })
 	}
+	r.later = true
+	if e.streams == 0 && (issued > 0 || e.progress > 0) {
+		e.lone = true
+	}
+	l.regroup(e)
 	l.judge(e, now, true)
 }
 
-// counts says whether the stream is the one that counts. One that was taken over from
-// counts again when the newer one has ended before it: otherwise an Envoy that shares
-// its id and address with one that left would never be heard again.
-func (l *Ledger) counts(r *Reports, now time.Time) bool {
-	if r.envoy == nil {
-		return false
-	}
-	if r.envoy.reports == nil {
-		e := l.envoyFor(r.envoy.who, now) // the one before may be gone with the newer stream
-		if e == nil || e.reports != nil {
-			return false
+// replace has the older streams count no more of which nothing was heard since this one
+// opened: it took their place. One that is another Envoy's tells again, and counts again.
+func (l *Ledger) replace(r *Reports) {
+	for _, old := range r.envoy.reports {
+		if old != r && old.counts && !old.heard.After(r.opened) {
+			l.stop(old)
 		}
-		r.envoy, r.later, e.reports = e, false, r
 	}
-	return r.envoy.reports == r
 }
 
-// tally adds up what a report says, by address: one endpoint may be in several
-// clusters of an Envoy. It returns the number of requests issued.
+// stopSilent has the streams count no more of which nothing was heard since then, as long
+// as there is another.
+func (l *Ledger) stopSilent(e *envoy, since time.Time) {
+	for _, r := range e.reports {
+		if r.counts && e.counting > 1 && r.heard.Before(since) {
+			l.stop(r)
+		}
+	}
+}
+
+// stop takes the gauges of a stream out of the accounts.
+func (l *Ledger) stop(r *Reports) {
+	if !r.counts {
+		return
+	}
+	e := r.envoy
+	l.epoch++
+	l.restate(e, func() {
+		r.counts, e.counting = false, e.counting-1
+		l.eachAccount(e, func(a *account) {
+			gone := r.gauge(a.slot)
+			a.inProgress -= gone
+			if e.streams == 0 || e.mode == ModeReports {
+				a.unended -= gone
+			}
+			if e.counting == 0 {
+				a.restart(0)
+			}
+		})
+		if e.counting == 0 && e.mode == ModeReports {
+			l.setMode(e, ModeBatched) // there is nothing else to count by
+		}
+	})
+	r.gauges = nil
+	l.eachAccount(e, l.settle)
+}
+
+// gauge is what the stream last said of an endpoint.
+func (r *Reports) gauge(s *slot) int32 {
+	if s.number >= len(r.gauges) {
+		return 0
+	}
+	return r.gauges[s.number]
+}
+
+func (r *Reports) setGauge(s *slot, n int32) {
+	if n == 0 && s.number >= len(r.gauges) {
+		return
+	}
+	for len(r.gauges) <= s.number {
+		r.gauges = append(r.gauges, 0)
+	}
+	r.gauges[s.number] = n
+}
+
+// tally adds up what a report says, by endpoint: one may be in several clusters of an
+// Envoy. It returns the number of requests issued.
 func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool) (issued int64) {
 	for i := range clusters {
 		c := &clusters[i]
+		e.learn(c)
 		if counters {
 			l.noteDropped(e, c)
 		}
-		for _, load := range c.Endpoints {
-			a := l.accountWith(e, l.addresses[load.Address])
-			if a == nil {
+		for j := range c.Endpoints {
+			load := &c.Endpoints[j]
+			at := l.addresses[load.Address]
+			if at == nil {
 				continue
 			}
-			a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
+			l.tallyOne(e, at, at.servedBy(c.Cluster), load, counters)
 			if counters {
-				a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
 				issued += int64(min(load.Issued, maxIssued))
 			}
 		}
 	}
 	return issued
+}
+
+// tallyOne adds up what a report says of one endpoint; meant is the cluster of it, nil
+// for one that is not known here, which is all of them.
+func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointLoad, counters bool) {
+	for _, s := range at.slots {
+		if meant != nil && s.cluster != meant {
+			continue
+		}
+		a := l.accountWith(e, s)
+		if a == nil {
+			continue
+		}
+		a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
+		if counters {
+			a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
+		}
+	}
+}
+
+// learn keeps by which name a cluster of the Envoy is known in EDS: entries of its log
+// say the other.
+func (e *envoy) learn(c *ClusterLoad) {
+	if c.Name == c.Cluster || c.Name == "" {
+		delete(e.services, c.Name)
+		return
+	}
+	if e.services[c.Name] == c.Cluster {
+		return
+	}
+	if e.services == nil {
+		e.services = make(map[string]string)
+	}
+	if len(e.services) < maxServices {
+		e.services[c.Name] = c.Cluster
+	}
 }
 
 // noteDropped counts what was shed. A cluster has variants, NAME/…, in EDS.
@@ -118,25 +270,69 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	}
 }
 
-// apply takes the tally into the account.
-func (l *Ledger) apply(a *account) {
-	t := a.next
-	a.next = tally{}
-	before := a.inProgress
-	a.inProgress = t.inProgress
-	a.envoy.progress += int(t.inProgress)
-	if a.envoy.basis() == byEvents {
-		l.reconcile(a)
-		if a.envoy.reports.later {
-			l.reckon(a, t.issued)
-		} else {
-			a.gap, a.least, a.most = 0, 0, 0
-		}
-	} else {
-		ended := max(0, before+t.issued-t.inProgress)
-		l.credit(a, sums{issued: uint64(t.issued), ended: uint64(ended)})
+// apply takes the tallies of a report into the accounts.
+func (l *Ledger) apply(r *Reports, now time.Time) {
+	e := r.envoy
+	turn := e.turn(r)
+	due := now.Sub(r.reckoned) >= reckonPeriod || now.Before(r.reckoned)
+	if due {
+		r.reckoned = now
 	}
-	l.settle(a)
+	e.progress = 0
+	l.eachAccount(e, func(a *account) {
+		t := a.next
+		a.next = tally{}
+		a.inProgress += t.inProgress - r.gauge(a.slot)
+		r.setGauge(a.slot, t.inProgress)
+		e.progress += int(a.inProgress)
+		if e.basis() == byEvents {
+			l.reconcile(a, &turn)
+			if r.later && e.counting == 1 {
+				l.reckon(a, t.issued, due)
+			} else { // of several, each is late by its own age
+				a.reckonAnew()
+			}
+		} else {
+			l.applyAlone(r, a, t)
+		}
+		l.settle(a)
+	})
+}
+
+// applyAlone takes in a tally where no log tells of the same requests. What is in progress
+// at the first report of a stream began before it was counted, and stands for itself.
+func (l *Ledger) applyAlone(r *Reports, a *account, t tally) {
+	switch {
+	case r.later && r.counts:
+	case r.envoy.reported():
+		a.unended = kept(int64(a.unended) + int64(t.inProgress))
+	default:
+		a.reckonAnew()
+		a.unended = a.inProgress
+	}
+	l.report(a, t.issued)
+}
+
+// turn says where in a round a report comes.
+func (e *envoy) turn(r *Reports) round {
+	e.first = e.first || !r.later
+	turn := round{begins: true, ends: true}
+	for _, other := range e.reports {
+		if other != r && other.counts {
+			turn.begins = turn.begins && !other.told
+			turn.ends = turn.ends && other.told
+		}
+	}
+	turn.begins = turn.begins && !r.told
+	turn.first = e.first
+	r.told = true
+	if turn.ends {
+		e.first = false
+		for _, other := range e.reports {
+			other.told = false
+		}
+	}
+	return turn
 }
 
 // plus adds up to a limit.
@@ -150,21 +346,17 @@ func (r *Reports) Close(now time.Time) {
 	l.mu.Lock()
 	defer l.release()
 	e := r.envoy
-	r.envoy = nil
-	if e == nil || e.reports != r {
+	if e == nil {
 		return
 	}
-	l.restate(e, func() {
-		e.reports, e.reported, e.silent, e.asked = nil, false, false, 0
-		l.eachAccount(e, func(a *account) {
-			a.inProgress = 0
-			a.restart(0)
-		})
-		if e.mode == ModeReports {
-			l.setMode(e, ModeBatched) // there is nothing else to count by
-		}
-	})
+	l.stop(r)
+	r.envoy = nil
+	e.reports = slices.DeleteFunc(e.reports, func(other *Reports) bool { return other == r })
+	if len(e.reports) == 0 {
+		l.restate(e, func() { e.silent, e.asked = false, 0 })
+	}
 	l.epoch++
+	l.regroup(e)
 	l.eachAccount(e, l.settle)
 	l.leaveIfGone(e)
 }

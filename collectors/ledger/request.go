@@ -1,11 +1,16 @@
 package ledger
 
+// maxClosed is how many requests of an Envoy are remembered that were closed without an
+// end. Most ends that are missing were lost, so the oldest is forgotten for a new one.
+const maxClosed = 1024
+
 // A request began and has not ended. It stands in three lists, so that it can be
 // found by whatever ends it: its id, its stream, or its age.
 type request struct {
 	key      key
 	stream   *Stream
 	received uint64 // bytes, over the attempts before this one
+	closed   bool   // it stands in its Envoy's list of closed requests, not in its account's
 	links    [3]link
 }
 
@@ -80,8 +85,13 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 // drop closes a request.
 func (l *Ledger) drop(r *request) {
 	a, e := r.key.account, r.stream.envoy
-	a.open.remove(r)
-	a.begun--
+	if r.closed {
+		e.closed.remove(r)
+		e.closings--
+	} else {
+		a.open.remove(r)
+		a.begun--
+	}
 	r.stream.open.remove(r)
 	same := r.links[ofOneID]
 	if same.next != nil {
@@ -98,6 +108,19 @@ func (l *Ledger) drop(r *request) {
 	e.open--
 	l.open--
 	l.put(r)
+}
+
+// close counts a request as ended whose end was not told. It is remembered, so that
+// an end that comes after all is known for one that was counted.
+func (l *Ledger) close(r *request) {
+	a, e := r.key.account, r.stream.envoy
+	a.open.remove(r)
+	a.begun--
+	r.closed = true
+	e.closed.push(r)
+	if e.closings++; e.closings > maxClosed {
+		l.drop(e.closed.head)
+	}
 }
 
 // take and put keep some closed requests for the next ones.

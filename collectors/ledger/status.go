@@ -40,7 +40,7 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 		case byEvents:
 			h.events++
 			h.late = h.late || e.mode == ModeBatched
-			h.exact = h.exact && e.reported
+			h.exact = h.exact && e.reported()
 		case byReports:
 			h.reports++
 			h.late = true
@@ -109,8 +109,8 @@ func (e *envoy) age(now time.Time) time.Duration {
 
 // Read appends to into what is known of each endpoint of a cluster, in the order
 // given to SetMembers. In-flight counts and sums are unknown while no watcher is
-// counted; what only access logs tell (failures, time to last byte, answers,
-// bytes) while no watcher is counted by its log.
+// counted; what only access logs tell (failures, time to last byte, answers) while no
+// watcher is counted by its log. The averages are as of the newest end in them.
 func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 	l.mu.Lock()
 	defer l.release()
@@ -138,13 +138,14 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 			Address:  s.address,
 			InFlight: reading(float64(s.inFlight), at),
 			Exact:    h.exact,
+			Bytes:    weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
+			Failing:  weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
 				Issued:         reading(float64(s.sums.issued), at),
 				Ended:          reading(float64(s.sums.ended), at),
 				Failed:         reading(float64(s.sums.failed), logged),
 				LatencySeconds: reading(s.sums.latency, logged),
 				Answered:       reading(float64(s.sums.answered), logged),
-				Bytes:          reading(float64(s.sums.bytes), logged),
 			},
 		})
 	}
@@ -219,11 +220,11 @@ func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{
 			Envoy: e.who, Mode: e.mode, Silent: e.silent,
-			RequestRate: e.rate.now(now), OpenRequests: e.open,
+			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings,
 			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
 			Reconciled: e.reconciled, Unrecorded: e.unrecorded,
 			LastEvent: e.lastEvent, LastReport: e.lastReport,
-			ReportInterval: e.asked, Streams: e.streams,
+			ReportInterval: e.asked, Streams: e.streams, ReportStreams: e.counting,
 		})
 	}
 	return all

@@ -21,6 +21,8 @@ func (l *Ledger) Open(who Envoy, now time.Time) *Stream {
 	s := &Stream{ledger: l, envoy: l.envoyFor(who, now), open: list{which: inStream}}
 	if s.envoy != nil {
 		l.restate(s.envoy, func() { s.envoy.streams++ })
+		s.envoy.lone = false
+		l.regroup(s.envoy)
 		l.hear(s.envoy, now)
 	}
 	return s
@@ -28,23 +30,12 @@ func (l *Ledger) Open(who Envoy, now time.Time) *Stream {
 
 // Begin notes that a request got its connection to an endpoint.
 func (s *Stream) Begin(now time.Time, id, address string) {
-	s.one(now, maphash.String(s.ledger.seed, id), address, &Event{})
+	s.Events(now, []Event{{ID: []byte(id), Address: []byte(address)}})
 }
 
 // End notes that a request to an endpoint is over.
 func (s *Stream) End(now time.Time, id, address string, o Outcome) {
-	s.one(now, maphash.String(s.ledger.seed, id), address, &Event{Ended: true, Outcome: o})
-}
-
-func (s *Stream) one(now time.Time, id uint64, address string, ev *Event) {
-	l := s.ledger
-	l.mu.Lock()
-	defer l.release()
-	if s.envoy == nil {
-		return
-	}
-	began := l.event(s, id, l.addresses[address], ev)
-	l.heardEvents(s.envoy, now, began)
+	s.Events(now, []Event{{Ended: true, ID: []byte(id), Address: []byte(address), Outcome: o}})
 }
 
 // Events notes what one message of the stream says, in order.
@@ -58,7 +49,10 @@ func (s *Stream) Events(now time.Time, events []Event) {
 	began := 0
 	for i := range events {
 		ev := &events[i]
-		began += l.event(s, maphash.Bytes(l.seed, ev.ID), l.addresses[string(ev.Address)], ev)
+		if !ev.Ended {
+			began++
+		}
+		l.event(s, now, ev)
 	}
 	l.heardEvents(s.envoy, now, began)
 }
@@ -74,36 +68,56 @@ func (l *Ledger) heardEvents(e *envoy, now time.Time, began int) {
 	l.judge(e, now, false)
 }
 
-// event takes in one event and returns how many requests began: 0 or 1.
-func (l *Ledger) event(s *Stream, id uint64, at *address, ev *Event) (began int) {
+// event takes in one event. Where it does not say which cluster of an endpoint the
+// request went through, it is one of each.
+func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	e := s.envoy
 	e.events++
-	if !ev.Ended {
-		began = 1
-	}
-	a := l.accountWith(e, at)
-	if a == nil || len(a.slots) == 0 {
-		l.ignore(e, at)
-	}
-	switch {
-	case a == nil:
-	case e.mode == ModeReports: // a straggler, or one that was not told: the reports count
-	case ev.Ended:
-		l.end(a, id, &ev.Outcome)
-	default:
-		l.begin(s, a, id, ev.Bytes)
-	}
-	return began
-}
-
-// ignore counts an entry about an address that the Envoy has no business with.
-func (l *Ledger) ignore(e *envoy, at *address) {
-	e.ignored++
+	at := l.addresses[string(ev.Address)]
 	if at == nil {
+		e.ignored++
 		return
 	}
-	for _, s := range at.slots {
-		s.cluster.ignored++
+	id, meant := maphash.Bytes(l.seed, ev.ID), e.meant(at, ev.Cluster)
+	watched := false
+	for _, slot := range at.slots {
+		if meant != nil && slot.cluster != meant {
+			continue
+		}
+		if a := l.accountWith(e, slot); a != nil {
+			watched = watched || a.watched
+			l.tell(s, a, now, id, ev)
+		}
+	}
+	if !watched {
+		e.ignored++
+		for _, slot := range at.slots {
+			slot.cluster.ignored++
+		}
+	}
+}
+
+// meant is which of an endpoint's clusters an Envoy means by its own name for one; nil
+// where there is nothing to choose from, or no telling.
+func (e *envoy) meant(at *address, name []byte) *cluster {
+	if len(at.slots) == 1 {
+		return nil
+	}
+	service, told := e.services[string(name)]
+	if !told {
+		service = string(name) // as in a bootstrap of Steelyard's
+	}
+	return at.servedBy(service)
+}
+
+// tell has an account take in an event.
+func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
+	switch {
+	case a.envoy.mode == ModeReports: // a straggler, or one that was not told: the reports count
+	case ev.Ended:
+		l.end(a, now, id, &ev.Outcome)
+	default:
+		l.begin(s, a, id, ev.Bytes)
 	}
 }
 
@@ -111,31 +125,41 @@ func (l *Ledger) begin(s *Stream, a *account, id, received uint64) {
 	if !l.record(s, key{id, a}, received) {
 		a.envoy.unrecorded++
 	}
-	if a.envoy.reported {
-		a.gap--
+	if a.envoy.reported() {
+		a.gap = kept(int64(a.gap) - 1)
 	}
 	l.issue(a, 1)
 	l.settle(a)
 }
 
-func (l *Ledger) end(a *account, id uint64, o *Outcome) {
+func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 	received := uint64(0) // before the beginning
+	closed := false
 	if !o.ConnectFailed {
-		if r := a.envoy.requests[key{id, a}]; r != nil {
-			received = r.received
-			l.drop(r)
-		} else {
+		r := a.envoy.requests[key{id, a}]
+		if r == nil {
+			a.envoy.unpaired++
 			a.endUnseen()
+		} else {
+			received, closed = r.received, r.closed
+			l.drop(r)
 		}
 	}
-	l.credit(a, o.sums(received))
+	d := o.sums()
+	if closed { // and its end is in the sums
+		d.ended = 0
+		a.endUnseen()
+	}
+	l.credit(a, d)
+	if a.watched {
+		a.slot.average(now, o, &d, received)
+	}
 	l.settle(a)
 }
 
-// endUnseen notes an end without a beginning. It lowers what a report told of
+// endUnseen notes an end of a request that is not open. It lowers what a report told of
 // requests that began unseen, and never what was seen to begin.
 func (a *account) endUnseen() {
-	a.envoy.unpaired++
 	if a.correction > 0 {
 		a.correction--
 	}
@@ -144,8 +168,8 @@ func (a *account) endUnseen() {
 	}
 }
 
-// sums is what one end adds. received are the bytes before the beginning.
-func (o *Outcome) sums(received uint64) sums {
+// sums is what one end adds.
+func (o *Outcome) sums() sums {
 	if o.ConnectFailed {
 		return sums{failed: 1}
 	}
@@ -154,7 +178,7 @@ func (o *Outcome) sums(received uint64) sums {
 		d.failed = 1
 	}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
-		d.answered, d.bytes, d.latency = 1, o.Bytes-min(received, o.Bytes), seconds(o.Latency)
+		d.answered, d.latency = 1, seconds(o.Latency)
 	}
 	return d
 }
@@ -175,12 +199,16 @@ func (s *Stream) Close(now time.Time) {
 		return
 	}
 	for s.open.head != nil {
-		a := s.open.head.key.account
-		l.drop(s.open.head)
-		a.difference++ // it may go on unseen: the next report is asked
-		l.settle(a)
+		r := s.open.head
+		a, counted := r.key.account, !r.closed
+		l.drop(r)
+		if counted {
+			a.difference++ // it may go on unseen: the next report is asked
+			l.settle(a)
+		}
 	}
 	l.restate(e, func() { e.streams-- })
+	l.regroup(e)
 	s.envoy = nil
 	l.leaveIfGone(e)
 }

@@ -45,12 +45,14 @@ type Outcome struct {
 type Event struct {
 	Ended       bool   // the request is over; otherwise it got its connection
 	ID, Address []byte // read during the call only
+	Cluster     []byte // the Envoy's name for it, read during the call only; empty: not known
 	Outcome            // of a request that ended; of a beginning, Bytes are those received before it
 }
 
 // A ClusterLoad is what a load report says of one cluster of an Envoy.
 type ClusterLoad struct {
-	Cluster   string // its name in EDS
+	Name      string // in the Envoy's configuration
+	Cluster   string // its name in EDS; that of the configuration where it has none
 	Dropped   uint64 // requests dropped by drop_overloads since the last report
 	Endpoints []EndpointLoad
 }
@@ -68,7 +70,11 @@ type Counts struct {
 	Address  string
 	InFlight weighting.Reading // over all watchers that report; unknown when none does
 	Exact    bool              // every watcher that is counted has load reports, too
-	Proxies  weighting.ProxyReport
+	// Bytes is those of an answer and Failing the share, 0 to 1, of the requests that the
+	// endpoint failed among those that it answered or failed: moving averages over the ends
+	// that logs tell of, as of the newest; unknown before the first.
+	Bytes, Failing weighting.Reading
+	Proxies        weighting.ProxyReport
 }
 
 // A ClusterStatus is how a cluster is watched and heard of.
@@ -106,4 +112,7 @@ type EnvoyStatus struct {
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports
 	Streams               int           // of its access log
+	// ReportStreams are those of load reports that count: more than one is of Envoys that
+	// share a node id behind one address.
+	ReportStreams int
 }

@@ -9,10 +9,10 @@
 //
 // # What is read of a report
 //
-// Requests in progress and issued, by address, and drops, by the cluster's name in
-// EDS. Endpoints and clusters that are idle may be left out: they have nothing in
-// progress. Envoy's errors are not read, because they count the 503 of a full
-// queue among them. The node, which is repeated in every report
+// Requests in progress and issued, by cluster and address, and drops, by cluster; of the
+// cluster its name in the Envoy, which its log uses, and that in EDS, if it has one.
+// Endpoints and clusters that are idle may be left out: they have nothing in progress.
+// Envoy's errors are not read, because they count the 503 of a full queue among them. The node, which is repeated in every report
 // (github.com/envoyproxy/envoy/issues/31317), is stepped over after the first message.
 //
 // Counters are latched: an Envoy starts each anew when it has sent a report, so there
@@ -21,9 +21,8 @@
 //
 // # How often
 //
-//	interval = max(least, Envoys · 61 KB / budget)
-//
-// (see Interval). It is asked for at each report of each Envoy, and one that changed
+// Beside an access log once a second, alone ten times, or less often as a byte budget says
+// (see Fleet). It is asked for after each report of each Envoy, and one that changed
 // by more than a tenth is told to it on the open stream. An Envoy answers that by going
 // on with its counters where they are.
 //
@@ -31,7 +30,8 @@
 //
 // The Envoy; a message that is no protobuf, above 4 MiB, or of more than 16,384
 // clusters or 65,536 endpoints; Close. A first message that names no node is refused,
-// with a reason for whoever runs that Envoy. There are at most 16,384 streams, and 8
+// with a reason for whoever runs that Envoy, and so is one that does not come within ten
+// seconds. There are at most 16,384 streams, and 8
 // of one Envoy. With the stream go the counts that came over it.
 //
 // # What it is not

@@ -9,30 +9,47 @@ const ReportBytes = 61_000
 // Intervals at which Envoys report where the byte budget does not ask for more.
 const (
 	besideEvents = time.Second            // the access log has the counts, reports mend them
-	alone        = 100 * time.Millisecond // reports are all there is
+	byThemselves = 100 * time.Millisecond // reports are all there is
 )
 
 // longest is the longest interval: a fleet that is larger than its budget is worth
 // a warning, and not Envoys that count as silent.
 const longest = 60 * time.Second
 
-// Interval is how often each Envoy is to report:
+// A Fleet is the Envoys that report their load, by whether an access log tells of the same
+// requests.
+type Fleet struct{ Beside, Alone int }
+
+// Intervals is how often Envoys of each kind are to report: the shortest intervals, in
+// the ratio of least to least, with
 //
-//	max(least, Envoys · 61 KB / budget)
+//	(Beside / beside + Alone / alone) · 61 KB <= budget
 //
 // where least, if it is 0, is 1 s beside the access log and 100 ms without one,
 // which ten Envoys keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
-// makes it longer, up to a minute. A budget of 0 is none.
-func Interval(envoys int, besideAccessLog bool, least time.Duration, budgetBytesPerSecond float64) time.Duration {
+// makes both longer, up to a minute. A budget of 0 is none.
+func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond float64) (beside, alone time.Duration) {
+	leastBeside, leastAlone := least, least
 	if least <= 0 {
-		least = alone
-		if besideAccessLog {
-			least = besideEvents
-		}
+		leastBeside, leastAlone = besideEvents, byThemselves
 	}
-	if budgetBytesPerSecond <= 0 || envoys <= 0 {
+	if budgetBytesPerSecond <= 0 {
+		return leastBeside, leastAlone
+	}
+	room := budgetBytesPerSecond / ReportBytes // reports per second
+	wanted := float64(f.Beside)/leastBeside.Seconds() + float64(f.Alone)/leastAlone.Seconds()
+	beside = stretched(leastBeside, wanted/room)
+	if beside == longest { // and the others have what these leave
+		room = max(room-float64(f.Beside)/longest.Seconds(), 0)
+		return beside, stretched(leastAlone, float64(f.Alone)/leastAlone.Seconds()/room)
+	}
+	return beside, stretched(leastAlone, wanted/room)
+}
+
+// stretched is an interval that is longer by a factor.
+func stretched(least time.Duration, factor float64) time.Duration {
+	if !(factor > 1) {
 		return least
 	}
-	paid := float64(envoys) * ReportBytes / budgetBytesPerSecond // seconds
-	return max(least, time.Duration(min(paid, longest.Seconds())*float64(time.Second)))
+	return max(least, time.Duration(min(least.Seconds()*factor, longest.Seconds())*float64(time.Second)))
 }

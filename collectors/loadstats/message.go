@@ -113,10 +113,11 @@ func (m *report) readCluster(message []byte) error {
 			return err
 		}
 	}
-	if len(service) > 0 {
-		name = service
+	if len(service) == 0 {
+		service = name
 	}
-	load.Cluster = m.name(name[:min(len(name), maxName)])
+	load.Name = m.name(clip(name))
+	load.Cluster = m.name(clip(service))
 	load.Endpoints = m.loads[first:len(m.loads):len(m.loads)]
 	return r.Err()
 }
@@ -170,6 +171,8 @@ func readDropped(load *ledger.ClusterLoad, message []byte) error {
 	}
 	return r.Err()
 }
+
+func clip(name []byte) []byte { return name[:min(len(name), maxName)] }
 
 // letGo is called when the report has been used. It keeps no more memory than for one of
 // a usual size: a stream is open for ever, and may never send a large one again.

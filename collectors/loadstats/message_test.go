@@ -45,7 +45,7 @@ func byReference(t interface {
 		t.Fatal(err)
 	}
 	for _, c := range m.GetClusterStats() {
-		load := ledger.ClusterLoad{Cluster: c.GetClusterServiceName()}
+		load := ledger.ClusterLoad{Name: c.GetClusterName(), Cluster: c.GetClusterServiceName()}
 		if load.Cluster == "" {
 			load.Cluster = c.GetClusterName()
 		}
@@ -231,7 +231,7 @@ func FuzzReport(f *testing.F) {
 		if m.endpoints > maxEndpoints || len(m.clusters) > maxClusters {
 			t.Errorf("%d clusters, %d endpoints", len(m.clusters), m.endpoints)
 		}
-		r.Report(time.Now(), time.Second, m.clusters)
+		r.Report(time.Now(), m.clusters)
 	})
 }
 

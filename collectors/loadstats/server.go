@@ -26,10 +26,10 @@ const (
 
 // Options of a Server.
 type Options struct {
-	// Interval is how often each Envoy is to report. It is asked for at each
-	// report; a change of more than a tenth is told to the Envoy. It must not
+	// Interval is how often an Envoy is to report. It is asked for after each of its
+	// reports; a change of more than a tenth is told to the Envoy. It must not
 	// block. Nil is 1 s.
-	Interval func() time.Duration
+	Interval func(ledger.Envoy) time.Duration
 }
 
 // A Server takes load reports.
@@ -45,7 +45,6 @@ type Server struct {
 // Stats are counted since the start.
 type Stats struct {
 	Streams int    // open now
-	Envoys  int    // that have one, and have said who they are
 	Reports uint64 // taken in
 	Bytes   uint64 // of all messages
 	Refused uint64 // streams refused, for want of an identity or of room
@@ -58,7 +57,7 @@ func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if o.Interval == nil {
-		o.Interval = func() time.Duration { return besideEvents }
+		o.Interval = func(ledger.Envoy) time.Duration { return besideEvents }
 	}
 	return &Server{ledger: l, options: o, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach)}
 }
@@ -87,7 +86,6 @@ func (s *Server) Close() { s.gate.Close() }
 func (s *Server) Stats() Stats {
 	return Stats{
 		Streams: s.gate.Open(),
-		Envoys:  s.gate.Speakers(),
 		Reports: s.reports.Load(),
 		Bytes:   s.bytes.Load(),
 		Refused: s.refused.Load() + s.gate.Refused(),
@@ -122,27 +120,31 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 // follow asks for reports and tells the ledger of each. The message in m says
 // only who speaks: nobody asked for loads before it.
 func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, log *slog.Logger) error {
-	asked := s.options.Interval()
+	envoy := ledger.Envoy(who)
+	asked := s.options.Interval(envoy)
 	if err := ask(stream, asked); err != nil {
 		return err
 	}
 	log.Info("load reports asked for", "interval", asked)
-	l := s.ledger.Reporting(ledger.Envoy(who), asked, time.Now())
+	l := s.ledger.Reporting(envoy, asked, time.Now())
 	defer func() { l.Close(time.Now()) }()
 	for {
 		if err := s.receive(stream, m); err != nil {
 			return err
 		}
 		s.reports.Add(1)
-		if next := s.options.Interval(); differs(asked, next) {
-			if err := ask(stream, next); err != nil {
-				return err
-			}
-			log.Debug("load reports asked for", "interval", next, "before", asked)
-			asked = next
-		}
-		l.Report(time.Now(), asked, m.clusters)
+		l.Report(time.Now(), m.clusters)
 		m.letGo()
+		next := s.options.Interval(envoy)
+		if !differs(asked, next) {
+			continue
+		}
+		if err := ask(stream, next); err != nil {
+			return err
+		}
+		log.Debug("load reports asked for", "interval", next, "before", asked)
+		asked = next
+		l.Asked(asked)
 	}
 }
 

@@ -35,7 +35,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 	t.Helper()
 	s := &served{ledger: ledger.New(nil)}
 	s.interval.Store(int64(time.Second))
-	s.Server = New(s.ledger, Options{Interval: func() time.Duration { return time.Duration(s.interval.Load()) }}, nil)
+	s.Server = New(s.ledger, Options{Interval: func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }}, nil)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAChangeOfTheIntervalIsTold(t *testing.T) {
 }
 
 func TestAServerWithoutAnIntervalAsksForOneASecond(t *testing.T) {
-	if got := New(ledger.New(nil), Options{}, nil).options.Interval(); got != time.Second {
+	if got := New(ledger.New(nil), Options{}, nil).options.Interval(ledger.Envoy{}); got != time.Second {
 		t.Errorf("%v", got)
 	}
 }

@@ -131,13 +131,6 @@ func (g *Gate) Open() int {
 	return g.open
 }
 
-// Speakers is the number of Envoys that have said who they are.
-func (g *Gate) Speakers() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.streams)
-}
-
 // Close ends all streams, refuses new ones, and returns when all have ended.
 func (g *Gate) Close() {
 	g.mu.Lock()

@@ -41,11 +41,11 @@ type collector struct {
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
 
-	weight, share, overloaded, load, queue, endpointAge, latency, failed series
+	weight, share, overloaded, load, queue, endpointAge, latency, failed, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge series
 
 	envoys, subscribed, inSync, nacking series
 
-	entries, reconciled, modes, silent, reports, reportInterval series
+	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 }
 
 func newCollector(source Source, maxSeries int, now func() time.Time) *collector {
@@ -68,8 +68,8 @@ func (c *collector) describeClusters() {
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
 	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.", labelCluster, labelReason)
 	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because they were told to, as their load reports say.", labelCluster)
-	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether the source hears from them.", labelCluster, "source", "state")
-	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part.", labelCluster, "source")
+	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether the source hears from them: reporting, idle (no request is known of) or missing.", labelCluster, "source", "state")
+	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part, or Envoys have nothing to tell or are not set up for it.", labelCluster, "source")
 	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
 	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by what their age means.", labelCluster, "field", "state")
 	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")
@@ -84,6 +84,11 @@ func (c *collector) describeEndpoints() {
 	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
 	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.", labelCluster, labelEndpoint)
 	c.latency = c.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of an answer, smoothed, as the Envoys saw it.", labelCluster, labelEndpoint)
+	c.latencyAge = c.gauge("steelyard_endpoint_latency_age_seconds", "Time since the newest answer in steelyard_endpoint_latency_seconds.", labelCluster, labelEndpoint)
+	c.responseBytes = c.gauge("steelyard_endpoint_response_bytes", "Bytes of an answer on the wire, smoothed, as the Envoys saw it.", labelCluster, labelEndpoint)
+	c.responseBytesAge = c.gauge("steelyard_endpoint_response_bytes_age_seconds", "Time since the newest answer in steelyard_endpoint_response_bytes.", labelCluster, labelEndpoint)
+	c.failedShare = c.gauge("steelyard_endpoint_failed_share", "Share, 0 to 1, of the requests that the endpoint failed among those that it answered or failed, smoothed, as the Envoys saw it.", labelCluster, labelEndpoint)
+	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
 	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as the Envoys saw it: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
 }
 
@@ -100,7 +105,9 @@ func (c *collector) describeSignals() {
 	c.modes = c.gauge("steelyard_access_log_envoys", "Envoys that were heard of, by how they tell of their requests: events, batched, or reports alone.", "mode")
 	c.silent = c.gauge("steelyard_silent_envoys", "Envoys whose counts are not used because nothing was heard of them for too long.")
 	c.reports = c.counter("steelyard_load_reports_total", "Load reports received.")
-	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that each Envoy is asked for.")
+	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that an Envoy is asked for, by the source that counts its requests.", "counted_by")
+	c.signalStreams = c.gauge("steelyard_signal_streams", "Open streams over which Envoys tell of their requests.", "source")
+	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or there was no room) or broken (they could not be read).", "source", labelResult)
 }
 
 func (c *collector) gauge(name, help string, labels ...string) series {
@@ -174,6 +181,7 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 	for _, s := range cluster.Sources {
 		c.sourceUp.set(ch, oneIf(s.State != SourceDown), name, s.Name)
 		c.sourceEnvoys.set(ch, s.Envoys.Reporting, name, s.Name, "reporting")
+		c.sourceEnvoys.set(ch, s.Envoys.Idle, name, s.Name, "idle")
 		c.sourceEnvoys.set(ch, s.Envoys.missing(), name, s.Name, "missing")
 	}
 	c.collectCounts(ch, cluster)
@@ -220,6 +228,11 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 	}
 	c.endpointAge.set(ch, oldest, cluster, e.Address)
 	c.latency.set(ch, e.LatencySeconds, cluster, e.Address)
+	c.latencyAge.set(ch, e.LatencyAgeSeconds, cluster, e.Address)
+	c.responseBytes.set(ch, e.ResponseBytes, cluster, e.Address)
+	c.responseBytesAge.set(ch, e.ResponseBytesAgeSeconds, cluster, e.Address)
+	c.failedShare.set(ch, e.FailedShare, cluster, e.Address)
+	c.failedShareAge.set(ch, e.FailedShareAgeSeconds, cluster, e.Address)
 	c.failed.set(ch, e.FailedRequests, cluster, e.Address)
 }
 
@@ -262,10 +275,17 @@ func (c *collector) collectSignals(ch chan<- prometheus.Metric, t SignalTotals) 
 	}
 	if t.LoadReports {
 		c.reports.set(ch, Num(float64(t.Reports)))
-		c.reportInterval.set(ch, t.ReportIntervalSeconds)
+		for by, interval := range t.ReportIntervalsSeconds {
+			c.reportInterval.set(ch, interval, by)
+		}
 	}
 	if t.AccessLog && t.LoadReports {
 		c.reconciled.set(ch, Num(float64(t.Entries.Reconciled)))
+	}
+	for source, s := range t.Streams {
+		c.signalStreams.set(ch, Num(float64(s.Open)), source)
+		c.signalStreamsEnded.set(ch, Num(float64(s.Refused)), source, "refused")
+		c.signalStreamsEnded.set(ch, Num(float64(s.Broken)), source, "broken")
 	}
 	if !t.AccessLog && !t.LoadReports {
 		return

@@ -45,7 +45,8 @@ func typical(now time.Time) fixed {
 			Signals: SignalTotals{
 				AccessLog: true, LoadReports: true,
 				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
-				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalSeconds: Num(1),
+				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalsSeconds: map[string]Number{SourceAccessLog: Num(1), SourceLoadReports: Num(0.1)},
+				Streams: map[string]SignalStreams{SourceAccessLog: {Open: 4, Refused: 1}, SourceLoadReports: {Open: 2, Broken: 3}},
 			},
 		},
 	}
@@ -62,6 +63,10 @@ func llama(now time.Time) Cluster {
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
 		e.InFlightSource, e.FailedRequests = SourceAccessLog, Num(float64(2*i))
+		if i != 4 { // which nobody was sent to yet
+			e.ResponseBytes, e.ResponseBytesAgeSeconds = Num(float64(1500+100*i)), Num(0.4)
+			e.FailedShare, e.FailedShareAgeSeconds = Num(0.01*float64(i)), Num(0.2)
+		}
 	}
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
 	endpoints[4].LastScrape = Scrape{}
@@ -71,8 +76,8 @@ func llama(now time.Time) Cluster {
 			{Name: "scrape", State: SourceOK, LastSuccess: At(now.Add(-90 * time.Millisecond)), LastError: "7 of 8 endpoints answer"},
 			{Name: "redis", State: SourceDown, LastSuccess: At(now.Add(-42 * time.Second)), LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
 			{Name: "discovery", State: SourceOK, LastSuccess: At(now.Add(-20 * time.Minute)), IgnoredMembers: 0},
-			{Name: SourceAccessLog, State: SourcePartial, LastSuccess: At(now.Add(-4 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(1), Missing: []string{"edge-2", "edge-3"}}},
-			{Name: SourceLoadReports, State: SourceOK, LastSuccess: At(now.Add(-400 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(3)}},
+			{Name: SourceAccessLog, State: SourcePartial, LastSuccess: At(now.Add(-4 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(1), Idle: Num(0), Missing: []string{"edge-2", "edge-3"}}},
+			{Name: SourceLoadReports, State: SourceOK, LastSuccess: At(now.Add(-400 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(3), Idle: Num(0)}},
 		},
 		LastPush: Push{At: At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
 		Pushes:   1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05), MinIntervalReason: "cpu", DroppedRequests: Num(17),
@@ -157,7 +162,7 @@ func envoys(now time.Time) []Client {
 	}
 	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
 	clients[0].Signals = Signals{
-		State: SignalOK, Mode: ModeEvents, RequestRate: Num(41.26), OpenRequests: Num(33), Streams: 2,
+		State: SignalOK, Mode: ModeEvents, RequestRate: Num(41.26), OpenRequests: Num(33), Streams: 2, ReportStreams: 1,
 		Entries:   Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
 		LastEntry: At(now.Add(-4 * time.Millisecond)), LastReport: At(now.Add(-400 * time.Millisecond)), ReportIntervalSeconds: Num(1),
 		Runtime: Runtime{Subscribed: true, InSync: true},

@@ -108,6 +108,9 @@ func formatReporting(r Reporting) string {
 		return ""
 	}
 	words := fmt.Sprintf("%.0f of %.0f", r.Reporting.Or(0), expected)
+	if idle := r.Idle.Or(0); idle > 0 {
+		words += fmt.Sprintf(", %.0f idle", idle)
+	}
 	if len(r.Missing) == 0 {
 		return words
 	}

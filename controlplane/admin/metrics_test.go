@@ -194,7 +194,7 @@ steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
-# HELP steelyard_source_up 0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part.
+# HELP steelyard_source_up 0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part, or Envoys have nothing to tell or are not set up for it.
 # TYPE steelyard_source_up gauge
 steelyard_source_up{cluster="llama",source="access_log"} 1
 steelyard_source_up{cluster="llama",source="discovery"} 1
@@ -235,10 +235,12 @@ steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
-# HELP steelyard_source_envoys Envoys that watch the cluster, by whether the source hears from them.
+# HELP steelyard_source_envoys Envoys that watch the cluster, by whether the source hears from them: reporting, idle (no request is known of) or missing.
 # TYPE steelyard_source_envoys gauge
+steelyard_source_envoys{cluster="llama",source="access_log",state="idle"} 0
 steelyard_source_envoys{cluster="llama",source="access_log",state="missing"} 2
 steelyard_source_envoys{cluster="llama",source="access_log",state="reporting"} 1
+steelyard_source_envoys{cluster="llama",source="load_reports",state="idle"} 0
 steelyard_source_envoys{cluster="llama",source="load_reports",state="missing"} 0
 steelyard_source_envoys{cluster="llama",source="load_reports",state="reporting"} 3
 # HELP steelyard_min_push_interval_seconds Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.
@@ -266,9 +268,20 @@ steelyard_silent_envoys 1
 # HELP steelyard_load_reports_total Load reports received.
 # TYPE steelyard_load_reports_total counter
 steelyard_load_reports_total 10741
-# HELP steelyard_load_report_interval_seconds Time between two load reports that each Envoy is asked for.
+# HELP steelyard_load_report_interval_seconds Time between two load reports that an Envoy is asked for, by the source that counts its requests.
 # TYPE steelyard_load_report_interval_seconds gauge
-steelyard_load_report_interval_seconds 1
+steelyard_load_report_interval_seconds{counted_by="access_log"} 1
+steelyard_load_report_interval_seconds{counted_by="load_reports"} 0.1
+# HELP steelyard_signal_streams Open streams over which Envoys tell of their requests.
+# TYPE steelyard_signal_streams gauge
+steelyard_signal_streams{source="access_log"} 4
+steelyard_signal_streams{source="load_reports"} 2
+# HELP steelyard_signal_streams_ended_total Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or there was no room) or broken (they could not be read).
+# TYPE steelyard_signal_streams_ended_total counter
+steelyard_signal_streams_ended_total{result="broken",source="access_log"} 0
+steelyard_signal_streams_ended_total{result="broken",source="load_reports"} 3
+steelyard_signal_streams_ended_total{result="refused",source="access_log"} 1
+steelyard_signal_streams_ended_total{result="refused",source="load_reports"} 0
 `
 	var names []string
 	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
@@ -329,9 +342,11 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
-			"steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_latency_seconds 0.91",
+			"steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
+			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
-			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
+			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600", "steelyard_endpoint_response_bytes_age_seconds 0.4",
+			"steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
 		},
 		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000"},
 		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},

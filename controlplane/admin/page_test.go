@@ -438,6 +438,7 @@ func TestReportingNamesWhoIsMissing(t *testing.T) {
 		"":                                  {},
 		"0 of 0":                            {Expected: Num(0), Reporting: Num(0)},
 		"3 of 3":                            {Expected: Num(3), Reporting: Num(3)},
+		"1 of 3, 2 idle":                    {Expected: Num(3), Reporting: Num(1), Idle: Num(2)},
 		"1 of 3, without a, b":              {Expected: Num(3), Reporting: Num(1), Missing: []string{"a", "b"}},
 		"7 of 20, without a, b and 11 more": {Expected: Num(20), Reporting: Num(7), Missing: []string{"a", "b"}},
 	} {

@@ -116,11 +116,10 @@ func sheddingProblems(cluster string, clients []Client) []Problem {
 
 func sourceProblems(s SourceStatus, now time.Time) []Problem {
 	var out []Problem
-	expected, ofEnvoys := s.Envoys.Expected.Value()
 	switch {
-	case ofEnvoys && s.State == SourceDown && s.LastSuccess.IsZero():
+	case s.State == SourceOff:
 		// An Envoy that was not told to report is no fault, but it is worth less.
-		out = append(out, problem(SeverityWarning, "source %s: none of %.0f Envoys has it switched on%s", s.Name, expected, because(s.LastError)))
+		out = append(out, problem(SeverityWarning, "source %s: none of %.0f Envoys has it switched on%s", s.Name, s.Envoys.Expected.Or(0), because(s.LastError)))
 	case s.State == SourceDown:
 		out = append(out, problem(SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
 	case s.State == SourceStale:
@@ -203,6 +202,9 @@ func signalProblems(s Signals, now time.Time) []Problem {
 	var out []Problem
 	if s.State == SignalSilent {
 		out = append(out, problem(SeverityWarning, "silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
+	}
+	if s.ReportStreams > 1 {
+		out = append(out, problem(SeverityWarning, "%d streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {
 		out = append(out, problem(SeverityError, "refuses the runtime values that switch its access log: %s", s.Runtime.Nack))

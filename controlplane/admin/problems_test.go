@@ -76,9 +76,15 @@ func TestClusterProblems(t *testing.T) {
 			}),
 			[]Problem{{SeverityWarning, "source access_log is partial, Envoys that report: 2 of 3, without edge-3"}},
 		},
+		"idle Envoys": {
+			with(func(c *Cluster) {
+				c.Sources = []SourceStatus{{Name: SourceAccessLog, State: SourceIdle, Envoys: Reporting{Expected: Num(3), Reporting: Num(0), Idle: Num(3)}}}
+			}),
+			[]Problem{},
+		},
 		"no Envoy ever reported": {
 			with(func(c *Cluster) {
-				c.Sources = []SourceStatus{{Name: SourceAccessLog, State: SourceDown, Envoys: Reporting{Expected: Num(3), Reporting: Num(0)}}}
+				c.Sources = []SourceStatus{{Name: SourceAccessLog, State: SourceOff, Envoys: Reporting{Expected: Num(3), Reporting: Num(0)}}}
 			}),
 			[]Problem{{SeverityWarning, "source access_log: none of 3 Envoys has it switched on"}},
 		},
@@ -178,6 +184,10 @@ func TestClientProblems(t *testing.T) {
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: At(noon.Add(-8 * time.Second))}},
 			[]Problem{{SeverityWarning, "silent: last entry never, last report 8.0 s ago; its requests are not counted"}},
+		},
+		"shares its name in load reports": {
+			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
+			[]Problem{{SeverityWarning, "2 streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own"}},
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},

@@ -20,7 +20,7 @@ const (
 type SignalMode string
 
 // The modes of an Envoy's signals, in the order in which a rising rate of requests leads
-// through them.
+// through them. An Envoy without an access log, or without a request yet, is in the last.
 const (
 	ModeEvents  SignalMode = "events"  // every entry of its access log as it happens
 	ModeBatched SignalMode = "batched" // many entries at a time
@@ -38,10 +38,13 @@ type Signals struct {
 	State SignalState `json:"state"` // empty reads unknown
 	Mode  SignalMode  `json:"mode"`  // empty: none yet
 
-	RequestRate  Number  `json:"request_rate"`  // requests per second that it begins, smoothed
-	OpenRequests Number  `json:"open_requests"` // that it has in flight to all endpoints
-	Streams      int     `json:"streams"`       // open streams of its access log
-	Entries      Entries `json:"entries"`
+	RequestRate  Number `json:"request_rate"`  // requests per second that it begins, smoothed
+	OpenRequests Number `json:"open_requests"` // that it has in flight to all endpoints
+	Streams      int    `json:"streams"`       // open streams of its access log
+	// ReportStreams are streams of load reports that count: one, or those of several Envoys
+	// that share a node id behind one address, which add up.
+	ReportStreams int     `json:"report_streams"`
+	Entries       Entries `json:"entries"`
 
 	LastEntry             Time   `json:"last_entry"`  // of its access log
 	LastReport            Time   `json:"last_report"` // of its load
@@ -89,16 +92,29 @@ type SignalTotals struct {
 	Envoys map[SignalMode]int `json:"envoys"`
 	Silent int                `json:"silent"` // of them, those whose counts are not used
 
-	// ReportIntervalSeconds is the interval that Envoys are asked to report in now.
-	ReportIntervalSeconds Number `json:"report_interval_seconds"`
+	// ReportIntervalsSeconds are the intervals that Envoys are asked to report in now, by
+	// the source that counts their requests.
+	ReportIntervalsSeconds map[string]Number `json:"report_intervals_seconds"`
+
+	// Streams are those over which Envoys tell, by source.
+	Streams map[string]SignalStreams `json:"streams"`
+}
+
+// SignalStreams are the streams of one of the services that Envoys tell their requests to.
+type SignalStreams struct {
+	Open    int    `json:"open"`
+	Refused uint64 `json:"refused"` // for want of a node id or of room
+	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
 }
 
 // Reporting says which of the Envoys that watch a cluster a source hears from. It is filled
 // for the sources SourceAccessLog and SourceLoadReports; a source with a Missing Envoy is
-// SourcePartial, and one that hears from none is SourceDown.
+// SourcePartial; one that hears from none is SourceDown, SourceOff if it never did, and
+// SourceIdle if there is nothing to hear.
 type Reporting struct {
 	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is no Envoy
 	Reporting Number   `json:"reporting"` // of them, those whose counts are used
+	Idle      Number   `json:"idle"`      // of them, those that have nothing to tell: no request is known of
 	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
 }
 
@@ -108,7 +124,7 @@ func (r Reporting) missing() Number {
 	if !known {
 		return Number{}
 	}
-	return Num(expected - r.Reporting.Or(0))
+	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
 }
 
 // MaxMissing is how many Envoys that do not report are named.
@@ -128,10 +144,16 @@ func (s Signals) complete(now time.Time) Signals {
 	return s
 }
 
-// complete gives every mode a number.
+// complete gives every mode a number, and has lists that are empty and not null.
 func (t SignalTotals) complete() SignalTotals {
 	envoys := map[SignalMode]int{ModeEvents: 0, ModeBatched: 0, ModeReports: 0}
 	maps.Copy(envoys, t.Envoys)
 	t.Envoys = envoys
+	if t.ReportIntervalsSeconds == nil {
+		t.ReportIntervalsSeconds = map[string]Number{}
+	}
+	if t.Streams == nil {
+		t.Streams = map[string]SignalStreams{}
+	}
 	return t
 }

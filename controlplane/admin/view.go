@@ -115,6 +115,8 @@ const (
 	SourceOK      SourceState = "ok"
 	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
 	SourceStale   SourceState = "stale"   // failing, in part or for a moment: what it last said is still in use
+	SourceIdle    SourceState = "idle"    // there is nothing to hear: no Envoy that watches the cluster has requests
+	SourceOff     SourceState = "off"     // there are requests, and no Envoy ever told of any: none has it switched on
 	SourceDown    SourceState = "down"    // it never worked; or nothing of it is young enough to be used as it is
 )
 
@@ -173,7 +175,14 @@ type Endpoint struct {
 	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
 	// LatencyAgeSeconds is the time since the newest answer in it.
 	LatencyAgeSeconds Number `json:"latency_age_seconds"`
-	FailedRequests    Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
+	// ResponseBytes is the size of an answer and FailedShare the part, 0 to 1, that the
+	// endpoint failed of the requests that it answered or failed: moving averages, each with
+	// the time since the newest request in it.
+	ResponseBytes           Number `json:"response_bytes"`
+	ResponseBytesAgeSeconds Number `json:"response_bytes_age_seconds"`
+	FailedShare             Number `json:"failed_share"`
+	FailedShareAgeSeconds   Number `json:"failed_share_age_seconds"`
+	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
 
 	LastScrape Scrape `json:"last_scrape"`
 

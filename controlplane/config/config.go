@@ -65,8 +65,8 @@ type LoadReports struct {
 	// Disabled leaves the service out. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
 	// Interval is the time between two reports of an Envoy, 0s to 1m; 0s follows
-	// from the number of Envoys and Budget: at least 1s beside the access log,
-	// 100ms without it. Default 0s.
+	// from the number of Envoys and Budget: at least 1s for an Envoy with an access
+	// log, 100ms for one without. Default 0s.
 	Interval time.Duration `yaml:"interval" default:"0s" range:"0s..1m"`
 	// Budget bounds what all reports together may take, in bytes a second, 64KiB
 	// to 1GiB; an Envoy repeats its 61 KB description in each. Default 10MiB.

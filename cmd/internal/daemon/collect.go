@@ -39,9 +39,9 @@ func (d *Daemon) followEndpoints(ctx context.Context) error {
 func (d *Daemon) retarget() {
 	var targets []scrape.Target
 	var keys []inflight.Key
-	members := make(map[string][]discovery.Endpoint)
+	members := make(map[string]membership)
 	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
-		members[c.Name] = endpoints
+		members[c.Name] = membership{endpoints, c.Latency.Alpha}
 		if key := c.Inflight.Key(c.Name); key != "" {
 			keys = append(keys, inflight.Key{Cluster: c.Name, Key: key})
 		}

@@ -73,14 +73,35 @@ func (s *signals) close() {
 	}
 }
 
-// reportInterval is how often each Envoy reports its load.
-func (s *signals) reportInterval() time.Duration {
+// reportInterval is how often an Envoy is to report its load.
+func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
+	all, isAlone := s.ledger.ReportersWith(e)
+	beside, alone := s.reportIntervals(all)
+	if isAlone || s.accessLogs == nil {
+		return alone
+	}
+	return beside
+}
+
+// reportIntervals are those of Envoys beside whose reports there is an access log, and of
+// those with reports alone.
+func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Duration) {
+	fleet := loadstats.Fleet(all)
+	if s.accessLogs == nil {
+		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
+	}
 	r := s.config.LoadReports
-	return loadstats.Interval(s.loadReports.Stats().Envoys, s.accessLogs != nil, r.Interval, float64(r.Budget))
+	return fleet.Intervals(r.Interval, float64(r.Budget))
+}
+
+// A membership is what the ledger needs to know of a cluster.
+type membership struct {
+	endpoints []discovery.Endpoint
+	alpha     float64 // weight of an answer in the averages
 }
 
 // setMembers tells the ledger which endpoints there are, by cluster.
-func (s *signals) setMembers(members map[string][]discovery.Endpoint) {
+func (s *signals) setMembers(members map[string]membership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.clusters {
@@ -89,12 +110,13 @@ func (s *signals) setMembers(members map[string][]discovery.Endpoint) {
 			delete(s.clusters, name)
 		}
 	}
-	for name, endpoints := range members {
-		addresses := make([]string, len(endpoints))
-		for i, e := range endpoints {
+	for name, p := range members {
+		addresses := make([]string, len(p.endpoints))
+		for i, e := range p.endpoints {
 			addresses[i] = e.Address
 		}
 		s.ledger.SetMembers(name, addresses)
+		s.ledger.SetAlpha(name, p.alpha)
 		s.clusters[name] = true
 	}
 	s.watched = 0
@@ -187,7 +209,7 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	c.Endpoints = slices.Grow(into[:0], len(*counts))
 	for i := range *counts {
 		e := &(*counts)[i]
-		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies})
+		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies, ResponseBytes: e.Bytes, FailedShare: e.Failing})
 	}
 	return c
 }
@@ -204,20 +226,44 @@ func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
 		out = append(out, source(admin.SourceAccessLog, watchers, known, heardOfLog))
 	}
 	if s.loadReports != nil {
-		out = append(out, source(admin.SourceLoadReports, watchers, known, func(e ledger.EnvoyStatus) time.Time { return e.LastReport }))
+		out = append(out, source(admin.SourceLoadReports, watchers, known, heardOfReports))
 	}
 	return out
 }
 
-// heardOfLog is when an Envoy last told what its access log is for. One without traffic
-// opens none, and one that was told to leave it off has none; their load reports say so.
-// One that has traffic, by its reports, and no log lacks the lines in its configuration.
-func heardOfLog(e ledger.EnvoyStatus) time.Time {
+// A hearing is what a source hears of an Envoy.
+type hearing uint8
+
+const (
+	heard   hearing = iota
+	idle            // it has nothing to tell
+	missing         // it tells nothing, and should
+)
+
+// heardOfLog is how an Envoy's access log is heard, and when it last told what it is for.
+// One without traffic opens none, and one that was told to leave it off has none; their
+// load reports say so, where they have any. One that has traffic, by its reports, and no
+// log lacks the lines in its configuration, or has lost it.
+func heardOfLog(e ledger.EnvoyStatus) (hearing, time.Time) {
 	const traffic = 0.5 // requests per second
-	if e.Streams == 0 && e.LastEvent.IsZero() && e.Mode != ledger.ModeReports && e.RequestRate > traffic {
-		return time.Time{}
+	last := later(e.LastEvent, e.LastReport)
+	switch {
+	case e.Silent:
+		return missing, last
+	case e.Streams == 0 && e.Mode != ledger.ModeReports && e.RequestRate > traffic:
+		return missing, e.LastEvent
+	case last.IsZero():
+		return idle, last
 	}
-	return later(e.LastEvent, e.LastReport)
+	return heard, last
+}
+
+// heardOfReports is how its load reports are heard. They come without traffic, too.
+func heardOfReports(e ledger.EnvoyStatus) (hearing, time.Time) {
+	if e.Silent || e.LastReport.IsZero() {
+		return missing, e.LastReport
+	}
+	return heard, e.LastReport
 }
 
 func later(a, b time.Time) time.Time {
@@ -228,29 +274,36 @@ func later(a, b time.Time) time.Time {
 }
 
 // source sums up who of the watchers is heard.
-func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus, heard func(ledger.EnvoyStatus) time.Time) admin.SourceStatus {
-	out := admin.SourceStatus{Name: name, State: admin.SourceOK}
+func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus, hear func(ledger.EnvoyStatus) (hearing, time.Time)) admin.SourceStatus {
+	out := admin.SourceStatus{Name: name}
 	var last time.Time
-	var missing []string
+	var without []string
+	count := make(map[hearing]int)
 	for _, w := range watchers {
-		e := known[w]
-		if e.Silent || heard(e).IsZero() {
-			missing = append(missing, w.NodeID)
+		how, at := hear(known[w])
+		count[how]++
+		if how == missing {
+			without = append(without, w.NodeID)
 		}
-		last = later(last, heard(e))
+		last = later(last, at)
 	}
-	slices.Sort(missing)
+	slices.Sort(without)
 	out.LastSuccess = admin.At(last)
 	out.Envoys = admin.Reporting{
-		Expected: admin.Num(float64(len(watchers))), Reporting: admin.Num(float64(len(watchers) - len(missing))),
-		Missing: missing[:min(len(missing), admin.MaxMissing)],
+		Expected: admin.Num(float64(len(watchers))), Reporting: admin.Num(float64(count[heard])), Idle: admin.Num(float64(count[idle])),
+		Missing: without[:min(len(without), admin.MaxMissing)],
 	}
 	switch {
-	case len(missing) == 0:
-	case len(missing) == len(watchers):
-		out.State = admin.SourceDown
-	default:
+	case count[missing] == 0 && count[heard] == 0 && count[idle] > 0:
+		out.State = admin.SourceIdle
+	case count[missing] == 0:
+		out.State = admin.SourceOK
+	case count[heard] > 0:
 		out.State = admin.SourcePartial
+	case last.IsZero():
+		out.State = admin.SourceOff
+	default:
+		out.State = admin.SourceDown
 	}
 	return out
 }
@@ -272,7 +325,7 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 
 func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	v := admin.Signals{
-		State: admin.SignalOK, Mode: admin.SignalMode(e.Mode.String()),
+		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
 		RequestRate: admin.Num(e.RequestRate), OpenRequests: admin.Num(float64(e.OpenRequests)), Streams: e.Streams,
 		Entries:   admin.Entries{Received: e.Events, Ignored: e.Ignored, Unpaired: e.Unpaired, Reconciled: e.Reconciled},
 		LastEntry: admin.At(e.LastEvent), LastReport: admin.At(e.LastReport),
@@ -286,14 +339,28 @@ func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	return v
 }
 
+// modeOf is how an Envoy does tell of its requests: that which it was asked for, where it
+// has an access log, and otherwise by what it has.
+func modeOf(e ledger.EnvoyStatus) admin.SignalMode {
+	switch {
+	case e.Streams > 0:
+		return admin.SignalMode(e.Mode.String())
+	case !e.LastReport.IsZero():
+		return admin.ModeReports
+	}
+	return ""
+}
+
 // totals sums up what all Envoys reported.
 func (s *signals) totals(now time.Time) admin.SignalTotals {
 	t := admin.SignalTotals{
 		AccessLog: s.accessLogs != nil, LoadReports: s.loadReports != nil,
-		Envoys: make(map[admin.SignalMode]int),
+		Envoys: make(map[admin.SignalMode]int), Streams: make(map[string]admin.SignalStreams),
 	}
 	for _, e := range s.ledger.Envoys(now) {
-		t.Envoys[admin.SignalMode(e.Mode.String())]++
+		if mode := modeOf(e); mode != "" {
+			t.Envoys[mode]++
+		}
 		if e.Silent {
 			t.Silent++
 		}
@@ -301,8 +368,18 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 	sums := s.ledger.Totals()
 	t.Entries = admin.Entries{Received: sums.Events, Ignored: sums.Ignored, Unpaired: sums.Unpaired, Reconciled: sums.Reconciled}
 	if s.loadReports != nil {
-		t.Reports = s.loadReports.Stats().Reports
-		t.ReportIntervalSeconds = admin.Seconds(s.reportInterval())
+		stats := s.loadReports.Stats()
+		t.Reports = stats.Reports
+		t.Streams[admin.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused, Broken: stats.Broken}
+		beside, alone := s.reportIntervals(s.ledger.Reporters())
+		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(alone)}
+		if s.accessLogs != nil {
+			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(beside)
+		}
+	}
+	if s.accessLogs != nil {
+		stats := s.accessLogs.Stats()
+		t.Streams[admin.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused, Broken: stats.Broken}
 	}
 	return t
 }

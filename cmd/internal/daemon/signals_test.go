@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -9,16 +11,19 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	accessdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"steelyard/collectors/ledger"
+	"steelyard/controlplane/admin"
 	"steelyard/xds"
 )
 
@@ -52,6 +57,12 @@ func subscribe(t *testing.T, address, node, cluster string) {
 	}
 }
 
+func socket(ip string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: ip, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
 // begin has an Envoy tell of a request that began at an endpoint.
 func begin(t *testing.T, address, node, endpoint string, port uint32) {
 	t.Helper()
@@ -61,10 +72,8 @@ func begin(t *testing.T, address, node, endpoint string, port uint32) {
 			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node}, LogName: "steelyard"},
 			LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
 				LogEntry: []*accessdatav3.HTTPAccessLogEntry{{CommonProperties: &accessdatav3.AccessLogCommon{
-					AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady,
-					UpstreamRemoteAddress: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-						Address: endpoint, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
-					}}},
+					AccessLogType:         accessdatav3.AccessLogType_UpstreamPoolReady,
+					UpstreamRemoteAddress: socket(endpoint, port),
 				}}},
 			}},
 		})
@@ -101,6 +110,9 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 					count++
 					eventually(t, "the request counts", func() error {
 						c := d.signals.Counts("llama", time.Now(), nil)
+						if len(c.Endpoints) == 0 {
+							return errors.New("no endpoints yet")
+						}
 						if got := c.Endpoints[0].InFlight.Value; got != 1 || c.Subscribers != 1 || c.Reporting != 1 {
 							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Subscribers, c.Reporting)
 						}
@@ -151,7 +163,7 @@ func reportOften(d *Daemon, who ledger.Envoy) error {
 	now := time.Now()
 	r := d.signals.ledger.Reporting(who, time.Second, now)
 	for i := range 10 {
-		r.Report(now.Add(time.Duration(i)*time.Second), time.Second, []ledger.ClusterLoad{{
+		r.Report(now.Add(time.Duration(i)*time.Second), []ledger.ClusterLoad{{
 			Cluster: "llama", Endpoints: []ledger.EndpointLoad{{Address: "10.0.0.1:80", Issued: 300}},
 		}})
 	}
@@ -186,21 +198,178 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 }
 
 // TestAnEnvoyWithTrafficAndNoLogIsMissed: load reports alone do not make the access log heard.
+// Without requests there is nothing to hear.
 func TestAnEnvoyWithTrafficAndNoLogIsMissed(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
-		status ledger.EnvoyStatus
-		heard  bool
+		status       ledger.EnvoyStatus
+		log, reports hearing
 	}{
-		"nothing at all":        {ledger.EnvoyStatus{}, false},
-		"reports, no traffic":   {ledger.EnvoyStatus{LastReport: now}, true},
-		"reports, traffic":      {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, false},
-		"told to leave it off":  {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports}, true},
-		"a log and traffic":     {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, true},
-		"a log, it was a while": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, true},
+		"nothing at all":            {ledger.EnvoyStatus{}, idle, missing},
+		"reports, no traffic":       {ledger.EnvoyStatus{LastReport: now}, heard, heard},
+		"reports, traffic":          {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, missing, heard},
+		"told to leave it off":      {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports}, heard, heard},
+		"a log and traffic":         {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, heard, missing},
+		"a log, it was a while":     {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, heard, heard},
+		"a log that broke, traffic": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Minute), LastReport: now, RequestRate: 20}, missing, heard},
+		"silent":                    {ledger.EnvoyStatus{LastEvent: now, LastReport: now, Streams: 1, Silent: true}, missing, missing},
 	} {
-		if got := !heardOfLog(c.status).IsZero(); got != c.heard {
-			t.Errorf("%s: heard %t, want %t", name, got, c.heard)
+		log, _ := heardOfLog(c.status)
+		reports, _ := heardOfReports(c.status)
+		if log != c.log || reports != c.reports {
+			t.Errorf("%s: log %v, reports %v; want %v and %v", name, log, reports, c.log, c.reports)
 		}
 	}
+}
+
+// TestOnlyWhatWorkedIsDown: who has no requests, or is not set up to tell of them, wakes
+// nobody at night; and whoever has requests and tells nothing is seen.
+func TestOnlyWhatWorkedIsDown(t *testing.T) {
+	now := time.Now()
+	quiet, loud := ledger.EnvoyStatus{}, ledger.EnvoyStatus{LastReport: now, RequestRate: 20}
+	logs := ledger.EnvoyStatus{LastEvent: now, LastReport: now, RequestRate: 20, Streams: 1}
+	broke := ledger.EnvoyStatus{LastEvent: now, LastReport: now, RequestRate: 20}
+	silent := ledger.EnvoyStatus{LastReport: now, Silent: true}
+	for name, c := range map[string]struct {
+		envoys                 []ledger.EnvoyStatus
+		log, reports           admin.SourceState
+		logIdle, reportMissing int
+	}{
+		"nobody watches":                     {nil, admin.SourceOK, admin.SourceOK, 0, 0},
+		"no requests, no load reports":       {[]ledger.EnvoyStatus{quiet, quiet}, admin.SourceIdle, admin.SourceOff, 2, 2},
+		"requests, and no log":               {[]ledger.EnvoyStatus{loud, loud}, admin.SourceOff, admin.SourceOK, 0, 0},
+		"requests, and no log; and idle":     {[]ledger.EnvoyStatus{loud, quiet}, admin.SourceOff, admin.SourcePartial, 1, 1},
+		"one has a log, and one has not":     {[]ledger.EnvoyStatus{loud, logs}, admin.SourcePartial, admin.SourceOK, 0, 0},
+		"one has a log, and one is idle":     {[]ledger.EnvoyStatus{quiet, logs}, admin.SourceOK, admin.SourcePartial, 1, 1},
+		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, admin.SourceDown, admin.SourceOK, 0, 0},
+		"all are silent":                     {[]ledger.EnvoyStatus{silent, silent}, admin.SourceDown, admin.SourceDown, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var watchers []ledger.Envoy
+			known := make(map[ledger.Envoy]ledger.EnvoyStatus)
+			for i, e := range c.envoys {
+				who := ledger.Envoy{NodeID: fmt.Sprint(i)}
+				watchers, known[who] = append(watchers, who), e
+			}
+			log := source(admin.SourceAccessLog, watchers, known, heardOfLog)
+			reports := source(admin.SourceLoadReports, watchers, known, heardOfReports)
+			if log.State != c.log || reports.State != c.reports {
+				t.Errorf("log %v, reports %v; want %v and %v", log.State, reports.State, c.log, c.reports)
+			}
+			if int(log.Envoys.Idle.Or(-1)) != c.logIdle || len(reports.Envoys.Missing) != c.reportMissing {
+				t.Errorf("%+v and %+v", log.Envoys, reports.Envoys)
+			}
+		})
+	}
+}
+
+func TestAnEnvoyWithLoadReportsAloneIsShownAsThat(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		status ledger.EnvoyStatus
+		want   admin.SignalMode
+	}{
+		"nothing yet":   {ledger.EnvoyStatus{}, ""},
+		"reports alone": {ledger.EnvoyStatus{LastReport: now}, admin.ModeReports},
+		"a log":         {ledger.EnvoyStatus{LastReport: now, Streams: 1}, admin.ModeEvents},
+		"a busy log":    {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeBatched}, admin.ModeBatched},
+		"too busy":      {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeReports}, admin.ModeReports},
+	} {
+		if got := viewSignals(c.status).Mode; got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// reporter is an Envoy's stream of load reports.
+type reporter struct {
+	loadstatsv3.LoadReportingService_StreamLoadStatsClient
+	t    *testing.T
+	node string
+}
+
+func openReports(t *testing.T, address, node string) reporter {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	stream, err := loadstatsv3.NewLoadReportingServiceClient(dial(t, address)).StreamLoadStats(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reporter{stream, t, node}
+	r.report(0)
+	return r
+}
+
+// report tells of requests in progress, and of as many issued.
+func (r reporter) report(n uint64) {
+	r.t.Helper()
+	m := &loadstatsv3.LoadStatsRequest{Node: &corev3.Node{Id: r.node}}
+	if n > 0 {
+		m.ClusterStats = []*endpointv3.ClusterStats{{ClusterName: "llama", UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{{
+			UpstreamEndpointStats: []*endpointv3.UpstreamEndpointStats{{
+				Address: socket("10.0.0.1", 80), TotalRequestsInProgress: n, TotalIssuedRequests: n,
+			}},
+		}}}}
+	}
+	if err := r.Send(m); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// mustBeAsked waits for the next response.
+func (r reporter) mustBeAsked(want time.Duration) {
+	r.t.Helper()
+	m, err := r.Recv()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if got := m.GetLoadReportingInterval().AsDuration(); got != want {
+		r.t.Errorf("asked for a report every %v, want %v", got, want)
+	}
+}
+
+// TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften: on the open stream, when it turns
+// out that it has none, and again when it has one.
+func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
+	cfg := parse(t, pool)
+	d, _ := serve(t, cfg)
+	address := d.XDSAddress()
+	logged, alone := openReports(t, address, "logged"), openReports(t, address, "alone")
+	logged.mustBeAsked(time.Second)
+	alone.mustBeAsked(time.Second) // it has no requests yet
+	begin(t, address, "logged", "10.0.0.1", 80)
+	eventually(t, "the log is open", func() error {
+		if got := d.signals.ledger.Totals().Events; got != 1 {
+			return fmt.Errorf("%d entries", got)
+		}
+		return nil
+	})
+	alone.report(3)
+	alone.mustBeAsked(100 * time.Millisecond)
+	logged.report(3)
+	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{Beside: 1, Alone: 1}) {
+		t.Errorf("%+v", got)
+	}
+	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
+	if intervals[admin.SourceAccessLog].Or(0) != 1 || intervals[admin.SourceLoadReports].Or(0) != 0.1 {
+		t.Errorf("%v", intervals)
+	}
+	begin(t, address, "alone", "10.0.0.1", 80)
+	eventually(t, "its log is open", func() error {
+		if got := d.signals.ledger.Reporters(); got.Alone != 0 {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	alone.report(4)
+	alone.mustBeAsked(time.Second)
+}
+
+// TestWithoutTheAccessLogAllAreAskedForReportsOften: from the start.
+func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
+	cfg := parse(t, pool)
+	cfg.XDS.AccessLog.Disabled = true
+	d, _ := serve(t, cfg)
+	openReports(t, d.XDSAddress(), "envoy").mustBeAsked(100 * time.Millisecond)
 }

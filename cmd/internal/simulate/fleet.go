@@ -281,7 +281,13 @@ func (f *fleet) reportInterval(envoys int) time.Duration {
 	if r.Disabled {
 		return 0
 	}
-	return loadstats.Interval(envoys, !f.config.XDS.AccessLog.Disabled, r.Interval, float64(r.Budget))
+	budget := float64(r.Budget)
+	if f.config.XDS.AccessLog.Disabled {
+		_, alone := loadstats.Fleet{Alone: envoys}.Intervals(r.Interval, budget)
+		return alone
+	}
+	beside, _ := loadstats.Fleet{Beside: envoys}.Intervals(r.Interval, budget)
+	return beside
 }
 
 // explanation is the list of what was taken from where.

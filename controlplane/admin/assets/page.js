@@ -40,10 +40,10 @@
     flag: (v) => (v ? 'overloaded' : ''),
     reporting: (v) => {
       if (v === null || v.expected === null) return '';
-      const words = (v.reporting || 0) + ' of ' + v.expected;
+      const words = (v.reporting || 0) + ' of ' + v.expected + (v.idle ? ', ' + v.idle + ' idle' : '');
       const named = v.missing.length;
       if (!named) return words;
-      const more = v.expected - (v.reporting || 0) - named;
+      const more = v.expected - (v.reporting || 0) - (v.idle || 0) - named;
       return words + ', without ' + v.missing.join(', ') + (more > 0 ? ' and ' + more + ' more' : '');
     },
     follows: (v) => {

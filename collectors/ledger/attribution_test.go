@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// shared is an Envoy that watches two clusters with one endpoint in both.
+func shared() (*world, *realEnvoy) {
+	w, e := single()
+	w.cluster("embed", one)
+	w.watch("embed", e)
+	return w, e
+}
+
+// through has requests begin through a cluster of the Envoy's.
+func (w *world) through(s *Stream, cluster string, n int) {
+	for i := range n {
+		s.Events(w.now, []Event{{ID: []byte(cluster + strconv.Itoa(i)), Address: []byte(one), Cluster: []byte(cluster)}})
+	}
+}
+
+// mustHave checks requests in flight and issued, by cluster.
+func (w *world) mustHave(t *testing.T, name string, inFlight, issued int) {
+	t.Helper()
+	w.mustBeSound(t)
+	got := w.ledger.Read(name, w.now, nil)[0]
+	if int(got.InFlight.Value) != inFlight || int(got.Proxies.Issued.Value) != issued {
+		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight, issued)
+	}
+}
+
+func TestARequestCountsInTheClusterThatItWentThrough(t *testing.T) {
+	w, e := shared()
+	s := w.open(e)
+	w.through(s, "chat", 3)
+	w.through(s, "embed/fallback", 2)
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 2, 2)
+	s.Events(w.now, []Event{{Ended: true, ID: []byte("chat0"), Address: []byte(one), Cluster: []byte("chat")}})
+	w.mustHave(t, "chat", 2, 3)
+	w.mustHave(t, "embed", 2, 2)
+}
+
+func TestLoadReportsTellWhichClusterANameMeans(t *testing.T) {
+	w, e := shared()
+	s := w.open(e)
+	w.reporting(e)
+	report := func(chat, embed uint64) {
+		w.after(time.Second)
+		load := func(n uint64) []EndpointLoad {
+			if n == 0 {
+				return nil
+			}
+			return []EndpointLoad{{Address: one, InProgress: n, Issued: n}}
+		}
+		e.reports.Report(w.now, []ClusterLoad{
+			{Name: "ours", Cluster: "chat/failsafe", Endpoints: load(chat)},
+			{Name: "chat", Cluster: "embed", Endpoints: load(embed)}, // a name to be misled by
+		})
+	}
+	report(0, 0)
+	w.through(s, "ours", 3)
+	w.through(s, "chat", 2)
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 2, 2)
+	report(3, 2)
+	report(3, 2)
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 2, 2)
+	s.Close(w.now) // from here on by the reports
+	report(4, 1)
+	w.mustHave(t, "chat", 4, 7+3)
+	w.mustHave(t, "embed", 1, 3+2)
+}
+
+// TestARequestThroughAnUnknownClusterIsOneOfEach: a load that nobody counts is worse
+// than one that is counted twice.
+func TestARequestThroughAnUnknownClusterIsOneOfEach(t *testing.T) {
+	w, e := shared()
+	s := w.open(e)
+	w.through(s, "a fallback of one's own", 2)
+	w.through(s, "", 1)
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 3, 3)
+	w.reporting(e)
+	w.after(time.Second)
+	e.reports.Report(w.now, []ClusterLoad{{Name: "x", Cluster: "x", Endpoints: []EndpointLoad{{Address: one, InProgress: 3}}}})
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 3, 3)
+}
+
+// TestTheOnlyClusterOfAnEndpointNeedsNoName: whatever the Envoy calls it.
+func TestTheOnlyClusterOfAnEndpointNeedsNoName(t *testing.T) {
+	w, e := single()
+	w.cluster("embed", "10.1.0.9:80")
+	s := w.open(e)
+	w.through(s, "embed", 2)
+	w.through(s, "?", 1)
+	w.mustHave(t, "chat", 3, 3)
+}
+
+func TestTheNamesOfAnEnvoyAreBounded(t *testing.T) {
+	w, e := shared()
+	w.reporting(e)
+	var loads []ClusterLoad
+	for i := range 2 * maxServices {
+		loads = append(loads, ClusterLoad{Name: strconv.Itoa(i), Cluster: "chat"})
+	}
+	e.reports.Report(w.now, loads)
+	if got := len(w.ledger.envoys[e.who].services); got != maxServices {
+		t.Errorf("%d names are kept, want %d", got, maxServices)
+	}
+}

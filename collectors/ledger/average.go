@@ -1,0 +1,34 @@
+package ledger
+
+import "time"
+
+// defaultAlpha is the weight of an end in the averages of a cluster that names none.
+const defaultAlpha = 0.3
+
+// An average is a moving one, by ends and not by time: each counts for alpha, and the
+// first for all.
+type average struct {
+	value float64
+	at    time.Time // of the newest end; zero: there was none
+}
+
+func (m *average) add(now time.Time, alpha, value float64) {
+	if m.at.IsZero() {
+		alpha = 1
+	}
+	m.value += alpha * (value - m.value)
+	m.at = now
+}
+
+// average takes in an end that adds d to the sums. received are the bytes before the
+// beginning. What neither answered nor failed, because the client or Envoy went first,
+// says nothing of the endpoint.
+func (s *slot) average(now time.Time, o *Outcome, d *sums, received uint64) {
+	alpha := s.cluster.alpha
+	if d.answered > 0 {
+		s.bytes.add(now, alpha, float64(o.Bytes-min(received, o.Bytes)))
+	}
+	if d.answered+d.failed > 0 {
+		s.failed.add(now, alpha, float64(d.failed))
+	}
+}

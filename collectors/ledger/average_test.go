@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
+	w, e := single()
+	w.ledger.SetAlpha("chat", 0.5)
+	s := w.open(e)
+	if got := w.read(t); got.Bytes.Known() || got.Failing.Known() {
+		t.Errorf("nothing ended, and yet %+v", got)
+	}
+	for _, step := range []struct {
+		name           string
+		o              Outcome
+		bytes, failing float64
+		news           bool // of bytes
+	}{
+		{"the first is all", Outcome{Status: 200, Latency: time.Second, Bytes: 100}, 100, 0, true},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 20}, 60, 0.5, true},
+		{"no connection", Outcome{ConnectFailed: true}, 60, 0.75, false},
+		{"a reset", Outcome{Status: 200, Bytes: 7, Reset: true}, 60, 0.875, false},
+		{"a full queue answers", Outcome{Status: 503, Latency: time.Second, Bytes: 0}, 30, 0.4375, true},
+	} {
+		w.after(time.Second)
+		s.End(w.now, "1", one, step.o)
+		got := w.read(t)
+		if math.Abs(got.Bytes.Value-step.bytes) > 1e-9 || math.Abs(got.Failing.Value-step.failing) > 1e-9 {
+			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.Bytes.Value, got.Failing.Value, step.bytes, step.failing)
+		}
+		if got.Bytes.At.Equal(w.now) != step.news || !got.Failing.At.Equal(w.now) {
+			t.Errorf("%s: as of %v and %v", step.name, got.Bytes.At, got.Failing.At)
+		}
+	}
+	before := w.read(t)
+	w.after(time.Second)
+	s.End(w.now, "1", one, Outcome{Status: 200}) // the client went away
+	if got := w.read(t); got.Bytes != before.Bytes || got.Failing != before.Failing {
+		t.Errorf("nobody answered and nobody failed, and yet %+v after %+v", got, before)
+	}
+}
+
+func TestWhoDoesNotWatchMovesNoAverage(t *testing.T) {
+	w, e := single()
+	w.watch("chat")
+	w.open(e).End(w.now, "1", one, Outcome{Status: 500, Latency: time.Second, Bytes: 9})
+	if got := w.read(t); got.Bytes.Known() || got.Failing.Known() {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,141 @@
+package ledger
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// mustHaveEnded checks the sums of the one endpoint.
+func (w *world) mustHaveEnded(t *testing.T, issued, ended int) {
+	t.Helper()
+	w.mustBeSound(t)
+	if got := w.read(t).Proxies; int(got.Issued.Value) != issued || int(got.Ended.Value) != ended {
+		t.Errorf("%v issued and %v ended, want %d and %d", got.Issued.Value, got.Ended.Value, issued, ended)
+	}
+}
+
+// TestAnEndThatComesAfterItsRequestWasClosedIsNotCountedAgain: an endpoint that is
+// removed from the pool and comes back is not in the reports, while its requests go on.
+func TestAnEndThatComesAfterItsRequestWasClosedIsNotCountedAgain(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 5 {
+		s.Begin(w.now, strconv.Itoa(i), one)
+	}
+	w.says(e, 2, 5)
+	w.says(e, 2, 0)
+	w.says(e, 2, 0)
+	w.mustHaveEnded(t, 5, 3) // the oldest three are closed
+	if got := w.status(t).OpenRequests; got != 2 {
+		t.Errorf("%d open, want 2", got)
+	}
+	for i := range 5 {
+		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
+	}
+	w.expect(t, 0)
+	w.mustHaveEnded(t, 5, 5)
+	if got := w.status(t); got.Unpaired != 0 {
+		t.Errorf("%d unpaired: they have beginnings", got.Unpaired)
+	}
+}
+
+// TestAClosedRequestIsNotEndedAgainByReports: it was not in progress by two reports, and
+// is by the next ones.
+func TestAClosedRequestIsNotEndedAgainByReports(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 5 {
+		s.Begin(w.now, strconv.Itoa(i), one)
+	}
+	w.says(e, 2, 5)
+	w.says(e, 2, 0)
+	w.says(e, 2, 0)
+	s.Close(w.now)
+	w.says(e, 5, 0)
+	w.expect(t, 5)
+	w.mustHaveEnded(t, 5, 3)
+	w.says(e, 0, 0)
+	w.mustHaveEnded(t, 5, 5)
+}
+
+// TestALogThatEndsBetweenReportsLeavesTheSumsRight: what it told since the report before,
+// the next one tells, too.
+func TestALogThatEndsBetweenReportsLeavesTheSumsRight(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 4 {
+		s.Begin(w.now, strconv.Itoa(i), one)
+	}
+	w.says(e, 4, 4)
+	for i := range 4 {
+		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
+		s.Begin(w.now, strconv.Itoa(9+i), one)
+	}
+	w.mustHaveEnded(t, 8, 4)
+	s.Close(w.now)
+	w.says(e, 3, 4+2) // two more began unseen, and three ended
+	w.mustHaveEnded(t, 10, 7)
+	w.says(e, 0, 0)
+	w.mustHaveEnded(t, 10, 10)
+}
+
+func TestClosedRequestsAreBounded(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 2 * maxClosed {
+		s.Begin(w.now, strconv.Itoa(i), one)
+	}
+	for range 3 {
+		w.says(e, 0, 0)
+	}
+	w.expect(t, 0)
+	if got := w.ledger.open; got != maxClosed {
+		t.Errorf("%d requests are kept, want %d", got, maxClosed)
+	}
+	w.says(e, 0, 0)
+	w.cluster("chat")
+	if got := w.ledger.open; got != 0 {
+		t.Errorf("%d requests are kept of an endpoint that is gone", got)
+	}
+}
+
+// TestForgedReportsOverflowNothing: as many as may be issued in each, and a thousand
+// before the sums are next compared.
+func TestForgedReportsOverflowNothing(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	before := 0.0
+	for i := range 5000 {
+		w.after(time.Millisecond)
+		w.gauge(e, 0, 1<<62)
+		if i%1000 == 0 {
+			s.Begin(w.now, "1", one)
+		}
+		got := w.read(t).Proxies
+		if got.Issued.Value < before || got.Ended.Value > got.Issued.Value {
+			t.Fatalf("%v issued after %v, %v ended", got.Issued.Value, before, got.Ended.Value)
+		}
+		before = got.Issued.Value
+		for _, a := range w.ledger.envoys[e.who].accounts {
+			for _, n := range []int32{a.gap, a.least, a.most, a.unseen, a.owed, a.unended} {
+				if n < -maxKept || n > maxKept {
+					t.Fatalf("%+v", a)
+				}
+			}
+			if a.unseen < 0 || a.owed < 0 || i > 1 && a.gap < 0 {
+				t.Fatalf("report %d: %+v", i, a)
+			}
+		}
+	}
+}
