@@ -31,6 +31,8 @@ type conduct struct {
 	longest float64 // request-seconds in flight between two answers, the most of late
 
 	ended, failed float64 // requests of late
+	row           float64 // requests that failed since one was answered
+	failing       bool    // at least half of those that were told of last
 
 	state    health
 	since    time.Time // of the state
@@ -62,9 +64,10 @@ func (p *pool) hold(vessels []vessel) {
 }
 
 // judge finds the members that stall or fail. While that is more than half of a
-// pool, the fault is more likely in the reports, or in the requests.
+// pool, the fault is more likely in the reports, or in the requests. And while there
+// is nobody else, those are as good as any.
 func (p *pool) judge() {
-	longest, bad := 0.0, 0
+	longest, bad, well := 0.0, 0, 0
 	for i := range p.members {
 		m := &p.members[i]
 		m.conduct.observe(m, p)
@@ -72,18 +75,22 @@ func (p *pool) judge() {
 	}
 	found := make([]string, len(p.members))
 	for i := range p.members {
-		m := &p.members[i]
-		if found[i] = m.conduct.complaint(p, longest); found[i] != "" {
+		c := &p.members[i].conduct
+		if found[i] = c.complaint(p, longest); found[i] != "" {
 			bad++
+		} else if c.healthy() {
+			well++
 		}
 	}
+	nobody := len(p.members) > 1 && (2*bad > len(p.members) || well == 0)
 	for i := range p.members {
 		m := &p.members[i]
-		if 2*bad > len(p.members) && len(p.members) > 1 {
+		if nobody {
 			found[i] = ""
+			m.conduct.release(p.now)
 		}
 		m.conduct.turn(found[i], p)
-		if m.conduct.state == suspect {
+		if m.conduct.state == suspect && !nobody {
 			m.ramp = min(m.ramp, leastRamp)
 		}
 	}
@@ -98,12 +105,9 @@ func (c *conduct) observe(m *member, p *pool) {
 	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
 		c.inFlight = m.inFlight.Value
 	}
-	keep := math.Exp(-elapsed.Seconds() / failingTau.Seconds())
-	failed := risen(c.proxies.Failed, m.proxies.Failed)
-	c.failed = c.failed*keep + failed
-	c.ended = c.ended*keep + risen(c.proxies.Ended, m.proxies.Ended)
-	answers := c.answers(m)
-	c.answered = c.answered || answers > failed
+	failed, answers := risen(c.proxies.Failed, m.proxies.Failed), c.answers(m)
+	c.outcomes(failed, risen(c.proxies.Ended, m.proxies.Ended), elapsed)
+	c.answered = c.answered || c.served(m, answers) > failed+rounding
 	c.proxies, c.done = m.proxies, m.server.Completions
 	switch {
 	case answers > 0:
@@ -117,6 +121,18 @@ func (c *conduct) observe(m *member, p *pool) {
 	}
 }
 
+// outcomes adds requests that failed, and all that ended, in a time.
+func (c *conduct) outcomes(failed, ended float64, elapsed time.Duration) {
+	keep := math.Exp(-elapsed.Seconds()/failingTau.Seconds() - ended/failingOf)
+	c.failed, c.ended = c.failed*keep+failed, c.ended*keep+ended
+	if c.row += failed; ended-failed > rounding {
+		c.row = 0
+	}
+	if failed+ended > 0 {
+		c.failing = failed >= failing*ended
+	}
+}
+
 // answers is how many requests were answered since the last step. A client that
 // gave up ends a request, too, and says nothing for the endpoint.
 func (c *conduct) answers(m *member) float64 {
@@ -125,6 +141,15 @@ func (c *conduct) answers(m *member) float64 {
 		told = risen(c.proxies.Ended, m.proxies.Ended)
 	}
 	return max(told, risen(c.done, m.server.Completions))
+}
+
+// served is how many of the answers say that the endpoint is well: those of which
+// somebody would know that they failed. A server counts what it fails, too.
+func (c *conduct) served(m *member, answers float64) float64 {
+	if m.proxies.Failed.Known() {
+		return risen(c.proxies.Answered, m.proxies.Answered)
+	}
+	return answers
 }
 
 // risen is by how much a sum rose between two readings.
@@ -171,6 +196,9 @@ const (
 	fewestEnded      = 5  // behind a share of failures
 	failing          = 0.5
 	failingTau       = 10 * time.Second
+	failingOf        = 50 // requests, if they are fewer than those of that time
+	failedInARow     = 8
+	rounding         = 1e-6 // of differences of sums
 	longestTau       = 10 * time.Minute
 )
 
@@ -188,7 +216,11 @@ func (c *conduct) complaint(p *pool, longest float64) string {
 		c.pending >= max(improbable*mean, twice*longest):
 		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.inFlight, mean)
 	}
-	if attempts := max(c.ended, c.failed); attempts >= fewestEnded && c.failed >= failing*attempts {
+	attempts := max(c.ended, c.failed)
+	switch often := attempts >= fewestEnded && c.failed >= failing*attempts; {
+	case c.row >= failedInARow:
+		return fmt.Sprintf("failing: the last %.0f requests", c.row)
+	case often && c.failing:
 		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, attempts)
 	}
 	return ""
@@ -218,11 +250,27 @@ func (c *conduct) turn(complaint string, p *pool) {
 	case c.state == ill && complaint == "" && c.answered:
 		c.enter(well, p.now)
 	case c.state == ill && (c.inFlight < 1 || held >= probeAfter<<(c.strikes-1)):
-		c.enter(suspect, p.now)
-		c.alive, c.denied, c.pending, c.ended, c.failed = p.now, time.Time{}, 0, 0, 0
+		c.try(p.now)
 	case c.state == suspect && c.answered:
 		c.enter(well, p.now)
 	}
 }
+
+// try lets an endpoint go that was ill, to see how it is now.
+func (c *conduct) try(now time.Time) {
+	c.enter(suspect, now)
+	c.alive, c.denied, c.pending = now, time.Time{}, 0
+	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
+}
+
+// release ends an illness at once.
+func (c *conduct) release(now time.Time) {
+	if c.state == ill {
+		c.try(now)
+	}
+}
+
+// healthy is said of an endpoint that neither is ill nor was until now.
+func (c *conduct) healthy() bool { return c.state == well }
 
 func (c *conduct) enter(s health, now time.Time) { c.state, c.since, c.answered = s, now, false }

@@ -396,3 +396,83 @@ func TestStalledEndpointsAreFlaggedFirst(t *testing.T) {
 	got := flagged(d)
 	want(t, "flags", fmt.Sprint(got), "[0 3]")
 }
+
+// It answers at once, so it looks idle, and is sent more than its part.
+func TestAnEndpointThatAnswersEverythingWithAnErrorIsFlaggedWithinThreeSeconds(t *testing.T) {
+	for _, perStep := range []float64{10, 1, 0.4} {
+		t.Run(fmt.Sprintf("%v requests a second", 10*perStep), func(t *testing.T) {
+			w := newWard(4)
+			b := &w.beds[0]
+			w.run(60*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(perStep) })
+			fail := func() {
+				w.others()
+				b.inFlight, b.running = 0, 0
+				b.serve(perStep)
+				b.failed += perStep
+			}
+			flagged := time.Duration(0)
+			var d Decision
+			for d = w.step(); !d.Endpoints[0].Overloaded && flagged < 3*second; d = w.step() {
+				fail()
+				flagged += 100 * time.Millisecond
+			}
+			if e := d.Endpoints[0]; flagged >= 3*second || e.Share > DefaultParams().Floor || !strings.HasPrefix(e.OverloadReason, "failing: ") {
+				t.Fatalf("flagged after %v for %q, share %v", flagged, e.OverloadReason, e.Share)
+			}
+			// Flagged, it gets nothing; it is tried for as long as it takes to see it fail.
+			var sent float64
+			w.run(5*time.Minute, func() {
+				w.others()
+				if w.law.memory["0"].conduct.state == suspect {
+					b.serve(1)
+					b.failed++
+					sent++
+				}
+			})
+			t.Logf("flagged after %v; %v requests in five minutes", flagged, sent)
+			if tries := sent / failedInARow; tries < 5 || tries > 25 {
+				t.Errorf("%v requests in five minutes, want it tried now and then", sent)
+			}
+			w.run(40*second, w.others)
+			_, d = w.run(second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(perStep) })
+			if e := d.Endpoints[0]; e.Overloaded || e.Ramp != 1 {
+				t.Errorf("healed: flagged %v (%s), trusted with %v", e.Overloaded, e.OverloadReason, e.Ramp)
+			}
+		})
+	}
+}
+
+// Where everybody fails nobody is better than another, whoever failed first.
+func TestWhileAllFailNobodyIsExcluded(t *testing.T) {
+	w := newWard(4)
+	for range 50 {
+		for i := range w.beds {
+			w.beds[i].serve(1)
+		}
+		w.step()
+	}
+	from := w.now
+	for n := 0; w.now.Sub(from) < time.Minute; n++ {
+		for i := range w.beds {
+			w.beds[i].serve(1)
+			if n > 2*i { // one after another
+				w.beds[i].failed++
+			}
+		}
+		d := w.step()
+		if got := flagged(d); len(got) > 0 && n > 30 {
+			t.Fatalf("%v: flagged %v", w.now.Sub(from), got)
+		}
+		for _, e := range d.Endpoints {
+			if n > 30 && e.Share < 0.2 {
+				t.Fatalf("%v: share of %s is %v", w.now.Sub(from), e.Address, e.Share)
+			}
+		}
+	}
+	healed, _ := w.run(10*second, func() {
+		for i := range w.beds {
+			w.beds[i].serve(1)
+		}
+	})
+	want(t, "flagged after all have healed", healed, -1)
+}
