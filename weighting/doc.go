@@ -168,8 +168,9 @@
 //	                f    request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                     within ten minutes
-//	failure         at least half of the requests of the last ten seconds failed, and
-//	                at least five
+//	failure         eight requests in a row failed; or at least half, and five, of the
+//	                last fifty or those of the last ten seconds, whichever are fewer, and
+//	                of those that ended last
 //
 // Were ends a Poisson process, silence of F would have the probability exp(−F/f):
 // 9.2 is 1e-4. Requests that began together end together, and long ones come in
@@ -180,7 +181,7 @@
 // ends it. If nothing is in flight any more that could be answered, it is tried after
 // the dwell with the trust of a new one, and if it falls ill again at once, twice as
 // late the next time. If more than half of a pool seems ill, the fault is more likely
-// in the reports or in the requests, and nobody is.
+// in the reports or in the requests, and nobody is; nor while nobody is well.
 //
 // # Shedding
 //
@@ -194,36 +195,75 @@
 //
 //	w   expected wait, seconds    Q / μ (Little): requests waiting in the pool over its
 //	                              completions per second while no slot is free
-//	λ   offered, per second       arrivals / (1 − share refused when they came)
-//	w*  target, seconds           max(TargetWait, 2·√(2·H / μ_i))
-//	T   time constant, seconds    max(w*, 4·H)
+//	λ   offered, per second       arrivals / seconds of the share that was accepted then
+//	w*  aim, seconds              below: TargetWait where there is room for it
+//	T   time constant, seconds    max(w*, 4·H), and once settled min(800/μ, 8·w*, μ·w*²/4) if
+//	                              that is longer
 //	x   = max(0, ln(λ/μ) + (w − w*) / T)
 //	    share to refuse           min(1 − exp(−x), MaxDrop)
 //
 // ln(λ/μ) is the feed-forward: that share alone would keep the queue as it is. The
 // second term fills or drains the queue within T. While the pool is saturated w
-// grows by (accepted/μ − 1) a second, so the loop is w' = −(w − w*)/T near the target
+// grows by (accepted/μ − 1) a second, so the loop is w' = −(w − w*)/T near the aim
 // whatever λ and μ are: of first order, without overshoot while T is well above the
 // delay in it, which is H. There is no integral that could wind up: λ is estimated
 // from what still arrives at the share refused now, and therein lies the integration
 // (a rate that is told too high by a tenth, or proxies that do not obey, are made
 // up for, because a share that leaves the queue growing shows a larger λ). λ and μ
 // come from one source each step, the proxies or else the servers, so that traffic
-// that one of them does not see is missing on both sides. Each stands on about a
-// hundred requests, λ on 1 s to 5 s, μ on 4 s to 60 s of saturation. Where nobody
+// that one of them does not see is missing on both sides. Where nobody
 // counts, what leaves is told from the falls of the loads between two readings.
 //
-// 2·√(2·H/μ_i) is the wait in a queue that outlasts, by two standard deviations, what
-// comes and goes at an endpoint (μ_i a second, each) within a horizon. With a shorter
-// one slots would fall idle, unseen, while requests are refused.
+// # How short an aim the spread asks for
+//
+// What is held is the mean; what people mind is the wait of single requests. At most
+// one in a hundred of the accepted is to wait for longer than t, twice the target. An
+// endpoint takes a request from its queue each 1/μ_i seconds. Where services are
+// exponential, or the slots are several, the number that it takes within t is Poisson,
+// of mean m = t·μ_i, and who is number k waits for longer than t if fewer than k are
+// taken (the duality of Erlang's distribution and Poisson's). So k may be
+//
+//	k = m − z·√m + (z² − 1)/6
+//
+// the quantile of that number by its first three cumulants, which are all m (Cornish
+// and Fisher, 1938). z is 2.5, one in 160, because what is held is an estimate. To
+// the variance comes what moves the queue itself: arrivals and ends at the endpoint,
+// unseen for a horizon, and the wandering of the pool's mean (below). In seconds:
+//
+//	t   = 2·TargetWait
+//	w*  = min(TargetWait, t − z·√((t + 2·H)/μ_i + T/μ) + (z² − 1)/(6·μ_i))
+//	    no less than √(1/μ_i² + 8·H/μ_i)
+//
+// The least is one request waiting at each endpoint, and what outlasts, by two standard
+// deviations, that which comes and goes there within a horizon. With less, slots would
+// fall idle, unseen, while requests are refused: goodput goes before the wait. There is
+// room for both where TargetWait is four times 1/μ_i and the loads are fresh: four
+// services in front of one slot, one service in front of four. From about a dozen on w*
+// is the target itself.
+//
+// # Why the share hardly turns
+//
+// Arrivals and ends are random, and w follows them as a random walk whose variance
+// grows by 2/μ a second. To hold it, the mean of (w − w*)·x must be 1/μ; so a law that
+// holds w to a standard deviation of d moves x by 1/(μ·d) at least (Cauchy and
+// Schwarz), and the linear one does not move it by more: √(T/μ) is that of w, and
+// 1/√(μ·T) that of x. A short T buys unrest. T is what 800 requests take, which moves
+// x by 0.035, unless w would then wander by more than half of w*. After a change, and
+// until w has come down to w*, T is short.
+//
+// A rate that is to be at rest stands on many requests, and one that is to follow a
+// crowd on few. So λ and μ stand on 2,000 requests (within 15 s to 60 s), until the
+// last hundred (λ: 1 s to 5 s, μ: 4 s to 20 s of saturation) are off by four standard
+// deviations, 0.28 of the logarithm; then they begin anew with the last ten.
 //
 // Nothing is refused while a slot is free: not for the moment until the next request
-// takes it, but if it stays free for a horizon and the time in which five requests
-// arrive, at most a second. (Of a server that does not tell what it executes: if
+// takes it, but if it stays free for a horizon and the time in which as many requests
+// arrive as there are slots, at most half a second. What is offered is learned anew
+// from there on. (Of a server that does not tell what it executes: if
 // nothing has waited there for the time of a service.) Slots of endpoints that stall
 // or fail are no capacity.
 //
-// Each change is a push. So the share moves by steps: by 3 % of what is accepted
+// Each change is a push. So the share moves by steps: by 2.5 % of what is accepted
 // once that has been asked for a second, by 15 % at once; and down by MaxDrop in ten
 // seconds at most, unless a slot is free.
 package weighting

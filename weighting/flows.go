@@ -7,15 +7,15 @@ import (
 
 // flows are the rates of a pool that shedding goes by, each for one slot.
 type flows struct {
-	served throughput // completions of full slots, by those who see all of them
-	done   throughput // the same, by those who also tell what arrives
-	sent   throughput // arrivals, with what was refused
-	moves  moments    // of loads that come without counters
+	served steady  // completions of full slots, by those who see all of them
+	done   steady  // the same, by those who also tell what arrives
+	sent   steady  // arrivals, over the part of the time that was not refused
+	moves  moments // of loads that come without counters
 }
 
 // capacity is completions per second of a slot that is never free.
 func (f *flows) capacity() float64 {
-	if f.served.slotSeconds == 0 && f.moves.slotSeconds > 0 {
+	if f.served.usual.slotSeconds == 0 && f.moves.slotSeconds > 0 {
 		return f.moves.left()
 	}
 	return f.served.rate()
@@ -25,11 +25,14 @@ func (f *flows) capacity() float64 {
 // not known.
 func (f *flows) excess() float64 {
 	const (
-		sure    = 10   // completions
+		sure    = 10   // requests
 		extreme = 1e-9 // of a ratio
 	)
+	if f.sent.usual.requests < sure {
+		return 0
+	}
 	left := f.done.rate()
-	if f.done.requests < sure {
+	if f.done.usual.requests < sure {
 		if f.moves.readings < sure {
 			return 0
 		}
@@ -38,18 +41,18 @@ func (f *flows) excess() float64 {
 	return math.Log(max(f.sent.rate()/left, extreme))
 }
 
-// fade lets the rates forget: the fewer requests, the longer they remember, so
-// that a hundred of them stand behind each.
-func (f *flows) fade(elapsed, slots float64, full bool) {
-	const requests, least, most = 100, 4, 60 // seconds
-	keep := func(perSlot, least, most float64) float64 {
-		return math.Exp(-elapsed / min(max(requests/max(perSlot*slots, requests/most), least), most))
-	}
-	f.sent.fade(keep(f.sent.rate(), 1, 5))
+// turned reports whether what is offered or what is served is no longer what it was.
+func (f *flows) turned() bool { return f.sent.turned || f.done.turned }
+
+// fade lets the rates forget.
+func (f *flows) fade(elapsed, slots, accepted float64, full bool) {
+	const requests, least, most = 100, 4, 60 // of moments; seconds
+	f.sent.fade(elapsed, slots*accepted, 1)
+	f.done.turned = false
 	if full {
-		f.done.fade(keep(f.done.rate(), least, most))
-		f.served.fade(keep(f.served.rate(), least, most))
-		f.moves.fade(keep(f.moves.left(), least, most))
+		f.done.fade(elapsed, slots, least)
+		f.served.fade(elapsed, slots, least)
+		f.moves.fade(keep(elapsed, f.moves.left()*slots, requests, least, most))
 	}
 }
 
@@ -86,7 +89,7 @@ func (s *shedder) count(p *pool) {
 // silence would read as a flood.
 func (s *shedder) forget(now time.Time, slots float64) {
 	if !s.heard.IsZero() && now.After(s.heard) {
-		s.rates.fade(now.Sub(s.heard).Seconds(), slots, s.full)
+		s.rates.fade(now.Sub(s.heard).Seconds(), slots, accepting(s.steps.last().drop), s.full)
 	}
 	s.heard = now
 }
@@ -96,7 +99,7 @@ func (s *shedder) forget(now time.Time, slots float64) {
 func (s *shedder) offered(m *member, p *passage) {
 	if p.seconds > 0 {
 		accepted := s.steps.accepted(p.from.Add(-s.delay), p.to.Add(-s.delay))
-		s.rates.sent.add(p.arrived/accepted, p.seconds*m.slotCount)
+		s.rates.sent.add(p.arrived, p.seconds*m.slotCount*accepted)
 	}
 }
 
@@ -196,6 +199,44 @@ func (t *tally) byChange(seen Reading) passage {
 	}
 	growth *= dt.Seconds()
 	return passage{max(0, growth), max(0, -growth), t.counts.At, seen.At, dt.Seconds()}
+}
+
+// steady is a rate that stands on many requests, for as long as the last few do not
+// contradict it: then it begins anew.
+type steady struct {
+	lately, usual throughput
+	turned        bool // at the last fading
+}
+
+func (s *steady) add(requests, slotSeconds float64) {
+	s.lately.add(requests, slotSeconds)
+	s.usual.add(requests, slotSeconds)
+}
+
+func (s *steady) rate() float64 { return s.usual.rate() }
+
+// fade lets the rate forget. The last few are no fewer than come in the least time
+// given, in seconds.
+func (s *steady) fade(elapsed, slots, least float64) {
+	const (
+		few, many  = 100, 2000 // requests
+		sigmas     = 4         // of a rate that stands on the few
+		anew       = 10        // requests of the few that still count then
+		some, most = 15, 60    // seconds
+	)
+	s.lately.fade(keep(elapsed, s.lately.rate()*slots, few, least, 5*least))
+	s.usual.fade(keep(elapsed, s.usual.rate()*slots, many, some, most))
+	off := math.Abs(math.Log(s.lately.rate() / s.usual.rate()))
+	if s.turned = off*math.Sqrt(2*s.lately.requests) > sigmas; s.turned {
+		s.lately.fade(min(1, anew/s.lately.requests))
+		s.usual = s.lately
+	}
+}
+
+// keep is the part of sums that is left after a time, so that so many requests stand
+// behind them, but no less than the least time and no more than the most.
+func keep(elapsed, perSecond, requests, least, most float64) float64 {
+	return math.Exp(-elapsed / min(max(requests/max(perSecond, requests/most), least), most))
 }
 
 // throughput is requests for each slot and second.

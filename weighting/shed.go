@@ -7,11 +7,13 @@ import (
 
 // shedder keeps the wait of a saturated pool near its target (package comment).
 type shedder struct {
-	full  bool          // whether nearly all slots were taken at the last step
-	heard time.Time     // when the rates were last told anything
-	delay time.Duration // of a push
-	steps stairs        // share refused
-	rates flows
+	full    bool          // whether nearly all slots were taken at the last step
+	heard   time.Time     // when the rates were last told anything
+	delay   time.Duration // of a push
+	steps   stairs        // share refused
+	rates   flows
+	settled bool    // the wait has been at the aim since the load last turned
+	long    float64 // seconds in which a wait off the aim is to go, once settled
 }
 
 // backlog is what shedding sees of a pool.
@@ -32,12 +34,21 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
 	most := min(max(0, o.MaxDrop), 1)
 	if !o.Enabled || q.stays || q.slots == 0 {
-		s.steps.leave(p.now)
+		s.leave(p.now)
 	} else {
 		s.steps.climb(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
 	s.full = q.free <= q.slots*spare
 	d.DropFraction = min(s.steps.last().drop, most)
+}
+
+// leave ends all refusing. What was too much is no more, so what was offered is
+// to be learned again.
+func (s *shedder) leave(now time.Time) {
+	if s.steps.last().drop > 0 {
+		s.steps.step(0, now)
+		s.rates.sent = steady{}
+	}
 }
 
 // fallFor is how long the largest share takes to fall to none.
@@ -49,30 +60,50 @@ const spare = 0.05
 
 // target is the share that brings the wait to where it should be: what is offered
 // above what is served, and what the queues hold too much.
-func (s *shedder) target(d *Decision, q *backlog, aim float64) float64 {
-	const (
-		sigmas   = 2 // of what comes and goes at an endpoint in a horizon
-		horizons = 4 // in which what a queue has too much is to go, at least
-	)
-	begins := s.steps.last().drop == 0
-	if !(aim > 0) || math.IsNaN(d.ExpectedWait) || begins && d.ExpectedWait < aim/2 {
+func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
+	const horizons = 4 // in which what a queue has too much is to go, at least
+	if !(wait > 0) || math.IsNaN(d.ExpectedWait) {
 		return 0
 	}
-	perEndpoint := s.rates.capacity() * q.slots / float64(len(d.Endpoints))
-	aim = max(aim, sigmas*math.Sqrt(2*d.Horizon.Seconds()/perEndpoint))
-	x := s.rates.excess() + (d.ExpectedWait-aim)/max(aim, horizons*d.Horizon.Seconds())
+	horizon := d.Horizon.Seconds()
+	aim := s.aim(wait, horizon, q.slots, float64(len(d.Endpoints)))
+	begins := s.steps.last().drop == 0
+	if begins && d.ExpectedWait < max(aim/2, min(aim, wait/2)) {
+		return 0
+	}
+	s.settled = d.ExpectedWait <= aim || s.settled && !begins && !s.rates.turned()
+	within := aim
+	if s.settled {
+		within = s.long
+	}
+	x := s.rates.excess() + (d.ExpectedWait-aim)/max(within, horizons*horizon)
 	return -math.Expm1(-max(0, x))
+}
+
+// aim is the expected wait that keeps the wait of all but few requests within twice
+// the wanted one, as far as the slots stay busy with it (package comment).
+func (s *shedder) aim(wanted, horizon, slots, endpoints float64) float64 {
+	const (
+		few    = 2.5  // standard deviations: all but 0.6 %
+		sigmas = 2    // of what comes and goes at an endpoint in a horizon
+		calm   = 800  // requests in which a wait off the aim is to go
+		times  = 8    // the aim, in which it is to go at the longest
+		wander = 0.25 // of the aim, squared: the variance that this may cause
+	)
+	pool := s.rates.capacity() * slots // per second
+	each := endpoints / pool           // seconds between two requests that an endpoint takes from its queue
+	spread := (2*wanted+2*horizon)*each + s.long/pool
+	longest := 2*wanted - few*math.Sqrt(spread) + (few*few-1)/6*each
+	aim := max(min(wanted, longest), math.Hypot(each, sigmas*math.Sqrt(2*horizon*each)))
+	s.long = max(aim, min(calm/pool, times*aim, wander*pool*aim*aim))
+	return aim
 }
 
 // queued looks at queues and free slots. A slot that was seen free has been given
 // requests since; it stays free if it still is after time enough for some of them
 // to arrive.
 func (p *pool) queued(d *Decision) (q backlog) {
-	const some = 5 // requests
-	takes := time.Second
-	if within := some / d.ArrivalRate; within < 1 {
-		takes = time.Duration(within * float64(time.Second))
-	}
+	takes := p.takes(d.ArrivalRate)
 	for i := range p.members {
 		m := &p.members[i]
 		if m.ill() {
@@ -89,6 +120,17 @@ func (p *pool) queued(d *Decision) (q backlog) {
 		q.stays = m.tally.stays(free > 0, p.now, p.now.Add(-m.loadAge-d.Horizon-takes-m.blind())) || q.stays
 	}
 	return q
+}
+
+// takes is how long a slot that was seen free may stay so by chance: until as many
+// requests have arrived as the pool has slots, and a few.
+func (p *pool) takes(perSecond float64) time.Duration {
+	const few, most = 5.0, 0.5 // requests, seconds
+	some := few
+	for i := range p.members {
+		some += p.members[i].slotCount
+	}
+	return time.Duration(min(some/perSecond, most) * float64(time.Second))
 }
 
 // blind is for how long an endpoint that does not tell what it executes may be full

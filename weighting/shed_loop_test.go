@@ -38,6 +38,7 @@ type crowd struct {
 	load   func(at float64) float64
 
 	*world
+	warmUp  float64 // seconds; waits before count for nothing
 	seen    []Endpoint
 	drop    float64 // in force
 	samples []sample
@@ -66,6 +67,7 @@ func loadStep(at, before, after float64) func(float64) float64 {
 
 func (c *crowd) run(seed uint64, until float64) {
 	w := newWorld(seed, 10, crowdPods, c.slots, 1)
+	w.warm = c.warmUp
 	c.world = w
 	for _, p := range w.pods {
 		p.service = exponential(c.mean)
@@ -203,23 +205,28 @@ type limits struct{ wait, peak, rise, drop, idle, changes float64 }
 
 func (c *crowd) check(t *testing.T, factor float64, got limits) {
 	t.Helper()
-	// Where a pod has but a few requests waiting, and its reports are as old as its
-	// services, the queue must be deeper, lest slots fall idle unseen.
+	// Two services in the target leave no room for the spread of their own, so the
+	// queue is short; where the reports are as old as the services it must be deeper
+	// instead, lest slots fall idle unseen.
 	few := c.slots == 1 && c.mean >= 1
-	wait, peak := 0.15, 1.3
+	least, most, peak := 0.85, 1.15, 1.4
 	if c.signals.inFlight {
-		wait = 0.25 // the rate is an estimate
+		least, most = 0.75, 1.25 // the rate is an estimate
 	}
 	if few {
-		wait, peak = 0.5, 2.5
+		least, most, peak = 0.25, 2, 2.5
 	}
-	if math.Abs(got.wait/c.target-1) > wait || got.peak > peak*c.target {
-		t.Errorf("wait %.2f s, peak %.2f s; want %.0f s within %.0f %%, and at most %.1f s", got.wait, got.peak, c.target, 100*wait, peak*c.target)
+	if wait := got.wait / c.target; wait < least || wait > most || got.peak > peak*c.target {
+		t.Errorf("wait %.2f s, peak %.2f s; want %.2f to %.2f targets of %v s, and at most %v", got.wait, got.peak, least, most, c.target, peak)
 	}
 	if want := 1 - 1/factor; math.Abs(got.drop-want) > 0.08 || got.idle > 0.05 {
 		t.Errorf("refused %.3f, idle %.3f; want %.3f, and at most 5 %% idle", got.drop, got.idle, want)
 	}
-	if got.changes > 1.5 || float64(c.ended) > 6*(2-factor)/0.8+2 {
+	byChance := 2.0
+	if few {
+		byChance = 6
+	}
+	if got.changes > 1.5 || float64(c.ended) > 6*(2-factor)/0.8+byChance {
 		t.Errorf("%.1f changes a second, %d to none; want few", got.changes, c.ended)
 	}
 	if factor == 2 && !few && got.rise > 1.5 {
@@ -244,7 +251,7 @@ func TestSheddingEndsWithTheOverload(t *testing.T) {
 				empty := c.first(leaves, func(s sample) bool { return s.wait == 0 })
 				over := c.first(leaves, func(s sample) bool { return s.drop == 0 })
 				t.Logf("nothing waits after %.1f s, nothing is refused after %.1f s", empty-leaves, over-leaves)
-				if !(over <= empty+1+2*w.scrape) { // the reports are late
+				if !(over <= empty+1.5+2*w.scrape) { // the reports are late
 					t.Errorf("refused until %.1f s after the crowd had left, and nothing waits after %.1f s", over-leaves, empty-leaves)
 				}
 				if _, _, most := c.over(over, ends, dropped); most > 0 {

@@ -21,8 +21,8 @@ type stair struct {
 
 // Steps are in the logarithm of what is accepted.
 const (
-	fineStep   = 0.03 // is taken when it has been wanted for long enough
-	coarseStep = 0.15 // is taken at once
+	fineStep   = 0.025 // is taken when it has been wanted for long enough
+	coarseStep = 0.15  // is taken at once
 	longEnough = time.Second
 )
 
@@ -51,13 +51,6 @@ func (s *stairs) climb(want, fall float64, now time.Time) {
 		s.step(want, now)
 	case lasting:
 		s.step(max(want, last.drop-fall*now.Sub(last.since).Seconds()), now)
-	}
-}
-
-// leave ends all refusing.
-func (s *stairs) leave(now time.Time) {
-	if s.last().drop > 0 {
-		s.step(0, now)
 	}
 }
 
