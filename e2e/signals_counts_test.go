@@ -60,7 +60,7 @@ func TestARequestIsInFlightUntilItEndsHoweverItEnds(t *testing.T) {
 		{path: "/", answered: 1},
 		{path: "/stream", answered: 1},
 		{path: "/500", answered: 1, failed: 1},
-		{path: "/503", answered: 1}, // the queue is full
+		{path: "/503", answered: 1, failed: 1},
 		{path: "/reset", failed: 1},
 		{path: "/stream-reset", failed: 1},
 		{path: "/", aborted: true},

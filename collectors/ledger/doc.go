@@ -98,8 +98,7 @@
 // reach back to nobody knows when.
 //
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
-//     own other than 503, which is what a full queue answers. Reports cannot tell these
-//     apart, so it is known by events alone.
+//     own. Reports count Envoy's timeouts among them, so it is known by events alone.
 //   - Ended: by reports alone, what is in the sum of issued and not in progress. A request
 //     that was closed without an end is remembered (the last 1024 of an Envoy), so that its
 //     end, if it comes after all, does not count again; and what the log told since the last

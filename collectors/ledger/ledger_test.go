@@ -519,7 +519,8 @@ func TestSums(t *testing.T) {
 	}{
 		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, sums{ended: 1, answered: 1, latency: 2}},
 		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
-		{"a full queue", Outcome{Status: 503, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
+		{"the client's mistake", Outcome{Status: 429, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
 		{"no connection", Outcome{ConnectFailed: true}, sums{failed: 1}},
 		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, sums{ended: 1, failed: 1}},
 		{"the client went away", Outcome{Status: 200}, sums{ended: 1}},

@@ -183,10 +183,11 @@ func (o *Outcome) sums() sums {
 	return d
 }
 
-// failed says whether the endpoint failed the request. A 503 did not: it is the
-// answer of a full queue.
+// failed says whether the endpoint failed the request. A full queue did, too, and who
+// answers each at once with a 503 would otherwise look like the fastest. Codes below 500
+// are the client's doing, and what Envoy refuses itself never came to an endpoint.
 func (o *Outcome) failed() bool {
-	return o.ConnectFailed || o.Reset || o.Status >= 500 && o.Status != 503
+	return o.ConnectFailed || o.Reset || o.Status >= 500
 }
 
 // Close ends the stream, and with it the requests that began over it.

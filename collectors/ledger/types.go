@@ -58,7 +58,7 @@ type ClusterLoad struct {
 }
 
 // An EndpointLoad is what a load report says of one endpoint. Its errors are not
-// in it: they count the 503s of a full queue like the failures of a broken server.
+// in it: they count Envoy's own timeouts like the failures of a broken server.
 type EndpointLoad struct {
 	Address    string // IP:port
 	InProgress uint64

@@ -12,7 +12,8 @@
 // Requests in progress and issued, by cluster and address, and drops, by cluster; of the
 // cluster its name in the Envoy, which its log uses, and that in EDS, if it has one.
 // Endpoints and clusters that are idle may be left out: they have nothing in progress.
-// Envoy's errors are not read, because they count the 503 of a full queue among them. The node, which is repeated in every report
+// Envoy's errors are not read, because they count its own timeouts among them. The node,
+// which is repeated in every report
 // (github.com/envoyproxy/envoy/issues/31317), is stepped over after the first message.
 //
 // Counters are latched: an Envoy starts each anew when it has sent a report, so there
