@@ -9,17 +9,41 @@ import (
 // time: each new answer counts for alpha, as routers do that see them one by one.
 type latency struct {
 	seconds float64
+	gap     float64   // mean seconds between two reports with answers; 0: there was but one
 	at      time.Time // of the newest answer; zero: untried
 }
 
 // answered counts n answers that took mean seconds each.
 func (l *latency) answered(n, mean, alpha float64, at time.Time) {
-	keep := math.Pow(1-min(max(alpha, 0), 1), n)
-	if l.at.IsZero() {
+	alpha = min(max(alpha, 0), 1)
+	keep := math.Pow(1-alpha, n)
+	switch {
+	case l.at.IsZero():
 		keep = 0
+	case l.gap == 0:
+		l.gap = at.Sub(l.at).Seconds()
+	default:
+		l.gap += alpha * (at.Sub(l.at).Seconds() - l.gap)
 	}
 	l.seconds = l.seconds*keep + mean*(1-keep)
 	l.at = at
+}
+
+// lasts is for how long the average means something: until answers are missing that
+// should have come, which is some gaps after the last. Where they are as far apart
+// as that because little is sent there, it is for the time that some take.
+func (l *latency) lasts(decay time.Duration) time.Duration {
+	const some, most = 3, time.Hour
+	gap := l.seconds
+	if l.gap > 0 {
+		gap = min(gap, l.gap)
+	}
+	return max(decay, time.Duration(min(some*gap, most.Seconds())*float64(time.Second)))
+}
+
+// tells reports whether the average is of late.
+func (l *latency) tells(p *pool) bool {
+	return !l.at.IsZero() && p.now.Sub(l.at) <= l.lasts(p.params.Decay)
 }
 
 // observeLatency takes in the answers since the report before.
@@ -40,7 +64,7 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 // As a vessel it holds those requests and is as wide as it is fast, so the fill
 // that evens out levels evens out costs.
 func (p *pool) cost(m *member, typical float64) vessel {
-	if m.latency.at.IsZero() || p.now.Sub(m.latency.at) > p.params.Decay || m.latency.seconds <= 0 {
+	if !m.latency.tells(p) || m.latency.seconds <= 0 {
 		untried := m.latency.at.IsZero()
 		if untried && m.load <= 0 {
 			return vessel{load: 0, slots: 1, speed: 1}
@@ -55,8 +79,8 @@ func (p *pool) cost(m *member, typical float64) vessel {
 // slow reports whether a member answers so late that it gets its floor and no
 // more, as long as another does not.
 func (p *pool) slow(m *member) bool {
-	return p.params.LeastLatency.Enabled && m.latency.seconds > p.params.LeastLatency.Threshold.Seconds() &&
-		p.now.Sub(m.latency.at) <= p.params.Decay
+	return p.params.LeastLatency.Enabled && m.latency.tells(p) &&
+		m.latency.seconds > p.params.LeastLatency.Threshold.Seconds()
 }
 
 // vessels are the members as they are filled.
@@ -83,7 +107,7 @@ func (p *pool) vessels() []vessel {
 func (p *pool) typicalLatency() float64 {
 	var seconds []float64
 	for i := range p.members {
-		if l := p.members[i].latency; l.seconds > 0 && p.now.Sub(l.at) <= p.params.Decay {
+		if l := p.members[i].latency; l.seconds > 0 && l.tells(p) {
 			seconds = append(seconds, l.seconds)
 		}
 	}

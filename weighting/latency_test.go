@@ -91,3 +91,51 @@ func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing
 		})
 	}
 }
+
+// Between two answers that take a minute each nothing is told of an endpoint, and yet
+// it is no unknown one; nor is it known for ever.
+func TestALatencyLastsUntilTheNextAnswerIsOverdue(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		takes, gap float64   // seconds of an answer, and from one to the next
+		after      []float64 // seconds since the last of three answers
+		known      []bool
+	}{
+		{"short answers", 1, 1, []float64{9, 11}, []bool{true, false}},
+		{"long answers, one after another", 60, 60, []float64{59, 150, 190}, []bool{true, true, false}},
+		{"long answers, several at once", 60, 6, []float64{17, 19}, []bool{true, false}},
+		{"short answers of few requests", 1, 300, []float64{9, 11}, []bool{true, false}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			params := DefaultParams()
+			params.LeastLatency.Enabled, params.LeastLatency.Threshold = true, time.Hour
+			for i, after := range c.after {
+				law := NewLaw(params)
+				step := func(now, answers float64, fresh time.Time) EndpointDecision {
+					read := func(v float64) Reading { return Reading{Value: v, At: at(now)} }
+					slow := Endpoint{Address: "10.0.0.1:80", InFlight: read(0), Proxies: ProxyReport{
+						Answered:       Reading{Value: answers, At: fresh},
+						LatencySeconds: Reading{Value: answers * c.takes, At: fresh},
+						Issued:         read(0),
+					}}
+					quick := Endpoint{Address: "10.0.0.2:80", InFlight: read(0), Proxies: ProxyReport{
+						Answered: read(now), LatencySeconds: read(now * c.takes / 10), Issued: read(1000 * now),
+					}}
+					d := law.Step(at(now), Snapshot{PushPeriod: seconds(1), Endpoints: []Endpoint{slow, quick}})
+					return d.Endpoints[0]
+				}
+				var last float64
+				for n := range 4 { // the first begins the count
+					last = float64(n) * c.gap
+					step(last, float64(n), at(last))
+				}
+				// Ten times slower than the other: an eleventh, if that is known, and else a
+				// share like that of a median one.
+				e := step(last+after, 3, at(last))
+				if known := e.Share < 0.15; known != c.known[i] {
+					t.Errorf("%v s after an answer its share is %.3f; want that of a known latency: %v", after, e.Share, c.known[i])
+				}
+			}
+		})
+	}
+}
