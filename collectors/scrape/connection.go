@@ -189,9 +189,9 @@ type stream struct {
 	used   bool // this is not the first exchange
 	heard  bool // the server has said something in this exchange
 
-	asked   bool   // the request of this exchange has been sent
-	ahead   []byte // was read of its answer, and is to be read before what comes
-	largest int    // answer that was read in place, in bytes
+	asked  bool   // the request of this exchange has been sent
+	ahead  []byte // was read of its answer, and is to be read before what comes
+	direct int    // room for the next answer to be read in place, in bytes; 0 before the first
 }
 
 // unasked reports whether the server has said something before it was asked.

@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 )
 
@@ -11,8 +12,12 @@ import (
 // other answer, and whatever goes wrong, is net/http's, which goes on from what was read
 // by then; so what is allowed, what is wrong, and in which words, is said in one place.
 
-// firstRead is the room for an answer of which nothing is known, in bytes.
-const firstRead = 64 << 10
+const (
+	// firstRead is the room for an answer of which nothing is known, in bytes.
+	firstRead = 64 << 10
+	// spare is by how much an answer may be longer than the one before until there is need of another read.
+	spare = 512
+)
 
 // direct sends the request, as it goes over the wire, over the connection that is kept, and
 // reports whether the page is in body. If it is not, the RoundTrip that follows goes on with
@@ -27,7 +32,7 @@ func (c *connection) direct(wire []byte, body *bytes.Buffer, limit int64) bool {
 		return false
 	}
 	r := reply{limit: limit}
-	body.Grow(max(firstRead, s.largest))
+	body.Grow(cmp.Or(s.direct, firstRead))
 	for !r.whole {
 		if body.Available() == 0 {
 			body.Grow(body.Len())
@@ -41,7 +46,7 @@ func (c *connection) direct(wire []byte, body *bytes.Buffer, limit int64) bool {
 		}
 	}
 	s.asked = false
-	s.largest = max(s.largest, body.Len()+1) // one more, or a read would have to tell that there is none
+	s.direct = body.Len() + spare
 	if body.Len() > r.end {
 		c.close() // it says what it was not asked
 	}

@@ -49,7 +49,7 @@ func TestAnAnswerAsServersWriteItIsReadInPlace(t *testing.T) {
 					t.Fatalf("scrape %d: queue %v, error %v", i, r.Report.Queue, r.Err)
 				}
 			}
-			if l.fetcher.connection.conn.largest == 0 {
+			if l.fetcher.connection.conn.direct == 0 {
 				t.Error("net/http has read it")
 			}
 		})
@@ -124,7 +124,7 @@ func TestBothWaysAskForTheSame(t *testing.T) {
 			t.Errorf("asked for\n%s\nand then for\n%s", before, now)
 		}
 	}
-	if l.fetcher.connection.conn.largest == 0 {
+	if l.fetcher.connection.conn.direct == 0 {
 		t.Error("both times through net/http")
 	}
 }

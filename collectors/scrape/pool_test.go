@@ -149,33 +149,32 @@ func TestARemovedTargetIsSilentAtOnce(t *testing.T) {
 }
 
 func TestStoppingDoesNotWaitForTheTimeout(t *testing.T) {
-	entered, release := make(chan struct{}), make(chan struct{})
-	hanging := serve(t, func(http.ResponseWriter, *http.Request) { close(entered); <-release })
-	defer close(release)
-	rec := newRecorder()
-	p := New(rec.sink, slog.New(slog.DiscardHandler))
-	tgt := target(hanging.URL)
-	tgt.Timeout, tgt.Interval = time.Hour, time.Hour
-	for i := 0; tgt.offset() > 100*time.Millisecond; i++ { // one that begins soon
-		tgt.Address = fmt.Sprintf("10.0.0.1:%d", i)
-	}
-	p.SetTargets([]Target{tgt})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	<-entered
-	cancel()
-	select {
-	case err := <-done:
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		entered := make(chan struct{})
+		network := newPipeNet(t, func(_ http.ResponseWriter, r *http.Request) {
+			close(entered)
+			<-r.Context().Done()
+		})
+		rec := newRecorder()
+		p := New(rec.sink, slog.New(slog.DiscardHandler))
+		p.network.dial = network.dial
+		p.SetTargets([]Target{everySecond("http://server/metrics")})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		<-entered
+		cancelled := time.Now()
+		cancel()
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
-		t.Fatal("Run did not end")
-	}
-	if all := rec.all(); len(all) != 0 {
-		t.Errorf("stopping was reported as %+v", all)
-	}
+		if waited := time.Since(cancelled); waited > 0 {
+			t.Errorf("Run has ended %v after it was told to", waited)
+		}
+		if all := rec.all(); len(all) != 0 {
+			t.Errorf("stopping was reported as %+v", all)
+		}
+	})
 }
 
 func TestRunWaitsForTheSink(t *testing.T) {
