@@ -69,7 +69,7 @@ func (r *recorder) report(c ProxyCounts) {
 func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
-func (r *recorder) AckDelay(string) time.Duration    { return r.delay }
+func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
 func (r *recorder) count() int                       { r.mu.Lock(); defer r.mu.Unlock(); return len(r.published) }
 func (r *recorder) last() weighting.Decision {
 	r.mu.Lock()
@@ -301,6 +301,7 @@ func TestThePushDelayAndPeriodAreMeasured(t *testing.T) {
 			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 			time.Sleep(10 * time.Millisecond)
 		}
+		synctest.Wait() // the loop has the memory of its snapshots to itself
 		s := c.snapshot(time.Now())
 		if s.PushDelay != 30*time.Millisecond {
 			t.Errorf("push delay %v, want what the ACKs tell", s.PushDelay)
