@@ -168,7 +168,7 @@
 //	                f    request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                     within ten minutes
-//	failure         eight requests in a row failed; or at least half, and five, of the
+//	failure         five requests in a row failed; or at least half, and five, of the
 //	                last fifty or those of the last ten seconds, whichever are fewer, and
 //	                of those that ended last
 //
@@ -249,7 +249,7 @@
 // Schwarz), and the linear one does not move it by more: √(T/μ) is that of w, and
 // 1/√(μ·T) that of x. A short T buys unrest. T is what 800 requests take, which moves
 // x by 0.035, unless w would then wander by more than half of w*. After a change, and
-// until w has come down to w*, T is short.
+// until w is within a quarter of w*, T is short.
 //
 // A rate that is to be at rest stands on many requests, and one that is to follow a
 // crowd on few. So λ and μ stand on 2,000 requests (within 15 s to 60 s), until the

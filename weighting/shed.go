@@ -12,7 +12,7 @@ type shedder struct {
 	delay   time.Duration // of a push
 	steps   stairs        // share refused
 	rates   flows
-	settled bool    // the wait has been at the aim since the load last turned
+	settled bool    // the wait has been near the aim since the load last turned
 	long    float64 // seconds in which a wait off the aim is to go, once settled
 }
 
@@ -61,7 +61,10 @@ const spare = 0.05
 // target is the share that brings the wait to where it should be: what is offered
 // above what is served, and what the queues hold too much.
 func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
-	const horizons = 4 // in which what a queue has too much is to go, at least
+	const (
+		horizons = 4    // in which what a queue has too much is to go, at least
+		near     = 0.25 // of the aim
+	)
 	if !(wait > 0) || math.IsNaN(d.ExpectedWait) {
 		return 0
 	}
@@ -71,7 +74,7 @@ func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
 	if begins && d.ExpectedWait < max(aim/2, min(aim, wait/2)) {
 		return 0
 	}
-	s.settled = d.ExpectedWait <= aim || s.settled && !begins && !s.rates.turned()
+	s.settled = math.Abs(d.ExpectedWait-aim) < near*aim || s.settled && !begins && !s.rates.turned()
 	within := aim
 	if s.settled {
 		within = s.long

@@ -196,8 +196,8 @@ const (
 	fewestEnded      = 5  // behind a share of failures
 	failing          = 0.5
 	failingTau       = 10 * time.Second
-	failingOf        = 50 // requests, if they are fewer than those of that time
-	failedInARow     = 8
+	failingOf        = 50   // requests, if they are fewer than those of that time
+	failedInARow     = 5    // after which an Envoy may eject it, and nothing more is heard of it
 	rounding         = 1e-6 // of differences of sums
 	longestTau       = 10 * time.Minute
 )
@@ -263,8 +263,9 @@ func (c *conduct) try(now time.Time) {
 	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
 }
 
-// release ends an illness at once.
+// release ends an illness at once, and forgives it: the fault was another's.
 func (c *conduct) release(now time.Time) {
+	c.strikes = 0
 	if c.state == ill {
 		c.try(now)
 	}
