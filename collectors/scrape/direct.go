@@ -2,7 +2,6 @@ package scrape
 
 import (
 	"bytes"
-	"cmp"
 	"strconv"
 )
 
@@ -12,46 +11,62 @@ import (
 // other answer, and whatever goes wrong, is net/http's, which goes on from what was read
 // by then; so what is allowed, what is wrong, and in which words, is said in one place.
 
-const (
-	// firstRead is the room for an answer of which nothing is known, in bytes.
-	firstRead = 64 << 10
-	// spare is by how much an answer may be longer than the one before until there is need of another read.
-	spare = 512
-)
+// spare is by how many bytes an answer may be longer than the one before until it takes one
+// more read.
+const spare = 512
 
-// direct sends the request, as it goes over the wire, over the connection that is kept, and
-// reports whether the page is in body. If it is not, the RoundTrip that follows goes on with
-// the same exchange.
-func (c *connection) direct(wire []byte, body *bytes.Buffer, limit int64) bool {
+// ask sends the request, as it goes over the wire, over the connection that is kept, and waits
+// until an answer begins. It reports whether direct is to read that. If not, or if direct
+// does not, the RoundTrip that follows goes on with the same exchange.
+func (c *connection) ask(wire []byte) bool {
 	s := c.conn
 	if s == nil || s.unasked() || c.use(s) != nil {
 		return false
 	}
-	s.asked = true
+	s.asked, s.left = true, maxHeader
 	if _, err := s.Conn.Write(wire); err != nil {
 		return false
 	}
-	r := reply{limit: limit}
-	body.Grow(cmp.Or(s.direct, firstRead))
-	for !r.whole {
-		if body.Available() == 0 {
-			body.Grow(body.Len())
+	_, err := s.reader.Peek(1) // while nothing comes, memory for a page is not needed
+	return err == nil
+}
+
+// direct reads the answer, and reports whether its page is in body.
+func (c *connection) direct(body *bytes.Buffer, limit int64) bool {
+	s, r := c.conn, reply{limit: limit}
+	body.Grow(max(s.direct, 2*s.reader.Buffered()))
+	begun, _ := s.reader.Peek(s.reader.Buffered())
+	body.Write(begun)
+	_, _ = s.reader.Discard(len(begun))
+	for r.take(body.Bytes()) {
+		if r.whole {
+			s.asked, s.direct = false, body.Len()+spare
+			if body.Len() > r.end {
+				c.close() // it says what it was not asked
+			}
+			r.cut(body)
+			return true
 		}
-		n, err := s.Conn.Read(body.AvailableBuffer()[:body.Available()])
-		body.Write(body.AvailableBuffer()[:n])
-		if !r.take(body.Bytes()) || err != nil && !r.whole {
-			s.ahead = bytes.Clone(body.Bytes())
-			body.Reset()
-			return false
+		if s.more(body) != nil {
+			break
 		}
 	}
-	s.asked = false
-	s.direct = body.Len() + spare
-	if body.Len() > r.end {
-		c.close() // it says what it was not asked
+	s.ahead = bytes.Clone(body.Bytes())
+	body.Reset()
+	return false
+}
+
+// more reads what has come.
+func (s *stream) more(body *bytes.Buffer) error {
+	if body.Available() == 0 {
+		body.Grow(body.Len())
 	}
-	r.cut(body)
-	return true
+	n, err := s.Conn.Read(body.AvailableBuffer()[:body.Available()])
+	body.Write(body.AvailableBuffer()[:n])
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
 }
 
 // A reply is an answer as far as it was read.

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // chunked is a whole response whose body comes in these chunks.
@@ -98,6 +100,20 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAServerThatHangsTakesNoMemoryForAPage: a thousand of them would take that of a thousand.
+func TestAServerThatHangsTakesNoMemoryForAPage(t *testing.T) {
+	release := make(chan struct{})
+	url := talk(t, []func(net.Conn){say(answer200(1)), func(net.Conn) { <-release }})
+	defer close(release)
+	l := looped(t, patient(url))
+	if r := l.scrape(t.Context()); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	l.bodies = &sync.Pool{New: func() any { t.Error("memory for a page was taken"); return new(bytes.Buffer) }}
+	l.fetcher.target.Timeout = 20 * time.Millisecond
+	wantFailure(t, l.scrape(t.Context()), KindTimeout, "no complete answer within 20ms")
 }
 
 func TestBothWaysAskForTheSame(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -64,32 +65,48 @@ type exchange struct {
 // middle is wrong by half the duration at most.
 func (x exchange) at() time.Time { return x.start.Add(x.end.Sub(x.start) / 2) }
 
-// fetch reads the page into body, which it empties first.
-func (f *fetcher) fetch(ctx context.Context, body *bytes.Buffer) (exchange, error) {
-	body.Reset()
+// fetch reads the page into a buffer of the pool, to which the caller returns it. It is nil
+// where nothing was to be read.
+func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *bytes.Buffer, error) {
 	x := exchange{start: time.Now()}
-	err := f.exchange(ctx, body, x.start.Add(f.target.Timeout))
-	x.end, x.bytes = time.Now(), int64(body.Len())
-	if err != nil {
-		return x, fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, &f.target))
+	body, err := f.exchange(ctx, bodies, x.start.Add(f.target.Timeout))
+	x.end = time.Now()
+	if body != nil {
+		x.bytes = int64(body.Len())
 	}
-	return x, nil
+	if err != nil {
+		err = fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, &f.target))
+	}
+	return x, body, err
 }
 
-func (f *fetcher) exchange(ctx context.Context, body *bytes.Buffer, deadline time.Time) error {
+// exchange takes a buffer only when an answer begins: of a thousand servers that are slow
+// to answer none takes the memory of a page.
+func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time.Time) (*bytes.Buffer, error) {
 	if err := f.authorize(); err != nil {
-		return failure(KindConfig, "%w", err)
+		return nil, failure(KindConfig, "%w", err)
 	}
 	f.connection.begin(ctx, deadline)
-	if f.connection.direct(f.wire, body, f.target.BodyLimit) {
-		return nil
+	if f.connection.ask(f.wire) {
+		body := empty(bodies)
+		if f.connection.direct(body, f.target.BodyLimit) {
+			return body, nil
+		}
+		bodies.Put(body)
 	}
 	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	return readBody(response, body, f.target.BodyLimit)
+	body := empty(bodies)
+	return body, readBody(response, body, f.target.BodyLimit)
+}
+
+func empty(bodies *sync.Pool) *bytes.Buffer {
+	body := bodies.Get().(*bytes.Buffer)
+	body.Reset()
+	return body
 }
 
 // authorize puts the token of the moment into the request, and writes the request down.

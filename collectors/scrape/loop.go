@@ -1,7 +1,6 @@
 package scrape
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -88,9 +87,10 @@ func nextStart(planned, now time.Time, interval time.Duration) time.Time {
 
 // scrape fetches and reads the page once.
 func (l *loop) scrape(ctx context.Context) Result {
-	body := l.bodies.Get().(*bytes.Buffer)
-	defer l.bodies.Put(body)
-	x, err := l.fetcher.fetch(ctx, body)
+	x, body, err := l.fetcher.fetch(ctx, l.bodies)
+	if body != nil {
+		defer l.bodies.Put(body)
+	}
 	result := Result{At: x.at(), Duration: x.end.Sub(x.start), BodyBytes: x.bytes}
 	if err != nil {
 		result.Err = err
