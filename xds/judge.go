@@ -21,6 +21,7 @@ type pushed struct {
 	at         time.Time
 	version    string
 	hosts      []pushedHost // sorted by address
+	shares     []float64    // of the hosts
 	drop       float64
 	staleAfter time.Duration
 	message    *endpointv3.ClusterLoadAssignment
@@ -32,21 +33,29 @@ type pushedHost struct {
 	overloaded    bool
 }
 
-func pushedHosts(endpoints []weighting.EndpointDecision) []pushedHost {
-	hosts := make([]pushedHost, len(endpoints))
-	for i := range endpoints {
-		e := &endpoints[i]
-		hosts[i] = pushedHost{e.Address, e.Zone, e.Share, e.Overloaded}
+// newPushed is a push of a decision's endpoints.
+func newPushed(at time.Time, d *weighting.Decision, o ClusterOptions, message *endpointv3.ClusterLoadAssignment) *pushed {
+	p := &pushed{at: at, drop: d.DropFraction, staleAfter: o.EndpointStaleAfter, message: message}
+	for _, e := range byAddress(d.Endpoints) {
+		p.hosts = append(p.hosts, pushedHost{e.Address, e.Zone, e.Share, e.Overloaded})
+		p.shares = append(p.shares, e.Share)
 	}
-	slices.SortFunc(hosts, byAddress)
-	return hosts
+	return p
 }
 
-func byAddress(a, b pushedHost) int { return cmp.Compare(a.address, b.address) }
+// byAddress is the endpoints in that order, in which the law has them.
+func byAddress(endpoints []weighting.EndpointDecision) []weighting.EndpointDecision {
+	compare := func(a, b weighting.EndpointDecision) int { return cmp.Compare(a.Address, b.Address) }
+	for i := 1; i < len(endpoints); i++ {
+		if endpoints[i].Address < endpoints[i-1].Address {
+			return slices.SortedFunc(slices.Values(endpoints), compare)
+		}
+	}
+	return endpoints
+}
 
 // judge says why d is to be pushed now, or why not. last is nil when nothing was pushed yet.
-// hosts are those of d.
-func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOptions, now time.Time) (reason string, push bool) {
+func judge(last *pushed, d *weighting.Decision, o ClusterOptions, now time.Time) (reason string, push bool) {
 	if last == nil {
 		if len(d.Endpoints) == 0 {
 			// Nobody has found an endpoint yet, which is no reason to tell
@@ -55,7 +64,7 @@ func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOpt
 		}
 		return ReasonMembership, true
 	}
-	same, flagged, distance := last.compare(hosts)
+	same, flagged, distance := last.compare(byAddress(d.Endpoints))
 	differs := !(distance <= max(0, o.Deadband)) // so that NaN reaches the builder, which names it
 	switch {
 	case !same:
@@ -64,7 +73,7 @@ func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOpt
 		return ReasonOverload, true
 	case dropChanged(last.drop, d.DropFraction):
 		return ReasonDrop, true
-	case differs && (o.Worth <= 0 || !(d.Gain(last.shares()) < o.Worth)):
+	case differs && (o.Worth <= 0 || !(d.Gain(last.shares) < o.Worth)):
 		return ReasonChanged, true
 	case last.staleAfter != o.EndpointStaleAfter:
 		return ReasonChanged, true
@@ -76,29 +85,21 @@ func judge(last *pushed, d *weighting.Decision, hosts []pushedHost, o ClusterOpt
 	return ReasonDeadband, false
 }
 
-// compare reports whether the hosts are those pushed last, and if so, whether an overload flag
+// compare reports whether the endpoints, sorted by address, are those pushed last, and if so, whether an overload flag
 // changed and the total variation distance of the shares.
-func (p *pushed) compare(hosts []pushedHost) (same, flagged bool, distance float64) {
-	if len(hosts) != len(p.hosts) {
+func (p *pushed) compare(endpoints []weighting.EndpointDecision) (same, flagged bool, distance float64) {
+	if len(endpoints) != len(p.hosts) {
 		return false, false, 0
 	}
-	for i := range hosts {
-		h, was := &hosts[i], &p.hosts[i]
-		if h.address != was.address || h.zone != was.zone {
+	for i := range endpoints {
+		e, was := &endpoints[i], &p.hosts[i]
+		if e.Address != was.address || e.Zone != was.zone {
 			return false, false, 0
 		}
-		flagged = flagged || was.overloaded != h.overloaded
-		distance += math.Abs(h.share-was.share) / 2
+		flagged = flagged || was.overloaded != e.Overloaded
+		distance += math.Abs(e.Share-was.share) / 2
 	}
 	return true, flagged, distance
-}
-
-func (p *pushed) shares() []float64 {
-	shares := make([]float64, len(p.hosts))
-	for i := range p.hosts {
-		shares[i] = p.hosts[i].share
-	}
-	return shares
 }
 
 func dropChanged(was, is float64) bool {

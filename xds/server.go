@@ -132,8 +132,7 @@ func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Pu
 		s.clusters[name] = c
 	}
 	now := s.now()
-	hosts := pushedHosts(d.Endpoints)
-	reason, push := judge(c.last, &d, hosts, o, now)
+	reason, push := judge(c.last, &d, o, now)
 	if !push {
 		return Push{Reason: reason, Version: c.version()}
 	}
@@ -141,13 +140,7 @@ func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Pu
 	if err != nil {
 		return s.failed(name, c, err)
 	}
-	next := &pushed{
-		at:         now,
-		hosts:      hosts,
-		drop:       d.DropFraction,
-		staleAfter: o.EndpointStaleAfter,
-		message:    message,
-	}
+	next := newPushed(now, &d, o, message)
 	if err := s.push(name, next); err != nil {
 		return s.failed(name, c, err)
 	}
