@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"reflect"
@@ -838,5 +839,44 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 				t.Errorf("round %d, %s: %+v, exact %v; want %v", i, e.Address, e.InFlight, e.Exact, round.want[j])
 			}
 		}
+	}
+}
+
+// TestScrapesAreGathered: where nobody counts requests, of many endpoints there is always another
+// page, and a step for each would be for little. What is counted is decided on at once.
+func TestScrapesAreGathered(t *testing.T) {
+	const floor, interval = 5 * time.Millisecond, 250 * time.Millisecond
+	for name, c := range map[string]struct {
+		endpoints int
+		counted   bool
+		proxies   ProxyCounts
+		want      time.Duration // between two steps
+	}{
+		"scrapes alone":       {21, false, ProxyCounts{Subscribers: 2}, interval / 20},
+		"of few":              {20, false, ProxyCounts{Subscribers: 2}, floor},
+		"and proxies' counts": {21, false, ProxyCounts{Subscribers: 2, Reporting: 1}, floor},
+		"and those of Redis":  {21, true, ProxyCounts{Subscribers: 2}, floor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Scraped: true, Counted: c.counted, ScrapeInterval: interval, Params: weighting.DefaultParams(), Pace: weighting.Pace{Floor: floor}}
+			inLoop(t, o, func(cluster *Cluster, r *recorder) {
+				r.report(c.proxies)
+				var endpoints []discovery.Endpoint
+				for i := range c.endpoints {
+					endpoints = append(endpoints, discovery.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})
+				}
+				cluster.SetEndpoints(endpoints)
+				for i := range 1000 {
+					after(time.Millisecond)
+					cluster.Scraped(endpoints[i%len(endpoints)].Address, idle(time.Now()), Scrape{At: time.Now()})
+				}
+				times := r.stepTimes()[2:] // the first knew nothing of the proxies
+				for i, at := range times[1:] {
+					if apart := at.Sub(times[i]); apart < c.want || apart > c.want+time.Millisecond {
+						t.Fatalf("steps %v apart, want %v", apart, c.want)
+					}
+				}
+			})
+		})
 	}
 }

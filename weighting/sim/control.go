@@ -294,10 +294,20 @@ func (c *control) step() (rest time.Duration) {
 		c.pacer.Pushed(now, pace, fleet)
 	}
 	c.interval, _ = c.pacer.Interval(now, pace, fleet)
+	rest = max(pace.Floor, c.gather())
 	if pushed {
-		return max(pace.Floor, c.pacer.Rest(now, pace, fleet))
+		rest = max(rest, c.pacer.Rest(now, pace, fleet))
 	}
-	return pace.Floor
+	return rest
+}
+
+// gather is how long the loop waits for more readings where it has scrapes alone, of many.
+func (c *control) gather() time.Duration {
+	const part = 20 // of the members, and of the interval
+	if c.o.Source != Scrape || len(c.members) <= part {
+		return 0
+	}
+	return c.o.ScrapeInterval / part
 }
 
 // snapshot is the cluster as the sources show it.
