@@ -327,9 +327,9 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, 1, time.Second, 190, 201, weighting.PaceFloor},
 		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
 		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, 1, time.Second, 9, 11, weighting.PaceBytes},
-		// 0.3 ms a push and 2 % of a core are 66 pushes a second, and as many again at once.
-		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 1, 10 * time.Second, 600, 740, weighting.PaceCPU},
-		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 4, 10 * time.Second, 150, 190, weighting.PaceCPU},
+		// 0.5 ms a push and 2 % of a core are 40 pushes a second, and as many again at once.
+		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 1, 10 * time.Second, 400, 450, weighting.PaceCPU},
+		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 4, 10 * time.Second, 98, 115, weighting.PaceCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
@@ -382,7 +382,7 @@ func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
 		{10, 1, 3 * time.Second, 3 * time.Second},
 		{1200, 1, 3 * time.Second, 11 * time.Second}, // 1200 x 1000 x 30 B at 10 MiB/s: 3.4 s a push
 		{1200, 1, time.Minute, time.Minute},
-		{10, 10, 3 * time.Second, 5 * time.Second}, // 3 ms a push at 2 % of a core for ten clusters
+		{10, 10, 3 * time.Second, 6 * time.Second}, // 3.5 ms a push at 2 % of a core for ten clusters
 		{1200, 1, 0, 0},
 	} {
 		o := testOptions()

@@ -34,9 +34,11 @@ const (
 const EndpointBytes = 30
 
 // PushCost is the CPU time that a push costs a proxy: its workers rebuild their
-// schedules. Measured on Envoy 1.40 with one worker (docs/placement.md).
+// schedules. Measured on Envoy 1.40 with one worker, idle but for the pushes, in a virtual
+// machine (docs/placement.md); each further worker costs some 50 µs more, and a machine of
+// one's own less.
 func PushCost(endpoints int) time.Duration {
-	const push, endpoint = 300 * time.Microsecond, 2700 * time.Nanosecond
+	const push, endpoint = 500 * time.Microsecond, 3 * time.Microsecond
 	return push + time.Duration(endpoints)*endpoint
 }
 

@@ -112,10 +112,10 @@ func TestThePaceFollowsItsBudgets(t *testing.T) {
 		{"a small fleet", pace, Fleet{10, 20}, 0, 5 * ms, PaceFloor},
 		{"10 x 20 cost 6 KB a push", Pace{Floor: ms / 10, BytesPerSecond: 10 << 20}, Fleet{10, 20}, 0, 572 * time.Microsecond, PaceBytes},
 		{"1000 x 1000 cost 30 MB a push", pace, Fleet{1000, 1000}, 0, 2861 * ms, PaceBytes},
-		{"a burst is free at first", pace, Fleet{10, 20}, 10, 5 * ms, PaceFloor},
-		{"and then spends the budget", pace, Fleet{10, 20}, 40, 12532 * time.Microsecond, PaceCPU},
-		{"which sustains 20 ms of CPU a second", pace, Fleet{10, 20}, 1000, 17700 * time.Microsecond, PaceCPU},
-		{"a push of 1000 endpoints costs 3 ms", pace, Fleet{1, 1000}, 1000, 150 * ms, PaceCPU},
+		{"a burst is free at first", pace, Fleet{10, 20}, 5, 5 * ms, PaceFloor},
+		{"and then spends the budget", pace, Fleet{10, 20}, 20, 15680 * time.Microsecond, PaceCPU},
+		{"which sustains 20 ms of CPU a second", pace, Fleet{10, 20}, 1000, 28 * ms, PaceCPU},
+		{"a push of 1000 endpoints costs 3.5 ms", pace, Fleet{1, 1000}, 1000, 175 * ms, PaceCPU},
 		{"no budget of CPU", Pace{Floor: 5 * ms}, Fleet{10, 20}, 1000, 5 * ms, PaceFloor},
 	} {
 		t.Run(c.name, func(t *testing.T) {
