@@ -107,6 +107,7 @@ func TestSheddingHoldsTheWaitAtTwiceTheCapacity(t *testing.T) {
 		{"by scrapes of Triton alone, each second", modelsim.Triton, scrapesAlone, "engine: triton\nscrape: {interval: 1s}\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			o := twice
 			o.servers = same(8, modelsim.Options{Engine: c.engine, Slots: 1})
 			o.sheds(t, plan{listen: c.listen, cluster: c.cluster}, 2)

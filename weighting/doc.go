@@ -258,8 +258,8 @@
 //
 // Nothing is refused while a slot is free: not for the moment until the next request
 // takes it, but if it stays free for a horizon and the time in which as many requests
-// arrive as there are slots, at most half a second. What is offered is learned anew
-// from there on. (Of a server that does not tell what it executes: if
+// arrive as there are slots, at most half a second; twice that if others wait. What is offered is then learned
+// from the last hundred requests on. (Of a server that does not tell what it executes: if
 // nothing has waited there for the time of a service.) Slots of endpoints that stall
 // or fail are no capacity.
 //

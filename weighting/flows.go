@@ -41,6 +41,15 @@ func (f *flows) excess() float64 {
 	return math.Log(max(f.sent.rate()/left, extreme))
 }
 
+// again has what is offered be learned again, from the last few. Where nobody counts
+// it is known of a full pool alone, and so from nothing.
+func (f *flows) again() {
+	f.sent.usual = f.sent.lately
+	if f.done.usual.requests == 0 {
+		f.sent = steady{}
+	}
+}
+
 // turned reports whether what is offered or what is served is no longer what it was.
 func (f *flows) turned() bool { return f.sent.turned || f.done.turned }
 
@@ -95,9 +104,12 @@ func (s *shedder) forget(now time.Time, slots float64) {
 }
 
 // offered counts what arrived together with what was refused meanwhile. A share
-// is in force a push later than it was decided.
+// is in force a push later than it was decided, more or less: who looks closely sees
+// arrivals by the old one just after that, which would read as a flood.
 func (s *shedder) offered(m *member, p *passage) {
-	if p.seconds > 0 {
+	const unsure = 100 * time.Millisecond
+	turn := s.steps.last().since.Add(s.delay)
+	if p.seconds > 0 && !(p.to.After(turn) && p.to.Before(turn.Add(unsure)) && p.to.Sub(p.from) < unsure) {
 		accepted := s.steps.accepted(p.from.Add(-s.delay), p.to.Add(-s.delay))
 		s.rates.sent.add(p.arrived, p.seconds*m.slotCount*accepted)
 	}
@@ -159,17 +171,16 @@ func (t *tally) note(m *member) {
 	t.server, t.proxies, t.counts = m.server, m.proxies, m.counts()
 }
 
-// stays reports whether a slot has been free since before that time.
-func (t *tally) stays(free bool, now, before time.Time) bool {
+// idle is for how long a slot has been seen free at each step.
+func (t *tally) idle(free bool, now time.Time) time.Duration {
 	switch {
 	case !free:
 		t.free = time.Time{}
+		return 0
 	case t.free.IsZero():
 		t.free = now
-	default:
-		return t.free.Before(before)
 	}
-	return false
+	return now.Sub(t.free)
 }
 
 func (t *tally) byServer(seen *ServerReport) passage {

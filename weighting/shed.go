@@ -18,11 +18,11 @@ type shedder struct {
 
 // backlog is what shedding sees of a pool.
 type backlog struct {
-	slots   float64 // of all members that serve
-	told    float64 // slots, of those whose queue is known
-	waiting float64 // requests, at those
-	free    float64 // slots
-	stays   bool    // a slot stayed free though requests were sent to it
+	slots   float64       // of all members that serve
+	told    float64       // slots, of those whose queue is known
+	waiting float64       // requests, at those
+	free    float64       // slots
+	idle    time.Duration // for which a slot has been free, the longest
 }
 
 // shed settles the share of requests to refuse.
@@ -30,10 +30,10 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	s, o := &l.shedder, &l.params.Shedding
 	s.delay = min(max(0, snapshot.PushDelay), time.Second)
 	s.count(p)
-	q := p.queued(d)
+	q := p.queued()
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
 	most := min(max(0, o.MaxDrop), 1)
-	if !o.Enabled || q.stays || q.slots == 0 {
+	if !o.Enabled || q.slots == 0 || q.idle > d.Horizon+p.takes(d) {
 		s.leave(p.now)
 	} else {
 		s.steps.climb(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
@@ -42,12 +42,12 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	d.DropFraction = min(s.steps.last().drop, most)
 }
 
-// leave ends all refusing. What was too much is no more, so what was offered is
-// to be learned again.
+// leave ends all refusing. What was offered before counts as far as it is of late, for
+// a slot may have been left alone by chance.
 func (s *shedder) leave(now time.Time) {
 	if s.steps.last().drop > 0 {
 		s.steps.step(0, now)
-		s.rates.sent = steady{}
+		s.rates.again()
 	}
 }
 
@@ -102,11 +102,8 @@ func (s *shedder) aim(wanted, horizon, slots, endpoints float64) float64 {
 	return aim
 }
 
-// queued looks at queues and free slots. A slot that was seen free has been given
-// requests since; it stays free if it still is after time enough for some of them
-// to arrive.
-func (p *pool) queued(d *Decision) (q backlog) {
-	takes := p.takes(d.ArrivalRate)
+// queued looks at queues and free slots.
+func (p *pool) queued() (q backlog) {
 	for i := range p.members {
 		m := &p.members[i]
 		if m.ill() {
@@ -120,20 +117,25 @@ func (p *pool) queued(d *Decision) (q backlog) {
 		}
 		free := m.freeSlots(waiting)
 		q.free += free
-		q.stays = m.tally.stays(free > 0, p.now, p.now.Add(-m.loadAge-d.Horizon-takes-m.blind())) || q.stays
+		q.idle = max(q.idle, m.tally.idle(free > 0, p.now)-m.loadAge-m.blind())
 	}
 	return q
 }
 
 // takes is how long a slot that was seen free may stay so by chance: until as many
-// requests have arrived as the pool has slots, and a few.
-func (p *pool) takes(perSecond float64) time.Duration {
-	const few, most = 5.0, 0.5 // requests, seconds
+// requests have arrived as the pool has slots, and a few; and for longer while others
+// wait, for then it is not that there is nobody to fill it.
+func (p *pool) takes(d *Decision) time.Duration {
+	const few, most, longer = 5.0, 0.5, 2 // requests, seconds, times
 	some := few
 	for i := range p.members {
 		some += p.members[i].slotCount
 	}
-	return time.Duration(min(some/perSecond, most) * float64(time.Second))
+	takes := time.Duration(min(some/d.ArrivalRate, most) * float64(time.Second))
+	if d.ExpectedWait >= p.params.Shedding.TargetWait.Seconds()/4 {
+		takes *= longer
+	}
+	return takes
 }
 
 // blind is for how long an endpoint that does not tell what it executes may be full

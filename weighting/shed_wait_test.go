@@ -79,8 +79,8 @@ func TestTheWaitOfTheAcceptedStaysWithinTwiceTheTarget(t *testing.T) {
 						}
 						if services := target * float64(slots) / mean; services < room {
 							return
-						} else if p99 > 2 {
-							t.Errorf("p99 of the wait is %.2f targets of %.3g services, want 2 at most", p99, services)
+						} else if p99 > 2 && factor <= 2 || p99 > 2.1 {
+							t.Errorf("p99 of the wait is %.2f targets of %.3g services, want 2 at most, and 2.1 far above the capacity", p99, services)
 						}
 						if s.turns > 4 || factor >= 2 && s.turns > 2 || s.unrest > 0.1 {
 							t.Errorf("share ± %.3f, %.1f turns a minute; want 2 at most, and 4 near the capacity", s.unrest, s.turns)
