@@ -16,8 +16,10 @@
 //
 // Every report wakes the loop through a channel of capacity one. A step takes
 // the latest of everything, so reports coalesce and never queue. After a step
-// the loop rests for the minimum interval; a report that comes after a quiet
-// time is acted on at once. Without reports it steps four times a second, because
+// the loop rests for the minimum interval, and at least nine times as long as a
+// step costs; after a push until the budgets let the next one go; and where
+// scrapes of many endpoints are all there is, for a twentieth of their interval. A
+// report that comes after a quiet time is acted on at once. Without reports it steps four times a second, because
 // ages move on.
 //
 // # Readiness

@@ -59,7 +59,9 @@
 //
 //	1/2 * sum over endpoints of |share pushed last - share now| > deadband
 //
-// the total variation distance: the share of the traffic that would go elsewhere. A push makes every
+// the total variation distance: the share of the traffic that would go elsewhere, and the change gains
+// as much as ClusterOptions.Worth asks for (weighting.Decision.Gain): the loop asks for more the more
+// of the Envoys' CPU budget is spent. A push makes every
 // worker of every Envoy rebuild its scheduler, so one that says nothing new is worse than none.
 // When nothing is pushed, no stream is woken.
 //

@@ -54,9 +54,10 @@
 //
 // The loop is that of package controlplane: a change wakes it; it steps, and rests
 // until the pacer lets the next push go, or for the pace's floor if it pushed
-// nothing; without a change it steps every 250 ms. What is worth a push is judged
+// nothing, and with scrapes alone of more than twenty pods at least for a twentieth of
+// their interval; without a change it steps every 250 ms. What is worth a push is judged
 // as by package xds: membership, flags, the share to refuse, total variation of
-// the shares above the deadband, or the heartbeat. A step takes no time. A push
+// the shares above the deadband that gains what the pacer asks for, or the heartbeat. A step takes no time. A push
 // reaches all Envoys at once, after PushDelay. There is no warm-up: the first
 // pushes are made of what is known.
 //
