@@ -16,7 +16,7 @@ func simulateCommand() *cobra.Command {
 		Use:   "simulate --scenario NAME|FILE",
 		Short: "Simulate what users would wait under each policy, on a fleet of your own too",
 		Long: `Simulate a fleet of model servers behind Envoys and show what users would wait
-under each policy: Envoy's own ones, Steelyard with several push intervals, and
+under each policy: Envoy's own ones, Steelyard with several sources of load, and
 the bound, a single view of all servers for each request. All policies get the
 same requests. Nothing is started, sent or listened to.
 
@@ -47,7 +47,7 @@ mistake in the command line.`,
 	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance: the same seed gives the same result (default: the scenario's)")
 	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
-	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table, or steelyard@INTERVAL; repeat or separate by commas (default: all)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table, or steelyard@INTERVAL, which pushes at most so often and has no other budget; repeat or separate by commas (default: all)")
 	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the table")
 	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
 	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and those that something happens to)")
