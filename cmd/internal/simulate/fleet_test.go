@@ -92,7 +92,7 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	golden(t, "fleet.txt", explanation)
 	var rows []string
 	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); len(fields) == 8 {
+		if fields := strings.Fields(line); len(fields) == 9 {
 			rows = append(rows, fields[0])
 		}
 	}

@@ -48,20 +48,21 @@ type column struct {
 }
 
 func columns() []column {
-	wait := func(pick func(sim.Quantiles) float64) func(run, int) string {
+	figure := func(pick func(sim.Result) float64) func(run, int) string {
 		return func(r run, i int) string {
 			if r.results[i].Requests == 0 {
 				return nothing
 			}
-			return fmt.Sprintf("%.2f", pick(r.results[i].Wait))
+			return fmt.Sprintf("%.2f", pick(r.results[i]))
 		}
 	}
 	return []column{
 		{"requests", 9, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Requests) }},
-		{"p50", 8, true, wait(func(q sim.Quantiles) float64 { return q.P50 })},
-		{"p90", 8, true, wait(func(q sim.Quantiles) float64 { return q.P90 })},
-		{"p99", 8, true, wait(func(q sim.Quantiles) float64 { return q.P99 })},
+		{"p50", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P50 })},
+		{"p90", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P90 })},
+		{"p99", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P99 })},
 		{"ratio", 7, false, ratioText},
+		{"hunting", 8, false, figure(func(r sim.Result) float64 { return r.Hunting })},
 		{"pushes/s", 8, false, pushesText},
 		{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }},
 	}
@@ -162,7 +163,7 @@ func (r run) legend() string {
 	if _, ok := r.reference(); ok {
 		fmt.Fprintf(&b, "\nratio: of the p99 to that of %s, where waits under %g count as %g", sim.LeastRequest, imperceptible, imperceptible)
 	}
-	b.WriteString("\n")
+	b.WriteString("\nhunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 is chance,\nmore is herds that all go to the same pod\n")
 	return b.String()
 }
 

@@ -33,11 +33,11 @@ func someRun() run {
 			{Name: "shortest_queue", Balancer: sim.ShortestQueue},
 		},
 		results: []sim.Result{
-			{Requests: 3000, Wait: sim.Quantiles{P50: 1.3, P90: 6.25, P99: 13.2, Max: 30}},
-			{Requests: 3000, Wait: sim.Quantiles{P50: 1.2, P90: 5.1, P99: 10.004, Max: 12}},
-			{Requests: 2990, Dropped: 10, Pushes: 17_010, Wait: sim.Quantiles{P90: 0.71, P99: 2.804, Max: 5.5}},
+			{Requests: 3000, Wait: sim.Quantiles{P50: 1.3, P90: 6.25, P99: 13.2, Max: 30}, Hunting: 0.94},
+			{Requests: 3000, Wait: sim.Quantiles{P50: 1.2, P90: 5.1, P99: 10.004, Max: 12}, Hunting: 0.95},
+			{Requests: 2990, Dropped: 10, Pushes: 17_010, Wait: sim.Quantiles{P90: 0.71, P99: 2.804, Max: 5.5}, Hunting: 0.82},
 			{Dropped: 3000, Pushes: 0},
-			{Requests: 3000, Wait: sim.Quantiles{P90: 0.02, P99: 2.63, Max: 4}},
+			{Requests: 3000, Wait: sim.Quantiles{P90: 0.02, P99: 2.63, Max: 4}, Hunting: 0.8},
 		},
 	}
 	for i := range r.results {
