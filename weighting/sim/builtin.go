@@ -84,7 +84,7 @@ func Names() []string {
 // Policies are those of the standard table.
 func Policies() []Policy {
 	steelyard := func(name string, o Steelyard) Policy {
-		o.Deadband, o.Heartbeat = 0.01, time.Second // as configured by default
+		o.Deadband, o.Heartbeat = 0.01, 500*time.Millisecond // as configured by default
 		return Policy{Name: name, Steelyard: &o}
 	}
 	return []Policy{
