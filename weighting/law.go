@@ -178,6 +178,7 @@ type pool struct {
 	members []member
 
 	queues, executes bool // some member reports its queue, and what it executes
+	spared           bool // some member has no flag, so that who has one gets nothing
 
 	// What is typical of the members that have a say; NaN when none has one.
 	scraped, inFlight float64 // level of each signal

@@ -35,6 +35,7 @@ func (l *Law) flag(p *pool) {
 		m := &p.members[i]
 		m.lifted = m.flagged && l.lift.on && !m.ill()
 		m.flagged = m.flagged && !m.lifted
+		p.spared = p.spared || !m.flagged
 		m.show(p.now)
 	}
 }

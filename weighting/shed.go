@@ -115,7 +115,7 @@ func (p *pool) queued() (q backlog) {
 			q.told += m.slotCount
 			q.waiting += waiting
 		}
-		free := m.freeSlots(waiting)
+		free := p.openSlots(m, waiting)
 		q.free += free
 		q.idle = max(q.idle, m.tally.idle(free > 0, p.now)-m.loadAge-m.blind())
 	}
@@ -147,6 +147,23 @@ func (m *member) blind() time.Duration {
 	}
 	rate, _ := m.work.rate()
 	return time.Duration(min(1/rate, longest) * float64(time.Second))
+}
+
+// openSlots are the free slots of a member that requests are sent to for as long as it has
+// any. Who is flagged, slow or kept to a trickle gets none for its free slots, and who is new
+// as many as it is trusted with: nothing that is refused would have come to the others.
+func (p *pool) openSlots(m *member, waiting float64) float64 {
+	const half = 0.5 // of a request
+	free := m.freeSlots(waiting)
+	switch {
+	case m.flagged && p.spared, m.lifted && m.strained(p), m.slow:
+		return 0
+	case m.ramp < 1:
+		if free = min(free, m.slotCount*m.ramp-m.load); free < half {
+			return 0
+		}
+	}
+	return free
 }
 
 // freeSlots are those in which requests could start now. Where slots are only

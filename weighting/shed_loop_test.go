@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 // A watch is what a law that sheds gets to see, and how often.
@@ -36,6 +37,8 @@ type crowd struct {
 	mean   float64 // of the service, seconds
 	target float64 // of the wait, seconds
 	load   func(at float64) float64
+	joins  float64       // when the last pod does, seconds; 0: it is there from the start
+	ramp   time.Duration // of a pod that joins; 0: as usual
 
 	*world
 	warmUp  float64 // seconds; waits before count for nothing
@@ -80,6 +83,9 @@ func (c *crowd) run(seed uint64, until float64) {
 	c.collect(drops)
 	p := DefaultParams()
 	p.Shedding.Enabled, p.Shedding.TargetWait = true, seconds(c.target)
+	if c.ramp > 0 {
+		p.Ramp = c.ramp
+	}
 	law := NewLaw(p)
 	w.every(c.step, 0, func() { c.decide(law) })
 	w.every(0.02, 0, c.count)
@@ -109,6 +115,9 @@ func (c *crowd) snapshot() Snapshot {
 			e.Proxies.Issued, e.Proxies.Ended = read(pod.completions+pod.proxied), read(pod.completions)
 		}
 	}
+	if c.now < c.joins {
+		s.Endpoints = s.Endpoints[:crowdPods-1]
+	}
 	return s
 }
 
@@ -116,8 +125,10 @@ func (c *crowd) decide(law *Law) {
 	d := law.Step(at(c.now), c.snapshot())
 	weights := make([]float64, len(c.pods))
 	for i, pod := range c.pods {
-		j, _ := slices.BinarySearchFunc(d.Endpoints, pod.address, func(e EndpointDecision, a string) int { return cmp.Compare(e.Address, a) })
-		weights[i] = d.Endpoints[j].Share
+		j, there := slices.BinarySearchFunc(d.Endpoints, pod.address, func(e EndpointDecision, a string) int { return cmp.Compare(e.Address, a) })
+		if there {
+			weights[i] = d.Endpoints[j].Share
+		}
 	}
 	c.after(0.01, func() { c.push(weights); c.drop = d.DropFraction })
 	s := sample{at: c.now, drop: d.DropFraction}
@@ -276,6 +287,26 @@ func TestNextToNothingIsRefusedBelowTheCapacity(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A new endpoint has free slots for as long as it is trusted with a part of them; that is no
+// reason to let in what lines up at the others.
+func TestSheddingGoesOnWhileANewEndpointRamps(t *testing.T) {
+	t.Parallel()
+	const joins, ends = 40, 100 // seconds
+	for _, w := range watches {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			c := &crowd{watch: w, slots: 16, mean: 1, target: 2, load: loadStep(5, 0.5, 2), joins: joins, ramp: time.Minute}
+			c.run(1, ends)
+			_, _, peak := c.over(joins, ends, trueWait)
+			ended := c.first(joins, func(s sample) bool { return s.drop == 0 })
+			t.Logf("wait %.2f s at most", peak)
+			if peak > 2.8 || !math.IsNaN(ended) {
+				t.Errorf("wait %.2f s at most, and nothing refused at %.1f s; want 2.8 s, and never", peak, ended)
+			}
+		})
 	}
 }
 

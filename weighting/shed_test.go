@@ -183,6 +183,24 @@ func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	}
 }
 
+// Nor are those of a server that is out of memory: nothing is sent to it while it is flagged, and
+// next to nothing while the rest is saturated. What is refused would have come to the rest.
+func TestASlotThatNothingIsSentToIsNotFree(t *testing.T) {
+	f := newFlood(shedding(2*second, 0.95), 20, 0)
+	completed := 0.0
+	f.edit = func(pool []Endpoint) {
+		completed += 0.25
+		pool[0].Server.Utilization = known(0.99, f.now)
+		pool[0].Server.Queue.Value, pool[0].Server.Running.Value = 0, 1
+		pool[0].Server.Completions.Value = completed
+	}
+	d := f.run(60*second, nil)
+	if wait := f.waiting[1] / f.served; d.DropFraction < 0.3 || wait > 3 {
+		t.Errorf("refused %v at twice the capacity, and %v s to wait, want half, and two", d.DropFraction, wait)
+	}
+	wantNear(t, "expected wait", d.ExpectedWait, 1.5, 0.3)
+}
+
 // A pool whose metrics all died is not a saturated one.
 func TestSheddingEndsWhenNothingTells(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)
