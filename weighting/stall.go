@@ -263,11 +263,13 @@ func (c *conduct) try(now time.Time) {
 	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
 }
 
-// release ends an illness at once, and forgives it: the fault was another's.
+// release ends an illness at once, and forgives it: the fault was another's. What told of
+// it stands until an answer does away with it: else the pool would seem well a moment later, and
+// the same would be flagged again and again.
 func (c *conduct) release(now time.Time) {
 	c.strikes = 0
 	if c.state == ill {
-		c.try(now)
+		c.enter(suspect, now)
 	}
 }
 

@@ -476,3 +476,40 @@ func TestWhileAllFailNobodyIsExcluded(t *testing.T) {
 	})
 	want(t, "flagged after all have healed", healed, -1)
 }
+
+// Where most fail, one after another begins to. Whoever was flagged is let go, and stays so: it
+// goes on failing.
+func TestWhoeverIsLetGoBecauseMostFailIsNotFlaggedAgain(t *testing.T) {
+	for _, bad := range []int{6, 9} {
+		t.Run(fmt.Sprintf("%d of 10", bad), func(t *testing.T) {
+			w := newWard(10)
+			n, was, changes := 0, "", 0
+			do := func() {
+				for i := range w.beds {
+					w.beds[i].serve(1)
+					if i < bad && n > 100*i/bad {
+						w.beds[i].failed++
+					}
+				}
+				n++
+			}
+			w.run(15*second, do)
+			for range 600 {
+				do()
+				if got := fmt.Sprint(flagged(w.step())); got != was {
+					was, changes = got, changes+1
+				}
+			}
+			if changes > 1 || was != "[]" {
+				t.Errorf("%d changes of flags in a minute, at last %s; want none", changes, was)
+			}
+			w.run(5*second, func() {
+				for i := range w.beds {
+					w.beds[i].serve(1)
+				}
+				w.beds[0].failed++
+			})
+			want(t, "flags when one is left that fails", fmt.Sprint(flagged(w.step())), "[0]")
+		})
+	}
+}
