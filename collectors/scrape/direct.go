@@ -84,7 +84,7 @@ func (r *reply) take(read []byte) bool {
 	if r.begin == 0 {
 		end := bytes.Index(read, []byte("\r\n\r\n"))
 		if end < 0 {
-			return len(read) < maxHeader
+			return len(read) < maxHeader && !endsOtherwise(read)
 		}
 		size, chunked, ok := parseHeader(read[:end])
 		if !ok {
@@ -108,6 +108,12 @@ func (r *reply) take(read []byte) bool {
 		r.whole = r.end <= len(read)
 	}
 	return int64(r.end-r.begin) <= r.limit
+}
+
+// endsOtherwise reports whether a header has ended with bare line feeds, which net/http
+// allows: more of it would be waited for in vain.
+func endsOtherwise(read []byte) bool {
+	return bytes.Contains(read, []byte("\n\n")) || bytes.Contains(read, []byte("\n\r\n"))
 }
 
 // cut leaves the body of a whole answer.

@@ -102,6 +102,31 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 	}
 }
 
+// TestAHeaderThatEndsWithBareLineFeedsIsNotWaitedFor: net/http reads it, and the connection
+// stays open.
+func TestAHeaderThatEndsWithBareLineFeedsIsNotWaitedFor(t *testing.T) {
+	for name, header := range map[string]string{
+		"everywhere":      "HTTP/1.1 200 OK\nContent-Length: %d\n\n%s",
+		"at the end":      "HTTP/1.1 200 OK\r\nContent-Length: %d\n\n%s",
+		"before the last": "HTTP/1.1 200 OK\r\nContent-Length: %d\n\r\n%s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := make(chan struct{})
+			answer := func(c net.Conn) {
+				fmt.Fprintf(c, header, len(page(7)), page(7))
+				<-release
+			}
+			l := looped(t, patient(talk(t, []func(net.Conn){say(answer200(1)), answer})))
+			defer close(release)
+			for i, want := range []float64{1, 7} {
+				if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != want || r.Duration > patience/2 {
+					t.Fatalf("scrape %d: queue %v after %v, error %v", i, r.Report.Queue, r.Duration, r.Err)
+				}
+			}
+		})
+	}
+}
+
 // TestAServerThatHangsTakesNoMemoryForAPage: a thousand of them would take that of a thousand.
 func TestAServerThatHangsTakesNoMemoryForAPage(t *testing.T) {
 	release := make(chan struct{})
