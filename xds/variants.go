@@ -87,6 +87,7 @@ func (s *Server) wanted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if latest, ok := s.kept[BaseName(name)]; ok {
+		latest.options.Worth = 0 // a push that nobody else gets need not be worth it
 		s.publishVariant(name, latest)
 	}
 }

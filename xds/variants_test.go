@@ -265,6 +265,24 @@ func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 	}
 }
 
+// What was built of the name before, for nobody, may be old, and no push is saved by it.
+func TestWhoSubscribesFirstGetsTheNewestSharesWhateverTheyGain(t *testing.T) {
+	s := NewServer(Options{Seed: 1})
+	defer s.Close()
+	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.subscribeFor(t, "llama/failsafe")
+	turned := decisionOf(0, false)
+	turned.Endpoints[0].Share, turned.Endpoints[1].Share = turned.Endpoints[1].Share, turned.Endpoints[0].Share
+	if push := s.PublishVariants("llama", turned, ClusterOptions{Worth: 1}); push.Pushed || push.Reason != ReasonBudget {
+		t.Fatalf("push %+v, want it held back", push)
+	}
+	s.subscribeFor(t, "llama")
+	e := s.messageOf(t, "llama").GetEndpoints()[0].GetLbEndpoints()
+	if e[0].GetLoadBalancingWeight().GetValue() > e[1].GetLoadBalancingWeight().GetValue() {
+		t.Errorf("weights %v are not the newest", e)
+	}
+}
+
 func TestWeightsAreThoseOfTheNameThatIsBuilt(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
