@@ -282,11 +282,13 @@ func (c *Cluster) Poke() {
 	}
 }
 
+// ages is the time between steps without a report.
+const ages = 250 * time.Millisecond
+
 // Run decides and publishes until ctx is done. A change wakes it at once; after a
 // push it rests for as long as the pace says, and after a step without one for a
 // moment, so that what is new is decided on together.
 func (c *Cluster) Run(ctx context.Context) error {
-	const ages = 250 * time.Millisecond // between steps without a report
 	law := weighting.NewLaw(c.current().Params)
 	var pacer weighting.Pacer
 	timer := time.NewTimer(ages)
@@ -373,7 +375,7 @@ func (c *Cluster) gather() time.Duration {
 	if c.options.Counted || c.reporting.Reporting > 0 || len(c.endpoints) <= part {
 		return 0
 	}
-	return c.options.ScrapeInterval / part
+	return min(c.options.ScrapeInterval/part, ages)
 }
 
 // snapshot is the cluster as the collectors see it. It holds until the next.

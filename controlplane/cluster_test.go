@@ -103,6 +103,29 @@ func addresses(list ...string) []discovery.Endpoint {
 	return out
 }
 
+// TestScrapesThatAreFarApartHoldNothingUp: what else is new, such as another set of endpoints or a
+// heartbeat that is due, does not wait for the next pages.
+func TestScrapesThatAreFarApartHoldNothingUp(t *testing.T) {
+	o := Options{Scraped: true, ScrapeInterval: time.Hour, Params: weighting.DefaultParams(), Pace: weighting.Pace{Floor: 5 * time.Millisecond}}
+	inLoop(t, o, func(cluster *Cluster, r *recorder) {
+		var endpoints []discovery.Endpoint
+		for i := range 100 {
+			endpoints = append(endpoints, discovery.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})
+		}
+		cluster.SetEndpoints(endpoints)
+		after(10 * time.Second)
+		times := r.stepTimes()
+		for i, at := range times[1:] {
+			if apart := at.Sub(times[i]); apart > 600*time.Millisecond { // two rests
+				t.Fatalf("steps %v apart", apart)
+			}
+		}
+		if len(times) < 10 {
+			t.Errorf("%d steps in ten seconds", len(times))
+		}
+	})
+}
+
 func idle(at time.Time) weighting.ServerReport { return queued(at, 0) }
 
 func queued(at time.Time, n float64) weighting.ServerReport {
