@@ -170,7 +170,10 @@
 //	                     within ten minutes
 //	failure         five requests in a row failed; or at least half, and five, of the
 //	                last fifty or those of the last ten seconds, whichever are fewer, and
-//	                of those that ended last
+//	                of those that ended last;
+//	                and that is no chance where the others fail their median share q:
+//	                q to the power of those in a row is 1e-4 at most, or the failures
+//	                are 3.7 standard deviations more than q of the requests
 //
 // Were ends a Poisson process, silence of F would have the probability exp(−F/f):
 // 9.2 is 1e-4. Requests that began together end together, and long ones come in

@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -64,8 +65,8 @@ func (p *pool) hold(vessels []vessel) {
 }
 
 // judge finds the members that stall or fail. While that is more than half of a
-// pool, the fault is more likely in the reports, or in the requests. And while there
-// is nobody else, those are as good as any.
+// pool, the fault is more likely in the reports, or in the requests; and so it is where
+// one fails no more than all do. And while there is nobody else, those are as good as any.
 func (p *pool) judge() {
 	longest, bad, well := 0.0, 0, 0
 	for i := range p.members {
@@ -76,11 +77,17 @@ func (p *pool) judge() {
 	found := make([]string, len(p.members))
 	for i := range p.members {
 		c := &p.members[i].conduct
-		if found[i] = c.complaint(p, longest); found[i] != "" {
-			bad++
-		} else if c.healthy() {
+		stalls, fails := c.stalls(p, longest), c.fails()
+		switch {
+		case stalls+fails == "" && c.healthy():
 			well++
+		case stalls+fails != "":
+			bad++
+			if stalls == "" && !c.failsMoreThan(p.fail(c)) {
+				fails = ""
+			}
 		}
+		found[i] = cmp.Or(stalls, fails)
 	}
 	nobody := len(p.members) > 1 && (2*bad > len(p.members) || well == 0)
 	for i := range p.members {
@@ -188,6 +195,8 @@ func (c *conduct) compare(m *member) {
 const (
 	// improbable is −ln 1e-4: so many answers would have come since the last one.
 	improbable = 9.2
+	// sigmas of a share have about that probability.
+	sigmas = 3.7
 	// meanTimes and twice are for requests that do not end at random, such as a
 	// batch of long ones that began together: so many mean times, and so often the
 	// longest silence that ended well.
@@ -202,8 +211,8 @@ const (
 	longestTau       = 10 * time.Minute
 )
 
-// complaint says what is wrong with the endpoint; nothing, if it is empty.
-func (c *conduct) complaint(p *pool, longest float64) string {
+// stalls says how the endpoint stalls; nothing, if it is empty.
+func (c *conduct) stalls(p *pool, longest float64) string {
 	after := p.params.Overload.StalledAfter
 	silent := p.now.Sub(c.alive)
 	mean := c.usual.busy / c.usual.completions // seconds that a request is in flight
@@ -216,6 +225,11 @@ func (c *conduct) complaint(p *pool, longest float64) string {
 		c.pending >= max(improbable*mean, twice*longest):
 		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.inFlight, mean)
 	}
+	return ""
+}
+
+// fails says how the endpoint fails; nothing, if it is empty.
+func (c *conduct) fails() string {
 	attempts := max(c.ended, c.failed)
 	switch often := attempts >= fewestEnded && c.failed >= failing*attempts; {
 	case c.row >= failedInARow:
@@ -224,6 +238,30 @@ func (c *conduct) complaint(p *pool, longest float64) string {
 		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, attempts)
 	}
 	return ""
+}
+
+// failsMoreThan reports whether what was told of the endpoint's failures is no chance where
+// such a share of all requests fails.
+func (c *conduct) failsMoreThan(share float64) bool {
+	if c.row >= failedInARow && c.row*-math.Log(share) >= improbable {
+		return true
+	}
+	attempts := max(c.ended, c.failed)
+	return c.failing && c.failed-share*attempts >= sigmas*math.Sqrt(share*(1-share)*attempts) && share < 1
+}
+
+// fail is the share of their requests that the others of the pool fail: the median, and none
+// where nothing tells. What all of them fail now and then is the fault of the requests, or of
+// how many there are.
+func (p *pool) fail(but *conduct) float64 {
+	shares := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		c := &p.members[i].conduct
+		if attempts := max(c.ended, c.failed); c != but && attempts >= fewestEnded {
+			shares = append(shares, c.failed/attempts)
+		}
+	}
+	return orZero(median(shares))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }

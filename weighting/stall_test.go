@@ -3,6 +3,7 @@ package weighting
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -510,6 +511,45 @@ func TestWhoeverIsLetGoBecauseMostFailIsNotFlaggedAgain(t *testing.T) {
 				w.beds[0].failed++
 			})
 			want(t, "flags when one is left that fails", fmt.Sprint(flagged(w.step())), "[0]")
+		})
+	}
+}
+
+// What all fail in part, such as requests that no server can answer or more than their queues
+// hold, is no fault of one of them, though chance makes rows of it; who fails all is found all the same.
+func TestWhoFailsNoMoreThanAllDoIsNotFlagged(t *testing.T) {
+	for _, share := range []float64{0.1, 0.3, 0.45} {
+		t.Run(fmt.Sprint(share), func(t *testing.T) {
+			w, rng := newWard(10), rand.New(rand.NewPCG(1, 2))
+			var flaggedNow []string
+			do := func(first float64) {
+				for range 20 {
+					i := rng.IntN(len(w.beds))
+					if slices.Contains(flaggedNow, fmt.Sprint(i)) {
+						continue // nothing is sent there
+					}
+					w.beds[i].serve(1)
+					if rng.Float64() < share || i == 0 && rng.Float64() < first {
+						w.beds[i].failed++
+					}
+				}
+				flaggedNow = flagged(w.step())
+			}
+			const steps = 3000
+			sum := 0
+			for range steps {
+				do(0)
+				sum += len(flaggedNow)
+			}
+			if mean := float64(sum) / steps; mean > 0.05 {
+				t.Errorf("%.2f of 10 flagged in the mean, want none but by rare chance", mean)
+			}
+			for range 100 {
+				if do(1); slices.Contains(flaggedNow, "0") {
+					return
+				}
+			}
+			t.Errorf("who fails all is not flagged within ten seconds: %v", flaggedNow)
 		})
 	}
 }
