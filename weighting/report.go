@@ -65,4 +65,7 @@ type ProxyReport struct {
 	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
 	// LatencySeconds is the time to the last byte, summed over the requests in Answered.
 	LatencySeconds, Answered Reading
+	// Partial says that only some of the proxies tell Failed, LatencySeconds and Answered, and
+	// all of them Issued and Ended.
+	Partial bool
 }

@@ -144,8 +144,8 @@ func (c *conduct) outcomes(failed, ended float64, elapsed time.Duration) {
 // gave up ends a request, too, and says nothing for the endpoint.
 func (c *conduct) answers(m *member) float64 {
 	told := risen(c.proxies.Answered, m.proxies.Answered)
-	if !m.proxies.Answered.Known() {
-		told = risen(c.proxies.Ended, m.proxies.Ended)
+	if !m.proxies.Answered.Known() || m.proxies.Partial {
+		told = max(told, risen(c.proxies.Ended, m.proxies.Ended))
 	}
 	return max(told, risen(c.done, m.server.Completions))
 }
@@ -153,7 +153,7 @@ func (c *conduct) answers(m *member) float64 {
 // served is how many of the answers say that the endpoint is well: those of which
 // somebody would know that they failed. A server counts what it fails, too.
 func (c *conduct) served(m *member, answers float64) float64 {
-	if m.proxies.Failed.Known() {
+	if m.proxies.Failed.Known() && !m.proxies.Partial {
 		return risen(c.proxies.Answered, m.proxies.Answered)
 	}
 	return answers

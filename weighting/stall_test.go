@@ -27,6 +27,7 @@ type bed struct {
 	issued, ended, failed    float64
 	answered, completed      float64
 	brief                    bool // the proxies tell no answers, as load reports do
+	partial                  bool // some of the proxies tell none
 	drifts                   bool // the count is not exact
 	report                   ServerReport
 	capacity, reportedLately float64
@@ -49,7 +50,7 @@ func (b *bed) endpoint(i int, now time.Time) Endpoint {
 	e := Endpoint{Address: fmt.Sprint(i), Capacity: b.capacity, Exact: !b.drifts, InFlight: known(b.inFlight, now), Server: b.report}
 	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now)}
 	if !b.brief {
-		e.Proxies.Failed, e.Proxies.Answered = known(b.failed, now), known(b.answered, now)
+		e.Proxies.Failed, e.Proxies.Answered, e.Proxies.Partial = known(b.failed, now), known(b.answered, now), b.partial
 	}
 	return e
 }
@@ -551,5 +552,34 @@ func TestWhoFailsNoMoreThanAllDoIsNotFlagged(t *testing.T) {
 			}
 			t.Errorf("who fails all is not flagged within ten seconds: %v", flaggedNow)
 		})
+	}
+}
+
+// Where one proxy has a log and another load reports alone, the requests of the second end without
+// an answer that is told. That the first has no requests any more is no silence of the endpoints.
+func TestWhatOnlySomeProxiesTellIsNoSilence(t *testing.T) {
+	w := newWard(4)
+	for n := range 1200 {
+		for i := range w.beds {
+			b := &w.beds[i]
+			b.silent, b.partial, b.inFlight = true, true, 3
+			b.issued, b.ended = b.issued+3, b.ended+3
+			if n < 600 && (n+i)%4 == 0 {
+				b.answered++
+			}
+		}
+		if got := flagged(w.step()); len(got) > 0 {
+			t.Fatalf("flagged %v after %v", got, w.now.Sub(epoch))
+		}
+	}
+	b := &w.beds[0]
+	flagged, _ := w.run(20*second, func() {
+		for i := range w.beds[1:] {
+			w.beds[i+1].issued, w.beds[i+1].ended = w.beds[i+1].issued+3, w.beds[i+1].ended+3
+		}
+		b.inFlight = 30
+	})
+	if flagged < 0 {
+		t.Error("an endpoint of which nothing ends is not flagged")
 	}
 }

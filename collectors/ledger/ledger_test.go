@@ -562,6 +562,25 @@ func TestWhatOnlyLogsTellIsUnknownByReportsAlone(t *testing.T) {
 	}
 }
 
+func TestWhatOnlyLogsTellIsPartialWhereOneHasNone(t *testing.T) {
+	w, a := single()
+	b := w.envoy("b")
+	w.watch("chat", a, b)
+	w.open(a)
+	if w.read(t).Proxies.Partial {
+		t.Error("the only one that is counted has a log: want all of it")
+	}
+	w.reporting(b)
+	w.says(b, 1, 0)
+	if got := w.read(t).Proxies; !got.Partial || !got.Answered.Known() {
+		t.Errorf("b has reports alone: %+v, want partial", got)
+	}
+	w.open(b)
+	if w.read(t).Proxies.Partial {
+		t.Error("both have a log: want all of it")
+	}
+}
+
 func TestRequestsIssuedUnseenAreAddedAfterTwoReports(t *testing.T) {
 	w, e := single()
 	s := w.open(e)

@@ -146,6 +146,7 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 				Failed:         reading(float64(s.sums.failed), logged),
 				LatencySeconds: reading(s.sums.latency, logged),
 				Answered:       reading(float64(s.sums.answered), logged),
+				Partial:        h.events > 0 && h.reports > 0,
 			},
 		})
 	}
