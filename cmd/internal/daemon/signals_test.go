@@ -97,6 +97,12 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		eventually(t, "the endpoints are known", func() error { // what is told of others is ignored
+			if c := d.signals.Counts("llama", time.Now(), nil); len(c.Endpoints) == 0 {
+				return errors.New("no endpoints yet")
+			}
+			return nil
+		})
 		count := 0.0
 		for _, host := range hosts {
 			for i, node := range []string{
