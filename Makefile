@@ -59,7 +59,7 @@ lint: need-go
 .PHONY: unit
 unit: need-cc tools ## tests of the packages, with the race detector
 	$(call step,go test -race)
-	@go test -race -timeout 10m $$(go list ./... | grep -vE '^steelyard/e2e($$|/)' ) $$(go list ./e2e/rig/...)
+	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/e2e($$|/)' ) $$(go list ./e2e/rig/...)
 
 .PHONY: e2e
 e2e: tools ## tests with real Envoys, Redis and model servers, end to end
