@@ -57,9 +57,11 @@ lint: need-go
 	@go tool staticcheck ./...
 
 .PHONY: unit
-unit: need-cc tools ## tests of the packages, with the race detector
+unit: need-cc tools ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
-	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/e2e($$|/)' ) $$(go list ./e2e/rig/...)
+	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/(e2e|weighting)($$|/)' ) $$(go list ./e2e/rig/...)
+	$(call step,go test of the law: values in and values out)
+	@go test -timeout 20m ./weighting/...
 
 .PHONY: e2e
 e2e: tools ## tests with real Envoys, Redis and model servers, end to end
