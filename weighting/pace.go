@@ -126,3 +126,19 @@ func (p *Pacer) refill(now time.Time, pace Pace) {
 	}
 	p.at = now
 }
+
+// Gather is how long to wait for more readings before the next step where the load is
+// known by scrapes alone, at that interval for each endpoint. Of many endpoints there is
+// always a new one, and each by itself changes little. (In the simulator, the wait at the
+// 99th percentile with 100 endpoints is 0.4 % ± 2 % longer.) What else is new waits no
+// longer than it would for a step without a reading.
+func Gather(interval time.Duration, endpoints int) time.Duration {
+	const (
+		part    = 20 // of the endpoints, and of the interval in which all of them are read
+		longest = 250 * time.Millisecond
+	)
+	if endpoints <= part {
+		return 0
+	}
+	return min(interval/part, longest)
+}

@@ -98,6 +98,12 @@ func TestWhatAPushHasToGainRisesAsTheBudgetIsSpent(t *testing.T) {
 	want(t, "worth without a budget", p.Worth(epoch, Pace{}), 0)
 }
 
+func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
+	want(t, "few endpoints", Gather(time.Second, 20), 0)
+	want(t, "many", Gather(time.Second, 21), 50*time.Millisecond)
+	want(t, "many, read seldom", Gather(time.Minute, 1000), 250*time.Millisecond)
+}
+
 func TestThePaceFollowsItsBudgets(t *testing.T) {
 	const ms = time.Millisecond
 	pace := Pace{Floor: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}

@@ -303,11 +303,10 @@ func (c *control) step() (rest time.Duration) {
 
 // gather is how long the loop waits for more readings where it has scrapes alone, of many.
 func (c *control) gather() time.Duration {
-	const part = 20 // of the members, and of the interval
-	if c.o.Source != Scrape || len(c.members) <= part {
+	if c.o.Source != Scrape {
 		return 0
 	}
-	return c.o.ScrapeInterval / part
+	return weighting.Gather(c.o.ScrapeInterval, len(c.members))
 }
 
 // snapshot is the cluster as the sources show it.
