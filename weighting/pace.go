@@ -55,15 +55,12 @@ type Pacer struct {
 // what Rest says.
 func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Duration, reason string) {
 	interval, reason = pace.Floor, PaceFloor
-	if pace.BytesPerSecond > 0 {
-		if bytes := time.Duration(f.bytes() / pace.BytesPerSecond * float64(time.Second)); bytes > interval {
-			interval, reason = bytes, PaceBytes
-		}
+	if bytes := pace.byBytes(f); bytes > interval {
+		interval, reason = bytes, PaceBytes
 	}
 	if pace.ProxyCPU > 0 {
 		p.refill(now, pace)
-		sustained := float64(PushCost(f.Endpoints)) / pace.ProxyCPU
-		if cpu := time.Duration(sustained * p.used(pace)); cpu > interval {
+		if cpu := time.Duration(float64(pace.byCPU(f)) * p.used(pace)); cpu > interval {
 			interval, reason = cpu, PaceCPU
 		}
 	}
@@ -97,15 +94,22 @@ func (p *Pacer) Rest(now time.Time, pace Pace, f Fleet) time.Duration {
 }
 
 // Sustained is the time from one push to the next when every decision is one.
-func (p Pace) Sustained(f Fleet) time.Duration {
-	seconds := p.Floor.Seconds()
-	if p.BytesPerSecond > 0 {
-		seconds = max(seconds, f.bytes()/p.BytesPerSecond)
+func (p Pace) Sustained(f Fleet) time.Duration { return max(p.Floor, p.byBytes(f), p.byCPU(f)) }
+
+// byBytes is how far apart pushes are that use up the budget of bytes; 0 without one.
+func (p Pace) byBytes(f Fleet) time.Duration {
+	if p.BytesPerSecond <= 0 {
+		return 0
 	}
-	if p.ProxyCPU > 0 {
-		seconds = max(seconds, PushCost(f.Endpoints).Seconds()/p.ProxyCPU)
+	return time.Duration(f.bytes() / p.BytesPerSecond * float64(time.Second))
+}
+
+// byCPU is how far apart pushes are that use up the proxies' budget; 0 without one.
+func (p Pace) byCPU(f Fleet) time.Duration {
+	if p.ProxyCPU <= 0 {
+		return 0
 	}
-	return time.Duration(seconds * float64(time.Second))
+	return time.Duration(float64(PushCost(f.Endpoints)) / p.ProxyCPU)
 }
 
 // Pushed takes note of a push.
