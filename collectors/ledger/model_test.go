@@ -190,27 +190,7 @@ func (w *world) mustBeSound(t fataler) {
 				continue
 			}
 			accounts++
-			n := int32(0)
-			for r := a.open.head; r != nil; r = r.links[inAccount].next {
-				n++
-			}
-			if n != a.begun || a.counted != a.value() {
-				t.Fatalf("an account with %d open says %d begun; counted %d, value %d", n, a.begun, a.counted, a.value())
-			}
-			if e.basis() == byReports && (a.begun != 0 || a.correction != 0 || a.difference != 0) {
-				t.Fatalf("counted by reports, and yet %d begun, correction %d, difference %d", a.begun, a.correction, a.difference)
-			}
-			if !e.reported() && (a.inProgress != 0 || a.correction != 0 || a.gap != 0) {
-				t.Fatalf("no report, and yet %d in progress, correction %d, gap %d", a.inProgress, a.correction, a.gap)
-			}
-			inAccounts += int(n)
-			gauges := int32(0)
-			for _, r := range e.reports {
-				gauges += r.gauge(a.slot)
-			}
-			if gauges != a.inProgress {
-				t.Fatalf("%d in progress, by its streams %d", a.inProgress, gauges)
-			}
+			inAccounts += mustAddUp(t, e, a)
 			if a.watched {
 				slots[a.slot] += int64(a.counted)
 			}
@@ -233,6 +213,33 @@ func (w *world) mustBeSound(t fataler) {
 			}
 		}
 	}
+}
+
+// mustAddUp compares an account with its open requests and the reports, and returns how
+// many requests are open.
+func mustAddUp(t fataler, e *envoy, a *account) int {
+	t.Helper()
+	n := int32(0)
+	for r := a.open.head; r != nil; r = r.links[inAccount].next {
+		n++
+	}
+	if n != a.begun || a.counted != a.value() {
+		t.Fatalf("an account with %d open says %d begun; counted %d, value %d", n, a.begun, a.counted, a.value())
+	}
+	if e.basis() == byReports && (a.begun != 0 || a.correction != 0 || a.difference != 0) {
+		t.Fatalf("counted by reports, and yet %d begun, correction %d, difference %d", a.begun, a.correction, a.difference)
+	}
+	if !e.reported() && (a.inProgress != 0 || a.correction != 0 || a.gap != 0) {
+		t.Fatalf("no report, and yet %d in progress, correction %d, gap %d", a.inProgress, a.correction, a.gap)
+	}
+	gauges := int32(0)
+	for _, r := range e.reports {
+		gauges += r.gauge(a.slot)
+	}
+	if gauges != a.inProgress {
+		t.Fatalf("%d in progress, by its streams %d", a.inProgress, gauges)
+	}
+	return int(n)
 }
 
 // twoClusters share an endpoint; a third Envoy watches neither.
