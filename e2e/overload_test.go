@@ -110,30 +110,32 @@ func TestSheddingHoldsTheWaitAtTwiceTheCapacity(t *testing.T) {
 			t.Parallel()
 			o := twice
 			o.servers = same(8, modelsim.Options{Engine: c.engine, Slots: 1})
-			o.sheds(t, plan{listen: c.listen, cluster: c.cluster}, 2)
+			o.sheds(t, plan{listen: c.listen, cluster: c.cluster}, 2, 0.95)
 		})
 	}
 }
 
 func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		load overload
-		most float64 // targets, p99
+		name   string
+		load   overload
+		most   float64 // targets, p99
+		fewest float64 // goodput
 	}{
-		{"one slot", longer, 2.25}, // of some 900 requests: 1.9 by simulation of many
-		{"sixteen slots", batched, 2},
+		{"one slot", longer, 2.25, 0.93}, // of some 900 requests: 1.9 by simulation of many, and 0.95 to 0.99 of the capacity in five runs
+		{"sixteen slots", batched, 2, 0.95},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.load.sheds(t, plan{}, c.most)
+			c.load.sheds(t, plan{}, c.most, c.fewest)
 		})
 	}
 }
 
 // sheds runs the load with shedding, and checks what was promised for it. The wait of
-// 99 in 100 of the accepted is that many targets at most.
-func (o overload) sheds(t *testing.T, p plan, most float64) {
+// 99 in 100 of the accepted is that many targets at most, and the goodput such a part
+// of the capacity.
+func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 	p.cluster += fmt.Sprintf("shedding: {enabled: true, target_wait: %v}", o.target)
 	_, r := o.run(t, p)
 	settled := o.settled(r)
@@ -145,8 +147,8 @@ func (o overload) sheds(t *testing.T, p plan, most float64) {
 	if most := most * o.target.Seconds(); wait.P99 > most {
 		t.Errorf("p99 of the wait of accepted requests is %.2f s, want at most %.2f s", wait.P99, most)
 	}
-	if goodput < 0.95 {
-		t.Errorf("goodput %.3f of the capacity, want 0.95", goodput)
+	if goodput < fewest {
+		t.Errorf("goodput %.3f of the capacity, want %v", goodput, fewest)
 	}
 	if refusal.P90 > o.target.Seconds()/10 {
 		t.Errorf("p90 of the time to a refusal is %.3f s, want a small part of the wait", refusal.P90)
@@ -266,15 +268,22 @@ func TestWhileAllServersFailNoneIsFlagged(t *testing.T) {
 	for _, s := range pool {
 		s.SetServingFault(modelsim.ServingUnavailable)
 	}
+	// After five an endpoint would be flagged, were the others well; and an Envoy ejects one
+	// of the three, which hears of five more each ten, twenty, thirty seconds alone.
 	f.eventually("all have failed often, and nobody is flagged", func() error {
+		failed := 0.0
 		for _, s := range pool {
 			e, err := f.endpoint(s.Address())
 			if err != nil {
 				return err
 			}
-			if e.FailedRequests.Or(0) < 50 || e.Overloaded {
+			if e.FailedRequests.Or(0) < 5 || e.Overloaded {
 				return fmt.Errorf("%s: %v failed, flagged %v: %q", s.Address(), e.FailedRequests, e.Overloaded, e.OverloadReason)
 			}
+			failed += e.FailedRequests.Or(0)
+		}
+		if failed < 150 {
+			return fmt.Errorf("%.0f have failed", failed)
 		}
 		return nil
 	})
