@@ -29,12 +29,13 @@ const (
 // left and p99 with its interval on the right.
 func WritePlot(file string, sections []Section) error {
 	panels := make([][]*plot.Plot, len(sections))
+	p := paletteOf(sections)
 	for i, s := range sections {
-		tail, err := s.tailPlot()
+		tail, err := s.tailPlot(p)
 		if err != nil {
 			return fmt.Errorf("drawing the waits at %v: %w", s.Service, err)
 		}
-		points, err := s.p99Plot()
+		points, err := s.p99Plot(p)
 		if err != nil {
 			return fmt.Errorf("drawing p99 at %v: %w", s.Service, err)
 		}
@@ -102,6 +103,23 @@ var colours = [...]color.RGBA{
 // colour sets things apart; the eleventh looks like the first.
 func colour(i int) color.Color { return colours[i%len(colours)] }
 
+// A palette gives a policy the same colour in all panels: by its place among the policies of
+// all sections.
+type palette []string
+
+func paletteOf(sections []Section) (p palette) {
+	for _, s := range sections {
+		for _, r := range s.Rows {
+			if !slices.Contains(p, r.Policy) {
+				p = append(p, r.Policy)
+			}
+		}
+	}
+	return p
+}
+
+func (p palette) of(r Row) color.Color { return colour(slices.Index(p, r.Policy)) }
+
 // rightEdge is where the axis of the waits ends: at most three times the p99 of
 // LEAST_REQUEST, or else of the row in the middle, so that one policy gone astray does
 // not press the others to the left.
@@ -128,13 +146,13 @@ const tailPoints = 400
 
 // tailPlot shows the share of the requests that wait longer than a time. Its key is
 // the plot beside it, which has the same colours: nine names would cover the lines.
-func (s Section) tailPlot() (*plot.Plot, error) {
+func (s Section) tailPlot(tints palette) (*plot.Plot, error) {
 	// The title says what the y axis is: beside a logarithmic axis the library makes
 	// room for a label as if it stood at the top.
 	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service), "wait, in mean services; colours as on the right", "")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
-	for i, r := range s.Rows {
+	for _, r := range s.Rows {
 		if len(r.waits) == 0 {
 			continue
 		}
@@ -142,7 +160,7 @@ func (s Section) tailPlot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		line.Color, line.Width = colour(i), vg.Points(1.5)
+		line.Color, line.Width = tints.of(r), vg.Points(1.5)
 		p.Add(line)
 	}
 	// Adding a line widens the axes to all that the line has.
@@ -171,7 +189,7 @@ type estimates struct {
 
 // p99Plot shows p99 of every row with its interval, the first row on top and the
 // references of further groups below.
-func (s Section) p99Plot() (*plot.Plot, error) {
+func (s Section) p99Plot(tints palette) (*plot.Plot, error) {
 	p := newPanel(fmt.Sprintf("p99 of the wait, %v service", s.Service), "mean services, with 95 % intervals", "")
 	all := slices.Concat(s.Rows, s.References)
 	names := make([]string, len(all))
@@ -180,7 +198,6 @@ func (s Section) p99Plot() (*plot.Plot, error) {
 		names[at] = r.Title
 		if i >= len(s.Rows) {
 			names[at] = fmt.Sprintf("%s, group %d", r.Title, r.Group)
-			i = s.find(r.Policy) // of the same colour
 		}
 		if len(r.waits) == 0 {
 			continue
@@ -195,7 +212,7 @@ func (s Section) p99Plot() (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		bars.Color, bars.Width = colour(i), vg.Points(1.5)
+		bars.Color, bars.Width = tints.of(r), vg.Points(1.5)
 		dots.Color, dots.Shape, dots.Radius = bars.Color, draw.CircleGlyph{}, vg.Points(3.5)
 		p.Add(bars, dots)
 	}

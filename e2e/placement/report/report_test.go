@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"image/color"
 	"image/png"
 	"io"
 	"math"
@@ -315,6 +316,22 @@ func TestThePlotShowsLeastRequestAndCutsWhatWentAstray(t *testing.T) {
 	astray := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 2000))
 	if p99 := float64(astray.Rows[0].WaitP99); astray.rightEdge() > 3*p99 {
 		t.Errorf("the axis ends at %v, want at most three times the p99 of least_request, %v", astray.rightEdge(), p99)
+	}
+}
+
+func TestAPolicyHasTheSameColourInAllPanels(t *testing.T) {
+	all := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 3), measurement("shortest_queue", time.Second, 1))
+	few := section(t, 50*time.Millisecond, measurement("least_request", 50*time.Millisecond, 2), measurement("shortest_queue", 50*time.Millisecond, 1))
+	tints := paletteOf([]Section{all, few})
+	if got, want := tints.of(few.Rows[1]), tints.of(all.Rows[2]); got != want {
+		t.Errorf("shortest_queue is %v at 50 ms and %v at 1 s", got, want)
+	}
+	seen := map[color.Color]string{}
+	for _, r := range all.Rows {
+		if other, taken := seen[tints.of(r)]; taken {
+			t.Errorf("%s has the colour of %s", r.Policy, other)
+		}
+		seen[tints.of(r)] = r.Policy
 	}
 }
 
