@@ -79,6 +79,20 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 		Server:   merge(&serverA, &serverB),
 		Refused:  a.Refused && b.Refused,
 		InFlight: newest(usable(a.InFlight, now, largestCount), usable(b.InFlight, now, largestCount)),
+		Exact:    a.Exact && b.Exact,
+		Proxies:  mergeProxies(usableProxies(a.Proxies, now), usableProxies(b.Proxies, now)),
+	}
+}
+
+// mergeProxies is the newest of every sum of two reports.
+func mergeProxies(a, b ProxyReport) ProxyReport {
+	return ProxyReport{
+		Issued:         newest(a.Issued, b.Issued),
+		Ended:          newest(a.Ended, b.Ended),
+		Failed:         newest(a.Failed, b.Failed),
+		LatencySeconds: newest(a.LatencySeconds, b.LatencySeconds),
+		Answered:       newest(a.Answered, b.Answered),
+		Partial:        a.Partial || b.Partial,
 	}
 }
 

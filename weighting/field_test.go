@@ -288,3 +288,25 @@ func TestTheMedianIsThatOfTheSortedValues(t *testing.T) {
 		}
 	}
 }
+
+func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.T) {
+	now := epoch.Add(time.Hour)
+	older, newer := now.Add(-second), now
+	a, b := Endpoint{Address: "a", InFlight: known(3, older)}, Endpoint{Address: "a", InFlight: known(5, newer)}
+	a.Proxies = ProxyReport{Issued: known(10, newer), Ended: known(7, older), Failed: known(2, newer)}
+	b.Proxies = ProxyReport{Issued: known(9, older), Ended: known(8, newer), Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true}
+	a.Exact, b.Exact = true, true
+	want := ProxyReport{
+		Issued: known(10, newer), Ended: known(8, newer), Failed: known(2, newer),
+		Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true,
+	}
+	for _, got := range []*Endpoint{unite(&a, &b, now), unite(&b, &a, now)} {
+		if got.Proxies != want || got.InFlight != known(5, newer) || !got.Exact {
+			t.Errorf("proxies %+v, in flight %+v, exact %t; want %+v, 5 and true", got.Proxies, got.InFlight, got.Exact, want)
+		}
+	}
+	b.Exact = false
+	if unite(&a, &b, now).Exact {
+		t.Error("a count is exact only where both are")
+	}
+}
