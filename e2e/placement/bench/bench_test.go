@@ -79,11 +79,11 @@ func TestRowsOfAGroupTakeTurnsWhereTheMachineDoesNotCarryThem(t *testing.T) {
 		warmUp  int // requests of a block
 		counted int
 	}{
-		{"all at once", time.Second, 6, [][]int{{0, 1, 2, 3, 4, 5}}, 1, 640, 5000},
-		{"just so", 250 * time.Millisecond, 4, [][]int{{0, 1, 2, 3}}, 1, 640, 5000},
-		{"in turns", 250 * time.Millisecond, 5, [][]int{{0, 2, 4}, {1, 3}}, 4, 640, 1250},
-		{"one by one", 50 * time.Millisecond, 4, [][]int{{0}, {1}, {2}, {3}}, 4, 640, 1250},
-		{"one row", 50 * time.Millisecond, 1, [][]int{{0}}, 1, 640, 5000},
+		{"all at once", time.Second, 6, [][]int{{0, 1, 2, 3, 4, 5}}, 1, 640, 8000},
+		{"just so", 250 * time.Millisecond, 4, [][]int{{0, 1, 2, 3}}, 1, 640, 8000},
+		{"in turns", 250 * time.Millisecond, 5, [][]int{{0, 2, 4}, {1, 3}}, 4, 640, 2000},
+		{"one by one", 50 * time.Millisecond, 4, [][]int{{0}, {1}, {2}, {3}}, 4, 640, 2000},
+		{"one row", 50 * time.Millisecond, 1, [][]int{{0}}, 1, 640, 8000},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

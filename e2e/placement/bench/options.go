@@ -33,12 +33,14 @@ type Options struct {
 // Default is the bench as it is published: ten Envoys, twenty servers of one
 // slot, load 0.8. Group and Together are what two cores carry: at a service of a
 // second, a row with Steelyard takes a third of a core, and nearly a whole one at
-// 50 ms, where its requests must leave within 2.5 ms of their time.
+// 50 ms, where its requests must leave within 2.5 ms of their time. Of 5,000 requests fifty
+// are beyond a p99, and the ratio of two rows' p99 moved by 6 % from run to run (one standard
+// deviation): targets that are 8 % away want more.
 func Default() Options {
 	return Options{
 		Size:     fleet.Size{Envoys: 10, Servers: 20, Slots: 1, Load: 0.8},
 		Services: []time.Duration{time.Second, 250 * time.Millisecond, 50 * time.Millisecond},
-		Requests: 5000, Runs: 1, Seed: 1,
+		Requests: 8000, Runs: 1, Seed: 1,
 		WarmUp: 40, Blocks: 4, Group: 3, Together: 260, Lateness: 0.05, Attempts: 2,
 	}
 }

@@ -8,7 +8,7 @@
 // # The JSON
 //
 //	{"valid": true, "rows": [{"policy": "least_request", "service": 1, "group": 1,
-//	  "requests": 5000, "wait_p50": …, "wait_p90": …, "wait_p99": …, …}],
+//	  "requests": 8000, "wait_p50": …, "wait_p90": …, "wait_p99": …, …}],
 //	 "references": [{"policy": "least_request", "service": 1, "group": 2, …}],
 //	 "targets": [{"target": …, "measured": …, "limit": …, "holds": …}],
 //	 "runs": [{"rows": […], "targets": […]}]}
