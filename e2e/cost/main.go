@@ -112,8 +112,12 @@ func (o options) settings() []Setting {
 	})
 }
 
+// warmUp is longer before a look at growth: the heap takes a minute or two to find its size.
 func (o options) warmUp() time.Duration {
-	if o.quick {
+	switch {
+	case o.soak > 0:
+		return 2 * time.Minute
+	case o.quick:
 		return 3 * time.Second
 	}
 	return 5 * time.Second
