@@ -108,7 +108,8 @@
 // # Capacity
 //
 // Slots are configured, or learned: the number running while others wait, by the
-// gauge or else by the counter of busy time. Endpoints of which neither is known
+// gauge or else by the counter of busy time over intervals that begin with a queue of
+// half of what completes in one, or more. Endpoints of which neither is known
 // are taken for the same: for the median of the known ones, and no fewer than the
 // most that any of them was seen to run at once. Relative speed is the ratio of an
 // endpoint's completions per busy slot-second to the pool's median, measured over

@@ -54,6 +54,38 @@ func TestSlotsAreLearned(t *testing.T) {
 	}
 }
 
+// A server of four slots, half of them busy in the mean, and requests of 50 ms: now and then
+// one waits when the server is asked, and the second that follows is like any other.
+func TestAPassingQueueOfShortRequestsTeachesNoSlots(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		gauge bool
+		slots float64 // the most that was seen, or what is assumed of who does not tell
+	}{{"with a gauge of running requests", true, 4}, {"with counters alone", false, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			law := NewLaw(DefaultParams())
+			var d Decision
+			for i := range 120 {
+				now := epoch.Add(time.Duration(i) * time.Second)
+				running, waiting := 2.0, 0.0
+				if i%4 == 0 {
+					running, waiting = 4, 1
+				}
+				e := Endpoint{Address: "x", Server: ServerReport{
+					Queue:       known(waiting, now),
+					Completions: known(float64(40*i), now), BusySeconds: known(float64(2*i), now),
+				}}
+				if c.gauge {
+					e.Server.Running = known(running, now)
+				}
+				d = law.Step(now, Snapshot{Endpoints: []Endpoint{e}, ScrapeInterval: time.Second})
+			}
+			want(t, "slots", of(t, d, "x").Slots, c.slots)
+			want(t, "source", of(t, d, "x").SlotsSource, CapacityAssumed)
+		})
+	}
+}
+
 func TestSlotsAreConfiguredLearnedOrAssumed(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -177,8 +177,11 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 	_, dtRunning := slope(old.Running, seen.Running)
 	if dtQueue > 0 && old.Queue.Value > 0 {
 		// Completions empty queues: to ask for a queue at the end of the interval
-		// too would leave out the busiest ones.
-		m.fullBusy.add(busy, dtBusy, speedTau)
+		// too would leave out the busiest ones. But the queue must be one that lasts:
+		// of many short requests a few that wait say nothing of the second that follows.
+		if old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
+			m.fullBusy.add(busy, dtBusy, speedTau)
+		}
 		if dtRunning > 0 && seen.Queue.Value > 0 && seen.Running.Value < largestCount {
 			m.fullRunning.add(seen.Running.Value, dtRunning, speedTau/4)
 		}
