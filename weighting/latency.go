@@ -53,7 +53,7 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 	if !m.proxies.Answered.Known() || !seen.Answered.Known() || !(n > 0) || !(took >= 0) {
 		return
 	}
-	m.latency.answered(n, took/n, alpha, seen.Answered.At)
+	m.latency.answered(n, min(took/n, largestSum), alpha, seen.Answered.At)
 }
 
 // cost is a member as the policy least-latency sees it: the next request takes

@@ -139,3 +139,25 @@ func TestALatencyLastsUntilTheNextAnswerIsOverdue(t *testing.T) {
 		})
 	}
 }
+
+// The mean of the smallest part of an answer is infinite.
+func TestALatencyStaysFinite(t *testing.T) {
+	params := DefaultParams()
+	params.LeastLatency.Enabled = true
+	law := NewLaw(params)
+	var d Decision
+	for i, answered := range []float64{0, 1, 1 + 1e-15, 2} {
+		now := at(float64(i))
+		read := func(v float64) Reading { return Reading{Value: v, At: now} }
+		d = law.Step(now, Snapshot{Endpoints: []Endpoint{{
+			Address: "10.0.0.1:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(float64(i) * 1e308), Answered: read(answered)},
+		}, {
+			Address: "10.0.0.2:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(float64(i)), Answered: read(answered * 5e-324)},
+		}}})
+	}
+	for _, e := range d.Endpoints {
+		if !(e.Latency < 1e16) || !(e.Share > 0) {
+			t.Errorf("%s: latency %v, share %v", e.Address, e.Latency, e.Share)
+		}
+	}
+}

@@ -48,6 +48,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Completions: r.Draw(t, "completions"), QueueSeconds: r.Draw(t, "queueSeconds"), BusySeconds: r.Draw(t, "busySeconds"),
 				Restarts: rapid.IntRange(-1, 2).Draw(t, "restarts"),
 			},
+			Refused:  rapid.Bool().Draw(t, "refused"),
 			InFlight: r.Draw(t, "inFlight"),
 			Exact:    rapid.Bool().Draw(t, "exact"),
 			Proxies: ProxyReport{
@@ -71,6 +72,7 @@ var storyGen = rapid.Custom(func(t *rapid.T) []step {
 	for range rapid.IntRange(1, 6).Draw(t, "steps") {
 		now = now.Add(rapid.SampledFrom([]time.Duration{
 			250 * time.Millisecond, time.Second, 0, 1, 4 * time.Second, 30 * time.Second, -time.Second,
+			240 * time.Hour, -240 * time.Hour,
 		}).Draw(t, "elapsed"))
 		story = append(story, step{now, Snapshot{
 			Endpoints:  rapid.SliceOfN(endpointGen(now), 0, 12).Draw(t, "endpoints"),
@@ -85,6 +87,7 @@ var storyGen = rapid.Custom(func(t *rapid.T) []step {
 var paramsGen = rapid.Custom(func(t *rapid.T) Params {
 	p := DefaultParams()
 	p.Shedding.Enabled = rapid.Bool().Draw(t, "shedding")
+	p.LeastLatency.Enabled = rapid.Bool().Draw(t, "leastLatency")
 	if rapid.Bool().Draw(t, "defaults") {
 		return p
 	}
@@ -92,6 +95,8 @@ var paramsGen = rapid.Custom(func(t *rapid.T) Params {
 	p.Fresh = span.Draw(t, "fresh")
 	p.Hold = max(p.Fresh, span.Draw(t, "hold"))
 	p.Decay = max(p.Hold, span.Draw(t, "decay"))
+	p.LeastLatency.Threshold = span.Draw(t, "threshold")
+	p.LeastLatency.Alpha = rapid.SampledFrom([]float64{0, 1, 2, -1}).Draw(t, "alpha")
 	p.Blackout, p.Ramp = span.Draw(t, "blackout"), span.Draw(t, "ramp")
 	p.Floor = rapid.SampledFrom([]float64{0, 1e-9, 0.5, 1, 10, -1}).Draw(t, "floor")
 	p.Overload.MaxShare = rapid.SampledFrom([]float64{0, 1, 2, -1}).Draw(t, "maxShare")
