@@ -46,9 +46,14 @@ func PushCost(endpoints int) time.Duration {
 // second: pushes in a burst are as close as Floor, and the emptier the bucket the
 // further apart they are, up to what the budget sustains.
 type Pacer struct {
-	spent time.Duration // CPU time of a proxy, of the bucket
-	at    time.Time     // when spent was right
+	// spent is how long it takes until the bucket is full again. In CPU time, what was
+	// spent of a large budget would be the debt of hours where a small one takes its place.
+	spent time.Duration
+	at    time.Time // when spent was right
 }
+
+// bucket is how long an empty one takes to be full again.
+const bucket = time.Second
 
 // Interval is the time from one push to the next as of now, and what sets it: the
 // budgets sustain a push as often. A push that gains much comes sooner (Worth), down to
@@ -59,8 +64,8 @@ func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Durat
 		interval, reason = bytes, PaceBytes
 	}
 	if pace.ProxyCPU > 0 {
-		p.refill(now, pace)
-		if cpu := time.Duration(float64(pace.byCPU(f)) * p.used(pace)); cpu > interval {
+		p.refill(now)
+		if cpu := time.Duration(float64(pace.byCPU(f)) * p.used()); cpu > interval {
 			interval, reason = cpu, PaceCPU
 		}
 	}
@@ -79,14 +84,14 @@ func (p *Pacer) Worth(now time.Time, pace Pace) float64 {
 	if pace.ProxyCPU <= 0 {
 		return 0
 	}
-	p.refill(now, pace)
-	used := p.used(pace)
+	p.refill(now)
+	used := p.used()
 	return usual / 2 * max(0, 2*used-1) / (1 - used)
 }
 
 // Rest is how long no push may come after one, whatever it gains.
 func (p *Pacer) Rest(now time.Time, pace Pace, f Fleet) time.Duration {
-	if pace.ProxyCPU > 0 && p.used(pace) < 1 {
+	if pace.ProxyCPU > 0 && p.used() < 1 {
 		pace.ProxyCPU = 0
 	}
 	rest, _ := p.Interval(now, pace, f)
@@ -114,19 +119,16 @@ func (p Pace) byCPU(f Fleet) time.Duration {
 
 // Pushed takes note of a push.
 func (p *Pacer) Pushed(now time.Time, pace Pace, f Fleet) {
-	p.refill(now, pace)
-	p.spent += PushCost(f.Endpoints)
+	p.refill(now)
+	p.spent = min(p.spent, bucket) + pace.byCPU(f)
 }
 
 // used is how much of the bucket is spent, at most all of it.
-func (p *Pacer) used(pace Pace) float64 {
-	bucket := pace.ProxyCPU * float64(time.Second)
-	return min(1, float64(p.spent)/bucket)
-}
+func (p *Pacer) used() float64 { return min(1, float64(p.spent)/float64(bucket)) }
 
-func (p *Pacer) refill(now time.Time, pace Pace) {
+func (p *Pacer) refill(now time.Time) {
 	if !p.at.IsZero() {
-		p.spent = max(0, p.spent-time.Duration(float64(now.Sub(p.at))*pace.ProxyCPU))
+		p.spent = max(0, p.spent-now.Sub(p.at))
 	}
 	p.at = now
 }

@@ -98,6 +98,33 @@ func TestWhatAPushHasToGainRisesAsTheBudgetIsSpent(t *testing.T) {
 	want(t, "worth without a budget", p.Worth(epoch, Pace{}), 0)
 }
 
+// What was spent is spent of the budget of then, and more than all of it cannot be.
+func TestABudgetThatChangesLeavesNoDebtBehind(t *testing.T) {
+	small, fleet := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.0004}, Fleet{10, 20}
+	for _, c := range []struct {
+		name   string
+		before Pace
+	}{
+		{"from no budget", Pace{Floor: small.Floor}},
+		{"from half of a core", Pace{Floor: small.Floor, ProxyCPU: 0.5}},
+		{"from one cluster to fifty", Pace{Floor: small.Floor, ProxyCPU: 0.02}},
+		{"from the same", small},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p Pacer
+			now := epoch
+			for range 100_000 {
+				p.Pushed(now, c.before, fleet)
+				now = now.Add(small.Floor)
+			}
+			p.Pushed(now, small, fleet)
+			now = now.Add(bucket + small.Sustained(fleet))
+			want(t, "worth when the last push is paid for and the bucket full", p.Worth(now, small), 0)
+			want(t, "the rest", p.Rest(now, small, fleet), small.Floor)
+		})
+	}
+}
+
 func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
 	want(t, "few endpoints", Gather(time.Second, 20), 0)
 	want(t, "many", Gather(time.Second, 21), 50*time.Millisecond)
