@@ -392,7 +392,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, Refused: r.scrape.Refused, Proxies: r.proxies.Report,
+			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Report,
 		}
 		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
 		if e.Capacity == 0 {

@@ -837,6 +837,34 @@ func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 	})
 }
 
+// TestWhoRefusedTheLastScrapeIsNotGoneForEver: where scrapes are switched off, no later one
+// says that the endpoint is back.
+func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
+	o := testOptions()
+	inLoop(t, o, func(c *Cluster, r *recorder) {
+		list := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
+		c.SetEndpoints(addresses(list...))
+		for _, a := range list {
+			c.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+		}
+		c.Scraped(list[0], weighting.ServerReport{}, Scrape{At: time.Now(), Err: errors.New("refused"), Refused: true})
+		after(100 * time.Millisecond)
+		o.Scraped = false
+		c.SetOptions(o)
+		after(time.Minute)
+		counts := ProxyCounts{Subscribers: 1, Reporting: 1}
+		for _, a := range list {
+			counts.Endpoints = append(counts.Endpoints, ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
+		}
+		r.report(counts)
+		c.Poke()
+		after(100 * time.Millisecond)
+		if e := r.last().Endpoints[0]; e.Reason != weighting.ReasonFill {
+			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill", e.Reason)
+		}
+	})
+}
+
 // TestWhatProxiesCountGoesByAddress: they may name the endpoints in any order, others too,
 // and one that they name no more has no count.
 func TestWhatProxiesCountGoesByAddress(t *testing.T) {
