@@ -456,8 +456,9 @@ func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
 	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
 }
 
-// pushOptions are the configured ones, but that an assignment does not go stale before the
-// budgets let the next ones through: all proxies would leave the weights between two pushes.
+// pushOptions are the configured ones, but that heartbeats keep to the budgets, and that an
+// assignment does not go stale before these let the next ones through: all proxies would leave
+// the weights between two pushes.
 func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions {
 	const pushes = 3 // two may be late
 	c.mu.Lock()
@@ -465,7 +466,11 @@ func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions
 	o := c.options.Push
 	pace, fleet := c.pace()
 	o.Worth = pacer.Worth(now, pace)
-	if least := pushes * pace.Sustained(fleet); o.EndpointStaleAfter > 0 && o.EndpointStaleAfter < least {
+	sustained := pace.Sustained(fleet)
+	if o.Heartbeat > 0 {
+		o.Heartbeat = max(o.Heartbeat, sustained)
+	}
+	if least := pushes * sustained; o.EndpointStaleAfter > 0 && o.EndpointStaleAfter < least {
 		o.EndpointStaleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
 	}
 	return o

@@ -395,6 +395,33 @@ func TestPushesAreAskedToGainMoreAsTheBudgetIsSpent(t *testing.T) {
 	})
 }
 
+// With very many clusters an Envoy's CPU sustains a push in seconds. What cannot wait that long
+// is decided and offered within one; heartbeats can.
+func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.T) {
+	o := testOptions()
+	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
+	o.Push.Heartbeat = 500 * time.Millisecond
+	inLoop(t, o, func(cluster *Cluster, r *recorder) {
+		r.report(ProxyCounts{Subscribers: 10, Shared: 200})
+		list := []string{"10.0.0.1:80", "10.0.0.2:80"}
+		cluster.SetEndpoints(addresses(list...))
+		for range 5 {
+			for _, a := range list {
+				cluster.Scraped(a, idle(time.Now()), Scrape{At: time.Now()})
+			}
+			after(100 * time.Millisecond)
+		}
+		cluster.SetEndpoints(addresses(list[0]))
+		after(time.Second)
+		if n := len(r.last().Endpoints); n != 1 {
+			t.Errorf("a second after one of two endpoints left, %d are published", n)
+		}
+		if got := cluster.pushOptions(time.Now(), &weighting.Pacer{}).Heartbeat; got < 5*time.Second {
+			t.Errorf("a heartbeat each %v, want no more than the budget sustains", got)
+		}
+	})
+}
+
 // An assignment that goes stale before the next push may go out empties the proxies' clusters
 // again and again.
 func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {

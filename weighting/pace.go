@@ -89,13 +89,16 @@ func (p *Pacer) Worth(now time.Time, pace Pace) float64 {
 	return usual / 2 * max(0, 2*used-1) / (1 - used)
 }
 
-// Rest is how long no push may come after one, whatever it gains.
+// Rest is how long no push may come after one, whatever it gains. For the proxies' CPU it is a
+// second at most: where they have so many clusters that the budget sustains less, a flag, a
+// member that is gone and a share to refuse go before it, and nothing else does (Worth).
 func (p *Pacer) Rest(now time.Time, pace Pace, f Fleet) time.Duration {
-	if pace.ProxyCPU > 0 && p.used() < 1 {
-		pace.ProxyCPU = 0
+	const longest = time.Second
+	rest := max(pace.Floor, pace.byBytes(f))
+	if p.refill(now); p.used() < 1 {
+		return rest
 	}
-	rest, _ := p.Interval(now, pace, f)
-	return rest
+	return max(rest, min(pace.byCPU(f), longest))
 }
 
 // Sustained is the time from one push to the next when every decision is one.
