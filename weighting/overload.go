@@ -191,7 +191,7 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 	case m.seen.queue.tells():
 		return m.seen.queue.Value / m.slotCount
 	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
-		return max(0, m.load-m.slotCount) / m.slotCount
+		return max(0, m.load-m.atOnce()) / m.slotCount
 	}
 	return math.NaN()
 }

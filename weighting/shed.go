@@ -175,18 +175,22 @@ func (m *member) freeSlots(waiting float64) float64 {
 		return 0
 	case m.slotsSource == CapacityAssumed && waiting == 0:
 		return max(1, m.slotCount-m.load)
-	case m.slotCount-m.load >= half:
-		return m.slotCount - m.load
+	case m.atOnce()-m.load >= half:
+		return min(m.slotCount, m.atOnce()-m.load)
 	}
 	return 0
 }
+
+// atOnce is how many requests it executes at once: one at least, though its capacity may be
+// configured as less.
+func (m *member) atOnce() float64 { return max(1, m.slotCount) }
 
 // waiting is how many requests wait for a slot; NaN where nothing tells. Counts of
 // requests in flight tell it earlier than the server.
 func (m *member) waiting() float64 {
 	early := m.loadSource == LoadFused || m.loadSource == LoadInFlight
 	if early && believed(m.loadState) && m.slotsSource != CapacityAssumed {
-		return max(0, m.load-m.slotCount)
+		return max(0, m.load-m.atOnce())
 	}
 	return m.queued * m.slotCount
 }

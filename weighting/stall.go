@@ -175,7 +175,7 @@ func (c *conduct) compare(m *member) {
 	)
 	queue, running := m.server.Queue, m.server.Running
 	if !running.Known() && m.slotsSource != CapacityAssumed {
-		running = Reading{Value: m.slotCount, At: queue.At}
+		running = Reading{Value: m.atOnce(), At: queue.At}
 	}
 	at := earlier(queue.At, running.At)
 	if !queue.Known() || !running.Known() || !at.After(c.report) || !at.After(c.alive) {
