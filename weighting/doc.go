@@ -185,7 +185,8 @@
 // ends it. If nothing is in flight any more that could be answered, it is tried after
 // the dwell with the trust of a new one, and if it falls ill again at once, twice as
 // late the next time. If more than half of a pool seems ill, the fault is more likely
-// in the reports or in the requests, and nobody is; nor while nobody is well.
+// in the reports or in the requests, and nobody is; nor while nobody is well. That holds
+// for MinDwell at least, and until fewer fail half of their requests.
 //
 // # Shedding
 //

@@ -17,6 +17,7 @@ type Law struct {
 	listed  list
 	shedder shedder
 	lift    lift
+	pardon  pardon
 	scratch []member // of the step before, to be overwritten
 }
 
@@ -77,7 +78,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.speeds()
 	pool.loads()
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
-	pool.judge()
+	l.judge(pool)
 	l.flag(pool)
 	pool.arrivals(&d, s)
 	pool.share(&d)

@@ -67,7 +67,7 @@ func (p *pool) hold(vessels []vessel) {
 // judge finds the members that stall or fail. While that is more than half of a
 // pool, the fault is more likely in the reports, or in the requests; and so it is where
 // one fails no more than all do. And while there is nobody else, those are as good as any.
-func (p *pool) judge() {
+func (l *Law) judge(p *pool) {
 	longest, bad, well := 0.0, 0, 0
 	for i := range p.members {
 		m := &p.members[i]
@@ -79,6 +79,8 @@ func (p *pool) judge() {
 		c := &p.members[i].conduct
 		stalls, fails := c.stalls(p, longest), c.fails()
 		switch {
+		case stalls+fails == "" && l.pardon.on && c.often():
+			bad++ // as before its latest answer
 		case stalls+fails == "" && c.healthy():
 			well++
 		case stalls+fails != "":
@@ -89,7 +91,7 @@ func (p *pool) judge() {
 		}
 		found[i] = cmp.Or(stalls, fails)
 	}
-	nobody := len(p.members) > 1 && (2*bad > len(p.members) || well == 0)
+	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
 		if nobody {
@@ -101,6 +103,22 @@ func (p *pool) judge() {
 			m.ramp = min(m.ramp, leastRamp)
 		}
 	}
+}
+
+// A pardon says whether nobody is ill because most of the pool seems so. It stands, and stays
+// away, as long as a flag does: all flags hang on it, and it may hang on the next request of one
+// endpoint that fails every other.
+type pardon struct {
+	on    bool
+	since time.Time
+}
+
+// turn follows what the pool asks for, and reports what holds.
+func (a *pardon) turn(on bool, p *pool) bool {
+	if on != a.on && (a.since.IsZero() || p.now.Sub(a.since) >= p.params.Overload.MinDwell) {
+		a.on, a.since = on, p.now
+	}
+	return a.on
 }
 
 // observe takes in what the proxies and the server say of the endpoint's requests.
@@ -230,14 +248,19 @@ func (c *conduct) stalls(p *pool, longest float64) string {
 
 // fails says how the endpoint fails; nothing, if it is empty.
 func (c *conduct) fails() string {
-	attempts := max(c.ended, c.failed)
-	switch often := attempts >= fewestEnded && c.failed >= failing*attempts; {
+	switch {
 	case c.row >= failedInARow:
 		return fmt.Sprintf("failing: the last %.0f requests", c.row)
-	case often && c.failing:
-		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, attempts)
+	case c.often() && c.failing:
+		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, max(c.ended, c.failed))
 	}
 	return ""
+}
+
+// often reports whether it failed at least half of the requests of late.
+func (c *conduct) often() bool {
+	attempts := max(c.ended, c.failed)
+	return attempts >= fewestEnded && c.failed >= failing*attempts
 }
 
 // failsMoreThan reports whether what was told of the endpoint's failures is no chance where

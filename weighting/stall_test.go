@@ -583,3 +583,34 @@ func TestWhatOnlySomeProxiesTellIsNoSilence(t *testing.T) {
 		t.Error("an endpoint of which nothing ends is not flagged")
 	}
 }
+
+// Where half of a pool fails and one more fails every other request, what this one answered last
+// must not flag the others and let them go, ten times a second.
+func TestOneThatFailsEveryOtherRequestDoesNotTurnTheFlagsOfOthers(t *testing.T) {
+	for _, failing := range []float64{0.5, 0.6, 0.9} {
+		t.Run(fmt.Sprint(failing), func(t *testing.T) {
+			w, rng := newWard(4), rand.New(rand.NewPCG(1, 2))
+			changes, was := 0, false
+			var d Decision
+			for range 600 {
+				for i := range w.beds {
+					if d.Endpoints != nil && d.Endpoints[i].Overloaded {
+						continue // nothing is sent there
+					}
+					b := &w.beds[i]
+					b.serve(1)
+					if i < 2 || i == 2 && rng.Float64() < failing {
+						b.failed++
+					}
+				}
+				d = w.step()
+				if got := d.Endpoints[0].Overloaded; got != was {
+					was, changes = got, changes+1
+				}
+			}
+			if changes > 40 {
+				t.Errorf("the flag of one that fails all turned %d times in a minute", changes)
+			}
+		})
+	}
+}
