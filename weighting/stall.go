@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -75,6 +76,7 @@ func (l *Law) judge(p *pool) {
 		longest = max(longest, m.conduct.longest)
 	}
 	found := make([]string, len(p.members))
+	var shares failures
 	for i := range p.members {
 		c := &p.members[i].conduct
 		stalls, fails := c.stalls(p, longest), c.fails()
@@ -85,7 +87,10 @@ func (l *Law) judge(p *pool) {
 			well++
 		case stalls+fails != "":
 			bad++
-			if stalls == "" && !c.failsMoreThan(p.fail(c)) {
+			if shares == nil { // of most pools nobody asks
+				shares = p.failed()
+			}
+			if stalls == "" && !c.failsMoreThan(shares.others(c)) {
 				fails = ""
 			}
 		}
@@ -259,8 +264,8 @@ func (c *conduct) fails() string {
 
 // often reports whether it failed at least half of the requests of late.
 func (c *conduct) often() bool {
-	attempts := max(c.ended, c.failed)
-	return attempts >= fewestEnded && c.failed >= failing*attempts
+	share, told := c.share()
+	return told && share >= failing
 }
 
 // failsMoreThan reports whether what was told of the endpoint's failures is no chance where
@@ -273,18 +278,44 @@ func (c *conduct) failsMoreThan(share float64) bool {
 	return c.failing && c.failed-share*attempts >= sigmas*math.Sqrt(share*(1-share)*attempts) && share < 1
 }
 
-// fail is the share of their requests that the others of the pool fail: the median, and none
-// where nothing tells. What all of them fail now and then is the fault of the requests, or of
-// how many there are.
-func (p *pool) fail(but *conduct) float64 {
-	shares := make([]float64, 0, len(p.members))
+// failures are the shares of their requests that members fail, sorted.
+type failures []float64
+
+func (p *pool) failed() failures {
+	shares := make(failures, 0, len(p.members))
 	for i := range p.members {
-		c := &p.members[i].conduct
-		if attempts := max(c.ended, c.failed); c != but && attempts >= fewestEnded {
-			shares = append(shares, c.failed/attempts)
+		if share, told := p.members[i].conduct.share(); told {
+			shares = append(shares, share)
 		}
 	}
-	return orZero(median(shares))
+	slices.Sort(shares)
+	return shares
+}
+
+// share is that of the requests which failed; false where they are too few.
+func (c *conduct) share() (share float64, told bool) {
+	attempts := max(c.ended, c.failed)
+	return c.failed / attempts, attempts >= fewestEnded
+}
+
+// others is what the others of the pool fail: the median, and none where nothing tells. What
+// all of them fail now and then is the fault of the requests, or of how many there are.
+func (f failures) others(but *conduct) float64 {
+	own, others := len(f), len(f)
+	if share, told := but.share(); told {
+		own, _ = slices.BinarySearch(f, share)
+		others--
+	}
+	if others == 0 {
+		return 0
+	}
+	at := func(k int) float64 {
+		if k >= own {
+			k++
+		}
+		return f[k]
+	}
+	return (at((others-1)/2) + at(others/2)) / 2
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // A ward is a pool of endpoints whose requests the proxies count exactly, one step
@@ -613,4 +615,26 @@ func TestOneThatFailsEveryOtherRequestDoesNotTurnTheFlagsOfOthers(t *testing.T) 
 			}
 		})
 	}
+}
+
+func TestWhatTheOthersFailIsTheMedianWithoutOneself(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &pool{members: make([]member, rapid.IntRange(1, 9).Draw(t, "members"))}
+		for i := range p.members {
+			ended := float64(rapid.IntRange(0, 10).Draw(t, "ended"))
+			p.members[i].memory = &memory{conduct: conduct{ended: ended, failed: float64(rapid.IntRange(0, int(ended)).Draw(t, "failed"))}}
+		}
+		all := p.failed()
+		for i := range p.members {
+			var others []float64
+			for j := range p.members {
+				if share, told := p.members[j].conduct.share(); told && j != i {
+					others = append(others, share)
+				}
+			}
+			if got, want := all.others(&p.members[i].conduct), orZero(median(others)); got != want {
+				t.Fatalf("%v without number %d: %v, want %v", all, i, got, want)
+			}
+		}
+	})
 }
