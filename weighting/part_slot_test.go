@@ -58,3 +58,26 @@ func TestWhoHasLessThanASlotAndOneRequestIsNotStalled(t *testing.T) {
 		}
 	}
 }
+
+// Requests that a server executes do not wait, however few it was said to execute at once.
+func TestWhatAServerExecutesBeyondItsCapacityDoesNotWait(t *testing.T) {
+	params := DefaultParams()
+	params.Shedding.Enabled = true
+	law := NewLaw(params)
+	const running, service, each = 4, 10.0, 250 * time.Millisecond
+	for n := range 400 {
+		now := epoch.Add(time.Duration(n) * each)
+		s := Snapshot{PushPeriod: each}
+		for i := range 20 {
+			ended := float64(int(float64(n)*each.Seconds()*running/service + float64(i)/20))
+			s.Endpoints = append(s.Endpoints, Endpoint{
+				Address: fmt.Sprintf("%02d", i), Capacity: 2, Exact: true, InFlight: known(running, now),
+				Server:  ServerReport{Queue: known(0, now), Running: known(running, now), Completions: known(ended, now)},
+				Proxies: ProxyReport{Issued: known(ended+running, now), Ended: known(ended, now)},
+			})
+		}
+		if d := law.Step(now, s); d.DropFraction > 0 || d.ExpectedWait > 0 {
+			t.Fatalf("after %v: %v refused and %.1f s to wait, where nothing waits", now.Sub(epoch), d.DropFraction, d.ExpectedWait)
+		}
+	}
+}

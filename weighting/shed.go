@@ -181,9 +181,15 @@ func (m *member) freeSlots(waiting float64) float64 {
 	return 0
 }
 
-// atOnce is how many requests it executes at once: one at least, though its capacity may be
-// configured as less.
-func (m *member) atOnce() float64 { return max(1, m.slotCount) }
+// atOnce is how many requests it executes at once, though its capacity may be configured as
+// less: one at least, and those that it says it does.
+func (m *member) atOnce() float64 {
+	least := max(1, m.slotCount)
+	if believed(m.seen.running.state) {
+		least = max(least, m.seen.running.Value)
+	}
+	return least
+}
 
 // waiting is how many requests wait for a slot; NaN where nothing tells. Counts of
 // requests in flight tell it earlier than the server.
