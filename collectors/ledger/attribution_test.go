@@ -113,3 +113,55 @@ func TestTheNamesOfAnEnvoyAreBounded(t *testing.T) {
 		t.Errorf("%d names are kept, want %d", got, maxServices)
 	}
 }
+
+// names are n clusters of an Envoy's that stand for one in EDS.
+func names(prefix string, n int, service string) (loads []ClusterLoad) {
+	for i := range n {
+		loads = append(loads, ClusterLoad{Name: prefix + strconv.Itoa(i), Cluster: service})
+	}
+	return loads
+}
+
+// TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas: clusters of other control planes,
+// names that say themselves what they stand for, and clusters that are gone.
+func TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas(t *testing.T) {
+	ours := ClusterLoad{Name: "ours", Cluster: "chat/failsafe"}
+	for name, before := range map[string][]ClusterLoad{
+		"clusters of others":            names("", 2*maxServices, "elsewhere"),
+		"names that need no telling":    names("chat/", 2*maxServices, "chat/failsafe"),
+		"clusters that were since gone": names("", maxServices, "embed"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, e := shared()
+			w.reporting(e)
+			e.reports.Report(w.now, before)
+			for range 5 {
+				w.after(time.Second)
+				e.reports.Report(w.now, []ClusterLoad{ours})
+			}
+			w.through(w.open(e), "ours", 3)
+			w.mustHave(t, "chat", 3, 3)
+			w.mustHave(t, "embed", 0, 0)
+		})
+	}
+	t.Run("clusters of others, in one report", func(t *testing.T) {
+		w, e := shared()
+		w.reporting(e)
+		e.reports.Report(w.now, append(names("", 2*maxServices, "elsewhere"), ours))
+		w.through(w.open(e), "ours", 3)
+		w.mustHave(t, "chat", 3, 3)
+		w.mustHave(t, "embed", 0, 0)
+	})
+}
+
+func TestANameThatIsKnownCanComeToStandForAnotherCluster(t *testing.T) {
+	w, e := shared()
+	w.reporting(e)
+	loads := names("", maxServices, "embed")
+	e.reports.Report(w.now, loads)
+	loads[7].Cluster = "chat"
+	e.reports.Report(w.now, loads)
+	w.through(w.open(e), "7", 3)
+	w.mustHave(t, "chat", 3, 3)
+	w.mustHave(t, "embed", 0, 0)
+}

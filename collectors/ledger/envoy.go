@@ -11,11 +11,11 @@ type envoy struct {
 	closed   list // requests whose ends seem lost, and may be told after all
 	closings int  // length of closed
 
-	services map[string]string // name in EDS of a cluster, by the Envoy's own, where that is another
-	streams  int               // of the access log
-	reports  []*Reports        // the open streams of load reports, oldest first
-	counting int               // of them, those whose gauges count
-	first    bool              // in this round there was the first report of a stream
+	services map[string]service // cluster by the Envoy's own name, where that misleads
+	streams  int                // of the access log
+	reports  []*Reports         // the open streams of load reports, oldest first
+	counting int                // of them, those whose gauges count
+	first    bool               // in this round there was the first report of a stream
 	silent   bool
 	progress int  // requests in progress by the last reports, over all endpoints
 	lone     bool // its reports told of requests, and no log did
@@ -28,6 +28,12 @@ type envoy struct {
 
 	lastEvent, lastReport, heard                      time.Time
 	events, ignored, unpaired, reconciled, unrecorded uint64
+}
+
+// A service is what a name of an Envoy's stands for.
+type service struct {
+	name string    // in EDS
+	told time.Time // by the latest report
 }
 
 // reported says whether there are load reports to count by.

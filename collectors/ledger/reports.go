@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -108,7 +109,8 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) {
 	if !r.later {
 		l.replace(r)
 	}
-	issued := l.tally(e, clusters, r.later)
+	e.unlearn(now)
+	issued := l.tally(e, clusters, r.later, now)
 	if e.basis() != byEvents && r.later {
 		e.rate.over(now, now.Sub(e.lastReport), float64(issued))
 	}
@@ -194,10 +196,10 @@ func (r *Reports) setGauge(s *slot, n int32) {
 
 // tally adds up what a report says, by endpoint: one may be in several clusters of an
 // Envoy. It returns the number of requests issued.
-func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool) (issued int64) {
+func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued int64) {
 	for i := range clusters {
 		c := &clusters[i]
-		e.learn(c)
+		l.learn(e, c, now)
 		if counters {
 			l.noteDropped(e, c)
 		}
@@ -234,35 +236,50 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 	}
 }
 
-// learn keeps by which name a cluster of the Envoy is known in EDS: entries of its log
-// say the other.
-func (e *envoy) learn(c *ClusterLoad) {
-	if c.Name == c.Cluster || c.Name == "" {
+// learn keeps by which name a cluster of the Envoy is known in EDS, where its own name for
+// it, which entries of its log say, would be taken for another cluster or for none.
+func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
+	if c.Name == "" || l.served(c.Name) == l.served(c.Cluster) {
 		delete(e.services, c.Name)
 		return
 	}
-	if e.services[c.Name] == c.Cluster {
+	if _, kept := e.services[c.Name]; !kept && len(e.services) >= maxServices {
 		return
 	}
 	if e.services == nil {
-		e.services = make(map[string]string)
+		e.services = make(map[string]service)
 	}
-	if len(e.services) < maxServices {
-		e.services[c.Name] = c.Cluster
-	}
+	e.services[c.Name] = service{c.Cluster, now}
 }
 
-// noteDropped counts what was shed. A cluster has variants, NAME/…, in EDS.
+// unlearn makes room: a report names all clusters that the Envoy has, so what none named
+// for a while was removed from its configuration.
+func (e *envoy) unlearn(now time.Time) {
+	if len(e.services) < maxServices {
+		return
+	}
+	since := now.Add(-e.patience())
+	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.told.Before(since) })
+}
+
+// served is the cluster that has a name in EDS, its own or a variant, NAME/…; nil where
+// none has.
+func (l *Ledger) served(name string) *cluster {
+	if c := l.clusters[name]; c != nil {
+		return c
+	}
+	base, _, _ := strings.Cut(name, "/")
+	return l.clusters[base]
+}
+
+// noteDropped counts what was shed.
 func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if load.Dropped == 0 {
 		return
 	}
-	c := l.clusters[load.Cluster]
+	c := l.served(load.Cluster)
 	if c == nil {
-		name, _, _ := strings.Cut(load.Cluster, "/")
-		if c = l.clusters[name]; c == nil {
-			return
-		}
+		return
 	}
 	if _, watches := c.watchers[e.who]; watches {
 		c.dropped += min(load.Dropped, maxIssued)

@@ -103,11 +103,10 @@ func (e *envoy) meant(at *address, name []byte) *cluster {
 	if len(at.slots) == 1 {
 		return nil
 	}
-	service, told := e.services[string(name)]
-	if !told {
-		service = string(name) // as in a bootstrap of Steelyard's
+	if s, told := e.services[string(name)]; told {
+		return at.servedBy(s.name)
 	}
-	return at.servedBy(service)
+	return at.servedBy(string(name)) // as in a bootstrap of Steelyard's
 }
 
 // tell has an account take in an event.
