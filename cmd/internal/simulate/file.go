@@ -169,7 +169,7 @@ func (f *file) check(c *config.Checker) {
 		c.Fail(&f.Pods, "there are %d pods in all: write at most %d", count, mostPods)
 	}
 	f.Service.check(c)
-	if f.WarmUp < f.Duration && count <= mostPods {
+	if f.WarmUp < f.Duration && count > 0 && count <= mostPods { // else another message says what is wrong
 		f.checkSize(c)
 	}
 	for i := range f.Events {
