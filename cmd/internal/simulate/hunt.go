@@ -107,7 +107,10 @@ func (o *Options) replay(f finding) string {
 		args = append(args, "--duration", span(o.Duration))
 	}
 	if o.Config != "" {
-		args = append(args, "--config", shellQuoted(o.Config), "--envoy-policy", o.EnvoyPolicy)
+		args = append(args, "--config", shellQuoted(o.Config))
+	}
+	if o.EnvoyPolicy != "" {
+		args = append(args, "--envoy-policy", o.EnvoyPolicy)
 	}
 	if o.Cluster != "" {
 		args = append(args, "--cluster", shellQuoted(o.Cluster))

@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +30,7 @@ type Options struct {
 
 	Config, Cluster string // a fleet of one's own
 	Pods            int    // endpoints of it, where only DNS knows
-	EnvoyPolicy     string // under the weights
+	EnvoyPolicy     string // under the weights; empty: least_request
 
 	Out, Err io.Writer // results; progress, if it is a terminal
 }
@@ -41,8 +44,11 @@ func (u Usage) Unwrap() error { return u.error }
 
 func usage(format string, args ...any) error { return Usage{fmt.Errorf(format, args...)} }
 
-// shortest is the least duration of a simulation.
-const shortest = time.Second
+// The bounds of the simulated time, as in a file.
+const (
+	shortest = time.Second
+	longest  = 24 * time.Hour
+)
 
 // mostSeeds bounds a hunt.
 const mostSeeds = 10_000
@@ -57,6 +63,8 @@ func (o *Options) check() error {
 		return usage("--scenario is missing: write one of %s, or the path of a file", strings.Join(sim.Names(), ", "))
 	case o.Duration != 0 && o.Duration < shortest:
 		return usage("--duration %s is too short: write at least %s", o.Duration, shortest)
+	case o.Duration > longest:
+		return usage("--duration %s is too long: write at most %s", span(o.Duration), span(longest))
 	case o.Hunt < 0 || o.Hunt > mostSeeds:
 		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
 	case o.Hunt > 0 && o.Plot:
@@ -65,14 +73,30 @@ func (o *Options) check() error {
 		return usage("--cluster needs --config with the file that the cluster is in")
 	case o.Config == "" && o.Pods != 0:
 		return usage("--pods needs --config: the pods of a scenario stand in its file (--print shows it)")
+	case o.Config == "" && o.EnvoyPolicy != "":
+		return usage("--envoy-policy needs --config: it is that of the configuration's row, and the rows of a scenario have least_request")
 	case o.Pods < 0 || o.Pods > mostPods:
 		return usage("--pods %d: write 1 to %d", o.Pods, mostPods)
 	case len(o.PlotPods) > 0 && !o.Plot:
 		return usage("--plot-pods needs --plot")
 	case len(o.PlotPods) > len(podMarkers):
 		return usage("--plot-pods: at most %d pods are told apart in one plot", len(podMarkers))
-	case !slices.Contains(balancers, o.EnvoyPolicy):
+	case o.EnvoyPolicy != "" && !slices.Contains(balancers, o.EnvoyPolicy):
 		return usage("--envoy-policy %s: write one of %s", o.EnvoyPolicy, strings.Join(balancers, ", "))
+	}
+	return o.checkJSONFile()
+}
+
+// checkJSONFile finds out before a long run that its rows have no place to go.
+func (o *Options) checkJSONFile() error {
+	if o.JSONFile == "" || o.JSONFile == "-" {
+		return nil
+	}
+	if at, err := os.Stat(o.JSONFile); err == nil && at.IsDir() {
+		return usage("--json %s is a directory: write the name of a file", o.JSONFile)
+	}
+	if _, err := os.Stat(filepath.Dir(o.JSONFile)); err != nil {
+		return usage("--json %s: there is no such directory: make it, or write another", o.JSONFile)
 	}
 	return nil
 }
@@ -132,7 +156,7 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 	if *s, err = f.place(*s, o.Pods); err != nil {
 		return nil, nil, err
 	}
-	own := f.policy(*s, sim.Balancer(o.EnvoyPolicy))
+	own := f.policy(*s, cmp.Or(sim.Balancer(o.EnvoyPolicy), sim.LeastRequest))
 	names := o.Policies
 	if len(names) == 0 {
 		names = []string{string(sim.RoundRobin), string(sim.LeastRequest), own.Name, string(sim.ShortestQueue)}

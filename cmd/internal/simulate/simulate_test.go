@@ -22,7 +22,7 @@ func simulated(t *testing.T, o Options) string {
 	t.Helper()
 	var out, progress bytes.Buffer
 	o.Out, o.Err = &out, &progress
-	if o.EnvoyPolicy == "" {
+	if o.EnvoyPolicy == "" && o.Config != "" {
 		o.EnvoyPolicy = string(sim.RoundRobin)
 	}
 	if err := Run(t.Context(), o); err != nil {
@@ -141,7 +141,7 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 		{"an unknown policy", Options{Scenario: "photoroom", Policies: []string{"best"}}, "--policy best: there is no such policy: write one of random"},
 		{"an interval that is none", Options{Scenario: "photoroom", Policies: []string{"steelyard@soon"}}, "or steelyard@ with another interval"},
 		{"too short", Options{Scenario: "photoroom", Duration: time.Millisecond}, "write at least 1s"},
-		{"too long", Options{Scenario: "photoroom", Duration: 9999 * time.Hour}, "million requests would arrive"},
+		{"too long", Options{Scenario: "photoroom", Duration: 25 * time.Hour}, "--duration 25h is too long: write at most 24h"},
 		{"ends before its event", Options{Scenario: "leave", Duration: time.Minute}, "ends before leave happens"},
 		{"no seeds", Options{Scenario: "photoroom", Hunt: -1}, "--hunt -1: write a number of seeds"},
 		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true}, "remove one"},
@@ -152,14 +152,14 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 		{"pods of no plot", Options{Scenario: "photoroom", PlotPods: []int{1}}, "--plot-pods needs --plot"},
 		{"a pod that is not there", Options{Scenario: "photoroom", Plot: true, PlotPods: []int{20}}, "numbered from 0 to 19"},
 		{"too many pods in a plot", Options{Scenario: "photoroom", Plot: true, PlotPods: make([]int, 11)}, "at most 10 pods"},
-		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev"}, "write one of round_robin"},
+		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev", Config: "x.yaml"}, "write one of round_robin"},
+		{"a policy of no configuration", Options{Scenario: "photoroom", EnvoyPolicy: "round_robin"}, "--envoy-policy needs --config"},
+		{"rows into no directory", Options{Scenario: "photoroom", JSONFile: "testdata/none/rows.json"}, "there is no such directory"},
+		{"rows into a directory", Options{Scenario: "photoroom", JSONFile: "testdata"}, "write the name of a file"},
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
 		tt.o.Out, tt.o.Err = &out, &out
-		if tt.o.EnvoyPolicy == "" {
-			tt.o.EnvoyPolicy = string(sim.RoundRobin)
-		}
 		err := Run(t.Context(), tt.o)
 		if !errors.As(err, &Usage{}) || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
 			t.Errorf("%s: error %v (%T), want usage and %q; printed %q", tt.name, err, err, tt.want, out.String())
@@ -171,7 +171,7 @@ func TestAnInterruptEndsASimulation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out bytes.Buffer
-	err := Run(ctx, Options{Scenario: "photoroom", EnvoyPolicy: "random", Out: &out, Err: &out})
+	err := Run(ctx, Options{Scenario: "photoroom", Out: &out, Err: &out})
 	if !errors.Is(err, context.Canceled) || errors.As(err, &Usage{}) || out.Len() > 0 {
 		t.Errorf("error %v, printed %q", err, out.String())
 	}
