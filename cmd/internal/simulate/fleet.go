@@ -224,7 +224,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 		y.ScrapeInterval = c.Scrape.Interval
 		f.note("scrapes", "every "+span(c.Scrape.Interval), f.file)
 	}
-	f.source(y, s.Envoys)
+	f.source(y, s)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
 	if stale := c.Push.EndpointStaleAfter; stale > 0 {
 		f.note("fallback", "Envoys balance by themselves "+span(stale)+" after the last push (mode failsafe)", f.file)
@@ -246,24 +246,34 @@ func (f *fleet) capacityKnown() bool {
 
 // source chooses the in-flight counts as the daemon does: what Envoys report goes
 // before Redis.
-func (f *fleet) source(y *sim.Steelyard, envoys int) {
+func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 	x, redis := f.config.XDS, f.cluster.Inflight.RedisKey != ""
 	besides := ""
 	if redis {
 		besides = "; not Redis, while all Envoys report"
 	}
+	busy := busyShare(s, x.AccessLog.ReportsAbove)
 	switch {
+	case !x.AccessLog.Disabled && !x.LoadReports.Disabled && busy > 0.5:
+		y.Source = sim.LoadReports
+		y.ReportInterval = f.reportInterval(s.Envoys, true)
+		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of an Envoy",
+			span(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
 	case !x.AccessLog.Disabled:
 		y.Source = sim.AccessLog
-		y.ReportInterval = f.reportInterval(envoys)
+		y.ReportInterval = f.reportInterval(s.Envoys, false)
 		text := "Envoys' upstream access log"
+		if busyShare(s, x.AccessLog.BatchAbove) > 0.5 {
+			y.SignalDelay = batchDelay
+			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
+		}
 		if !x.LoadReports.Disabled {
 			text += ", put right by load reports every " + span(y.ReportInterval)
 		}
 		f.note("in flight", text, f.file+besides)
 	case !x.LoadReports.Disabled:
 		y.Source = sim.LoadReports
-		y.ReportInterval = f.reportInterval(envoys)
+		y.ReportInterval = f.reportInterval(s.Envoys, true)
 		f.note("in flight", "Envoys' load reports every "+span(y.ReportInterval), f.file+besides)
 	case redis:
 		y.Source, y.ReportInterval = sim.Redis, f.config.Redis.Interval
@@ -274,15 +284,38 @@ func (f *fleet) source(y *sim.Steelyard, envoys int) {
 	}
 }
 
-// reportInterval is that of load reports; 0, which means the simulator's own, where
-// there are none.
-func (f *fleet) reportInterval(envoys int) time.Duration {
+// batchDelay is the delay of an entry in a batch, as measured at 300 requests a second
+// of an Envoy.
+const batchDelay = 6 * time.Millisecond
+
+// busyShare is the part of the traffic that comes from Envoys with more requests per
+// second than the threshold.
+func busyShare(s sim.Scenario, threshold float64) (busy float64) {
+	shares := s.EnvoyShares
+	if len(shares) == 0 {
+		shares = slices.Repeat([]float64{1}, s.Envoys)
+	}
+	var sum float64
+	for _, share := range shares {
+		sum += share
+	}
+	for _, share := range shares {
+		if rate(s)*share/sum > threshold {
+			busy += share / sum
+		}
+	}
+	return busy
+}
+
+// reportInterval is that of load reports, beside an access log or alone; 0, which means
+// the simulator's own, where there are none.
+func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	r := f.config.XDS.LoadReports
 	if r.Disabled {
 		return 0
 	}
 	budget := float64(r.Budget)
-	if f.config.XDS.AccessLog.Disabled {
+	if isAlone {
 		_, alone := loadstats.Fleet{Alone: envoys}.Intervals(r.Interval, budget)
 		return alone
 	}
