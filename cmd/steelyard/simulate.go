@@ -54,7 +54,7 @@ mistake in the command line.`,
 	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster takes the place of the scenario's pods")
 	f.StringVar(&o.Cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")
-	f.StringVar(&o.EnvoyPolicy, "envoy-policy", "", "Envoy's policy under the weights of that configuration: round_robin or least_request (default: least_request)")
+	f.StringVar(&o.EnvoyPolicy, "envoy-policy", "", "Envoy's policy under the weights of that configuration: round_robin, least_request or random (default: least_request)")
 	c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }

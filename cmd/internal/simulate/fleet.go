@@ -215,7 +215,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
 			ProxyCPU:       c.Push.EnvoyCPU,
 		},
-		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat, FallbackAfter: c.Push.EndpointStaleAfter,
+		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat,
 		EnvoyPolicy: envoyPolicy,
 		Capacity:    f.capacityKnown(),
 		Params:      c.Params(),
@@ -226,15 +226,25 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	f.source(y, s)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
-	if stale := c.Push.EndpointStaleAfter; stale > 0 {
-		f.note("fallback", "Envoys balance by themselves "+span(stale)+" after the last push (mode failsafe)", f.file)
-	}
+	f.mode(y)
 	f.note("budgets", fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU)), f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
 		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
 	f.note("delays", "of signals and pushes, those of one data center", fromNowhere)
 	return sim.Policy{Name: f.name(), Steelyard: y}
+}
+
+// mode chooses between the two that an Envoy can have: with shedding, that is what is
+// tried out, and there is no fallback.
+func (f *fleet) mode(y *sim.Steelyard) {
+	switch stale := f.cluster.Push.EndpointStaleAfter; {
+	case f.cluster.Shedding.Enabled:
+		f.note("shedding", "Envoys refuse what saturates the pool, and have no fallback (mode shedding)", f.file)
+	case stale > 0:
+		y.FallbackAfter = stale
+		f.note("fallback", "Envoys balance by themselves "+span(stale)+" after the last push (mode failsafe)", f.file)
+	}
 }
 
 // capacityKnown says that the slots of all endpoints are configured.

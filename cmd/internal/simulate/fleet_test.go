@@ -168,3 +168,19 @@ func TestPodsAreStretchedOverEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestAFleetShedsOrFallsBack: no Envoy does both.
+func TestAFleetShedsOrFallsBack(t *testing.T) {
+	for enabled, want := range map[bool]time.Duration{true: 0, false: 9 * time.Second} {
+		f, err := newFleet(someConfig, "llama")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.cluster.Shedding.Enabled = enabled
+		got := f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest).Steelyard
+		modes := strings.Count(f.explanation(), "(mode ")
+		if got.FallbackAfter != want || got.Params.Shedding.Enabled != enabled || modes != 1 {
+			t.Errorf("shedding %v: fallback after %v, want %v; %d modes in\n%s", enabled, got.FallbackAfter, want, modes, f.explanation())
+		}
+	}
+}
