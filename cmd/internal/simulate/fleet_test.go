@@ -120,6 +120,30 @@ func TestEndpointsOfAFileAreCounted(t *testing.T) {
 	}
 }
 
+// TestAFleetIsBoundedAsAFileIs, by the requests that its endpoints would get.
+func TestAFleetIsBoundedAsAFileIs(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "join.yaml")
+	text := "{pods: [{count: 20}], duration: 1m, events: [{at: 5s, kind: join, pods: [0]}]}"
+	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ scenario, address, want string }{
+		{"photoroom", "10.0.0.1:80, capacity: 100000", "288 million requests would arrive in 1h: write a shorter --duration"},
+		{scenario, "10.0.0.1:80", "no endpoint is there at the start"},
+	} {
+		path := filepath.Join(t.TempDir(), "steelyard.yaml")
+		config := "clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: " + tt.address + "}]}}]"
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		err := Run(t.Context(), Options{Scenario: tt.scenario, Config: path, Policies: []string{"random"}, Out: &out, Err: &out})
+		if !errors.As(err, &Usage{}) || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
+			t.Errorf("%s at %s: error %v, want usage and %q; printed %q", tt.scenario, tt.address, err, tt.want, out.String())
+		}
+	}
+}
+
 func TestFleetsThatCannotBeHad(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "steelyard.yaml")
 	config := "clusters: [{name: gone, engine: vllm, endpoints: {file: gone.yaml}}]"

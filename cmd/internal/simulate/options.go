@@ -119,10 +119,19 @@ func (o *Options) scenario() (sim.Scenario, error) {
 			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind, span(e.At))
 		}
 	}
-	if n := requests(s); n > mostRequests {
-		return s, usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million", n/1e6, span(s.Duration), int(mostRequests/1e6))
-	}
 	return s, nil
+}
+
+// checkRequests bounds the requests of a run, from both sides: a duration and a fleet of
+// one's own change what a file was checked for.
+func checkRequests(s sim.Scenario) error {
+	switch n := requests(s); {
+	case n == 0:
+		return usage("no endpoint is there at the start, so a load of it is nothing: write a scenario with rate: instead of load:, or one where fewer join later")
+	case n > mostRequests:
+		return usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million", n/1e6, span(s.Duration), int(mostRequests/1e6))
+	}
+	return nil
 }
 
 // longestWarmUp is the part of a duration that does not count unless somebody says

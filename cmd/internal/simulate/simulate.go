@@ -29,6 +29,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := checkRequests(s); err != nil {
+		return err
+	}
 	if o.Print {
 		fmt.Fprint(o.Out, printed(s))
 		return nil
