@@ -136,7 +136,7 @@
 // cluster get at most a quarter of each. Ids are kept as a hash with a secret seed,
 // so their length is no matter. What a report says is clamped to a million requests
 // in progress and a hundred million issued, and what an account keeps of them to a thousand
-// million. Of an Envoy's names for clusters 1,024 are kept, of those that would be taken for
+// million. Of an Envoy's names for clusters 2,048 are kept, of those that would be taken for
 // another of the clusters here, or for none.
 //
 // # What it is not

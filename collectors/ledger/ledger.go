@@ -22,7 +22,7 @@ const (
 	sweepInterval   = 250 * time.Millisecond
 	silentAfter     = 3 * time.Second
 	silentIntervals = 3
-	maxServices     = 1024                   // names of clusters of one Envoy
+	maxServices     = 2048                   // names of clusters of one Envoy: two for each that can be configured
 	maxKept         = 1_000_000_000          // requests, in a number that an account keeps
 	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
 )
