@@ -238,6 +238,18 @@ func TestALostControlPlaneIsNoticed(t *testing.T) {
 	}
 }
 
+// TestAnEnvoyMayAskForManyClusters: each name in EDS is a stream, and Envoy's default is
+// 1024 of them.
+func TestAnEnvoyMayAskForManyClusters(t *testing.T) {
+	const names = 2 * 1000 // of as many clusters as can be configured
+	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+		thresholds := clusters(rendered(t, llama(mode)))[xdsCluster].GetCircuitBreakers().GetThresholds()
+		if len(thresholds) != 1 || thresholds[0].GetMaxRequests().GetValue() <= names || thresholds[0].GetMaxPendingRequests().GetValue() <= names {
+			t.Errorf("%s: the breakers of Steelyard's cluster are %v, want room for %d streams and more", mode, thresholds, names)
+		}
+	}
+}
+
 func TestModesDifferInClustersAndResources(t *testing.T) {
 	b := rendered(t, llama(ModeFailsafe))
 	all := clusters(b)
