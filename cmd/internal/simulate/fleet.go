@@ -227,7 +227,11 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	f.source(y, s)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
 	f.mode(y)
-	f.note("budgets", fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU)), f.file)
+	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
+	if len(cfg.Clusters) > 1 {
+		budgets += ", as if it asked for this cluster alone" // which of them an Envoy has, no configuration says
+	}
+	f.note("budgets", budgets, f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
 		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
