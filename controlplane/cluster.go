@@ -79,6 +79,8 @@ type ProxyCounts struct {
 	Subscribers int    // proxies that are pushed to
 	Reporting   int    // of those, the ones that report
 	Shared      int    // clusters that one of them subscribes to, this one among them: the most of any
+	Busy        int    // the same of clusters with traffic
+	Idle        bool   // this one is known to have none
 	Source      string // of the counts, as admin names it; empty while nobody reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
@@ -449,10 +451,21 @@ func (c *Cluster) countInterval() time.Duration {
 	return c.options.CountInterval
 }
 
+// part is the cluster's part of the CPU that pushes may cost a proxy, whatever it subscribes
+// to: half of that is shared by all clusters, which is enough for their heartbeats, and half
+// by those with traffic.
+func (p *ProxyCounts) part() float64 {
+	part := 0.5 / float64(max(1, p.Shared))
+	if !p.Idle {
+		part += 0.5 / float64(max(1, p.Busy))
+	}
+	return part
+}
+
 // pace is what bounds the pushes, and what each of them costs by. It is called with the lock.
 func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
 	pace := c.options.Pace
-	pace.ProxyCPU /= float64(max(1, c.reporting.Shared)) // it is a proxy's, whatever it subscribes to
+	pace.ProxyCPU *= c.reporting.part()
 	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
 }
 

@@ -342,24 +342,28 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 		name        string
 		pace        weighting.Pace
 		subscribers int
-		shared      int
+		shared      ProxyCounts
 		within      time.Duration
 		least, most int // pushes
 		reason      string
 	}{
-		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, 1, time.Second, 190, 201, weighting.PaceFloor},
+		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, ProxyCounts{Shared: 1, Busy: 1}, time.Second, 190, 201, weighting.PaceFloor},
 		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
-		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, 1, time.Second, 9, 11, weighting.PaceBytes},
+		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, ProxyCounts{Shared: 1, Busy: 1}, time.Second, 9, 11, weighting.PaceBytes},
 		// 0.5 ms a push and 2 % of a core are 40 pushes a second, and as many again at once.
-		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 1, 10 * time.Second, 400, 450, weighting.PaceCPU},
-		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, 4, 10 * time.Second, 98, 115, weighting.PaceCPU},
+		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 1, Busy: 1}, 10 * time.Second, 400, 450, weighting.PaceCPU},
+		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 4}, 10 * time.Second, 98, 115, weighting.PaceCPU},
+		// Half of it, and a quarter of the other half.
+		{"three of them without traffic", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 1}, 10 * time.Second, 246, 282, weighting.PaceCPU},
+		{"one of these three", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 1, Idle: true}, 10 * time.Second, 48, 58, weighting.PaceCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := testOptions()
 			o.Pace = c.pace
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
 				r.mu.Lock()
-				r.counts.Subscribers, r.counts.Shared = c.subscribers, c.shared
+				r.counts = c.shared
+				r.counts.Subscribers = c.subscribers
 				r.mu.Unlock()
 				cluster.SetEndpoints(addresses("10.0.0.1:80"))
 				for end := time.Now().Add(c.within); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -402,7 +406,7 @@ func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.
 	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
 	o.Push.Heartbeat = 500 * time.Millisecond
 	inLoop(t, o, func(cluster *Cluster, r *recorder) {
-		r.report(ProxyCounts{Subscribers: 10, Shared: 200})
+		r.report(ProxyCounts{Subscribers: 10, Shared: 200, Busy: 200})
 		list := []string{"10.0.0.1:80", "10.0.0.2:80"}
 		cluster.SetEndpoints(addresses(list...))
 		for range 5 {
@@ -440,7 +444,7 @@ func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
 		o.Push.EndpointStaleAfter = c.stale
 		cluster := NewCluster("llama", o, &recorder{}, &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
 		cluster.endpoints = make([]discovery.Endpoint, 1000)
-		cluster.reporting = ProxyCounts{Subscribers: c.proxies, Shared: c.clusters}
+		cluster.reporting = ProxyCounts{Subscribers: c.proxies, Shared: c.clusters, Busy: c.clusters}
 		if got := cluster.pushOptions(time.Now(), &weighting.Pacer{}).EndpointStaleAfter; got != c.want {
 			t.Errorf("%d proxies of %d clusters, configured %v: stale after %v, want %v", c.proxies, c.clusters, c.stale, got, c.want)
 		}

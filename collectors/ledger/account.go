@@ -80,6 +80,8 @@ func (l *Ledger) credit(a *account, d sums) {
 	a.unended = kept(int64(a.unended) + int64(d.issued) - int64(d.ended))
 	if a.watched && d != (sums{}) {
 		a.slot.sums.add(&d)
+		a.slot.cluster.traffic = true
+		l.setIdle(a.slot.cluster, false)
 		l.changed(a.slot.cluster)
 	}
 }

@@ -137,8 +137,9 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 // patience is how long nothing may be heard of an Envoy, or of one of its streams.
 func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
-// sweep finds the Envoys and streams that went silent, and those whose rate fell without an
-// event to tell it. It runs with the readings, a few times a second.
+// sweep finds the Envoys and streams that went silent, those whose rate fell without an
+// event to tell it, and the clusters without traffic. It runs with the readings, a few times
+// a second.
 func (l *Ledger) sweep(now time.Time) {
 	if now.Sub(l.swept) < sweepInterval && !now.Before(l.swept) {
 		return
@@ -156,4 +157,17 @@ func (l *Ledger) sweep(now time.Time) {
 			l.judge(e, now, false)
 		}
 	}
+	for _, c := range l.clusters {
+		l.sweepTraffic(c, now)
+	}
+}
+
+// sweepTraffic finds out whether a cluster has none. As long as a watcher tells nothing, it may.
+func (l *Ledger) sweepTraffic(c *cluster, now time.Time) {
+	told := len(l.heardBy(c).counted) == len(c.watchers)
+	if c.traffic || !told || c.quiet.IsZero() || now.Before(c.quiet) {
+		c.quiet = now
+	}
+	c.traffic = false
+	l.setIdle(c, told && now.Sub(c.quiet) >= idleAfter)
 }

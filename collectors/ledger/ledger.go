@@ -25,6 +25,7 @@ const (
 	maxServices     = 2048                   // names of clusters of one Envoy: two for each that can be configured
 	maxKept         = 1_000_000_000          // requests, in a number that an account keeps
 	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
+	idleAfter       = 10 * time.Second       // without a beginning or an end of a request
 )
 
 // A Ledger counts. It is safe for concurrent use.
@@ -41,8 +42,8 @@ type Ledger struct {
 	open      int      // requests of all Envoys
 	free      *request // for the next beginnings, through links[inAccount].next
 	frees     int
-	accounts  int           // of all Envoys
-	watching  map[Envoy]int // clusters that an Envoy watches
+	accounts  int // of all Envoys
+	watching  map[Envoy]*watching
 	reporters Reporters
 	dirty     []*cluster // to be woken when the lock is released
 	epoch     uint64     // changes with who is counted, and how
@@ -63,7 +64,7 @@ func New(wake func(cluster string)) *Ledger {
 		clusters:  make(map[string]*cluster),
 		addresses: make(map[string]*address),
 		envoys:    make(map[Envoy]*envoy),
-		watching:  make(map[Envoy]int),
+		watching:  make(map[Envoy]*watching),
 	}
 }
 
@@ -78,7 +79,13 @@ type cluster struct {
 	dirty    bool
 	heard    heard
 	read     time.Time // as of when the latest reading was
+	idle     bool      // no request for a while, and all watchers would have told
+	traffic  bool      // a request since the last sweep
+	quiet    time.Time // the first sweep without one
 }
+
+// watching is what an Envoy is subscribed to.
+type watching struct{ clusters, busy int }
 
 // A slot is one endpoint of one cluster: the sums and averages over all Envoys that
 // count. Its number is its place in each Envoy's list of accounts.
@@ -238,13 +245,13 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 	for _, who := range envoys {
 		watchers[who] = struct{}{}
 		if _, had := c.watchers[who]; !had {
-			l.watching[who]++
+			l.watches(c, who, 1)
 			l.eachOf(c, who, func(a *account) { l.watch(a, true) })
 		}
 	}
 	for who := range c.watchers {
 		if _, has := watchers[who]; !has {
-			l.unwatch(who)
+			l.watches(c, who, -1)
 			l.eachOf(c, who, func(a *account) { l.watch(a, false) })
 		}
 	}
@@ -278,23 +285,49 @@ func (l *Ledger) Forget(name string) {
 		}
 	}
 	for who := range c.watchers {
-		l.unwatch(who)
+		l.watches(c, who, -1)
 	}
 	delete(l.clusters, name)
 	l.epoch++
 }
 
-func (l *Ledger) unwatch(who Envoy) {
-	if l.watching[who]--; l.watching[who] <= 0 {
+// watches adds a cluster to what an Envoy watches, or takes it away.
+func (l *Ledger) watches(c *cluster, who Envoy, n int) {
+	w := l.watching[who]
+	if w == nil {
+		w = &watching{}
+		l.watching[who] = w
+	}
+	w.clusters += n
+	if !c.idle {
+		w.busy += n
+	}
+	if w.clusters == 0 {
 		delete(l.watching, who)
 	}
+}
+
+// setIdle takes note of whether a cluster has traffic.
+func (l *Ledger) setIdle(c *cluster, idle bool) {
+	if c.idle == idle {
+		return
+	}
+	c.idle = idle
+	for who := range c.watchers {
+		if idle {
+			l.watching[who].busy--
+		} else {
+			l.watching[who].busy++
+		}
+	}
+	l.epoch++
 }
 
 // room is how many of something there may be for one more of this Envoy. One that
 // watches nothing may be about to, so it is listened to; but it, and whatever
 // invents such names, leaves most of the room to those that watch.
 func (l *Ledger) room(who Envoy, limit int) int {
-	if l.watching[who] == 0 {
+	if l.watching[who] == nil {
 		return limit / strangers
 	}
 	return limit

@@ -439,6 +439,47 @@ func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
 	}
 }
 
+// An idle cluster needs less of what its Envoys can take. One of which an Envoy tells nothing
+// may have any traffic.
+func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
+	w, e := single()
+	w.cluster("other", "[::1]:80")
+	w.watch("other", e)
+	s := w.open(e)
+	expect := func(when string, chat, other bool, busy int) {
+		t.Helper()
+		for name, idle := range map[string]bool{"chat": chat, "other": other} {
+			got := w.ledger.Cluster(name, w.now)
+			if got.Idle != idle || got.Busy != busy || got.Clusters != 2 {
+				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy, got.Clusters, idle, busy)
+			}
+		}
+	}
+	expect("at first", false, false, 2)
+	for range 11 {
+		w.after(time.Second)
+		s.Begin(w.now, w.now.String(), one)
+		w.ledger.Cluster("chat", w.now)
+	}
+	expect("after eleven seconds of traffic in one", false, true, 1)
+	for range 11 {
+		w.after(time.Second)
+		w.ledger.Cluster("chat", w.now)
+	}
+	expect("after as many without", true, true, 0)
+	s.Begin(w.now, "again", one)
+	expect("at the next request", false, true, 1)
+	w.watch("other", e, w.envoy("silent"))
+	w.after(time.Second)
+	expect("beside one that tells nothing", false, false, 2)
+	w.watch("other", e)
+	for range 11 {
+		w.after(time.Second)
+		w.ledger.Cluster("chat", w.now)
+	}
+	expect("and when that has left", true, true, 0)
+}
+
 func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w, e := single()
 	w.watch("chat")

@@ -18,7 +18,7 @@ type heard struct {
 	epoch                   uint64
 	counted                 []*envoy
 	events, reports, silent int
-	clusters                int  // the most that one of them watches
+	clusters, busy          int  // the most that one of them watches, and of those with traffic
 	late                    bool // somebody's counts are older than the events of this moment
 	exact                   bool // all have load reports
 }
@@ -31,7 +31,7 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 	}
 	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
 	for who := range c.watchers {
-		h.clusters = max(h.clusters, l.watching[who])
+		h.clusters, h.busy = max(h.clusters, l.watching[who].clusters), max(h.busy, l.watching[who].busy)
 		e := l.envoys[who]
 		if e == nil {
 			continue
@@ -171,7 +171,8 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	}
 	h := l.heardBy(c)
 	return ClusterStatus{
-		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent, Clusters: h.clusters,
+		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
+		Clusters: h.clusters, Busy: h.busy, Idle: c.idle,
 		Interval: h.interval(now),
 		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}

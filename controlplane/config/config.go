@@ -377,8 +377,9 @@ type Push struct {
 	// (xds.push_budget, EnvoyCPU) may make it longer. Default 5ms.
 	MinInterval time.Duration `yaml:"min_interval" default:"5ms" range:"1ms..1m"`
 	// EnvoyCPU bounds what pushes cost each Envoy, as a share of a core, 0 to 1; 0
-	// means no bound. One that subscribes to several clusters has it once, in equal
-	// parts. A push is taken to cost 0.5 ms and 3 µs an endpoint. Default 0.02.
+	// means no bound. One that subscribes to several clusters has it once: half in equal
+	// parts, half for those with traffic. A push is taken to cost 0.5 ms and 3 µs an
+	// endpoint. Default 0.02.
 	EnvoyCPU float64 `yaml:"envoy_cpu" default:"0.02" range:"0..1"`
 	// Deadband is the change of shares (total variation, 0 to 1) under which
 	// nothing is pushed. Default 0.01.

@@ -192,7 +192,10 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
 	s.follow()
 	status := s.ledger.Cluster(cluster, now)
-	c := controlplane.ProxyCounts{Subscribers: status.Watchers, Reporting: status.Events + status.Reports, Shared: status.Clusters}
+	c := controlplane.ProxyCounts{
+		Subscribers: status.Watchers, Reporting: status.Events + status.Reports,
+		Shared: status.Clusters, Busy: status.Busy, Idle: status.Idle,
+	}
 	if s.loadReports != nil && c.Reporting > 0 {
 		c.Dropped = weighting.Reading{Value: float64(status.Dropped), At: now}
 	}
