@@ -44,6 +44,7 @@ func (s *Scenario) check() error {
 	p.want(s.SampleEvery >= 0, "sample every %v: 0 for no series, or a positive time", s.SampleEvery)
 	s.checkShares(&p)
 	s.checkService(&p)
+	s.Signals.check(&p)
 	if pods := s.checkPods(&p); pods > 0 {
 		s.checkEvents(&p, pods)
 	}
@@ -75,6 +76,32 @@ func (s *Scenario) checkService(p *problems) {
 	p.want(v.LongFactor > 0 && v.LongFactor <= 1e6, "long factor %v: above 0, at most 1e6", v.LongFactor)
 	for _, x := range []float64{s.Load, s.Rate} {
 		p.want(x >= 0 && !math.IsInf(x, 0), "load or rate %v: positive and finite", x)
+	}
+}
+
+func (g *Signals) check(p *problems) {
+	for _, d := range []*time.Duration{g.ScrapeDelay, g.Delay, g.PushDelay} {
+		if d != nil {
+			p.want(*d >= 0, "signals: a delay of %v: it may not be negative", *d)
+		}
+	}
+	if g.Loss != nil {
+		p.want(*g.Loss >= 0 && *g.Loss <= 1, "signals: loss %v: 0 to 1", *g.Loss)
+	}
+}
+
+// over is a deployment with these signals in the place of its own.
+func (g *Signals) over(o Steelyard) Steelyard {
+	instead(&o.ScrapeDelay, g.ScrapeDelay)
+	instead(&o.SignalDelay, g.Delay)
+	instead(&o.Loss, g.Loss)
+	instead(&o.PushDelay, g.PushDelay)
+	return o
+}
+
+func instead[T any](of, value *T) {
+	if value != nil {
+		*of = *value
 	}
 }
 

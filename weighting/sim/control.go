@@ -78,7 +78,7 @@ func (t instant) time() time.Time         { return epoch.Add(time.Duration(t)) }
 func (t instant) duration() time.Duration { return time.Duration(t) }
 
 func newControl(w *world) *control {
-	c := &control{w: w, o: w.p.Steelyard.withDefaults()}
+	c := &control{w: w, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
 	n := len(w.pods)
 	for i := range n {
 		// Sorted as text as they are as numbers, so that decisions are in the order of the pods.

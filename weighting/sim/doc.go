@@ -66,7 +66,8 @@
 // corrected by load reports as in collectors/ledger. Load reports come from each
 // Envoy at its own phase, and a count is as old as the mean age of the reports,
 // each weighed by the rate of its Envoy. Redis counts are polled as a whole, and
-// what is lost there leaks for ever. Scrapes are spread over the interval by a
+// what is lost there leaks for ever. Load reports and scrapes do not get lost. Delays
+// and loss are those of the policy, unless the scenario has its own (Signals). Scrapes are spread over the interval by a
 // hash of the pod.
 //
 // # What it was held against

@@ -26,6 +26,7 @@ type Scenario struct {
 	Load, Rate float64
 
 	Service Service
+	Signals Signals
 	Events  []Event // in any order
 
 	// SampleEvery asks for a Series with a sample that often. 0: none.
@@ -64,6 +65,16 @@ type Service struct {
 
 	Sigma                 float64
 	LongShare, LongFactor float64
+}
+
+// Signals are what becomes of the messages to and from the control plane on their
+// way, under every policy with Steelyard. Each goes before the one of
+// [Steelyard] that it is named after; nil leaves that as it is.
+type Signals struct {
+	ScrapeDelay *time.Duration
+	Delay       *time.Duration // SignalDelay
+	Loss        *float64
+	PushDelay   *time.Duration
 }
 
 // EventKind names something that happens.

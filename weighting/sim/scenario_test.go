@@ -60,6 +60,11 @@ func TestUnsoundScenarios(t *testing.T) {
 		{func(s *Scenario) { s.Service.Kind = "gamma" }, `service kind "gamma": one of`},
 		{func(s *Scenario) { s.Service.Mean = 0 }, "service mean 0s"},
 		{func(s *Scenario) { s.Service.LongShare = 2 }, "long share 2"},
+		{func(s *Scenario) { s.Signals.ScrapeDelay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.Delay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.PushDelay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.Loss = new(1.1) }, "signals: loss 1.1: 0 to 1"},
+		{func(s *Scenario) { s.Signals.Loss = new(math.NaN()) }, "signals: loss NaN: 0 to 1"},
 		{func(s *Scenario) { s.Events = []Event{{Kind: "flood"}} }, `events, number 0: kind "flood": one of`},
 		{func(s *Scenario) { s.Events = []Event{{Kind: Stall, Pods: []int{6}}} }, "pod 6: there are 0 to 5"},
 		{func(s *Scenario) { s.Events = []Event{{Kind: FlashCrowd}} }, "flash-crowd by a factor of 0"},
@@ -328,5 +333,91 @@ func TestOverloadWithoutShedding(t *testing.T) {
 		wantNear(t, "goodput", r.Goodput, 1, 0.05)
 		wantNear(t, "median wait, about half of the time", r.Wait.P50, s.Duration.Seconds()/4, 0.4)
 		want(t, "dropped", r.Dropped, 0)
+	}
+}
+
+// signalled is the p99 of the wait under Steelyard, with signals of the scenario's.
+func signalled(t *testing.T, o Steelyard, signals Signals) float64 {
+	t.Helper()
+	s := small()
+	s.Pods, s.Signals = []PodGroup{{Count: 20, Slots: 1}}, signals
+	return run(t, s, steelyard("steelyard", o)).Wait.P99
+}
+
+// A scenario that says what every policy has by default changes nothing, no delay is
+// a delay that can be had, and who hears nothing does not notice.
+func TestSignalsOfAScenarioAreThoseOfEachPolicy(t *testing.T) {
+	t.Parallel()
+	plain := small()
+	plain.Duration = 2 * time.Minute
+	usual, none := plain, plain
+	usual.Signals = Signals{
+		ScrapeDelay: new(2 * time.Millisecond), Delay: new(2 * time.Millisecond), Loss: new(0.0), PushDelay: new(3 * time.Millisecond),
+	}
+	none.Signals = Signals{ScrapeDelay: new(time.Duration(0)), Delay: new(time.Duration(0)), PushDelay: new(time.Duration(0))}
+	for _, p := range append(Policies(), steelyard("redis", Steelyard{Source: Redis})) {
+		before := run(t, plain, p)
+		want(t, p.Name+": the same with what it has by default", reflect.DeepEqual(before, run(t, usual, p)), true)
+		want(t, p.Name+": the same with no delays", reflect.DeepEqual(before, run(t, none, p)), p.Steelyard == nil)
+	}
+	late := steelyard("late", Steelyard{Source: AccessLog, SignalDelay: time.Second, Loss: 0.5})
+	want(t, "a policy with signals of its own: the same", reflect.DeepEqual(run(t, usual, late), run(t, plain, late)), false)
+}
+
+func TestLongerDelaysMakeTheWaitLonger(t *testing.T) {
+	t.Parallel()
+	scrapes := Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}
+	scrape := func(d time.Duration) Signals { return Signals{ScrapeDelay: &d} }
+	signal := func(d time.Duration) Signals { return Signals{Delay: &d} }
+	push := func(d time.Duration) Signals { return Signals{PushDelay: &d} }
+	for _, c := range []struct {
+		what  string
+		o     Steelyard
+		delay func(time.Duration) Signals
+	}{
+		{"scrapes", scrapes, scrape},
+		{"entries of the access log", Steelyard{Source: AccessLog}, signal},
+		{"load reports", Steelyard{Source: LoadReports}, signal},
+		{"reads of Redis", Steelyard{Source: Redis}, signal},
+		{"pushes", Steelyard{Source: AccessLog}, push},
+		{"pushes by scrapes", scrapes, push},
+	} {
+		before := signalled(t, c.o, Signals{})
+		for _, d := range []time.Duration{200 * time.Millisecond, time.Second} {
+			p99 := signalled(t, c.o, c.delay(d))
+			t.Logf("%s %v late: p99 %.2f after %.2f", c.what, d, p99, before)
+			if p99 < 1.1*before {
+				t.Errorf("%s %v late: p99 of the wait is %.2f, and %.2f with less", c.what, d, p99, before)
+			}
+			before = p99
+		}
+	}
+}
+
+// Lost entries of the access log cost waits, the more the more are lost; but load
+// reports put the counts right, so that half an hour is no worse than ten minutes. Counts
+// in Redis nobody puts right.
+func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
+	t.Parallel()
+	s := small()
+	s.Pods = []PodGroup{{Count: 20, Slots: 1}}
+	p99 := func(source Source, loss float64, duration time.Duration) float64 {
+		s.Signals.Loss, s.Duration = &loss, duration
+		return run(t, s, steelyard(string(source), Steelyard{Source: source})).Wait.P99
+	}
+	const short, long = 10 * time.Minute, 30 * time.Minute
+	before := p99(AccessLog, 0, short)
+	for _, loss := range []float64{0.05, 0.2} {
+		brief, lasting := p99(AccessLog, loss, short), p99(AccessLog, loss, long)
+		t.Logf("loss %v: p99 %.2f in %v, %.2f in %v; %.2f with less", loss, brief, short, lasting, long, before)
+		if brief < 1.2*before || lasting > 1.2*brief {
+			t.Errorf("loss %v: p99 of the wait is %.2f in %v and %.2f in %v, with less %.2f: want more, that does not grow", loss, brief, short, lasting, long, before)
+		}
+		before = brief
+	}
+	brief, lasting := p99(Redis, 0.01, short), p99(Redis, 0.01, long)
+	t.Logf("Redis: p99 %.2f in %v, %.2f in %v", brief, short, lasting, long)
+	if lasting < 1.3*brief {
+		t.Errorf("counts in Redis that lose 0.01: p99 of the wait is %.2f in %v and %.2f in %v: want a drift", brief, short, lasting, long)
 	}
 }
