@@ -112,9 +112,9 @@ func (d *decoder) read(owner, n *yaml.Node, f field, path string) {
 			return
 		}
 		d.section(owner, n, f.value, path)
-	case reflect.Pointer:
+	case reflect.Pointer: // nil where it is not written
 		f.value.Set(reflect.New(f.value.Type().Elem()))
-		d.section(owner, n, f.value.Elem(), path)
+		d.read(owner, n, field{key: f.key, tag: f.tag, value: f.value.Elem()}, path)
 	case reflect.Slice:
 		d.items(n, f, path)
 	default:

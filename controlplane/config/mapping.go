@@ -184,8 +184,11 @@ func whatToWrite(f field) string {
 		return advice
 	}
 	t := f.value.Type()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch words := strings.Fields(f.tag.Get("oneof")); {
-	case t.Kind() == reflect.Pointer:
+	case t.Kind() == reflect.Struct:
 		return "write its keys below it, or remove the line"
 	case len(words) > 0:
 		return "write one of " + strings.Join(words, ", ") + ", or remove the line"
