@@ -36,6 +36,8 @@ type file struct {
 	Rate float64 `yaml:"rate" default:"0" range:"0..1000000"`
 	// Service is how long a request takes.
 	Service service `yaml:"service"`
+	// Signals are what becomes of the messages to and from Steelyard on their way.
+	Signals signals `yaml:"signals"`
 	// Events are what happens meanwhile, 1 to 1000. Default none.
 	Events []event `yaml:"events" max:"1000"`
 }
@@ -76,6 +78,23 @@ type service struct {
 	// to 0.9999 and 1 to 10000: with two-class, and needed there.
 	LongShare  float64 `yaml:"long_share" range:"0.0001..0.9999"`
 	LongFactor float64 `yaml:"long_factor" range:"1..10000"`
+}
+
+// signals are those of [sim.Signals]; nil is what each row has of its own.
+type signals struct {
+	// ScrapeDelay is from a server's true numbers to the store, 0s to 1m. Default
+	// each row's own: 2ms.
+	ScrapeDelay *time.Duration `yaml:"scrape_delay" range:"0s..1m"`
+	// Delay is the mean of what an entry of the access log, a load report or a read of
+	// Redis takes, one half fixed and one half exponential, 0s to 1m. Default each row's
+	// own: 2ms, and 6ms for entries in batches.
+	Delay *time.Duration `yaml:"delay" range:"0s..1m"`
+	// Loss is the part of the entries of the access log, or of the changes of counts in
+	// Redis, that get lost, 0 to 1. Default each row's own: 0.
+	Loss *float64 `yaml:"loss" range:"0..1"`
+	// PushDelay is from a decision to its effect in the Envoys, 0s to 1m. Default each
+	// row's own: 3ms.
+	PushDelay *time.Duration `yaml:"push_delay" range:"0s..1m"`
 }
 
 type event struct {
@@ -135,6 +154,7 @@ func (f *file) scenario() sim.Scenario {
 			Kind: sim.ServiceKind(f.Service.Kind), Mean: f.Service.Mean, Sigma: f.Service.Sigma,
 			LongShare: f.Service.LongShare, LongFactor: f.Service.LongFactor,
 		},
+		Signals: sim.Signals(f.Signals),
 	}
 	for _, p := range f.Pods {
 		s.Pods = append(s.Pods, sim.PodGroup{

@@ -58,6 +58,9 @@ func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
 		},
 		Load: 0.8, Rate: 60,
 		Service: sim.Service{Kind: sim.TwoClass, Mean: 1500 * time.Millisecond, LongShare: 0.1, LongFactor: 20},
+		Signals: sim.Signals{
+			ScrapeDelay: new(time.Duration(0)), Delay: new(25 * time.Millisecond), Loss: new(0.001), PushDelay: new(time.Minute),
+		},
 		Events: []sim.Event{
 			{At: 2 * time.Minute, Kind: sim.Leave, Pods: []int{0, 1}, For: 30 * time.Second},
 			{At: 5 * time.Minute, Kind: sim.Slow, Pods: []int{19}, Factor: 3},
@@ -110,6 +113,30 @@ func TestABuiltInScenarioIsTheSameAsAFile(t *testing.T) {
 		}
 		if diff := cmp.Diff(settled(s), again); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestSignalsArePrintedAsFarAsTheyAreWritten: 0s is a delay, and no key is none.
+func TestSignalsArePrintedAsFarAsTheyAreWritten(t *testing.T) {
+	for _, line := range []string{
+		"",
+		"signals: {scrape_delay: 10ms, delay: 2ms, loss: 0.001, push_delay: 3ms}\n",
+		"signals: {scrape_delay: 0s}\n",
+		"signals: {delay: 1m}\n",
+		"signals: {loss: 0}\n",
+		"signals: {push_delay: 1.5ms}\n",
+	} {
+		s, err := parse("mine.yaml", []byte("pods: [{count: 4}]\n"+line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := printed(s)
+		if !strings.Contains(text, "\n"+line) || strings.Contains(text, "signals") != (line != "") {
+			t.Errorf("want %q in\n%s", line, text)
+		}
+		if again, err := parse("mine.yaml", []byte(text)); err != nil || !cmp.Equal(s, again) {
+			t.Errorf("printed and read again: error %v (-want +got):\n%s", err, cmp.Diff(s, again))
 		}
 	}
 }

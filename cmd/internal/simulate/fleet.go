@@ -235,8 +235,44 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
 		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
-	f.note("delays", "of signals and pushes, those of one data center", fromNowhere)
+	f.noteSignals(s.Signals, y.Source)
 	return sim.Policy{Name: f.name(), Steelyard: y}
+}
+
+// noteSignals says what becomes of signals on their way, and what a loss is of.
+func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
+	var delays []string
+	for _, d := range []struct {
+		of    string
+		delay *time.Duration
+	}{{"scrapes", g.ScrapeDelay}, {"signals", g.Delay}, {"pushes", g.PushDelay}} {
+		if d.delay != nil {
+			delays = append(delays, span(*d.delay)+" of "+d.of)
+		}
+	}
+	if len(delays) > 0 {
+		f.note("delays", strings.Join(delays, ", "), fromScenario)
+	}
+	switch len(delays) {
+	case 0:
+		f.note("delays", "of signals and pushes, those of one data center", fromNowhere)
+	case 1, 2:
+		f.note("other delays", "those of one data center", fromNowhere)
+	}
+	if g.Loss == nil {
+		return
+	}
+	lost, ok := lossy[source]
+	if !ok {
+		lost = "what an access log or Redis counts, which is not used here"
+	}
+	f.note("loss", number(*g.Loss)+" of "+lost, fromScenario)
+}
+
+// lossy names what can get lost.
+var lossy = map[sim.Source]string{
+	sim.AccessLog: "the entries of the access log",
+	sim.Redis:     "the changes of the counts in Redis",
 }
 
 // mode chooses between the two that an Envoy can have: with shedding, that is what is

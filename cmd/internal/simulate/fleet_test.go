@@ -111,6 +111,41 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	golden(t, "resolved.txt", f.explanation())
 }
 
+func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
+	tests := []struct {
+		signals sim.Signals
+		source  sim.Source
+		want    []note
+	}{
+		{sim.Signals{}, sim.AccessLog, []note{{"delays", "of signals and pushes, those of one data center", fromNowhere}}},
+		{sim.Signals{Delay: new(5 * time.Millisecond)}, sim.AccessLog, []note{
+			{"delays", "5ms of signals", fromScenario}, {"other delays", "those of one data center", fromNowhere},
+		}},
+		{sim.Signals{ScrapeDelay: new(time.Second), Delay: new(5 * time.Millisecond), PushDelay: new(time.Duration(0))}, sim.AccessLog, []note{
+			{"delays", "1s of scrapes, 5ms of signals, 0s of pushes", fromScenario},
+		}},
+		{sim.Signals{Loss: new(0.001)}, sim.AccessLog, []note{
+			{"delays", "of signals and pushes, those of one data center", fromNowhere},
+			{"loss", "0.001 of the entries of the access log", fromScenario},
+		}},
+		{sim.Signals{Loss: new(0.001), PushDelay: new(time.Second)}, sim.Redis, []note{
+			{"delays", "1s of pushes", fromScenario}, {"other delays", "those of one data center", fromNowhere},
+			{"loss", "0.001 of the changes of the counts in Redis", fromScenario},
+		}},
+		{sim.Signals{Loss: new(0.5)}, sim.LoadReports, []note{
+			{"delays", "of signals and pushes, those of one data center", fromNowhere},
+			{"loss", "0.5 of what an access log or Redis counts, which is not used here", fromScenario},
+		}},
+	}
+	for _, tt := range tests {
+		var f fleet
+		f.noteSignals(tt.signals, tt.source)
+		if !cmp.Equal(f.notes, tt.want, cmp.AllowUnexported(note{})) {
+			t.Errorf("%s by %s: got %v, want %v", onTheirWay(tt.signals), tt.source, f.notes, tt.want)
+		}
+	}
+}
+
 func TestEndpointsOfAFileAreCounted(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "listed", Print: true})
 	for _, want := range []string{`{count: 2, slots: 2, zone: "a"}`, `{count: 1, slots: 6, zone: "b"}`} {

@@ -37,6 +37,9 @@ func printed(s sim.Scenario) string {
 		line("load: %s               # traffic, as a part of what the pods can do", number(s.Load))
 	}
 	line("service: %s", kindOf(s.Service))
+	if s.Signals != (sim.Signals{}) {
+		line("signals: %s", onTheirWay(s.Signals))
+	}
 	if len(s.Events) > 0 {
 		line("events:")
 	}
@@ -83,6 +86,23 @@ func kindOf(s sim.Service) string {
 	return k.String()
 }
 
+// onTheirWay is what becomes of signals, as far as the scenario says it.
+func onTheirWay(g sim.Signals) string {
+	var k keys
+	delay := func(key string, d *time.Duration) {
+		if d != nil {
+			k.add(key, span(*d))
+		}
+	}
+	delay("scrape_delay", g.ScrapeDelay)
+	delay("delay", g.Delay)
+	if g.Loss != nil {
+		k.add("loss", number(*g.Loss))
+	}
+	delay("push_delay", g.PushDelay)
+	return k.String()
+}
+
 func happening(e sim.Event) string {
 	var k keys
 	k.add("at", span(e.At))
@@ -122,6 +142,9 @@ func summary(s sim.Scenario) string {
 		parts = append(parts, "load "+number(s.Load))
 	}
 	parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service), span(s.Service.Mean)))
+	if s.Signals != (sim.Signals{}) {
+		parts = append(parts, "signals "+onTheirWay(s.Signals))
+	}
 	if text := eventsText(s.Events); text != "" {
 		parts = append(parts, text)
 	}

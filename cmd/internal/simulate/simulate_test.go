@@ -81,6 +81,38 @@ func TestAllPoliciesGetTheSameRequests(t *testing.T) {
 	}
 }
 
+// TestSignalsAreThoseOfEveryRowWithSteelyard, of a configuration's too, and of no other.
+func TestSignalsAreThoseOfEveryRowWithSteelyard(t *testing.T) {
+	before, err := os.ReadFile(shortScenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := filepath.Join(t.TempDir(), "short.yaml")
+	if err := os.WriteFile(late, append(before, "signals: {scrape_delay: 1s, delay: 1s, push_delay: 1s}\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range sim.Policies() {
+		names = append(names, p.Name)
+	}
+	for _, o := range []Options{{}, {Config: someConfig, Cluster: "llama", Policies: names}} {
+		rows := func(scenario string) []row {
+			o.Scenario, o.JSONFile = scenario, "-"
+			var d document
+			if err := json.Unmarshal([]byte(simulated(t, o)), &d); err != nil {
+				t.Fatal(err)
+			}
+			return d.Rows
+		}
+		usual, delayed := rows(shortScenario), rows(late)
+		for i, r := range delayed {
+			if steered := strings.HasPrefix(r.Policy, "steelyard"); (*r.P99 != *usual[i].P99) != steered {
+				t.Errorf("%s: p99 of the wait is %.2f with late signals, %.2f without", r.Policy, *r.P99, *usual[i].P99)
+			}
+		}
+	}
+}
+
 func TestDurationIsChangedWithItsWarmUp(t *testing.T) {
 	o := Options{Scenario: "photoroom", Duration: 10 * time.Second}
 	s, err := o.scenario()
