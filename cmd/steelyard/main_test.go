@@ -27,6 +27,17 @@ func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("pods: 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	good := func(clusters ...string) string {
+		path := filepath.Join(t.TempDir(), "good.yaml")
+		text := "clusters:\n"
+		for _, name := range clusters {
+			text += "- {name: " + name + ", engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}\n"
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	tests := []struct {
 		args   string
 		status int
@@ -40,6 +51,8 @@ func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
 		{"simulate --scenario " + bad, 1, "bad.yaml:1:7: pods: 3 where a list is needed"},
 		{"simulate --scenario ./nowhere.yaml", 1, "reading the scenario: open ./nowhere.yaml"},
 		{"check --config " + bad, 1, "bad.yaml"},
+		{"check --config " + good("llama"), 0, "good.yaml: ok, 1 cluster\n"},
+		{"check --config " + good("llama", "mixtral"), 0, "good.yaml: ok, 2 clusters\n"},
 		{"simulate", 2, "--scenario is missing"},
 		{"simulate --scenario foto", 2, "there is no such scenario"},
 		{"simulate --scenario photoroom --seed x", 2, "invalid argument"},

@@ -103,7 +103,11 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d clusters\n", path, len(cfg.Clusters))
+			what := "clusters"
+			if len(cfg.Clusters) == 1 {
+				what = "cluster"
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d %s\n", path, len(cfg.Clusters), what)
 			return nil
 		},
 	}
