@@ -210,7 +210,7 @@ func (d *Daemon) swap(cfg *config.Config) error {
 func admissible(c config.Change) error {
 	switch {
 	case c.XDS:
-		return errors.New("the section xds cannot change while Envoys are connected: restart to change it")
+		return errors.New("the section xds cannot change while running: restart to change it")
 	case c.Admin:
 		return errors.New("the section admin cannot change while running: restart to change it")
 	}
