@@ -123,11 +123,18 @@ func (c *control) plan() {
 	}
 	switch c.o.Source {
 	case AccessLog, LoadReports:
-		c.reports.plan()
+		if c.exact() {
+			c.reports.plan()
+		}
 	case Redis:
 		c.w.set(lanePoll, c.w.now)
 	}
 	c.poke()
+}
+
+// exact says that there are load reports, so that what proxies count cannot drift.
+func (c *control) exact() bool {
+	return c.o.Source == LoadReports || c.o.Source == AccessLog && !c.o.Unmended
 }
 
 // phase is where in the interval a pod is scraped.
@@ -337,7 +344,7 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 		switch c.o.Source {
 		case AccessLog, LoadReports:
 			e.InFlight = weighting.Reading{Value: c.proxies[pod].inFlight, At: counted}
-			e.Exact = true
+			e.Exact = c.exact()
 			e.Proxies = c.proxies[pod].report(counted, c.o.Source == AccessLog)
 		case Redis:
 			e.InFlight = c.redis.counts[pod]

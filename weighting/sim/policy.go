@@ -54,6 +54,9 @@ type Steelyard struct {
 	// ReportInterval is that of load reports (beside the access log: of those that
 	// reconcile it, default 1 s) or of polls of Redis. Default 50 ms.
 	ReportInterval time.Duration
+	// Unmended says that there are no load reports beside the access log: what it
+	// loses stays wrong, and its counts are not exact.
+	Unmended bool
 	// SignalDelay is the mean delay of an event, a load report or a poll: one half
 	// fixed, one half exponential. Default 2 ms.
 	SignalDelay time.Duration

@@ -395,29 +395,36 @@ func TestLongerDelaysMakeTheWaitLonger(t *testing.T) {
 }
 
 // Lost entries of the access log cost waits, the more the more are lost; but load
-// reports put the counts right, so that half an hour is no worse than ten minutes. Counts
-// in Redis nobody puts right.
+// reports put the counts right, so that half an hour is no worse than ten minutes. Nobody
+// does so without them, or in Redis, where the counts drift on.
 func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
 	t.Parallel()
 	s := small()
 	s.Pods = []PodGroup{{Count: 20, Slots: 1}}
-	p99 := func(source Source, loss float64, duration time.Duration) float64 {
+	p99 := func(o Steelyard, loss float64, duration time.Duration) float64 {
 		s.Signals.Loss, s.Duration = &loss, duration
-		return run(t, s, steelyard(string(source), Steelyard{Source: source})).Wait.P99
+		return run(t, s, steelyard("steelyard", o)).Wait.P99
 	}
 	const short, long = 10 * time.Minute, 30 * time.Minute
-	before := p99(AccessLog, 0, short)
+	mended := Steelyard{Source: AccessLog}
+	before := p99(mended, 0, short)
 	for _, loss := range []float64{0.05, 0.2} {
-		brief, lasting := p99(AccessLog, loss, short), p99(AccessLog, loss, long)
+		brief, lasting := p99(mended, loss, short), p99(mended, loss, long)
 		t.Logf("loss %v: p99 %.2f in %v, %.2f in %v; %.2f with less", loss, brief, short, lasting, long, before)
 		if brief < 1.2*before || lasting > 1.2*brief {
 			t.Errorf("loss %v: p99 of the wait is %.2f in %v and %.2f in %v, with less %.2f: want more, that does not grow", loss, brief, short, lasting, long, before)
 		}
 		before = brief
 	}
-	brief, lasting := p99(Redis, 0.01, short), p99(Redis, 0.01, long)
+	with, without := p99(mended, 0.01, short), p99(Steelyard{Source: AccessLog, Unmended: true}, 0.01, short)
+	t.Logf("loss 0.01: p99 %.2f with load reports, %.2f without", with, without)
+	if without < 2*with {
+		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they mend", with, without)
+	}
+	redis := Steelyard{Source: Redis}
+	brief, lasting := p99(redis, 0.01, short), p99(redis, 0.01, long)
 	t.Logf("Redis: p99 %.2f in %v, %.2f in %v", brief, short, lasting, long)
 	if lasting < 1.3*brief {
-		t.Errorf("counts in Redis that lose 0.01: p99 of the wait is %.2f in %v and %.2f in %v: want a drift", brief, short, lasting, long)
+		t.Errorf("Redis: p99 of the wait is %.2f in %v and %.2f in %v: want a drift", brief, short, lasting, long)
 	}
 }

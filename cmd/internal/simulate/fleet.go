@@ -317,7 +317,7 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 			y.SignalDelay = batchDelay
 			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
 		}
-		if !x.LoadReports.Disabled {
+		if y.Unmended = x.LoadReports.Disabled; !y.Unmended {
 			text += ", put right by load reports every " + span(y.ReportInterval)
 		}
 		f.note("in flight", text, f.file+besides)

@@ -63,6 +63,11 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
+		{"testdata/log_alone.yaml", "", sim.Steelyard{
+			Source: sim.AccessLog, Unmended: true, ScrapeInterval: time.Second,
+			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
+		}},
 		{"testdata/redis.yaml", "", sim.Steelyard{
 			Source: sim.Redis, ReportInterval: 20 * time.Millisecond,
 			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
@@ -138,7 +143,7 @@ func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		var f fleet
+		f := new(fleet)
 		f.noteSignals(tt.signals, tt.source)
 		if !cmp.Equal(f.notes, tt.want, cmp.AllowUnexported(note{})) {
 			t.Errorf("%s by %s: got %v, want %v", onTheirWay(tt.signals), tt.source, f.notes, tt.want)
