@@ -13,6 +13,7 @@ type account struct {
 
 	counted    int32 // what the slot holds of it now, if it is watched
 	begun      int32 // length of open
+	closed     int32 // of the Envoy's closed requests, those of the account
 	difference int32 // in progress by the last reports, less begun at that time
 	correction int32 // added to begun
 	low, high  int32 // difference, since each stream of reports has last told
@@ -143,7 +144,7 @@ func (l *Ledger) dropAll(a *account) {
 	for a.open.head != nil {
 		l.drop(a.open.head)
 	}
-	for r := a.envoy.closed.head; r != nil; {
+	for r := a.envoy.closed.head; r != nil && a.closed > 0; {
 		next := r.links[inAccount].next
 		if r.key.account == a {
 			l.drop(r)

@@ -139,3 +139,33 @@ func TestForgedReportsOverflowNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestEndpointsThatLeaveDoNotSearchWhatIsRemembered: of each Envoy that lost ends as many
+// requests are remembered as may be, and none of them is of most endpoints. Searching them
+// for each would take seconds here, in which nobody else gets a word in.
+func TestEndpointsThatLeaveDoNotSearchWhatIsRemembered(t *testing.T) {
+	f := newFleet(300, 1000)
+	for _, s := range f.streams {
+		for i := range maxClosed {
+			s.Begin(f.now, strconv.Itoa(i), f.addresses[0])
+		}
+	}
+	for range 3 {
+		f.now = f.now.Add(time.Second)
+		for _, r := range f.reports {
+			r.Report(f.now, nil)
+		}
+	}
+	if got := f.streams[0].envoy.closings; got != maxClosed {
+		t.Fatalf("%d requests are remembered, want %d", got, maxClosed)
+	}
+	begun := time.Now()
+	f.ledger.SetMembers("chat", f.addresses[:1])
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("%d endpoints left %d Envoys in %v", len(f.addresses)-1, len(f.streams), took)
+	}
+	f.ledger.SetMembers("chat", nil)
+	if got := f.streams[0].envoy.closings; got != 0 {
+		t.Errorf("%d requests are remembered of endpoints that are gone", got)
+	}
+}

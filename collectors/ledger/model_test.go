@@ -158,8 +158,10 @@ func (w *world) mustBeSound(t fataler) {
 	var reporters Reporters
 	for _, e := range l.envoys {
 		inRequests, inAccounts, counting := 0, 0, 0
+		closed := map[*account]int32{}
 		for r := e.closed.head; r != nil; r = r.links[inAccount].next {
 			inAccounts++
+			closed[r.key.account]++
 		}
 		if inAccounts != e.closings || inAccounts > maxClosed {
 			t.Fatalf("%d closed requests, counted %d", inAccounts, e.closings)
@@ -191,6 +193,9 @@ func (w *world) mustBeSound(t fataler) {
 			}
 			accounts++
 			inAccounts += mustAddUp(t, e, a)
+			if a.closed != closed[a] {
+				t.Fatalf("%d closed requests of an account, counted %d", closed[a], a.closed)
+			}
 			if a.watched {
 				slots[a.slot] += int64(a.counted)
 			}

@@ -88,6 +88,7 @@ func (l *Ledger) drop(r *request) {
 	if r.closed {
 		e.closed.remove(r)
 		e.closings--
+		a.closed--
 	} else {
 		a.open.remove(r)
 		a.begun--
@@ -117,6 +118,7 @@ func (l *Ledger) close(r *request) {
 	a.open.remove(r)
 	a.begun--
 	r.closed = true
+	a.closed++
 	e.closed.push(r)
 	if e.closings++; e.closings > maxClosed {
 		l.drop(e.closed.head)
