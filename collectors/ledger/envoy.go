@@ -19,6 +19,7 @@ type envoy struct {
 	silent   bool
 	progress int  // requests in progress by the last reports, over all endpoints
 	lone     bool // its reports told of requests, and no log did
+	wide     bool // its log tells of requests to other addresses, too
 	grouped  Reporters
 
 	mode  Mode

@@ -114,6 +114,9 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 	if e.mode == m {
 		return
 	}
+	if e.mode == ModeReports {
+		e.wide = false // its log tells again
+	}
 	e.mode, e.calm = m, time.Time{}
 	l.regroup(e)
 	l.epoch++

@@ -258,3 +258,54 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 	w.says(e, 2, 2)
 	expect("its log broke", true)
 }
+
+// TestTheLogOfAnEnvoyWithOtherTrafficStaysOff: its entries cost the Envoy as much whoever
+// the requests are for. Were the rate by the reports only that of the clusters here, the log
+// would be switched on again after a few seconds, and off again, for ever.
+func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		logged    bool // the other requests, too
+		perSecond int  // to the endpoint
+		want      Mode
+	}{
+		{"which the log tells of", true, 100, ModeReports},
+		{"which it does not", false, 100, ModeEvents},
+		{"which it does not, and as much of its own", false, 600, ModeReports},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, e := single()
+			w.ledger.SetModeThresholds(200, 500)
+			s := w.open(e)
+			w.reporting(e)
+			before, id := w.ledger.ModeGeneration(), 0
+			for tick := 1; tick <= 12_000; tick++ {
+				w.after(10 * time.Millisecond)
+				for range c.perSecond / 100 {
+					id++
+					if w.mode(e) != ModeReports {
+						s.Begin(w.now, strconv.Itoa(id), one)
+						s.End(w.now, strconv.Itoa(id), one, Outcome{Status: 200})
+					}
+				}
+				for range 5 {
+					if c.logged && w.mode(e) != ModeReports {
+						s.Begin(w.now, "other", "10.9.9.9:80")
+					}
+				}
+				if tick%100 == 0 {
+					e.reports.Report(w.now, []ClusterLoad{
+						{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: uint64(c.perSecond)}}},
+						{Cluster: "other", Endpoints: []EndpointLoad{{Address: "10.9.9.9:80", Issued: 500}}},
+					})
+				}
+			}
+			if got := w.mode(e); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			if got := w.ledger.ModeGeneration() - before; got > 2 {
+				t.Errorf("%d changes of the mode in two minutes of the same traffic", got)
+			}
+		})
+	}
+}

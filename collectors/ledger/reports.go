@@ -110,9 +110,13 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) {
 		l.replace(r)
 	}
 	e.unlearn(now)
-	issued := l.tally(e, clusters, r.later, now)
+	issued, elsewhere := l.tally(e, clusters, r.later, now)
 	if e.basis() != byEvents && r.later {
-		e.rate.over(now, now.Sub(e.lastReport), float64(issued))
+		logged := issued
+		if e.wide {
+			logged += elsewhere
+		}
+		e.rate.over(now, now.Sub(e.lastReport), float64(logged))
 	}
 	e.lastReport, r.heard = now, now
 	l.hear(e, now)
@@ -195,8 +199,9 @@ func (r *Reports) setGauge(s *slot, n int32) {
 }
 
 // tally adds up what a report says, by endpoint: one may be in several clusters of an
-// Envoy. It returns the number of requests issued.
-func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued int64) {
+// Envoy. It returns the number of requests issued, and of those to addresses that are
+// nobody's here.
+func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued, elsewhere int64) {
 	for i := range clusters {
 		c := &clusters[i]
 		l.learn(e, c, now)
@@ -205,17 +210,20 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 		}
 		for j := range c.Endpoints {
 			load := &c.Endpoints[j]
+			told := int64(0)
+			if counters {
+				told = int64(min(load.Issued, maxIssued))
+			}
 			at := l.addresses[load.Address]
 			if at == nil {
+				elsewhere += told
 				continue
 			}
 			l.tallyOne(e, at, at.servedBy(c.Cluster), load, counters)
-			if counters {
-				issued += int64(min(load.Issued, maxIssued))
-			}
+			issued += told
 		}
 	}
-	return issued
+	return issued, elsewhere
 }
 
 // tallyOne adds up what a report says of one endpoint; meant is the cluster of it, nil

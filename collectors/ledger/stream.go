@@ -76,6 +76,7 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	at := l.addresses[string(ev.Address)]
 	if at == nil {
 		e.ignored++
+		e.wide = e.wide || e.mode != ModeReports
 		return
 	}
 	id, meant := maphash.Bytes(l.seed, ev.ID), e.meant(at, ev.Cluster)
