@@ -68,10 +68,7 @@ func (l *Ledger) modeAt(perSecond float64) Mode {
 // judge changes the mode of an Envoy when it is time to. Into ModeReports and out
 // of it only with a report: the counts then go over to its gauge, or from it on.
 func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
-	perSecond := e.rate.perSecond
-	if !atReport {
-		perSecond = e.rate.now(now)
-	}
+	perSecond := e.rate.now(now)
 	up := l.modeAt(perSecond)
 	if e.open >= maxOpen {
 		up = ModeReports

@@ -309,3 +309,22 @@ func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
 		})
 	}
 }
+
+// TestAPeakThatIsOverDoesNotEndTheLog: reports of a large fleet are seconds apart, and the
+// next is no reason to go by what was before it.
+func TestAPeakThatIsOverDoesNotEndTheLog(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 1000)
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	for i := range 4000 {
+		s.Begin(w.now, strconv.Itoa(i), one)
+		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
+	}
+	w.after(20 * time.Second)
+	w.says(e, 0, 4000)
+	if got := w.mode(e); got == ModeReports {
+		t.Errorf("%v, 20 s after the last request", got)
+	}
+}
