@@ -81,9 +81,16 @@ func (l *Ledger) credit(a *account, d sums) {
 	a.unended = kept(int64(a.unended) + int64(d.issued) - int64(d.ended))
 	if a.watched && d != (sums{}) {
 		a.slot.sums.add(&d)
+		l.changed(a.slot.cluster)
+		l.noteTraffic(a)
+	}
+}
+
+// noteTraffic has the cluster be one with traffic.
+func (l *Ledger) noteTraffic(a *account) {
+	if a.watched {
 		a.slot.cluster.traffic = true
 		l.setIdle(a.slot.cluster, false)
-		l.changed(a.slot.cluster)
 	}
 }
 

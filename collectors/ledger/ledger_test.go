@@ -480,6 +480,52 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect("and when that has left", true, true, 0)
 }
 
+// Requests that reports told of first add nothing to those issued when the log tells of as many.
+func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	w.reporting(e)
+	w.says(e, 0, 0)
+	w.says(e, 0, 5)
+	w.says(e, 0, 0)
+	for i := range 5 { // late
+		s.Begin(w.now, strconv.Itoa(i), one)
+		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
+	}
+	for range 15 {
+		w.says(e, 0, 0)
+		w.ledger.Cluster("chat", w.now)
+	}
+	if !w.ledger.Cluster("chat", w.now).Idle {
+		t.Fatal("not idle after fifteen seconds without a request")
+	}
+	before := w.read(t).Proxies.Issued.Value
+	s.Begin(w.now, "first", one)
+	if got := w.read(t).Proxies.Issued.Value; got != before {
+		t.Fatalf("%v issued, want %v: nothing is owed", got, before)
+	}
+	if w.ledger.Cluster("chat", w.now).Idle {
+		t.Error("idle with a request in flight that just began")
+	}
+}
+
+// With load reports alone it is the first report of a request that says so.
+func TestAClusterIsBusyAtItsFirstRequestByReportsAlone(t *testing.T) {
+	w, e := single()
+	w.reporting(e)
+	for range 15 {
+		w.says(e, 0, 0)
+		w.ledger.Cluster("chat", w.now)
+	}
+	if !w.ledger.Cluster("chat", w.now).Idle {
+		t.Fatal("not idle after fifteen seconds without a request")
+	}
+	w.says(e, 1, 1)
+	if w.ledger.Cluster("chat", w.now).Idle {
+		t.Error("idle with a request in flight that just began")
+	}
+}
+
 func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w, e := single()
 	w.watch("chat")

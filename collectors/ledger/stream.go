@@ -129,6 +129,7 @@ func (l *Ledger) begin(s *Stream, a *account, id, received uint64) {
 		a.gap = kept(int64(a.gap) - 1)
 	}
 	l.issue(a, 1)
+	l.noteTraffic(a) // though nothing was issued where it is owed
 	l.settle(a)
 }
 
