@@ -165,10 +165,13 @@ func (l *Ledger) sweep(now time.Time) {
 
 // sweepTraffic finds out whether a cluster has none. As long as a watcher tells nothing, it may.
 func (l *Ledger) sweepTraffic(c *cluster, now time.Time) {
+	if c.traffic {
+		c.traffic, c.quiet = false, now
+		return
+	}
 	told := len(l.heardBy(c).counted) == len(c.watchers)
-	if c.traffic || !told || c.quiet.IsZero() || now.Before(c.quiet) {
+	if !told || c.quiet.IsZero() || now.Before(c.quiet) {
 		c.quiet = now
 	}
-	c.traffic = false
 	l.setIdle(c, told && now.Sub(c.quiet) >= idleAfter)
 }

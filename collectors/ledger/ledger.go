@@ -47,6 +47,7 @@ type Ledger struct {
 	reporters Reporters
 	dirty     []*cluster // to be woken when the lock is released
 	epoch     uint64     // changes with who is counted, and how
+	turns     uint64     // changes with which clusters have traffic, which is more often
 	swept     time.Time
 
 	batchAbove, reportsAbove float64
@@ -320,7 +321,7 @@ func (l *Ledger) setIdle(c *cluster, idle bool) {
 			l.watching[who].busy++
 		}
 	}
-	l.epoch++
+	l.turns++
 }
 
 // room is how many of something there may be for one more of this Envoy. One that

@@ -480,6 +480,34 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect("and when that has left", true, true, 0)
 }
 
+// Of a hundred clusters some turn idle or busy at any time. Each time to look again at all
+// Envoys of all of them would take a tenth of a core, with the lock held.
+func TestATurnOfOneClusterHasNobodyHeardAnew(t *testing.T) {
+	w, e := single()
+	w.cluster("other", "[::1]:80")
+	w.watch("other", e)
+	s := w.open(e)
+	w.ledger.Cluster("chat", w.now)
+	before, told := w.ledger.epoch, 0
+	for round := range 3 {
+		for range 12 {
+			w.after(time.Second)
+			w.ledger.Cluster("chat", w.now)
+		}
+		if got := w.ledger.Cluster("other", w.now); got.Busy == 0 && got.Idle {
+			told++
+		}
+		s.Begin(w.now, strconv.Itoa(round), one)
+		if got := w.ledger.Cluster("other", w.now); got.Busy == 1 && got.Idle {
+			told++
+		}
+		w.mustBeSound(t)
+	}
+	if told != 6 || w.ledger.epoch != before {
+		t.Errorf("%d turns told, want 6; epoch %d, before %d", told, w.ledger.epoch, before)
+	}
+}
+
 // Requests that reports told of first add nothing to those issued when the log tells of as many.
 func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	w, e := single()

@@ -211,6 +211,24 @@ func (w *world) mustBeSound(t fataler) {
 	if open != l.open || accounts != l.accounts {
 		t.Fatalf("%d of %d requests, %d of %d accounts", open, l.open, accounts, l.accounts)
 	}
+	watches := map[Envoy]watching{}
+	for _, c := range l.clusters {
+		for who := range c.watchers {
+			n := watches[who]
+			if n.clusters++; !c.idle {
+				n.busy++
+			}
+			watches[who] = n
+		}
+	}
+	if len(watches) != len(l.watching) {
+		t.Fatalf("%d Envoys watch a cluster, counted %d", len(watches), len(l.watching))
+	}
+	for who, n := range watches {
+		if *l.watching[who] != n {
+			t.Fatalf("%v watches %+v, counted %+v", who, n, *l.watching[who])
+		}
+	}
 	for _, c := range l.clusters {
 		for _, s := range c.members {
 			if s.inFlight < 0 || s.inFlight != slots[s] {

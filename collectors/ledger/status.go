@@ -18,9 +18,11 @@ type heard struct {
 	epoch                   uint64
 	counted                 []*envoy
 	events, reports, silent int
-	clusters, busy          int  // the most that one of them watches, and of those with traffic
-	late                    bool // somebody's counts are older than the events of this moment
-	exact                   bool // all have load reports
+	clusters                int    // the most that one of them watches
+	busy                    int    // of those with traffic, as of turns
+	turns                   uint64 // one more than the ledger's; 0: busy is not known
+	late                    bool   // somebody's counts are older than the events of this moment
+	exact                   bool   // all have load reports
 }
 
 // heardBy brings the cluster's view of its watchers up to date.
@@ -31,7 +33,7 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 	}
 	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
 	for who := range c.watchers {
-		h.clusters, h.busy = max(h.clusters, l.watching[who].clusters), max(h.busy, l.watching[who].busy)
+		h.clusters = max(h.clusters, l.watching[who].clusters)
 		e := l.envoys[who]
 		if e == nil {
 			continue
@@ -55,6 +57,19 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 	h.exact = h.exact && len(h.counted) > 0
 	clear(h.counted[len(h.counted):cap(h.counted)]) // those that left
 	return h
+}
+
+// busyBy is how many clusters with traffic one watcher of the cluster watches: the most of any.
+func (l *Ledger) busyBy(c *cluster) int {
+	h := l.heardBy(c)
+	if h.turns == l.turns+1 {
+		return h.busy
+	}
+	h.busy, h.turns = 0, l.turns+1
+	for who := range c.watchers {
+		h.busy = max(h.busy, l.watching[who].busy)
+	}
+	return h.busy
 }
 
 // asOf is when the sums of a cluster were true: now, less the mean age of what its
@@ -172,7 +187,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	h := l.heardBy(c)
 	return ClusterStatus{
 		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
-		Clusters: h.clusters, Busy: h.busy, Idle: c.idle,
+		Clusters: h.clusters, Busy: l.busyBy(c), Idle: c.idle,
 		Interval: h.interval(now),
 		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}
