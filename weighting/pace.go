@@ -50,6 +50,7 @@ type Pacer struct {
 	// spent of a large budget would be the debt of hours where a small one takes its place.
 	spent time.Duration
 	at    time.Time // when spent was right
+	of    float64   // the budget, ProxyCPU, that it was spent of
 }
 
 // bucket is how long an empty one takes to be full again.
@@ -64,7 +65,7 @@ func (p *Pacer) Interval(now time.Time, pace Pace, f Fleet) (interval time.Durat
 		interval, reason = bytes, PaceBytes
 	}
 	if pace.ProxyCPU > 0 {
-		p.refill(now)
+		p.refill(now, pace)
 		if cpu := time.Duration(float64(pace.byCPU(f)) * p.used()); cpu > interval {
 			interval, reason = cpu, PaceCPU
 		}
@@ -84,7 +85,7 @@ func (p *Pacer) Worth(now time.Time, pace Pace) float64 {
 	if pace.ProxyCPU <= 0 {
 		return 0
 	}
-	p.refill(now)
+	p.refill(now, pace)
 	used := p.used()
 	return usual / 2 * max(0, 2*used-1) / (1 - used)
 }
@@ -95,7 +96,7 @@ func (p *Pacer) Worth(now time.Time, pace Pace) float64 {
 func (p *Pacer) Rest(now time.Time, pace Pace, f Fleet) time.Duration {
 	const longest = time.Second
 	rest := max(pace.Floor, pace.byBytes(f))
-	if p.refill(now); p.used() < 1 {
+	if p.refill(now, pace); p.used() < 1 {
 		return rest
 	}
 	return max(rest, min(pace.byCPU(f), longest))
@@ -122,18 +123,23 @@ func (p Pace) byCPU(f Fleet) time.Duration {
 
 // Pushed takes note of a push.
 func (p *Pacer) Pushed(now time.Time, pace Pace, f Fleet) {
-	p.refill(now)
+	p.refill(now, pace)
 	p.spent = min(p.spent, bucket) + pace.byCPU(f)
 }
 
 // used is how much of the bucket is spent, at most all of it.
 func (p *Pacer) used() float64 { return min(1, float64(p.spent)/float64(bucket)) }
 
-func (p *Pacer) refill(now time.Time) {
+// refill takes note of the time and of the budget. Of one that has grown, as that of a cluster
+// does with its first request, what was spent before is a smaller part.
+func (p *Pacer) refill(now time.Time, pace Pace) {
 	if !p.at.IsZero() {
 		p.spent = max(0, p.spent-now.Sub(p.at))
 	}
-	p.at = now
+	if p.of > 0 && pace.ProxyCPU > p.of {
+		p.spent = time.Duration(float64(p.spent) * p.of / pace.ProxyCPU)
+	}
+	p.at, p.of = now, pace.ProxyCPU
 }
 
 // Gather is how long to wait for more readings before the next step where the load is

@@ -125,6 +125,19 @@ func TestABudgetThatChangesLeavesNoDebtBehind(t *testing.T) {
 	}
 }
 
+// A heartbeat of a cluster without traffic takes seconds of its budget. With the first request
+// the budget is another, and no push of then is to wait for it.
+func TestABudgetThatGrowsLeavesNoDebtBehind(t *testing.T) {
+	idle, busy, fleet := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02 * 0.5 / 100}, Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02 * 0.505}, Fleet{10, 20}
+	var p Pacer
+	p.Pushed(epoch, idle, fleet)
+	if at := epoch.Add(time.Second); p.Worth(at, idle) < 1 {
+		t.Errorf("with the small budget a push is worth %v a second later: nothing is to be seen here", p.Worth(at, idle))
+	}
+	want(t, "worth at the first request", p.Worth(epoch.Add(time.Second), busy), 0)
+	want(t, "the rest", p.Rest(epoch.Add(time.Second), busy, fleet), busy.Floor)
+}
+
 func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
 	want(t, "few endpoints", Gather(time.Second, 20), 0)
 	want(t, "many", Gather(time.Second, 21), 50*time.Millisecond)
