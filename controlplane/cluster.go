@@ -115,6 +115,7 @@ type Cluster struct {
 	observer  Observer
 	log       *slog.Logger
 	wake      chan struct{} // capacity one: something is new
+	told      chan struct{} // capacity one: proxies told of requests
 
 	// These are of the loop's goroutine. Of the latest snapshot there is the memory
 	// alone, for the next.
@@ -190,6 +191,7 @@ func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observ
 		name: name, options: o, publisher: p, proxies: proxies, observer: obs,
 		log:     log.With("cluster", name),
 		wake:    make(chan struct{}, 1),
+		told:    make(chan struct{}, 1),
 		records: make(map[string]*record),
 	}
 }
@@ -199,7 +201,7 @@ func (c *Cluster) SetOptions(o Options) {
 	c.mu.Lock()
 	c.options = o
 	c.mu.Unlock()
-	c.Poke()
+	c.poke()
 }
 
 // SetEndpoints replaces the set of endpoints. Reports of those that stay are kept.
@@ -222,7 +224,7 @@ func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
 		c.populated = time.Now()
 	}
 	c.mu.Unlock()
-	c.Poke()
+	c.poke()
 }
 
 // Discovered notes how a refresh of the endpoints went: nil, or why the set
@@ -244,7 +246,7 @@ func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrap
 	}
 	c.scrapes.note(s.At, s.Err)
 	r.scrape = s
-	c.Poke()
+	c.poke()
 	if s.Err != nil {
 		r.failures++
 		return
@@ -272,15 +274,23 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 		}
 	}
 	c.ignored = ignored
-	c.Poke()
+	c.poke()
 	return ignored
 }
 
-// Poke wakes the loop: something is new. What is already awake stays awake.
+// Poke wakes the loop: proxies told of requests. What is already awake stays awake.
 func (c *Cluster) Poke() {
+	signal(c.told)
+	c.poke()
+}
+
+// poke wakes the loop: something is new.
+func (c *Cluster) poke() { signal(c.wake) }
+
+func signal(c chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
-	default:
+	case c <- struct{}{}:
+	default: // known already
 	}
 }
 
@@ -301,10 +311,23 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.wake:
 		case <-timer.C:
 		}
-		timer.Reset(c.step(law, &pacer, time.Now()))
+		select {
+		case <-c.told: // the step knows
+		default:
+		}
+		rest, calm := c.step(law, &pacer, time.Now())
+		timer.Reset(rest)
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-timer.C:
+		}
+		timer.Reset(calm)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.told:
+			c.poke()
 		case <-timer.C:
 		}
 		timer.Reset(ages)
@@ -342,8 +365,9 @@ func (c *Cluster) current() Options {
 
 // step decides on the latest of everything and publishes it. It returns how long
 // to rest: until the next push may go out, and at least so long that steps take no
-// more than a tenth of a core.
-func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time) (rest time.Duration) {
+// more than a tenth of a core. calm is for how much longer where no proxy tells of a
+// request: the first one is not to wait until a heartbeat is paid for.
+func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time) (rest, calm time.Duration) {
 	const idle = 9 // times what a step took
 	began := time.Now()
 	options := c.current()
@@ -355,14 +379,16 @@ func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time
 	if c.becomeReady(now, decision) {
 		push = c.publisher.Publish(c.name, decision, c.pushOptions(now, pacer))
 	}
-	before, afterPush := c.decided(now, decision, push, pacer)
+	before, afterPush, calm := c.decided(now, decision, push, pacer)
 	took := time.Since(began)
 	c.observer.Stepped(c.name, before, decision, push, took)
 	rest = max(options.Pace.Floor, idle*cost, c.gather())
-	if push.Pushed {
-		rest = max(rest, afterPush)
+	if !push.Pushed {
+		return rest, 0
 	}
-	return rest
+	longest := max(rest, afterPush+calm)
+	rest = max(rest, afterPush)
+	return rest, longest - rest
 }
 
 // gather is how long to wait for more readings before the next step.
@@ -490,8 +516,9 @@ func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions
 }
 
 // decided keeps the decision, the count of pushes and when the next one may be.
-// It returns the decision before, and for how long no push may come after this one.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision, rest time.Duration) {
+// It returns the decision before, and for how long no push may come after this one: for calm of
+// it not unless there is traffic again.
+func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision, rest, calm time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d
@@ -506,7 +533,12 @@ func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer 
 		p.suppressed++
 	}
 	p.interval, p.intervalReason = pacer.Interval(now, pace, fleet)
-	return before, pacer.Rest(now, pace, fleet)
+	rest = pacer.Rest(now, pace, fleet)
+	if c.reporting.Idle { // with traffic it has another budget of the proxies' CPU
+		pace.ProxyCPU = 0
+		calm = rest - pace.Sustained(fleet)
+	}
+	return before, rest - calm, calm
 }
 
 // An effort is what a step costs: the least that any of the recent ones took. One that was

@@ -399,6 +399,34 @@ func TestPushesAreAskedToGainMoreAsTheBudgetIsSpent(t *testing.T) {
 	})
 }
 
+// A heartbeat of a cluster without traffic is a second of its budget and more. With the first
+// request it has another, and the request does not wait; a page that was read does.
+func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
+	o := testOptions()
+	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
+	inLoop(t, o, func(cluster *Cluster, r *recorder) {
+		r.report(ProxyCounts{Subscribers: 10, Shared: 20, Idle: true})
+		cluster.SetEndpoints(addresses("10.0.0.1:80"))
+		cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		after(10 * time.Millisecond)
+		pushes := r.count()
+		if pushes == 0 {
+			t.Fatal("no push of what was read first")
+		}
+		cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		after(100 * time.Millisecond)
+		if got := r.count(); got != pushes {
+			t.Fatalf("%d pushes of a cluster without traffic, want %d", got, pushes)
+		}
+		r.report(ProxyCounts{Subscribers: 10, Shared: 20, Busy: 1})
+		cluster.Poke()
+		after(10 * time.Millisecond)
+		if got := r.count(); got != pushes+1 {
+			t.Errorf("%d pushes after the first request, want %d", got, pushes+1)
+		}
+	})
+}
+
 // With very many clusters an Envoy's CPU sustains a push in seconds. What cannot wait that long
 // is decided and offered within one; heartbeats can.
 func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.T) {
