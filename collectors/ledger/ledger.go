@@ -243,21 +243,26 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 	defer l.release()
 	c := l.cluster(name)
 	watchers := make(map[Envoy]struct{}, len(envoys))
+	same := true
 	for _, who := range envoys {
 		watchers[who] = struct{}{}
 		if _, had := c.watchers[who]; !had {
+			same = false
 			l.watches(c, who, 1)
 			l.eachOf(c, who, func(a *account) { l.watch(a, true) })
 		}
 	}
 	for who := range c.watchers {
 		if _, has := watchers[who]; !has {
+			same = false
 			l.watches(c, who, -1)
 			l.eachOf(c, who, func(a *account) { l.watch(a, false) })
 		}
 	}
 	c.watchers = watchers
-	l.epoch++
+	if !same {
+		l.epoch++
+	}
 }
 
 // eachOf calls do for each account of the Envoy with an endpoint of the cluster.

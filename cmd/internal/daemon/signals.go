@@ -30,9 +30,8 @@ type signals struct {
 	readings    sync.Pool // of *[]ledger.Counts
 
 	mu       sync.Mutex
-	clusters map[string]bool // that have members
-	watched  uint64          // generation of the watchers that the ledger knows
-	modes    uint64          // generation of the modes that the Envoys were told
+	clusters map[string]uint64 // that have members: generation of the watchers that the ledger knows, 0 for none
+	modes    uint64            // generation of the modes that the Envoys were told
 	told     map[ledger.Envoy]ledger.Mode
 }
 
@@ -42,7 +41,7 @@ func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluste
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
 		readings: sync.Pool{New: func() any { return new([]ledger.Counts) }},
-		clusters: make(map[string]bool), told: make(map[ledger.Envoy]ledger.Mode),
+		clusters: make(map[string]uint64), told: make(map[ledger.Envoy]ledger.Mode),
 	}
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
 	if !cfg.AccessLog.Disabled {
@@ -117,21 +116,23 @@ func (s *signals) setMembers(members map[string]membership) {
 		}
 		s.ledger.SetMembers(name, addresses)
 		s.ledger.SetAlpha(name, p.alpha)
-		s.clusters[name] = true
+		if _, ok := s.clusters[name]; !ok {
+			s.clusters[name] = 0
+		}
 	}
-	s.watched = 0
 }
 
-// follow keeps the ledger's watchers and the Envoys' modes up to date.
-func (s *signals) follow() {
+// follow keeps the ledger's watchers of a cluster and the Envoys' modes up to date. Each loop
+// follows for its own cluster: with a hundred of them on a thousand Envoys that come back,
+// each a few milliseconds after the one before, all are too many for every step.
+func (s *signals) follow(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A generation of the streams is never 0, so a new set of clusters is followed too.
-	if now := s.streams.WatchGeneration() + 1; now != s.watched {
-		s.watched = now
-		for name := range s.clusters {
-			s.ledger.SetWatchers(name, envoys(s.streams.Watchers(name)))
-		}
+	now := s.streams.WatchGeneration() + 1
+	if known, ok := s.clusters[cluster]; ok && known != now {
+		s.clusters[cluster] = now
+		s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
 	}
 	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modes {
 		s.tellModes()
@@ -190,7 +191,7 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 
 // Counts are what the cluster's Envoys report, for its loop.
 func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
-	s.follow()
+	s.follow(cluster)
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
 		Subscribers: status.Watchers, Reporting: status.Events + status.Reports,

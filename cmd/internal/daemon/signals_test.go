@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"strings"
@@ -196,7 +197,7 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 			want = map[string]float64{xds.RuntimeImmediate: 0, xds.RuntimeBatched: 100}
 		}
 		eventually(t, "it has a mode", func() error { return reportOften(d, ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"}) })
-		d.signals.follow()
+		d.signals.follow("llama")
 		if got := layer(t, d.XDSAddress(), "busy"); !maps.Equal(got, want) {
 			t.Errorf("disabled %t: the layer of a busy one is %v, want %v", disabled, got, want)
 		}
@@ -378,4 +379,47 @@ func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 	cfg.XDS.AccessLog.Disabled = true
 	d, _ := serve(t, cfg)
 	openReports(t, d.XDSAddress(), "envoy").mustBeAsked(100 * time.Millisecond)
+}
+
+// TestEachLoopFollowsForItsOwnCluster: a step of one does not go through the Envoys of all the
+// others, and a cluster that was gone and is back has its Envoys again.
+func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
+	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
+	defer streams.Close()
+	server := grpc.NewServer()
+	streams.Register(server)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(listener)
+	defer server.Stop()
+	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
+	s.setMembers(map[string]membership{"llama": {}, "other": {}})
+	subscribe(t, listener.Addr().String(), "a", "llama")
+	subscribe(t, listener.Addr().String(), "b", "other")
+	eventually(t, "two Envoys subscribe", func() error {
+		if len(streams.Watchers("llama"))+len(streams.Watchers("other")) < 2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	expect := func(when string, llama, other int) {
+		t.Helper()
+		for name, want := range map[string]int{"llama": llama, "other": other} {
+			if got := s.ledger.Cluster(name, time.Now()).Watchers; got != want {
+				t.Errorf("%s: %s is watched by %d, want %d", when, name, got, want)
+			}
+		}
+	}
+	s.Counts("llama", time.Now(), nil)
+	expect("after a step of one", 1, 0)
+	s.Counts("other", time.Now(), nil)
+	expect("after one of each", 1, 1)
+	s.setMembers(map[string]membership{"llama": {}})
+	expect("without the other", 1, 0)
+	s.setMembers(map[string]membership{"llama": {}, "other": {}})
+	s.Counts("other", time.Now(), nil)
+	s.Counts("nobody's", time.Now(), nil)
+	expect("with the other again", 1, 1)
 }
