@@ -56,6 +56,8 @@
 //   - an end without a beginning is that of a request that began unseen, if there is
 //     one (c > 0): c and d fall by one. Otherwise it changes nothing: a refused connection ends
 //     without having begun.
+//   - when an Envoy batches no more, an end that overtakes its beginning ends it: for three
+//     seconds ends without a beginning are remembered.
 //   - requests whose stream broke may go on unseen: they leave b, and d rises by one
 //     each, so that a single report brings them back.
 //   - where c was negative at two reports in a row, that many of the oldest open

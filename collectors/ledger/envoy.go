@@ -22,6 +22,9 @@ type envoy struct {
 	wide     bool // its log tells of requests to other addresses, too
 	grouped  Reporters
 
+	unbatched time.Time   // when it was told to batch its entries no more
+	early     map[key]int // ends since then without a beginning, which may be in the last batch
+
 	mode  Mode
 	calm  time.Time // since when the rate is low enough for a mode before this one
 	rate  rate
@@ -156,6 +159,9 @@ func (l *Ledger) sweep(now time.Time) {
 		}
 		if e.mode == ModeBatched {
 			l.judge(e, now, false)
+		}
+		if len(e.early) > 0 && !e.unbatching(now) {
+			e.early = nil
 		}
 	}
 	for _, c := range l.clusters {

@@ -90,6 +90,9 @@ func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
 	case e.calm.IsZero():
 		e.calm = now
 	case now.Sub(e.calm) >= calmPeriod:
+		if e.mode == ModeBatched {
+			e.unbatched = now
+		}
 		l.turn(e, down)
 	}
 }

@@ -328,3 +328,45 @@ func TestAPeakThatIsOverDoesNotEndTheLog(t *testing.T) {
 		t.Errorf("%v, 20 s after the last request", got)
 	}
 }
+
+// TestAnEndThatOvertakesTheLastBatchLeavesNothingOpen: without load reports nothing else would
+// ever end the request.
+func TestAnEndThatOvertakesTheLastBatchLeavesNothingOpen(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 0)
+	batched, immediate := w.open(e), w.open(e)
+	w.traffic(e, 600, 5*time.Second)
+	for len(e.open) > 0 {
+		w.end(e, batched, 0, true)
+	}
+	for w.mode(e) == ModeBatched {
+		w.after(100 * time.Millisecond)
+		w.read(t)
+	}
+	ok := Outcome{Status: 200, Latency: time.Second}
+	immediate.End(w.now, "1", one, ok)
+	immediate.End(w.now, "2", one, ok)
+	w.expect(t, 0)
+	w.after(time.Second)
+	for _, id := range []string{"1", "2", "3"} {
+		batched.Begin(w.now, id, one)
+	}
+	w.expect(t, 1) // the third goes on
+	immediate.Begin(w.now, "1", one)
+	w.expect(t, 2) // another try of the first
+	immediate.End(w.now, "1", one, ok)
+	immediate.End(w.now, "3", one, ok)
+	w.expect(t, 0)
+	if got := w.read(t).Proxies; got.Issued.Value != got.Ended.Value {
+		t.Errorf("%v issued and %v ended", got.Issued.Value, got.Ended.Value)
+	}
+	immediate.End(w.now, "lost", one, ok)
+	w.after(unbatchTime)
+	w.read(t)
+	if got := len(w.ledger.envoys[e.who].early); got != 0 {
+		t.Errorf("%d ends are remembered for ever", got)
+	}
+	immediate.End(w.now, "4", one, ok)
+	batched.Begin(w.now, "4", one)
+	w.expect(t, 1)
+}

@@ -1,8 +1,14 @@
 package ledger
 
+import "time"
+
 // maxClosed is how many requests of an Envoy are remembered that were closed without an
 // end. Most ends that are missing were lost, so the oldest is forgotten for a new one.
 const maxClosed = 1024
+
+// unbatchTime is how long after an Envoy is to batch no more its last batch may come: it is
+// told within a second, and then sends what is in its buffer within one.
+const unbatchTime = 3 * time.Second
 
 // A request began and has not ended. It stands in three lists, so that it can be
 // found by whatever ends it: its id, its stream, or its age.
@@ -79,6 +85,34 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	e.requests[k] = r
 	e.open++
 	l.open++
+	return true
+}
+
+// unbatching says whether the last batch may still be on its way.
+func (e *envoy) unbatching(now time.Time) bool {
+	return !e.unbatched.IsZero() && now.Sub(e.unbatched) < unbatchTime
+}
+
+// endedEarly remembers an end without a beginning where that may be in the last batch:
+// entries at once come over another stream, and overtake it.
+func (e *envoy) endedEarly(now time.Time, k key) {
+	if !e.unbatching(now) || len(e.early) >= maxClosed {
+		return
+	}
+	if e.early == nil {
+		e.early = make(map[key]int)
+	}
+	e.early[k]++
+}
+
+// beganLate says whether a request that begins has ended before.
+func (e *envoy) beganLate(k key) bool {
+	if e.early[k] == 0 {
+		return false
+	}
+	if e.early[k]--; e.early[k] == 0 {
+		delete(e.early, k)
+	}
 	return true
 }
 

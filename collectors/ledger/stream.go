@@ -122,7 +122,8 @@ func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event
 }
 
 func (l *Ledger) begin(s *Stream, a *account, id, received uint64) {
-	if !l.record(s, key{id, a}, received) {
+	k := key{id, a}
+	if !a.envoy.beganLate(k) && !l.record(s, k, received) {
 		a.envoy.unrecorded++
 	}
 	if a.envoy.reported() {
@@ -141,6 +142,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		if r == nil {
 			a.envoy.unpaired++
 			a.endUnseen()
+			a.envoy.endedEarly(now, key{id, a})
 		} else {
 			received, closed = r.received, r.closed
 			l.drop(r)
