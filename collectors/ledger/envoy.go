@@ -175,9 +175,12 @@ func (l *Ledger) sweepTraffic(c *cluster, now time.Time) {
 		c.traffic, c.quiet = false, now
 		return
 	}
-	told := len(l.heardBy(c).counted) == len(c.watchers)
+	h := l.heardBy(c)
+	told := len(h.counted) == len(c.watchers)
 	if !told || c.quiet.IsZero() || now.Before(c.quiet) {
 		c.quiet = now
 	}
-	l.setIdle(c, told && now.Sub(c.quiet) >= idleAfter)
+	if quiet := now.Sub(c.quiet); !told || !c.idle && quiet >= idleAfter {
+		l.setIdle(c, told && quiet >= idleReports*h.slowest())
+	}
 }

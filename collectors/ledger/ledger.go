@@ -26,6 +26,7 @@ const (
 	maxKept         = 1_000_000_000          // requests, in a number that an account keeps
 	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
 	idleAfter       = 10 * time.Second       // without a beginning or an end of a request
+	idleReports     = 2                      // and so many reports of each that is counted by them alone
 )
 
 // A Ledger counts. It is safe for concurrent use.

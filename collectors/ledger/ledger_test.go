@@ -480,6 +480,35 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect("and when that has left", true, true, 0)
 }
 
+// Between two reports of a large fleet, up to a minute apart, nobody hears of a request.
+func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
+	w, e := single()
+	r := w.ledger.Reporting(e.who, time.Minute, w.now)
+	idle := func(seconds int) (n int) {
+		for range seconds {
+			w.after(time.Second)
+			if w.ledger.Cluster("chat", w.now).Idle {
+				n++
+			}
+		}
+		return n
+	}
+	r.Report(w.now, nil)
+	for range 3 {
+		if got := idle(60); got > 0 {
+			t.Errorf("idle for %d s of a minute of which the report tells a thousand requests", got)
+		}
+		r.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: 1000}}}})
+	}
+	for range 3 {
+		idle(60)
+		r.Report(w.now, nil)
+	}
+	if !w.ledger.Cluster("chat", w.now).Idle {
+		t.Error("not idle after three reports without a request")
+	}
+}
+
 // Of a hundred clusters some turn idle or busy at any time. Each time to look again at all
 // Envoys of all of them would take a tenth of a core, with the lock held.
 func TestATurnOfOneClusterHasNobodyHeardAnew(t *testing.T) {

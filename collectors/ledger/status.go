@@ -85,6 +85,16 @@ func (h *heard) asOf(now time.Time) time.Time {
 	return now.Add(-h.mean(now, func(e *envoy) time.Duration { return e.age(now) }))
 }
 
+// slowest is the longest time between two reports of one that is counted by them.
+func (h *heard) slowest() (longest time.Duration) {
+	for _, e := range h.counted {
+		if e.basis() == byReports {
+			longest = max(longest, e.asked)
+		}
+	}
+	return longest
+}
+
 // interval is the mean time between two readings.
 func (h *heard) interval(now time.Time) time.Duration {
 	if h.reports == 0 {
