@@ -3,6 +3,7 @@ package ledger
 import (
 	"hash/maphash"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,6 +180,9 @@ func (l *Ledger) SetMembers(name string, addresses []string) {
 	l.mu.Lock()
 	defer l.release()
 	c := l.cluster(name)
+	if slices.EqualFunc(c.members, addresses, func(s *slot, given string) bool { return s.address == given }) {
+		return
+	}
 	before := make(map[string]*slot, len(c.members))
 	for _, s := range c.members {
 		before[s.address] = s

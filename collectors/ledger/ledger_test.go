@@ -583,6 +583,21 @@ func TestAClusterIsBusyAtItsFirstRequestByReportsAlone(t *testing.T) {
 	}
 }
 
+// All clusters are told of their endpoints whenever those of one change.
+func TestTheSameMembersWakeNobody(t *testing.T) {
+	w, _ := single()
+	woken := w.woken["chat"]
+	w.cluster("chat", one)
+	if got := w.woken["chat"] - woken; got != 0 {
+		t.Errorf("woken %d times by the same endpoints", got)
+	}
+	w.cluster("chat", one, "10.1.0.2:80")
+	w.cluster("chat", "10.1.0.2:80", one)
+	if got := w.woken["chat"] - woken; got != 2 {
+		t.Errorf("woken %d times by another set and another order, want 2", got)
+	}
+}
+
 func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w, e := single()
 	w.watch("chat")
