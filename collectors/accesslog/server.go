@@ -129,7 +129,7 @@ func (s *Server) ended(stream grpc.ServerStream, err error) error {
 	if errors.Is(err, io.EOF) {
 		return stream.SendMsg(&accesslogv3.StreamAccessLogsResponse{})
 	}
-	if status.Code(err) == codes.Internal { // gRPC's for what its codec refuses
+	if wire.Unreadable(err) {
 		s.broken.Add(1)
 		s.log.Debug("access log broken", "error", err)
 	}

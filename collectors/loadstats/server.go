@@ -154,7 +154,7 @@ func (s *Server) receive(stream grpc.ServerStream, m *report) error {
 	switch {
 	case err == nil:
 		s.bytes.Add(uint64(m.size))
-	case status.Code(err) == codes.Internal: // gRPC's for what its codec refuses
+	case wire.Unreadable(err):
 		s.broken.Add(1)
 		s.log.Debug("load reports broken", "error", err)
 	}

@@ -243,6 +243,8 @@ func TestARealEnvoysReportsAreUnderstood(t *testing.T) {
 func TestStreamsThatEndWithAReason(t *testing.T) {
 	huge := named("a")
 	huge.Node.Cluster = strings.Repeat("x", maxMessage)
+	tooHuge := named("a")
+	tooHuge.Node.Cluster = strings.Repeat("x", 2*maxMessage)
 	cases := []struct {
 		name  string
 		first *loadstatsv3.LoadStatsRequest
@@ -253,6 +255,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
 		{"no id", named(""), codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
+		{"too long for gRPC", tooHuge, codes.ResourceExhausted, "larger than max", func(s Stats) uint64 { return s.Broken }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,9 +3,11 @@ package wire
 import (
 	"fmt"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 )
 
 // A Message reads and writes itself.
@@ -14,6 +16,13 @@ type Message interface {
 	UnmarshalWire(data []byte) error
 	// AppendWire appends the message to data. Who only ever receives one returns an error.
 	AppendWire(data []byte) ([]byte, error)
+}
+
+// Unreadable says that a stream's receiving failed because of the message: the codec refused it,
+// or it was too long for gRPC before the codec saw it.
+func Unreadable(err error) bool {
+	code := status.Code(err)
+	return code == codes.Internal || code == codes.ResourceExhausted
 }
 
 // Codec is a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message
