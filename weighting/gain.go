@@ -9,7 +9,9 @@ package weighting
 // with p the shares in force and q those decided, A the Arrivals, nᵢ the load and Lᵢ
 // the level at which it stands (package comment): a request finds there what was there
 // before and half of those that come with it. Level is what the fill evens out; below
-// the last free slot nobody waits, and it is the part of the slots that is taken.
+// the last free slot nobody waits, and it is the part of the slots that is taken. By
+// least latency there are no slots, and each request that is there counts a whole one: with
+// many slots that is too much, and fewer pushes are held back for their gain.
 func (d *Decision) Gain(inForce []float64) float64 {
 	var gain float64
 	for i, v := range d.vessels {
