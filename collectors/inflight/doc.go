@@ -4,7 +4,7 @@
 // requests in flight.
 //
 // A Poller reads the sets of all clusters in one pipelined round trip every
-// Interval (default 100 ms) and hands one Result per key to its sink. In a Redis
+// Interval (default 50 ms) and hands one Result per key to its sink. In a Redis
 // Cluster the keys live on several nodes; there it is one round trip to each of
 // them, side by side. The wiring in cmd sets the keys and puts the results into
 // the report store.

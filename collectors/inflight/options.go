@@ -25,8 +25,8 @@ const (
 
 // The defaults of Options.
 const (
-	DefaultInterval = 100 * time.Millisecond
-	DefaultTimeout  = 80 * time.Millisecond
+	DefaultInterval = 50 * time.Millisecond
+	DefaultTimeout  = 40 * time.Millisecond
 )
 
 // maxPasswordFile bounds the password file, in bytes.
@@ -51,9 +51,9 @@ type Options struct {
 	DB int
 	// TLS encrypts the connections, those to the sentinels too; nil means plain.
 	TLS *TLS
-	// Interval is the time between two polls, default 100 ms.
+	// Interval is the time between two polls, default 50 ms.
 	Interval time.Duration
-	// Timeout is how long a poll may take, at most Interval; default 80 ms, or
+	// Timeout is how long a poll may take, at most Interval; default 40 ms, or
 	// Interval if that is less.
 	Timeout time.Duration
 }

@@ -58,7 +58,7 @@ func TestOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 
 func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 	got := Options{}.withDefaults()
-	if got.Mode != "single" || got.Interval != 100*time.Millisecond || got.Timeout != 80*time.Millisecond {
+	if got.Mode != "single" || got.Interval != 50*time.Millisecond || got.Timeout != 40*time.Millisecond {
 		t.Errorf("mode %q, interval %v, timeout %v", got.Mode, got.Interval, got.Timeout)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // loopOf makes a Poller whose polls are counted by read instead of done.
 func loopOf(t *testing.T, sink func([]Result), log *slog.Logger) *Poller {
 	t.Helper()
-	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}}, sink, log)
+	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Interval: 100 * time.Millisecond}, sink, log)
 	if err != nil {
 		t.Fatal(err)
 	}

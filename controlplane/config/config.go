@@ -131,11 +131,11 @@ type Redis struct {
 	DB int `yaml:"db" default:"0" range:"0..65535"`
 	// TLS makes the connections speak TLS. Default none: plain text.
 	TLS *ClientTLS `yaml:"tls"`
-	// Interval is the time between two reads of all keys, 5ms to 1m. Default 100ms.
-	Interval time.Duration `yaml:"interval" default:"100ms" range:"5ms..1m"`
+	// Interval is the time between two reads of all keys, 5ms to 1m. Default 50ms.
+	Interval time.Duration `yaml:"interval" default:"50ms" range:"5ms..1m"`
 	// Timeout is how long one read may take, 1ms to 1m and at most Interval.
-	// Default 80ms, or 4/5 of Interval where that is less.
-	Timeout time.Duration `yaml:"timeout" default:"80ms" range:"1ms..1m"`
+	// Default 40ms, or 4/5 of Interval where that is less.
+	Timeout time.Duration `yaml:"timeout" default:"40ms" range:"1ms..1m"`
 }
 
 // Cluster is one pool of endpoints, weighed together and served as one

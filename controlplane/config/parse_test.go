@@ -42,8 +42,8 @@ clusters:
 		Redis: &Redis{
 			Addresses: []string{"redis:6379"},
 			Mode:      RedisSingle,
-			Interval:  100 * time.Millisecond,
-			Timeout:   80 * time.Millisecond,
+			Interval:  50 * time.Millisecond,
+			Timeout:   40 * time.Millisecond,
 		},
 		Clusters: []Cluster{{
 			Name:      "llama",

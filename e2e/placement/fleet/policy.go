@@ -56,7 +56,7 @@ func Policies() []Policy {
 		{Name: "steelyard_scrape_1s", Title: "Steelyard, scraping 1 s", Control: &Control{Scrape: time.Second}},
 		{Name: "steelyard_scrape_250ms", Title: "Steelyard, scraping 250 ms", Control: &Control{Scrape: scrape}},
 		{Name: "steelyard_lrs", Title: "Steelyard, load reports", Control: &Control{Scrape: scrape, LoadReports: true}},
-		{Name: "steelyard_redis", Title: "Steelyard, Redis", Control: &Control{Scrape: scrape, Redis: 100 * time.Millisecond}},
+		{Name: "steelyard_redis", Title: "Steelyard, Redis", Control: &Control{Scrape: scrape, Redis: 50 * time.Millisecond}},
 		{Name: "steelyard_access_log", Title: "Steelyard, access log", Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
 		{Name: "shortest_queue", Title: "bound: shortest queue", Direct: true},
 	}
