@@ -257,7 +257,7 @@ func (c *conduct) fails() string {
 	case c.row >= failedInARow:
 		return fmt.Sprintf("failing: the last %.0f requests", c.row)
 	case c.often() && c.failing:
-		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, max(c.ended, c.failed))
+		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, c.attempts())
 	}
 	return ""
 }
@@ -274,7 +274,7 @@ func (c *conduct) failsMoreThan(share float64) bool {
 	if c.row >= failedInARow && c.row*-math.Log(share) >= improbable {
 		return true
 	}
-	attempts := max(c.ended, c.failed)
+	attempts := c.attempts()
 	return c.failing && c.failed-share*attempts >= sigmas*math.Sqrt(share*(1-share)*attempts) && share < 1
 }
 
@@ -294,9 +294,13 @@ func (p *pool) failed() failures {
 
 // share is that of the requests which failed; false where they are too few.
 func (c *conduct) share() (share float64, told bool) {
-	attempts := max(c.ended, c.failed)
+	attempts := c.attempts()
 	return c.failed / attempts, attempts >= fewestEnded
 }
+
+// attempts are the requests of late. One that got no connection failed, and is not among those
+// that ended.
+func (c *conduct) attempts() float64 { return max(c.ended, c.failed) }
 
 // others is what the others of the pool fail: the median, and none where nothing tells. What
 // all of them fail now and then is the fault of the requests, or of how many there are.

@@ -128,9 +128,10 @@
 // and back when the rate was below 0.7 of the threshold for 5 s. The rate is one
 // of the last seconds (time constant 2 s). Who has no load reports never gets beyond
 // batched. The rate is that of what the log tells, or would: where it told of requests to
-// addresses that are nobody's here, they count in the reports, too. The ledger decides (Modes); package xds tells the Envoy. Into and out of
-// ModeReports the counts go with a report, when gauge and events are of one moment. What
-// comes meanwhile by mistake, from an Envoy that was not told yet, is not counted.
+// addresses that are nobody's here, they count in the reports, too. The ledger decides
+// (Modes); package xds tells the Envoy. Into and out of ModeReports the counts go with a
+// report, when gauge and events are of one moment. What comes meanwhile by mistake, from an
+// Envoy that was not told yet, is not counted.
 //
 // # Bounds
 //

@@ -35,11 +35,18 @@ func (w *world) mode(e *realEnvoy) Mode {
 	return modes[e.who]
 }
 
-func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
+// telling is an Envoy with a log and load reports, whose log comes in batches above 300
+// requests a second and is off above 1,000.
+func telling() (*world, *realEnvoy, *Stream) {
 	w, e := single()
 	w.ledger.SetModeThresholds(300, 1000)
-	w.open(e)
+	s := w.open(e)
 	w.reporting(e)
+	return w, e, s
+}
+
+func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
+	w, e, _ := telling()
 	generation := w.ledger.ModeGeneration()
 	for _, step := range []struct {
 		perSecond int
@@ -72,10 +79,7 @@ func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
 // TestAChangeOfTheModeLeavesNoDrift: two reports after going over, and at each
 // report before that as far as reports go, counts are the truth.
 func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 1000)
-	w.open(e)
-	w.reporting(e)
+	w, e, _ := telling()
 	for round := range 3 {
 		for _, perSecond := range []int{1500, 100} {
 			w.traffic(e, perSecond, 15*time.Second)
@@ -90,10 +94,7 @@ func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
 }
 
 func TestACountGoesOverWithTheReport(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 1000)
-	s := w.open(e)
-	w.reporting(e)
+	w, e, s := telling()
 	w.says(e, 0, 0)
 	for i := range 4000 {
 		s.Begin(w.now, fmt.Sprint(i), one)
@@ -313,10 +314,7 @@ func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
 // TestAPeakThatIsOverDoesNotEndTheLog: reports of a large fleet are seconds apart, and the
 // next is no reason to go by what was before it.
 func TestAPeakThatIsOverDoesNotEndTheLog(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 1000)
-	s := w.open(e)
-	w.reporting(e)
+	w, e, s := telling()
 	w.says(e, 0, 0)
 	for i := range 4000 {
 		s.Begin(w.now, strconv.Itoa(i), one)

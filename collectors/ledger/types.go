@@ -86,8 +86,8 @@ type ClusterStatus struct {
 	Clusters int // that one Envoy watches, this one among them: the most of any watcher
 	Busy     int // the same of clusters with traffic
 	// Idle says that no request began or ended for ten seconds, nor by the last two reports of
-	// those that are counted by them. While there is a watcher
-	// that tells nothing, nobody knows, and the cluster is not.
+	// those that are counted by them. While there is a watcher that tells nothing, nobody knows,
+	// and the cluster is not.
 	Idle bool
 	// Interval is the time between two readings of an Envoy, in the mean of those that are
 	// counted, each weighed by its request rate; 0 for one that is counted by events.
