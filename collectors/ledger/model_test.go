@@ -157,53 +157,22 @@ func (w *world) mustBeSound(t fataler) {
 	open, accounts := 0, 0
 	var reporters Reporters
 	for _, e := range l.envoys {
-		inRequests, inAccounts, counting := 0, 0, 0
-		closed := map[*account]int32{}
-		for r := e.closed.head; r != nil; r = r.links[inAccount].next {
-			inAccounts++
-			closed[r.key.account]++
-		}
-		if inAccounts != e.closings || inAccounts > maxClosed {
-			t.Fatalf("%d closed requests, counted %d", inAccounts, e.closings)
-		}
-		for _, r := range e.reports {
-			if r.counts {
-				counting++
-			}
-		}
-		if counting != e.counting {
-			t.Fatalf("%d streams of reports count, and not %d", counting, e.counting)
-		}
+		mustKnowRequests(t, e)
+		open += e.open
 		if e.alone() {
 			reporters.Alone += len(e.reports)
 		} else {
 			reporters.Beside += len(e.reports)
-		}
-		for k, r := range e.requests {
-			for ; r != nil; r = r.links[ofOneID].next {
-				inRequests++
-				if r.key != k || r.stream.envoy != e {
-					t.Fatalf("a request stands under another's key")
-				}
-			}
 		}
 		for _, a := range e.accounts {
 			if a == nil {
 				continue
 			}
 			accounts++
-			inAccounts += mustAddUp(t, e, a)
-			if a.closed != closed[a] {
-				t.Fatalf("%d closed requests of an account, counted %d", closed[a], a.closed)
-			}
 			if a.watched {
 				slots[a.slot] += int64(a.counted)
 			}
 		}
-		if inRequests != e.open || inAccounts != e.open {
-			t.Fatalf("%d open requests, %d by id, %d by account", e.open, inRequests, inAccounts)
-		}
-		open += e.open
 	}
 	if reporters != l.reporters {
 		t.Fatalf("%+v report, counted %+v", reporters, l.reporters)
@@ -211,6 +180,62 @@ func (w *world) mustBeSound(t fataler) {
 	if open != l.open || accounts != l.accounts {
 		t.Fatalf("%d of %d requests, %d of %d accounts", open, l.open, accounts, l.accounts)
 	}
+	mustKnowWatchers(t, l)
+	for _, c := range l.clusters {
+		for _, s := range c.members {
+			if s.inFlight < 0 || s.inFlight != slots[s] {
+				t.Fatalf("%s: %s has %d in flight, its accounts %d", c.name, s.address, s.inFlight, slots[s])
+			}
+		}
+	}
+}
+
+// mustKnowRequests compares an Envoy's lists of requests, by id, by account and closed,
+// and its streams of reports, with what it says of them.
+func mustKnowRequests(t fataler, e *envoy) {
+	t.Helper()
+	inRequests, inAccounts, counting := 0, 0, 0
+	closed := map[*account]int32{}
+	for r := e.closed.head; r != nil; r = r.links[inAccount].next {
+		inAccounts++
+		closed[r.key.account]++
+	}
+	if inAccounts != e.closings || inAccounts > maxClosed {
+		t.Fatalf("%d closed requests, counted %d", inAccounts, e.closings)
+	}
+	for _, r := range e.reports {
+		if r.counts {
+			counting++
+		}
+	}
+	if counting != e.counting {
+		t.Fatalf("%d streams of reports count, and not %d", counting, e.counting)
+	}
+	for k, r := range e.requests {
+		for ; r != nil; r = r.links[ofOneID].next {
+			inRequests++
+			if r.key != k || r.stream.envoy != e {
+				t.Fatalf("a request stands under another's key")
+			}
+		}
+	}
+	for _, a := range e.accounts {
+		if a == nil {
+			continue
+		}
+		inAccounts += mustAddUp(t, e, a)
+		if a.closed != closed[a] {
+			t.Fatalf("%d closed requests of an account, counted %d", closed[a], a.closed)
+		}
+	}
+	if inRequests != e.open || inAccounts != e.open {
+		t.Fatalf("%d open requests, %d by id, %d by account", e.open, inRequests, inAccounts)
+	}
+}
+
+// mustKnowWatchers compares what each Envoy watches with the clusters' own lists.
+func mustKnowWatchers(t fataler, l *Ledger) {
+	t.Helper()
 	watches := map[Envoy]watching{}
 	for _, c := range l.clusters {
 		for who := range c.watchers {
@@ -227,13 +252,6 @@ func (w *world) mustBeSound(t fataler) {
 	for who, n := range watches {
 		if *l.watching[who] != n {
 			t.Fatalf("%v watches %+v, counted %+v", who, n, *l.watching[who])
-		}
-	}
-	for _, c := range l.clusters {
-		for _, s := range c.members {
-			if s.inFlight < 0 || s.inFlight != slots[s] {
-				t.Fatalf("%s: %s has %d in flight, its accounts %d", c.name, s.address, s.inFlight, slots[s])
-			}
 		}
 	}
 }
