@@ -77,6 +77,10 @@ func command() *cobra.Command {
 	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and without")
 	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and budget")
 	c.MarkFlagsMutuallyExclusive("overload", "knee")
+	for _, ignored := range []string{"rows", "requests", "runs", "load", "group", "together"} {
+		c.MarkFlagsMutuallyExclusive("overload", ignored)
+	}
+	c.MarkFlagsMutuallyExclusive("knee", "rows")
 	s.StringVar(&f.binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	return c
 }
