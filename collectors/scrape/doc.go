@@ -9,13 +9,13 @@
 //
 // # A loop
 //
-//	offset  = FNV-1a(cluster, address, URL) mod interval, cut to 10 ms
+//	offset  = FNV-1a(cluster, address, URL) mod interval, cut to beats
 //	start k = start of the pool + offset + k × interval
 //	at      = (start of the exchange + end of its body) / 2
 //
-// The offset spreads the targets over the interval, in steps of 10 ms: pages that are asked
-// for together are often there together, and the process is woken once for them. A scrape never overlaps the
-// one before it of the same target: the timeout is at most the interval, and
+// The offset spreads the targets over the beats of the interval, 25 ms or a tenth of it:
+// pages that are asked for together are often there together, and the process is woken
+// once for them. A scrape never overlaps the one before it of the same target: the timeout is at most the interval, and
 // starts that were missed (a machine that stood still) are skipped.
 //
 // The sums of a target's counters (modelserver.Counters) belong to its loop. If

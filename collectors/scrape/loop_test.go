@@ -214,41 +214,52 @@ func TestOffsetsSpreadOverTheInterval(t *testing.T) {
 }
 
 // TestTargetsAreScrapedTogether: many begin at one moment, so that the process wakes up once
-// for them, also those that come later.
+// for them, also those that come later; and yet a short interval has moments enough.
 func TestTargetsAreScrapedTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		moments := make(chan time.Duration, 1000)
-		began := time.Now()
-		network := newPipeNet(t, func(w http.ResponseWriter, r *http.Request) {
-			moments <- time.Since(began)
-			io.WriteString(w, page(1))
+	for _, c := range []struct{ interval, beat time.Duration }{
+		{50 * time.Millisecond, 5 * time.Millisecond},
+		{250 * time.Millisecond, 25 * time.Millisecond},
+		{time.Second, 25 * time.Millisecond},
+	} {
+		t.Run(c.interval.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { scrapedTogether(t, c.interval, c.beat) })
 		})
-		p := New(func(Result) {}, slog.New(slog.DiscardHandler))
-		p.network.dial = network.dial
-		start(t, p)
-		var targets []Target
-		for i := range 400 {
-			tgt := everySecond(fmt.Sprintf("http://10.0.0.%d/metrics", i))
-			tgt.Interval, tgt.Timeout = 250*time.Millisecond, 200*time.Millisecond
-			targets = append(targets, tgt)
-		}
-		p.SetTargets(targets[:200])
-		time.Sleep(33 * time.Millisecond)
-		p.SetTargets(targets)
-		time.Sleep(250*time.Millisecond - 1) // each once; of the first 200, those of the first 33 ms
-		count := make(map[time.Duration]int)
-		for range len(moments) {
-			count[<-moments]++
-		}
-		if most := int(283*time.Millisecond/beat) + 1; len(count) > most || len(count) < 25 {
-			t.Errorf("%d different moments, want one for each beat, %d at most", len(count), most)
-		}
-		for at := range count {
-			if at%beat != 0 {
-				t.Errorf("scrapes begin at %v, which is no beat", at)
-			}
-		}
+	}
+}
+
+func scrapedTogether(t *testing.T, interval, beat time.Duration) {
+	moments := make(chan time.Duration, 2000)
+	began := time.Now()
+	network := newPipeNet(t, func(w http.ResponseWriter, r *http.Request) {
+		moments <- time.Since(began)
+		io.WriteString(w, page(1))
 	})
+	p := New(func(Result) {}, slog.New(slog.DiscardHandler))
+	p.network.dial = network.dial
+	start(t, p)
+	var targets []Target
+	for i := range 800 {
+		tgt := everySecond(fmt.Sprintf("http://10.0.0.%d/metrics", i))
+		tgt.Interval, tgt.Timeout = interval, interval
+		targets = append(targets, tgt)
+	}
+	late := beat + beat/3
+	p.SetTargets(targets[:400])
+	time.Sleep(late)
+	p.SetTargets(targets)
+	time.Sleep(interval - 1) // each once; of the first 400, those of the first moments again
+	count := make(map[time.Duration]int)
+	for range len(moments) {
+		count[<-moments]++
+	}
+	if want := int((interval+late-1)/beat) + 1; len(count) != want {
+		t.Errorf("%d different moments, want one for each beat, %d", len(count), want)
+	}
+	for at := range count {
+		if at%beat != 0 {
+			t.Errorf("scrapes begin at %v, which is no beat", at)
+		}
+	}
 }
 
 func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {

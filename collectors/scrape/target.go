@@ -57,9 +57,10 @@ func (t Target) validate() error {
 	return nil
 }
 
-// beat is between the moments at which scrapes begin. A process that is woken for each
-// scrape by itself spends as much on waking up as on the page.
-const beat = 10 * time.Millisecond
+// beat is between the moments at which scrapes begin: a tenth of the interval, and 25 ms at
+// most. A process that is woken for each scrape by itself spends as much on waking up as on
+// the page.
+func (t Target) beat() time.Duration { return min(t.Interval/10, 25*time.Millisecond) }
 
 // offset spreads the targets over the beats of the interval, so that a fleet is not
 // scraped in step. It depends on the target alone.
@@ -69,5 +70,5 @@ func (t Target) offset() time.Duration {
 		io.WriteString(h, s)
 		h.Write([]byte{0}) // so that ("a", "bc") and ("ab", "c") differ
 	}
-	return time.Duration(h.Sum64() % uint64(t.Interval)).Truncate(beat)
+	return time.Duration(h.Sum64() % uint64(t.Interval)).Truncate(t.beat())
 }
