@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 )
@@ -55,7 +56,10 @@ func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := started(ctx, t.Process, AnswersHTTP("http://"+t.HTTP+"/v2/health/ready")); err != nil {
+	ready := AnswersHTTP("http://" + t.HTTP + "/v2/health/ready")
+	metrics := AnswersHTTP("http://" + t.Metrics + "/metrics") // served a moment later
+	err = started(ctx, t.Process, func(ctx context.Context) error { return errors.Join(ready(ctx), metrics(ctx)) })
+	if err != nil {
 		return nil, err
 	}
 	return t, nil
