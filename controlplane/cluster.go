@@ -492,6 +492,7 @@ func (p *ProxyCounts) part() float64 {
 func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
 	pace := c.options.Pace
 	pace.ProxyCPU *= c.reporting.part()
+	pace.Idle = c.reporting.Idle
 	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
 }
 

@@ -12,6 +12,8 @@ type Pace struct {
 	// ProxyCPU is the share of a core that the pushes of the cluster may cost each
 	// proxy, over about a second; 0 is no bound. Default 0.02.
 	ProxyCPU float64
+	// Idle says that the cluster has no requests, and so a small ProxyCPU.
+	Idle bool
 }
 
 // A Fleet is what a push costs by.
@@ -50,7 +52,7 @@ type Pacer struct {
 	// spent of a large budget would be the debt of hours where a small one takes its place.
 	spent time.Duration
 	at    time.Time // when spent was right
-	of    float64   // the budget, ProxyCPU, that it was spent of
+	last  Pace      // of that moment
 }
 
 // bucket is how long an empty one takes to be full again.
@@ -113,12 +115,13 @@ func (p Pace) byBytes(f Fleet) time.Duration {
 	return time.Duration(f.bytes() / p.BytesPerSecond * float64(time.Second))
 }
 
-// byCPU is how far apart pushes are that use up the proxies' budget; 0 without one.
+// byCPU is how far apart pushes are that use up the proxies' budget, an hour at most; 0
+// without one.
 func (p Pace) byCPU(f Fleet) time.Duration {
 	if p.ProxyCPU <= 0 {
 		return 0
 	}
-	return time.Duration(float64(PushCost(f.Endpoints)) / p.ProxyCPU)
+	return time.Duration(min(float64(PushCost(f.Endpoints))/p.ProxyCPU, float64(time.Hour)))
 }
 
 // Pushed takes note of a push.
@@ -130,16 +133,17 @@ func (p *Pacer) Pushed(now time.Time, pace Pace, f Fleet) {
 // used is how much of the bucket is spent, at most all of it.
 func (p *Pacer) used() float64 { return min(1, float64(p.spent)/float64(bucket)) }
 
-// refill takes note of the time and of the budget. Of one that has grown, as that of a cluster
-// does with its first request, what was spent before is a smaller part.
+// refill takes note of the time and of the budget. What an idle cluster has spent is a small
+// part of what it has from its first request on. No other change of the budget forgives
+// anything: it changes with each turn of any cluster, and by turns all would be forgiven.
 func (p *Pacer) refill(now time.Time, pace Pace) {
 	if !p.at.IsZero() {
 		p.spent = max(0, p.spent-now.Sub(p.at))
 	}
-	if p.of > 0 && pace.ProxyCPU > p.of {
-		p.spent = time.Duration(float64(p.spent) * p.of / pace.ProxyCPU)
+	if p.last.Idle && !pace.Idle && pace.ProxyCPU > p.last.ProxyCPU {
+		p.spent = time.Duration(float64(p.spent) * p.last.ProxyCPU / pace.ProxyCPU)
 	}
-	p.at, p.of = now, pace.ProxyCPU
+	p.at, p.last = now, pace
 }
 
 // Gather is how long to wait for more readings before the next step where the load is

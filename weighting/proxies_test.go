@@ -128,7 +128,8 @@ func TestABudgetThatChangesLeavesNoDebtBehind(t *testing.T) {
 // A heartbeat of a cluster without traffic takes seconds of its budget. With the first request
 // the budget is another, and no push of then is to wait for it.
 func TestABudgetThatGrowsLeavesNoDebtBehind(t *testing.T) {
-	idle, busy, fleet := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02 * 0.5 / 100}, Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02 * 0.505}, Fleet{10, 20}
+	idle := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02 * 0.5 / 100, Idle: true}
+	busy, fleet := Pace{Floor: idle.Floor, ProxyCPU: 0.02 * 0.505}, Fleet{10, 20}
 	var p Pacer
 	p.Pushed(epoch, idle, fleet)
 	if at := epoch.Add(time.Second); p.Worth(at, idle) < 1 {
@@ -136,6 +137,36 @@ func TestABudgetThatGrowsLeavesNoDebtBehind(t *testing.T) {
 	}
 	want(t, "worth at the first request", p.Worth(epoch.Add(time.Second), busy), 0)
 	want(t, "the rest", p.Rest(epoch.Add(time.Second), busy, fleet), busy.Floor)
+}
+
+// The budget of a cluster changes whenever any cluster of a proxy turns idle or busy, which
+// among many is all the time. What it may cost the proxy is no more for that.
+func TestABudgetThatSwingsIsNotOverspent(t *testing.T) {
+	fleet := Fleet{10, 20}
+	paces := []Pace{{Floor: 5 * time.Millisecond, ProxyCPU: 0.004}, {Floor: 5 * time.Millisecond, ProxyCPU: 0.005}}
+	for _, half := range []time.Duration{100 * time.Millisecond, time.Second, time.Minute} {
+		var p Pacer
+		var budget, spent float64 // seconds of CPU
+		next := epoch
+		const step = 5 * time.Millisecond
+		for now := epoch; now.Before(epoch.Add(200 * time.Second)); now = now.Add(step) {
+			pace := paces[int(now.Sub(epoch)/half)%len(paces)]
+			budget += pace.ProxyCPU * step.Seconds()
+			if !now.Before(next) {
+				p.Pushed(now, pace, fleet)
+				spent += PushCost(fleet.Endpoints).Seconds()
+			}
+			next = now.Add(p.Rest(now, pace, fleet))
+		}
+		if ratio := spent / budget; ratio < 0.95 || ratio > 1.05 {
+			t.Errorf("with another budget every %v: %.2f of it was spent", half, ratio)
+		}
+	}
+}
+
+func TestABudgetOfNearlyNothingIsABudget(t *testing.T) {
+	pace := Pace{Floor: 5 * time.Millisecond, ProxyCPU: 1e-300}
+	want(t, "what it sustains", pace.Sustained(Fleet{10, 20}), time.Hour)
 }
 
 func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {

@@ -168,6 +168,8 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	unit, known := durationUnits[strings.ToLower(m[2])]
 	switch meant := m[1] + unit; {
+	case m[2] == "" && strings.HasPrefix(m[1], "-"): // a unit would not make it right
+		return 0, fmt.Errorf("%s is not a duration: write a number and its unit, such as 250ms, 1.5s or 2m", shown(text))
 	case m[2] == "":
 		return 0, fmt.Errorf("%s has no unit: write %sms or %ss", shown(text), m[1], m[1])
 	case meant == text:
@@ -196,6 +198,8 @@ func parseSize(text string) (Size, error) {
 	unit, known := binaryUnits[strings.ToLower(m[2])]
 	count, err := strconv.ParseInt(m[1], 10, 64)
 	switch {
+	case m[2] == "" && count <= 0: // a unit would not make it right
+		return 0, fmt.Errorf("%s is not a size: write a number and its unit, such as 512KiB or 4MiB", shown(text))
 	case m[2] == "":
 		return 0, fmt.Errorf("%s has no unit: write %sB, %sKiB or %sMiB", shown(text), m[1], m[1], m[1])
 	case !known:
