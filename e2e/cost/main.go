@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -53,8 +54,8 @@ func main() {
 // bench measures every setting with every binary, in turn.
 func bench(ctx context.Context, o options) (Report, error) {
 	report := newReport()
-	if len(o.settings()) == 0 {
-		return report, fmt.Errorf("no setting %q: see docs/cost.md for their names", o.only)
+	if err := o.validate(); err != nil {
+		return report, err
 	}
 	binaries, err := o.binaries()
 	if err != nil {
@@ -77,11 +78,28 @@ func bench(ctx context.Context, o options) (Report, error) {
 			}
 		}
 	}
-	report.Targets = judge(report.Rows)
+	if report.Targets = judge(report.Rows); o.strict && len(report.Targets) == 0 {
+		return report, errors.New("--strict: no target is of what was measured")
+	}
 	if o.json == "" {
 		return report, nil
 	}
 	return report, report.save(o.json)
+}
+
+// validate says which flags contradict one another, or would be ignored.
+func (o options) validate() error {
+	switch {
+	case o.repeat < 1:
+		return fmt.Errorf("--repeat %d: write 1 or more", o.repeat)
+	case o.soak < 0:
+		return fmt.Errorf("--soak %v: write how long, such as 10m", o.soak)
+	case o.soak > 0 && (o.quick || o.only != ""):
+		return errors.New("--soak measures the largest setting for so long: leave out --quick and --only")
+	case len(o.settings()) == 0:
+		return fmt.Errorf("--only %q is no setting: see docs/cost.md for their names", o.only)
+	}
+	return nil
 }
 
 // binaries are what is measured, by the name in the rows.
