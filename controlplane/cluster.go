@@ -496,23 +496,14 @@ func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
 	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
 }
 
-// pushOptions are the configured ones, but that heartbeats keep to the budgets, and that an
-// assignment does not go stale before these let the next ones through: all proxies would leave
-// the weights between two pushes.
+// pushOptions are the configured ones, stretched to what the budgets let through.
 func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions {
-	const pushes = 3 // two may be late
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.options.Push
 	pace, fleet := c.pace()
 	o.Worth = pacer.Worth(now, pace)
-	sustained := pace.Sustained(fleet)
-	if o.Heartbeat > 0 {
-		o.Heartbeat = max(o.Heartbeat, sustained)
-	}
-	if least := pushes * sustained; o.EndpointStaleAfter > 0 && o.EndpointStaleAfter < least {
-		o.EndpointStaleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
-	}
+	o.Heartbeat, o.EndpointStaleAfter = pace.Stretch(fleet, o.Heartbeat, o.EndpointStaleAfter)
 	return o
 }
 

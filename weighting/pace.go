@@ -107,6 +107,21 @@ func (p *Pacer) Rest(now time.Time, pace Pace, f Fleet) time.Duration {
 // Sustained is the time from one push to the next when every decision is one.
 func (p Pace) Sustained(f Fleet) time.Duration { return max(p.Floor, p.byBytes(f), p.byCPU(f)) }
 
+// Stretch makes a heartbeat, and the time after which an assignment goes stale, as long as the
+// budgets need: heartbeats are pushes as well, and where an assignment goes stale before the next
+// one may go out, all proxies leave the weights between the two. 0 is none of either, and stays so.
+func (p Pace) Stretch(f Fleet, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
+	const pushes = 3 // two may be late
+	sustained := p.Sustained(f)
+	if heartbeat > 0 {
+		heartbeat = max(heartbeat, sustained)
+	}
+	if least := pushes * sustained; staleAfter > 0 && staleAfter < least {
+		staleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
+	}
+	return heartbeat, staleAfter
+}
+
 // byBytes is how far apart pushes are that use up the budget of bytes; 0 without one.
 func (p Pace) byBytes(f Fleet) time.Duration {
 	if p.BytesPerSecond <= 0 {

@@ -175,6 +175,28 @@ func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
 	want(t, "many, read seldom", Gather(time.Minute, 1000), 250*time.Millisecond)
 }
 
+func TestHeartbeatsAndStalenessStretchToWhatTheBudgetsSustain(t *testing.T) {
+	const ms = time.Millisecond
+	few, many := Pace{Floor: 5 * ms, ProxyCPU: 0.02}, Pace{Floor: 5 * ms, ProxyCPU: 0.0007}
+	fleet := Fleet{10, 300} // 1.4 ms a push: 70 ms and 2 s apart
+	for _, c := range []struct {
+		pace                                    Pace
+		heartbeat, stale, stretched, staleAfter time.Duration
+	}{
+		{few, 500 * ms, 3 * time.Second, 500 * ms, 3 * time.Second},
+		{many, 500 * ms, 3 * time.Second, 2 * time.Second, 6 * time.Second},
+		{many, 500 * ms, time.Minute, 2 * time.Second, time.Minute},
+		{many, 0, 0, 0, 0},
+		{Pace{Floor: 1500 * ms}, 500 * ms, 3 * time.Second, 1500 * ms, 5 * time.Second}, // in whole seconds
+	} {
+		heartbeat, staleAfter := c.pace.Stretch(fleet, c.heartbeat, c.stale)
+		if heartbeat.Round(ms) != c.stretched || staleAfter != c.staleAfter {
+			t.Errorf("%+v: a heartbeat of %v and stale after %v become %v and %v, want %v and %v",
+				c.pace, c.heartbeat, c.stale, heartbeat, staleAfter, c.stretched, c.staleAfter)
+		}
+	}
+}
+
 func TestThePaceFollowsItsBudgets(t *testing.T) {
 	const ms = time.Millisecond
 	pace := Pace{Floor: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}

@@ -23,6 +23,8 @@ type control struct {
 	awake   bool // something is new
 	resting bool
 
+	heartbeat, staleAfter time.Duration // those of o, stretched to the budgets
+
 	addresses []string
 	zones     []string
 	members   []int32
@@ -162,6 +164,11 @@ func (c *control) listMembers() {
 			c.members = append(c.members, int32(i))
 		}
 	}
+	c.heartbeat, c.staleAfter = c.o.pace().Stretch(c.fleet(), c.o.Heartbeat, c.o.FallbackAfter)
+}
+
+func (c *control) fleet() weighting.Fleet {
+	return weighting.Fleet{Proxies: len(c.w.envoys), Endpoints: len(c.members)}
 }
 
 func (c *control) membership() {
@@ -295,7 +302,7 @@ func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
 	c.w.tally.steps++
 	d := c.law.Step(now, c.snapshot(now))
-	pace, fleet := c.o.pace(), weighting.Fleet{Proxies: len(c.w.envoys), Endpoints: len(c.members)}
+	pace, fleet := c.o.pace(), c.fleet()
 	pushed := c.worth(&d, c.pacer.Worth(now, pace)) && c.push(&d)
 	if pushed {
 		c.pacer.Pushed(now, pace, fleet)
@@ -390,7 +397,7 @@ func (c *control) worth(d *weighting.Decision, gain float64) bool {
 	return members != len(last.hosts[healthy].hosts)+len(last.hosts[degraded].hosts) ||
 		(last.drop == 0) != (d.DropFraction == 0) || math.Abs(last.drop-d.DropFraction) >= dropResolution ||
 		distance > c.o.Deadband && d.Gain(c.shares) >= gain ||
-		c.o.Heartbeat > 0 && c.w.now-c.pushedAt >= at(c.o.Heartbeat)
+		c.heartbeat > 0 && c.w.now-c.pushedAt >= at(c.heartbeat)
 }
 
 // push sends a decision to the Envoys.

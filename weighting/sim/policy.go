@@ -68,7 +68,8 @@ type Steelyard struct {
 	// replaces it.
 	Pace        weighting.Pace
 	MinInterval time.Duration
-	// Deadband, as total variation of shares, and Heartbeat say what is pushed.
+	// Deadband, as total variation of shares, and Heartbeat say what is pushed. Heartbeat and
+	// FallbackAfter are stretched to what Pace sustains.
 	Deadband  float64
 	Heartbeat time.Duration
 	// PushDelay is from a decision to its effect. Default 3 ms.

@@ -269,6 +269,28 @@ func TestControlPlaneAway(t *testing.T) {
 	}
 }
 
+// A heartbeat is a push as well: it comes no sooner than the budget sustains.
+func TestHeartbeatsKeepToTheBudget(t *testing.T) {
+	t.Parallel()
+	s := small()
+	p := steelyard("steelyard", Steelyard{Source: AccessLog, Pace: weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 1e-4}})
+	sustained := p.Steelyard.Pace.Sustained(weighting.Fleet{Proxies: s.Envoys, Endpoints: s.Pods[0].Count})
+	most := uint64(s.Duration/sustained) + 3 // what the bucket holds at first
+	if got := uint64(run(t, s, p).Pushes); got > most {
+		t.Errorf("%d pushes, want at most %d: one each %v", got, most, sustained)
+	}
+}
+
+// Where pushes are further apart than an assignment may be old, it lasts from one to the next.
+func TestEnvoysDoNotFallBackBetweenTwoPushes(t *testing.T) {
+	t.Parallel()
+	s := small()
+	o := Steelyard{Source: AccessLog, MinInterval: 20 * time.Second}
+	without := run(t, s, steelyard("steelyard", o))
+	o.FallbackAfter = 3 * time.Second
+	want(t, "p99 of the wait with a fallback that is not needed", run(t, s, steelyard("steelyard", o)).Wait.P99, without.Wait.P99)
+}
+
 // spread is the difference of the loads of the fullest and the emptiest pod.
 func spread(s Sample) float64 {
 	least, most := math.Inf(1), 0.0

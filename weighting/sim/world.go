@@ -229,7 +229,7 @@ func (w *world) pick(a arrival) int32 {
 
 // stale reports whether the Envoys have turned to their fallback.
 func (w *world) stale() bool {
-	after := w.control.o.FallbackAfter
+	after := w.control.staleAfter
 	return after > 0 && w.now-w.received > at(after)
 }
 
