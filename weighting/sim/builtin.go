@@ -84,7 +84,8 @@ func Names() []string {
 // Policies are those of the standard table.
 func Policies() []Policy {
 	steelyard := func(name string, o Steelyard) Policy {
-		o.Deadband, o.Heartbeat = 0.01, 500*time.Millisecond // as configured by default
+		// As configured by default.
+		o.Pace, o.Deadband, o.Heartbeat, o.FallbackAfter = defaultPace, 0.01, 500*time.Millisecond, 3*time.Second
 		return Policy{Name: name, Steelyard: &o}
 	}
 	return []Policy{

@@ -182,6 +182,8 @@ func (o *Steelyard) check(found *problems) {
 	found.want(o.Deadband >= 0, "deadband %v: 0 to 1", o.Deadband)
 }
 
+var defaultPace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+
 // withDefaults fills in what a deployment has that sets nothing.
 func (o Steelyard) withDefaults() Steelyard {
 	setTo := func(d *time.Duration, value time.Duration) {
@@ -200,7 +202,7 @@ func (o Steelyard) withDefaults() Steelyard {
 	}
 	setTo(&o.ReportInterval, 50*time.Millisecond)
 	if o.Pace == (weighting.Pace{}) {
-		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+		o.Pace = defaultPace
 	}
 	if o.EnvoyPolicy == "" {
 		o.EnvoyPolicy = LeastRequest

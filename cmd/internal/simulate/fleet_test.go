@@ -91,6 +91,32 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 	}
 }
 
+func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steelyard.yaml")
+	text := "clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:80}]}}]"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := newFleet(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pushes := func(y *sim.Steelyard) sim.Steelyard {
+		return sim.Steelyard{
+			Pace: y.Pace, MinInterval: y.MinInterval, Deadband: y.Deadband, Heartbeat: y.Heartbeat, FallbackAfter: y.FallbackAfter,
+		}
+	}
+	want := pushes(f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest).Steelyard)
+	for _, p := range sim.Policies() {
+		if p.Steelyard == nil {
+			continue
+		}
+		if diff := cmp.Diff(want, pushes(p.Steelyard)); diff != "" {
+			t.Errorf("%s (-configured by default +got):\n%s", p.Name, diff)
+		}
+	}
+}
+
 func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"})
 	explanation, table, _ := strings.Cut(text, "\nshort: ")
