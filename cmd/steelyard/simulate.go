@@ -44,7 +44,7 @@ mistake in the command line.`,
 	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (has a / or a dot in it)")
 	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and end")
 	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance: the same seed gives the same result (default: the scenario's)")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance, 0 to 9223372036854775807: the same seed gives the same result (default: the scenario's)")
 	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
 	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table, or steelyard@INTERVAL, which pushes at most so often and has no other budget; repeat or separate by commas (default: all)")
 	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the table")

@@ -18,7 +18,7 @@ import (
 type file struct {
 	// Name is shown above the results. Default: the file's.
 	Name string `yaml:"name"`
-	// Seed of all chance, 0 or more. Default 1.
+	// Seed of all chance, 0 to 9223372036854775807. Default 1.
 	Seed int `yaml:"seed" default:"1" range:"0..9223372036854775807"`
 	// Duration is the simulated time, 1s to 24h. Default 10m.
 	Duration time.Duration `yaml:"duration" default:"10m" range:"1s..24h"`

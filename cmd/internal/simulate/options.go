@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,9 @@ const (
 	shortest = time.Second
 	longest  = 24 * time.Hour
 )
+
+// largestSeed is that of a file.
+const largestSeed uint64 = math.MaxInt64
 
 // mostSeeds bounds a hunt.
 const mostSeeds = 10_000
@@ -143,6 +147,9 @@ func (o *Options) named() (sim.Scenario, error) {
 		return readFile(o.Scenario)
 	}
 	s, ok := sim.Builtin(o.Scenario)
+	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
+		return s, usage("seed %d is too large: write --seed with 0 to %d, so that the last one can stand in a file", s.Seed, largest)
+	}
 	if !ok {
 		return s, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
 			o.Scenario, strings.Join(sim.Names(), ", "), o.Scenario)

@@ -113,6 +113,18 @@ func TestSignalsAreThoseOfEveryRowWithSteelyard(t *testing.T) {
 	}
 }
 
+// TestAPrintedScenarioIsTheSameAgain, whatever seed it was given.
+func TestAPrintedScenarioIsTheSameAgain(t *testing.T) {
+	text := simulated(t, Options{Scenario: shortScenario, Print: true, Seed: largestSeed, Seeded: true})
+	path := filepath.Join(t.TempDir(), "again.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := simulated(t, Options{Scenario: path, Print: true}); again != text {
+		t.Errorf("printed once\n%s\nand again\n%s", text, again)
+	}
+}
+
 func TestDurationIsChangedWithItsWarmUp(t *testing.T) {
 	o := Options{Scenario: "photoroom", Duration: 10 * time.Second}
 	s, err := o.scenario()
