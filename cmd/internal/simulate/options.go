@@ -60,9 +60,10 @@ const mostSeeds = 10_000
 // check refuses options that make no sense, alone or together.
 func (o *Options) check() error {
 	balancers := []string{string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random)}
+	if err := o.checkIgnored(); err != nil || o.List {
+		return err
+	}
 	switch {
-	case o.List:
-		return nil
 	case o.Scenario == "":
 		return usage("--scenario is missing: write one of %s, or the path of a file", strings.Join(sim.Names(), ", "))
 	case o.Duration != 0 && o.Duration < shortest:
@@ -71,8 +72,6 @@ func (o *Options) check() error {
 		return usage("--duration %s is too long: write at most %s", span(o.Duration), span(longest))
 	case o.Hunt < 0 || o.Hunt > mostSeeds:
 		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
-	case o.Hunt > 0 && o.Plot:
-		return usage("--plot shows one seed and --hunt tries many: remove one; the hunt says which seed to plot")
 	case o.Config == "" && o.Cluster != "":
 		return usage("--cluster needs --config with the file that the cluster is in")
 	case o.Config == "" && o.Pods != 0:
@@ -89,6 +88,40 @@ func (o *Options) check() error {
 		return usage("--envoy-policy %s: write one of %s", o.EnvoyPolicy, strings.Join(balancers, ", "))
 	}
 	return o.checkJSONFile()
+}
+
+// checkIgnored refuses flags that another one leaves without effect.
+func (o *Options) checkIgnored() error {
+	type flag struct {
+		name  string
+		given bool
+	}
+	plot := flag{"--plot", o.Plot}
+	running := []flag{
+		{"--policy", len(o.Policies) > 0}, {"--json", o.JSONFile != ""}, plot, {"--plot-pods", len(o.PlotPods) > 0},
+		{"--hunt", o.Hunt != 0}, {"--envoy-policy", o.EnvoyPolicy != ""},
+	}
+	choosing := []flag{
+		{"--scenario", o.Scenario != ""}, {"--print", o.Print}, {"--seed", o.Seeded}, {"--duration", o.Duration != 0},
+		{"--config", o.Config != ""}, {"--cluster", o.Cluster != ""}, {"--pods", o.Pods != 0},
+	}
+	for _, by := range []struct {
+		flag
+		does    string
+		ignores []flag
+	}{
+		{flag{"--list", o.List}, "shows what there is and ends", slices.Concat(choosing, running)},
+		{flag{"--print", o.Print}, "shows the scenario and ends", running},
+		{flag{"--json -", o.JSONFile == "-"}, "writes rows in place of all else", []flag{plot}},
+		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and says which one to plot", []flag{plot}},
+	} {
+		for _, f := range by.ignores {
+			if by.given && f.given {
+				return usage("%s %s: remove it, or %s", by.name, by.does, f.name)
+			}
+		}
+	}
+	return nil
 }
 
 // checkJSONFile finds out before a long run that its rows have no place to go.
@@ -113,6 +146,9 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	}
 	if o.Seeded {
 		s.Seed = o.Seed
+	}
+	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
+		return s, usage("seed %d is too large: write --seed with 0 to %d, so that every seed can stand in a file", s.Seed, largest)
 	}
 	if o.Duration > 0 {
 		s.Duration = o.Duration
@@ -147,9 +183,6 @@ func (o *Options) named() (sim.Scenario, error) {
 		return readFile(o.Scenario)
 	}
 	s, ok := sim.Builtin(o.Scenario)
-	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
-		return s, usage("seed %d is too large: write --seed with 0 to %d, so that the last one can stand in a file", s.Seed, largest)
-	}
 	if !ok {
 		return s, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
 			o.Scenario, strings.Join(sim.Names(), ", "), o.Scenario)

@@ -22,7 +22,7 @@ func simulated(t *testing.T, o Options) string {
 	t.Helper()
 	var out, progress bytes.Buffer
 	o.Out, o.Err = &out, &progress
-	if o.EnvoyPolicy == "" && o.Config != "" {
+	if o.EnvoyPolicy == "" && o.Config != "" && !o.Print {
 		o.EnvoyPolicy = string(sim.RoundRobin)
 	}
 	if err := Run(t.Context(), o); err != nil {
@@ -188,7 +188,17 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 		{"too long", Options{Scenario: "photoroom", Duration: 25 * time.Hour}, "--duration 25h is too long: write at most 24h"},
 		{"ends before its event", Options{Scenario: "leave", Duration: time.Minute}, "ends before leave happens"},
 		{"no seeds", Options{Scenario: "photoroom", Hunt: -1}, "--hunt -1: write a number of seeds"},
-		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true}, "remove one"},
+		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true}, "--hunt tries many seeds, and says which one to plot: remove it, or --plot"},
+		{"rows of a scenario that is printed", Options{Scenario: "photoroom", Print: true, JSONFile: "rows.json"}, "--print shows the scenario and ends: remove it, or --json"},
+		{"a hunt that is printed", Options{Scenario: "photoroom", Print: true, Hunt: 2}, "remove it, or --hunt"},
+		{"plots of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Plot: true}, "remove it, or --plot"},
+		{"policies of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Policies: []string{"random"}}, "remove it, or --policy"},
+		{"plots among rows", Options{Scenario: shortScenario, JSONFile: "-", Plot: true}, "--json - writes rows in place of all else: remove it, or --plot"},
+		{"a hunt in a list", Options{List: true, Hunt: 5}, "--list shows what there is and ends: remove it, or --hunt"},
+		{"a duration in a list", Options{List: true, Duration: -5 * time.Second}, "remove it, or --duration"},
+		{"a scenario in a list", Options{List: true, Scenario: "nope"}, "remove it, or --scenario"},
+		{"a seed that no file can have", Options{Scenario: shortScenario, Seeded: true, Seed: 1 << 63}, "seed 9223372036854775808 is too large: write --seed with 0 to 9223372036854775807"},
+		{"a hunt to such a seed", Options{Scenario: shortScenario, Seeded: true, Seed: 1<<63 - 1, Hunt: 3}, "write --seed with 0 to 9223372036854775805"},
 		{"a hunt for nothing", Options{Scenario: shortScenario, Hunt: 2, Policies: []string{"random"}}, "add one, such as --policy steelyard@5ms"},
 		{"cluster alone", Options{Scenario: "photoroom", Cluster: "llama"}, "--cluster needs --config"},
 		{"pods alone", Options{Scenario: "photoroom", Pods: 3}, "--pods needs --config"},
