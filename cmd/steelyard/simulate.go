@@ -46,7 +46,7 @@ mistake in the command line.`,
 	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance, 0 to 9223372036854775807: the same seed gives the same result (default: the scenario's)")
 	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
-	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table, or steelyard@INTERVAL, which pushes at most so often and has no other budget; repeat or separate by commas (default: all)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table (--list says what each goes by), or steelyard@ with an interval that is not among them, 1ms to 1m, which goes by the access log, pushes at most so often and has no other budget; repeat or separate by commas (default: all)")
 	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the table")
 	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
 	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and those that something happens to)")

@@ -9,7 +9,7 @@ import (
 	"steelyard/weighting/sim"
 )
 
-// steelyardAt is how the names of policies with a push interval begin.
+// steelyardAt is how the names of policies with an interval begin.
 const steelyardAt = "steelyard@"
 
 // choose finds the policies of the names among the known ones. A steelyard@ with
@@ -34,13 +34,18 @@ func choose(known []sim.Policy, names []string) ([]sim.Policy, error) {
 }
 
 func find(known []sim.Policy, name string) (sim.Policy, bool) {
+	text, isAt := strings.CutPrefix(name, steelyardAt)
+	interval, err := time.ParseDuration(text)
+	isInterval := isAt && err == nil
+	if isInterval {
+		name = steelyardAt + span(interval) // 1000ms is 1s
+	}
 	for _, p := range known {
 		if p.Name == name {
 			return p, true
 		}
 	}
-	interval, err := time.ParseDuration(strings.TrimPrefix(name, steelyardAt))
-	if !strings.HasPrefix(name, steelyardAt) || err != nil || interval < time.Millisecond || interval > time.Minute {
+	if !isInterval || interval < time.Millisecond || interval > time.Minute {
 		return sim.Policy{}, false
 	}
 	for _, p := range known {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,24 @@ func TestSteelyardIsAmongTheRows(t *testing.T) {
 	for _, want := range []string{"\nsteelyard@20ms", "steelyard@20ms: requests waiting", "steelyard@20ms: share of the traffic by weight"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestAnIntervalIsTheSamePolicyHoweverItIsWritten(t *testing.T) {
+	chosen, err := choose(sim.Policies(), []string{
+		"steelyard@1000ms", "steelyard@1s", "steelyard@0.25s", "steelyard@20ms", "steelyard@0.02s", "steelyard@60s",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"steelyard@1s", "steelyard@250ms", "steelyard@20ms", "steelyard@1m"}
+	if got := policyNames(chosen); !slices.Equal(got, want) {
+		t.Fatalf("chose %v, want %v", got, want)
+	}
+	for i, source := range []sim.Source{sim.Scrape, sim.Scrape, sim.AccessLog, sim.AccessLog} {
+		if got := chosen[i].Steelyard.Source; got != source {
+			t.Errorf("%s goes by %s, want %s", want[i], got, source)
 		}
 	}
 }
