@@ -226,7 +226,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	f.source(y, s)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
-	f.mode(y)
+	f.mode(y, s)
 	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
 	if len(cfg.Clusters) > 1 {
 		budgets += ", as if it asked for this cluster alone" // which of them an Envoy has, no configuration says
@@ -277,13 +277,18 @@ var lossy = map[sim.Source]string{
 
 // mode chooses between the two that an Envoy can have: with shedding, that is what is
 // tried out, and there is no fallback.
-func (f *fleet) mode(y *sim.Steelyard) {
+func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 	switch stale := f.cluster.Push.EndpointStaleAfter; {
 	case f.cluster.Shedding.Enabled:
 		f.note("shedding", "Envoys refuse what saturates the pool, and have no fallback (mode shedding)", f.file)
 	case stale > 0:
 		y.FallbackAfter = stale
-		f.note("fallback", "Envoys balance by themselves "+span(stale)+" after the last push (mode failsafe)", f.file)
+		from := f.file
+		_, after := y.Pace.Stretch(weighting.Fleet{Proxies: s.Envoys, Endpoints: len(podsOf(s))}, 0, stale)
+		if after > stale {
+			from += ", stretched to the budgets"
+		}
+		f.note("fallback", "Envoys balance by themselves "+span(after)+" after the last push (mode failsafe)", from)
 	}
 }
 

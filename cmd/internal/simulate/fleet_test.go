@@ -142,6 +142,22 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	golden(t, "resolved.txt", f.explanation())
 }
 
+func TestADryRunSaysThatABudgetPutsOffTheFallback(t *testing.T) {
+	for endpoints, want := range map[int]string{
+		4:    "9s after the last push (mode failsafe) steelyard.yaml budgets",
+		9000: "13s after the last push (mode failsafe) steelyard.yaml, stretched to the budgets budgets",
+	} {
+		f, err := newFleet(someConfig, "llama")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.policy(sim.Scenario{Envoys: 16, Pods: []sim.PodGroup{{Count: endpoints}}}, sim.LeastRequest)
+		if text := strings.Join(strings.Fields(f.explanation()), " "); !strings.Contains(text, want) {
+			t.Errorf("%d endpoints: want %q in %s", endpoints, want, text)
+		}
+	}
+}
+
 func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
 	tests := []struct {
 		signals sim.Signals
