@@ -316,6 +316,9 @@ func (l *Ledger) watches(c *cluster, who Envoy, n int) {
 	if w.clusters == 0 {
 		delete(l.watching, who)
 	}
+	if e := l.envoys[who]; e != nil {
+		l.regroup(e)
+	}
 }
 
 // setIdle takes note of whether a cluster has traffic.

@@ -159,9 +159,11 @@ func (w *world) mustBeSound(t fataler) {
 	for _, e := range l.envoys {
 		mustKnowRequests(t, e)
 		open += e.open
-		if e.alone() {
+		switch {
+		case !w.watches(e.who):
+		case e.alone():
 			reporters.Alone += len(e.reports)
-		} else {
+		default:
 			reporters.Beside += len(e.reports)
 		}
 		for _, a := range e.accounts {
@@ -188,6 +190,15 @@ func (w *world) mustBeSound(t fataler) {
 			}
 		}
 	}
+}
+
+func (w *world) watches(who Envoy) bool {
+	for _, watchers := range w.watchers {
+		if slices.Contains(watchers, who) {
+			return true
+		}
+	}
+	return false
 }
 
 // mustKnowRequests compares an Envoy's lists of requests, by id, by account and closed,
@@ -546,6 +557,10 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 					e.reports, e.older[0] = e.older[0], e.reports
 					w.report(e)
 				}
+			},
+			"watchers": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"chat", "embed"}).Draw(t, "cluster")
+				w.watch(name, rapid.SliceOfDistinct(rapid.SampledFrom(w.envoys), rapid.ID).Draw(t, "watchers")...)
 			},
 			"time": func(*rapid.T) { w.after(2 * time.Second); w.ledger.Read("chat", w.now, nil) },
 			"":     func(t *rapid.T) { w.mustBeSound(t) },

@@ -234,7 +234,7 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 	expect := func(when string, want bool) {
 		t.Helper()
 		w.mustBeSound(t)
-		all, alone := w.ledger.ReportersWith(e.who)
+		all, alone, _ := w.ledger.ReportersWith(e.who)
 		if alone != want || all.Alone+all.Beside != 1 || all.Alone == 1 != want {
 			t.Errorf("%s: alone %t, %+v; want %t", when, alone, all, want)
 		}
@@ -258,6 +258,45 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 	expect("no log and no requests", false)
 	w.says(e, 2, 2)
 	expect("its log broke", true)
+}
+
+// TestWhoWatchesNothingMakesNobodyReportMoreSeldom: whatever node ids are made up, an Envoy
+// that watches a cluster is asked as if they were not there.
+func TestWhoWatchesNothingMakesNobodyReportMoreSeldom(t *testing.T) {
+	w, e := single()
+	expect := func(when string, who Envoy, want Reporters, watching bool) {
+		t.Helper()
+		w.mustBeSound(t)
+		got, _, watches := w.ledger.ReportersWith(who)
+		if got != want || watches != watching {
+			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, who.NodeID, got, watches, want, watching)
+		}
+	}
+	w.reporting(e)
+	for i := range 100 {
+		madeUp := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
+		for range 8 {
+			w.ledger.Reporting(madeUp, time.Second, w.now)
+		}
+		expect("made up", madeUp, Reporters{Beside: 2}, false)
+	}
+	expect("with others made up", e.who, Reporters{Beside: 1}, true)
+
+	late := w.envoy("late")
+	expect("not heard of", late.who, Reporters{Beside: 2}, true)
+	w.reporting(late)
+	expect("not subscribed yet", late.who, Reporters{Beside: 2}, false)
+	expect("when another has not subscribed yet", e.who, Reporters{Beside: 1}, true)
+	w.watch("chat", e, late)
+	expect("subscribed", late.who, Reporters{Beside: 2}, true)
+	expect("when another subscribed", e.who, Reporters{Beside: 2}, true)
+	w.watch("chat", e)
+	expect("when another has left", e.who, Reporters{Beside: 1}, true)
+	w.ledger.Forget("chat")
+	delete(w.watchers, "chat")
+	delete(w.clusters, "chat")
+	expect("when its only cluster is gone", e.who, Reporters{Beside: 1}, false)
+	w.mustBeSound(t)
 }
 
 // TestTheLogOfAnEnvoyWithOtherTrafficStaysOff: its entries cost the Envoy as much whoever

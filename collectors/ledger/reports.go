@@ -28,8 +28,9 @@ type round struct {
 	first        bool // in it is the first report of a stream
 }
 
-// Reporters are the open streams of load reports, by whether a log tells of the same
-// requests.
+// Reporters are the open streams of load reports of Envoys that watch a cluster, by whether
+// a log tells of the same requests. Others do not count: they would make these report more
+// seldom, and anybody can invent them.
 type Reporters struct {
 	Beside int // a log that does, or the Envoy has no requests
 	Alone  int // there is nothing but the reports
@@ -56,31 +57,38 @@ func (l *Ledger) Reporters() Reporters {
 	return l.reporters
 }
 
-// ReportersWith counts them, and says whether the reports of this Envoy are alone. An
-// Envoy without a stream is counted as if it had one.
-func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone bool) {
+// ReportersWith counts them with this Envoy, and says whether its reports are alone and
+// whether it watches a cluster. One without a stream is taken for one that does, and has
+// a stream: it may be about to subscribe.
+func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone, watches bool) {
 	l.mu.Lock()
 	defer l.release()
 	all = l.reporters
 	e := l.envoys[who]
+	opened := e != nil && len(e.reports) > 0
 	alone = e != nil && e.alone()
+	watches = l.watching[who] != nil
 	switch {
-	case e != nil && len(e.reports) > 0:
+	case opened && watches:
 	case alone:
 		all.Alone++
 	default:
 		all.Beside++
 	}
-	return all, alone
+	return all, alone, watches || !opened
 }
 
 // regroup counts the Envoy's streams of load reports for what they are now.
 func (l *Ledger) regroup(e *envoy) {
 	l.reporters.Beside -= e.grouped.Beside
 	l.reporters.Alone -= e.grouped.Alone
-	e.grouped = Reporters{Beside: len(e.reports)}
-	if e.alone() {
+	switch {
+	case l.watching[e.who] == nil:
+		e.grouped = Reporters{}
+	case e.alone():
 		e.grouped = Reporters{Alone: len(e.reports)}
+	default:
+		e.grouped = Reporters{Beside: len(e.reports)}
 	}
 	l.reporters.Beside += e.grouped.Beside
 	l.reporters.Alone += e.grouped.Alone

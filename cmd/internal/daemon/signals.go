@@ -72,14 +72,21 @@ func (s *signals) close() {
 	}
 }
 
+// unwatching is the least time between two reports of an Envoy that watches no cluster. It
+// is told of a shorter one after the next, so it must not be long, either.
+const unwatching = 5 * time.Second
+
 // reportInterval is how often an Envoy is to report its load.
 func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
-	all, isAlone := s.ledger.ReportersWith(e)
-	beside, alone := s.reportIntervals(all)
+	all, isAlone, watches := s.ledger.ReportersWith(e)
+	interval, alone := s.reportIntervals(all)
 	if isAlone || s.accessLogs == nil {
-		return alone
+		interval = alone
 	}
-	return beside
+	if !watches {
+		return max(interval, unwatching)
+	}
+	return interval
 }
 
 // reportIntervals are those of Envoys beside whose reports there is an access log, and of

@@ -58,6 +58,21 @@ func subscribe(t *testing.T, address, node, cluster string) {
 	}
 }
 
+// watch has Envoys follow the cluster, and waits until the ledger knows of them.
+func watch(t *testing.T, d *Daemon, nodes ...string) {
+	t.Helper()
+	before := d.signals.ledger.Cluster("llama", time.Now()).Watchers
+	for _, node := range nodes {
+		subscribe(t, d.XDSAddress(), node, "llama")
+	}
+	eventually(t, "they watch", func() error {
+		if got := d.signals.ledger.Cluster("llama", time.Now()).Watchers; got != before+len(nodes) {
+			return fmt.Errorf("%d watch", got)
+		}
+		return nil
+	})
+}
+
 func socket(ip string, port uint32) *corev3.Address {
 	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 		Address: ip, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
@@ -331,7 +346,7 @@ func (r reporter) mustBeAsked(want time.Duration) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if got := m.GetLoadReportingInterval().AsDuration(); got != want {
+	if got := m.GetLoadReportingInterval().AsDuration(); (got - want).Abs() > want/20 {
 		r.t.Errorf("asked for a report every %v, want %v", got, want)
 	}
 }
@@ -342,6 +357,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	cfg := parse(t, pool)
 	d, _ := serve(t, cfg)
 	address := d.XDSAddress()
+	watch(t, d, "logged", "alone")
 	logged, alone := openReports(t, address, "logged"), openReports(t, address, "alone")
 	logged.mustBeAsked(time.Second)
 	alone.mustBeAsked(time.Second) // it has no requests yet
@@ -371,6 +387,36 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	})
 	alone.report(4)
 	alone.mustBeAsked(time.Second)
+}
+
+// TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody: but at first as if it did, and
+// again when it does.
+func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
+	cfg := parse(t, pool)
+	cfg.XDS.LoadReports.Budget = 61_000 // one report a second
+	d, _ := serve(t, cfg)
+	address := d.XDSAddress()
+	watch(t, d, "first")
+	first := openReports(t, address, "first")
+	first.mustBeAsked(time.Second)
+	eventually(t, "it is counted", func() error {
+		if got := d.signals.ledger.Reporters(); got.Beside != 1 {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	late := openReports(t, address, "late")
+	late.mustBeAsked(2 * time.Second)
+	for i := range 8 {
+		openReports(t, address, fmt.Sprint("made up ", i)).mustBeAsked(2 * time.Second)
+	}
+	late.report(0)
+	late.mustBeAsked(unwatching)
+	watch(t, d, "late")
+	late.report(0)
+	late.mustBeAsked(2 * time.Second)
+	first.report(0)
+	first.mustBeAsked(2 * time.Second)
 }
 
 // TestWithoutTheAccessLogAllAreAskedForReportsOften: from the start.
