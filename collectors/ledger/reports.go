@@ -105,14 +105,14 @@ func (r *Reports) Asked(interval time.Duration) {
 
 // Report takes in one report. An endpoint that is left out has no requests in progress.
 // Of the first report of a stream only the gauge counts: its counters go back to a time
-// that nobody here knows.
-func (r *Reports) Report(now time.Time, clusters []ClusterLoad) {
+// that nobody here knows. It says whether the Envoy watches a cluster.
+func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	l := r.ledger
 	l.mu.Lock()
 	defer l.release()
 	e := r.envoy
 	if e == nil {
-		return
+		return false
 	}
 	if !r.later {
 		l.replace(r)
@@ -139,6 +139,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) {
 	}
 	l.regroup(e)
 	l.judge(e, now, true)
+	return l.watching[e.who] != nil
 }
 
 // replace has the older streams count no more of which nothing was heard since this one

@@ -1,10 +1,33 @@
 package loadstats
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
-// ReportBytes is the size of a load report on the wire. It repeats the Envoy's
-// node with its list of extensions, beside which the loads are little.
+// ReportBytes is the size of a load report of few endpoints on the wire: that of the Envoy's
+// node with its list of extensions, which it repeats. Each endpoint with requests adds some 28.
 const ReportBytes = 61_000
+
+// A meanSize is a moving mean of the bytes of reports, that of few endpoints before the first.
+type meanSize struct {
+	mu    sync.Mutex
+	bytes float64
+}
+
+// note takes in the size of a report.
+func (m *meanSize) note(bytes int) {
+	const weight = 0.01
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bytes += weight * (float64(bytes) - m.bytes)
+}
+
+func (m *meanSize) now() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
 
 // Intervals at which Envoys report where the byte budget does not ask for more.
 const (
@@ -23,12 +46,12 @@ type Fleet struct{ Beside, Alone int }
 // Intervals is how often Envoys of each kind are to report: the shortest intervals, in
 // the ratio of least to least, with
 //
-//	(Beside / beside + Alone / alone) · 61 KB <= budget
+//	(Beside / beside + Alone / alone) · reportBytes <= budget
 //
 // where least, if it is 0, is 1 s beside the access log and 100 ms without one,
-// which ten Envoys keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
+// which ten Envoys with reports of 61 KB keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
 // makes both longer, up to a minute. A budget of 0 is none.
-func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond float64) (beside, alone time.Duration) {
+func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond, reportBytes float64) (beside, alone time.Duration) {
 	leastBeside, leastAlone := least, least
 	if least <= 0 {
 		leastBeside, leastAlone = besideEvents, byThemselves
@@ -36,7 +59,7 @@ func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond float64) (bes
 	if budgetBytesPerSecond <= 0 {
 		return leastBeside, leastAlone
 	}
-	room := budgetBytesPerSecond / ReportBytes // reports per second
+	room := budgetBytesPerSecond / reportBytes // reports per second
 	wanted := float64(f.Beside)/leastBeside.Seconds() + float64(f.Alone)/leastAlone.Seconds()
 	beside = stretched(leastBeside, wanted/room)
 	if beside == longest { // and the others have what these leave

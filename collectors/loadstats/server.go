@@ -38,6 +38,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	gate    *wire.Gate
+	size    meanSize // of the reports of Envoys that watch a cluster
 
 	reports, bytes, refused, broken atomic.Uint64
 }
@@ -59,7 +60,10 @@ func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
 	if o.Interval == nil {
 		o.Interval = func(ledger.Envoy) time.Duration { return besideEvents }
 	}
-	return &Server{ledger: l, options: o, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach)}
+	return &Server{
+		ledger: l, options: o, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach),
+		size: meanSize{bytes: ReportBytes},
+	}
 }
 
 // Register adds the service to a gRPC server, which must use wire.Codec.
@@ -92,6 +96,10 @@ func (s *Server) Stats() Stats {
 		Broken:  s.broken.Load(),
 	}
 }
+
+// ReportBytes is the mean size of the latest reports, for Fleet.Intervals. Only those of
+// Envoys that watch a cluster are in it: nobody else's are to make theirs rare.
+func (s *Server) ReportBytes() float64 { return s.size.now() }
 
 // serve takes one stream: who speaks, what is asked of it, and then its reports.
 func (s *Server) serve(stream grpc.ServerStream, named func()) error {
@@ -133,7 +141,9 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, l
 			return err
 		}
 		s.reports.Add(1)
-		l.Report(time.Now(), m.clusters)
+		if watches := l.Report(time.Now(), m.clusters); watches {
+			s.size.note(m.size)
+		}
 		m.letGo()
 		next := s.options.Interval(envoy)
 		if !differs(asked, next) {

@@ -215,6 +215,40 @@ func TestAServerWithoutAnIntervalAsksForOneASecond(t *testing.T) {
 	}
 }
 
+// TestTheSizeOfReportsIsMeasured: a report of ten thousand endpoints is several times that of
+// a few. Whoever watches no cluster sends what it likes.
+func TestTheSizeOfReportsIsMeasured(t *testing.T) {
+	const size, reports = 344_000, 500
+	s := serve(t, withCodec(), grpc.MaxRecvMsgSize(2*maxMessage))
+	if got := s.ReportBytes(); got != ReportBytes {
+		t.Errorf("%v bytes before the first report", got)
+	}
+	send := func(node string, size int) {
+		t.Helper()
+		p := s.open(t, named(node))
+		p.asked()
+		m := named(node)
+		m.Node.Cluster = strings.Repeat("x", size)
+		before := s.Stats().Reports
+		for range reports {
+			p.send(m)
+		}
+		eventually(t, "the reports taken", func() bool { return s.Stats().Reports == before+reports })
+	}
+	send("envoy-1", size)
+	if got := s.ReportBytes(); got < 0.97*size || got > 1.03*size {
+		t.Errorf("%v bytes a report, want %d", got, size)
+	}
+	send("made up", 10)
+	if got := s.ReportBytes(); got < 0.97*size {
+		t.Errorf("%v bytes a report, want %d", got, size)
+	}
+	send("envoy-1", 10)
+	if got := s.ReportBytes(); got > 0.03*size {
+		t.Errorf("%v bytes a report, after many small ones", got)
+	}
+}
+
 // TestARealEnvoysReportsAreUnderstood: each with the whole node.
 func TestARealEnvoysReportsAreUnderstood(t *testing.T) {
 	s := serve(t, withCodec())

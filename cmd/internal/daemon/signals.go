@@ -97,7 +97,7 @@ func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Dura
 		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
 	}
 	r := s.config.LoadReports
-	return fleet.Intervals(r.Interval, float64(r.Budget))
+	return fleet.Intervals(r.Interval, float64(r.Budget), s.loadReports.ReportBytes())
 }
 
 // A membership is what the ledger needs to know of a cluster.

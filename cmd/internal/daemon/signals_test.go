@@ -419,6 +419,29 @@ func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
 	first.mustBeAsked(2 * time.Second)
 }
 
+// TestLargeReportsAreAskedForMoreSeldom: the budget is one of bytes.
+func TestLargeReportsAreAskedForMoreSeldom(t *testing.T) {
+	cfg := parse(t, pool)
+	cfg.XDS.LoadReports.Budget = 61_000
+	d, _ := serve(t, cfg)
+	watch(t, d, "envoy")
+	r := openReports(t, d.XDSAddress(), "envoy")
+	r.mustBeAsked(time.Second)
+	large := &loadstatsv3.LoadStatsRequest{Node: &corev3.Node{Id: "envoy", Cluster: strings.Repeat("x", 3*61_000)}}
+	for range 300 {
+		if err := r.Send(large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for asked := time.Second; asked < 2500*time.Millisecond; {
+		m, err := r.Recv()
+		if err != nil {
+			t.Fatalf("asked for a report every %v, and then %v", asked, err)
+		}
+		asked = m.GetLoadReportingInterval().AsDuration()
+	}
+}
+
 // TestWithoutTheAccessLogAllAreAskedForReportsOften: from the start.
 func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 	cfg := parse(t, pool)
