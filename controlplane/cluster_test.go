@@ -427,6 +427,29 @@ func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
 	})
 }
 
+// What a step has decided on is not news after it: a request that was told of before does not
+// have the next heartbeat go out unpaid.
+func TestARequestCutsShortOnlyTheRestThatItFallsInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := testOptions()
+		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
+		r := &recorder{counts: ProxyCounts{Subscribers: 10, Shared: 20, Idle: true}}
+		c := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
+		c.SetEndpoints(addresses("10.0.0.1:80"))
+		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		c.Poke()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		after(100 * time.Millisecond)
+		if got := r.count(); got != 1 {
+			t.Errorf("%d pushes, want 1", got)
+		}
+		cancel()
+		<-done
+	})
+}
+
 // With very many clusters an Envoy's CPU sustains a push in seconds. What cannot wait that long
 // is decided and offered within one; heartbeats can.
 func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.T) {

@@ -86,6 +86,43 @@ func TestALogThatEndsBetweenReportsLeavesTheSumsRight(t *testing.T) {
 	w.mustHaveEnded(t, 10, 10)
 }
 
+// TestAStreamOfReportsThatEndsEndsNoRequests: of Envoys that share a node id one left, and
+// nobody knows what became of its requests.
+func TestAStreamOfReportsThatEndsEndsNoRequests(t *testing.T) {
+	for _, log := range []Mode{ModeEvents, ModeReports} { // none, and one that was told to be off
+		t.Run(log.String(), func(t *testing.T) {
+			w, e := single()
+			if log == ModeReports {
+				w.ledger.SetModeThresholds(0, 0.1)
+				s := w.open(e)
+				for range 10 {
+					s.Begin(w.now, "1", one)
+					s.End(w.now, "1", one, Outcome{Status: 200})
+				}
+			}
+			w.reporting(e)
+			leaves := *e
+			w.reporting(&leaves)
+			w.says(e, 0, 0)
+			w.says(&leaves, 0, 0)
+			w.says(e, 3, 3)
+			w.says(&leaves, 2, 2)
+			if got := w.mode(e); got != log {
+				t.Fatalf("%v, want %v", got, log)
+			}
+			w.expect(t, 5)
+			before := w.read(t).Proxies
+			issued, ended := int(before.Issued.Value), int(before.Ended.Value)
+			leaves.reports.Close(w.now)
+			w.expect(t, 3)
+			w.says(e, 3, 0)
+			w.mustHaveEnded(t, issued, ended)
+			w.says(e, 0, 0)
+			w.mustHaveEnded(t, issued, ended+3)
+		})
+	}
+}
+
 func TestClosedRequestsAreBounded(t *testing.T) {
 	w, e := single()
 	s := w.open(e)

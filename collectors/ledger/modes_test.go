@@ -350,6 +350,75 @@ func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
 	}
 }
 
+// TestALogThatNoLongerTellsOfOtherTrafficIsNotKeptOffByIt: what it told of is learned anew
+// each time that it is on.
+func TestALogThatNoLongerTellsOfOtherTrafficIsNotKeptOffByIt(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(0, 500)
+	s := w.open(e)
+	w.reporting(e)
+	id := 0
+	second := func(own, other uint64, logged bool) {
+		for range own {
+			id++
+			if w.mode(e) != ModeReports {
+				s.Begin(w.now, strconv.Itoa(id), one)
+				s.End(w.now, strconv.Itoa(id), one, Outcome{Status: 200})
+			}
+		}
+		for range other {
+			if logged && w.mode(e) != ModeReports {
+				s.Begin(w.now, "other", "10.9.9.9:80")
+			}
+		}
+		w.after(time.Second)
+		e.reports.Report(w.now, []ClusterLoad{
+			{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: own}}},
+			{Cluster: "other", Endpoints: []EndpointLoad{{Address: "10.9.9.9:80", Issued: other}}},
+		})
+	}
+	for _, step := range []struct {
+		own, other uint64
+		logged     bool
+		want       Mode
+	}{
+		{10, 1000, true, ModeReports},
+		{10, 0, true, ModeEvents},
+		{1000, 1000, false, ModeReports},
+		{10, 1000, false, ModeEvents},
+	} {
+		for range 20 {
+			second(step.own, step.other, step.logged)
+		}
+		if got := w.mode(e); got != step.want {
+			t.Fatalf("%+v: %v", step, got)
+		}
+	}
+}
+
+// TestABatchedCountIsAsOldAsItsLastEntry: but no older than the logger keeps one.
+func TestABatchedCountIsAsOldAsItsLastEntry(t *testing.T) {
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 0)
+	w.open(e)
+	w.traffic(e, 600, 5*time.Second)
+	if got := w.mode(e); got != ModeBatched {
+		t.Fatalf("%v, want batched", got)
+	}
+	last := w.now
+	for _, c := range []struct{ since, age time.Duration }{
+		{0, 0},
+		{400 * time.Millisecond, 400 * time.Millisecond},
+		{3 * time.Second, batchedAge},
+	} {
+		w.now = last.Add(c.since)
+		age := w.now.Sub(w.read(t).InFlight.At)
+		if (age - c.age).Abs() > time.Millisecond {
+			t.Errorf("%v after the last entry the count is %v old, want %v", c.since, age, c.age)
+		}
+	}
+}
+
 // TestAPeakThatIsOverDoesNotEndTheLog: reports of a large fleet are seconds apart, and the
 // next is no reason to go by what was before it.
 func TestAPeakThatIsOverDoesNotEndTheLog(t *testing.T) {
