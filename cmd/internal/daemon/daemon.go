@@ -112,7 +112,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
-	group.Go(func() error { return d.grpc.Serve(d.xdsListener) })
+	group.Go(func() error {
+		if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
+			return err
+		}
+		return nil
+	})
 	group.Go(func() error {
 		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})
 		return admin.Serve(failed, d.adminListener, handler)
