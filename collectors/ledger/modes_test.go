@@ -45,6 +45,19 @@ func telling() (*world, *realEnvoy, *Stream) {
 	return w, e, s
 }
 
+// batching is an Envoy without load reports, whose log comes in batches.
+func batching(t *testing.T) (*world, *realEnvoy, *Stream) {
+	t.Helper()
+	w, e := single()
+	w.ledger.SetModeThresholds(300, 0)
+	s := w.open(e)
+	w.traffic(e, 600, 5*time.Second)
+	if got := w.mode(e); got != ModeBatched {
+		t.Fatalf("%v, want batched", got)
+	}
+	return w, e, s
+}
+
 func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
 	w, e, _ := telling()
 	generation := w.ledger.ModeGeneration()
@@ -155,10 +168,7 @@ func TestThresholdsOfZeroAreNever(t *testing.T) {
 }
 
 func TestAnEnvoyThatFellQuietLeavesTheBatch(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 0)
-	w.open(e)
-	w.traffic(e, 600, 5*time.Second)
+	w, e, _ := batching(t)
 	for range 10 {
 		w.after(time.Second)
 		w.read(t)
@@ -200,10 +210,7 @@ func TestAnEnvoyWithTooManyOpenRequestsGoesOverToReports(t *testing.T) {
 }
 
 func TestAnEnvoyThatLeftIsInNoMode(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 0)
-	s := w.open(e)
-	w.traffic(e, 600, 5*time.Second)
+	w, _, s := batching(t)
 	before := w.ledger.ModeGeneration()
 	s.Close(w.now)
 	after, modes := w.ledger.Modes()
@@ -398,13 +405,7 @@ func TestALogThatNoLongerTellsOfOtherTrafficIsNotKeptOffByIt(t *testing.T) {
 
 // TestABatchedCountIsAsOldAsItsLastEntry: but no older than the logger keeps one.
 func TestABatchedCountIsAsOldAsItsLastEntry(t *testing.T) {
-	w, e := single()
-	w.ledger.SetModeThresholds(300, 0)
-	w.open(e)
-	w.traffic(e, 600, 5*time.Second)
-	if got := w.mode(e); got != ModeBatched {
-		t.Fatalf("%v, want batched", got)
-	}
+	w, _, _ := batching(t)
 	last := w.now
 	for _, c := range []struct{ since, age time.Duration }{
 		{0, 0},
