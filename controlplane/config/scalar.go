@@ -163,13 +163,11 @@ func parseDuration(text string) (time.Duration, error) {
 		return d, nil
 	}
 	m := quantity.FindStringSubmatch(text)
-	if m == nil {
+	if m == nil || m[2] == "" && strings.HasPrefix(m[1], "-") { // no unit would make that right
 		return 0, fmt.Errorf("%s is not a duration: write a number and its unit, such as 250ms, 1.5s or 2m", shown(text))
 	}
 	unit, known := durationUnits[strings.ToLower(m[2])]
 	switch meant := m[1] + unit; {
-	case m[2] == "" && strings.HasPrefix(m[1], "-"): // a unit would not make it right
-		return 0, fmt.Errorf("%s is not a duration: write a number and its unit, such as 250ms, 1.5s or 2m", shown(text))
 	case m[2] == "":
 		return 0, fmt.Errorf("%s has no unit: write %sms or %ss", shown(text), m[1], m[1])
 	case meant == text:
