@@ -10,12 +10,12 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 // Options are the settings of one cluster's loop.
 type Options struct {
 	Engine  string
-	Params  weighting.Params
 	Scraped bool // endpoints are scraped
 	Counted bool // in-flight counts are read
 
@@ -23,40 +23,30 @@ type Options struct {
 	// endpoint and between two readings of the in-flight counts.
 	ScrapeInterval, CountInterval time.Duration
 
-	// Pace bounds how often Envoys are pushed; its Floor is also the shortest time
-	// between two steps. Capacity is the slots of an endpoint that does not say
-	// its own, 0 where they are learned. WarmUp is how long the first push waits
-	// for the first full round of reports.
-	Pace     weighting.Pace
+	// Capacity is the slots of an endpoint that does not say its own, 0 where they are learned. WarmUp
+	// is how long the first push waits for the first full round of reports.
 	Capacity float64
 	WarmUp   time.Duration
 
-	Push PushOptions
-}
-
-// PushOptions say which decisions are worth a push.
-type PushOptions struct {
-	// Deadband is the change of shares, as total variation 0..1, under which
-	// nothing is pushed. Worth is what a larger change has to gain
-	// (weighting.Pacer.Worth): the loop sets it. Heartbeat is the longest time without a push, 0 for no
-	// limit. EndpointStaleAfter is how long proxies may use an assignment, 0 for
-	// ever.
-	Deadband, Worth               float64
-	Heartbeat, EndpointStaleAfter time.Duration
+	Push push.Options
 }
 
 // A Push says what became of a decision.
 type Push struct {
 	Pushed  bool
 	Reason  string // of the push, or why there was none
-	Version string // of the assignment that holds
-	Err     error  // why the decision could not be pushed; the assignment before it holds
+	Version string // of the assignment in force
+	Err     error  // why the decision could not be pushed; the assignment before it stays in force
 }
+
+// ReasonError is the reason of a decision that could not be pushed.
+const ReasonError = "error"
 
 // A Publisher sends decisions to the proxies.
 type Publisher interface {
-	// Publish hands over the latest decision; it pushes what is worth a push.
-	Publish(cluster string, d weighting.Decision, o PushOptions) Push
+	// Publish pushes a decision, and with it how long the proxies may use it, 0 for ever. It returns the
+	// version of what is in force, and why the decision is not.
+	Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error)
 	// Remove stops serving a cluster.
 	Remove(cluster string)
 	// Weights returns the weights last pushed, by address.
@@ -76,12 +66,9 @@ type Proxies interface {
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
-	Subscribers int    // proxies that are pushed to
-	Reporting   int    // of those, the ones that report
-	Shared      int    // clusters that one of them subscribes to, this one among them: the most of any
-	Busy        int    // the same of clusters with traffic
-	Idle        bool   // this one is known to have none
-	Source      string // of the counts, as admin names it; empty while nobody reports
+	Fleet     push.Fleet
+	Reporting int    // of its proxies, the ones that report
+	Source    string // of the counts, as admin names it; empty while nobody reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
 	Interval  time.Duration
@@ -115,11 +102,10 @@ type Cluster struct {
 	observer  Observer
 	log       *slog.Logger
 	wake      chan struct{} // capacity one: something is new
-	told      chan struct{} // capacity one: proxies told of requests
+	// proxyActivity, of capacity one: proxies reported requests.
+	proxyActivity chan struct{}
 
-	// These are of the loop's goroutine. Of the latest snapshot there is the memory
-	// alone, for the next.
-	effort  effort
+	// Buffers reused by the next step of the loop.
 	counted []ProxyCount
 	seen    []weighting.Endpoint
 
@@ -180,19 +166,18 @@ type pushes struct {
 	pushed, suppressed uint64
 	last               Push
 	at                 time.Time
-	err                error         // of the latest decision
-	interval           time.Duration // from push to push, as the budgets sustain it now
-	intervalReason     string        // what sets it
+	err                error      // of the latest decision
+	pause              push.Pause // after the latest step
 }
 
 // NewCluster makes a cluster without endpoints; Run starts its loop.
 func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observer, log *slog.Logger) *Cluster {
 	return &Cluster{
 		name: name, options: o, publisher: p, proxies: proxies, observer: obs,
-		log:     log.With("cluster", name),
-		wake:    make(chan struct{}, 1),
-		told:    make(chan struct{}, 1),
-		records: make(map[string]*record),
+		log:           log.With("cluster", name),
+		wake:          make(chan struct{}, 1),
+		proxyActivity: make(chan struct{}, 1),
+		records:       make(map[string]*record),
 	}
 }
 
@@ -278,13 +263,13 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 	return ignored
 }
 
-// Poke wakes the loop: proxies told of requests. What is already awake stays awake.
+// Poke wakes the loop: proxies reported requests.
 func (c *Cluster) Poke() {
-	signal(c.told)
+	signal(c.proxyActivity)
 	c.poke()
 }
 
-// poke wakes the loop: something is new.
+// poke wakes the loop: something is new. A loop that is already awake stays awake.
 func (c *Cluster) poke() { signal(c.wake) }
 
 func signal(c chan<- struct{}) {
@@ -294,67 +279,52 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Run decides and publishes until ctx is done. A change wakes it at once; after a
-// push it rests for as long as the pace says, and after a step without one for a
-// moment, so that what is new is decided on together.
+// Run decides and publishes until ctx is done. A change wakes it at once; after a step it pauses for as
+// long as the gate says, so that what is new is decided on together.
 func (c *Cluster) Run(ctx context.Context) error {
 	const ages = 250 * time.Millisecond // between steps without a report
-	law := weighting.NewLaw(c.current().Params)
-	var pacer weighting.Pacer
+	gate := push.NewGate(c.current().Push)
+	defer c.publishNeutral(gate)
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
-	defer c.letGo()
-	for {
+	// await reports false when ctx is done. Without a channel, or with nil, it waits out d.
+	await := func(d time.Duration, event <-chan struct{}) bool {
+		timer.Reset(d)
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-c.wake:
+			return false
+		case <-event:
 		case <-timer.C:
 		}
+		return true
+	}
+	for await(ages, c.wake) {
 		select {
-		case <-c.told: // the step knows
+		case <-c.proxyActivity: // the step takes it in
 		default:
 		}
-		rest, calm := c.step(law, &pacer, time.Now())
-		timer.Reset(rest)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+		pause := c.step(gate, time.Now())
+		if !await(pause.Rest, nil) || !await(pause.IdleRest, c.proxyActivity) {
+			break
 		}
-		timer.Reset(calm)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.told:
-			c.poke()
-		case <-timer.C:
-		}
-		timer.Reset(ages)
+	}
+	return nil
+}
+
+// publishNeutral leaves the proxies with weights that do no harm for long.
+func (c *Cluster) publishNeutral(gate *push.Gate) {
+	if v := gate.Neutral(time.Now()); v.Push {
+		c.publish(v)
 	}
 }
 
-// letGo leaves the proxies with what does no harm for long: to each endpoint its
-// part of the capacity, none flagged and nothing refused. Weights that nobody renews
-// would go on sending the requests to who was idle last, and go on shedding.
-func (c *Cluster) letGo() {
-	c.mu.Lock()
-	ready, last, options := c.ready, c.decision, c.options
-	c.mu.Unlock()
-	var capacity float64
-	for _, e := range last.Endpoints {
-		capacity += e.Capacity
+func (c *Cluster) publish(v push.Verdict) Push {
+	p := Push{Reason: v.Reason}
+	if p.Version, p.Err = c.publisher.Publish(c.name, v.Decision, v.StaleAfter); p.Err != nil {
+		p.Reason = ReasonError
 	}
-	if !ready || !(capacity > 0) {
-		return
-	}
-	last.Endpoints = slices.Clone(last.Endpoints) // the publisher may hold the ones before
-	for i := range last.Endpoints {
-		e := &last.Endpoints[i]
-		e.Share, e.Overloaded = e.Capacity/capacity, false
-	}
-	last.DropFraction = 0
-	c.publisher.Publish(c.name, last, options.Push)
+	p.Pushed = p.Err == nil
+	return p
 }
 
 func (c *Cluster) current() Options {
@@ -363,42 +333,30 @@ func (c *Cluster) current() Options {
 	return c.options
 }
 
-// step decides on the latest of everything and publishes it. It returns how long
-// to rest: until the next push may go out, and at least so long that steps take no
-// more than a tenth of a core. calm is for how much longer where no proxy tells of a
-// request: the first one is not to wait until a heartbeat is paid for.
-func (c *Cluster) step(law *weighting.Law, pacer *weighting.Pacer, now time.Time) (rest, calm time.Duration) {
-	const idle = 9 // times what a step took
+// step decides on the latest of everything and publishes it if the gate says so.
+func (c *Cluster) step(gate *push.Gate, now time.Time) push.Pause {
 	began := time.Now()
-	options := c.current()
-	law.SetParams(options.Params)
-	snapshot := c.snapshot(now)
-	decision := law.Step(now, snapshot)
-	cost := c.effort.of(time.Since(began))
-	push := Push{Reason: "not ready"}
-	if c.becomeReady(now, decision) {
-		push = c.publisher.Publish(c.name, decision, c.pushOptions(now, pacer))
+	gate.SetOptions(c.current().Push)
+	verdict := gate.Step(now, c.input(now))
+	deciding := time.Since(began)
+	p := Push{Reason: verdict.Reason}
+	if verdict.Push {
+		p = c.publish(verdict)
 	}
-	before, afterPush, calm := c.decided(now, decision, push, pacer)
-	took := time.Since(began)
-	c.observer.Stepped(c.name, before, decision, push, took)
-	rest = max(options.Pace.Floor, idle*cost, c.gather())
-	if !push.Pushed {
-		return rest, 0
-	}
-	longest := max(rest, afterPush+calm)
-	rest = max(rest, afterPush)
-	return rest, longest - rest
+	pause := gate.Finish(now, push.Outcome{Pushed: p.Pushed, Took: deciding})
+	before := c.decided(now, verdict.Decision, p, pause)
+	c.observer.Stepped(c.name, before, verdict.Decision, p, time.Since(began))
+	return pause
 }
 
-// gather is how long to wait for more readings before the next step.
-func (c *Cluster) gather() time.Duration {
+// input is what a step decides on. It holds until the next.
+func (c *Cluster) input(now time.Time) push.Input {
+	in := push.Input{Snapshot: c.snapshot(now), Ready: c.becomeReady(now)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.options.Counted || c.reporting.Reporting > 0 {
-		return 0
-	}
-	return weighting.Gather(c.options.ScrapeInterval, len(c.endpoints))
+	in.Fleet = c.reporting.Fleet
+	in.ScrapesOnly = !c.options.Counted && c.reporting.Reporting == 0
+	return in
 }
 
 // snapshot is the cluster as the collectors see it. It holds until the next.
@@ -412,7 +370,6 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	s := weighting.Snapshot{
 		Endpoints:      c.seen,
 		PushDelay:      c.publisher.AckDelay(c.name),
-		PushPeriod:     max(c.options.Pace.Floor, c.pushes.interval),
 		ScrapeInterval: c.options.ScrapeInterval,
 		CountInterval:  c.countInterval(),
 	}
@@ -460,7 +417,7 @@ func (c *Cluster) record(i int, address string) *record {
 // countsByProxies reports whether the proxies' own reports are the in-flight
 // counts: where there is no Redis, and else where all of them report.
 func (c *Cluster) countsByProxies() bool {
-	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Subscribers
+	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Fleet.Proxies
 }
 
 func (c *Cluster) inFlight(r *record) (count weighting.Reading, exact bool) {
@@ -477,77 +434,18 @@ func (c *Cluster) countInterval() time.Duration {
 	return c.options.CountInterval
 }
 
-// part is the cluster's part of the CPU that pushes may cost a proxy, whatever it subscribes
-// to: half of that is shared by all clusters, which is enough for their heartbeats, and half
-// by those with traffic.
-func (p *ProxyCounts) part() float64 {
-	part := 0.5 / float64(max(1, p.Shared))
-	if !p.Idle {
-		part += 0.5 / float64(max(1, p.Busy))
-	}
-	return part
-}
-
-// pace is what bounds the pushes, and what each of them costs by. It is called with the lock.
-func (c *Cluster) pace() (weighting.Pace, weighting.Fleet) {
-	pace := c.options.Pace
-	pace.ProxyCPU *= c.reporting.part()
-	pace.Idle = c.reporting.Idle
-	return pace, weighting.Fleet{Proxies: c.reporting.Subscribers, Endpoints: len(c.endpoints)}
-}
-
-// pushOptions are the configured ones, stretched to what the budgets let through.
-func (c *Cluster) pushOptions(now time.Time, pacer *weighting.Pacer) PushOptions {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o := c.options.Push
-	pace, fleet := c.pace()
-	o.Worth = pacer.Worth(now, pace)
-	o.Heartbeat, o.EndpointStaleAfter = pace.Stretch(fleet, o.Heartbeat, o.EndpointStaleAfter)
-	return o
-}
-
-// decided keeps the decision, the count of pushes and when the next one may be.
-// It returns the decision before, and for how long no push may come after this one: for calm of
-// it not unless there is traffic again.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, push Push, pacer *weighting.Pacer) (before weighting.Decision, rest, calm time.Duration) {
+// decided keeps the decision and what became of it. It returns the decision before.
+func (c *Cluster) decided(now time.Time, d weighting.Decision, outcome Push, pause push.Pause) (before weighting.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d
 	p := &c.pushes
-	pace, fleet := c.pace()
-	p.err = push.Err
-	if push.Pushed {
-		pacer.Pushed(now, pace, fleet)
+	p.err, p.pause = outcome.Err, pause
+	if outcome.Pushed {
 		p.pushed++
-		p.at, p.last = now, push
+		p.at, p.last = now, outcome
 	} else {
 		p.suppressed++
 	}
-	p.interval, p.intervalReason = pacer.Interval(now, pace, fleet)
-	rest = pacer.Rest(now, pace, fleet)
-	if c.reporting.Idle { // with traffic it has another budget of the proxies' CPU
-		pace.ProxyCPU = 0
-		calm = rest - pace.Sustained(fleet)
-	}
-	return before, rest - calm, calm
-}
-
-// An effort is what a step costs: the least that any of the recent ones took. One that was
-// interrupted, as all are now and then on a busy machine, took longer than it cost; resting
-// in proportion would make a control plane that is short of CPU slow ten times over.
-type effort struct {
-	recent [16]time.Duration
-	steps  int
-}
-
-// of takes note of a step.
-func (e *effort) of(took time.Duration) time.Duration {
-	e.recent[e.steps%len(e.recent)] = took
-	e.steps++
-	least := took
-	for _, t := range e.recent[:min(e.steps, len(e.recent))] {
-		least = min(least, t)
-	}
-	return least
+	return before
 }

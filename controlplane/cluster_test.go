@@ -17,36 +17,31 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
-// recorder is a Publisher, Proxies and an Observer that remembers. It pushes everything.
+// recorder is a Publisher, Proxies and an Observer that remembers.
 type recorder struct {
 	sources   []admin.SourceStatus
 	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
+	stale     time.Duration // of the last publication
 	steps     []time.Time
-	asked     []float64 // Worth of each publication
+	decision  weighting.Decision // of the last step
 	removed   []string
 	err       error
 	delay     time.Duration
 }
 
-func (r *recorder) Publish(_ string, d weighting.Decision, o PushOptions) Push {
+func (r *recorder) Publish(_ string, d weighting.Decision, staleAfter time.Duration) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked = append(r.asked, o.Worth)
 	if r.err != nil {
-		return Push{Reason: "error", Err: r.err}
+		return "", r.err
 	}
-	r.published = append(r.published, d)
-	return Push{Pushed: true, Reason: "changed", Version: "v1"}
-}
-
-func (r *recorder) worths() []float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.asked)
+	r.published, r.stale = append(r.published, d), staleAfter
+	return "v1", nil
 }
 
 func (r *recorder) Remove(cluster string) {
@@ -85,14 +80,34 @@ func (r *recorder) stepTimes() (times []time.Time) {
 func (r *recorder) Stepped(_ string, _, d weighting.Decision, _ Push, _ time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.steps = append(r.steps, d.At)
+	r.steps, r.decision = append(r.steps, d.At), d
+}
+
+// decided is the decision of the last step, pushed or not.
+func (r *recorder) decided() weighting.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decision
 }
 
 func testOptions() Options {
 	return Options{
-		Engine: "vllm", Params: weighting.DefaultParams(), Scraped: true,
-		Pace: weighting.Pace{Floor: 50 * time.Millisecond}, WarmUp: 5 * time.Second,
+		Engine: "vllm", Scraped: true, WarmUp: 5 * time.Second,
+		Push: push.Options{Params: weighting.DefaultParams(), Budget: push.Budget{MinInterval: 50 * time.Millisecond}},
 	}
+}
+
+// withCPU is a budget of two hundredths of a core, of which a push of one endpoint takes half a
+// millisecond.
+func withCPU() Options {
+	o := testOptions()
+	o.Push.Budget = push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02, Cost: push.Cost{CPU: 500 * time.Microsecond, EndpointBytes: 30}}
+	return o
+}
+
+// move changes the zone of the cluster's one endpoint, which is always worth a push.
+func move(c *Cluster, zone int) {
+	c.SetEndpoints([]discovery.Endpoint{{Address: "10.0.0.1:80", Zone: fmt.Sprint(zone)}})
 }
 
 func addresses(list ...string) []discovery.Endpoint {
@@ -106,7 +121,8 @@ func addresses(list ...string) []discovery.Endpoint {
 // TestScrapesThatAreFarApartHoldNothingUp: what else is new, such as another set of endpoints or a
 // heartbeat that is due, does not wait for the next pages.
 func TestScrapesThatAreFarApartHoldNothingUp(t *testing.T) {
-	o := Options{Scraped: true, ScrapeInterval: time.Hour, Params: weighting.DefaultParams(), Pace: weighting.Pace{Floor: 5 * time.Millisecond}}
+	o := withCPU()
+	o.ScrapeInterval, o.Push.Budget.ProxyCPU = time.Hour, 0
 	inLoop(t, o, func(cluster *Cluster, r *recorder) {
 		var endpoints []discovery.Endpoint
 		for i := range 100 {
@@ -175,7 +191,7 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			options: func(o *Options) { o.Scraped = false },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
-				c.proxies.(*recorder).report(ProxyCounts{Subscribers: 2, Reporting: 1})
+				c.proxies.(*recorder).report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Reporting: 1})
 			},
 			wantWhy: "proxies: 1 of 2 report their requests",
 		}, {
@@ -315,110 +331,75 @@ func TestTheFirstRoundBeginsWithTheFirstEndpoints(t *testing.T) {
 	})
 }
 
-func TestThePushDelayAndPeriodAreMeasured(t *testing.T) {
-	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
-		r.mu.Lock()
-		r.delay = 30 * time.Millisecond
-		r.mu.Unlock()
-		c.SetEndpoints(addresses("10.0.0.1:80"))
-		for range 200 { // pushed every 50 ms, the minimum
-			c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
-			time.Sleep(10 * time.Millisecond)
-		}
-		synctest.Wait() // the loop has the memory of its snapshots to itself
-		s := c.snapshot(time.Now())
-		if s.PushDelay != 30*time.Millisecond {
-			t.Errorf("push delay %v, want what the ACKs tell", s.PushDelay)
-		}
-		if s.PushPeriod < 50*time.Millisecond || s.PushPeriod > 60*time.Millisecond {
-			t.Errorf("push period %v while there is a push every 50 ms", s.PushPeriod)
-		}
-	})
+func TestThePushDelayIsMeasured(t *testing.T) {
+	r := &recorder{delay: 30 * time.Millisecond}
+	c := NewCluster("llama", testOptions(), r, r, r, slog.New(slog.DiscardHandler))
+	if got := c.snapshot(time.Now()).PushDelay; got != r.delay {
+		t.Errorf("push delay %v, want that of the ACKs, %v", got, r.delay)
+	}
 }
 
-// Every change is pushed in this test, so what the loop spares is the pace's doing.
+// Every change is pushed in this test, so what the loop spares is the budgets' doing.
 func TestPushesKeepTheirBudgets(t *testing.T) {
+	alone := push.Fleet{Proxies: 10, Clusters: 1, BusyClusters: 1}
 	for _, c := range []struct {
 		name        string
-		pace        weighting.Pace
-		subscribers int
-		shared      ProxyCounts
+		budget      func(*push.Budget)
+		fleet       push.Fleet
 		within      time.Duration
 		least, most int // pushes
-		reason      string
+		limit       string
 	}{
-		{"the floor alone", weighting.Pace{Floor: 5 * time.Millisecond}, 10, ProxyCounts{Shared: 1, Busy: 1}, time.Second, 190, 201, weighting.PaceFloor},
+		{"the floor", func(b *push.Budget) { b.ProxyCPU = 0 }, alone, time.Second, 190, 201, push.LimitFloor},
 		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
-		{"the byte budget", weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 300e3}, 1000, ProxyCounts{Shared: 1, Busy: 1}, time.Second, 9, 11, weighting.PaceBytes},
+		{"the byte budget", func(b *push.Budget) { b.ProxyCPU, b.BytesPerSecond = 0, 300e3 },
+			push.Fleet{Proxies: 1000, Clusters: 1, BusyClusters: 1}, time.Second, 9, 11, push.LimitBytes},
 		// 0.5 ms a push and 2 % of a core are 40 pushes a second, and as many again at once.
-		{"the proxies' CPU", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 1, Busy: 1}, 10 * time.Second, 400, 450, weighting.PaceCPU},
-		{"the CPU of proxies with four clusters", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 4}, 10 * time.Second, 98, 115, weighting.PaceCPU},
-		// Half of it, and a quarter of the other half.
-		{"three of them without traffic", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 1}, 10 * time.Second, 246, 282, weighting.PaceCPU},
-		{"one of these three", weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}, 10, ProxyCounts{Shared: 4, Busy: 1, Idle: true}, 10 * time.Second, 48, 58, weighting.PaceCPU},
+		{"the proxies' CPU", func(*push.Budget) {}, alone, 10 * time.Second, 400, 450, push.LimitCPU},
+		{"the CPU of proxies with four clusters", func(*push.Budget) {},
+			push.Fleet{Proxies: 10, Clusters: 4, BusyClusters: 4}, 10 * time.Second, 98, 115, push.LimitCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := testOptions()
-			o.Pace = c.pace
+			o := withCPU()
+			c.budget(&o.Push.Budget)
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
-				r.mu.Lock()
-				r.counts = c.shared
-				r.counts.Subscribers = c.subscribers
-				r.mu.Unlock()
-				cluster.SetEndpoints(addresses("10.0.0.1:80"))
+				r.report(ProxyCounts{Fleet: c.fleet})
+				move(cluster, 0)
+				cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+				zone := 0
 				for end := time.Now().Add(c.within); time.Now().Before(end); time.Sleep(time.Millisecond) {
-					cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+					zone++
+					move(cluster, zone)
 				}
 				if n := r.count(); n < c.least || n > c.most {
 					t.Errorf("%d pushes in %v, want %d to %d", n, c.within, c.least, c.most)
 				}
-				if got := cluster.View(time.Now()).MinIntervalReason; got != c.reason {
-					t.Errorf("the interval is set by %q, want %q", got, c.reason)
+				if got := cluster.View(time.Now()).MinIntervalReason; got != c.limit {
+					t.Errorf("the interval is set by %q, want %q", got, c.limit)
 				}
 			})
 		})
 	}
 }
 
-// The fuller the Envoys' hands, the more a push has to gain.
-func TestPushesAreAskedToGainMoreAsTheBudgetIsSpent(t *testing.T) {
-	o := testOptions()
-	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
-	inLoop(t, o, func(cluster *Cluster, r *recorder) {
-		cluster.SetEndpoints(addresses("10.0.0.1:80"))
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
-		}
-		asked := r.worths()
-		if asked[0] != 0 {
-			t.Errorf("the first push has to gain %v, want nothing", asked[0])
-		}
-		if most := slices.Max(asked); !(most > 0.1) {
-			t.Errorf("pushes at the floor had to gain %v at most, want ever more", most)
-		}
-	})
-}
-
 // A heartbeat of a cluster without traffic is a second of its budget and more. With the first
-// request it has another, and the request does not wait; a page that was read does.
+// request it has another budget, and the request does not wait; anything else does.
 func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
-	o := testOptions()
-	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
-	inLoop(t, o, func(cluster *Cluster, r *recorder) {
-		r.report(ProxyCounts{Subscribers: 10, Shared: 20, Idle: true})
-		cluster.SetEndpoints(addresses("10.0.0.1:80"))
+	inLoop(t, withCPU(), func(cluster *Cluster, r *recorder) {
+		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, Idle: true}})
+		move(cluster, 0)
 		cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 		after(10 * time.Millisecond)
 		pushes := r.count()
 		if pushes == 0 {
 			t.Fatal("no push of what was read first")
 		}
-		cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
+		move(cluster, 1)
 		after(100 * time.Millisecond)
 		if got := r.count(); got != pushes {
 			t.Fatalf("%d pushes of a cluster without traffic, want %d", got, pushes)
 		}
-		r.report(ProxyCounts{Subscribers: 10, Shared: 20, Busy: 1})
+		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, BusyClusters: 1}})
 		cluster.Poke()
 		after(10 * time.Millisecond)
 		if got := r.count(); got != pushes+1 {
@@ -427,20 +408,20 @@ func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
 	})
 }
 
-// What a step has decided on is not news after it: a request that was told of before does not
-// have the next heartbeat go out unpaid.
+// What a step has decided on is not news after it: a request that was reported before does not have
+// the next push go out unpaid.
 func TestARequestCutsShortOnlyTheRestThatItFallsInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := testOptions()
-		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
-		r := &recorder{counts: ProxyCounts{Subscribers: 10, Shared: 20, Idle: true}}
-		c := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
-		c.SetEndpoints(addresses("10.0.0.1:80"))
+		r := &recorder{counts: ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, Idle: true}}}
+		c := NewCluster("llama", withCPU(), r, r, r, slog.New(slog.DiscardHandler))
+		move(c, 0)
 		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 		c.Poke()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
+		after(10 * time.Millisecond)
+		move(c, 1)
 		after(100 * time.Millisecond)
 		if got := r.count(); got != 1 {
 			t.Errorf("%d pushes, want 1", got)
@@ -451,13 +432,12 @@ func TestARequestCutsShortOnlyTheRestThatItFallsInto(t *testing.T) {
 }
 
 // With very many clusters an Envoy's CPU sustains a push in seconds. What cannot wait that long
-// is decided and offered within one; heartbeats can.
+// is decided and pushed within one; heartbeats can.
 func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.T) {
-	o := testOptions()
-	o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 0.02}
+	o := withCPU()
 	o.Push.Heartbeat = 500 * time.Millisecond
 	inLoop(t, o, func(cluster *Cluster, r *recorder) {
-		r.report(ProxyCounts{Subscribers: 10, Shared: 200, Busy: 200})
+		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}})
 		list := []string{"10.0.0.1:80", "10.0.0.2:80"}
 		cluster.SetEndpoints(addresses(list...))
 		for range 5 {
@@ -471,34 +451,30 @@ func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.
 		if n := len(r.last().Endpoints); n != 1 {
 			t.Errorf("a second after one of two endpoints left, %d are published", n)
 		}
-		if got := cluster.pushOptions(time.Now(), &weighting.Pacer{}).Heartbeat; got < 5*time.Second {
-			t.Errorf("a heartbeat each %v, want no more than the budget sustains", got)
-		}
 	})
 }
 
-// An assignment that goes stale before the next push may go out empties the proxies' clusters
-// again and again.
-func TestAssignmentsOutlastTheTimeBetweenPushes(t *testing.T) {
-	for _, c := range []struct {
-		proxies, clusters int
-		stale, want       time.Duration
-	}{
-		{10, 1, 3 * time.Second, 3 * time.Second},
-		{1200, 1, 3 * time.Second, 11 * time.Second}, // 1200 x 1000 x 30 B at 10 MiB/s: 3.4 s a push
-		{1200, 1, time.Minute, time.Minute},
-		{10, 10, 3 * time.Second, 6 * time.Second}, // 3.5 ms a push at 2 % of a core for ten clusters
-		{1200, 1, 0, 0},
-	} {
-		o := testOptions()
-		o.Pace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
-		o.Push.EndpointStaleAfter = c.stale
-		cluster := NewCluster("llama", o, &recorder{}, &recorder{}, &recorder{}, slog.New(slog.DiscardHandler))
-		cluster.endpoints = make([]discovery.Endpoint, 1000)
-		cluster.reporting = ProxyCounts{Subscribers: c.proxies, Shared: c.clusters, Busy: c.clusters}
-		if got := cluster.pushOptions(time.Now(), &weighting.Pacer{}).EndpointStaleAfter; got != c.want {
-			t.Errorf("%d proxies of %d clusters, configured %v: stale after %v, want %v", c.proxies, c.clusters, c.stale, got, c.want)
+func TestTheLoopLeavesTheProxiesWithNeutralWeights(t *testing.T) {
+	o := testOptions()
+	o.Capacity, o.Push.StaleAfter = 4, 3*time.Second
+	var r *recorder
+	inLoop(t, o, func(c *Cluster, seen *recorder) {
+		r = seen
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		c.Scraped("10.0.0.1:80", queued(time.Now(), 50), Scrape{At: time.Now()})
+		c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
+		after(3 * time.Second)
+		if e := r.last().Endpoints[0]; e.Share > 0.1 {
+			t.Fatalf("share %v of a full endpoint: the test shows nothing", e.Share)
 		}
+	})
+	for _, e := range r.last().Endpoints {
+		if e.Share != 0.5 || e.Overloaded {
+			t.Errorf("%s is left with share %v, overloaded %v; want half of the traffic and no flag", e.Address, e.Share, e.Overloaded)
+		}
+	}
+	if r.stale != 3*time.Second {
+		t.Errorf("stale after %v, want 3s", r.stale)
 	}
 }
 
@@ -520,7 +496,7 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, now := &recorder{}, time.Now()
 			r.counts = ProxyCounts{
-				Subscribers: c.subscribers, Reporting: c.reporting, Interval: time.Second,
+				Fleet: push.Fleet{Proxies: c.subscribers}, Reporting: c.reporting, Interval: time.Second,
 				Dropped: weighting.Reading{Value: 11, At: now},
 				Endpoints: []ProxyCount{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
@@ -538,7 +514,7 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 				interval = 100 * time.Millisecond
 			}
 			want := weighting.Snapshot{
-				PushPeriod: o.Pace.Floor, ScrapeInterval: 250 * time.Millisecond, CountInterval: interval,
+				ScrapeInterval: 250 * time.Millisecond, CountInterval: interval,
 				Endpoints: []weighting.Endpoint{{
 					Address: address, InFlight: weighting.Reading{Value: c.want, At: now}, Exact: c.exact,
 					Proxies: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}},
@@ -571,7 +547,7 @@ func TestNewOptionsReachTheLaw(t *testing.T) {
 		if d := r.last(); d.Endpoints[2].Overloaded || d.Endpoints[2].Slots != 2 {
 			t.Fatalf("overloaded %v with %v slots before the change", d.Endpoints[2].Overloaded, d.Endpoints[2].Slots)
 		}
-		o.Params.Overload.QueueEnter = 3
+		o.Push.Params.Overload.QueueEnter = 3
 		c.SetOptions(o)
 		report()
 		if !r.last().Endpoints[2].Overloaded {
@@ -617,8 +593,8 @@ func TestReportsCoalesceToOneStepPerMinimumInterval(t *testing.T) {
 		}
 		times := r.stepTimes()
 		for i := 1; i < len(times); i++ {
-			if gap := times[i].Sub(times[i-1]); gap < o.Pace.Floor {
-				t.Fatalf("steps %v apart, want at least %v", gap, o.Pace.Floor)
+			if gap := times[i].Sub(times[i-1]); gap < o.Push.Budget.MinInterval {
+				t.Fatalf("steps %v apart, want at least %v", gap, o.Push.Budget.MinInterval)
 			}
 		}
 		if got := len(times); got < 19 || got > 21 {
@@ -747,7 +723,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			"scrape":    {admin.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
 			"redis":     {admin.SourceStale, "connection refused"},
 		}},
-		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Params.Hold + time.Second) }, map[string]want{
+		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) }, map[string]want{
 			"discovery": {admin.SourceStale, "connection refused"}, // a set of endpoints does not age
 			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
 			"redis":     {admin.SourceDown, "connection refused"},
@@ -847,7 +823,7 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now(), Took: 3 * time.Millisecond})
 		after(100 * time.Millisecond)
 		v := c.View(time.Now())
-		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" || v.LastPush.Reason != "changed" {
+		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" || v.LastPush.Reason != "membership" {
 			t.Errorf("cluster %+v", v)
 		}
 		e := v.Endpoints[0]
@@ -859,7 +835,7 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 
 func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 	o := testOptions()
-	o.Params.Shedding.Enabled = true
+	o.Push.Params.Shedding.Enabled = true
 	o.Capacity = 1
 	r := &recorder{}
 	synctest.Test(t, func(t *testing.T) {
@@ -908,12 +884,12 @@ func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 		after(100 * time.Millisecond)
 		c.Scraped(list[0], weighting.ServerReport{}, Scrape{At: time.Now(), Err: errors.New("refused"), Refused: true})
 		after(100 * time.Millisecond)
-		if got := r.last().Endpoints[0].Reason; got != weighting.ReasonNeutral {
+		if got := r.decided().Endpoints[0].Reason; got != weighting.ReasonNeutral {
 			t.Errorf("reason %s after a refused scrape, want neutral", got)
 		}
 		c.Scraped(list[0], idle(time.Now()), Scrape{At: time.Now()})
 		after(100 * time.Millisecond)
-		if got := r.last().Endpoints[0].Reason; got != weighting.ReasonFill {
+		if got := r.decided().Endpoints[0].Reason; got != weighting.ReasonFill {
 			t.Errorf("reason %s after the next answer, want fill", got)
 		}
 	})
@@ -934,14 +910,14 @@ func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		o.Scraped = false
 		c.SetOptions(o)
 		after(time.Minute)
-		counts := ProxyCounts{Subscribers: 1, Reporting: 1}
+		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1}
 		for _, a := range list {
 			counts.Endpoints = append(counts.Endpoints, ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
 		}
 		r.report(counts)
 		c.Poke()
 		after(100 * time.Millisecond)
-		if e := r.last().Endpoints[0]; e.Reason != weighting.ReasonFill {
+		if e := r.decided().Endpoints[0]; e.Reason != weighting.ReasonFill {
 			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill", e.Reason)
 		}
 	})
@@ -985,13 +961,14 @@ func TestScrapesAreGathered(t *testing.T) {
 		proxies   ProxyCounts
 		want      time.Duration // between two steps
 	}{
-		"scrapes alone":       {21, false, ProxyCounts{Subscribers: 2}, interval / 20},
-		"of few":              {20, false, ProxyCounts{Subscribers: 2}, floor},
-		"and proxies' counts": {21, false, ProxyCounts{Subscribers: 2, Reporting: 1}, floor},
-		"and those of Redis":  {21, true, ProxyCounts{Subscribers: 2}, floor},
+		"scrapes alone":       {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
+		"of few":              {20, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
+		"and proxies' counts": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Reporting: 1}, floor},
+		"and those of Redis":  {21, true, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Scraped: true, Counted: c.counted, ScrapeInterval: interval, Params: weighting.DefaultParams(), Pace: weighting.Pace{Floor: floor}}
+			o := withCPU()
+			o.Counted, o.ScrapeInterval, o.Push.Budget.ProxyCPU = c.counted, interval, 0
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
 				r.report(c.proxies)
 				var endpoints []discovery.Endpoint

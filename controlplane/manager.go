@@ -11,7 +11,7 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
-	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 // A Manager runs one Cluster and one source of endpoints for each configured
@@ -20,7 +20,8 @@ type Manager struct {
 	publisher Publisher
 	proxies   Proxies
 	observer  Observer
-	changed   func() // the endpoints of some cluster, or the set of clusters
+	cost      push.Cost // of a push to a proxy
+	changed   func()    // the endpoints of some cluster, or the set of clusters
 	log       *slog.Logger
 
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
@@ -64,8 +65,8 @@ func (t task) stop() {
 // NewManager makes a manager of no clusters. changed is called from any goroutine
 // whenever what Each would tell has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
-func NewManager(p Publisher, proxies Proxies, obs Observer, changed func(), log *slog.Logger) *Manager {
-	return &Manager{publisher: p, proxies: proxies, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
+func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), log *slog.Logger) *Manager {
+	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
 }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
@@ -80,9 +81,9 @@ func (m *Manager) Apply(cfg *config.Config) {
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
 		if r := m.running(c.Name); r != nil {
-			m.change(r, c, optionsOf(c, cfg))
+			m.change(r, c, optionsOf(c, cfg, m.cost))
 		} else {
-			m.add(c, optionsOf(c, cfg))
+			m.add(c, optionsOf(c, cfg, m.cost))
 		}
 	}
 	m.changed()
@@ -232,25 +233,26 @@ func (m *Manager) sorted() []running {
 
 // optionsOf translates a cluster's configuration for its loop. The clusters share
 // the budget of bytes evenly: which of them changes most is not known beforehand.
-func optionsOf(c config.Cluster, cfg *config.Config) Options {
+func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 	o := Options{
 		Engine:         c.Engine,
 		Scraped:        !c.Scrape.Disabled,
 		Counted:        c.Inflight.RedisKey != "",
 		ScrapeInterval: c.Scrape.Interval,
-		Pace: weighting.Pace{
-			Floor:          c.Push.MinInterval,
-			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
-			ProxyCPU:       c.Push.EnvoyCPU,
+		Capacity:       c.Capacity,
+		WarmUp:         c.WarmUp,
+		Push: push.Options{
+			Params: c.Params(),
+			Budget: push.Budget{
+				MinInterval:    c.Push.MinInterval,
+				BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
+				ProxyCPU:       c.Push.EnvoyCPU,
+				Cost:           cost,
+			},
+			Deadband:   c.Push.Deadband,
+			Heartbeat:  c.Push.Heartbeat,
+			StaleAfter: c.Push.EndpointStaleAfter,
 		},
-		Capacity: c.Capacity,
-		WarmUp:   c.WarmUp,
-		Push: PushOptions{
-			Deadband:           c.Push.Deadband,
-			Heartbeat:          c.Push.Heartbeat,
-			EndpointStaleAfter: c.Push.EndpointStaleAfter,
-		},
-		Params: c.Params(),
 	}
 	if cfg.Redis != nil {
 		o.CountInterval = cfg.Redis.Interval

@@ -10,7 +10,7 @@ import (
 // becomeReady reports whether the cluster may be published, and remembers it: a
 // cluster that was ready stays so, whatever dies. A pool without endpoints has
 // nothing to publish; its first endpoints begin the first round.
-func (c *Cluster) becomeReady(now time.Time, d weighting.Decision) bool {
+func (c *Cluster) becomeReady(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ready || c.populated.IsZero() {
@@ -19,7 +19,7 @@ func (c *Cluster) becomeReady(now time.Time, d weighting.Decision) bool {
 	waiting := c.waitingFor()
 	switch {
 	case waiting == "":
-		c.log.Info("ready", "endpoints", len(d.Endpoints), "after", now.Sub(c.populated))
+		c.log.Info("ready", "endpoints", len(c.endpoints), "after", now.Sub(c.populated))
 	case now.Sub(c.populated) >= c.options.WarmUp:
 		c.log.Warn("published without a full round of reports", "warm_up", c.options.WarmUp, "waiting_for", waiting)
 	default:
@@ -60,8 +60,8 @@ func (c *Cluster) waitingFor() string {
 		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
 		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed, enoughTries)
-	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Subscribers:
-		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Subscribers)
+	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Fleet.Proxies:
+		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Fleet.Proxies)
 	}
 	return ""
 }

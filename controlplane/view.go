@@ -32,9 +32,9 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		LastPush:           admin.Push{At: admin.At(c.pushes.at), Version: c.pushes.last.Version, Reason: c.pushes.last.Reason},
 		Pushes:             c.pushes.pushed,
 		SuppressedPushes:   c.pushes.suppressed,
-		MinIntervalSeconds: admin.Seconds(max(c.options.Pace.Floor, c.pushes.interval)),
-		MinIntervalReason:  c.pushes.intervalReason,
-		Shedding:           c.options.Params.Shedding.Enabled,
+		MinIntervalSeconds: admin.Seconds(max(c.options.Push.Budget.MinInterval, c.pushes.pause.Interval)),
+		MinIntervalReason:  c.pushes.pause.Limit,
+		Shedding:           c.options.Push.Params.Shedding.Enabled,
 	}
 	if d := c.reporting.Dropped; d.Known() {
 		v.DroppedRequests = admin.Num(d.Value)
@@ -113,7 +113,7 @@ func viewScrape(s Scrape) admin.Scrape {
 
 // sources shows the health of what the cluster is made from.
 func (c *Cluster) sources(now time.Time) []admin.SourceStatus {
-	hold := c.options.Params.Hold
+	hold := c.options.Push.Params.Hold
 	out := []admin.SourceStatus{c.discovery.view("discovery", false)}
 	if c.options.Scraped {
 		s := c.scrapes

@@ -8,7 +8,6 @@ import (
 
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
-	"steelyard/xds"
 )
 
 // followings are the ways in which an Envoy follows the weights.
@@ -69,7 +68,7 @@ func (r *receiver) second(e *teller, pushes int) time.Duration {
 		defer tick.Stop()
 		for range pushes {
 			<-tick.C
-			r.streams.PublishVariants(cluster, random(r.members), xds.ClusterOptions{EndpointStaleAfter: 3 * time.Second})
+			r.streams.Publish(cluster, random(r.members), 3*time.Second)
 		}
 	}
 	<-end

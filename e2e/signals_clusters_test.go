@@ -8,7 +8,6 @@ import (
 	"steelyard/collectors/ledger"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
-	"steelyard/xds"
 )
 
 // twoClusters has an Envoy reach two of Steelyard's clusters, under names of its own that
@@ -45,7 +44,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 			r := receive(t, up.address)
 			r.ledger.SetMembers("embed", r.members)
 			d := weighting.Decision{At: time.Now(), Endpoints: []weighting.EndpointDecision{{Address: up.address, Share: 1}}}
-			r.streams.PublishVariants("embed", d, xds.ClusterOptions{})
+			r.streams.Publish("embed", d, 0)
 			envoy := r.envoy(o, 1, twoClusters...)
 			both := []string{cluster, "embed"}
 			eventually(t, "it follows both and has said what its names mean", func() error {

@@ -90,7 +90,7 @@ func (r *receiver) publish(members ...string) {
 	for _, m := range members {
 		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: m, Share: 1 / float64(len(members))})
 	}
-	r.streams.PublishVariants(cluster, d, xds.ClusterOptions{})
+	r.streams.Publish(cluster, d, 0)
 }
 
 // watch lets the Envoys that subscribe move the counts, and returns how many do.

@@ -1,6 +1,9 @@
 package weighting
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Decision is what the proxies of one cluster are to do, together with its
 // working: every number that led to it, so that "why does this endpoint weigh
@@ -25,6 +28,25 @@ type Decision struct {
 	ExpectedWait float64
 
 	vessels []vessel // as filled, in the order of Endpoints
+}
+
+// Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
+// none flagged and nothing dropped.
+func (d Decision) Neutral() Decision {
+	var capacity float64
+	for i := range d.Endpoints {
+		capacity += d.Endpoints[i].Capacity
+	}
+	if !(capacity > 0) {
+		return d
+	}
+	d.Endpoints = slices.Clone(d.Endpoints) // others may hold the ones before
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
+		e.Share, e.Overloaded, e.OverloadReason = e.Capacity/capacity, false, ""
+	}
+	d.DropFraction = 0
+	return d
 }
 
 // An EndpointDecision is the verdict on one endpoint and how it was reached.

@@ -4,8 +4,8 @@
 // It is pure: [Law.Step] takes the time and the reports and returns a
 // [Decision] with its working. There is no clock, no I/O, no log and no metric
 // in here, so every behaviour can be replayed and every bug can become a test.
-// It knows nothing of Envoy: package xds/assignment turns shares into EDS
-// weights. The loop in package controlplane is its only caller.
+// Package push, below this one, steps the law and decides what is pushed; it is the only caller.
+// What becomes of a share on the wire is the matter of package xds.
 //
 // # The law: load interpretation
 //

@@ -25,7 +25,7 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	server := xds.NewServer(xds.Options{Log: quiet(), Observer: signal(acked)})
 	address, _ := xdstest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 	d := equal(endpoints)
-	server.Publish("llama", d, always)
+	server.Publish("llama", d, 0)
 	var client *xdstest.Client
 	for i := range streams {
 		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta, Clusters: []string{"llama"}})
@@ -50,8 +50,8 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		d.Endpoints[0].Share, d.Endpoints[1].Share = d.Endpoints[1].Share*1.5, d.Endpoints[0].Share/1.5
-		if p := server.Publish("llama", d, always); !p.Pushed {
-			b.Fatalf("not pushed: %+v", p)
+		if _, err := server.Publish("llama", d, 0); err != nil {
+			b.Fatal(err)
 		}
 		wait()
 	}
@@ -64,16 +64,16 @@ type signal chan struct{}
 func (s signal) Acked(string, time.Duration) { s <- struct{}{} }
 func (signal) Nacked(string, string, string) {}
 
-// BenchmarkPublishVariants measures what a push of 1000 endpoints under all names of a cluster costs
+// BenchmarkPublishToVariants measures what a push of 1000 endpoints under all names of a cluster costs
 // before it reaches a stream, by the names that somebody subscribes to.
-func BenchmarkPublishVariants(b *testing.B) {
+func BenchmarkPublishToVariants(b *testing.B) {
 	for _, suffixes := range [][]string{nil, {""}, {"/failsafe", "/fallback"}, {"", "/failsafe", "/fallback"}} {
 		b.Run(fmt.Sprintf("subscribed=%q", suffixes), func(b *testing.B) {
 			server := xds.NewServer(xds.Options{Log: quiet()})
 			b.Cleanup(server.Close)
 			address, _ := xdstest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 			d := equal(1000)
-			server.PublishVariants("llama", d, always)
+			server.Publish("llama", d, 0)
 			for _, suffix := range suffixes {
 				// It receives and never answers, so that the server alone is measured.
 				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix, Clusters: []string{"llama" + suffix}, HoldAnswers: true})
@@ -86,8 +86,8 @@ func BenchmarkPublishVariants(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d.Endpoints[0].Share, d.Endpoints[1].Share = d.Endpoints[1].Share*1.5, d.Endpoints[0].Share/1.5
-				if p := server.PublishVariants("llama", d, always); !p.Pushed {
-					b.Fatalf("not pushed: %+v", p)
+				if _, err := server.Publish("llama", d, 0); err != nil {
+					b.Fatal(err)
 				}
 			}
 		})

@@ -244,7 +244,7 @@ func TestGRPCOptionsWithTLS(t *testing.T) {
 	if err := stream.Send(&discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
-	server.Publish("llama", equal(1), always)
+	server.Publish("llama", equal(1), 0)
 	if _, err := stream.Recv(); err != nil {
 		t.Errorf("over TLS: %v", err)
 	}

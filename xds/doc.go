@@ -1,17 +1,15 @@
 // Package xds serves endpoint assignments to Envoys and knows what each of them
 // made of it.
 //
-// The control loop calls Publish with every decision; the server decides
-// whether it is worth a push, has package assignment build the message, and
-// hands it to every stream that subscribed to the cluster. Clients returns what each
-// Envoy was sent and what it answered, for the admin pages. The protocol itself
-// (streams, nonces, watches) is go-control-plane's LinearCache and server.
+// The control loop calls Publish with every decision that package weighting/push found worth a push; the
+// server has package assignment build the messages, and hands them to every stream that subscribed to the
+// cluster. Clients returns what each Envoy was sent and what it answered, for the admin pages. The protocol
+// itself (streams, nonces, watches) is go-control-plane's LinearCache and server.
 //
-// It is not a clock: there is no goroutine but those of the gRPC streams. The
-// loop paces the pushes (minimum interval) by how often it calls Publish, decides when a
-// cluster is ready by when it calls it first, and keeps the heartbeat going by
-// going on calling. It serves endpoints, and the one runtime layer that switches the Envoys'
-// access loggers: clusters, listeners and routes come from Envoy's own configuration.
+// It is not a clock: there is no goroutine but those of the gRPC streams. When a cluster is ready, how far
+// apart pushes are and when a heartbeat is due is decided by the caller. It serves endpoints, and the one
+// runtime layer that switches the Envoys' access loggers: clusters, listeners and routes come from Envoy's
+// own configuration.
 //
 // # What is spoken
 //
@@ -24,8 +22,8 @@
 //
 // # Rules of the stream
 //
-//   - Nothing is sent for a cluster before its first Publish with endpoints, not even an
-//     empty answer: Envoy would end its warming without endpoints, and serve 503s.
+//   - Nothing is sent for a cluster before its first Publish, not even an empty answer: Envoy would
+//     end its warming without endpoints, and serve 503s.
 //     A subscription to an unknown cluster waits, visible as Known: false. LinearCache
 //     answers a request that carries no version, or another server's, with whatever there
 //     is, even if that is nothing, so it is shown requests that carry this process's prefix.
@@ -50,20 +48,6 @@
 // version of a response is the server's at that moment; what Clients shows per cluster is
 // the version of that cluster's own last push in it. Delta streams compare the content, so
 // a heartbeat must differ in content: it is a push with fresh dither.
-//
-// # When is a decision pushed
-//
-// Always when an endpoint came, went or changed its zone, when an overload flag
-// changed, when the drop fraction changed by 0.1 percentage points or to or from zero, and when
-// a heartbeat has passed since the last push. Otherwise only when
-//
-//	1/2 * sum over endpoints of |share pushed last - share now| > deadband
-//
-// the total variation distance: the share of the traffic that would go elsewhere, and the change gains
-// as much as ClusterOptions.Worth asks for (weighting.Decision.Gain): the loop asks for more the more
-// of the Envoys' CPU budget is spent. A push makes every
-// worker of every Envoy rebuild its scheduler, so one that says nothing new is worse than none.
-// When nothing is pushed, no stream is woken.
 //
 // # Who watches
 //

@@ -22,9 +22,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience bounds the waiting for what must happen; nothing waits this long when all is well.
 const patience = 20 * time.Second
 
-// always pushes every decision that differs at all.
-var always = xds.ClusterOptions{}
-
 // A bench is a server on loopback, with a clock that stands still until it is moved.
 type bench struct {
 	t       testing.TB
@@ -43,14 +40,14 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// publish pushes and fails the test when nothing was pushed.
-func (b *bench) publish(cluster string, d weighting.Decision) xds.Push {
+// publish pushes and returns the version.
+func (b *bench) publish(cluster string, d weighting.Decision) string {
 	b.t.Helper()
-	p := b.server.Publish(cluster, d, always)
-	if !p.Pushed {
-		b.t.Fatalf("publishing %s: not pushed: %+v", cluster, p)
+	version, err := b.server.Publish(cluster, d, 0)
+	if err != nil {
+		b.t.Fatalf("publishing %s: %v", cluster, err)
 	}
-	return p
+	return version
 }
 
 func (b *bench) dial(c xdstest.Config) *xdstest.Client {

@@ -43,14 +43,23 @@ type Server struct {
 	dither   *mathrand.Rand
 	seq      uint64 // of the last update of the cache
 	clusters map[string]*cluster
-	kept     map[string]decided // the newest of each cluster with variants, by base name
+	kept     map[string]kept // what is in force, by cluster
 }
 
-// A cluster is what the server remembers of one.
+// A cluster is what the server remembers of one name.
 type cluster struct {
 	last    *pushed // nil before the first push
 	builder assignment.Builder
-	failing bool // the last Publish could not be built
+	failing bool // the last assignment could not be built
+}
+
+// A pushed is what the Envoys were sent last under a name.
+type pushed struct {
+	at        time.Time
+	number    uint64 // of the Publish that it came from
+	version   string
+	endpoints []weighting.EndpointDecision
+	message   *endpointv3.ClusterLoadAssignment
 }
 
 // NewServer makes a server that knows no cluster. It runs nothing of its own.
@@ -73,7 +82,7 @@ func NewServer(o Options) *Server {
 		prefix:   versionPrefix(o.Now()),
 		dither:   mathrand.New(mathrand.NewPCG(o.Seed, 0)),
 		clusters: make(map[string]*cluster),
-		kept:     make(map[string]decided),
+		kept:     make(map[string]kept),
 	}
 	quiet := quietLog(o.Log)
 	s.cache = &holdingCache{
@@ -111,41 +120,24 @@ func versionPrefix(start time.Time) string {
 	return hex.EncodeToString(unique[:]) + "." + strconv.FormatInt(start.Unix(), 36) + "."
 }
 
-// Publish hands over the latest decision of a cluster and pushes it if it is worth it; see
-// the package comment for when that is. The first call with endpoints makes the
-// cluster served, and a later one without any empties it: its endpoints
-// are gone. The loop calls Publish regularly, also when nothing changed, so that the
-// heartbeat is sent.
-//
-// When the assignment cannot be built the push has ReasonError and an Err, and the Envoys keep
-// the previous one.
-func (s *Server) Publish(name string, d weighting.Decision, o ClusterOptions) Push {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.publish(name, d, o)
-}
-
-func (s *Server) publish(name string, d weighting.Decision, o ClusterOptions) Push {
+// publish builds what a name stands for and wakes its watches. When it cannot be built, the Envoys
+// keep the previous assignment.
+func (s *Server) publish(name string, number uint64, d weighting.Decision, staleAfter time.Duration) error {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	now := s.now()
-	reason, push := judge(c.last, &d, o, now)
-	if !push {
-		return Push{Reason: reason, Version: c.version()}
-	}
-	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: o.EndpointStaleAfter, Previous: c.message()}, s.dither)
+	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()}, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}
-	next := newPushed(now, &d, o, message)
+	next := &pushed{at: s.now(), number: number, endpoints: d.Endpoints, message: message}
 	if err := s.push(name, next); err != nil {
 		return s.failed(name, c, err)
 	}
 	s.succeeded(name, c, next)
-	return Push{Pushed: true, Reason: reason, Version: next.version}
+	return nil
 }
 
 // push updates the cache, which wakes the watches of the cluster.
@@ -160,7 +152,7 @@ func (s *Server) push(name string, p *pushed) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.log.Info("cluster is served", "cluster", name, "endpoints", len(next.hosts), "version", next.version)
+		s.log.Info("cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version", next.version)
 	case c.failing:
 		s.log.Info("assignment can be built again", "cluster", name, "version", next.version)
 	}
@@ -168,14 +160,14 @@ func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 }
 
 // failed logs an assignment that could not be pushed. Only the first in a row is loud.
-func (s *Server) failed(name string, c *cluster, err error) Push {
+func (s *Server) failed(name string, c *cluster, err error) error {
 	level := slog.LevelDebug
 	if !c.failing {
 		level = slog.LevelError
 	}
 	c.failing = true
 	s.log.Log(context.Background(), level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
-	return Push{Reason: ReasonError, Version: c.version(), Err: err}
+	return err
 }
 
 func (c *cluster) version() string {
@@ -192,13 +184,20 @@ func (c *cluster) message() *endpointv3.ClusterLoadAssignment {
 	return c.last.message
 }
 
-// Remove stops serving a cluster. The Envoys that have its assignment keep it: the
+// Remove stops serving a cluster under all its names. The Envoys that have an assignment keep it: the
 // cluster goes out of Envoy's configuration or it does not, and until then a last known
-// assignment is better than none. Who subscribes afterwards waits. (With endpoint_stale_after,
-// Envoy drops the endpoints when that time has passed.)
-func (s *Server) Remove(name string) {
+// assignment is better than none. An Envoy that subscribes afterwards waits. (With
+// endpoint_stale_after, Envoy drops the endpoints when that time has passed.)
+func (s *Server) Remove(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.kept, cluster)
+	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix} {
+		s.remove(cluster + suffix)
+	}
+}
+
+func (s *Server) remove(name string) {
 	c := s.clusters[name]
 	if c == nil {
 		return
@@ -220,8 +219,11 @@ func (s *Server) Remove(name string) {
 func (s *Server) Clients() []Client { return s.tracker.clients() }
 
 // AckDelay is the time from a push of the cluster until an Envoy's ACK, smoothed over about one
-// round of all Envoys that subscribe to it. Zero is unknown: nobody has answered yet.
-func (s *Server) AckDelay(cluster string) time.Duration { return s.tracker.ackDelay(cluster) }
+// round of all Envoys that subscribe to it: the larger of the two names that carry weights. Zero is
+// unknown: no Envoy has answered yet.
+func (s *Server) AckDelay(cluster string) time.Duration {
+	return max(s.tracker.ackDelay(cluster), s.tracker.ackDelay(cluster+failsafeSuffix))
+}
 
 type noObserver struct{}
 

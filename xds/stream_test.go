@@ -23,21 +23,18 @@ func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
 		if want := (xds.Subscription{Cluster: "llama"}); held != want {
 			t.Errorf("while held: %+v, want %+v", held, want)
 		}
-		if p := b.server.Publish("llama", shares(), always); p != (xds.Push{Reason: xds.ReasonNotReady}) {
-			t.Errorf("publishing no endpoints first: %+v", p)
-		}
-		push := b.publish("llama", shares(0.75, 0.25))
+		version := b.publish("llama", shares(0.75, 0.25))
 		s := b.received(client, "llama", 1)
 		if s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 {
 			t.Errorf("state %+v, want one response with the assignment and nothing before it", withoutMessages(s))
 		}
-		if s.Version != push.Version {
-			t.Errorf("the response has version %q, the push %q", s.Version, push.Version)
+		if s.Version != version {
+			t.Errorf("the response has version %q, the push %q", s.Version, version)
 		}
 		if w := weightsOf(s, "llama"); len(w) != 2 || w[0] < 9_600_000 || w[1] < 3_100_000 || w[1] > 3_450_000 {
 			t.Errorf("weights %v, want about 9800000 and a third of it", w)
 		}
-		checkClient(t, b, transport, push.Version)
+		checkClient(t, b, transport, version)
 	})
 }
 
@@ -99,14 +96,14 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				}
 				good, acks := "", uint64(0)
 				if when != "the first assignment" {
-					good, acks = b.publish("llama", equal(3)).Version, 1
+					good, acks = b.publish("llama", equal(3)), 1
 				}
 				client := b.dial(c)
 				if good != "" {
 					b.subscription("envoy-1", "llama", "in sync", inSync)
 				}
 				b.clock.advance(time.Second)
-				bad := b.publish("llama", equal(2)).Version
+				bad := b.publish("llama", equal(2))
 				got := b.subscription("envoy-1", "llama", "refused", func(s xds.Subscription) bool { return s.Nacked })
 				if got.NackMessage != clipped(words) || got.Nacks != 1 || got.Acks != acks || got.InSync {
 					t.Errorf("after the NACK: %+v", got)
@@ -114,7 +111,7 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				if got.VersionSent != bad || got.VersionAcked != good || !got.NackedAt.Equal(b.clock.Now()) {
 					t.Errorf("after the NACK of %q on top of %q: %+v", bad, good, got)
 				}
-				next := b.publish("llama", equal(4)).Version
+				next := b.publish("llama", equal(4))
 				got = b.subscription("envoy-1", "llama", "in sync again", inSync)
 				if got.Nacked || got.VersionAcked != next || got.Nacks != 1 || got.Acks != acks+1 || got.NackMessage != clipped(words) {
 					t.Errorf("after the next push: %+v", got)
@@ -165,8 +162,8 @@ func TestNewServerSendsItsOwnAssignmentToAnEnvoyThatComesBack(t *testing.T) {
 		if s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 2 {
 			t.Errorf("state %+v, want one response with two endpoints and no removal", withoutMessages(s))
 		}
-		if prefix(first.Version) == prefix(second.Version) || s.Version != second.Version {
-			t.Errorf("versions %q and %q: want prefixes of their own", first.Version, second.Version)
+		if prefix(first) == prefix(second) || s.Version != second {
+			t.Errorf("versions %q and %q: want prefixes of their own", first, second)
 		}
 	})
 }
@@ -208,14 +205,14 @@ func TestReconnectToTheSameServer(t *testing.T) {
 func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
 		b := newBench(t)
-		first := b.publish("llama", equal(1)).Version
+		first := b.publish("llama", equal(1))
 		c.Clusters, c.HoldAnswers = []string{"llama"}, true
 		client := b.dial(c)
 		b.received(client, "llama", 1)
 		var newest string
 		for n := 2; n <= 60; n++ {
 			b.clock.advance(time.Second)
-			newest = b.publish("llama", equal(n)).Version
+			newest = b.publish("llama", equal(n))
 		}
 		b.clock.advance(time.Second)
 		got := b.subscription("envoy-1", "llama", "sent", func(s xds.Subscription) bool { return s.VersionSent != "" })
@@ -248,12 +245,12 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 			b := newBench(t)
 			client := b.dial(xdstest.Config{ADS: true, Delta: delta, Clusters: []string{"llama", "mistral", "never"}})
 			b.subscription("envoy-1", "mistral", "held", func(s xds.Subscription) bool { return !s.Known })
-			llama := b.publish("llama", equal(2)).Version
+			llama := b.publish("llama", equal(2))
 			b.subscription("envoy-1", "llama", "in sync", inSync)
 			if s := client.State(); s.Responses != 1 || s.Received["mistral"] != 0 {
 				t.Errorf("state %+v, want llama alone", withoutMessages(s))
 			}
-			mistral := b.publish("mistral", equal(3)).Version
+			mistral := b.publish("mistral", equal(3))
 			b.subscription("envoy-1", "mistral", "in sync", inSync)
 			s := client.State()
 			if s.Responses != 2 || s.Received["llama"] != 1 || s.Received["mistral"] != 1 || s.Empty != 0 || len(s.Removed) != 0 {
@@ -274,7 +271,7 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 func TestAClientThatComesLateSeesEachClustersOwnVersion(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
 		b := newBench(t)
-		llama := b.publish("llama", equal(2)).Version
+		llama := b.publish("llama", equal(2))
 		for n := range 40 { // more than are remembered of one cluster
 			b.publish("mistral", equal(n+1))
 		}
@@ -398,12 +395,9 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 			t.Errorf("state %+v, want llama as it was", withoutMessages(s))
 		}
 
-		back := b.server.Publish("llama", equal(5), always)
-		if !back.Pushed || back.Reason != xds.ReasonMembership {
-			t.Errorf("publishing it again: %+v", back)
-		}
-		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 || s.Version != back.Version {
-			t.Errorf("state %+v, want the new assignment in version %q", withoutMessages(s), back.Version)
+		back := b.publish("llama", equal(5))
+		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 || s.Version != back {
+			t.Errorf("state %+v, want the new assignment in version %q", withoutMessages(s), back)
 		}
 		if s := b.received(waiting, "llama", 1); s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 {
 			t.Errorf("the one that waited has %+v", withoutMessages(s))

@@ -29,45 +29,6 @@ type Observer interface {
 	Nacked(cluster, node, message string)
 }
 
-// ClusterOptions says when a decision is worth a push.
-type ClusterOptions struct {
-	// Deadband is the total variation distance, 0..1, between the shares last
-	// pushed and the new ones up to which nothing is pushed.
-	Deadband float64
-	// Worth is what a change of shares has to gain, as weighting.Decision.Gain: one that
-	// gains less waits for a better moment, or for the heartbeat.
-	Worth float64
-	// Heartbeat is the time after which an assignment is pushed although
-	// nothing changed, so that no Envoy takes it for stale. Zero: never.
-	Heartbeat time.Duration
-	// EndpointStaleAfter is sent along: Envoy drops the endpoints when no
-	// assignment came for so long. It must be some heartbeats long. Zero: never.
-	EndpointStaleAfter time.Duration
-}
-
-// Reasons of a Push.
-const (
-	ReasonChanged    = "changed"    // the shares moved by more than the deadband, or the options changed
-	ReasonMembership = "membership" // an endpoint came, went or moved to another zone; also the first push
-	ReasonOverload   = "overload"   // an overload flag was raised or lowered
-	ReasonDrop       = "drop"       // the drop fraction changed
-	ReasonHeartbeat  = "heartbeat"  // nothing changed for a heartbeat
-
-	ReasonDeadband = "deadband"  // not pushed: nothing worth a push changed
-	ReasonBudget   = "budget"    // not pushed: the change gains less than the budget asks for as of now
-	ReasonNotReady = "not ready" // not pushed: no endpoints, and none were ever published
-	ReasonError    = "error"     // not pushed: see Err; the previous assignment stays
-)
-
-// A Push is the outcome of a Publish.
-type Push struct {
-	Pushed bool
-	Reason string // one of the constants above
-	// Version is the cluster's current version: the pushed one, or the one that stays.
-	Version string
-	Err     error
-}
-
 // Transports of a Client.
 const (
 	TransportEDS      = "eds"       // StreamEndpoints

@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,64 +32,76 @@ const (
 	fallbackSuffix = "/fallback"
 )
 
-// decided is what PublishVariants was called with last.
-type decided struct {
-	decision weighting.Decision
-	options  ClusterOptions
+// kept is what Publish was called with last.
+type kept struct {
+	number     uint64 // of the call
+	decision   weighting.Decision
+	staleAfter time.Duration
 }
 
-// PublishVariants publishes a decision under all names of the cluster that somebody
-// subscribes to. The push it returns is that of NAME, or of NAME/failsafe where only that
-// one is subscribed to or pushed; an error is that of any. The decision is kept until the next
-// call: the caller leaves it as it is.
-func (s *Server) PublishVariants(cluster string, d weighting.Decision, o ClusterOptions) Push {
+// Publish pushes a decision under all names of the cluster that somebody subscribes to, and returns the
+// version of the weights. The caller decides what is worth a push. staleAfter is sent along for Envoys with
+// a fallback: they drop the endpoints when no assignment came for so long; 0 is never. The decision is kept
+// until the next call: the caller leaves it as it is. When an assignment cannot be built, the error says
+// why, and the Envoys keep the previous one.
+func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	latest := decided{d, o}
+	latest := kept{s.kept[cluster].number + 1, d, staleAfter}
 	s.kept[cluster] = latest
 	failsafe := s.tracker.subscribed(cluster + failsafeSuffix)
-	var push, other, third Push
 	if failsafe {
-		other = s.publishVariant(cluster+failsafeSuffix, latest)
-		push = other
+		err = s.publishVariant(cluster+failsafeSuffix, latest)
+		version = s.clusters[cluster+failsafeSuffix].version()
 	}
 	if !failsafe || s.tracker.subscribed(cluster) {
-		push = s.publishVariant(cluster, latest)
-	}
-	if other.Pushed && !push.Pushed { // the two get out of step when one had no subscriber for a while
-		push = other
+		err = cmp.Or(err, s.publishVariant(cluster, latest))
+		version = s.clusters[cluster].version()
 	}
 	if s.tracker.subscribed(cluster + fallbackSuffix) {
-		third = s.publishVariant(cluster+fallbackSuffix, latest)
+		err = cmp.Or(err, s.publishVariant(cluster+fallbackSuffix, latest))
 	}
-	push.Err = cmp.Or(push.Err, other.Err, third.Err)
-	return push
+	return version, err
 }
 
 // publishVariant publishes what the name stands for.
-func (s *Server) publishVariant(name string, latest decided) Push {
-	d, o := latest.decision, latest.options
+func (s *Server) publishVariant(name string, latest kept) error {
+	d, staleAfter := latest.decision, latest.staleAfter
 	switch {
 	case strings.HasSuffix(name, failsafeSuffix):
 		d.DropFraction = 0
 	case strings.HasSuffix(name, fallbackSuffix):
-		// Shares are all equal, so only a change of the members is a push; and a rare
-		// heartbeat, for an Envoy that refused the last one.
-		d, o = members(d), ClusterOptions{Deadband: 1, Heartbeat: time.Minute}
+		if !s.fallbackDue(name, d.Endpoints) {
+			return nil
+		}
+		d, staleAfter = members(d), 0
 	default:
-		o.EndpointStaleAfter = 0
+		staleAfter = 0
 	}
-	return s.publish(name, d, o)
+	return s.publish(name, latest.number, d, staleAfter)
 }
 
-// wanted publishes the newest decision under a name that has its first subscriber, if it is the name
-// of a cluster with variants. What was pushed of it before, to others, may be old.
+// fallbackDue reports whether the members are to be pushed under the name of a fallback: when they
+// change, and once a minute for an Envoy that refused the last ones.
+func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision) bool {
+	const repeat = time.Minute
+	c := s.clusters[name]
+	if c == nil || c.last == nil || s.now().Sub(c.last.at) >= repeat {
+		return true
+	}
+	return !slices.EqualFunc(c.last.endpoints, endpoints, func(a, b weighting.EndpointDecision) bool {
+		return a.Address == b.Address && a.Zone == b.Zone
+	})
+}
+
+// wanted publishes what is in force under a name that has its first subscriber, if it is the name of a
+// cluster. What was built of it before may be old.
 func (s *Server) wanted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if latest, ok := s.kept[BaseName(name)]; ok {
-		latest.options.Worth = 0 // a push that nobody else gets need not be worth it
-		s.publishVariant(name, latest)
+	latest, ok := s.kept[BaseName(name)]
+	if c := s.clusters[name]; ok && (c == nil || c.last == nil || c.last.number != latest.number) {
+		_ = s.publishVariant(name, latest) // it is logged, and the next Publish returns it
 	}
 }
 
@@ -102,21 +115,6 @@ func members(d weighting.Decision) weighting.Decision {
 		}
 	}
 	return out
-}
-
-// RemoveVariants stops serving a cluster under all its names.
-func (s *Server) RemoveVariants(cluster string) {
-	s.mu.Lock()
-	delete(s.kept, cluster)
-	s.mu.Unlock()
-	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix} {
-		s.Remove(cluster + suffix)
-	}
-}
-
-// AckDelayOfVariants is the larger AckDelay of the two names that carry weights.
-func (s *Server) AckDelayOfVariants(cluster string) time.Duration {
-	return max(s.AckDelay(cluster), s.AckDelay(cluster+failsafeSuffix))
 }
 
 // BaseName is the cluster that a name of it belongs to.
@@ -138,7 +136,7 @@ func (s *Server) Weights(cluster string) map[string]uint32 {
 	if last == nil {
 		return nil
 	}
-	weights := make(map[string]uint32, len(last.hosts))
+	weights := make(map[string]uint32, len(last.endpoints))
 	for _, l := range last.message.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			a := e.GetEndpoint().GetAddress().GetSocketAddress()

@@ -53,9 +53,8 @@ func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAss
 
 func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	o := ClusterOptions{EndpointStaleAfter: 10 * time.Second}
-	if push := s.PublishVariants("llama", decisionOf(0.25, true), o); !push.Pushed || push.Err != nil {
-		t.Fatalf("push %+v", push)
+	if version, err := s.Publish("llama", decisionOf(0.25, true), 10*time.Second); version == "" || err != nil {
+		t.Fatalf("version %q, error %v", version, err)
 	}
 	tests := []struct {
 		name       string
@@ -94,9 +93,9 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 
 func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.Publish("llama", decisionOf(0, false), 0)
 	first := s.clusters["llama/fallback"].version()
-	s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{})
+	s.Publish("llama", decisionOf(0.5, true), 0)
 	if got := s.clusters["llama/fallback"].version(); got != first {
 		t.Errorf("version %s after a change of load, want still %s", got, first)
 	}
@@ -105,7 +104,7 @@ func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
 	}
 	more := decisionOf(0, false)
 	more.Endpoints = append(more.Endpoints, weighting.EndpointDecision{Address: "10.0.0.3:80", Share: 0.1})
-	s.PublishVariants("llama", more, ClusterOptions{})
+	s.Publish("llama", more, 0)
 	if got := s.clusters["llama/fallback"].version(); got == first {
 		t.Error("a new member was not pushed to the fallback")
 	}
@@ -115,18 +114,16 @@ func TestTheFallbackIsRepeatedOnceAMinute(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := newVariants(t, Options{Seed: 1, Now: func() time.Time { return now }})
 	version := func() string { return s.clusters["llama/fallback"].version() }
-	// The cluster's own heartbeat is not the fallback's.
-	o := ClusterOptions{Heartbeat: time.Second}
-	s.PublishVariants("llama", decisionOf(0, false), o)
+	s.Publish("llama", decisionOf(0, false), 0)
 	for range 2 {
 		last := version()
 		now = now.Add(time.Minute - time.Nanosecond)
-		s.PublishVariants("llama", decisionOf(0, false), o)
+		s.Publish("llama", decisionOf(0, false), 0)
 		if version() != last {
 			t.Error("pushed before a minute was over")
 		}
 		now = now.Add(time.Nanosecond)
-		s.PublishVariants("llama", decisionOf(0, false), o)
+		s.Publish("llama", decisionOf(0, false), 0)
 		if version() == last {
 			t.Error("not pushed after a minute: an Envoy that refused it stays without")
 		}
@@ -143,11 +140,11 @@ func TestAckDelayIsThatOfTheSlowerOfTheWeightedNames(t *testing.T) {
 		{time.Second, 0, time.Hour, time.Second}, // no weights in it
 	} {
 		s := newVariants(t, Options{Seed: 1})
-		s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+		s.Publish("llama", decisionOf(0, false), 0)
 		s.tracker.clusters["llama"].acked(c.plain, 1)
 		s.tracker.clusters["llama/failsafe"].acked(c.failsafe, 1)
 		s.tracker.clusters["llama/fallback"].acked(c.fallback, 1)
-		if got := s.AckDelayOfVariants("llama"); got != c.want {
+		if got := s.AckDelay("llama"); got != c.want {
 			t.Errorf("%+v: delay %v", c, got)
 		}
 	}
@@ -157,15 +154,15 @@ func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
 	d := decisionOf(0, false)
 	d.Endpoints[0].Address = "no address"
-	if push := s.PublishVariants("llama", d, ClusterOptions{}); push.Err == nil || push.Pushed {
-		t.Errorf("push %+v, want an error", push)
+	if version, err := s.Publish("llama", d, 0); err == nil || version != "" {
+		t.Errorf("version %q, error %v; want an error", version, err)
 	}
 }
 
 func TestRemovingAClusterRemovesAllItsNames(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
-	s.RemoveVariants("llama")
+	s.Publish("llama", decisionOf(0, false), 0)
+	s.Remove("llama")
 	if len(s.clusters) != 0 || s.Weights("llama") != nil {
 		t.Errorf("%d names are left", len(s.clusters))
 	}
@@ -179,7 +176,7 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 	}
 	d := decisionOf(0, false)
 	d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: "[fd00::1]:80", Share: 0.5})
-	s.PublishVariants("llama", d, ClusterOptions{})
+	s.Publish("llama", d, 0)
 	got := s.Weights("llama")
 	if len(got) != 3 {
 		t.Fatalf("weights %v, want three", got)
@@ -221,12 +218,12 @@ func TestANameThatNobodySubscribesToIsNotBuilt(t *testing.T) {
 			for _, suffix := range c.subscribed {
 				s.subscribeFor(t, "llama"+suffix)
 			}
-			push := s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{})
+			version, err := s.Publish("llama", decisionOf(0.5, true), 0)
 			if got := s.built(); !slices.Equal(got, c.built) {
 				t.Errorf("built %q, want %q", got, c.built)
 			}
-			if !push.Pushed || push.Version == "" || len(s.Weights("llama")) != 2 {
-				t.Errorf("push %+v with weights %v", push, s.Weights("llama"))
+			if err != nil || version == "" || len(s.Weights("llama")) != 2 {
+				t.Errorf("version %q, error %v, weights %v", version, err, s.Weights("llama"))
 			}
 		})
 	}
@@ -235,8 +232,8 @@ func TestANameThatNobodySubscribesToIsNotBuilt(t *testing.T) {
 func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 	s := NewServer(Options{Seed: 1})
 	defer s.Close()
-	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
-	s.PublishVariants("llama", decisionOf(0.5, true), ClusterOptions{EndpointStaleAfter: time.Minute})
+	s.Publish("llama", decisionOf(0, false), 0)
+	s.Publish("llama", decisionOf(0.5, true), time.Minute)
 	s.subscribeFor(t, "llama/failsafe", "llama/fallback")
 	endpoints := s.messageOf(t, "llama/failsafe").GetEndpoints()[0].GetLbEndpoints()
 	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED || s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
@@ -246,7 +243,7 @@ func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 		t.Errorf("%d members", n)
 	}
 	// The name that is no longer built goes on with the newest, too.
-	s.PublishVariants("llama", decisionOf(0.25, false), ClusterOptions{})
+	s.Publish("llama", decisionOf(0.25, false), 0)
 	before := s.clusters["llama"].version()
 	s.subscribeFor(t, "llama")
 	if s.clusters["llama"].version() == before || s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
@@ -258,28 +255,10 @@ func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 	if got := s.clusters["llama"].version(); got != version {
 		t.Errorf("version %s after a second subscriber, want still %s", got, version)
 	}
-	s.RemoveVariants("llama")
+	s.Remove("llama")
 	s.subscribeFor(t, "llama/other", "llama")
 	if len(s.built()) != 0 {
 		t.Errorf("%q are built of a cluster that was removed", s.built())
-	}
-}
-
-// What was built of the name before, for nobody, may be old, and no push is saved by it.
-func TestWhoSubscribesFirstGetsTheNewestSharesWhateverTheyGain(t *testing.T) {
-	s := NewServer(Options{Seed: 1})
-	defer s.Close()
-	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
-	s.subscribeFor(t, "llama/failsafe")
-	turned := decisionOf(0, false)
-	turned.Endpoints[0].Share, turned.Endpoints[1].Share = turned.Endpoints[1].Share, turned.Endpoints[0].Share
-	if push := s.PublishVariants("llama", turned, ClusterOptions{Worth: 1}); push.Pushed || push.Reason != ReasonBudget {
-		t.Fatalf("push %+v, want it held back", push)
-	}
-	s.subscribeFor(t, "llama")
-	e := s.messageOf(t, "llama").GetEndpoints()[0].GetLbEndpoints()
-	if e[0].GetLoadBalancingWeight().GetValue() > e[1].GetLoadBalancingWeight().GetValue() {
-		t.Errorf("weights %v are not the newest", e)
 	}
 }
 
@@ -287,32 +266,16 @@ func TestWeightsAreThoseOfTheNameThatIsBuilt(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
 	defer s.Close()
-	s.PublishVariants("llama", decisionOf(0, false), ClusterOptions{})
+	s.Publish("llama", decisionOf(0, false), 0)
 	s.subscribeFor(t, "llama/failsafe")
 	now = now.Add(time.Second)
 	turned := decisionOf(0, false)
 	turned.Endpoints[0].Share, turned.Endpoints[1].Share = turned.Endpoints[1].Share, turned.Endpoints[0].Share
-	if push := s.PublishVariants("llama", turned, ClusterOptions{}); !push.Pushed || push.Version != s.clusters["llama/failsafe"].version() {
-		t.Errorf("push %+v, want that of the name with a subscriber", push)
+	if version, err := s.Publish("llama", turned, 0); err != nil || version != s.clusters["llama/failsafe"].version() {
+		t.Errorf("version %q, error %v; want that of the name with a subscriber", version, err)
 	}
 	if w := s.Weights("llama"); w["10.0.0.1:80"] > w["10.0.0.2:80"] {
 		t.Errorf("weights %v are not the newest", w)
-	}
-}
-
-// A push under either name costs the Envoys of it, and is paced and counted.
-func TestAPushOfOnlyOneOfTheWeightedNamesIsAPush(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
-	defer s.Close()
-	o := ClusterOptions{Heartbeat: time.Second}
-	s.subscribeFor(t, "llama/failsafe")
-	s.PublishVariants("llama", decisionOf(0, false), o)
-	now = now.Add(500 * time.Millisecond)
-	s.subscribeFor(t, "llama") // half a heartbeat later than the other
-	now = now.Add(500 * time.Millisecond)
-	if push := s.PublishVariants("llama", decisionOf(0, false), o); !push.Pushed || push.Reason != ReasonHeartbeat || push.Version != s.clusters["llama/failsafe"].version() {
-		t.Errorf("push %+v, want the heartbeat of llama/failsafe", push)
 	}
 }
 

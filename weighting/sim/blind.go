@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"steelyard/weighting"
+	"steelyard/xds/envoyspec"
 )
 
 // The policies that are neither Envoy's own nor Steelyard's: the bound, and a
@@ -75,7 +75,7 @@ func (w *world) sendFreeSlots() {
 		return
 	}
 	weights := make([]uint32, len(shares))
-	bounds, err := weighting.BoundsFor(len(shares))
+	bounds, err := envoyspec.BoundsFor(len(shares))
 	if err != nil {
 		return // not with as few pods as check lets through
 	}

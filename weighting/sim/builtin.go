@@ -85,7 +85,7 @@ func Names() []string {
 func Policies() []Policy {
 	steelyard := func(name string, o Steelyard) Policy {
 		// As configured by default.
-		o.Pace, o.Deadband, o.Heartbeat, o.FallbackAfter = defaultPace, 0.01, 500*time.Millisecond, 3*time.Second
+		o.Budget, o.Deadband, o.Heartbeat, o.FallbackAfter = defaultBudget, 0.01, 500*time.Millisecond, 3*time.Second
 		return Policy{Name: name, Steelyard: &o}
 	}
 	return []Policy{

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
+	"steelyard/xds/envoyspec"
 )
 
 // Bounds on a scenario: above them a run would take hours or more memory than there is.
@@ -177,12 +179,12 @@ func (o *Steelyard) check(found *problems) {
 		found.want(d >= 0, "an interval or delay of %v: it may not be negative", d)
 	}
 	found.want(o.ReportInterval > 0, "report interval %v: a positive time is needed", o.ReportInterval)
-	found.want(o.pace().Floor > 0, "least time between two pushes %v: a positive time is needed", o.pace().Floor)
+	found.want(o.budget().MinInterval > 0, "least time between two pushes %v: a positive time is needed", o.budget().MinInterval)
 	found.want(o.Loss >= 0 && o.Loss <= 1, "loss %v: 0 to 1", o.Loss)
 	found.want(o.Deadband >= 0, "deadband %v: 0 to 1", o.Deadband)
 }
 
-var defaultPace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
+var defaultBudget = push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost}
 
 // withDefaults fills in what a deployment has that sets nothing.
 func (o Steelyard) withDefaults() Steelyard {
@@ -201,8 +203,8 @@ func (o Steelyard) withDefaults() Steelyard {
 		setTo(&o.ScrapeInterval, time.Second)
 	}
 	setTo(&o.ReportInterval, 50*time.Millisecond)
-	if o.Pace == (weighting.Pace{}) {
-		o.Pace = defaultPace
+	if o.Budget == (push.Budget{}) {
+		o.Budget = defaultBudget
 	}
 	if o.EnvoyPolicy == "" {
 		o.EnvoyPolicy = LeastRequest
@@ -216,12 +218,12 @@ func (o Steelyard) withDefaults() Steelyard {
 	return o
 }
 
-// pace is what bounds the pushes.
-func (o *Steelyard) pace() weighting.Pace {
+// budget is what bounds the pushes.
+func (o *Steelyard) budget() push.Budget {
 	if o.MinInterval > 0 {
-		return weighting.Pace{Floor: o.MinInterval}
+		return push.Budget{MinInterval: o.MinInterval}
 	}
-	return o.Pace
+	return o.Budget
 }
 
 // envoys is how the Envoys pick.

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
+	"steelyard/xds/envoyspec"
 )
 
-// A control is Steelyard: the sources, the loop of package controlplane around the
-// real law, and the judgement of package xds of what is worth a push.
+// A control is Steelyard: the sources, and the loop of package controlplane around the gate that the
+// product runs.
 type control struct {
 	w *world
 	o Steelyard
@@ -18,12 +20,10 @@ type control struct {
 	away  bool
 	since instant // when it came (back)
 
-	law     *weighting.Law
-	pacer   weighting.Pacer
-	awake   bool // something is new
-	resting bool
-
-	heartbeat, staleAfter time.Duration // those of o, stretched to the budgets
+	gate       *push.Gate
+	staleAfter time.Duration // as last pushed
+	awake      bool          // something is new
+	resting    bool
 
 	addresses []string
 	zones     []string
@@ -36,12 +36,10 @@ type control struct {
 	entries   entries
 	reports   reports
 
-	last     *assignment // pushed
-	pushedAt instant
-	interval time.Duration // shortest to the next push
-	dither   *rand.Rand
-	shares   []float64 // scratch
-	weights  []uint32
+	last    *assignment // pushed
+	dither  *rand.Rand
+	shares  []float64 // scratch
+	weights []uint32
 }
 
 // proxied is what the proxies report of one pod.
@@ -91,7 +89,7 @@ func newControl(w *world) *control {
 			c.zones = append(c.zones, g.Zone)
 		}
 	}
-	c.dither = source(w.s.Seed, streamDither)
+	c.dither, c.staleAfter = source(w.s.Seed, streamDither), c.o.FallbackAfter
 	c.begin()
 	return c
 }
@@ -99,8 +97,9 @@ func newControl(w *world) *control {
 // begin is the start of a process: it knows nothing.
 func (c *control) begin() {
 	n := len(c.w.pods)
-	c.law = weighting.NewLaw(c.o.Params)
-	c.pacer = weighting.Pacer{}
+	c.gate = push.NewGate(push.Options{
+		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat, StaleAfter: c.o.FallbackAfter,
+	})
 	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
 	c.server = make([]weighting.ServerReport, n)
 	c.proxies = make([]proxied, n)
@@ -164,11 +163,6 @@ func (c *control) listMembers() {
 			c.members = append(c.members, int32(i))
 		}
 	}
-	c.heartbeat, c.staleAfter = c.o.pace().Stretch(c.fleet(), c.o.Heartbeat, c.o.FallbackAfter)
-}
-
-func (c *control) fleet() weighting.Fleet {
-	return weighting.Fleet{Proxies: len(c.w.envoys), Endpoints: len(c.members)}
 }
 
 func (c *control) membership() {
@@ -301,39 +295,22 @@ func (c *control) loop() {
 func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
 	c.w.tally.steps++
-	d := c.law.Step(now, c.snapshot(now))
-	pace, fleet := c.o.pace(), c.fleet()
-	pushed := c.worth(&d, c.pacer.Worth(now, pace)) && c.push(&d)
-	if pushed {
-		c.pacer.Pushed(now, pace, fleet)
-	}
-	c.interval, _ = c.pacer.Interval(now, pace, fleet)
-	rest = max(pace.Floor, c.gather())
-	if pushed {
-		rest = max(rest, c.pacer.Rest(now, pace, fleet))
-	}
-	return rest
-}
-
-// gather is how long the loop waits for more readings where it has scrapes alone, of many.
-func (c *control) gather() time.Duration {
-	if c.o.Source != Scrape {
-		return 0
-	}
-	return weighting.Gather(c.o.ScrapeInterval, len(c.members))
+	verdict := c.gate.Step(now, push.Input{
+		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.w.envoys)},
+		Ready: true, ScrapesOnly: c.o.Source == Scrape,
+	})
+	pushed := verdict.Push && c.push(&verdict)
+	return c.gate.Finish(now, push.Outcome{Pushed: pushed}).Rest
 }
 
 // snapshot is the cluster as the sources show it.
 func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	s := weighting.Snapshot{
-		PushDelay: c.o.PushDelay, PushPeriod: max(c.o.pace().Floor, c.interval),
+		PushDelay: c.o.PushDelay, PushPeriod: c.o.Period,
 		ScrapeInterval: c.o.ScrapeInterval,
 	}
 	if c.o.Source == LoadReports || c.o.Source == Redis {
 		s.CountInterval = c.o.ReportInterval
-	}
-	if c.o.Period > 0 {
-		s.PushPeriod = c.o.Period
 	}
 	counted := now
 	if c.o.Source == LoadReports {
@@ -374,35 +351,9 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 	return r
 }
 
-// worth reports whether a decision is worth a push, as package xds judges it. gain is
-// what a change of shares has to gain.
-func (c *control) worth(d *weighting.Decision, gain float64) bool {
-	const dropResolution = 0.001
-	last := c.last
-	if last == nil {
-		return len(d.Endpoints) > 0
-	}
-	var distance float64
-	members := 0
-	c.shares = c.shares[:0] // in force
-	for k := range d.Endpoints {
-		e, pod := &d.Endpoints[k], c.members[k]
-		if last.weights[pod] == 0 || last.degraded[pod] != e.Overloaded {
-			return true
-		}
-		distance += math.Abs(e.Share-last.shares[pod]) / 2
-		c.shares = append(c.shares, last.shares[pod])
-		members++
-	}
-	return members != len(last.hosts[healthy].hosts)+len(last.hosts[degraded].hosts) ||
-		(last.drop == 0) != (d.DropFraction == 0) || math.Abs(last.drop-d.DropFraction) >= dropResolution ||
-		distance > c.o.Deadband && d.Gain(c.shares) >= gain ||
-		c.heartbeat > 0 && c.w.now-c.pushedAt >= at(c.heartbeat)
-}
-
 // push sends a decision to the Envoys.
-func (c *control) push(d *weighting.Decision) bool {
-	a := newAssignment(len(c.w.pods))
+func (c *control) push(v *push.Verdict) bool {
+	d, a := &v.Decision, newAssignment(len(c.w.pods))
 	c.shares = c.shares[:0]
 	for k := range d.Endpoints {
 		e, pod := &d.Endpoints[k], c.members[k]
@@ -410,7 +361,7 @@ func (c *control) push(d *weighting.Decision) bool {
 		a.shares[pod], a.degraded[pod] = e.Share, e.Overloaded
 	}
 	if len(c.shares) > 0 {
-		bounds, err := weighting.BoundsFor(len(c.shares))
+		bounds, err := envoyspec.BoundsFor(len(c.shares))
 		if err != nil {
 			return false // not with as few pods as check lets through
 		}
@@ -427,7 +378,7 @@ func (c *control) push(d *weighting.Decision) bool {
 			c.w.tally.moved += math.Abs(a.shares[pod]-c.last.shares[pod]) / 2
 		}
 	}
-	c.last, c.pushedAt = a, c.w.now
+	c.last, c.staleAfter = a, v.StaleAfter
 	c.w.tally.pushes++
 	c.w.send(a, c.o.PushDelay)
 	return true

@@ -9,8 +9,8 @@
 // Envoys with the same need of service. It reads and prints nothing: command
 // `steelyard simulate` does, and it is the only caller besides tests.
 //
-// What is real: [weighting.Law], [weighting.WeightBounds] with its dither, and
-// [weighting.Pacer]. What is modelled, after what was measured on Envoy 1.40 or
+// What is real: [push.Gate] with the law in it, and [envoyspec.WeightBounds] with its
+// dither. What is modelled, after what was measured on Envoy 1.40 or
 // read in its source: the rest, as follows. Times are simulated seconds, in
 // nanoseconds.
 //
@@ -55,9 +55,8 @@
 // The loop is that of package controlplane: a change wakes it; it steps, and rests
 // until the pacer lets the next push go, or for the pace's floor if it pushed
 // nothing, and with scrapes alone of more than twenty pods at least for a twentieth of
-// their interval; without a change it steps every 250 ms. What is worth a push is judged
-// as by package xds: membership, flags, the share to refuse, total variation of
-// the shares above the deadband that gains what the pacer asks for, or the heartbeat. A step takes no time. A push
+// their interval; without a change it steps every 250 ms. What is worth a push is judged by
+// the gate of the product. A step takes no time. A push
 // reaches all Envoys at once, after PushDelay. There is no warm-up: the first
 // pushes are made of what is known.
 //

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"steelyard/weighting"
+	"steelyard/xds/envoyspec"
 )
 
 func want[T comparable](t *testing.T, what string, got, want T) {
@@ -74,7 +74,7 @@ func TestSchedulerServesInProportionAndTiesTakeTurns(t *testing.T) {
 // between two vectors that alternate, 0.04, 0.02 and 0.01 with dither.
 func TestRebuildSkew(t *testing.T) {
 	shares := []float64{0.4, 0.3, 0.2, 0.1}
-	bounds, err := weighting.BoundsFor(len(shares))
+	bounds, err := envoyspec.BoundsFor(len(shares))
 	if err != nil {
 		t.Fatal(err)
 	}

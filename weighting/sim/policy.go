@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 // Balancer names how an Envoy (or, for the last two, something better) picks.
@@ -64,12 +65,11 @@ type Steelyard struct {
 	// get lost, 0..1.
 	Loss float64
 
-	// Pace sets the shortest time between two steps; MinInterval, if positive,
-	// replaces it.
-	Pace        weighting.Pace
+	// Budget bounds the pushes; MinInterval, if positive, replaces it by a least time between two.
+	Budget      push.Budget
 	MinInterval time.Duration
 	// Deadband, as total variation of shares, and Heartbeat say what is pushed. Heartbeat and
-	// FallbackAfter are stretched to what Pace sustains.
+	// FallbackAfter are stretched to what Budget sustains.
 	Deadband  float64
 	Heartbeat time.Duration
 	// PushDelay is from a decision to its effect. Default 3 ms.

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting"
+	"steelyard/weighting/push"
+	"steelyard/xds/envoyspec"
 )
 
 func TestBuiltinsAreSound(t *testing.T) {
@@ -91,7 +92,7 @@ func TestUnsoundPolicies(t *testing.T) {
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, Loss: 2}}, "loss 2: 0 to 1"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, PushDelay: -1}}, "it may not be negative"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, ReportInterval: -1}}, "report interval -1ns"},
-		{Policy{Steelyard: &Steelyard{Source: AccessLog, Pace: weighting.Pace{ProxyCPU: 1}}}, "least time between two pushes 0s"},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, Budget: push.Budget{ProxyCPU: 1}}}, "least time between two pushes 0s"},
 	} {
 		_, err := Run(context.Background(), small(), c.policy)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -273,8 +274,8 @@ func TestControlPlaneAway(t *testing.T) {
 func TestHeartbeatsKeepToTheBudget(t *testing.T) {
 	t.Parallel()
 	s := small()
-	p := steelyard("steelyard", Steelyard{Source: AccessLog, Pace: weighting.Pace{Floor: 5 * time.Millisecond, ProxyCPU: 1e-4}})
-	sustained := p.Steelyard.Pace.Sustained(weighting.Fleet{Proxies: s.Envoys, Endpoints: s.Pods[0].Count})
+	p := steelyard("steelyard", Steelyard{Source: AccessLog, Budget: push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 1e-4, Cost: envoyspec.PushCost}})
+	sustained, _ := p.Steelyard.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
 	most := uint64(s.Duration/sustained) + 3 // what the bucket holds at first
 	if got := uint64(run(t, s, p).Pushes); got > most {
 		t.Errorf("%d pushes, want at most %d: one each %v", got, most, sustained)

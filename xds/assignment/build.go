@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"steelyard/weighting"
+	"steelyard/xds/envoyspec"
 )
 
 // DropCategory is the one category of drop_overloads that is ever sent.
@@ -86,7 +87,7 @@ func (b *Builder) build(cluster string, d weighting.Decision, o Options, rng *ra
 	if err != nil {
 		return nil, err
 	}
-	bounds, err := weighting.BoundsFor(largestZone(hosts))
+	bounds, err := envoyspec.BoundsFor(largestZone(hosts))
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,11 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
-	"steelyard/weighting"
+	"steelyard/xds/envoyspec"
 )
 
 // weigh gives every host its weight. At least one share is positive, if there are hosts.
-func weigh(hosts []host, b weighting.WeightBounds, rng *rand.Rand) {
+func weigh(hosts []host, b envoyspec.WeightBounds, rng *rand.Rand) {
 	shares, weights := make([]float64, len(hosts)), make([]uint32, len(hosts))
 	for i := range hosts {
 		shares[i] = hosts[i].decision.Share

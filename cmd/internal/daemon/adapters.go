@@ -17,25 +17,18 @@ import (
 	"steelyard/xds"
 )
 
-// publisher lets the loops publish through the xDS server.
+// publisher lets the loops publish through the xDS server, and forgets what is shown of a cluster with it.
 type publisher struct {
 	*xds.Server
 	metrics *admin.Metrics
 	history *admin.History
 }
 
-func (p publisher) Publish(cluster string, d weighting.Decision, o controlplane.PushOptions) controlplane.Push {
-	push := p.PublishVariants(cluster, d, xds.ClusterOptions(o))
-	return controlplane.Push{Pushed: push.Pushed, Reason: push.Reason, Version: push.Version, Err: push.Err}
-}
-
 func (p publisher) Remove(cluster string) {
-	p.RemoveVariants(cluster)
+	p.Server.Remove(cluster)
 	p.metrics.Forget(cluster)
 	p.history.Forget(cluster)
 }
-
-func (p publisher) AckDelay(cluster string) time.Duration { return p.AckDelayOfVariants(cluster) }
 
 // acks keeps the metrics in step with the streams, by cluster and not by variant.
 type acks struct{ metrics *admin.Metrics }

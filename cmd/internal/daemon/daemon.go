@@ -20,6 +20,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/xds"
+	"steelyard/xds/envoyspec"
 )
 
 // Options are what a Daemon needs besides its configuration.
@@ -80,7 +81,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, d.signals, observer{d.metrics, d.history}, d.outdated, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
+	"steelyard/xds/envoyspec"
 )
 
 const (
@@ -120,8 +121,8 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	}
 	// Nothing runs yet: the manager gives way to one with a listener at its two ends.
 	d.manager.Close()
-	o := &overheard{signals: d.signals, publisher: publisher{d.streams, d.metrics, d.history}, book: book}
-	d.manager = controlplane.NewManager(o, o, observer{d.metrics, d.history}, d.outdated, d.options.Log)
+	o := &overheard{signals: d.signals, observer: observer{d.metrics, d.history}, book: book}
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o, d.outdated, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
 	}
@@ -133,11 +134,11 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	return d
 }
 
-// overheard is both ends of the loop: what it reads and what it publishes. A step reads and
-// then publishes, in one goroutine.
+// overheard is both ends of the loop: what it reads and what becomes of it. A step reads, and is reported
+// when it is over, in one goroutine.
 type overheard struct {
 	*signals
-	publisher
+	observer
 	book   *latency.Book
 	issued map[string]uint64 // as of the latest reading
 }
@@ -153,10 +154,9 @@ func (o *overheard) Counts(cluster string, now time.Time, into []controlplane.Pr
 	return c
 }
 
-func (o *overheard) Publish(cluster string, d weighting.Decision, options controlplane.PushOptions) controlplane.Push {
-	p := o.publisher.Publish(cluster, d, options)
+func (o *overheard) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
+	o.observer.Stepped(cluster, before, d, p, took)
 	o.book.Decided(o.issued, time.Now(), p.Pushed, sequence(p.Version))
-	return p
 }
 
 // sequence is the number at the end of a version; 0 of none.

@@ -15,6 +15,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds"
 )
 
@@ -201,8 +202,10 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	s.follow(cluster)
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
-		Subscribers: status.Watchers, Reporting: status.Events + status.Reports,
-		Shared: status.Clusters, Busy: status.Busy, Idle: status.Idle,
+		Fleet: push.Fleet{
+			Proxies: status.Watchers, Clusters: status.Clusters, BusyClusters: status.Busy, Idle: status.Idle,
+		},
+		Reporting: status.Events + status.Reports,
 	}
 	if s.loadReports != nil && c.Reporting > 0 {
 		c.Dropped = weighting.Reading{Value: float64(status.Dropped), At: now}

@@ -60,7 +60,7 @@ func newFixed(_ context.Context, text []byte) (Handle, error) {
 		})
 	}
 	slices.SortFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int { return strings.Compare(a.Address, b.Address) })
-	f.streams.PublishVariants(c.Clusters[0].Name, d, xds.ClusterOptions{Heartbeat: time.Minute})
+	f.streams.Publish(c.Clusters[0].Name, d, 0)
 	return f, nil
 }
 

@@ -13,8 +13,9 @@ import (
 	"steelyard/collectors/loadstats"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
-	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/weighting/sim"
+	"steelyard/xds/envoyspec"
 )
 
 // A fleet is a cluster of a configuration in the traffic of a scenario.
@@ -210,10 +211,11 @@ func stretched(pods []int, m, n int) (endpoints []int) {
 func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	c, cfg := f.cluster, f.config
 	y := &sim.Steelyard{
-		Pace: weighting.Pace{
-			Floor:          c.Push.MinInterval,
+		Budget: push.Budget{
+			MinInterval:    c.Push.MinInterval,
 			BytesPerSecond: float64(cfg.XDS.PushBudget) / float64(len(cfg.Clusters)),
 			ProxyCPU:       c.Push.EnvoyCPU,
+			Cost:           envoyspec.PushCost,
 		},
 		Deadband: c.Push.Deadband, Heartbeat: c.Push.Heartbeat,
 		EnvoyPolicy: envoyPolicy,
@@ -227,7 +229,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	f.source(y, s)
 	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
 	f.mode(y, s)
-	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Pace.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
+	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
 	if len(cfg.Clusters) > 1 {
 		budgets += ", as if it asked for this cluster alone" // which of them an Envoy has, no configuration says
 	}
@@ -284,7 +286,7 @@ func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 	case stale > 0:
 		y.FallbackAfter = stale
 		from := f.file
-		_, after := y.Pace.Stretch(weighting.Fleet{Proxies: s.Envoys, Endpoints: len(podsOf(s))}, 0, stale)
+		_, after := y.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, len(podsOf(s)), 0, stale)
 		if after > stale {
 			from += ", stretched to the budgets"
 		}

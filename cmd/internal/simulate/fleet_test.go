@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/weighting/sim"
+	"steelyard/xds/envoyspec"
 )
 
 // someConfig has a cluster for each way to name endpoints.
@@ -55,27 +57,27 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 	}{
 		{someConfig, "llama", sim.Steelyard{
 			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
-			Pace:     weighting.Pace{Floor: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05},
+			Budget:   push.Budget{MinInterval: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05, Cost: envoyspec.PushCost},
 			Deadband: 0.03, Heartbeat: 2 * time.Second, FallbackAfter: 9 * time.Second, EnvoyPolicy: sim.LeastRequest, Capacity: true, Params: params,
 		}},
 		{someConfig, "listed", sim.Steelyard{
 			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
-			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02},
+			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/log_alone.yaml", "", sim.Steelyard{
 			Source: sim.AccessLog, Unmended: true, ScrapeInterval: time.Second,
-			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/redis.yaml", "", sim.Steelyard{
 			Source: sim.Redis, ReportInterval: 20 * time.Millisecond,
-			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/scrapes.yaml", "", sim.Steelyard{
 			Source: sim.Scrape, ScrapeInterval: time.Second,
-			Pace:     weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02},
+			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 	}
@@ -103,7 +105,7 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 	}
 	pushes := func(y *sim.Steelyard) sim.Steelyard {
 		return sim.Steelyard{
-			Pace: y.Pace, MinInterval: y.MinInterval, Deadband: y.Deadband, Heartbeat: y.Heartbeat, FallbackAfter: y.FallbackAfter,
+			Budget: y.Budget, MinInterval: y.MinInterval, Deadband: y.Deadband, Heartbeat: y.Heartbeat, FallbackAfter: y.FallbackAfter,
 		}
 	}
 	want := pushes(f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest).Steelyard)

@@ -1,4 +1,4 @@
-package weighting
+package envoyspec
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ const (
 // WeightBounds are the smallest and the largest weight of a set of weights.
 type WeightBounds struct{ Low, High uint32 }
 
-// BoundsFor returns the bounds for n weights whose sum must fit 32 bits, which is
-// what proxies add them up in.
+// BoundsFor returns the bounds for n weights whose sum must fit 32 bits, which is what Envoy adds
+// them up in.
 func BoundsFor(n int) (WeightBounds, error) {
 	if n == 0 {
 		return WeightBounds{leastWeight, largestWeight}, nil
@@ -42,7 +42,7 @@ func BoundsFor(n int) (WeightBounds, error) {
 	return WeightBounds{uint32(max(1, fits*leastWeight/largestWeight)), uint32(fits)}, nil
 }
 
-// Weights turns shares into whole numbers for a proxy's weighted balancing: in
+// Weights turns shares into whole numbers for Envoy's weighted balancing: in
 // proportion to the shares, the largest share near High, none under Low, and each
 // with a random dither of 2 %, fresh in every call. A scheduler that starts anew
 // with every set of weights, from a seed that never changes, would send the first

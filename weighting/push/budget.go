@@ -1,0 +1,163 @@
+package push
+
+import "time"
+
+// A Budget says how often one cluster may be pushed.
+type Budget struct {
+	// MinInterval is the shortest time between two pushes. Default 5 ms.
+	MinInterval time.Duration
+	// BytesPerSecond is what the pushes may send to all proxies together; 0 is no bound.
+	// Default 10 MiB/s.
+	BytesPerSecond float64
+	// ProxyCPU is the share of a core that pushes may cost each proxy, over all clusters that
+	// it subscribes to and about a second; 0 is no bound. Default 0.02.
+	ProxyCPU float64
+	// Cost is what a push costs.
+	Cost Cost
+}
+
+// A Cost is what one push costs a proxy and the network.
+type Cost struct {
+	CPU            time.Duration // of the proxy, for each push
+	CPUPerEndpoint time.Duration // of the proxy, on top of it
+	EndpointBytes  float64       // size of one endpoint in an assignment on the wire
+}
+
+// What sets the time between two pushes.
+const (
+	LimitFloor = "floor" // Budget.MinInterval
+	LimitBytes = "bytes" // Budget.BytesPerSecond
+	LimitCPU   = "cpu"   // Budget.ProxyCPU
+)
+
+// A Fleet is the proxies that are pushed to.
+type Fleet struct {
+	Proxies int // that subscribe to the cluster
+	// Clusters is how many clusters one of the proxies subscribes to, this one included, and
+	// BusyClusters how many of those have traffic: the most of any proxy.
+	Clusters, BusyClusters int
+	Idle                   bool // this cluster is known to have no traffic
+}
+
+// terms are a budget applied to a fleet.
+type terms struct {
+	floor    time.Duration
+	bytes    time.Duration // between pushes that use up the budget of bytes; 0 without one
+	cpu      time.Duration // the same of the proxies' CPU, an hour at most
+	proxyCPU float64       // this cluster's part of the budget; 0 is no bound
+	idle     bool
+}
+
+// terms of a cluster with so many endpoints. Half of a proxy's budget is shared by all its clusters
+// and half by those with traffic.
+func (b Budget) terms(f Fleet, endpoints int) terms {
+	t := terms{floor: b.MinInterval, idle: f.Idle}
+	if b.BytesPerSecond > 0 {
+		bytes := float64(f.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
+		t.bytes = time.Duration(bytes / b.BytesPerSecond * float64(time.Second))
+	}
+	part := 0.5 / float64(max(1, f.Clusters))
+	if !f.Idle {
+		part += 0.5 / float64(max(1, f.BusyClusters))
+	}
+	if t.proxyCPU = b.ProxyCPU * part; t.proxyCPU > 0 {
+		cost := b.Cost.CPU + time.Duration(endpoints)*b.Cost.CPUPerEndpoint
+		t.cpu = time.Duration(min(float64(cost)/t.proxyCPU, float64(time.Hour)))
+	}
+	return t
+}
+
+// sustained is the time from one push to the next when every decision is pushed.
+func (t terms) sustained() time.Duration { return max(t.floor, t.bytes, t.cpu) }
+
+// Stretch makes a heartbeat, and the time after which an assignment goes stale, as long as the budget
+// needs for a cluster of so many endpoints. If an assignment went stale before the next one may go out,
+// all proxies would leave the weights between the two. 0 is none of either, and stays so.
+func (b Budget) Stretch(f Fleet, endpoints int, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
+	return b.terms(f, endpoints).stretch(heartbeat, staleAfter)
+}
+
+func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
+	const pushes = 3 // two may be late
+	if heartbeat > 0 {
+		heartbeat = max(heartbeat, t.sustained())
+	}
+	if least := pushes * t.sustained(); staleAfter > 0 && staleAfter < least {
+		staleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
+	}
+	return heartbeat, staleAfter
+}
+
+// A bucket is the proxies' CPU budget of one cluster.
+type bucket struct {
+	// spent is how long it takes until the bucket is full again. It is not CPU time: what was spent
+	// of a large budget would be a debt of hours when a small one replaces it.
+	spent time.Duration
+	at    time.Time // when spent was right
+	last  terms     // of that moment
+}
+
+// bucketSize is how long an empty bucket takes to be full again.
+const bucketSize = time.Second
+
+// pushed takes note of a push.
+func (b *bucket) pushed(now time.Time, t terms) {
+	b.refill(now, t)
+	b.spent = min(b.spent, bucketSize) + t.cpu
+}
+
+// used is how much of the bucket is spent, 0..1.
+func (b *bucket) used() float64 { return min(1, float64(b.spent)/float64(bucketSize)) }
+
+// refill takes note of the time and of the budget. What an idle cluster has spent is a small part of
+// its budget from its first request on. No other change of the budget forgives anything: it changes
+// whenever any cluster of a proxy turns idle or busy, and little by little all would be forgiven.
+func (b *bucket) refill(now time.Time, t terms) {
+	if !b.at.IsZero() {
+		b.spent = max(0, b.spent-now.Sub(b.at))
+	}
+	if b.last.idle && !t.idle && t.proxyCPU > b.last.proxyCPU {
+		b.spent = time.Duration(float64(b.spent) * b.last.proxyCPU / t.proxyCPU)
+	}
+	b.at, b.last = now, t
+}
+
+// leastGain is what a push has to gain as of now (package comment); +Inf with an empty bucket.
+func (b *bucket) leastGain(now time.Time, t terms) float64 {
+	// The least gain at three quarters. The level at which a busy bucket comes to rest depends
+	// on it, and little else does.
+	const usual = 0.1
+	if t.proxyCPU <= 0 {
+		return 0
+	}
+	b.refill(now, t)
+	used := b.used()
+	return usual / 2 * max(0, 2*used-1) / (1 - used)
+}
+
+// interval is the time from one push to the next that the budgets sustain as of now, and what sets
+// it.
+func (b *bucket) interval(now time.Time, t terms) (interval time.Duration, limit string) {
+	interval, limit = t.floor, LimitFloor
+	if t.bytes > interval {
+		interval, limit = t.bytes, LimitBytes
+	}
+	if t.proxyCPU > 0 {
+		b.refill(now, t)
+		if cpu := time.Duration(float64(t.cpu) * b.used()); cpu > interval {
+			interval, limit = cpu, LimitCPU
+		}
+	}
+	return interval, limit
+}
+
+// rest is how long no push may follow one, whatever it gains. For the proxies' CPU it is a second
+// at most: where the budget sustains less, flags, lost endpoints and drops go before it.
+func (b *bucket) rest(now time.Time, t terms) time.Duration {
+	const longest = time.Second
+	least := max(t.floor, t.bytes)
+	if b.refill(now, t); b.used() < 1 {
+		return least
+	}
+	return max(least, min(t.cpu, longest))
+}

@@ -1,0 +1,43 @@
+// Package push steps the law of one cluster and decides which of its decisions are pushed.
+//
+// It is pure: the loop of package controlplane, the simulator and the tests run the same [Gate],
+// which knows the time only as an argument. What a push costs a proxy comes in as a [Cost].
+//
+//	verdict := gate.Step(now, input)      // decide, and whether to push it
+//	...                                   // the caller publishes, if verdict.Push
+//	pause := gate.Finish(now, outcome)    // how long until the next step
+//
+// # What is pushed
+//
+// Always: a change of the endpoints or of their zones, of an overload flag, of the drop fraction
+// by 0.001 or to or from zero, and, after a heartbeat, whatever the decision is. A change of the
+// shares is pushed if both hold:
+//
+//	distance > Deadband     distance = ½ · Σ |share in force − share decided|, the total variation:
+//	                        the part of the traffic that would go elsewhere
+//	gain ≥ least gain       gain: weighting.Decision.Gain, mean services of waiting per request
+//
+// # The budgets
+//
+// MinInterval, bytes per second over all proxies, and a share of a core of each proxy bound how
+// often a cluster is pushed. The CPU budget is a bucket that holds a second of it. While at most
+// half of it is used, u ≤ ½, any change beyond the deadband is pushed. Above that
+//
+//	least gain = 0.05 · (2u − 1) / (1 − u)
+//
+// so pushes are spent where they gain most, instead of at a fixed rate (docs/placement.md has the
+// comparison). A proxy may subscribe to several clusters, and its budget is for all of them: half is
+// shared evenly, which pays for heartbeats, and half among the clusters with traffic.
+//
+// Heartbeats are pushes too. Where the budgets sustain fewer, the heartbeat is stretched, and with
+// it the time after which the proxies take an assignment for stale, to three times what is
+// sustained.
+//
+// # The pause between two steps
+//
+// At least MinInterval, at least nine times what a step takes (so the loop takes no more than a tenth of a
+// core), and after a push for as long as the bytes need, or the CPU, once its bucket is empty: then up to a second,
+// so that a flag or a lost endpoint is never held back for longer. A cluster without
+// traffic has a small budget, and its pause is longer; the first request ends that. Where the loads are
+// known by scrapes only, the step waits until a twentieth of the endpoints has been read.
+package push

@@ -1,0 +1,280 @@
+package push
+
+import (
+	"math"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// Options are the settings of one cluster.
+type Options struct {
+	Params weighting.Params
+	Budget Budget
+	// Deadband is the change of the shares, as total variation 0..1, up to which nothing is pushed.
+	Deadband float64
+	// Heartbeat is the longest time without a push; 0 is no limit.
+	Heartbeat time.Duration
+	// StaleAfter is how long the proxies may use an assignment; 0 is for ever.
+	StaleAfter time.Duration
+}
+
+// Reasons of a verdict.
+const (
+	ReasonChanged    = "changed"    // the shares moved by more than the deadband, or StaleAfter changed
+	ReasonMembership = "membership" // an endpoint came, went or moved to another zone; also the first push
+	ReasonOverload   = "overload"   // an overload flag was raised or lowered
+	ReasonDrop       = "drop"       // the drop fraction changed
+	ReasonHeartbeat  = "heartbeat"  // nothing was pushed for a heartbeat
+
+	ReasonDeadband = "deadband"  // not pushed: nothing worth a push changed
+	ReasonBudget   = "budget"    // not pushed: the change gains less than the budget asks for as of now
+	ReasonNotReady = "not ready" // not pushed: not ready, or no endpoints and none ever pushed
+)
+
+// An Input is what a step decides on.
+type Input struct {
+	weighting.Snapshot // PushPeriod 0: as the gate knows it
+	Fleet              Fleet
+	// Ready says that enough is known for a first push.
+	Ready bool
+	// ScrapesOnly says that nothing but scrapes tells the loads.
+	ScrapesOnly bool
+}
+
+// A Verdict is a decision and what is to become of it.
+type Verdict struct {
+	Decision   weighting.Decision
+	Push       bool
+	Reason     string        // of the push, or why there is none
+	StaleAfter time.Duration // Options.StaleAfter, stretched to what the budgets sustain
+}
+
+// An Outcome is what became of a verdict.
+type Outcome struct {
+	Pushed bool          // it was to be pushed, and was
+	Took   time.Duration // computing the step
+}
+
+// A Pause is how long to wait for the next step.
+type Pause struct {
+	Rest time.Duration // whatever happens
+	// IdleRest is how much longer unless a proxy reports requests: the first request of an idle cluster
+	// does not wait until a heartbeat is paid for.
+	IdleRest time.Duration
+	// Interval is the time from one push to the next that the budgets sustain as of now, and Limit
+	// what sets it.
+	Interval time.Duration
+	Limit    string
+}
+
+// A Gate is the law of one cluster and what of its decisions is in force. It is not safe for
+// concurrent use: one loop steps it.
+type Gate struct {
+	options  Options
+	law      *weighting.Law
+	bucket   bucket
+	effort   effort
+	interval time.Duration // of the last pause
+	decision weighting.Decision
+	inForce  *inForce      // nil before the first push
+	pending  *inForce      // the verdict of the step that is not finished, nil where it is no push
+	terms    terms         // of that step
+	gather   time.Duration // of that step
+}
+
+// NewGate starts a gate that has seen nothing.
+func NewGate(o Options) *Gate {
+	return &Gate{options: o, law: weighting.NewLaw(o.Params)}
+}
+
+// SetOptions changes the settings and keeps all that was learned.
+func (g *Gate) SetOptions(o Options) {
+	g.options = o
+	g.law.SetParams(o.Params)
+}
+
+// Step decides on the input and judges the decision. Finish must follow, before the next Step.
+func (g *Gate) Step(now time.Time, in Input) Verdict {
+	g.terms = g.options.Budget.terms(in.Fleet, len(in.Endpoints))
+	g.gather = 0
+	if in.ScrapesOnly {
+		g.gather = gather(in.ScrapeInterval, len(in.Endpoints))
+	}
+	if in.PushPeriod == 0 {
+		in.PushPeriod = max(g.terms.floor, g.interval)
+	}
+	g.decision = g.law.Step(now, in.Snapshot)
+	return g.verdict(now, g.decision, in.Ready)
+}
+
+// Neutral is the verdict with which a control plane leaves: to each endpoint its part of the capacity,
+// none flagged and nothing dropped. Weights that nobody renews would go on sending the requests to
+// the endpoint that was idle last.
+func (g *Gate) Neutral(now time.Time) Verdict {
+	return g.verdict(now, g.decision.Neutral(), g.inForce != nil)
+}
+
+func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict {
+	v := Verdict{Decision: d, Reason: ReasonNotReady}
+	var heartbeat time.Duration
+	heartbeat, v.StaleAfter = g.terms.stretch(g.options.Heartbeat, g.options.StaleAfter)
+	g.pending = nil
+	if !ready {
+		return v
+	}
+	if v.Reason, v.Push = g.judge(now, &v, heartbeat); v.Push {
+		g.pending = newInForce(now, &v)
+	}
+	return v
+}
+
+// judge says whether the verdict's decision is to be pushed, and why.
+func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason string, push bool) {
+	last, d := g.inForce, &v.Decision
+	if last == nil {
+		if len(d.Endpoints) == 0 {
+			// Discovery has found no endpoint yet, which is no reason to have proxies drop
+			// theirs. Later it is: then the endpoints are gone.
+			return ReasonNotReady, false
+		}
+		return ReasonMembership, true
+	}
+	same, flagged, distance := last.compare(d.Endpoints)
+	differs := !(distance <= max(0, g.options.Deadband)) // so that NaN is pushed, and refused by name
+	switch {
+	case !same:
+		return ReasonMembership, true
+	case flagged:
+		return ReasonOverload, true
+	case dropChanged(last.drop, d.DropFraction):
+		return ReasonDrop, true
+	case differs && g.gains(now, d):
+		return ReasonChanged, true
+	case last.staleAfter != v.StaleAfter:
+		return ReasonChanged, true
+	case heartbeat > 0 && now.Sub(last.at) >= heartbeat:
+		return ReasonHeartbeat, true
+	case differs:
+		return ReasonBudget, false
+	}
+	return ReasonDeadband, false
+}
+
+// gains reports whether a change of the shares gains what the budget asks for.
+func (g *Gate) gains(now time.Time, d *weighting.Decision) bool {
+	least := g.bucket.leastGain(now, g.terms)
+	return least <= 0 || !(d.Gain(g.inForce.shares) < least)
+}
+
+// Finish ends a step with what became of its verdict. One that could not be pushed is not in force, so
+// that the next step finds the same difference again.
+func (g *Gate) Finish(now time.Time, o Outcome) Pause {
+	const idle = 9 // times what a step takes
+	if o.Pushed && g.pending != nil {
+		g.inForce = g.pending
+		g.bucket.pushed(now, g.terms)
+	}
+	g.pending = nil
+	pause := Pause{Rest: max(g.terms.floor, idle*g.effort.of(o.Took), g.gather)}
+	pause.Interval, pause.Limit = g.bucket.interval(now, g.terms)
+	g.interval = pause.Interval
+	if !o.Pushed {
+		return pause
+	}
+	afterPush := g.bucket.rest(now, g.terms)
+	longest := max(pause.Rest, afterPush)
+	if g.terms.idle { // traffic would bring another CPU budget
+		afterPush = max(g.terms.floor, g.terms.bytes)
+	}
+	pause.Rest = max(pause.Rest, afterPush)
+	pause.IdleRest = longest - pause.Rest
+	return pause
+}
+
+// dropResolution is the smallest change of a drop fraction that is pushed for its own sake. The
+// fraction follows a mean over the pool and so moves with every decision; without a resolution every
+// decision would be a push.
+const dropResolution = 0.001
+
+func dropChanged(was, is float64) bool {
+	return (was == 0) != (is == 0) || !(math.Abs(was-is) < dropResolution)
+}
+
+// inForce is what was pushed last.
+type inForce struct {
+	at         time.Time
+	endpoints  []endpoint // sorted by address, as decisions are
+	shares     []float64  // of the endpoints
+	drop       float64
+	staleAfter time.Duration
+}
+
+type endpoint struct {
+	address, zone string
+	overloaded    bool
+}
+
+func newInForce(now time.Time, v *Verdict) *inForce {
+	n := len(v.Decision.Endpoints)
+	f := &inForce{
+		at: now, drop: v.Decision.DropFraction, staleAfter: v.StaleAfter,
+		endpoints: make([]endpoint, n), shares: make([]float64, n),
+	}
+	for i := range v.Decision.Endpoints {
+		e := &v.Decision.Endpoints[i]
+		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded}, e.Share
+	}
+	return f
+}
+
+// compare reports whether the endpoints are those in force, and if so, whether an overload flag
+// changed, and the total variation distance of the shares.
+func (f *inForce) compare(endpoints []weighting.EndpointDecision) (same, flagged bool, distance float64) {
+	if len(endpoints) != len(f.endpoints) {
+		return false, false, 0
+	}
+	for i := range endpoints {
+		e, was := &endpoints[i], &f.endpoints[i]
+		if e.Address != was.address || e.Zone != was.zone {
+			return false, false, 0
+		}
+		flagged = flagged || was.overloaded != e.Overloaded
+		distance += math.Abs(e.Share-f.shares[i]) / 2
+	}
+	return true, flagged, distance
+}
+
+// gather is how long to wait for more readings before the next step where scrapes only tell the
+// loads, at that interval for each endpoint. Of many endpoints there is always a new reading, and each
+// by itself changes little. (In the simulator, the wait at the 99th percentile with 100 endpoints is
+// 0.4 % ± 2 % longer.) Whatever else is new waits no longer than it would for a step without a reading.
+func gather(interval time.Duration, endpoints int) time.Duration {
+	const (
+		part    = 20 // of the endpoints, and of the interval in which all of them are read
+		longest = 250 * time.Millisecond
+	)
+	if endpoints <= part {
+		return 0
+	}
+	return min(interval/part, longest)
+}
+
+// An effort is what a step costs: the least that any of the recent ones took. On a busy machine a step
+// is interrupted now and then, and takes longer than it costs; resting in proportion would make a
+// control plane that is short of CPU ten times as slow.
+type effort struct {
+	recent [16]time.Duration
+	steps  int
+}
+
+// of takes note of a step.
+func (e *effort) of(took time.Duration) time.Duration {
+	e.recent[e.steps%len(e.recent)] = took
+	e.steps++
+	least := took
+	for _, t := range e.recent[:min(e.steps, len(e.recent))] {
+		least = min(least, t)
+	}
+	return least
+}
