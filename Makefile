@@ -10,6 +10,9 @@ MAKEFLAGS += --no-print-directory
 # No build changes go.mod or go.sum.
 export GOFLAGS := $(strip $(GOFLAGS) -mod=readonly)
 
+# The benches are a module of their own, so that plots and fonts stay out of the product's go.mod.
+BENCH_MODULE := e2e/bench
+
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS      ?=
 FUZZTIME  ?= 10s
@@ -22,8 +25,9 @@ step = @printf '\n==> %s\n' "$(1)"
 ##@ Use
 
 .PHONY: demo
-demo: tools-envoy build ## Envoy's own round robin against Steelyard's weights, live (ARGS="--duration 30s")
-	@bin/steelyard demo $(ARGS)
+demo: need-go tools-envoy ## Envoy's own round robin against Steelyard's weights, live (ARGS="--duration 30s")
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard-demo ./cmd/steelyard-demo
+	@bin/steelyard-demo $(ARGS)
 
 .PHONY: build
 build: need-go ## bin/steelyard
@@ -44,17 +48,21 @@ format: need-go
 .PHONY: tidy
 tidy: need-go
 	$(call step,go mod tidy)
-	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy: run go mod tidy"; exit 1; }
+	@for module in . $(BENCH_MODULE); do \
+	go mod tidy -C $$module -diff || { echo "go.mod or go.sum in $$module is not tidy: run go mod tidy -C $$module"; exit 1; }; \
+	done
 
 .PHONY: vet
 vet: need-go
 	$(call step,go vet)
 	@go vet ./...
+	@go vet -C $(BENCH_MODULE) ./...
 
 .PHONY: lint
 lint: need-go
 	$(call step,staticcheck)
 	@go tool staticcheck ./...
+	@root=$$PWD; cd $(BENCH_MODULE) && $$(go tool -C $$root -n staticcheck) ./...
 
 .PHONY: unit
 unit: need-cc tools ## tests of the packages, with the race detector where there is anything to race
@@ -69,6 +77,8 @@ e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	@packages=$$(go list ./e2e/... | grep -v '^steelyard/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	go test -count=1 -p 1 -timeout 20m $$packages
+	$(call step,benches)
+	@go test -C $(BENCH_MODULE) -p 1 -timeout 20m ./...
 
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)
@@ -84,11 +94,13 @@ bench-latency: need-go tools-envoy ## from a request at an endpoint to the ACK b
 
 .PHONY: bench-placement
 bench-placement: need-go tools-envoy tools-redis ## waits on real Envoys under every policy, into bench/ (ARGS="--quick": three minutes)
-	@go run ./e2e/placement $(ARGS)
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
+	@bin/bench-placement $(ARGS)
 
 .PHONY: bench-cost
 bench-cost: need-go ## what steelyard serve costs, CPU, memory and time to the ACKs, into bench/cost.json (ARGS="--quick")
-	@go run ./e2e/cost --json bench/cost.json $(ARGS)
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost
+	@bin/bench-cost --json bench/cost.json $(ARGS)
 
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database

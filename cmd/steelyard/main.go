@@ -67,6 +67,6 @@ the weights to Envoys as EDS. No request passes through it.`,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), demoCommand(), simulateCommand())
+	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), simulateCommand())
 	return c
 }

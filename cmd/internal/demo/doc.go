@@ -1,4 +1,4 @@
-// Package demo is the logic of `steelyard demo`: it starts everything that
+// Package demo is the logic of command steelyard-demo: it starts everything that
 // Steelyard needs around it in and under one process, sends the same load twice,
 // and shows what changed.
 //
@@ -11,7 +11,7 @@
 // that the whole product works on this machine. What it is not: a benchmark.
 // Two policies, one seed, and figures of as many requests as fit into the time.
 //
-// Only cmd/steelyard calls it, and hands it the control plane; the demo knows
+// Only cmd/steelyard-demo calls it, and hands it the control plane; the demo knows
 // nothing of how that is wired.
 //
 // # What is compared, and how it is kept fair

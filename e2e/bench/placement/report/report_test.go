@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/e2e/placement/stats"
+	"steelyard/e2e/bench/placement/stats"
 )
 
 var bootstrap = stats.Bootstrap{Block: 10, Resamples: 200, Seed: 1}

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/e2e/placement/bench"
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/report"
+	"steelyard/e2e/bench/placement/bench"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/proc/proctest"
 )
 

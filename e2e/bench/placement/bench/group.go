@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/report"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/load"
 )
 

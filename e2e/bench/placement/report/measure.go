@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"steelyard/e2e/placement/stats"
+	"steelyard/e2e/bench/placement/stats"
 	"steelyard/e2e/rig/load"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"steelyard/e2e/placement/bench"
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/report"
+	"steelyard/e2e/bench/placement/bench"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 )
 
 func main() {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/stats"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/stats"
 )
 
 // Options say what to measure. Defaults are those of Default.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/report"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/load"
 )
 

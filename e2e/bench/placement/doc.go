@@ -2,7 +2,7 @@
 // long requests wait under Steelyard's weights, under Envoy's own policies, and
 // under a generator that sees everything and picks the emptiest server.
 //
-//	go run ./e2e/placement --quick
+//	make bench-placement ARGS="--quick"
 //
 // What is measured and how stands in package bench, how sure it is in package
 // stats, and what is written in package report. It is no part of the product.

@@ -1,3 +1,5 @@
+// Command steelyard-demo shows Envoy's own round robin and then Steelyard's weights under the same load. It is
+// a program of its own, so that the simulated model servers and the embedded Redis are no part of the product.
 package main
 
 import (
@@ -6,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,24 +18,36 @@ import (
 	"steelyard/controlplane/config"
 )
 
-func demoCommand() *cobra.Command {
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	// A closed terminal or pipe must leave nothing behind either.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "steelyard-demo:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
 	var o demo.Options
 	c := &cobra.Command{
-		Use:   "demo",
+		Use:   "steelyard-demo",
 		Short: "Show Envoy's own round robin and then Steelyard's weights under the same load",
 		Long: `Start a control plane, simulated model servers, an embedded Redis, real Envoys and
 a load, all on loopback, and show what users wait: first under Envoy's own round
 robin, then under Steelyard's weights. Everything ends with the demo, or with
 Ctrl-C.`,
-		Args: cobra.NoArgs,
+		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Duration == 0 || o.Envoys == 0 || o.Endpoints == 0 || o.Load == 0 {
 				return errors.New("--duration, --envoys, --endpoints and --load have to be above 0")
 			}
 			o.Out = cmd.OutOrStdout()
-			o.ControlPlane = demoControlPlane
-			// A closed terminal or pipe must leave nothing behind either.
-			return demo.Run(untilSignal(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE), o)
+			o.ControlPlane = controlPlane
+			return demo.Run(cmd.Context(), o)
 		},
 	}
 	f := c.Flags()
@@ -46,8 +61,8 @@ Ctrl-C.`,
 	return c
 }
 
-// demoControlPlane is what serve runs, from a text instead of a file.
-func demoControlPlane(_ context.Context, text []byte) (demo.Handle, error) {
+// controlPlane is what `steelyard serve` runs, from a text instead of a file.
+func controlPlane(_ context.Context, text []byte) (demo.Handle, error) {
 	cfg, err := config.Parse("demo.yaml", text)
 	if err != nil {
 		return nil, fmt.Errorf("the demo's configuration: %w", err)

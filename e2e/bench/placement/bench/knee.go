@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"steelyard/e2e/placement/fleet"
-	"steelyard/e2e/placement/report"
+	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 )
 
 // Knee turns a bench into one of the price of freshness: the row of the access

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/e2e/placement/fleet"
+	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/rig/proc/proctest"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/e2e/placement/fleet"
+	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc/proctest"
 )

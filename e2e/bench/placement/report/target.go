@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"steelyard/e2e/placement/stats"
+	"steelyard/e2e/bench/placement/stats"
 )
 
 // A Target is a figure to reach, and what was reached.
