@@ -46,25 +46,37 @@ const aListener = `static_resources:
             virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: llama_failsafe, timeout: 0s}}]}]
           http_filters:`
 
-func TestTheREADMEsSnippetsWork(t *testing.T) {
-	found := blocks(t, "README.md", "yaml")
-	if len(found) != 4 {
-		t.Fatalf("%d YAML blocks, want a configuration, a list of endpoints, clusters and a router filter for Envoy", len(found))
+func TestTheSnippetsOfTheDocumentsWork(t *testing.T) {
+	start, attach := blocks(t, "docs/get-started.md", "yaml"), blocks(t, "docs/attach-envoy.md", "yaml")
+	if len(start) != 2 || len(attach) != 2 {
+		t.Fatalf("%d and %d YAML blocks, want a configuration and a list of endpoints, clusters and a router filter", len(start), len(attach))
 	}
-	if _, err := config.Parse("README.md", []byte(found[0])); err != nil {
+	if _, err := config.Parse("get-started.md", []byte(start[0])); err != nil {
 		t.Errorf("the configuration: %v", err)
 	}
 	list := filepath.Join(t.TempDir(), "embeddings.yaml")
-	if err := os.WriteFile(list, []byte(found[1]), 0o600); err != nil {
+	if err := os.WriteFile(list, []byte(start[1]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if endpoints, err := discovery.ReadFile(list); err != nil || len(endpoints) != 3 {
 		t.Errorf("the list of endpoints: %d, %v; want 3", len(endpoints), err)
 	}
-	filter := strings.ReplaceAll("\n"+strings.TrimSpace(found[3]), "\n", "\n          ")
-	bootstrap := "node: {id: a, cluster: b}\n" + strings.Replace(found[2], "static_resources:", aListener+filter, 1)
+	filter := strings.ReplaceAll("\n"+strings.TrimSpace(attach[1]), "\n", "\n          ")
+	bootstrap := "node: {id: a, cluster: b}\n" + strings.Replace(attach[0], "static_resources:", aListener+filter, 1)
 	if _, err := proc.ValidateEnvoy(t.Context(), t.TempDir(), []byte(bootstrap)); err != nil {
 		t.Errorf("the clusters and the router filter for Envoy: %v", err)
+	}
+}
+
+// TestTheREADMEIsShort: a reader who wants to know more follows its links.
+func TestTheREADMEIsShort(t *testing.T) {
+	const most = 150 // lines
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > most {
+		t.Errorf("%d lines, want at most %d: details go into docs", n, most)
 	}
 }
 
@@ -148,7 +160,12 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+	notes, err := filepath.Glob("docs/design/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append(documents, notes...)
+	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +264,7 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 		all += e.Capacity
 	}
 	for document, texts := range map[string][]string{
-		"README.md": {
+		"docs/concepts.md": {
 			"s     = slots · ramp,  c = s · speed ", "f     = max(0, s − 1) ", "V(L)  = min(s · L, f) + c · max(0, L − f / s) ",
 			"share = floor · c / Σ c + (1 − floor) · max(0, V(L) − (waiting + running)) / A\n",
 		},
