@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,29 +154,48 @@ func TestAnOutageOfAllScrapesAlerts(t *testing.T) {
 	}
 }
 
-// TestLinksInDocumentsLeadSomewhere checks the files that documents point to.
+// TestLinksInDocumentsLeadSomewhere checks the files and the headings that documents point to.
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	link := regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	documents := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/design/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
 	}
-	notes, err := filepath.Glob("docs/design/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documents = append(documents, notes...)
-	for _, document := range append(documents, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
+	for _, document := range documents {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(document), m[1])); err != nil {
+			target := document
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(document), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s: %v", document, m[1], err)
+			} else if m[2] != "" && !slices.Contains(headings(t, target), m[2]) {
+				t.Errorf("%s links to %s#%s, which has no such heading", document, m[1], m[2])
 			}
 		}
 	}
+}
+
+// headings are the anchors of a document, as hosts of repositories make them.
+func headings(t *testing.T, document string) (anchors []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		anchors = append(anchors, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return anchors
 }
 
 // server is a simulated model server with four slots.
