@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // largestFile is the most bytes that are read of a configuration: some forty

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 var (
@@ -53,11 +53,8 @@ func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
 // parseTag is parseScalar for what stands in a tag of the schema, which the
 // tests prove to be right.
 func parseTag(text string, t reflect.Type) reflect.Value {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
-	if t.Kind() == reflect.String {
-		n.Tag = "!!str"
-	}
-	v, err := parseScalar(n, t)
+	tags := map[reflect.Kind]string{reflect.Bool: "!!bool", reflect.Int: "!!int", reflect.Float64: "!!float", reflect.String: "!!str"}
+	v, err := parseScalar(&yaml.Node{Kind: yaml.ScalarNode, Value: text, Tag: tags[t.Kind()]}, t)
 	if err != nil {
 		panic("config: in a tag: " + err.Error())
 	}

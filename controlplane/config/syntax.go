@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	goccy "github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v4"
 )
 
 // unreadable finds the first byte that cannot be in a YAML file.
@@ -38,33 +36,29 @@ func position(data []byte, offset int) (line, column int) {
 	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }
 
-var (
-	yamlError     = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
-	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
-)
+var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 
-// syntaxError says where a file stops being YAML, and why, as far as that can
-// be told. The decoder's own error has a line that is often that of the
-// enclosing section, so a second parser is asked where.
+// syntaxError says where a file stops being YAML, and why, as far as that can be told.
 func syntaxError(data []byte, err error) (line, column int, text string) {
-	m := yamlError.FindStringSubmatch(err.Error())
-	if m == nil {
-		return 1, 1, "not YAML: " + err.Error()
+	var load *yaml.LoadError
+	if !errors.As(err, &load) {
+		return 1, 1, "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")
 	}
-	line, _ = strconv.Atoi(m[1])
-	reason := m[2]
-	if a := unknownAnchor.FindStringSubmatch(reason); a != nil {
-		line, column = position(data, max(0, bytes.Index(data, []byte("*"+a[1]))))
-		return line, column, fmt.Sprintf("*%s is an alias of nothing: put text that starts with * in quotes, or write &%s before the value it stands for", a[1], a[1])
+	mark := load.Mark
+	if strings.Contains(load.Message, "end of stream") && load.ContextMark.Line > 0 {
+		mark = load.ContextMark // where that began which does not end
 	}
-	if l, c, why, ok := locate(data); ok {
-		line, column, reason = l, c, why
+	line, column = max(1, mark.Line), max(1, mark.Column)
+	if a := unknownAnchor.FindStringSubmatch(load.Message); a != nil {
+		return line, column, fmt.Sprintf("*%s is an alias of nothing: put text that starts with * in quotes, "+
+			"or write &%s before the value it stands for", a[1], a[1])
+	}
+	if above := lineOf(data, line-1); noSpace.MatchString(strings.TrimRight(above, " \r")) {
+		// A key without a space after its colon is text, and only the next key shows that it was meant as one.
+		line, column = line-1, 1+len(above)-len(strings.TrimLeft(above, " -"))
 	}
 	row := lineOf(data, line)
-	if column == 0 {
-		column = 1 + len(row) - len(strings.TrimLeft(row, " \t"))
-	}
-	text = "not YAML: " + strings.ReplaceAll(reason, "\t", `\t`) + ": "
+	text = "not YAML: " + load.Message + ": "
 	if bare := strings.TrimSpace(row); bare != "" && !secretKey.MatchString(row) {
 		text += shown(bare) + ": "
 	}
@@ -73,46 +67,6 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 
 // secretKey is a line that may hold a secret, which does not belong in a log.
 var secretKey = regexp.MustCompile(`(?i)(password|secret|token)[a-z_]*["']?\s*:`)
-
-// The second parser takes time that grows with the square of the nesting, so it
-// is asked about files only that a person may have written.
-const (
-	largestLocated = 64 << 10 // bytes
-	longestRow     = 1 << 10  // bytes
-	deepestBracket = 50
-)
-
-func readable(data []byte) bool {
-	row, depth := 0, 0
-	for _, b := range data {
-		row++
-		switch b {
-		case '\n':
-			row = 0
-		case '[', '{':
-			depth++
-		case ']', '}':
-			depth--
-		}
-		if row > longestRow || depth > deepestBracket {
-			return false
-		}
-	}
-	return len(data) <= largestLocated
-}
-
-func locate(data []byte) (line, column int, reason string, ok bool) {
-	if !readable(data) {
-		return 0, 0, "", false
-	}
-	_, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-	var syntax *goccy.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Token == nil || syntax.Token.Position == nil {
-		return 0, 0, "", false
-	}
-	at := syntax.Token.Position
-	return at.Line, at.Column, syntax.Message, true
-}
 
 func lineOf(data []byte, line int) string {
 	lines := strings.Split(string(data), "\n")

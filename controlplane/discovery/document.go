@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // The bounds on a file_sd document besides its size. The form has four levels;

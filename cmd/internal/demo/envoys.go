@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 	"golang.org/x/sync/errgroup"
 
 	"steelyard/e2e/rig/proc"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/modelsim"

@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"go.yaml.in/yaml/v3"
+	"go.yaml.in/yaml/v4"
 
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
