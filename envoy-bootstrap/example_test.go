@@ -20,6 +20,6 @@ func ExampleRender() {
 		}
 	}
 	// Output:
-	// service_name: llama/failsafe
-	// service_name: llama/fallback
+	// service_name: "llama/failsafe"
+	// service_name: "llama/fallback"
 }
