@@ -126,8 +126,8 @@ func (e *Engine) InFlight() int { return len(e.queue) + len(e.running) }
 // Queued is the number of requests that are not admitted.
 func (e *Engine) Queued() int { return len(e.queue) }
 
-// Backlog is the prompt tokens that are not computed yet, those that the iteration
-// under way computes among them.
+// Backlog is the prompt tokens that are neither computed nor in the iteration under
+// way.
 func (e *Engine) Backlog() int {
 	tokens := 0
 	for _, r := range e.queue {
@@ -135,7 +135,7 @@ func (e *Engine) Backlog() int {
 	}
 	for _, r := range e.running {
 		if !r.decodes() {
-			tokens += r.left()
+			tokens += r.left() - r.granted
 		}
 	}
 	return tokens
@@ -143,7 +143,7 @@ func (e *Engine) Backlog() int {
 
 // Work is the backlog in seconds of this engine, plus what its requests in flight
 // will take of the iterations of others: half of a mean output each, at the time of
-// one sequence. This is the known work by which a request is best placed.
+// one sequence.
 func (e *Engine) Work(meanOutput float64) float64 {
 	decode := float64(e.InFlight()) * meanOutput / 2 * e.p.Sequence.Seconds()
 	return (float64(e.Backlog())/e.p.PrefillRate + decode) / e.speed

@@ -54,22 +54,24 @@ func (p Params) Check() error {
 func (p Params) Fits(prompt, output int) bool { return prompt+output <= p.KVTokens }
 
 // Throughput is the requests per second that an engine completes while it never
-// lacks work, measured over so many requests or a few more. next gives their sizes,
-// which must fit, in the order of their execution.
-func (p Params) Throughput(requests int, next func() (prompt, cached, output int)) float64 {
+// lacks work: over ten minutes, and ten times as many requests as it runs at once,
+// after it has filled up. next gives the sizes of the requests, which must fit.
+func (p Params) Throughput(next func() (prompt, cached, output int)) float64 {
+	const least = 10 * time.Minute
 	e := New(p)
 	var now, began time.Duration
-	done, before := 0, -1 // before: done when the engine was full
-	for before < 0 || done-before < requests {
+	for done, full := 0, 0; ; {
 		for e.Queued() <= p.MaxSequences { // more than one iteration admits
 			prompt, cached, output := next()
 			e.Arrive(now, &Request{Prompt: prompt, Cached: cached, Output: output})
 		}
 		now, _ = e.Next()
 		done += len(e.Step(now))
-		if before < 0 && done >= requests/10 {
-			before, began = done, now
+		switch {
+		case full == 0 && done >= p.MaxSequences:
+			full, began = done, now
+		case full > 0 && now-began >= least && done-full >= 10*p.MaxSequences:
+			return float64(done-full) / (now - began).Seconds()
 		}
 	}
-	return float64(done-before) / (now - began).Seconds()
 }
