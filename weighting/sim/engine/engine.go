@@ -10,6 +10,8 @@ import (
 // the rest is the engine's to write. All times are since the same start as those
 // that the engine is called with.
 type Request struct {
+	ID int32 // the caller's
+
 	Prompt int // tokens, at least 1
 	Cached int // tokens of the prompt in the prefix cache, fewer than Prompt
 	Output int // tokens to generate, at least 1

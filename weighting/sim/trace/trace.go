@@ -48,13 +48,14 @@ func (t *Trace) Span() time.Duration { return t.Requests[len(t.Requests)-1].At }
 // Gap is the mean time between two requests.
 func (t *Trace) Gap() time.Duration { return t.Span() / time.Duration(len(t.Requests)-1) }
 
-// MeanOutput is the mean of the tokens generated.
-func (t *Trace) MeanOutput() float64 {
-	var sum float64
+// Means are the mean tokens of the prompts and of the answers.
+func (t *Trace) Means() (prompt, output float64) {
+	n := float64(len(t.Requests))
 	for _, r := range t.Requests {
-		sum += float64(r.Output)
+		prompt += float64(r.Prompt) / n
+		output += float64(r.Output) / n
 	}
-	return sum / float64(len(t.Requests))
+	return prompt, output
 }
 
 // Largest is the request with the most tokens.

@@ -109,7 +109,8 @@ func TestTheTraceOfAzure(t *testing.T) {
 	want(t, "requests", len(got.Requests), 19366)
 	want(t, "left out", got.LeftOut, 0)
 	want(t, "span", got.Span().Round(time.Second), 58*time.Minute+22*time.Second)
-	want(t, "mean output", fmt.Sprintf("%.1f", got.MeanOutput()), "211.1")
+	prompt, output := got.Means()
+	want(t, "mean prompt and output", fmt.Sprintf("%.1f %.1f", prompt, output), "1154.7 211.1")
 	want(t, "prompt of the largest", got.Largest().Prompt, 14050)
 	want(t, "gap", got.Gap().Round(time.Millisecond), 181*time.Millisecond)
 	want(t, "rounded to", got.Rounded(), 0)
@@ -182,7 +183,8 @@ func FuzzRead(f *testing.F) {
 			}
 			last = r.At
 		}
-		if got.Gap() < 0 || got.Span() <= 0 || got.MeanOutput() < 1 || got.Rounded() < 0 {
+		prompt, output := got.Means()
+		if got.Gap() < 0 || got.Span() <= 0 || !(prompt > 0.99 && output > 0.99) || got.Rounded() < 0 {
 			t.Fatalf("%+v", got)
 		}
 		spread := got.Spread(rand.New(rand.NewPCG(1, 1)))
