@@ -164,10 +164,10 @@ func TestSpeed(t *testing.T) {
 	r := &Request{Prompt: 90, Output: 2} // 100 ms, then 11
 	e.Arrive(0, r)
 	e.SetSpeed(50*ms, 0.5)
-	next, ok := e.Next()
+	next, _ := e.Next()
 	want(t, "end of the iteration of which half was left", next, 150*ms)
 	e.SetSpeed(100*ms, 0)
-	_, ok = e.Next()
+	_, ok := e.Next()
 	want(t, "a step while it stands still", ok, false)
 	e.SetSpeed(time.Second, 2)
 	next, ok = e.Next()
