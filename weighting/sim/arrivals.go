@@ -42,6 +42,7 @@ const (
 	streamSignals
 	streamLoss
 	streamPrompts
+	streamSpread
 )
 
 func source(seed, stream uint64) *rand.Rand {

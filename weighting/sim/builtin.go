@@ -27,7 +27,7 @@ func builtin() []Scenario {
 		return with(name, func(s *Scenario) { s.Load, s.Pods[0].Slots, s.Events = load, slots, e })
 	}
 	const at, lasting = 10 * time.Minute, 2 * time.Minute
-	llm := func(name string, pods ...PodGroup) Scenario {
+	llm := func(name string, pods ...PodGroup) Scenario { // six minutes are the whole trace
 		return Scenario{
 			Name: name, Seed: 1, Duration: 6 * time.Minute, WarmUp: 30 * time.Second,
 			Envoys: 6, Pods: pods, Load: 0.8, Prompts: &Prompts{Trace: trace.Azure()},
@@ -88,9 +88,7 @@ func Builtin(name string) (Scenario, bool) {
 func Names() []string {
 	var names []string
 	for _, s := range builtin() {
-		if s.Prompts == nil { // no file says engines yet
-			names = append(names, s.Name)
-		}
+		names = append(names, s.Name)
 	}
 	return names
 }

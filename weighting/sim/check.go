@@ -29,8 +29,11 @@ func (s Scenario) withDefaults() Scenario {
 	if s.Prompts != nil {
 		s.Service.Mean = time.Second // what hunting is counted in
 		p := *s.Prompts
-		setTo(&p.BytesPerToken, 4.2)
-		setTo(&p.BytesSpread, 0.2)
+		if p.Spread && p.Trace != nil {
+			p.Trace, p.Spread = p.Trace.Spread(source(s.Seed, streamSpread)), false
+		}
+		setTo(&p.BytesPerToken, DefaultBytesPerToken)
+		setTo(&p.BytesSpread, DefaultBytesSpread)
 		s.Prompts = &p
 	}
 	return s
@@ -103,7 +106,8 @@ func (s *Scenario) checkPrompts(p *problems) {
 	largest := v.Trace.Largest()
 	for i, g := range s.Pods {
 		p.want(g.Engine == nil || g.Engine.Fits(int(largest.Prompt), int(largest.Output)),
-			"pods, group %d: a request of %d and %d tokens does not fit into the KV cache", i, largest.Prompt, largest.Output)
+			"pods, group %d: the largest request, of %d and %d tokens, does not fit into the KV cache: it has to be of %d tokens at least",
+			i, largest.Prompt, largest.Output, largest.Prompt+largest.Output)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 		{func(s *Scenario) { s.Pods = append(s.Pods, PodGroup{Count: 1, Slots: 1}) }, Random, "pods, group 1: engines need prompts, and pods with slots take none"},
 		{func(s *Scenario) { s.Pods[0].Slots = -1 }, Random, "pods, group 0: slots -1: 0 to"},
 		{func(s *Scenario) { s.Pods[0].Engine = &bad }, Random, "pods, group 0: token budget 0"},
-		{func(s *Scenario) { s.Pods[0].Engine = &small }, Random, "pods, group 0: a request of 14050 and"},
+		{func(s *Scenario) { s.Pods[0].Engine = &small }, Random, "pods, group 0: the largest request, of 14050 and 39 tokens, does not fit into the KV cache: it has to be of 14089 tokens at least"},
 		{func(s *Scenario) { s.Prompts = &Prompts{} }, Random, "prompts: a trace with two moments is needed"},
 		{func(s *Scenario) { s.Prompts.Cached = 1.1 }, Random, "cached 1.1: 0 to 1"},
 		{func(s *Scenario) { s.Prompts.Chunked = -1 }, Random, "chunked -1: 0 to 1"},

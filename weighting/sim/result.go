@@ -42,11 +42,11 @@ type Quantiles struct {
 
 // A Sample is the world at one moment.
 type Sample struct {
-	At     time.Duration
-	Load   []float64 // requests in each pod
-	Waits  int       // of all those, the ones that are not executed yet
-	Shares []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
-	Flags  []bool    // pods flagged as overloaded
-	Drop   float64   // share refused
-	Rate   float64   // requests per second offered
+	At      time.Duration
+	Load    []float64 // requests in each pod
+	Waiting float64   // of all those, the ones that are not executed yet
+	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
+	Flags   []bool    // pods flagged as overloaded
+	Drop    float64   // share refused
+	Rate    float64   // requests per second offered
 }

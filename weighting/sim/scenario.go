@@ -59,14 +59,22 @@ type PodGroup struct {
 // between them keep their proportions, and the trace begins again when it ends.
 type Prompts struct {
 	Trace *trace.Trace
+	// Spread moves requests whose times are rounded to whole seconds apart.
+	Spread bool
 	// Cached is the mean share of a prompt in the prefix cache, 0..1, by chance for each.
 	Cached float64
 	// BytesPerToken of a prompt is the mean of a log-normal distribution with
-	// BytesSpread as the standard deviation of the logarithm: 0 means 4.2 and 0.2, a
+	// BytesSpread as the standard deviation of the logarithm: 0 means the defaults, and a
 	// negative spread none. It is what content-length says; Chunked is the share of the
 	// requests that come without.
 	BytesPerToken, BytesSpread, Chunked float64
 }
+
+// What content-length says of a prompt unless a scenario says otherwise.
+const (
+	DefaultBytesPerToken = 4.2
+	DefaultBytesSpread   = 0.2
+)
 
 // ServiceKind names a distribution of service times.
 type ServiceKind string

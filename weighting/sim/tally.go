@@ -161,7 +161,7 @@ func (t *tally) sample() {
 	}
 	for i := range w.pods {
 		s.Load[i] = float64(w.pods[i].load())
-		s.Waits += w.pods[i].waiting()
+		s.Waiting += float64(w.pods[i].waiting())
 	}
 	t.series = append(t.series, s)
 }

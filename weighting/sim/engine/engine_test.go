@@ -319,11 +319,11 @@ func TestConstantsThatMakeNoSense(t *testing.T) {
 		change func(*Params)
 		says   string
 	}{
-		{func(p *Params) { p.Iteration = 0 }, "iteration 0s: above 0"},
+		{func(p *Params) { p.Iteration = 0 }, "iteration 0s: 100µs to 1m0s"},
 		{func(p *Params) { p.Sequence = -1 }, "time of a sequence -1ns"},
 		{func(p *Params) { p.Context = time.Second }, "time of a token of context 1s"},
 		{func(p *Params) { p.PrefillRate = math.NaN() }, "prefill rate NaN"},
-		{func(p *Params) { p.TokenBudget = 0 }, "token budget 0: 1 to"},
+		{func(p *Params) { p.TokenBudget = 0 }, "token budget 0: one for each of the 128 sequences"},
 		{func(p *Params) { p.MaxSequences = -1 }, "sequences -1: 1 to"},
 		{func(p *Params) { p.KVTokens = 0 }, "tokens of the KV cache 0: 1 to"},
 	} {

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -36,17 +35,16 @@ func (p Params) Check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	const longest, most = time.Minute, 1_000_000_000
-	want(p.Iteration > 0 && p.Iteration <= longest, "iteration %v: above 0, at most %v", p.Iteration, longest)
+	const shortest, longest = 100 * time.Microsecond, time.Minute
+	const most, mostSequences = 1_000_000_000, 10_000
+	want(p.Iteration >= shortest && p.Iteration <= longest, "iteration %v: %v to %v", p.Iteration, shortest, longest)
 	want(p.Sequence >= 0 && p.Sequence <= longest, "time of a sequence %v: 0 to %v", p.Sequence, longest)
 	want(p.Context >= 0 && p.Context <= time.Millisecond, "time of a token of context %v: 0 to %v", p.Context, time.Millisecond)
-	want(p.PrefillRate > 0 && !math.IsInf(p.PrefillRate, 0), "prefill rate %v: positive and finite", p.PrefillRate)
-	for _, n := range []struct {
-		what  string
-		value int
-	}{{"token budget", p.TokenBudget}, {"sequences", p.MaxSequences}, {"tokens of the KV cache", p.KVTokens}} {
-		want(n.value >= 1 && n.value <= most, "%s %d: 1 to %d", n.what, n.value, most)
-	}
+	want(p.PrefillRate >= 1 && p.PrefillRate <= most, "prefill rate %v: 1 to %d tokens per second", p.PrefillRate, most)
+	want(p.MaxSequences >= 1 && p.MaxSequences <= mostSequences, "sequences %d: 1 to %d", p.MaxSequences, mostSequences)
+	want(p.TokenBudget >= p.MaxSequences && p.TokenBudget <= most,
+		"token budget %d: one for each of the %d sequences to %d", p.TokenBudget, p.MaxSequences, most)
+	want(p.KVTokens >= 1 && p.KVTokens <= most, "tokens of the KV cache %d: 1 to %d", p.KVTokens, most)
 	return errors.Join(errs...)
 }
 

@@ -18,9 +18,9 @@ import (
 // Bounds on what is read.
 const (
 	mostRequests = 10_000_000
-	mostTokens   = 10_000_000 // of a prompt or an answer
-	largest      = 1 << 31    // bytes, when decompressed
-	longestLine  = 1 << 20    // bytes
+	mostTokens   = 1_000_000 // of a prompt or an answer
+	largest      = 1 << 31   // bytes, when decompressed
+	longestLine  = 1 << 20   // bytes
 	longestSpan  = 10 * 365 * 24 * time.Hour
 )
 

@@ -31,7 +31,7 @@ const AzureSource = "Azure LLM inference trace 2023, conversation (Microsoft, gi
 //go:embed testdata/azure-llm-2023-conv.csv.gz
 var azure []byte
 
-var readAzure = sync.OnceValues(func() (*Trace, error) { return Read(AzureSource, bytes.NewReader(azure)) })
+var readAzure = sync.OnceValues(func() (*Trace, error) { return Read("azure-llm-2023-conv", bytes.NewReader(azure)) })
 
 // Azure is the conversation trace of 2023, which must not be changed.
 func Azure() *Trace {
