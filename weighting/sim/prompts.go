@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"steelyard/weighting/sim/engine"
 	"steelyard/weighting/sim/trace"
 )
 
@@ -42,19 +43,10 @@ func (p *prompts) gaps() float64 {
 func (p *prompts) take() prompt {
 	r := p.Trace.Requests[p.next]
 	p.next = (p.next + 1) % len(p.Trace.Requests)
-	return prompt{prompt: int(r.Prompt), cached: p.cached(r), output: int(r.Output), bytes: p.bytes(r)}
-}
-
-// cached draws the tokens of a prompt that the prefix cache answers: whole blocks,
-// and not the last token.
-func (p *prompts) cached(r trace.Request) int {
-	const block = 16 // tokens, as in vLLM
-	if p.Cached == 0 {
-		return 0
+	tokens := int(r.Prompt)
+	return prompt{
+		prompt: tokens, cached: engine.Cached(tokens, p.Cached, p.sizes.Float64()), output: int(r.Output), bytes: p.bytes(r),
 	}
-	share := math.Pow(p.sizes.Float64(), (1-p.Cached)/p.Cached) // of mean Cached
-	tokens := min(int(share*float64(r.Prompt)), int(r.Prompt)-1)
-	return tokens - tokens%block
 }
 
 func (p *prompts) bytes(r trace.Request) float64 {

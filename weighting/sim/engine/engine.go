@@ -50,6 +50,18 @@ func (r *Request) TimePerOutputToken() (time.Duration, bool) {
 	return (r.Last - r.First) / time.Duration(r.Generated-1), true
 }
 
+// Cached is how many tokens of a prompt are in the prefix cache, where a share of all
+// prompts is, on average: u^((1 − share)/share) of this one, with u uniform in 0..1.
+// They are whole blocks, and never the last token.
+func Cached(prompt int, share, u float64) int {
+	const block = 16 // tokens, as in vLLM
+	if share <= 0 {
+		return 0
+	}
+	tokens := min(int(math.Pow(u, (1-share)/share)*float64(prompt)), prompt-1)
+	return tokens - tokens%block
+}
+
 // left is how many tokens are to be computed before the next one is generated.
 func (r *Request) left() int { return r.Prompt + r.Generated - r.computed }
 
@@ -71,8 +83,8 @@ type Counters struct {
 	GenerationTokens int
 	FirstTokens      int // requests with a first token
 	Preemptions      int
-	Iterations       int
-	IterationTokens  int // computed or generated in iterations
+	Iterations       int // that have ended
+	IterationTokens  int // computed in them, prompts and tokens generated before
 	Finished         int // requests with all tokens
 	Aborted          int // requests given up
 
@@ -97,6 +109,7 @@ type Engine struct {
 	counters Counters
 
 	busy  bool          // in an iteration
+	batch int           // tokens that it computes
 	left  float64       // nanoseconds of it at speed 1, from since on
 	since time.Duration // when left was true
 }
@@ -196,6 +209,8 @@ func (e *Engine) Next() (at time.Duration, ok bool) {
 // Step ends the iteration under way and begins the next one, if there is anything
 // to do. It returns the requests that have all their tokens, until the next step.
 func (e *Engine) Step(now time.Duration) (done []*Request) {
+	e.counters.Iterations++
+	e.counters.IterationTokens += e.batch
 	e.done = e.done[:0]
 	stay := e.running[:0]
 	for _, r := range e.running {
@@ -273,9 +288,7 @@ func (e *Engine) schedule(now time.Duration) {
 	}
 	e.gauges = Gauges{Running: len(e.running), Waiting: len(e.queue), KVUsage: float64(e.used) / float64(e.p.KVTokens)}
 	if e.busy = len(e.running) > 0; e.busy {
-		e.left, e.since = it.nanoseconds(&e.p), now
-		e.counters.Iterations++
-		e.counters.IterationTokens += it.prompt + it.sequences
+		e.left, e.since, e.batch = it.nanoseconds(&e.p), now, it.prompt+it.sequences
 	}
 }
 
