@@ -2,12 +2,12 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
 	"steelyard/weighting"
 	"steelyard/weighting/push"
+	"steelyard/weighting/sim/engine"
 	"steelyard/xds/envoyspec"
 )
 
@@ -242,6 +242,9 @@ func (c *control) scrape(pod lane) {
 // report is what the server says of itself.
 func (p *pod) report(now time.Time) weighting.ServerReport {
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+	if p.engine != nil {
+		return p.engineReport(read)
+	}
 	queue, running := float64(p.queue.len()), float64(len(p.running))
 	if p.hung {
 		queue, running = 0, 0
@@ -249,6 +252,19 @@ func (p *pod) report(now time.Time) weighting.ServerReport {
 	return weighting.ServerReport{
 		Queue: read(queue), Running: read(running),
 		Completions: read(p.completions), QueueSeconds: read(p.queueSeconds), BusySeconds: read(p.busySeconds),
+	}
+}
+
+// engineReport is what is read from vLLM's page.
+func (p *pod) engineReport(read func(float64) weighting.Reading) weighting.ServerReport {
+	g, c := p.engine.Gauges(), p.engine.Counters()
+	if p.hung {
+		g = engine.Gauges{}
+	}
+	return weighting.ServerReport{
+		Queue: read(float64(g.Waiting)), Running: read(float64(g.Running)), Utilization: read(g.KVUsage),
+		Completions:  read(float64(c.Finished)),
+		QueueSeconds: read(c.Queue.Seconds()), BusySeconds: read((c.Prefill + c.Decode).Seconds()),
 	}
 }
 
@@ -294,7 +310,7 @@ func (c *control) loop() {
 // step decides and publishes. It returns how long to rest.
 func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
-	c.w.tally.steps++
+	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
 		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.w.envoys)},
 		Ready: true, ScrapesOnly: c.o.Source == Scrape,
@@ -373,13 +389,8 @@ func (c *control) push(v *push.Verdict) bool {
 	}
 	a.drop = d.DropFraction
 	a.settle()
-	if c.last != nil {
-		for pod := range a.shares {
-			c.w.tally.moved += math.Abs(a.shares[pod]-c.last.shares[pod]) / 2
-		}
-	}
+	c.w.tally.pushed(c.last, a)
 	c.last, c.staleAfter = a, v.StaleAfter
-	c.w.tally.pushes++
 	c.w.send(a, c.o.PushDelay)
 	return true
 }
