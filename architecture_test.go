@@ -33,6 +33,8 @@ var rules = []rule{
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
 	{room: "xds/assignment", project: []string{"weighting"},
 		reason: "an assignment is a pure function of a decision"},
+	{room: "xds/port",
+		reason: "what bounds the peers of a port knows nothing of what is served on it"},
 	{room: "xds", project: []string{"weighting"},
 		reason: "the streams know decisions, not where they come from"},
 	{room: "collectors/modelserver", project: []string{"weighting"},
