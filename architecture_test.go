@@ -37,6 +37,8 @@ var rules = []rule{
 		reason: "what was measured of Envoy are numbers, and the simulator uses the same"},
 	{room: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},
 		reason: "an assignment is a pure function of a decision"},
+	{room: "xds/port",
+		reason: "what bounds the peers of a port knows nothing of what is served on it"},
 	{room: "xds", project: []string{"weighting"},
 		reason: "the streams know decisions, not where they come from"},
 	{room: "collectors/modelserver", project: []string{"weighting"},

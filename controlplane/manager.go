@@ -107,12 +107,17 @@ func (m *Manager) remove(cfg *config.Config) {
 }
 
 // Close stops all loops and waits for them; a later Apply does nothing. The
-// proxies keep what they have.
+// proxies keep what they have. No loop waits for another, nor for a source of endpoints.
 func (m *Manager) Close() {
 	m.applying.Lock()
 	defer m.applying.Unlock()
 	m.closed = true
-	for _, r := range m.sorted() {
+	all := m.sorted()
+	for _, r := range all {
+		r.loop.cancel()
+		r.discovery.cancel()
+	}
+	for _, r := range all {
 		m.stop(&r)
 	}
 }

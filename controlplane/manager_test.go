@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
 
@@ -152,3 +154,51 @@ func TestCloseStopsEverythingTwice(t *testing.T) {
 }
 
 func configOf(clusters ...config.Cluster) *config.Config { return &config.Config{Clusters: clusters} }
+
+// A barrier is a publisher that lets no cluster's last push return before all have come to it.
+type barrier struct {
+	recorder
+	published sync.Map // by cluster
+	closing   atomic.Bool
+	last      sync.WaitGroup
+}
+
+func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+	if b.closing.Load() {
+		b.last.Done()
+		b.last.Wait()
+	}
+	b.published.Store(cluster, true)
+	return b.recorder.Publish(cluster, d, staleAfter)
+}
+
+// TestNoClustersLastPushWaitsForAnothers: Envoys of the last cluster would have theirs late, or not at all.
+func TestNoClustersLastPushWaitsForAnothers(t *testing.T) {
+	b := &barrier{}
+	m := NewManager(b, push.Cost{}, b, b, func() {}, slog.New(slog.DiscardHandler))
+	cfg := configOf()
+	for _, name := range []string{"a", "b", "c"} {
+		c := clusterConfig(name, static("10.0.0.1:80"))
+		c.Capacity = 4
+		c.Push.MinInterval = time.Hour // so that the only other push is the last
+		cfg.Clusters = append(cfg.Clusters, c)
+	}
+	m.Apply(cfg)
+	eventually(t, "the first pushes", func() bool {
+		n := 0
+		b.published.Range(func(any, any) bool { n++; return true })
+		return n == 3
+	})
+	b.last.Add(3)
+	b.closing.Store(true)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		m.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a cluster's last push waits for another cluster")
+	}
+}

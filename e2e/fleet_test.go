@@ -41,6 +41,8 @@ type plan struct {
 	xds string
 	// listen is more YAML of the xds section, in braces' form: ", key: value".
 	listen string
+	// openFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
+	openFiles string
 }
 
 // A fleet is a control plane, its Envoys and the model servers behind them.
@@ -137,7 +139,25 @@ func (f *fleet) write(path, text string) {
 
 func (f *fleet) startControl(name string) *proc.Process {
 	f.t.Helper()
-	return proctest.Steelyard(f.t, proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name})
+	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name}
+	if f.plan.openFiles != "" {
+		c.Path = f.limited()
+	}
+	return proctest.Steelyard(f.t, c)
+}
+
+// limited writes a script that is Steelyard with other limits of open files.
+func (f *fleet) limited() string {
+	f.t.Helper()
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	path := filepath.Join(f.dir, "limited.sh")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nulimit "+f.plan.openFiles+"\nexec '"+binary+"' \"$@\"\n"), 0o700); err != nil {
+		f.t.Fatal(err)
+	}
+	return path
 }
 
 // startEnvoy runs an Envoy on what steelyard bootstrap prints.

@@ -40,7 +40,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 		return
 	}
 	sent := st.pending[i]
-	st.pending = slices.Delete(st.pending, i, i+1)
+	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: what was sent before has none any more
 	a.node, a.message = st.who.id, clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {

@@ -17,6 +17,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	runtimeservice "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -157,6 +158,57 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 	}
 }
 
+// TestSubscriptionsAreBoundedInTotal: a stranger takes what it can get over many connections, of each transport,
+// and an Envoy keeps what it has and gets what it needs.
+func TestSubscriptionsAreBoundedInTotal(t *testing.T) {
+	const limit, names = 2000, 100
+	b := newBench(t)
+	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Names: limit})
+	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
+	b.publish("llama", equal(1))
+	envoy := b.dial(xdstest.Config{NodeID: "envoy", Clusters: []string{"llama"}})
+	b.received(envoy, "llama", 1)
+	var strangers []*xdstest.Client
+	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
+		for i := range 3 {
+			c.NodeID, c.Clusters = fmt.Sprint("stranger-", i), nil
+			for k := range names {
+				c.Clusters = append(c.Clusters, fmt.Sprintf("%s-%d", c.NodeID, k))
+			}
+			strangers = append(strangers, b.dial(c))
+		}
+	})
+	eventually(t, "all of the strangers are in or refused", func() bool {
+		in, refused := 0, 0
+		for _, c := range b.server.Clients() {
+			if c.NodeID != "envoy" {
+				in += len(c.Subscriptions)
+			}
+		}
+		for _, s := range strangers {
+			if err := s.State().Err; err != nil {
+				refused++
+				if status.Code(err) != codes.ResourceExhausted {
+					t.Fatalf("a stream ended with %v", err)
+				}
+			}
+		}
+		u := b.server.Names()
+		return in+names*refused == names*len(strangers) && u.Used == in+1 && refused > 0 && u.Used <= limit
+	})
+	if u := b.server.Names(); u.Limit != limit || u.Refused == 0 || u.RefusedAt.IsZero() {
+		t.Errorf("%+v, want the refusals counted", u)
+	}
+	b.publish("llama", shares(0.3, 0.7))
+	b.received(envoy, "llama", 2)
+	again := b.dial(xdstest.Config{NodeID: "again", Clusters: []string{"llama", "llama/fallback"}})
+	b.received(again, "llama", 1)
+	for _, s := range strangers {
+		s.Close()
+	}
+	eventually(t, "what the strangers had is given back", func() bool { return b.server.Names().Used == 3 })
+}
+
 // requestOf makes a request for llama of that many bytes on the wire.
 func requestOf(size int) *discoveryv3.DiscoveryRequest {
 	r := &discoveryv3.DiscoveryRequest{
@@ -217,12 +269,15 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-func TestPollingIsRefused(t *testing.T) {
+// TestPollingIsNotServed: a call whose request never comes would have to be waited for.
+func TestPollingIsNotServed(t *testing.T) {
 	b := newBench(t)
 	b.publish("llama", equal(1))
-	_, err := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(), &discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}})
-	if err == nil || !strings.Contains(err.Error(), "use a gRPC stream") {
-		t.Errorf("polling: %v", err)
+	r := &discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}
+	_, endpoints := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(), r)
+	_, layers := runtimeservice.NewRuntimeDiscoveryServiceClient(b.connect()).FetchRuntime(context.Background(), r)
+	if status.Code(endpoints) != codes.Unimplemented || status.Code(layers) != codes.Unimplemented {
+		t.Errorf("polling: %v and %v, want both unimplemented", endpoints, layers)
 	}
 }
 

@@ -63,10 +63,16 @@
 // was answered; one that is refused is not repeated. RuntimeClients shows who follows.
 // There is no answer over ADS or delta: the layer's config source must be a stream of its own.
 //
+// # Stopping
+//
+// Settled says when every Envoy that answers has the last push, and waits for none that does not. Only streams
+// are served, no calls that poll: Close ends streams whatever their peers do.
+//
 // # Bounds
 //
 // Requests are at most 4 MiB (GRPCOptions), names of clusters 1 KiB, a stream has at most 10,000
-// subscriptions and 32 other types, a runtime stream 8 layers; beyond that it is closed with the
+// subscriptions and 32 other types, a runtime stream 8 layers; all streams together have Options.Names
+// subscriptions and other types, shared by connection as package port says. Beyond that a stream is closed with the
 // reason. At most 16,384 Envoys have runtime values of their own. Of the node,
 // only what Client shows is kept: its list of extensions, some 61 KB, is dropped at once. What Envoy
 // says of itself or in a NACK is cut to a length. A client that went is forgotten.

@@ -1,5 +1,8 @@
 package xds
 
+// GRPCOptionsIdle are GRPCOptions with another idle time.
+var GRPCOptionsIdle = grpcOptions
+
 // RuntimeLayers is how many Envoys have a layer that is not the default.
 func (s *Server) RuntimeLayers() int {
 	s.runtimes.mu.Lock()

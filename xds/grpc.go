@@ -29,14 +29,19 @@ const (
 	pingTimeout      = 5 * time.Second  // after which a half-open connection is closed
 	pingMinimum      = time.Second      // Envoys may ping this often; the bootstrap has them do so every 5 s
 	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 5 * time.Minute // without a stream, after which a connection is closed; an Envoy that has any is not idle
 )
 
 // GRPCOptions are the settings of a gRPC server that Envoys connect to: pings that
 // find half-open connections in both directions, bounds on what a peer can ask for, and
 // windows of a fixed size. tlsConfig may be nil for plain text.
 func GRPCOptions(tlsConfig *tls.Config) []grpc.ServerOption {
+	return grpcOptions(tlsConfig, idleTimeout)
+}
+
+func grpcOptions(tlsConfig *tls.Config, idle time.Duration) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout, MaxConnectionIdle: idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxRecvMsgSize(maxRequestBytes),

@@ -2,11 +2,14 @@ package xds_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 
 	"steelyard/weighting"
@@ -81,4 +84,47 @@ func tapped(t *testing.T, to string) *tap {
 	})
 	t.Cleanup(func() { stop() })
 	return &tap{address: l.Addr().String(), stop: stop}
+}
+
+// TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot: an Envoy always has one.
+func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
+	const idle = 20 * time.Millisecond
+	b := &bench{t: t, clock: &clock{}, seen: &observer{}}
+	b.server = xds.NewServer(xds.Options{Log: quiet()})
+	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptionsIdle(nil, idle)...)
+	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
+	conn, err := net.Dial("tcp", b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	start := time.Now()
+	client := http2.NewFramer(conn, conn)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for err = nil; err == nil; {
+		var frame http2.Frame
+		frame, err = client.ReadFrame()
+		switch f := frame.(type) {
+		case *http2.GoAwayFrame:
+			told = true
+		case *http2.PingFrame:
+			if err := client.WritePing(true, f.Data); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !told || !errors.Is(err, io.EOF) || time.Since(start) < idle {
+		t.Errorf("after %v: %v, told to go away: %v; want the end after %v, and to be told", time.Since(start), err, told, idle)
+	}
+	b.publish("llama", equal(1))
+	b.received(envoy, "llama", 1)
+	if n := len(b.server.Clients()); n != 1 {
+		t.Errorf("%d clients, want the Envoy that connected first", n)
+	}
 }

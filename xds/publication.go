@@ -68,9 +68,12 @@ func (p *publication) versionAt(prefix string, seq uint64) (string, time.Time) {
 	return prefix + strconv.FormatUint(seq, 10), time.Time{}
 }
 
+// newest is the cluster's last push.
+func (p *publication) newest() publishedAt { return p.pushes[(p.count-1)%recentPushes] }
+
 // version is the cluster's current version.
 func (p *publication) version(prefix string) string {
-	return prefix + strconv.FormatUint(p.pushes[(p.count-1)%recentPushes].seq, 10)
+	return prefix + strconv.FormatUint(p.newest().seq, 10)
 }
 
 // acked smooths the delay over about one round of all subscribers.

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -22,6 +23,7 @@ import (
 
 	"steelyard/weighting"
 	"steelyard/xds/assignment"
+	"steelyard/xds/port"
 )
 
 // A Server serves the assignments of any number of clusters. Its methods can be
@@ -90,7 +92,7 @@ func NewServer(o Options) *Server {
 		served: newNameSet(),
 		prefix: s.prefix,
 	}
-	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer)
+	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer, port.NewQuota(cmp.Or(o.Names, DefaultNames)))
 	s.tracker.wanted = s.wanted
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
@@ -102,9 +104,21 @@ func NewServer(o Options) *Server {
 // Register adds EDS and ADS, each as state of the world and as delta, and RTDS as state of the
 // world, to g.
 func (s *Server) Register(g *grpc.Server) {
-	endpointservice.RegisterEndpointDiscoveryServiceServer(g, s.handler)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s.handler)
-	runtimev3.RegisterRuntimeDiscoveryServiceServer(g, s.runtimes)
+	streams := streamsOnly{g}
+	endpointservice.RegisterEndpointDiscoveryServiceServer(streams, s.handler)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(streams, s.handler)
+	runtimev3.RegisterRuntimeDiscoveryServiceServer(streams, s.runtimes)
+}
+
+// streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints: weights that are
+// polled are late, and neither the end of the server nor the bound on streams reaches a call whose
+// request does not come. They are answered as Unimplemented.
+type streamsOnly struct{ grpc.ServiceRegistrar }
+
+func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {
+	streams := *d
+	streams.Methods = nil
+	r.ServiceRegistrar.RegisterService(&streams, implementation)
 }
 
 // Close ends all streams, with status OK, and those that are opened later. An xDS stream
@@ -217,6 +231,9 @@ func (s *Server) remove(name string) {
 // Clients returns the connected Envoys with what they were sent and what they answered, sorted
 // by node id, peer and transport. The result is the caller's.
 func (s *Server) Clients() []Client { return s.tracker.clients() }
+
+// Names are the subscriptions of all streams together, to names of clusters and to other types.
+func (s *Server) Names() port.Usage { return s.tracker.names.Usage() }
 
 // AckDelay is the time from a push of the cluster until an Envoy's ACK, smoothed over about one
 // round of all Envoys that subscribe to it: the larger of the two names that carry weights. Zero is

@@ -11,6 +11,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"steelyard/xds/port"
 )
 
 const (
@@ -29,6 +31,7 @@ type tracker struct {
 	observer Observer
 	// wanted is called, outside of the lock, for a name that got its first subscriber.
 	wanted func(name string)
+	names  *port.Quota // of all streams, by connection
 
 	mu       sync.Mutex
 	streams  map[streamKey]*stream
@@ -84,12 +87,13 @@ type request struct {
 	replace                bool // subscribe is the whole list (state of the world)
 }
 
-func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer) *tracker {
+func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer, names *port.Quota) *tracker {
 	return &tracker{
 		prefix:   prefix,
 		now:      now,
 		log:      log,
 		observer: o,
+		names:    names,
 		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
@@ -120,6 +124,9 @@ func (t *tracker) closed(key streamKey) {
 	}
 	for name := range st.subscriptions {
 		t.unsubscribe(st, name)
+	}
+	for range st.held {
+		t.names.Give(st.peer)
 	}
 	delete(t.streams, key)
 	if st.who.id != "" {
@@ -165,7 +172,7 @@ func (t *tracker) introduce(st *stream, who identity) {
 func (t *tracker) apply(st *stream, r request, answered *answer) error {
 	onEDS := st.transport == TransportEDS || st.transport == TransportEDSDelta
 	if r.typeURL != resource.EndpointType && !(r.typeURL == "" && onEDS) {
-		return st.hold(r.typeURL)
+		return t.hold(st, r.typeURL)
 	}
 	if r.replace && len(st.pending) > 0 && r.nonce != st.pending[len(st.pending)-1].nonce {
 		return nil // stale: go-control-plane ignores it, subscriptions and all
@@ -174,15 +181,23 @@ func (t *tracker) apply(st *stream, r request, answered *answer) error {
 	return t.subscribe(st, r, answered)
 }
 
-func (st *stream) hold(typeURL string) error {
+func (t *tracker) hold(st *stream, typeURL string) error {
 	if _, ok := st.held[typeURL]; ok {
 		return nil
 	}
 	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
 		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
 	}
+	if !t.names.Take(st.peer) {
+		return t.full()
+	}
 	st.held[strings.Clone(typeURL)] = struct{}{}
 	return nil
+}
+
+// full is the status of a stream for whose names there is no room.
+func (t *tracker) full() error {
+	return status.Errorf(codes.ResourceExhausted, "there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
 }
 
 // subscribe follows the names of a request.
@@ -224,6 +239,9 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	if len(st.subscriptions) >= maxSubscriptions {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
 	}
+	if !t.names.Take(st.peer) {
+		return false, t.full()
+	}
 	name = strings.Clone(name)
 	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
 	t.watches.add(name, st.watcher())
@@ -236,6 +254,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 		return
 	}
 	delete(st.subscriptions, name)
+	t.names.Give(st.peer)
 	t.watches.remove(name, st.watcher())
 	t.watches.names[name]--
 	if t.watches.names[name] == 0 {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+
+	"steelyard/xds/port"
 )
 
 // A book is a tracker with a clock of its own, spoken to as the delta streams do.
@@ -18,7 +20,7 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	b := &book{t: t, clock: time.Unix(1_700_000_000, 0)}
-	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{})
+	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
 	return b
 }
 

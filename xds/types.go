@@ -17,7 +17,13 @@ type Options struct {
 	// Runtime is the runtime layer of Envoys that SetRuntime says nothing about,
 	// percentages by key. Nil: RuntimeImmediate at 100 and RuntimeBatched at 0.
 	Runtime map[string]float64
+	// Names is how many cluster names and other resource types are subscribed to at most, by all streams
+	// together. Zero: DefaultNames.
+	Names int
 }
+
+// DefaultNames is far above what a fleet subscribes to: 1000 Envoys with 130 clusters, each under two names.
+const DefaultNames = 262_144
 
 // An Observer counts what happens on the streams. Its methods are called from
 // the goroutines of the streams, at the same time, and must not block. Cluster

@@ -38,7 +38,7 @@
 // # What ends a stream
 //
 // The Envoy; a message that is no protobuf, above 1 MiB, or of more than 16,384
-// entries; Close. There are at most 65,536 streams, and 1,024 of one Envoy, which has
+// entries; Close. There are at most 1,024 streams of one Envoy, which has
 // one for each worker and logger. With the stream go the counts that came over it.
 //
 // # What it is not

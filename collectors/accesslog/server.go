@@ -16,10 +16,8 @@ import (
 	"steelyard/collectors/wire"
 )
 
-const (
-	maxStreams     = 65_536
-	maxStreamsEach = 1024 // of one Envoy: its workers times two loggers
-)
+// maxStreamsEach is how many one Envoy may have: its workers times two loggers.
+const maxStreamsEach = 1024
 
 // A Server takes upstream access logs.
 type Server struct {
@@ -45,7 +43,7 @@ func New(l *ledger.Ledger, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{ledger: l, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach)}
+	return &Server{ledger: l, log: log, gate: wire.NewGate(maxStreamsEach)}
 }
 
 // Register adds the service to a gRPC server, which must use wire.Codec.

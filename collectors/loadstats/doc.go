@@ -32,7 +32,7 @@
 // The Envoy; a message that is no protobuf, above 4 MiB, or of more than 16,384
 // clusters or 65,536 endpoints; Close. A first message that names no node is refused,
 // with a reason for whoever runs that Envoy, and so is one that does not come within ten
-// seconds. There are at most 16,384 streams, and 8
+// seconds. There are at most 8 streams
 // of one Envoy. With the stream go the counts that came over it.
 //
 // # What it is not

@@ -19,7 +19,6 @@ import (
 )
 
 const (
-	maxStreams     = 16_384
 	maxStreamsEach = 8   // of one Envoy: it has one, and may open the next before the last is seen to break
 	worthTelling   = 0.1 // change of the interval, as a share of it
 )
@@ -61,7 +60,7 @@ func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
 		o.Interval = func(ledger.Envoy) time.Duration { return besideEvents }
 	}
 	return &Server{
-		ledger: l, options: o, log: log, gate: wire.NewGate(maxStreams, maxStreamsEach),
+		ledger: l, options: o, log: log, gate: wire.NewGate(maxStreamsEach),
 		size: meanSize{bytes: ReportBytes},
 	}
 }

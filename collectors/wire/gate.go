@@ -16,10 +16,10 @@ const patience = 10 * time.Second
 // A Gate is what the streams of a service pass through: it counts them, bounds
 // them, and can end them all. Make one with NewGate.
 type Gate struct {
-	limit, limitEach int
-	closed           chan struct{}
-	running          sync.WaitGroup
-	refused          atomic.Uint64 // streams for which there was no room, and that named nobody
+	limitEach int
+	closed    chan struct{}
+	running   sync.WaitGroup
+	refused   atomic.Uint64 // streams for which there was no room, and that named nobody
 
 	mu      sync.Mutex
 	shut    bool
@@ -27,12 +27,13 @@ type Gate struct {
 	streams map[Speaker]int
 }
 
-// NewGate lets in so many streams, and so many of each Envoy.
-func NewGate(limit, limitEach int) *Gate {
+// NewGate lets in so many streams of each Envoy. How many there are of all is bounded by the port that they come
+// over, where an Envoy gets in even if a stranger has taken what it could.
+func NewGate(limitEach int) *Gate {
 	return &Gate{
-		limit: limit, limitEach: limitEach,
-		closed:  make(chan struct{}),
-		streams: make(map[Speaker]int),
+		limitEach: limitEach,
+		closed:    make(chan struct{}),
+		streams:   make(map[Speaker]int),
 	}
 }
 
@@ -69,7 +70,7 @@ func (g *Gate) Run(serve func(named func()) error) error {
 	}
 }
 
-// Refused is the number of streams for which there was no room, of one Envoy or of all,
+// Refused is the number of streams that were more than one Envoy may have,
 // and of those that did not say in time whom they speak for.
 func (g *Gate) Refused() uint64 { return g.refused.Load() }
 
@@ -80,12 +81,8 @@ var errClosed = status.Error(codes.Unavailable, "the control plane is shutting d
 func (g *Gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.shut:
+	if g.shut {
 		return errClosed
-	case g.open >= g.limit:
-		g.refused.Add(1)
-		return status.Errorf(codes.ResourceExhausted, "there are %d streams already, and no more are served", g.open)
 	}
 	g.open++
 	g.running.Add(1)

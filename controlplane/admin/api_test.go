@@ -61,7 +61,7 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 // schema are the objects of the answers under the titles they have in the
 // document.
 var schema = map[string]any{
-	"Status": Status{}, "Reload": Reload{}, "Problem": Problem{}, "ClusterList": clusterList{}, "Cluster": Cluster{},
+	"Status": Status{}, "Port": Port{}, "Bound": Bound{}, "Reload": Reload{}, "Problem": Problem{}, "ClusterList": clusterList{}, "Cluster": Cluster{},
 	"EndpointCounts": EndpointCounts{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
 	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
 	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},

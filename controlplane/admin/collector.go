@@ -45,6 +45,8 @@ type collector struct {
 
 	envoys, subscribed, inSync, nacking series
 
+	portUsed, portLimit, portRefused, acceptErrors series
+
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 }
 
@@ -53,6 +55,7 @@ func newCollector(source Source, maxSeries int, now func() time.Time) *collector
 	c.describeClusters()
 	c.describeEndpoints()
 	c.describeStreams()
+	c.describePort()
 	c.describeSignals()
 	return c
 }
@@ -99,6 +102,24 @@ func (c *collector) describeStreams() {
 	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version they were sent.", labelCluster)
 }
 
+func (c *collector) describePort() {
+	const label = "bound"
+	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.", label)
+	c.portLimit = c.gauge("steelyard_xds_port_limit", "How much of it there may be. That of connections follows the limit of open files, too.", label)
+	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
+	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total", "How often accepting a connection to the xDS port failed.")
+}
+
+func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
+	for _, b := range p.bounds() {
+		c.portUsed.set(ch, Num(float64(b.Used)), b.name)
+		c.portLimit.set(ch, Num(float64(b.Limit)), b.name)
+		c.portRefused.set(ch, Num(float64(b.Refused)), b.name, "refused")
+		c.portRefused.set(ch, Num(float64(b.Displaced)), b.name, "displaced")
+	}
+	c.acceptErrors.set(ch, Num(float64(p.AcceptErrors)))
+}
+
 func (c *collector) describeSignals() {
 	c.entries = c.counter("steelyard_access_log_entries_total", "Access log entries received, by what became of them: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).", labelResult)
 	c.reconciled = c.counter("steelyard_reconciled_requests_total", "Requests that load reports added to, or took from, what the access logs said.")
@@ -107,7 +128,7 @@ func (c *collector) describeSignals() {
 	c.reports = c.counter("steelyard_load_reports_total", "Load reports received.")
 	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that an Envoy is asked for, by the source that counts its requests.", "counted_by")
 	c.signalStreams = c.gauge("steelyard_signal_streams", "Open streams over which Envoys tell of their requests.", "source")
-	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or there was no room) or broken (they could not be read).", "source", labelResult)
+	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or were more than an Envoy may have) or broken (they could not be read).", "source", labelResult)
 }
 
 func (c *collector) gauge(name, help string, labels ...string) series {
@@ -161,7 +182,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		c.dropped.set(ch, Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
 	}
 	c.collectClients(ch, clusters)
-	c.collectSignals(ch, c.source.Status().Signals.complete())
+	status := c.source.Status()
+	c.collectPort(ch, status.XDSPort)
+	c.collectSignals(ch, status.Signals.complete())
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {

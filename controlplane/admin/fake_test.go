@@ -48,6 +48,14 @@ func typical(now time.Time) fixed {
 				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalsSeconds: map[string]Number{SourceAccessLog: Num(1), SourceLoadReports: Num(0.1)},
 				Streams: map[string]SignalStreams{SourceAccessLog: {Open: 4, Refused: 1}, SourceLoadReports: {Open: 2, Broken: 3}},
 			},
+			XDSPort: Port{
+				Connections:           Bound{Used: 9, Limit: 765, Displaced: 3, LastDisplaced: At(now.Add(-40 * time.Minute))},
+				ConnectionsPerAddress: Bound{Used: 9, Limit: 573},
+				Streams:               Bound{Used: 24, Limit: 131_072},
+				Subscriptions:         Bound{Used: 4, Limit: 262_144, Refused: 2, LastRefused: At(now.Add(-time.Hour))},
+				OpenFilesLimit:        Num(1024),
+				AcceptErrors:          1, LastAcceptError: "accept4: too many open files", LastAcceptErrorAt: At(now.Add(-2 * time.Hour)),
+			},
 		},
 	}
 }

@@ -249,6 +249,31 @@ steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
 # HELP steelyard_dropped_requests_total Requests that Envoys refused because they were told to, as their load reports say.
 # TYPE steelyard_dropped_requests_total counter
 steelyard_dropped_requests_total{cluster="llama"} 17
+# HELP steelyard_xds_port_used What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.
+# TYPE steelyard_xds_port_used gauge
+steelyard_xds_port_used{bound="connections"} 9
+steelyard_xds_port_used{bound="connections_per_address"} 9
+steelyard_xds_port_used{bound="streams"} 24
+steelyard_xds_port_used{bound="subscriptions"} 4
+# HELP steelyard_xds_port_limit How much of it there may be. That of connections follows the limit of open files, too.
+# TYPE steelyard_xds_port_limit gauge
+steelyard_xds_port_limit{bound="connections"} 765
+steelyard_xds_port_limit{bound="connections_per_address"} 573
+steelyard_xds_port_limit{bound="streams"} 131072
+steelyard_xds_port_limit{bound="subscriptions"} 262144
+# HELP steelyard_xds_port_refused_total How often the bound was reached: the new one was refused, or, of connections, an idle one displaced to make room for it.
+# TYPE steelyard_xds_port_refused_total counter
+steelyard_xds_port_refused_total{bound="connections",result="displaced"} 3
+steelyard_xds_port_refused_total{bound="connections",result="refused"} 0
+steelyard_xds_port_refused_total{bound="connections_per_address",result="displaced"} 0
+steelyard_xds_port_refused_total{bound="connections_per_address",result="refused"} 0
+steelyard_xds_port_refused_total{bound="streams",result="displaced"} 0
+steelyard_xds_port_refused_total{bound="streams",result="refused"} 0
+steelyard_xds_port_refused_total{bound="subscriptions",result="displaced"} 0
+steelyard_xds_port_refused_total{bound="subscriptions",result="refused"} 2
+# HELP steelyard_xds_port_accept_errors_total How often accepting a connection to the xDS port failed.
+# TYPE steelyard_xds_port_accept_errors_total counter
+steelyard_xds_port_accept_errors_total 1
 # HELP steelyard_access_log_entries_total Access log entries received, by what became of them: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).
 # TYPE steelyard_access_log_entries_total counter
 steelyard_access_log_entries_total{result="counted"} 183185
@@ -276,7 +301,7 @@ steelyard_load_report_interval_seconds{counted_by="load_reports"} 0.1
 # TYPE steelyard_signal_streams gauge
 steelyard_signal_streams{source="access_log"} 4
 steelyard_signal_streams{source="load_reports"} 2
-# HELP steelyard_signal_streams_ended_total Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or there was no room) or broken (they could not be read).
+# HELP steelyard_signal_streams_ended_total Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or were more than an Envoy may have) or broken (they could not be read).
 # TYPE steelyard_signal_streams_ended_total counter
 steelyard_signal_streams_ended_total{result="broken",source="access_log"} 0
 steelyard_signal_streams_ended_total{result="broken",source="load_reports"} 3
@@ -308,7 +333,7 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 			}
 			var got []string
 			for _, f := range families {
-				if f.GetName() != "steelyard_connected_envoys" {
+				if name := f.GetName(); name != "steelyard_connected_envoys" && !strings.HasPrefix(name, "steelyard_xds_port_") {
 					got = append(got, f.GetName())
 				}
 			}

@@ -70,7 +70,7 @@ func statusProblems(s Status, clients int) []Problem {
 	if clients == 0 {
 		out = append(out, problem(SeverityWarning, "no Envoy is connected"))
 	}
-	return out
+	return append(out, portProblems(s.XDSPort, s.Now.Time)...)
 }
 
 // clusterProblems are those of the pool; single endpoints appear as counts.

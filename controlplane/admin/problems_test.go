@@ -230,6 +230,60 @@ func TestStatusProblems(t *testing.T) {
 	}
 }
 
+func TestPortProblems(t *testing.T) {
+	before := func(ago time.Duration) Time { return At(noon.Add(-ago)) }
+	port := Port{Connections: Bound{Used: 765, Limit: 765}, OpenFilesLimit: Num(1024)}
+	with := func(change func(*Port)) Port {
+		p := port
+		change(&p)
+		return p
+	}
+	for name, tc := range map[string]struct {
+		in   Port
+		want []Problem
+	}{
+		"full": {port, nil},
+		"refused": {
+			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
+			[]Problem{{SeverityError, "the xDS port refuses peers, there are too many connections: 7 refused so far, the latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)"}},
+		},
+		"refused long ago": {with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(time.Hour) }), nil},
+		"displaced": {
+			with(func(p *Port) {
+				p.OpenFilesLimit = Number{}
+				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1, LastDisplaced: before(2 * time.Minute)}
+			}),
+			[]Problem{{SeverityWarning, "the xDS port closes idle connections to make room for new ones, there are too many connections from one address: 1 closed so far, the latest 2 min ago; 20 of 20 are used (xds.limits.connections_per_address; – open files are allowed)"}},
+		},
+		"streams and subscriptions": {
+			with(func(p *Port) {
+				p.Streams = Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
+				p.Subscriptions = Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
+			}),
+			[]Problem{
+				{SeverityError, "the xDS port refuses peers, there are too many streams: 1 refused so far, the latest < 1 s ago; 900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"},
+				{SeverityError, "the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest < 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"},
+			},
+		},
+		"accepting fails": {
+			with(func(p *Port) {
+				p.AcceptErrors, p.LastAcceptError, p.LastAcceptErrorAt = 4, "too many open files", before(time.Second)
+			}),
+			[]Problem{{SeverityError, "the xDS port could not accept connections 4 times, the latest 1.0 s ago: too many open files"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, portProblems(tc.in, noon)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			status := statusProblems(Status{ConfigGeneration: 1, Now: At(noon), XDSPort: tc.in}, 1)
+			if len(status) != len(tc.want) {
+				t.Errorf("the status has the problems %v", status)
+			}
+		})
+	}
+}
+
 func TestWorstFirst(t *testing.T) {
 	endpoint := func(address string, perSlot Number, problems ...Problem) Endpoint {
 		return Endpoint{Address: address, LoadPerSlot: perSlot, Problems: problems}

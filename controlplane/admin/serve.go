@@ -17,11 +17,11 @@ const (
 	writeTimeout    = 30 * time.Second
 	idleTimeout     = 60 * time.Second
 	maxHeaderBytes  = 16 << 10
-	shutdownTimeout = 3 * time.Second
+	shutdownTimeout = 300 * time.Millisecond
 )
 
 // Serve answers on the listener until ctx is done, lets the requests that are
-// running finish for at most three seconds, and returns nil. It closes the
+// running finish for at most 0.3 s, and returns nil. It closes the
 // listener. It returns an error when the listener fails before that.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
@@ -31,6 +31,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		ConnState:         tellBusy,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
@@ -45,6 +46,14 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		return fmt.Errorf("serving the admin API on %s: %w", listener.Addr(), err)
 	}
 	return nil
+}
+
+// tellBusy tells a connection that wants to know whether a request is running on it: one
+// without may be closed in favour of another.
+func tellBusy(c net.Conn, s http.ConnState) {
+	if b, ok := c.(interface{ Busy(bool) }); ok {
+		b.Busy(s == http.StateActive)
+	}
 }
 
 // stop waits for running requests, and cuts those off that take too long.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // serving runs Serve until the test stops it; the channel gives its result.
@@ -47,6 +48,86 @@ func TestServeAnswersUntilItIsStopped(t *testing.T) {
 	}
 	if _, _, err := get(address, "/healthz"); err == nil {
 		t.Error("it still answers")
+	}
+}
+
+// TestServeWaitsForNobodyLong: the process is to end whatever its readers do.
+func TestServeWaitsForNobodyLong(t *testing.T) {
+	begun, gone := make(chan struct{}), make(chan struct{})
+	endless := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(gone)
+	})
+	address, stop, done := serving(t, endless)
+	silent, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	running, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	if _, err := io.WriteString(running, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	start := time.Now()
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+	if took := time.Since(start); took < shutdownTimeout || took > 3*shutdownTimeout {
+		t.Errorf("it took %v, want about %v", took, shutdownTimeout)
+	}
+	<-gone
+}
+
+// A told connection hears whether a request is running on it.
+type told struct {
+	net.Conn
+	busy chan bool
+}
+
+func (c told) Busy(busy bool) { c.busy <- busy }
+
+type tellsAll struct {
+	net.Listener
+	busy chan bool
+}
+
+func (l tellsAll) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return told{c, l.busy}, nil
+}
+
+func TestAConnectionHearsWhetherARequestIsRunning(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	busy, done := make(chan bool, 10), make(chan error, 1)
+	go func() { done <- Serve(ctx, tellsAll{inner, busy}, handlerOf(typical(noon))) }()
+	conn, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if first, second, third := <-busy, <-busy, <-busy; first || !second || third {
+		t.Errorf("new %v, with a request %v, after it %v; want false, true, false", first, second, third)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -103,7 +103,7 @@ type SignalTotals struct {
 // SignalStreams are the streams of one of the services that Envoys tell their requests to.
 type SignalStreams struct {
 	Open    int    `json:"open"`
-	Refused uint64 `json:"refused"` // for want of a node id or of room
+	Refused uint64 `json:"refused"` // for want of a node id, or more than an Envoy may have
 	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
 }
 

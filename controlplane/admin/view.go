@@ -45,6 +45,8 @@ type Status struct {
 	Draining         bool   `json:"draining"`           // shutting down
 	// Signals are what all Envoys together told of their requests.
 	Signals SignalTotals `json:"signals"`
+	// XDSPort is what the peers of the xDS port take of what they may.
+	XDSPort Port `json:"xds_port"`
 
 	// Filled in by the handler.
 	Now           Time      `json:"now"`

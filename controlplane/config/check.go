@@ -89,6 +89,18 @@ func (d *decoder) checkXDS(x *XDS) {
 		d.conflict(&a.ReportsAbove, &a.BatchAbove, "reports_above, %s, is not above batch_above, %s: an Envoy first sends its entries in batches and then none, so write a larger reports_above or a smaller batch_above",
 			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
 	}
+	d.checkLimits(&x.Limits)
+}
+
+// checkLimits also makes three quarters of the connections a limit per address that is not written.
+func (d *decoder) checkLimits(l *XDSLimits) {
+	if !d.written(&l.ConnectionsPerAddress) {
+		l.ConnectionsPerAddress = min(l.ConnectionsPerAddress, l.Connections*3/4)
+	}
+	if l.ConnectionsPerAddress > l.Connections {
+		d.conflict(&l.ConnectionsPerAddress, &l.Connections, "connections_per_address, %s, is more than connections, %s: write at most that, and less if others than one address are to get in",
+			d.value(&l.ConnectionsPerAddress, l.ConnectionsPerAddress), d.value(&l.Connections, l.Connections))
+	}
 }
 
 func (d *decoder) checkRedis(r *Redis) {

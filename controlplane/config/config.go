@@ -43,6 +43,25 @@ type XDS struct {
 	AccessLog AccessLog `yaml:"access_log"`
 	// LoadReports says how Envoys' load reports (LRS) are used.
 	LoadReports LoadReports `yaml:"load_reports"`
+	// Limits bound what all peers of the listener together may take.
+	Limits XDSLimits `yaml:"limits"`
+}
+
+// XDSLimits bound what all peers of the xDS listener together may take, far above what a fleet needs. An
+// Envoy has a connection and one more for each of its worker threads, and on the first of them a stream for each
+// EDS name and three others.
+type XDSLimits struct {
+	// Connections is how many there are at most, 16 to 1000000; fewer where the limit of open files has no room for
+	// them. Default 32768.
+	Connections int `yaml:"connections" default:"32768" range:"16..1000000"`
+	// ConnectionsPerAddress is how many of them may come from one address, 1 to 1000000 and at most
+	// Connections: behind a NAT that is the whole fleet. Default 24576, or 3/4 of Connections where that is less.
+	ConnectionsPerAddress int `yaml:"connections_per_address" default:"24576" range:"1..1000000"`
+	// Streams is how many are open at most, of all services, 1000 to 10000000. Default 131072.
+	Streams int `yaml:"streams" default:"131072" range:"1000..10000000"`
+	// Subscriptions is how many cluster names all streams together may subscribe to, 1000 to 10000000. Default
+	// 262144.
+	Subscriptions int `yaml:"subscriptions" default:"262144" range:"1000..10000000"`
 }
 
 // AccessLog says how far the upstream access logs that Envoys stream to this

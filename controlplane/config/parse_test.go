@@ -37,6 +37,7 @@ clusters:
 			Listen: "127.0.0.1:18000", PushBudget: 10 << 20,
 			AccessLog:   AccessLog{BatchAbove: 200, ReportsAbove: 500},
 			LoadReports: LoadReports{Budget: 10 << 20},
+			Limits:      XDSLimits{Connections: 32_768, ConnectionsPerAddress: 24_576, Streams: 131_072, Subscriptions: 262_144},
 		},
 		Admin: Admin{Listen: "127.0.0.1:19000"},
 		Redis: &Redis{
@@ -91,6 +92,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 			PushBudget:  1 << 20,
 			AccessLog:   AccessLog{Disabled: true, BatchAbove: 11, ReportsAbove: 12},
 			LoadReports: LoadReports{Disabled: true, Interval: 13 * time.Second, Budget: 2 << 20},
+			Limits:      XDSLimits{Connections: 200, ConnectionsPerAddress: 100, Streams: 1000, Subscriptions: 2000},
 		},
 		Admin: Admin{Listen: "[::1]:2"},
 		Redis: &Redis{
@@ -364,5 +366,22 @@ func TestErrorKeepsEachProblemAndCountsTheRest(t *testing.T) {
 	last := fmt.Sprintf("many.yaml: and %d more", keptProblems+51-shownProblems)
 	if len(lines) != shownProblems+1 || lines[shownProblems] != last {
 		t.Errorf("%d lines, the last is %q, want %q", len(lines), lines[len(lines)-1], last)
+	}
+}
+
+func TestConnectionsPerAddressFollowFewConnectionsUnlessTheyAreWritten(t *testing.T) {
+	for _, c := range []struct {
+		limits string
+		want   int
+	}{
+		{"connections: 40000", 24_576},
+		{"connections: 100", 75},
+		{"connections: 100, connections_per_address: 100", 100},
+		{"connections_per_address: 7", 7},
+	} {
+		cfg := mustParse(t, "x.yaml", "xds: {limits: {"+c.limits+"}}\nclusters: [{name: a, engine: vllm, endpoints: {file: a.yaml}}]\n")
+		if got := cfg.XDS.Limits.ConnectionsPerAddress; got != c.want {
+			t.Errorf("%s: %d of one address, want %d", c.limits, got, c.want)
+		}
 	}
 }

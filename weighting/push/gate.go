@@ -110,9 +110,14 @@ func (g *Gate) Step(now time.Time, in Input) Verdict {
 
 // Neutral is the verdict with which a control plane leaves: to each endpoint its part of the capacity,
 // none flagged and nothing dropped. Weights that nobody renews would go on sending the requests to
-// the endpoint that was idle last.
+// the endpoint that was idle last. It is pushed even if it is what is in force, so that the proxies take it
+// for stale as late as can be.
 func (g *Gate) Neutral(now time.Time) Verdict {
-	return g.verdict(now, g.decision.Neutral(), g.inForce != nil)
+	v := g.verdict(now, g.decision.Neutral(), g.inForce != nil)
+	if g.inForce != nil && !v.Push {
+		v.Push, v.Reason = true, ReasonHeartbeat
+	}
+	return v
 }
 
 func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict {

@@ -221,6 +221,10 @@ func TestLeavingIsNeutral(t *testing.T) {
 			t.Errorf("%s: share %v, overloaded %v (%s), want its part of the capacity, %v", e.Address, e.Share, e.Overloaded, e.OverloadReason, share)
 		}
 	}
+	g.Finish(epoch, Outcome{Pushed: true})
+	if v := g.Neutral(epoch); !v.Push || v.Reason != ReasonHeartbeat {
+		t.Errorf("push %v for %q of what is in force, want a heartbeat", v.Push, v.Reason)
+	}
 }
 
 func TestThePauseAfterAStep(t *testing.T) {

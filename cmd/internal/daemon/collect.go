@@ -52,6 +52,7 @@ func (d *Daemon) retarget() {
 			targets = append(targets, target(c, e))
 		}
 	})
+	d.keepFiles(len(targets))
 	d.scrapes.SetTargets(targets)
 	d.signals.setMembers(members)
 	d.mu.Lock()

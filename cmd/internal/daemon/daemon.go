@@ -1,11 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,12 +15,12 @@ import (
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/scrape"
-	"steelyard/collectors/wire"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/xds"
 	"steelyard/xds/envoyspec"
+	"steelyard/xds/port"
 )
 
 // Options are what a Daemon needs besides its configuration.
@@ -37,7 +37,7 @@ type Daemon struct {
 	options Options
 	started time.Time
 
-	xdsListener, adminListener net.Listener
+	xdsListener, adminListener *port.Listener
 
 	streams *xds.Server
 	signals *signals
@@ -67,17 +67,13 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.xdsListener, err = net.Listen("tcp", cfg.XDS.Listen); err != nil {
-		return nil, fmt.Errorf("listening for Envoys (xds.listen): %w", err)
-	}
-	if d.adminListener, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-		d.xdsListener.Close()
-		return nil, fmt.Errorf("listening for the admin API (admin.listen): %w", err)
+	if err := d.listen(cfg); err != nil {
+		return nil, err
 	}
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS)})
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
-	d.grpc = grpc.NewServer(append(xds.GRPCOptions(tls), grpc.ForceServerCodecV2(wire.Codec()))...)
+	d.grpc = d.newGRPC(tls)
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
@@ -114,52 +110,30 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error {
-		if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
-			return err
-		}
-		return nil
-	})
-	group.Go(func() error {
 		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})
 		return admin.Serve(failed, d.adminListener, handler)
 	})
 	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", "http://"+d.AdminAddress()+"/")
+	envoys := make(chan error, 1)
+	go func() {
+		defer close(envoys)
+		envoys <- d.serveEnvoys()
+	}()
+	var failure error
 	select {
 	case <-ctx.Done():
 		d.options.Log.Info("stopping")
 	case <-failed.Done():
+	case failure = <-envoys:
 	}
-	d.draining.Store(true)
-	d.manager.Close()
-	d.settle()
-	d.streams.Close()
-	d.signals.close()
-	d.grpc.GracefulStop()
-	stop()
-	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	err := d.stop(func() error {
+		stop()
+		return group.Wait()
+	}, envoys)
+	if err = cmp.Or(failure, err); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
-}
-
-// settle gives the Envoys a moment to acknowledge the last push: a share of
-// requests to refuse must not outlive who decides on it.
-func (d *Daemon) settle() {
-	const patience, step = 500 * time.Millisecond, 5 * time.Millisecond
-	for end := time.Now().Add(patience); time.Now().Before(end) && !d.inSync(); {
-		time.Sleep(step)
-	}
-}
-
-func (d *Daemon) inSync() bool {
-	for _, c := range d.streams.Clients() {
-		for _, s := range c.Subscriptions {
-			if s.Known && !s.InSync && !s.Nacked {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // poke wakes a cluster's loop.

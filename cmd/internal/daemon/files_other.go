@@ -1,0 +1,5 @@
+//go:build !unix
+
+package daemon
+
+func openFilesLimit() int { return 0 }

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"steelyard/collectors/wire"
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+	"steelyard/xds"
+	"steelyard/xds/port"
+)
+
+const (
+	// adminConnections is far above what people, probes and Prometheus have open at a time.
+	adminConnections = 128
+	// spareFiles are kept for Redis, discovery, files and the log.
+	spareFiles = 128
+)
+
+// listen binds both ports.
+func (d *Daemon) listen(cfg *config.Config) (err error) {
+	limits := cfg.XDS.Limits
+	d.xdsListener, err = port.Listen(cfg.XDS.Listen, port.Options{
+		Connections: limits.Connections, PerAddress: limits.ConnectionsPerAddress, Streams: limits.Streams,
+		Log: d.options.Log.With("listener", "xds"),
+	})
+	if err != nil {
+		return fmt.Errorf("listening for Envoys (xds.listen): %w", err)
+	}
+	d.adminListener, err = port.Listen(cfg.Admin.Listen, port.Options{
+		Connections: adminConnections, PerAddress: adminConnections,
+		Log: d.options.Log.With("listener", "admin"),
+	})
+	if err != nil {
+		d.xdsListener.Close()
+		return fmt.Errorf("listening for the admin API (admin.listen): %w", err)
+	}
+	d.keepFiles(0)
+	bounds := d.xdsListener.Stats()
+	d.options.Log.Info("connections to the xDS port are bounded", "open_files_limit", openFilesLimit(),
+		"connections", bounds.Connections.Limit, "per_address", bounds.PerAddress.Limit)
+	return nil
+}
+
+// keepFiles keeps file descriptors for everything but the connections to the xDS port.
+func (d *Daemon) keepFiles(targets int) {
+	if files := openFilesLimit(); files > 0 {
+		d.xdsListener.SetRoom(roomFor(files, targets))
+	}
+}
+
+// roomFor is how many connections to the xDS port so many file descriptors are enough for, beside one for the scrapes of
+// each target, the admin listener and the spare ones. Where these would leave next to none, it is a quarter.
+func roomFor(files, targets int) int {
+	return max(files/4, files-targets-adminConnections-spareFiles)
+}
+
+// newGRPC makes the server of the xDS port.
+func (d *Daemon) newGRPC(c *tls.Config) *grpc.Server {
+	return grpc.NewServer(append(xds.GRPCOptions(c),
+		grpc.ForceServerCodecV2(wire.Codec()),
+		grpc.StreamInterceptor(d.xdsListener.Intercept))...)
+}
+
+// serveEnvoys serves the xDS port until the server is stopped.
+func (d *Daemon) serveEnvoys() error {
+	if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
+		return err
+	}
+	return nil
+}
+
+// viewPort shows what the peers of the xDS port take of what they may.
+func (d *Daemon) viewPort() admin.Port {
+	s := d.xdsListener.Stats()
+	p := admin.Port{
+		Connections:           connections(s.Connections),
+		ConnectionsPerAddress: connections(s.PerAddress),
+		Streams:               bound(s.Streams),
+		Subscriptions:         bound(d.streams.Names()),
+		AcceptErrors:          s.AcceptErrors, LastAcceptError: s.AcceptError, LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
+	}
+	if files := openFilesLimit(); files > 0 {
+		p.OpenFilesLimit = admin.Num(float64(files))
+	}
+	return p
+}
+
+func bound(u port.Usage) admin.Bound {
+	return admin.Bound{Used: u.Used, Limit: u.Limit, Refused: u.Refused, LastRefused: admin.At(u.RefusedAt)}
+}
+
+func connections(u port.ConnectionUsage) admin.Bound {
+	b := bound(u.Usage)
+	b.Displaced, b.LastDisplaced = u.Displaced, admin.At(u.DisplacedAt)
+	return b
+}

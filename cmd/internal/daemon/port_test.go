@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+)
+
+func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
+	for _, tt := range []struct{ files, targets, want int }{
+		{1024, 0, 768},
+		{1024, 100, 668},
+		{1_048_576, 10_000, 1_038_320},
+		{1024, 2000, 256}, // too few for the scrapes, too: a part for each
+		{256, 0, 64},
+	} {
+		if got := roomFor(tt.files, tt.targets); got != tt.want {
+			t.Errorf("%d open files and %d targets: room for %d connections, want %d", tt.files, tt.targets, got, tt.want)
+		}
+	}
+}
+
+func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
+	cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
+	cfg.XDS.Limits = config.XDSLimits{Connections: 20, ConnectionsPerAddress: 1, Streams: 3000, Subscriptions: 2000}
+	d, base := serve(t, cfg)
+	for range 2 {
+		conn, err := net.Dial("tcp", d.XDSAddress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	var s admin.Status
+	eventually(t, "the second took the place of the first", func() error {
+		err := get(base, "/api/v1/status", &s)
+		if err == nil && s.XDSPort.ConnectionsPerAddress.Displaced != 1 {
+			err = fmt.Errorf("%+v", s.XDSPort)
+		}
+		return err
+	})
+	p := s.XDSPort
+	for name, got := range map[string]admin.Bound{
+		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams, "subscriptions": p.Subscriptions,
+	} {
+		want := map[string]admin.Bound{
+			"connections": {Used: 1, Limit: 20}, "connections per address": {Used: 1, Limit: 1, Displaced: 1},
+			"streams": {Limit: 3000}, "subscriptions": {Limit: 2000},
+		}[name]
+		if got.LastDisplaced.IsZero() != (want.Displaced == 0) {
+			t.Errorf("%s: displaced %v", name, got.LastDisplaced)
+		}
+		got.LastDisplaced = admin.Time{}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	if files := p.OpenFilesLimit.Or(0); files != float64(openFilesLimit()) || files == 0 {
+		t.Errorf("%v open files are allowed, want %d", files, openFilesLimit())
+	}
+}

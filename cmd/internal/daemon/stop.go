@@ -1,0 +1,84 @@
+package daemon
+
+import "time"
+
+const (
+	// settlePatience is how long Envoys may take to acknowledge the last push.
+	settlePatience = 500 * time.Millisecond
+	// goodbye is how long peers may take to let their connections go, once their streams have ended. Those that
+	// answer take milliseconds; Envoys find the next process the sooner the less it is.
+	goodbye = 100 * time.Millisecond
+	// stopLimit is the end of it all, whatever peers, disks and servers do.
+	stopLimit = settlePatience + time.Second
+)
+
+// stop ends everything in order, and waits for it until stopLimit; what has not ended by then ends with the
+// process. parts ends the collectors and the admin listener, and waits for them; envoys is closed when the xDS port is
+// served no more.
+//
+// The streams end last: Envoys come back within a fifth of a second, and later each time that nobody is there.
+func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
+	var failed error
+	phase := make(chan string, 8)
+	go func() {
+		defer close(phase)
+		phase <- "the loops of the clusters"
+		d.draining.Store(true)
+		d.manager.Close()
+		phase <- "ACKs of the last push"
+		d.settle()
+		phase <- "the collectors and the admin listener"
+		failed = parts()
+		phase <- "the services of the xDS port"
+		d.streams.Close()
+		d.signals.close()
+		phase <- "connections to the xDS port"
+		d.closePort()
+		for range envoys {
+		}
+	}()
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	for doing := ""; ; {
+		select {
+		case next, more := <-phase:
+			if !more {
+				return failed
+			}
+			doing = next
+		case <-limit.C:
+			d.xdsListener.CloseConnections()
+			d.options.Log.Warn("stopped without waiting any longer", "for", doing, "limit", stopLimit)
+			return nil
+		}
+	}
+}
+
+// settle gives the Envoys that answer a moment to acknowledge the last push: a share of requests to refuse must
+// not outlive who decides on it.
+func (d *Daemon) settle() {
+	const step = 5 * time.Millisecond
+	for end := time.Now().Add(settlePatience); time.Now().Before(end) && !d.streams.Settled(settlePatience); {
+		time.Sleep(step)
+	}
+}
+
+// closePort ends the gRPC server: in order with those peers that answer, and soon with the others.
+func (d *Daemon) closePort() {
+	graceful := make(chan struct{})
+	go func() {
+		defer close(graceful)
+		d.grpc.GracefulStop()
+	}()
+	limit := time.NewTimer(goodbye)
+	defer limit.Stop()
+	select {
+	case <-graceful:
+		return
+	case <-limit.C:
+	}
+	// First the connections: to say goodbye to a peer that does not read, Stop would wait, too.
+	d.xdsListener.CloseConnections()
+	d.grpc.Stop()
+	<-graceful
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/proc"
+)
+
+// stopLimit is the longest that the process may take to end, whatever its peers do.
+const stopLimit = 1500 * time.Millisecond
+
+// frozen waits until an Envoy that is paused has owed an answer for longer than anybody is to wait for one.
+func (f *fleet) frozen(node string) {
+	f.t.Helper()
+	f.eventually(node+" is frozen", func() error {
+		clients, err := f.clients()
+		if err != nil {
+			return err
+		}
+		for _, c := range clients {
+			for _, s := range c.Subscriptions {
+				if c.NodeID == node && !s.InSync && time.Since(s.LastSent.Time) > 600*time.Millisecond {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("it answers")
+	})
+}
+
+func (f *fleet) stopWithin(limit time.Duration) {
+	f.t.Helper()
+	began := time.Now()
+	if err := f.control.Stop(); err != nil {
+		f.t.Error(err)
+	}
+	took := time.Since(began)
+	f.t.Logf("it took %v", took)
+	if took > limit {
+		f.t.Errorf("it took %v to end, want at most %v", took, limit)
+	}
+	if err := f.control.Wait(f.t.Context()); err != nil {
+		f.t.Errorf("it ended with %v, want exit status 0", err)
+	}
+}
+
+// port is the xDS port as the admin API shows it.
+func (f *fleet) port() (admin.Port, error) {
+	var s admin.Status
+	err := f.get("/api/v1/status", &s)
+	return s.XDSPort, err
+}
+
+// taken waits until the server has taken in so many connections and streams.
+func (f *fleet) taken(connections, streams int) {
+	f.t.Helper()
+	f.eventually("the connections are accepted", func() error {
+		p, err := f.port()
+		if err == nil && (p.Connections.Used < connections || p.Streams.Used < streams) {
+			err = fmt.Errorf("%d connections and %d streams", p.Connections.Used, p.Streams.Used)
+		}
+		return err
+	})
+}
+
+func TestSIGTERMEndsTheProcessWhateverPeersDo(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool, envoys: 2})
+	for i, tt := range []struct {
+		name  string
+		peers func(*fleet)
+		limit time.Duration
+	}{
+		{"all Envoys answer", func(*fleet) {}, time.Second},
+		{"connections that say nothing", connectSilently, stopLimit},
+		{"clients that do not read", subscribeWithoutReading, stopLimit},
+		{"clients that open a call and send nothing", callAndSendNothing, stopLimit},
+		{"readers of the admin API that say nothing", readSilently, stopLimit},
+		{"a frozen Envoy", freezeOne, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f.t = t
+			f.eventually("every Envoy is in sync", f.allInSync)
+			tt.peers(f)
+			f.stopWithin(tt.limit)
+		})
+		f.t = t
+		f.control = f.startControl(fmt.Sprint("steelyard-", i+2))
+	}
+}
+
+func connectSilently(f *fleet) {
+	for range 50 {
+		connect(f.t, loopback, f.xds)
+	}
+	f.taken(50, 0)
+}
+
+func subscribeWithoutReading(f *fleet) {
+	request := &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "stranger"}, ResourceNames: []string{cluster}}
+	for range 50 {
+		if err := intrude(f.t, loopback, f.xds).call(streamEndpoints, request); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.taken(50, 50)
+}
+
+func callAndSendNothing(f *fleet) {
+	methods := []string{fetchEndpoints, fetchRuntime, streamEndpoints, deltaEndpoints, streamAggregated, streamRuntime, streamAccessLogs, streamLoadStats}
+	for _, method := range methods {
+		if err := intrude(f.t, loopback, f.xds).call(method); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.taken(len(methods), len(methods)-2)
+}
+
+func readSilently(f *fleet) {
+	for range 20 {
+		connect(f.t, loopback, f.admin)
+		half := connect(f.t, loopback, f.admin)
+		if _, err := fmt.Fprint(half, "GET /metrics HTTP/1.1\r\nHost: "); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if _, err := f.port(); err != nil { // over a connection that comes after those
+		f.t.Fatal(err)
+	}
+}
+
+func freezeOne(f *fleet) {
+	if err := f.envoys[1].Pause(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.frozen("envoy-1")
+}
+
+// TestARestartBesideAFrozenEnvoyIsOneForTheOthersAlone: they get the last push of the old process, which is to harm
+// nobody, and have weights of the new one soon. No request notices.
+func TestARestartBesideAFrozenEnvoyIsOneForTheOthersAlone(t *testing.T) {
+	// Wide enough that the requests which an avoided server gets are served.
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool, envoys: 3})
+	busy := pool[0].Address()
+	flood(t, pool[0], 500)
+	f.everywhere("the busy server is avoided", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
+	if err := f.envoys[2].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	f.frozen("envoy-2")
+	f.urls, f.envoys = f.urls[:2], f.envoys[:2]
+	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 5 * time.Millisecond}, Seed: 4})
+
+	began := time.Now()
+	f.stopWithin(time.Second)
+	for i := range f.envoys {
+		if hosts := f.hosts(i); avoided(hosts, busy) {
+			t.Errorf("envoy %d has not got the last push, which is to avoid nobody: %v", i, hosts)
+		}
+	}
+	f.control = f.startControl("steelyard-2")
+	f.everywhere("the busy server is avoided again", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
+	took := time.Since(began)
+	t.Logf("new weights %v after SIGTERM", took)
+	if took > stopLimit {
+		t.Errorf("the others have new weights %v after SIGTERM, want at most %v", took, stopLimit)
+	}
+	if requests, failed := traffic.stop(t); failed != 0 || requests == 0 {
+		t.Errorf("%d of %d requests failed", failed, requests)
+	}
+}

@@ -1,0 +1,248 @@
+package port
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Options of a Listener.
+type Options struct {
+	// Connections is how many there are at most, and PerAddress how many from one remote address.
+	Connections, PerAddress int
+	// Streams is how many are open at most, on all connections together.
+	Streams int
+	Log     *slog.Logger
+}
+
+// A Listener accepts TCP connections within its bounds; see the package comment.
+type Listener struct {
+	net.Listener
+	options Options
+	streams *Quota
+	closing chan struct{}
+	close   func() error // once
+
+	refused, displaced, refusedStreams, failed *tally
+
+	mu    sync.Mutex // guards what follows
+	room  int        // connections that the file descriptors are enough for
+	table table
+	stats Stats // what is counted
+}
+
+// Stats are what a Listener's bounds have to do.
+type Stats struct {
+	Connections ConnectionUsage
+	PerAddress  ConnectionUsage // of the address with the most
+	Streams     Usage
+
+	AcceptErrors    uint64
+	AcceptError     string // the latest
+	AcceptErrorTime time.Time
+}
+
+// A ConnectionUsage is how much of a bound is used. Refused counts new connections that were closed at once.
+type ConnectionUsage struct {
+	Usage
+	Displaced   uint64 // idle connections that were closed, each to make room for a new one
+	DisplacedAt time.Time
+}
+
+// Listen binds a TCP address.
+func Listen(address string, o Options) (*Listener, error) {
+	inner, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return newListener(inner, o), nil
+}
+
+func newListener(inner net.Listener, o Options) *Listener {
+	l := &Listener{
+		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
+		refused:        newTally(o.Log, "connections refused: there are as many as are allowed, and none is idle"),
+		displaced:      newTally(o.Log, "idle connections closed to make room for new ones"),
+		refusedStreams: newTally(o.Log, "streams refused: there are as many as are allowed"),
+		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
+		room:           o.Connections, table: newTable(),
+	}
+	l.close = sync.OnceValue(l.end)
+	return l
+}
+
+// SetRoom says how many connections the limit of open files has room for. Connections that are there stay.
+func (l *Listener) SetRoom(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.room = n
+}
+
+// limits are the bounds that hold now. Where file descriptors are fewer than the connections that one address
+// may have, it may have three quarters of them, so that there are some for others.
+func (l *Listener) limits() (total, each int) {
+	total, each = min(l.options.Connections, l.room), l.options.PerAddress
+	if total < l.options.Connections && each >= total {
+		each = max(1, total*3/4)
+	}
+	return total, each
+}
+
+// Accept returns the next connection that there is room for. Its only error is that the listener was closed.
+func (l *Listener) Accept() (net.Conn, error) {
+	const first, longest = 5 * time.Millisecond, time.Second
+	pause := first
+	for {
+		raw, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			pause = first
+			if c := l.admit(raw); c != nil {
+				return c, nil
+			}
+		case errors.Is(err, net.ErrClosed):
+			return nil, err
+		default:
+			l.acceptFailed(err)
+			select {
+			case <-l.closing:
+				return nil, net.ErrClosed
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, longest)
+		}
+	}
+}
+
+// acceptFailed counts, and frees a file descriptor, which is what accepting mostly fails for.
+func (l *Listener) acceptFailed(err error) {
+	l.mu.Lock()
+	l.stats.AcceptErrors++
+	l.stats.AcceptError, l.stats.AcceptErrorTime = err.Error(), time.Now()
+	victim := front(&l.table.idle)
+	if victim != nil {
+		l.table.remove(victim)
+	}
+	l.mu.Unlock()
+	l.failed.add("error", err)
+	if victim != nil {
+		victim.Conn.Close()
+	}
+}
+
+// admit takes a connection in, in the place of an idle one if there is no other; or closes it and returns nil.
+func (l *Listener) admit(raw net.Conn) net.Conn {
+	c := &conn{Conn: raw, listener: l, pair: pairOf(raw.RemoteAddr(), raw.LocalAddr())}
+	address := c.pair.remote.Addr()
+	victim, full := l.enter(c)
+	switch {
+	case full == 0:
+	case victim == nil:
+		l.refused.add("address", address, "limit", full)
+		raw.Close()
+		return nil
+	default:
+		l.displaced.add("address", victim.pair.remote.Addr(), "for", address, "limit", full)
+		victim.Conn.Close()
+	}
+	return c
+}
+
+// enter finds the connection a place. full is the bound that was reached, 0 if there was room; the victim is
+// whose place it took then, nil if nobody was idle and it has none.
+func (l *Listener) enter(c *conn) (victim *conn, full int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total, each := l.limits()
+	open, oldest := l.table.from(c.pair.remote.Addr())
+	switch {
+	case open >= each:
+		victim, full = oldest, each
+		l.stats.PerAddress.turnedAway(victim)
+	case len(l.table.open) >= total:
+		victim, full = front(&l.table.idle), total
+		l.stats.Connections.turnedAway(victim)
+	}
+	if full > 0 && victim == nil {
+		return nil, full
+	}
+	if victim != nil {
+		l.table.remove(victim)
+	}
+	l.table.add(c)
+	return victim, full
+}
+
+func (u *ConnectionUsage) turnedAway(victim *conn) {
+	if victim == nil {
+		u.Refused++
+		u.RefusedAt = time.Now()
+		return
+	}
+	u.Displaced++
+	u.DisplacedAt = time.Now()
+}
+
+// Busy says that a request begins or ends on the connection, where requests are no streams of Intercept.
+func (c *conn) Busy(busy bool) {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	switch {
+	case busy && c.streams == 0:
+		c.listener.table.begin(c)
+	case !busy && c.streams > 0:
+		c.listener.table.end(c)
+	}
+}
+
+// Close closes the connection and gives its place back.
+func (c *conn) Close() error {
+	c.listener.mu.Lock()
+	c.listener.table.remove(c)
+	c.listener.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Close ends the listening, and closes the connections on which no stream was ever opened: a server that stops
+// would wait for their handshakes.
+func (l *Listener) Close() error { return l.close() }
+
+func (l *Listener) end() error {
+	close(l.closing)
+	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.failed} {
+		t.end()
+	}
+	err := l.Listener.Close()
+	l.closeThose(func(c *conn) bool { return !c.used })
+	return err
+}
+
+// CloseConnections closes all connections, whatever their peers do.
+func (l *Listener) CloseConnections() { l.closeThose(func(*conn) bool { return true }) }
+
+func (l *Listener) closeThose(which func(*conn) bool) {
+	l.mu.Lock()
+	var those []*conn
+	for _, c := range l.table.open {
+		if which(c) {
+			those = append(those, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range those {
+		c.Close()
+	}
+}
+
+// Stats are those of now.
+func (l *Listener) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.most()
+	s.Connections.Limit, s.PerAddress.Limit = l.limits()
+	s.Streams = l.streams.Usage()
+	return s
+}

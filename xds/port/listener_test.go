@@ -1,0 +1,340 @@
+package port
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// arrivals is a listener whose connections and errors a test makes: no machine has addresses enough, and accepting
+// fails when a kernel wants it to.
+type arrivals struct {
+	next   chan any // a net.Conn or an error
+	closed chan struct{}
+}
+
+func (a *arrivals) Accept() (net.Conn, error) {
+	select {
+	case v := <-a.next:
+		if err, failed := v.(error); failed {
+			return nil, err
+		}
+		return v.(net.Conn), nil
+	case <-a.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (a *arrivals) Close() error   { close(a.closed); return nil }
+func (a *arrivals) Addr() net.Addr { return &net.TCPAddr{} }
+
+// from is a connection of a remote address. Its other end is the peer's.
+type from struct {
+	net.Conn
+	remote *net.TCPAddr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.remote }
+func (f from) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 18000} }
+
+// A harness is a listener that accepts all the time.
+type harness struct {
+	t        *testing.T
+	listener *Listener
+	arrivals *arrivals
+	accepted chan net.Conn
+	log      *logged
+	ports    int
+}
+
+func newHarness(t *testing.T, o Options) *harness {
+	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1), log: &logged{}}
+	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
+	h.listener = newListener(h.arrivals, o)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := h.listener.Accept()
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Accept: %v", err)
+				}
+				return
+			}
+			h.accepted <- c
+		}
+	}()
+	t.Cleanup(func() {
+		h.listener.Close()
+		h.listener.CloseConnections()
+		<-done
+	})
+	return h
+}
+
+// logged is a log that is written and read at the same time.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// A visit is a connection as its peer and the server have it; nil is the server's end where it was refused.
+type visit struct{ peer, server net.Conn }
+
+// come connects from an IP address. It is for use in a synctest bubble.
+func (h *harness) come(ip string) visit {
+	h.t.Helper()
+	ours, theirs := net.Pipe()
+	h.ports++
+	h.arrivals.next <- from{theirs, &net.TCPAddr{IP: net.ParseIP(ip), Port: h.ports}}
+	synctest.Wait()
+	select {
+	case c := <-h.accepted:
+		return visit{ours, c}
+	default:
+		return visit{ours, nil}
+	}
+}
+
+// open reports whether the server has left the connection open.
+func (v visit) open() bool {
+	_ = v.peer.SetReadDeadline(time.Now())
+	_, err := v.peer.Read(make([]byte, 1))
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// stream begins one on the connection.
+func (v visit) stream() { v.server.(*conn).Busy(true) }
+
+func (v visit) streamEnds() { v.server.(*conn).Busy(false) }
+
+func TestANewConnectionTakesThePlaceOfTheOneThatIsIdleForLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 3, PerAddress: 3})
+		a, b, c := h.come("10.0.1.1"), h.come("10.0.1.2"), h.come("10.0.1.3")
+		a.stream()
+		b.stream()
+		b.streamEnds() // idle again, and for a shorter time than c
+		d := h.come("10.0.1.4")
+		if d.server == nil || !a.open() || !b.open() || c.open() || !d.open() {
+			t.Errorf("open: %v %v %v %v, want all but the third", a.open(), b.open(), c.open(), d.open())
+		}
+		s := h.listener.Stats().Connections
+		if s.Used != 3 || s.Limit != 3 || s.Refused != 0 || s.Displaced != 1 || s.DisplacedAt.IsZero() {
+			t.Errorf("%+v, want 3 of 3, and one displaced", s)
+		}
+	})
+}
+
+func TestWhereNoConnectionIsIdleANewOneIsClosedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 2, PerAddress: 2})
+		a, b := h.come("10.0.1.1"), h.come("10.0.1.2")
+		a.stream()
+		b.stream()
+		refused := h.come("10.0.1.3")
+		if refused.server != nil || refused.open() || !a.open() || !b.open() {
+			t.Errorf("the third was accepted, or one of those with streams closed")
+		}
+		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() || s.Displaced != 0 {
+			t.Errorf("%+v, want one refused", s)
+		}
+		b.server.Close()
+		b.server.Close() // gives one place back, not two
+		if again := h.come("10.0.1.3"); again.server == nil {
+			t.Error("the place of one that left was not given to another")
+		}
+		if s := h.listener.Stats().Connections; s.Used != 2 {
+			t.Errorf("%d connections, want 2", s.Used)
+		}
+	})
+}
+
+func TestAnAddressHasItsOwnBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 10, PerAddress: 2})
+		other := h.come("10.0.1.9") // idle for longest, but of another address
+		a, b := h.come("10.0.1.1"), h.come("10.0.1.1")
+		a.stream()
+		c := h.come("::ffff:10.0.1.1") // the same address, as a listener of both families sees it
+		if c.server == nil || !a.open() || b.open() || !other.open() {
+			t.Errorf("open: %v %v %v, want the idle one of the same address closed", other.open(), a.open(), b.open())
+		}
+		c.stream()
+		if refused := h.come("10.0.1.1"); refused.server != nil || refused.open() {
+			t.Error("a third connection of an address was accepted")
+		}
+		if h.come("10.0.1.2").server == nil {
+			t.Error("another address was refused")
+		}
+		s := h.listener.Stats()
+		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestFewFileDescriptorsLeaveSomeForOtherAddresses: the bound of an address that is written for a fleet would
+// otherwise be none where open files are few.
+func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
+	for _, tt := range []struct{ connections, each, room, wantTotal, wantEach int }{
+		{100, 75, 1000, 100, 75},
+		{100, 75, 80, 80, 75},
+		{100, 75, 40, 40, 30},
+		{100, 100, 1000, 100, 100}, // as it is written
+		{100, 20, 40, 40, 20},
+		{100, 75, 1, 1, 1},
+	} {
+		l := newListener(&arrivals{closed: make(chan struct{})}, Options{Connections: tt.connections, PerAddress: tt.each})
+		l.SetRoom(tt.room)
+		if s := l.Stats(); s.Connections.Limit != tt.wantTotal || s.PerAddress.Limit != tt.wantEach {
+			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.PerAddress.Limit)
+		}
+	}
+}
+
+func TestErrorsOfAcceptingAreOutlived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
+		idle, busy := h.come("10.0.1.1"), h.come("10.0.1.1")
+		busy.stream()
+		start := time.Now()
+		for range 100 {
+			h.arrivals.next <- &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+		}
+		h.arrivals.next <- errors.New("an error that nobody knows")
+		if h.come("10.0.1.2").server == nil {
+			t.Error("nothing was accepted after the errors")
+		}
+		if took := time.Since(start); took < 50*time.Second || took > 101*time.Second {
+			t.Errorf("101 errors took %v: they are to be a second apart in the end, and no more", took)
+		}
+		if idle.open() || !busy.open() {
+			t.Error("the idle connection was not closed for its file descriptor, or the other one was")
+		}
+		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an error that nobody knows" || s.AcceptErrorTime.IsZero() {
+			t.Errorf("%+v, want 101 errors", s)
+		}
+		if lines := strings.Count(h.log.String(), "cannot be accepted"); lines < 9 || lines > 11 {
+			t.Errorf("%d lines for 101 errors in 97 s, want one in ten seconds", lines)
+		}
+	})
+}
+
+func TestAnErrorOfAcceptingDoesNotHoldCloseUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
+		for range 20 {
+			h.arrivals.next <- syscall.EMFILE
+		}
+		start := time.Now()
+		h.listener.Close()
+		synctest.Wait()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestRefusalsAreSummedUpInTheLog: a peer can cause thousands a second.
+func TestRefusalsAreSummedUpInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 1, PerAddress: 1})
+		h.come("10.0.1.1").stream()
+		count := func() (lines []string) {
+			return regexp.MustCompile(`refused.*address=(\S+) limit=1 count=\d+`).FindAllString(h.log.String(), -1)
+		}
+		for range 1000 {
+			h.come("10.0.1.2")
+		}
+		if lines := count(); len(lines) != 1 || !strings.HasSuffix(lines[0], "address=10.0.1.2 limit=1 count=1") {
+			t.Errorf("at once: %q, want one line", lines)
+		}
+		time.Sleep(sumsEvery + time.Second)
+		if lines := count(); len(lines) != 2 || !strings.HasSuffix(lines[1], "count=999") {
+			t.Errorf("after %v: %q, want one more with the sum", sumsEvery, lines)
+		}
+		time.Sleep(2 * sumsEvery)
+		h.come("10.0.1.2")
+		if lines := count(); len(lines) != 3 || !strings.HasSuffix(lines[2], "count=1") {
+			t.Errorf("later: %q, want a line at once", lines)
+		}
+	})
+}
+
+// TestClosingEndsWhatNeverSpoke: a server that stops waits for handshakes, and gives those that it serves the
+// time to end.
+func TestClosingEndsWhatNeverSpoke(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
+		silent, served, was := h.come("10.0.1.1"), h.come("10.0.1.1"), h.come("10.0.1.1")
+		served.stream()
+		was.stream()
+		was.streamEnds()
+		h.listener.Close()
+		if silent.open() || !served.open() || !was.open() {
+			t.Errorf("open: %v %v %v, want all but the first", silent.open(), served.open(), was.open())
+		}
+		h.listener.CloseConnections()
+		if served.open() || was.open() {
+			t.Error("connections are left")
+		}
+		served.streamEnds() // a stream may end after its connection
+		if s := h.listener.Stats(); s.Connections.Used != 0 || s.PerAddress.Used != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestItListensOnTCP(t *testing.T) {
+	l, err := Listen("127.0.0.1:0", Options{Connections: 1, PerAddress: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprint(server, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if got, err := io.ReadAll(client); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := Listen(l.Addr().String(), Options{}); err == nil {
+		t.Error("a port that is taken was bound")
+	}
+	if err := errors.Join(l.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}

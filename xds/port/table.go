@@ -1,0 +1,127 @@
+package port
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+)
+
+// A table holds the open connections of a listener, whose lock guards it and all that is in it.
+type table struct {
+	open  map[pair]*conn
+	hosts map[netip.Addr]*host
+	idle  list.List // of the *conn without a stream, the one that has been so for longest first
+}
+
+// A host is a remote address that has connections.
+type host struct {
+	address netip.Addr
+	open    int
+	idle    list.List // as in the table
+}
+
+// A pair of addresses tells the connections of a listener apart.
+type pair struct{ remote, local netip.AddrPort }
+
+// A conn is an accepted connection.
+type conn struct {
+	net.Conn
+	listener *Listener
+
+	pair         pair
+	host         *host
+	streams      int           // open now
+	used         bool          // a stream was ever opened
+	idle, idleOf *list.Element // its places in the lists of the table and of the host; nil with streams
+}
+
+func newTable() table {
+	return table{open: make(map[pair]*conn), hosts: make(map[netip.Addr]*host)}
+}
+
+// from is how many connections the address has, and the one that has been idle for longest.
+func (t *table) from(address netip.Addr) (open int, oldest *conn) {
+	h := t.hosts[address]
+	if h == nil {
+		return 0, nil
+	}
+	return h.open, front(&h.idle)
+}
+
+func front(idle *list.List) *conn {
+	if e := idle.Front(); e != nil {
+		return e.Value.(*conn)
+	}
+	return nil
+}
+
+// most is how many connections the address with the most has.
+func (t *table) most() (n int) {
+	for _, h := range t.hosts {
+		n = max(n, h.open)
+	}
+	return n
+}
+
+func (t *table) add(c *conn) {
+	address := c.pair.remote.Addr()
+	h := t.hosts[address]
+	if h == nil {
+		h = &host{address: address}
+		t.hosts[address] = h
+	}
+	h.open++
+	c.host = h
+	t.open[c.pair] = c
+	t.rest(c)
+}
+
+// remove takes a connection out, if it is in.
+func (t *table) remove(c *conn) {
+	if t.open[c.pair] != c {
+		return
+	}
+	delete(t.open, c.pair)
+	t.wake(c)
+	if c.host.open--; c.host.open == 0 {
+		delete(t.hosts, c.host.address)
+	}
+}
+
+// begin and end frame a stream. One may end after its connection was taken out.
+func (t *table) begin(c *conn) {
+	c.streams++
+	c.used = true
+	t.wake(c)
+}
+
+func (t *table) end(c *conn) {
+	if c.streams--; c.streams == 0 && t.open[c.pair] == c {
+		t.rest(c)
+	}
+}
+
+func (t *table) rest(c *conn) {
+	c.idle, c.idleOf = t.idle.PushBack(c), c.host.idle.PushBack(c)
+}
+
+func (t *table) wake(c *conn) {
+	if c.idle == nil {
+		return
+	}
+	t.idle.Remove(c.idle)
+	c.host.idle.Remove(c.idleOf)
+	c.idle, c.idleOf = nil, nil
+}
+
+// pairOf is zero where an address is none of TCP. IPv4 is IPv4, however the listener sees it.
+func pairOf(remote, local net.Addr) pair { return pair{addrPort(remote), addrPort(local)} }
+
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	p := tcp.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
