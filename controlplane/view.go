@@ -89,6 +89,9 @@ func (c *Cluster) viewProxies(e *admin.Endpoint, r *record, now time.Time) {
 	if f := r.proxies.Report.Failed; f.Known() {
 		e.FailedRequests = admin.Num(f.Value)
 	}
+	if f := r.proxies.Report.Errors; f.Known() {
+		e.ErrorRequests = admin.Num(f.Value)
+	}
 	e.ResponseBytes, e.ResponseBytesAgeSeconds = viewReading(r.proxies.ResponseBytes, now)
 	e.FailedShare, e.FailedShareAgeSeconds = viewReading(r.proxies.FailedShare, now)
 }

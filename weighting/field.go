@@ -40,7 +40,7 @@ func usableReport(r ServerReport, now time.Time) ServerReport {
 
 // usableProxies is the same of what proxies say.
 func usableProxies(r ProxyReport, now time.Time) ProxyReport {
-	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.LatencySeconds, &r.Answered} {
+	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered} {
 		*sum = usable(*sum, now, largestSum)
 	}
 	return r
@@ -90,6 +90,8 @@ func mergeProxies(a, b ProxyReport) ProxyReport {
 		Issued:         newest(a.Issued, b.Issued),
 		Ended:          newest(a.Ended, b.Ended),
 		Failed:         newest(a.Failed, b.Failed),
+		Errors:         newest(a.Errors, b.Errors),
+		Succeeded:      newest(a.Succeeded, b.Succeeded),
 		LatencySeconds: newest(a.LatencySeconds, b.LatencySeconds),
 		Answered:       newest(a.Answered, b.Answered),
 		Partial:        a.Partial || b.Partial,

@@ -293,11 +293,11 @@ func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.
 	now := epoch.Add(time.Hour)
 	older, newer := now.Add(-second), now
 	a, b := Endpoint{Address: "a", InFlight: known(3, older)}, Endpoint{Address: "a", InFlight: known(5, newer)}
-	a.Proxies = ProxyReport{Issued: known(10, newer), Ended: known(7, older), Failed: known(2, newer)}
-	b.Proxies = ProxyReport{Issued: known(9, older), Ended: known(8, newer), Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true}
+	a.Proxies = ProxyReport{Issued: known(10, newer), Ended: known(7, older), Failed: known(2, newer), Errors: known(1, older), Succeeded: known(5, newer)}
+	b.Proxies = ProxyReport{Issued: known(9, older), Ended: known(8, newer), Errors: known(3, newer), Succeeded: known(4, older), Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true}
 	a.Exact, b.Exact = true, true
 	want := ProxyReport{
-		Issued: known(10, newer), Ended: known(8, newer), Failed: known(2, newer),
+		Issued: known(10, newer), Ended: known(8, newer), Failed: known(2, newer), Errors: known(3, newer), Succeeded: known(5, newer),
 		Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true,
 	}
 	for _, got := range []*Endpoint{unite(&a, &b, now), unite(&b, &a, now)} {

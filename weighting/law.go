@@ -157,7 +157,8 @@ func (p *pool) verdicts(d *Decision) {
 	for i := range p.members {
 		m := &p.members[i]
 		inputs[i] = m.inputs()
-		d.Endpoints[i] = m.decision(p, d.Endpoints[i].Share)
+		m.share = d.Endpoints[i].Share
+		d.Endpoints[i] = m.decision(p, m.share)
 		d.Endpoints[i].Inputs = inputs[i][:]
 	}
 }

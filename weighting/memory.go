@@ -36,6 +36,7 @@ type memory struct {
 
 	tally   tally
 	conduct conduct
+	share   float64 // of the traffic, in force since the last step
 
 	overloaded bool
 	flagReason string

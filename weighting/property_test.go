@@ -52,7 +52,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 			InFlight: r.Draw(t, "inFlight"),
 			Exact:    rapid.Bool().Draw(t, "exact"),
 			Proxies: ProxyReport{
-				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"),
+				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"), Errors: r.Draw(t, "errors"), Succeeded: r.Draw(t, "succeeded"),
 				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
 			},
 		}

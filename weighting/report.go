@@ -63,9 +63,13 @@ type ProxyReport struct {
 	Issued Reading // requests that got a connection to the endpoint
 	Ended  Reading // of those, the ones that are over, however they ended
 	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
+	// Errors are the other requests that ended in an error, which may be the request's own or the
+	// proxy's: a 4xx or a gRPC status; of proxies that tell no Failed, all errors that they know of.
+	// Succeeded are requests that were answered without one.
+	Errors, Succeeded Reading
 	// LatencySeconds is the time to the last byte, summed over the requests in Answered.
 	LatencySeconds, Answered Reading
 	// Partial says that only some of the proxies tell Failed, LatencySeconds and Answered, and
-	// all of them Issued and Ended.
+	// all of them the others.
 	Partial bool
 }

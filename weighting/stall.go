@@ -32,7 +32,10 @@ type conduct struct {
 	usual   work    // answers, and the request-seconds in flight until the last one
 	longest float64 // request-seconds in flight between two answers, the most of late
 
-	ended, failed float64 // requests of late
+	latest ends   // since the last step
+	streak streak // of errors
+
+	ended, failed float64 // requests of late, without errors that may be the request's own
 	row           float64 // requests that failed since one was answered
 	failing       bool    // at least half of those that were told of last
 
@@ -41,6 +44,7 @@ type conduct struct {
 	reason   string    // why it is ill
 	strikes  int       // illnesses without an answer between them
 	answered bool      // since it fell ill
+	proof    proof     // of that, where it takes two
 }
 
 // ill reports whether the endpoint stalls or fails.
@@ -70,22 +74,26 @@ func (p *pool) hold(vessels []vessel) {
 // one fails no more than all do. And while there is nobody else, those are as good as any.
 func (l *Law) judge(p *pool) {
 	longest, bad, well := 0.0, 0, 0
+	var all ends
 	for i := range p.members {
 		m := &p.members[i]
 		m.conduct.observe(m, p)
 		longest = max(longest, m.conduct.longest)
+		all.add(m.conduct.latest)
 	}
 	found := make([]string, len(p.members))
 	var shares failures
 	for i := range p.members {
 		c := &p.members[i].conduct
-		stalls, fails := c.stalls(p, longest), c.fails()
+		c.streak.extend(c.latest, all, p.members[i].share, c.inFlight)
+		stalls, fails, errs := c.stalls(p, longest), c.fails(), c.errs()
+		complaint := cmp.Or(stalls, fails, errs)
 		switch {
-		case stalls+fails == "" && l.pardon.on && c.often():
+		case complaint == "" && l.pardon.on && c.often():
 			bad++ // as before its latest answer
-		case stalls+fails == "" && c.healthy():
+		case complaint == "" && c.healthy():
 			well++
-		case stalls+fails != "":
+		case complaint != "":
 			bad++
 			if shares == nil { // of most pools nobody asks
 				shares = p.failed()
@@ -94,7 +102,7 @@ func (l *Law) judge(p *pool) {
 				fails = ""
 			}
 		}
-		found[i] = cmp.Or(stalls, fails)
+		found[i] = cmp.Or(stalls, fails, errs)
 	}
 	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
 	for i := range p.members {
@@ -135,17 +143,22 @@ func (c *conduct) observe(m *member, p *pool) {
 	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
 		c.inFlight = m.inFlight.Value
 	}
-	failed, answers := risen(c.proxies.Failed, m.proxies.Failed), c.answers(m)
-	c.outcomes(failed, risen(c.proxies.Ended, m.proxies.Ended), elapsed)
-	c.answered = c.answered || c.served(m, answers) > failed+rounding
+	failed, errors := risen(c.proxies.Failed, m.proxies.Failed), risen(c.proxies.Errors, m.proxies.Errors)
+	c.latest = ends{failed + errors, risen(c.proxies.Succeeded, m.proxies.Succeeded)}
+	c.outcomes(failed, max(0, risen(c.proxies.Ended, m.proxies.Ended)-errors), elapsed)
+	answers, whole := c.answers(m)
+	c.answered = c.answered || c.serves(m, p, answers)
 	c.proxies, c.done = m.proxies, m.server.Completions
 	switch {
-	case answers > 0:
-		c.usual.add(answers, c.pending, max(0, p.now.Sub(c.alive)))
+	case whole > rounding:
+		c.usual.add(whole, c.pending, max(0, p.now.Sub(c.alive)))
 		c.longest = max(c.pending, c.longest*math.Exp(-p.now.Sub(c.alive).Seconds()/longestTau.Seconds()))
 		fallthrough
 	case c.inFlight < 1 || c.alive.IsZero():
 		c.alive, c.denied, c.pending = p.now, time.Time{}, 0
+	case answers > 0: // errors, which show that it lives, and not how long a request takes
+		c.usual.add(0, 0, max(0, p.now.Sub(c.alive)))
+		c.alive, c.denied = p.now, time.Time{}
 	default:
 		c.compare(m)
 	}
@@ -163,23 +176,40 @@ func (c *conduct) outcomes(failed, ended float64, elapsed time.Duration) {
 	}
 }
 
-// answers is how many requests were answered since the last step. A client that
-// gave up ends a request, too, and says nothing for the endpoint.
-func (c *conduct) answers(m *member) float64 {
+// logged reports whether all proxies tell how each request ended.
+func (m *member) logged() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
+
+// answers is how many requests were answered since the last step, and how many of them not
+// with an error. A client that gave up ends a request, too, and says nothing for the endpoint.
+func (c *conduct) answers(m *member) (all, whole float64) {
 	told := risen(c.proxies.Answered, m.proxies.Answered)
-	if !m.proxies.Answered.Known() || m.proxies.Partial {
-		told = max(told, risen(c.proxies.Ended, m.proxies.Ended))
+	errors := told - c.latest.answered
+	if !m.logged() {
+		told, errors = max(told, risen(c.proxies.Ended, m.proxies.Ended)), c.latest.errors
 	}
-	return max(told, risen(c.done, m.server.Completions))
+	all = max(told, risen(c.done, m.server.Completions))
+	if !m.proxies.Succeeded.Known() {
+		return all, all
+	}
+	return all, max(0, all-max(0, errors))
 }
 
-// served is how many of the answers say that the endpoint is well: those of which
-// somebody would know that they failed. A server counts what it fails, too.
-func (c *conduct) served(m *member, answers float64) float64 {
-	if m.proxies.Failed.Known() && !m.proxies.Partial {
-		return risen(c.proxies.Answered, m.proxies.Answered)
+// proof is what tells together that an endpoint is well.
+type proof struct{ succeeded, completed bool }
+
+// serves reports whether the requests since the last step say that the endpoint is well. Load
+// reports take an answer with a 404 or 429 for a success; the server completes nothing then. It counts
+// what fails otherwise, too, which load reports tell.
+func (c *conduct) serves(m *member, p *pool, answers float64) bool {
+	switch {
+	case !m.proxies.Succeeded.Known():
+		return answers > c.latest.errors+rounding
+	case m.logged():
+		return c.latest.answered > c.latest.errors+rounding
 	}
-	return answers
+	c.proof.succeeded = c.proof.succeeded || c.latest.answered > c.latest.errors+rounding
+	c.proof.completed = c.proof.completed || risen(c.done, m.server.Completions) > 0 || !p.tells(m.server.Completions)
+	return c.proof.succeeded && c.proof.completed
 }
 
 // risen is by how much a sum rose between two readings.
@@ -357,6 +387,7 @@ func (c *conduct) try(now time.Time) {
 	c.enter(suspect, now)
 	c.alive, c.denied, c.pending = now, time.Time{}, 0
 	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
+	c.streak = streak{}
 }
 
 // release ends an illness at once, and forgives it: the fault was another's. What told of
@@ -372,4 +403,6 @@ func (c *conduct) release(now time.Time) {
 // healthy is said of an endpoint that neither is ill nor was until now.
 func (c *conduct) healthy() bool { return c.state == well }
 
-func (c *conduct) enter(s health, now time.Time) { c.state, c.since, c.answered = s, now, false }
+func (c *conduct) enter(s health, now time.Time) {
+	c.state, c.since, c.answered, c.proof = s, now, false, proof{}
+}

@@ -27,10 +27,12 @@ type bed struct {
 	silent                   bool    // the server is not scraped
 	noGauge                  bool    // of what runs
 	issued, ended, failed    float64
+	errors                   float64 // besides those that failed
 	answered, completed      float64
-	brief                    bool // the proxies tell no answers, as load reports do
-	partial                  bool // some of the proxies tell none
-	drifts                   bool // the count is not exact
+	succeeded                float64 // the most that was answered without an error
+	brief                    bool    // the proxies tell no answers, as load reports do
+	partial                  bool    // some of the proxies tell none
+	drifts                   bool    // the count is not exact
 	report                   ServerReport
 	capacity, reportedLately float64
 }
@@ -50,7 +52,8 @@ func (b *bed) serve(n float64) {
 
 func (b *bed) endpoint(i int, now time.Time) Endpoint {
 	e := Endpoint{Address: fmt.Sprint(i), Capacity: b.capacity, Exact: !b.drifts, InFlight: known(b.inFlight, now), Server: b.report}
-	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now)}
+	b.succeeded = max(b.succeeded, b.answered-b.failed-b.errors)
+	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now), Errors: known(b.errors, now), Succeeded: known(b.succeeded, now)}
 	if !b.brief {
 		e.Proxies.Failed, e.Proxies.Answered, e.Proxies.Partial = known(b.failed, now), known(b.answered, now), b.partial
 	}

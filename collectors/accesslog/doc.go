@@ -18,9 +18,13 @@
 //     paired. The id alone would not do: a client may give all requests the same one, and
 //     retries have that of the request. Where two attempts are still alike, one stands
 //     for the other, which is as good for counting;
-//   - the status; it is the endpoint's own, never one that Envoy made up;
+//   - the status; it is the endpoint's own, never one that Envoy made up. A gRPC server answers
+//     200 whatever happens, and says how the call ended in grpc-status: a trailer, or a header
+//     where the answer is nothing but that. Envoy adds either if it is told to
+//     (additional_response_trailers_to_log, additional_response_headers_to_log);
 //   - the response flags: a connection failure; a remote reset, a lost connection, or
-//     a broken protocol, which are the endpoint's doing;
+//     a broken protocol, which are the endpoint's doing; an overflow, which is the Envoy's own
+//     circuit breaker: such an end is skipped, for the request never got to the endpoint;
 //   - the time from the first byte sent upstream to the last one received. Envoy 1.40
 //     sets no flag when the client went away or a timeout struck, but then there is no
 //     last byte. So only what has one is an answer;

@@ -35,8 +35,20 @@ const (
 
 	requestID protowire.Number = 9
 
-	responseCode protowire.Number = 1
+	responseCode     protowire.Number = 1
+	responseHeaders  protowire.Number = 4 // maps of those that the Envoy was told to log
+	responseTrailers protowire.Number = 5
+
+	mapKey   protowire.Number = 1
+	mapValue protowire.Number = 2
 )
+
+// grpcStatus is the name under which a gRPC server says how a call ended: in a trailer, or in a
+// header where there is nothing else in the answer.
+const grpcStatus = "grpc-status"
+
+// unknownGRPCStatus stands for what is no number: gRPC's UNKNOWN.
+const unknownGRPCStatus = 2
 
 // The response flags that say how an attempt ended.
 const (
@@ -45,6 +57,7 @@ const (
 	flagRemoteReset           protowire.Number = 5
 	flagConnectionFailure     protowire.Number = 6
 	flagConnectionTermination protowire.Number = 7
+	flagOverflow              protowire.Number = 8
 	flagDownstreamTermination protowire.Number = 15
 	flagIdleTimeout           protowire.Number = 17
 	flagMaxDurationReached    protowire.Number = 20
@@ -67,7 +80,9 @@ type entry struct {
 	firstSent, lastReceived      span
 	duration                     span
 	status, bytes                uint64
+	grpcStatus                   int // 0 is OK, and none
 	connectFailed, reset, halted bool
+	overflow                     bool // the Envoy's circuit breaker was open: the endpoint never heard of it
 }
 
 // A moment is a google.protobuf.Timestamp as it was sent; zero where there is none.
@@ -145,6 +160,8 @@ func (e *entry) readFlags(message []byte) error {
 			e.connectFailed = e.connectFailed || set
 		case flagRemoteReset, flagConnectionTermination, flagProtocolError:
 			e.reset = e.reset || set
+		case flagOverflow:
+			e.overflow = e.overflow || set
 		case flagLocalReset, flagDownstreamTermination, flagDownstreamReset,
 			flagRequestTimeout, flagIdleTimeout, flagMaxDurationReached, flagDurationTimeout:
 			e.halted = e.halted || set
@@ -166,20 +183,59 @@ func (e *entry) readRequest(message []byte) error {
 func (e *entry) readResponse(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
-		if r.Number != responseCode { // a UInt32Value
-			continue
+		var err error
+		switch r.Number {
+		case responseCode:
+			err = e.readStatus(r.Bytes)
+		case responseHeaders, responseTrailers:
+			err = e.readHeader(r.Bytes)
 		}
-		value := wire.Read(r.Bytes)
-		for value.Next() {
-			if value.Number == 1 {
-				e.status = value.Varint
-			}
-		}
-		if value.Err() != nil {
-			return value.Err()
+		if err != nil {
+			return err
 		}
 	}
 	return r.Err()
+}
+
+// readStatus takes a UInt32Value.
+func (e *entry) readStatus(message []byte) error {
+	r := wire.Read(message)
+	for r.Next() {
+		if r.Number == 1 {
+			e.status = r.Varint
+		}
+	}
+	return r.Err()
+}
+
+// readHeader takes an entry of a map of headers or trailers.
+func (e *entry) readHeader(message []byte) error {
+	var key, value []byte
+	r := wire.Read(message)
+	for r.Next() {
+		switch r.Number {
+		case mapKey:
+			key = r.Bytes
+		case mapValue:
+			value = r.Bytes
+		}
+	}
+	if string(key) == grpcStatus {
+		e.grpcStatus = asGRPCStatus(value)
+	}
+	return r.Err()
+}
+
+// asGRPCStatus reads a grpc-status. It has one or two digits; what has not is an error, too.
+func asGRPCStatus(text []byte) int {
+	status := 0
+	for _, c := range text {
+		if c < '0' || c > '9' || len(text) > 2 {
+			return unknownGRPCStatus
+		}
+		status = 10*status + int(c-'0')
+	}
+	return status
 }
 
 // read takes the two numbers, which a google.protobuf.Duration has, too.
@@ -210,8 +266,11 @@ func (s *span) read(message []byte) error {
 	return nil
 }
 
-// wanted says whether the entry is the beginning or the end of an attempt.
-func (e *entry) wanted() bool { return e.kind == upstreamPoolReady || e.kind == upstreamEnd }
+// wanted says whether the entry is the beginning or the end of an attempt. One that the Envoy's
+// own circuit breaker stopped has an end and an endpoint, which it never reached.
+func (e *entry) wanted() bool {
+	return e.kind == upstreamPoolReady || e.kind == upstreamEnd && !e.overflow
+}
 
 // appendID appends what the beginning and the end of an attempt have in common, and no
 // other attempt has: when it started, in 16 bytes, and the request's id. That may be
@@ -227,7 +286,7 @@ func (e *entry) appendID(text []byte) []byte {
 }
 
 func (e *entry) outcome() ledger.Outcome {
-	o := ledger.Outcome{ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency()}
+	o := ledger.Outcome{GRPCStatus: e.grpcStatus, ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency()}
 	if e.status < 1000 {
 		o.Status = int(e.status)
 	}

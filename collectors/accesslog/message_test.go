@@ -36,6 +36,10 @@ func TestWhatARealEnvoySays(t *testing.T) {
 		{"14-timeout", ledger.Outcome{}},
 		{"16-aborted-stream", ledger.Outcome{Status: 200, Bytes: 141}},
 		{"18-aborted", ledger.Outcome{}},
+		{"20-grpc-unavailable", ledger.Outcome{Status: 200, GRPCStatus: 14, Latency: 100 * time.Microsecond, Bytes: 49}},
+		{"22-grpc-not-found", ledger.Outcome{Status: 200, GRPCStatus: 5, Latency: 100 * time.Microsecond, Bytes: 16}},
+		{"24-grpc-ok", ledger.Outcome{Status: 200, Latency: 100 * time.Microsecond, Bytes: 42}},
+		{"27-grpc-refused", ledger.Outcome{Status: 415, GRPCStatus: 3, Latency: 100 * time.Microsecond, Bytes: 61}},
 	}
 	for _, c := range cases {
 		t.Run(c.recorded, func(t *testing.T) {
@@ -65,7 +69,7 @@ func TestWhatARealEnvoySays(t *testing.T) {
 // that was refused.
 func TestEveryRecordedEndHasItsBeginning(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.bin")
-	if err != nil || len(files) != 19 {
+	if err != nil || len(files) != 28 {
 		t.Fatalf("%d recordings, %v", len(files), err)
 	}
 	open := map[string]bool{}
@@ -87,6 +91,14 @@ func TestEveryRecordedEndHasItsBeginning(t *testing.T) {
 		if is {
 			t.Errorf("%s never ended", key)
 		}
+	}
+}
+
+// TestWhatACircuitBreakerStopsIsNoRequestOfTheEndpoint: a real Envoy logs an end with an endpoint
+// that never got the request.
+func TestWhatACircuitBreakerStopsIsNoRequestOfTheEndpoint(t *testing.T) {
+	if events, skipped := byHand(t, recorded(t, "26-circuit-breaker")); len(events) != 0 || skipped != 1 {
+		t.Errorf("%v, %d skipped", events, skipped)
 	}
 }
 

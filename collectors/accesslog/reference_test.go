@@ -54,7 +54,8 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 		common := e.GetCommonProperties()
 		socket := common.GetUpstreamRemoteAddress().GetSocketAddress()
 		kind := common.GetAccessLogType()
-		wanted := kind == accessdatav3.AccessLogType_UpstreamPoolReady || kind == accessdatav3.AccessLogType_UpstreamEnd
+		wanted := kind == accessdatav3.AccessLogType_UpstreamPoolReady ||
+			kind == accessdatav3.AccessLogType_UpstreamEnd && !common.GetResponseFlags().GetUpstreamOverflow()
 		if !wanted || socket == nil {
 			skipped++
 			continue
@@ -82,6 +83,15 @@ func referenceOutcome(e *accessdatav3.HTTPAccessLogEntry) ledger.Outcome {
 		Bytes:         common.GetUpstreamWireBytesReceived(),
 		ConnectFailed: flags.GetUpstreamConnectionFailure(),
 		Reset:         flags.GetUpstreamRemoteReset() || flags.GetUpstreamConnectionTermination() || flags.GetUpstreamProtocolError(),
+	}
+	for _, m := range []map[string]string{e.GetResponse().GetResponseHeaders(), e.GetResponse().GetResponseTrailers()} {
+		if text, told := m["grpc-status"]; told {
+			status, err := strconv.ParseUint(cmp.Or(text, "0"), 10, 32)
+			if err != nil || len(text) > 2 {
+				status = 2
+			}
+			o.GRPCStatus = int(status)
+		}
 	}
 	halted := flags.GetLocalReset() || flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset() ||
 		flags.GetUpstreamRequestTimeout() || flags.GetStreamIdleTimeout() || flags.GetDurationTimeout() || flags.GetUpstreamMaxStreamDurationReached()
@@ -112,6 +122,15 @@ func address(ip string, port uint32) *corev3.Address {
 	}}}
 }
 
+// drawHeaders are headers that Envoy was told to log.
+func drawHeaders(t *rapid.T) map[string]string {
+	headers := map[string]string{"x-other": "7"}
+	if rapid.Bool().Draw(t, "gRPC") {
+		headers["grpc-status"] = rapid.SampledFrom([]string{"0", "1", "14", "16", "99", "100", "", "-1", "x", "4294967296"}).Draw(t, "grpc-status")
+	}
+	return headers
+}
+
 // drawEntry is any entry that Envoy could send.
 func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 	flag := func(name string) bool { return rapid.IntRange(0, 9).Draw(t, name) == 0 }
@@ -139,12 +158,18 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 				LocalReset:                    flag("local reset"),
 				UpstreamRequestTimeout:        flag("timeout"),
 				DownstreamRemoteReset:         flag("downstream reset"),
+				UpstreamOverflow:              flag("overflow"),
 				NoRouteFound:                  flag("no route"),
 			},
 			CustomTags: map[string]string{"a": "b"},
 		},
 		Request:  &accessdatav3.HTTPRequestProperties{RequestId: rapid.StringMatching(`[a-f0-9-]{0,36}`).Draw(t, "id"), Path: "/v1"},
 		Response: &accessdatav3.HTTPResponseProperties{ResponseBodyBytes: 5},
+	}
+	if flag("trailers only") {
+		e.Response.ResponseHeaders = drawHeaders(t)
+	} else if flag("trailers") {
+		e.Response.ResponseTrailers = drawHeaders(t)
 	}
 	if flag("no start") {
 		e.CommonProperties.StartTime = nil

@@ -30,18 +30,20 @@ type account struct {
 
 // A tally is what a report says of one endpoint, over all clusters of an Envoy that
 // are meant by it.
-type tally struct{ inProgress, issued int32 }
+type tally struct{ inProgress, issued, succeeded, errors int32 }
 
 // sums are cumulative.
 type sums struct {
-	issued, ended, failed, answered uint64
-	latency                         float64 // seconds
+	issued, ended, failed, errors, succeeded, answered uint64
+	latency                                            float64 // seconds
 }
 
 func (s *sums) add(d *sums) {
 	s.issued += d.issued
 	s.ended += d.ended
 	s.failed += d.failed
+	s.errors += d.errors
+	s.succeeded += d.succeeded
 	s.answered += d.answered
 	s.latency += d.latency
 }
@@ -238,11 +240,15 @@ func (l *Ledger) reckon(a *account, issued int32, due bool) {
 func (a *account) reckonAnew() { a.gap, a.least, a.most = 0, 0, 0 }
 
 // report takes in what a report alone says: requests issued, but for those that were
-// seen to begin before the log ended, and as ended whatever else is not in progress.
-func (l *Ledger) report(a *account, issued int32) {
-	issued = kept(max(0, int64(issued)+int64(a.gap)))
+// seen to begin before the log ended, and as ended whatever else is not in progress. How
+// requests ended counts unless the log told of the same ones.
+func (l *Ledger) report(a *account, t tally, logged bool) {
+	issued := kept(max(0, int64(t.issued)+int64(a.gap)))
 	a.reckonAnew()
 	l.credit(a, sums{issued: uint64(issued)})
+	if !logged {
+		l.credit(a, sums{succeeded: uint64(t.succeeded), errors: uint64(t.errors)})
+	}
 	l.credit(a, sums{ended: uint64(max(0, a.unended-a.inProgress))})
 }
 

@@ -94,6 +94,9 @@ func (l *Ledger) restate(e *envoy, change func()) {
 		return
 	}
 	l.epoch++
+	for _, r := range e.reports {
+		r.logged = r.logged || before == byEvents
+	}
 	l.eachAccount(e, func(a *account) {
 		switch {
 		case before == byEvents && after == byReports:

@@ -676,15 +676,23 @@ func TestSums(t *testing.T) {
 		o    Outcome
 		want sums
 	}{
-		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, sums{ended: 1, answered: 1, latency: 2}},
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, sums{ended: 1, succeeded: 1, answered: 1, latency: 2}},
+		{"a redirect", Outcome{Status: 307, Latency: time.Second}, sums{ended: 1, succeeded: 1, answered: 1, latency: 1}},
 		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
 		{"a full queue", Outcome{Status: 503, Latency: time.Second}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
-		{"the client's mistake", Outcome{Status: 429, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
+		{"a full engine", Outcome{Status: 429, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"a request too late", Outcome{Status: 408, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"a gRPC error", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
+		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
+		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
 		{"no connection", Outcome{ConnectFailed: true}, sums{failed: 1}},
 		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, sums{ended: 1, failed: 1}},
 		{"the client went away", Outcome{Status: 200}, sums{ended: 1}},
 		{"a timeout", Outcome{}, sums{ended: 1}},
-		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, sums{ended: 1, answered: 1, latency: maxLatency.Seconds()}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, sums{ended: 1, succeeded: 1, answered: 1, latency: maxLatency.Seconds()}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -698,6 +706,7 @@ func TestSums(t *testing.T) {
 			at := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: w.now} }
 			want := weighting.ProxyReport{
 				Issued: at(float64(c.want.issued)), Ended: at(float64(c.want.ended)), Failed: at(float64(c.want.failed)),
+				Errors: at(float64(c.want.errors)), Succeeded: at(float64(c.want.succeeded)),
 				Answered: at(float64(c.want.answered)), LatencySeconds: at(c.want.latency),
 			}
 			if diff := cmp.Diff(want, w.read(t).Proxies); diff != "" {

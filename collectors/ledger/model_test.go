@@ -401,7 +401,7 @@ func (w *world) readings() map[string]string {
 		var b strings.Builder
 		for _, c := range w.ledger.Read(name, w.now, nil) {
 			p := c.Proxies
-			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Answered.Value, p.LatencySeconds.Value)
+			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value, p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value)
 		}
 		all[name] = b.String()
 	}

@@ -17,6 +17,7 @@ type Reports struct {
 	counts bool    // they are in the Envoy's accounts
 	later  bool    // there was a report over this stream
 	told   bool    // in this round
+	logged bool    // since the last report a log told of the same requests, too
 
 	opened, heard time.Time
 	reckoned      time.Time // when the sums of requests issued were last compared
@@ -139,6 +140,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	}
 	l.regroup(e)
 	l.judge(e, now, true)
+	r.logged = false // if the log ends with this report, it ends between two
 	return l.watching[e.who] != nil
 }
 
@@ -249,6 +251,8 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 		a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
 		if counters {
 			a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
+			a.next.succeeded = plus(a.next.succeeded, load.Succeeded, maxIssued)
+			a.next.errors = plus(a.next.errors, load.Errors, maxIssued)
 		}
 	}
 }
@@ -344,7 +348,7 @@ func (l *Ledger) applyAlone(r *Reports, a *account, t tally) {
 		a.reckonAnew()
 		a.unended = a.inProgress
 	}
-	l.report(a, t.issued)
+	l.report(a, t, r.logged)
 }
 
 // turn says where in a round a report comes.

@@ -169,6 +169,8 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 				Issued:         reading(float64(s.sums.issued), at),
 				Ended:          reading(float64(s.sums.ended), at),
 				Failed:         reading(float64(s.sums.failed), logged),
+				Errors:         reading(float64(s.sums.errors), at),
+				Succeeded:      reading(float64(s.sums.succeeded), at),
 				LatencySeconds: reading(s.sums.latency, logged),
 				Answered:       reading(float64(s.sums.answered), logged),
 				Partial:        h.events > 0 && h.reports > 0,

@@ -177,20 +177,34 @@ func (o *Outcome) sums() sums {
 		return sums{failed: 1}
 	}
 	d := sums{ended: 1}
-	if o.failed() {
-		d.failed = 1
-	}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
 		d.answered, d.latency = 1, seconds(o.Latency)
+	}
+	switch {
+	case o.failed():
+		d.failed = 1
+	case o.erred():
+		d.errors = 1
+	case o.GRPCStatus == 0:
+		d.succeeded = d.answered
 	}
 	return d
 }
 
 // failed says whether the endpoint failed the request. A full queue did, too, and who
-// answers each at once with a 503 would otherwise look like the fastest. Codes below 500
-// are the client's doing, and what Envoy refuses itself never came to an endpoint.
+// answers each at once with a 503 would otherwise look like the fastest. What Envoy refuses
+// itself never came to an endpoint.
 func (o *Outcome) failed() bool {
 	return o.ConnectFailed || o.Reset || o.Status >= 500
+}
+
+// grpcCanceled is the gRPC status of a request that its client gave up.
+const grpcCanceled = 1
+
+// erred says whether the request ended in an error that may be its own: a model that nobody
+// has, or that this endpoint has no longer. Only a comparison with other endpoints can tell.
+func (o *Outcome) erred() bool {
+	return o.Status >= 400 || o.GRPCStatus != 0 && o.GRPCStatus != grpcCanceled
 }
 
 // Close ends the stream, and with it the requests that began over it.

@@ -35,6 +35,7 @@ func (m Mode) String() string {
 // An Outcome is how a request to an endpoint ended.
 type Outcome struct {
 	Status        int           // the endpoint's own; 0 where it gave none
+	GRPCStatus    int           // of a gRPC answer; 0 is OK, and none
 	Latency       time.Duration // from the request's first byte to the answer's last; 0 unknown
 	Bytes         uint64        // received for the request, with those before its beginning
 	ConnectFailed bool          // there was no connection, and so no beginning
@@ -57,12 +58,14 @@ type ClusterLoad struct {
 	Endpoints []EndpointLoad
 }
 
-// An EndpointLoad is what a load report says of one endpoint. Its errors are not
-// in it: they count Envoy's own timeouts like the failures of a broken server.
+// An EndpointLoad is what a load report says of one endpoint. All but InProgress is since
+// the last report.
 type EndpointLoad struct {
 	Address    string // IP:port
 	InProgress uint64
-	Issued     uint64 // since the last report
+	Issued     uint64
+	Succeeded  uint64 // answered, be it with a 4xx
+	Errors     uint64 // 5xx, gRPC statuses that stand for one, no answer; and Envoy's own timeouts and full circuit breakers
 }
 
 // Counts is what is known of one endpoint.

@@ -3,16 +3,17 @@
 //
 // An Envoy with cluster_manager.load_stats_config opens one stream, names its node, and is
 // told to report all clusters, by endpoint, every so often. A report has a gauge of the
-// requests in progress and, since the last one, the requests issued and
-// those dropped by drop_overloads. cmd registers the service on the gRPC server that
+// requests in progress and, since the last one, the requests issued, those that succeeded or
+// ended in an error, and those dropped by drop_overloads. cmd registers the service on the gRPC server that
 // also speaks xDS, with wire.Codec.
 //
 // # What is read of a report
 //
-// Requests in progress and issued, by cluster and address, and drops, by cluster; of the
-// cluster its name in the Envoy, which its log uses, and that in EDS, if it has one.
+// Requests in progress, issued, succeeded and in error, by cluster and address, and drops, by
+// cluster; of the cluster its name in the Envoy, which its log uses, and that in EDS, if it has one.
 // Endpoints and clusters that are idle may be left out: they have nothing in progress.
-// Envoy's errors are not read, because they count its own timeouts among them. The node,
+// To Envoy an error is a 5xx, a gRPC status that stands for one, a connection or an answer that
+// did not come, and its own timeouts and full circuit breakers; any 4xx is a success. The node,
 // which is repeated in every report
 // (github.com/envoyproxy/envoy/issues/31317), is stepped over after the first message.
 //

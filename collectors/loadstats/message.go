@@ -35,7 +35,9 @@ const (
 	droppedCount       protowire.Number = 2
 	localityEndpoint   protowire.Number = 7
 	endpointAddress    protowire.Number = 1
+	endpointSucceeded  protowire.Number = 2
 	endpointInProgress protowire.Number = 3
+	endpointErrors     protowire.Number = 4
 	endpointIssued     protowire.Number = 7
 )
 
@@ -154,6 +156,10 @@ func (m *report) readEndpoint(message []byte) error {
 			e.InProgress = r.Varint
 		case endpointIssued:
 			e.Issued = r.Varint
+		case endpointSucceeded:
+			e.Succeeded = r.Varint
+		case endpointErrors:
+			e.Errors = r.Varint
 		}
 	}
 	if e.Address != "" {

@@ -59,6 +59,8 @@ func byReference(t interface {
 					Address:    net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
 					InProgress: e.GetTotalRequestsInProgress(),
 					Issued:     e.GetTotalIssuedRequests(),
+					Succeeded:  e.GetTotalSuccessfulRequests(),
+					Errors:     e.GetTotalErrorRequests(),
 				})
 			}
 		}
@@ -74,8 +76,11 @@ func TestWhatARealEnvoyReports(t *testing.T) {
 		want     map[string]ledger.EndpointLoad // by cluster, without the address
 	}{
 		{"0-node", 0, nil},
-		{"1-streaming", 3, map[string]ledger.EndpointLoad{"up": {InProgress: 1, Issued: 4}, "xds": {InProgress: 2, Issued: 1}}},
-		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2}, "refused": {}, "xds": {InProgress: 2}}},
+		{"1-streaming", 3, map[string]ledger.EndpointLoad{"up": {InProgress: 1, Issued: 4, Succeeded: 2, Errors: 2}, "xds": {InProgress: 2, Issued: 1}}},
+		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2, Succeeded: 1, Errors: 1}, "refused": {Errors: 1}, "xds": {InProgress: 2}}},
+		// Answered were OK, NOT_FOUND, UNAVAILABLE (gRPC) and 415; the Envoy's circuit breaker
+		// stopped a fifth.
+		{"3-errors", 2, map[string]ledger.EndpointLoad{"llama": {Issued: 4, Succeeded: 3, Errors: 2}, "steelyard_xds": {InProgress: 4}}},
 	}
 	for _, c := range cases {
 		t.Run(c.recorded, func(t *testing.T) {
@@ -116,6 +121,7 @@ func drawCluster(t *rapid.T) *endpointv3.ClusterStats {
 			Address:                 address(rapid.SampledFrom([]string{"10.0.0.1", "2001:db8::2"}).Draw(t, "ip"), rapid.Uint32Range(1, 65_535).Draw(t, "port")),
 			TotalRequestsInProgress: rapid.Uint64().Draw(t, "in progress"),
 			TotalIssuedRequests:     rapid.Uint64().Draw(t, "issued"),
+			TotalSuccessfulRequests: rapid.Uint64().Draw(t, "succeeded"),
 			TotalErrorRequests:      rapid.Uint64().Draw(t, "errors"),
 			LoadMetricStats:         []*endpointv3.EndpointLoadMetricStats{{MetricName: "m", TotalMetricValue: 1.5}},
 		}

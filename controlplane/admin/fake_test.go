@@ -70,7 +70,7 @@ func llama(now time.Time) Cluster {
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.InFlightSource, e.FailedRequests = SourceAccessLog, Num(float64(2*i))
+		e.InFlightSource, e.FailedRequests, e.ErrorRequests = SourceAccessLog, Num(float64(2*i)), Num(float64(3*i))
 		if i != 4 { // which nobody was sent to yet
 			e.ResponseBytes, e.ResponseBytesAgeSeconds = Num(float64(1500+100*i)), Num(0.4)
 			e.FailedShare, e.FailedShareAgeSeconds = Num(0.01*float64(i)), Num(0.2)

@@ -185,6 +185,9 @@ type Endpoint struct {
 	FailedShare             Number `json:"failed_share"`
 	FailedShareAgeSeconds   Number `json:"failed_share_age_seconds"`
 	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
+	// ErrorRequests are the others that ended in an error, be it the request's own: a 4xx or a gRPC
+	// status; by load reports alone, which know no 4xx, every error. Never goes back.
+	ErrorRequests Number `json:"error_requests"`
 
 	LastScrape Scrape `json:"last_scrape"`
 

@@ -360,7 +360,7 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 		p.ended = p.issued - p.inFlight
 	}
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
-	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended)}
+	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended), Errors: read(0), Succeeded: read(p.ended)}
 	if ends {
 		r.Failed, r.LatencySeconds, r.Answered = read(0), read(p.latency), read(p.answered)
 	}
