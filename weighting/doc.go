@@ -107,14 +107,22 @@
 //
 // # Capacity
 //
-// Slots are configured, or learned: the number running while others wait, by the
-// gauge or else by the counter of busy time over intervals that begin with a queue of
-// half of what completes in one, or more. Endpoints of which neither is known
-// are taken for the same: for the median of the known ones, and no fewer than the
-// most that any of them was seen to run at once. Relative speed is the ratio of an
-// endpoint's completions per busy slot-second to the pool's median, measured over
-// about a minute. A deviation x (of the
-// logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
+// Slots are configured, or learned, or assumed. That requests wait is no proof that no
+// more can run: an engine that batches continuously holds requests back at any number
+// running, while the tokens of one iteration are spent or its KV cache is short. So slots
+// are learned from a number that stands: for ten seconds more in which requests waited, as
+// many ran as at any time of the last five to ten minutes, than in which fewer did, and as
+// many requests as that ended meanwhile. One more running ends it, and it fades within ten
+// minutes without a queue. Where no gauge tells what runs, it is the mean by the counter of
+// busy time over ten seconds or more that began with a queue of half of what completes in
+// one, or more; those of a pool are taken for alike where they are within a fifth of each
+// other (by max(0, 1 − 0.2²/x²) of a deviation x of the logarithm), and fade as well.
+// Endpoints of which neither is known are taken for the same: for the median of the known
+// ones, and no fewer than the most that any of them ran at once in that time. Where slots
+// are assumed and all are of one speed, the shares do not depend on how many they are.
+//
+// Relative speed is the ratio of an endpoint's completions per busy slot-second to the
+// pool's median, measured over about a minute. A deviation x (of the logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
 // twice its own noise it counts as none (positive-part James–Stein).
 //
 // # Arrival rate
