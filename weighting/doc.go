@@ -167,13 +167,17 @@
 // error, looks idle, and attracts what the others would have served. Its own report
 // does not tell; what the proxies count does, where the count is exact:
 //
-//	contradiction   requests stand in flight for StalledAfter without one answer,
-//	                and for half of that its reports, made meanwhile, have shown
-//	                fewer waiting and running (without a gauge of running ones: than
-//	                waiting and slots)
-//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter
+//	work            an answer; or completions, or seconds waited or executed, that rose; or a
+//	                KV cache that changed while as many were waiting and running
+//	contradiction   two requests or more have stood in flight for StalledAfter which a report
+//	                made after that time does not show (without a gauge of running requests:
+//	                more than waiting and slots), besides those that the endpoint did not
+//	                show before its last work, and there was no work in that time
+//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter, and no work
+//	                in StalledAfter, and two requests are in flight or a gauge shows one
 //	                t    seconds since the last answer
-//	                F    request-seconds in flight since the last answer
+//	                F    request-seconds in flight since the last answer, but for requests that
+//	                     no report showed while the endpoint worked
 //	                f    request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                     within ten minutes
@@ -189,10 +193,16 @@
 // runs, so F must also be twice as long as any silence that ended well, and t three
 // mean times in flight: a few long generations are never silent for too long.
 //
+// A slow upload, an idle WebSocket and an open gRPC stream are in flight and are no work of the
+// engine, and gauges lag by an iteration: so one request that no gauge shows is never evidence,
+// several are none if they were there while the endpoint worked, and none is before it is older
+// than a gauge may be. What cannot be told from a stall are several that begin within
+// StalledAfter of each other at an endpoint that has no other work.
+//
 // Such an endpoint is flagged and gets its floor, for MinDwell at least. An answer
 // ends it. If nothing is in flight any more that could be answered, it is tried after
-// the dwell with the trust of a new one, and if it falls ill again at once, twice as
-// late the next time. If more than half of a pool seems ill, the fault is more likely
+// the dwell with the trust of a new one, and if requests stand there, later; they do not
+// count again. If it falls ill again at once, it is tried twice as late the next time. If more than half of a pool seems ill, the fault is more likely
 // in the reports or in the requests, and nobody is; nor while nobody is well. That holds
 // for MinDwell at least, and until fewer fail half of their requests.
 //
