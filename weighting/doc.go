@@ -137,6 +137,18 @@
 // for the arrivals of the horizon: a guess by the slots would be a flood where they
 // are many, and spread what a restart should leave alone.
 //
+// # Endpoints that the proxies do not use
+//
+// Proxies have health checks and outlier detection of their own. An endpoint that they ejected
+// gets nothing whatever its share, looks idle, and would be given most of what comes; how the
+// others share that would be left to the floor. That it is not used shows in the requests that
+// went elsewhere: by a share of w, held for a second at least, each of n would have come with the
+// probability w, so that none did has the probability (1 − w)ⁿ, at most exp(−w·n). Where w·n is
+// 9.2 (1e-4), and the first was due more than two seconds before the last reading of what arrived
+// (by the proxies, or else by completions and growth), the others are filled with all that
+// comes, and the endpoint has its part of the capacity for a share: the proxies that do not use
+// it split that among the others, and the first request that comes ends it.
+//
 // # New endpoints
 //
 // The endpoints of the first step are taken as they are: a control plane that

@@ -35,6 +35,7 @@ type memory struct {
 
 	tally   tally
 	conduct conduct
+	use     use
 
 	overloaded bool
 	flagReason string

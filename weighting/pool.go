@@ -185,6 +185,8 @@ func (m *member) reason() Reason {
 	switch {
 	case m.blackout:
 		return ReasonBlackout
+	case m.unused:
+		return ReasonUnused
 	case m.gone || m.loadSource == LoadMedian || m.loadState == StateNeutral:
 		return ReasonNeutral
 	case m.loadState == StateDecay:

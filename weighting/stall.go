@@ -60,11 +60,11 @@ func (c *conduct) rank() int {
 }
 
 // hold fills up those that stall or fail, so that they get their floor alone, and
-// those that get a trickle instead of what would fill them.
+// those that get a fixed part instead of what would fill them.
 func (p *pool) hold(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ill() || m.lifted && m.strained(p) {
+		if v, m := &vessels[i], &p.members[i]; m.ill() || m.fixed(p) > 0 {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
@@ -143,13 +143,18 @@ func (c *conduct) observe(m *member, p *pool) {
 	failed, answers := risen(c.proxies.Failed, m.proxies.Failed), c.answers(m)
 	c.outcomes(failed, risen(c.proxies.Ended, m.proxies.Ended), elapsed)
 	c.answered = c.answered || c.served(m, answers) > failed+rounding
-	if answers > 0 || c.works(&m.server) {
+	works := answers > 0
+	if m.server != c.server { // in most steps nothing is new
+		works = works || c.works(&m.server)
+		c.server = m.server
+	}
+	if works {
 		c.active = p.now
 		if !c.report.IsZero() {
 			c.hidden = c.hides
 		}
 	}
-	c.proxies, c.server = m.proxies, m.server
+	c.proxies = m.proxies
 	c.lows.note(c.inFlight, p.now, p.params.Overload.StalledAfter)
 	c.compare(m, p)
 	c.hidden = min(c.hidden, c.inFlight)
