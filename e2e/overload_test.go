@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -236,6 +237,44 @@ func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T)
 	stalled.SetFrozen(false)
 	stalled.SetMetricsFault(modelsim.MetricsHealthy)
 	f.wellAgain(stalled)
+}
+
+// A request whose body comes slowly is in flight, and no work of the server yet. With few and long
+// requests beside it there are seconds without an answer.
+func TestASlowUploadFlagsNobody(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	f := start(t, plan{servers: pool})
+	f.send(load.Plan{Rate: 1, Work: load.Work{Mean: 6 * time.Second}, Seed: 5})
+
+	body, upload := io.Pipe()
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := http.Post(f.urls[0], "application/octet-stream", body)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	drip := time.NewTicker(100 * time.Millisecond)
+	defer drip.Stop()
+	for begun := time.Now(); time.Since(begun) < 12*time.Second; <-drip.C {
+		if _, err := upload.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		v, err := f.view()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range v.Endpoints {
+			if e.Overloaded {
+				t.Fatalf("%s is flagged after %v: %s", e.Address, time.Since(begun), e.OverloadReason)
+			}
+		}
+	}
+	upload.Close()
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
 }
 
 // Who answers at once looks idle, and attracts what the others would have served.

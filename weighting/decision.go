@@ -125,6 +125,7 @@ type Reason string
 // The reasons, from the most exceptional to the ordinary.
 const (
 	ReasonBlackout Reason = "blackout" // new, and no report yet: neutral load, smallest ramp
+	ReasonUnused   Reason = "unused"   // the proxies send it nothing, though they should: its part of the capacity
 	ReasonNeutral  Reason = "neutral"  // no usable report: taken for a median endpoint
 	ReasonDecay    Reason = "decay"    // report is going stale: moving to the median
 	ReasonRamp     Reason = "ramp"     // new: trusted with a part of its capacity

@@ -107,14 +107,22 @@
 //
 // # Capacity
 //
-// Slots are configured, or learned: the number running while others wait, by the
-// gauge or else by the counter of busy time over intervals that begin with a queue of
-// half of what completes in one, or more. Endpoints of which neither is known
-// are taken for the same: for the median of the known ones, and no fewer than the
-// most that any of them was seen to run at once. Relative speed is the ratio of an
-// endpoint's completions per busy slot-second to the pool's median, measured over
-// about a minute. A deviation x (of the
-// logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
+// Slots are configured, or learned, or assumed. That requests wait is no proof that no
+// more can run: an engine that batches continuously holds requests back at any number
+// running, while the tokens of one iteration are spent or its KV cache is short. So slots
+// are learned from a number that stands: for ten seconds more in which requests waited, as
+// many ran as at any time of the last five to ten minutes, than in which fewer did, and as
+// many requests as that ended meanwhile. One more running ends it, and it fades within ten
+// minutes without a queue. Where no gauge tells what runs, it is the mean by the counter of
+// busy time over ten seconds or more that began with a queue of half of what completes in
+// one, or more; those of a pool are taken for alike where they are within a fifth of each
+// other (by max(0, 1 − 0.2²/x²) of a deviation x of the logarithm), and fade as well.
+// Endpoints of which neither is known are taken for the same: for the median of the known
+// ones, and no fewer than the most that any of them ran at once in that time. Where slots
+// are assumed and all are of one speed, the shares do not depend on how many they are.
+//
+// Relative speed is the ratio of an endpoint's completions per busy slot-second to the
+// pool's median, measured over about a minute. A deviation x (of the logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
 // twice its own noise it counts as none (positive-part James–Stein).
 //
 // # Arrival rate
@@ -128,6 +136,18 @@
 // of the others. If nothing has a rate yet, one request for each endpoint is taken
 // for the arrivals of the horizon: a guess by the slots would be a flood where they
 // are many, and spread what a restart should leave alone.
+//
+// # Endpoints that the proxies do not use
+//
+// Proxies have health checks and outlier detection of their own. An endpoint that they ejected
+// gets nothing whatever its share, looks idle, and would be given most of what comes; how the
+// others share that would be left to the floor. That it is not used shows in the requests that
+// went elsewhere: by a share of w, held for a second at least, each of n would have come with the
+// probability w, so that none did has the probability (1 − w)ⁿ, at most exp(−w·n). Where w·n is
+// 9.2 (1e-4), and the first was due more than two seconds before the last reading of what arrived
+// (by the proxies, or else by completions and growth), the others are filled with all that
+// comes, and the endpoint has its part of the capacity for a share: the proxies that do not use
+// it split that among the others, and the first request that comes ends it.
 //
 // # New endpoints
 //
@@ -159,13 +179,17 @@
 // error, looks idle, and attracts what the others would have served. Its own report
 // does not tell; what the proxies count does, where the count is exact:
 //
-//	contradiction   requests stand in flight for StalledAfter without one answer,
-//	                and for half of that its reports, made meanwhile, have shown
-//	                fewer waiting and running (without a gauge of running ones: than
-//	                waiting and slots)
-//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter
+//	work            an answer; or completions, or seconds waited or executed, that rose; or a
+//	                KV cache that changed while as many were waiting and running
+//	contradiction   two requests or more have stood in flight for StalledAfter which a report
+//	                made after that time does not show (without a gauge of running requests:
+//	                more than waiting and slots), besides those that the endpoint did not
+//	                show before its last work, and there was no work in that time
+//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter, and no work
+//	                in StalledAfter, and two requests are in flight or a gauge shows one
 //	                t    seconds since the last answer
-//	                F    request-seconds in flight since the last answer
+//	                F    request-seconds in flight since the last answer, but for requests that
+//	                     no report showed while the endpoint worked
 //	                f    request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                     within ten minutes
@@ -187,6 +211,12 @@
 // runs, so F must also be twice as long as any silence that ended well, and t three
 // mean times in flight: a few long generations are never silent for too long.
 //
+// A slow upload, an idle WebSocket and an open gRPC stream are in flight and are no work of the
+// engine, and gauges lag by an iteration: so one request that no gauge shows is never evidence,
+// several are none if they were there while the endpoint worked, and none is before it is older
+// than a gauge may be. What cannot be told from a stall are several that begin within
+// StalledAfter of each other at an endpoint that has no other work.
+//
 // A failure is the endpoint's own: no connection, a reset, a 5xx. Any other error (404,
 // 424, 429 or another 4xx, a gRPC status) may be the request's: its client asks for a
 // model that nobody has, or for more than its quota. So an error is held against an
@@ -206,13 +236,14 @@
 // requests are still being answered.
 //
 // Such an endpoint is flagged and gets its floor, for MinDwell at least. An answer
-// without an error ends it; where proxies send load reports alone, which take a 4xx for
+// without an error ends it; where proxies send load reports only, which take a 4xx for
 // a success, the server must have completed something, too. If nothing is in flight
 // any more that could be answered, it is tried after the dwell with the trust of a new
-// one, and if it falls ill again at once (half of the threshold for errors is enough
-// then), twice as late the next time. If more than half of a pool seems ill, the fault
-// is more likely in the reports or in the requests, and nobody is; nor while nobody is
-// well. That holds for MinDwell at least, and until fewer fail half of their requests.
+// one, and if requests stand there, later; they do not count again. If it falls ill again
+// at once (half of the threshold for errors is enough then), it is tried twice as late the
+// next time. If more than half of a pool seems ill, the fault is more likely in the reports
+// or in the requests, and no endpoint is; nor while none is well. That holds for MinDwell at
+// least, and until fewer fail half of their requests.
 //
 // # Shedding
 //

@@ -76,7 +76,7 @@ func (s *shedder) count(p *pool) {
 		m := &p.members[i]
 		all, pair, change := m.passages(p)
 		m.tally.note(m)
-		if m.ill() {
+		if m.ill() || m.unused {
 			continue
 		}
 		if all.seconds+pair.seconds+change.seconds > 0 {

@@ -18,6 +18,7 @@ type Law struct {
 	shedder shedder
 	lift    lift
 	pardon  pardon
+	arrived float64  // requests, at all endpoints
 	scratch []member // of the step before, to be overwritten
 }
 
@@ -80,6 +81,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
 	l.judge(pool)
 	l.flag(pool)
+	l.used(pool, &s)
 	pool.arrivals(&d, s)
 	pool.share(&d)
 	l.shed(pool, &d, s)
@@ -187,7 +189,8 @@ type pool struct {
 	load              float64 // level of the loads made of them
 	age               float64 // of the loads, seconds
 
-	level float64 // of the water
+	level float64       // of the water
+	held  time.Duration // a share decided for as long is in force
 }
 
 // member is one endpoint in the making of a step.
@@ -214,6 +217,8 @@ type member struct {
 	lifted  bool // its flag, for now
 	floored bool // above the water
 	slow    bool // above the threshold of latency
+	came    arrived
+	unused  bool // nothing is sent there, whatever its share
 }
 
 // holding is the member as a vessel with that load.
@@ -302,5 +307,9 @@ func (p *pool) share(d *Decision) {
 		d.Endpoints[i].Share = share
 		p.members[i].floored = vessels[i].level() >= p.level
 	}
-	p.trickle(d)
+	p.setShares(d)
+	for i := range p.members {
+		m := &p.members[i]
+		m.use.note(d.Endpoints[i].Share, m.flagged, p)
+	}
 }

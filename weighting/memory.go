@@ -29,14 +29,14 @@ type memory struct {
 	executing    smoothed  // mean requests executing, by the counter of busy time
 	usual        smoothed  // the same over a longer time
 	fullBusy     smoothed  // the same, from reports with requests waiting on
-	fullRunning  smoothed  // gauge of running requests while others waited
-	mostRunning  float64   // gauge of running requests, the most since the last restart
+	ceiling      ceiling   // of the gauge of running requests
 	work         work
 	ratio        ratio
 
 	tally   tally
 	conduct conduct
 	share   float64 // of the traffic, in force since the last step
+	use     use
 
 	overloaded bool
 	flagReason string
@@ -89,9 +89,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	} else {
 		m.restarted()
 	}
-	if r := seen.Running; r.Known() && r.Value < largestCount {
-		m.mostRunning = max(m.mostRunning, r.Value)
-	}
+	m.ceiling.observe(&m.server, &seen)
 	m.server = seen
 }
 
@@ -99,7 +97,9 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 // of the machine and of those who send.
 func (m *memory) restarted() {
 	m.completions, m.queueSeconds, m.executing = smoothed{}, smoothed{}, smoothed{}
-	m.mostRunning = 0
+	if !m.ceiling.limits() {
+		m.ceiling = ceiling{}
+	}
 }
 
 func (m *memory) observeInFlight(seen Reading) {
@@ -176,16 +176,12 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 	m.usual.add(busy, dtBusy, speedTau)
 	_, dtQueue := slope(old.Queue, seen.Queue)
 	_, dtRunning := slope(old.Running, seen.Running)
-	if dtQueue > 0 && old.Queue.Value > 0 {
-		// Completions empty queues: to ask for a queue at the end of the interval
-		// too would leave out the busiest ones. But the queue must be one that lasts:
-		// of many short requests a few that wait say nothing of the second that follows.
-		if old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
-			m.fullBusy.add(busy, dtBusy, speedTau)
-		}
-		if dtRunning > 0 && seen.Queue.Value > 0 && seen.Running.Value < largestCount {
-			m.fullRunning.add(seen.Running.Value, dtRunning, speedTau/4)
-		}
+	m.fullBusy.fade(dtQueue, slotsTau)
+	// Completions empty queues: to ask for a queue at the end of the interval too would
+	// leave out the busiest ones. But the queue must be one that lasts: of many short
+	// requests a few that wait say nothing of the second that follows.
+	if dtQueue > 0 && old.Queue.Value > 0 && old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
+		m.fullBusy.add(busy, dtBusy, speedTau)
 	}
 	if math.IsNaN(busy) && dtRunning > 0 {
 		busy = (old.Running.Value + seen.Running.Value) / 2
@@ -254,10 +250,6 @@ func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests floa
 	}
 	return requests, ok
 }
-
-// fullLeast is how much time under a queue it takes to know how many requests a
-// server executes at once by its counters, which move only at completions.
-const fullLeast = 3 * time.Second
 
 // executes is the number executing: the gauge; without one, a full set of slots
 // while requests wait, and while none waits the usual number, by the counter of

@@ -25,6 +25,13 @@ func (s *smoothed) add(x float64, dt, tau time.Duration) {
 	s.seconds = s.seconds*keep + weight
 }
 
+// fade makes the mean stand on less, the longer nothing is added.
+func (s *smoothed) fade(dt, tau time.Duration) {
+	keep := math.Exp(-dt.Seconds() / tau.Seconds())
+	s.sum *= keep
+	s.seconds *= keep
+}
+
 // over reports whether the mean stands on at least this much time.
 func (s *smoothed) over(least time.Duration) bool {
 	return s.seconds > 0 && s.seconds >= least.Seconds()

@@ -93,7 +93,7 @@ func TestBlinkingEndpointKeepsItsMemoryUntilItWouldBeStale(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			law := NewLaw(DefaultParams())
 			var now time.Time
-			for i := range 10 { // 6 run while others wait
+			for i := range 20 { // 6 run while others wait
 				now = epoch.Add(time.Duration(i) * second)
 				law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 1, now), scraped("x", 0, 2, 6, now)}})
 			}

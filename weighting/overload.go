@@ -53,7 +53,7 @@ func (f *lift) turn(p *pool, flags int) {
 	var waiting, slots, free float64
 	for i := range p.members {
 		m := &p.members[i]
-		if n := m.waiting(); !m.overloaded && !m.ill() && !math.IsNaN(n) {
+		if n := m.waiting(); !m.overloaded && !m.ill() && !m.use.none && !math.IsNaN(n) {
 			waiting, slots, free = waiting+n, slots+m.slotCount, free+m.freeSlots(n)
 		}
 	}
@@ -72,22 +72,38 @@ func (f *lift) turn(p *pool, flags int) {
 	}
 }
 
-// trickle is what those get whose flag is lifted: proxies send nothing to a flagged
-// endpoint while a tenth of the pool is without a flag. Who was flagged for its
-// queue is filled like the others, which by now are as full. Who is short of
-// memory or slow is so whatever its queue, and gets a small part.
-func (p *pool) trickle(d *Decision) {
-	const part = 0.05 // of an endpoint's part of the capacity
-	if !slices.ContainsFunc(p.members, func(m member) bool { return m.lifted }) {
-		return
+// fixed is what part of its part of the capacity a member gets whatever the others hold; 0 for
+// one that is filled.
+//
+// Proxies send nothing to a flagged endpoint while a tenth of the pool is without a flag. Who was
+// flagged for its queue and has its flag lifted is filled like the others, which by now are as
+// full. Who is short of memory or slow is so whatever its queue, and gets a small part. One that
+// the proxies do not use gets the whole, so that it is seen when they use it again; until then
+// that goes to the others in proportion to theirs.
+func (m *member) fixed(p *pool) float64 {
+	const trickle = 0.05
+	switch {
+	case m.lifted && m.strained(p):
+		return trickle
+	case m.unused:
+		return 1
 	}
-	var capacity, whole float64
+	return 0
+}
+
+// setShares gives those members their share that have a fixed one.
+func (p *pool) setShares(d *Decision) {
+	var capacity, whole, fixed float64
 	for i := range p.members {
 		capacity += p.members[i].holding(0).capacity()
+		fixed += p.members[i].fixed(p)
+	}
+	if fixed == 0 {
+		return
 	}
 	for i := range p.members {
 		m, share := &p.members[i], &d.Endpoints[i].Share
-		if m.lifted && m.strained(p) {
+		if part := m.fixed(p); part > 0 {
 			*share = part * m.holding(0).capacity() / capacity
 		}
 		whole += *share

@@ -47,8 +47,9 @@ type Overload struct {
 	// an endpoint completed in the last window had waited. Defaults 0: not by that.
 	QueueTimeEnter, QueueTimeLeave time.Duration
 	// StalledAfter is how long requests stand at an endpoint that says it has
-	// none before it is stalled; 0 is never. Default 2 s, which is noticed within
-	// three with a scrape every second.
+	// none before it is stalled; 0 is never. What an endpoint says of itself may be as
+	// old as that without being held against it. Default 2 s, which is noticed within
+	// 2.5 s with a scrape each 250 ms, and within 3 s with one each second.
 	StalledAfter time.Duration
 	// MinDwell is how long a flag stands at least, and stays away at least.
 	// Default 2 s.

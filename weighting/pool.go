@@ -7,26 +7,32 @@ import (
 
 // slots settles how many requests each member executes at once.
 func (p *pool) slots() {
-	found := make([]float64, 0, len(p.members))
+	found, measured := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
 		m.slotCount, m.slotsSource = m.ownSlots()
 		if m.slotsSource != CapacityAssumed {
 			found = append(found, m.slotCount)
 		}
+		if m.measured() {
+			measured = append(measured, m.slotCount)
+		}
 	}
-	assumed := median(found)
+	assumed, typical := median(found), median(measured)
 	if math.IsNaN(assumed) {
 		assumed = 1
 	}
 	for i := range p.members {
 		if m := &p.members[i]; m.slotsSource == CapacityAssumed {
-			assumed = max(assumed, m.mostRunning) // the same for all: who got more requests is not larger
+			assumed = max(assumed, m.ceiling.most()) // the same for all: who got more requests is not larger
 		}
 	}
 	for i := range p.members {
-		if m := &p.members[i]; m.slotsSource == CapacityAssumed {
+		switch m := &p.members[i]; {
+		case m.slotsSource == CapacityAssumed:
 			m.slotCount = assumed
+		case m.measured():
+			m.slotCount = alike(m.slotCount, typical)
 		}
 	}
 }
@@ -45,12 +51,17 @@ func (m *member) ownSlots() (float64, CapacitySource) {
 	switch c := m.Capacity; {
 	case c > 0 && !math.IsInf(c, 0):
 		return min(max(c, 1.0/mostConfigured), mostConfigured), CapacityConfigured
-	case m.fullRunning.or(0) > 0:
-		return min(max(1, m.fullRunning.or(1)), mostLearned), CapacityLearned
-	case m.fullBusy.over(fullLeast):
+	case m.server.Running.Known() && m.ceiling.limits():
+		return min(max(1, m.ceiling.at), mostLearned), CapacityLearned
+	case !m.server.Running.Known() && m.fullBusy.over(slotsLeast):
 		return min(max(1, m.fullBusy.or(1)), mostLearned), CapacityLearned
 	}
 	return 1, CapacityAssumed
+}
+
+// measured reports whether the member's slots were learned from its counter of busy time.
+func (m *member) measured() bool {
+	return m.slotsSource == CapacityLearned && !m.server.Running.Known()
 }
 
 // speeds settles each member's speed relative to the pool's median, and its ramp.
@@ -174,6 +185,8 @@ func (m *member) reason() Reason {
 	switch {
 	case m.blackout:
 		return ReasonBlackout
+	case m.unused:
+		return ReasonUnused
 	case m.gone || m.loadSource == LoadMedian || m.loadState == StateNeutral:
 		return ReasonNeutral
 	case m.loadState == StateDecay:

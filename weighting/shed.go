@@ -106,7 +106,7 @@ func (s *shedder) aim(wanted, horizon, slots, endpoints float64) float64 {
 func (p *pool) queued() (q backlog) {
 	for i := range p.members {
 		m := &p.members[i]
-		if m.ill() {
+		if m.ill() || m.unused {
 			continue
 		}
 		q.slots += m.slotCount

@@ -39,7 +39,9 @@ type pod struct {
 	queue   []float64                // times of arrival
 	running int
 
-	proxied, leaked          int // in flight as the proxies count
+	ejected                  bool // the proxies send it nothing, whatever it weighs
+	issued                   int  // requests, by the proxies
+	proxied, leaked          int  // in flight as the proxies count
 	completions              int
 	queueSeconds, busySecond float64
 }
@@ -111,6 +113,7 @@ func (w *world) arrive() {
 		return
 	}
 	p := w.proxies[w.rng.IntN(len(w.proxies))].pick()
+	p.issued++
 	p.proxied++
 	w.offer(p, true)
 }
@@ -166,9 +169,9 @@ func (p *proxy) pick() *pod {
 	if p.policy == "random" {
 		return p.world.pods[weighted(p.world.rng, p.weight)]
 	}
-	best := 0
+	best := -1
 	for i, d := range p.deadline {
-		if d < p.deadline[best] {
+		if !p.world.pods[i].ejected && (best < 0 || d < p.deadline[best]) {
 			best = i
 		}
 	}
@@ -211,6 +214,7 @@ type signals struct {
 	triton     bool // queue only, and counters
 	counters   bool
 	inFlight   bool
+	proxies    bool // and what the proxies sent, exactly
 }
 
 // endpoint is the pod as the collectors report it now.
@@ -233,8 +237,12 @@ func (w *world) endpoint(p *pod, s signals) Endpoint {
 		e.Server.BusySeconds = read(p.busySecond)
 		e.Server.QueueSeconds = read(p.queueSeconds)
 	}
-	if s.inFlight {
+	if s.inFlight || s.proxies {
 		e.InFlight = read(float64(p.proxied + p.leaked))
+	}
+	if s.proxies {
+		ended := read(float64(p.issued - p.proxied))
+		e.Exact, e.Proxies = true, ProxyReport{Issued: read(float64(p.issued)), Ended: ended, Answered: ended}
 	}
 	return e
 }

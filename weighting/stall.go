@@ -22,11 +22,16 @@ type conduct struct {
 	at       time.Time // of the last step
 	inFlight float64   // requests at that time
 	proxies  ProxyReport
-	done     Reading // completions, as the server last said
+	server   ServerReport // as the server last said
+	lows     lows         // of inFlight
 
 	alive  time.Time // of the last answer; or the last time when nothing was in flight
-	denied time.Time // of the first of an unbroken row of reports that deny requests in flight; zero without
+	active time.Time // of the last sign of work: an answer, or a change that only work makes in what the server says
 	report time.Time // of the last report that was held against the count
+	shown  float64   // requests that it showed, by a gauge of running ones
+	hides  float64   // requests in flight that it did not show
+	hidden float64   // the same before the last sign of work: uploads and idle streams, and no sign of a stall
+	denied float64   // requests, beyond those, that stood for StalledAfter and that it did not show
 
 	pending float64 // request-seconds in flight since the last answer
 	usual   work    // answers, and the request-seconds in flight until the last one
@@ -59,11 +64,11 @@ func (c *conduct) rank() int {
 }
 
 // hold fills up those that stall or fail, so that they get their floor alone, and
-// those that get a trickle instead of what would fill them.
+// those that get a fixed part instead of what would fill them.
 func (p *pool) hold(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ill() || m.lifted && m.strained(p) {
+		if v, m := &vessels[i], &p.members[i]; m.ill() || m.fixed(p) > 0 {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
@@ -138,7 +143,7 @@ func (a *pardon) turn(on bool, p *pool) bool {
 // Only of an exact count it can be said that its requests still stand.
 func (c *conduct) observe(m *member, p *pool) {
 	elapsed := max(0, p.now.Sub(c.at))
-	c.pending += c.inFlight * elapsed.Seconds()
+	c.pending += c.unanswered() * elapsed.Seconds()
 	c.at, c.inFlight = p.now, 0
 	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
 		c.inFlight = m.inFlight.Value
@@ -148,20 +153,46 @@ func (c *conduct) observe(m *member, p *pool) {
 	c.outcomes(failed, max(0, risen(c.proxies.Ended, m.proxies.Ended)-errors), elapsed)
 	answers, whole := c.answers(m)
 	c.answered = c.answered || c.serves(m, p, answers)
-	c.proxies, c.done = m.proxies, m.server.Completions
-	switch {
-	case whole > rounding:
-		c.usual.add(whole, c.pending, max(0, p.now.Sub(c.alive)))
-		c.longest = max(c.pending, c.longest*math.Exp(-p.now.Sub(c.alive).Seconds()/longestTau.Seconds()))
-		fallthrough
-	case c.inFlight < 1 || c.alive.IsZero():
-		c.alive, c.denied, c.pending = p.now, time.Time{}, 0
-	case answers > 0: // errors, which show that it lives, and not how long a request takes
-		c.usual.add(0, 0, max(0, p.now.Sub(c.alive)))
-		c.alive, c.denied = p.now, time.Time{}
-	default:
-		c.compare(m)
+	works := answers > 0
+	if m.server != c.server { // in most steps nothing is new
+		works = works || c.works(&m.server)
+		c.server = m.server
 	}
+	if works {
+		c.active = p.now
+		if !c.report.IsZero() {
+			c.hidden = c.hides
+		}
+	}
+	c.proxies = m.proxies
+	c.lows.note(c.inFlight, p.now, p.params.Overload.StalledAfter)
+	c.compare(m, p)
+	c.hidden = min(c.hidden, c.inFlight)
+	switch silence := max(0, p.now.Sub(c.alive)); {
+	case whole > rounding:
+		c.usual.add(whole, c.pending, silence)
+		c.longest = max(c.pending, c.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
+		fallthrough
+	case c.unanswered() < 1 || c.alive.IsZero():
+		c.alive, c.denied, c.pending = p.now, 0, 0
+	case answers > 0: // errors, which show that it lives, and not how long a request takes
+		c.usual.add(0, 0, silence)
+		c.alive, c.denied = p.now, 0
+	}
+}
+
+// unanswered is how many requests are in flight that an answer is due for, sooner or later.
+func (c *conduct) unanswered() float64 { return c.inFlight - c.hidden }
+
+// works reports whether a server's report shows work that was done since the one before:
+// requests that completed, or a KV cache that changes while no request comes or goes.
+func (c *conduct) works(seen *ServerReport) bool {
+	old := &c.server
+	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
+		return true
+	}
+	same := old.Queue.Value == seen.Queue.Value && old.Running.Value == seen.Running.Value && seen.Running.Value > 0
+	return same && old.Utilization.Known() && old.Utilization.Value != seen.Utilization.Value
 }
 
 // outcomes adds requests that failed, and all that ended, in a time.
@@ -187,7 +218,7 @@ func (c *conduct) answers(m *member) (all, whole float64) {
 	if !m.logged() {
 		told, errors = max(told, risen(c.proxies.Ended, m.proxies.Ended)), c.latest.errors
 	}
-	all = max(told, risen(c.done, m.server.Completions))
+	all = max(told, risen(c.server.Completions, m.server.Completions))
 	if !m.proxies.Succeeded.Known() {
 		return all, all
 	}
@@ -208,7 +239,7 @@ func (c *conduct) serves(m *member, p *pool, answers float64) bool {
 		return c.latest.answered > c.latest.errors+rounding
 	}
 	c.proof.succeeded = c.proof.succeeded || c.latest.answered > c.latest.errors+rounding
-	c.proof.completed = c.proof.completed || risen(c.done, m.server.Completions) > 0 || !p.tells(m.server.Completions)
+	c.proof.completed = c.proof.completed || risen(c.server.Completions, m.server.Completions) > 0 || !p.tells(m.server.Completions)
 	return c.proof.succeeded && c.proof.completed
 }
 
@@ -218,29 +249,33 @@ func risen(old, seen Reading) float64 {
 	return orZero(perSecond) * dt.Seconds()
 }
 
-// compare holds a report that is new against the requests that were in flight when
-// it was made. A server without a gauge of running requests denies those that would
-// not fit its slots.
-func (c *conduct) compare(m *member) {
-	const (
-		half   = 0.5 // of a request
-		within = 500 * time.Millisecond
-	)
+// compare holds a report that is new against the requests that were in flight when it was made.
+// A server without a gauge of running requests shows those that fit its slots. What a gauge shows
+// may be as old as an iteration of the engine, so that a request is denied only once it has stood
+// for longer than that.
+func (c *conduct) compare(m *member, p *pool) {
+	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
-	if !running.Known() && m.slotsSource != CapacityAssumed {
+	gauge := running.Known()
+	if !gauge && m.slotsSource != CapacityAssumed {
 		running = Reading{Value: m.atOnce(), At: queue.At}
 	}
 	at := earlier(queue.At, running.At)
-	if !queue.Known() || !running.Known() || !at.After(c.report) || !at.After(c.alive) {
+	if !queue.Known() || !running.Known() || !at.After(c.report) {
 		return
 	}
-	c.report = at
 	inFlight, ok := m.inFlightNear(at, within)
-	switch {
-	case ok && queue.Value+running.Value > inFlight-half:
-		c.denied = time.Time{}
-	case ok && c.denied.IsZero():
-		c.denied = at
+	if !ok {
+		return
+	}
+	shows := queue.Value + running.Value
+	c.report, c.hides, c.shown, c.denied = at, max(0, inFlight-shows), 0, 0
+	if gauge {
+		c.shown = shows
+	}
+	c.hidden = min(c.hidden, c.hides)
+	if since := at.Add(-p.params.Overload.StalledAfter); !c.active.After(since) {
+		c.denied = c.lows.since(since) - shows - c.hidden
 	}
 }
 
@@ -259,6 +294,7 @@ const (
 	failing          = 0.5
 	failingTau       = 10 * time.Second
 	failingOf        = 50   // requests, if they are fewer than those of that time
+	several          = 2    // requests: one that stands is an upload or an idle stream as likely as a stall
 	failedInARow     = 5    // after which an Envoy may eject it, and nothing more is heard of it
 	rounding         = 1e-6 // of differences of sums
 	longestTau       = 10 * time.Minute
@@ -266,17 +302,19 @@ const (
 
 // stalls says how the endpoint stalls; nothing, if it is empty.
 func (c *conduct) stalls(p *pool, longest float64) string {
+	const half = 0.5 // of a request: counts come as numbers that may not be whole
 	after := p.params.Overload.StalledAfter
 	silent := p.now.Sub(c.alive)
 	mean := c.usual.busy / c.usual.completions // seconds that a request is in flight
 	switch {
 	case after <= 0:
-	case c.inFlight < 1 || silent < after:
-	case !c.denied.IsZero() && p.now.Sub(c.denied) >= after/2:
-		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.alive), c.inFlight)
+	case c.unanswered() < 1 || min(silent, p.now.Sub(c.active)) < after:
+	case c.denied > several-half:
+		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.alive), c.denied)
+	case c.unanswered() < several && c.shown < 1:
 	case c.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
 		c.pending >= max(improbable*mean, twice*longest):
-		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.inFlight, mean)
+		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.unanswered(), mean)
 	}
 	return ""
 }
@@ -385,7 +423,7 @@ func (c *conduct) turn(complaint string, p *pool) {
 // try lets an endpoint go that was ill, to see how it is now.
 func (c *conduct) try(now time.Time) {
 	c.enter(suspect, now)
-	c.alive, c.denied, c.pending = now, time.Time{}, 0
+	c.alive, c.denied, c.pending, c.hidden = now, 0, 0, max(0, c.inFlight-c.shown) // what stands is no news
 	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
 	c.streak = streak{}
 }

@@ -24,6 +24,7 @@ type ward struct {
 type bed struct {
 	inFlight                 float64 // as the proxies count
 	queue, running           float64 // as the server says
+	cache                    float64 // the same, of its KV cache; 0: it does not say
 	silent                   bool    // the server is not scraped
 	noGauge                  bool    // of what runs
 	issued, ended, failed    float64
@@ -73,6 +74,9 @@ func (w *ward) step() Decision {
 			if !b.noGauge {
 				b.report.Running = known(b.running, w.now)
 			}
+			if b.cache > 0 {
+				b.report.Utilization = known(b.cache, w.now)
+			}
 		}
 		s.Endpoints = append(s.Endpoints, b.endpoint(i, w.now))
 	}
@@ -112,8 +116,10 @@ func TestAnEndpointWhoseReportDeniesItsRequestsIsStalled(t *testing.T) {
 	}{
 		"idle by its own report":       {func(b *bed) { b.inFlight, b.running = 3, 0 }, 250 * time.Millisecond, true},
 		"a report each second":         {func(b *bed) { b.inFlight, b.running = 3, 0 }, time.Second, true},
-		"a single request":             {func(b *bed) { b.inFlight, b.running = 1, 0 }, 250 * time.Millisecond, true},
-		"it sees one of two":           {func(b *bed) { b.inFlight, b.running = 2, 1 }, 250 * time.Millisecond, true},
+		"two requests":                 {func(b *bed) { b.inFlight, b.running = 2, 0 }, 250 * time.Millisecond, true},
+		"a single request":             {func(b *bed) { b.inFlight, b.running = 1, 0 }, 250 * time.Millisecond, false},
+		"it sees one of two":           {func(b *bed) { b.inFlight, b.running = 2, 1 }, 250 * time.Millisecond, false},
+		"it sees one of three":         {func(b *bed) { b.inFlight, b.running = 3, 1 }, 250 * time.Millisecond, true},
 		"without a gauge of running":   {func(b *bed) { b.inFlight, b.running, b.noGauge = 6, 0, true }, 250 * time.Millisecond, true},
 		"load reports tell no answers": {func(b *bed) { b.inFlight, b.running, b.brief = 3, 0, true }, 250 * time.Millisecond, true},
 		"clients give up":              {func(b *bed) { b.inFlight, b.running = 3, 0; b.issued++; b.ended++ }, 250 * time.Millisecond, true},
@@ -142,8 +148,8 @@ func TestAnEndpointWhoseReportDeniesItsRequestsIsStalled(t *testing.T) {
 			}
 			e := d.Endpoints[0]
 			t.Logf("flagged after %v: %s", flagged, e.OverloadReason)
-			if flagged < 0 || flagged > 2500*time.Millisecond {
-				t.Errorf("flagged after %v, want within 2.5 s, so that proxies know within 3", flagged)
+			if flagged < 0 || flagged > 2*second+max(c.every, 500*time.Millisecond) {
+				t.Errorf("flagged after %v, want within 2 s and a report", flagged)
 			}
 			if !strings.HasPrefix(e.OverloadReason, "stalled since 00:00:05Z: ") {
 				t.Errorf("reason %q, want since when", e.OverloadReason)
@@ -214,7 +220,7 @@ func TestSilenceThatIsNoChanceIsAStall(t *testing.T) {
 		inFlight int
 		most     time.Duration // of silence until the flag
 	}{
-		{0.2, 4, 3 * time.Second}, {0.05, 1, 3 * time.Second}, {1, 16, 6 * time.Second}, {10, 16, 60 * time.Second},
+		{0.2, 4, 3 * time.Second}, {0.05, 2, 3 * time.Second}, {1, 16, 6 * time.Second}, {10, 16, 60 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%v s, %d in flight", c.mean, c.inFlight), func(t *testing.T) {
 			learn := 60*second + seconds(10*c.mean)
@@ -283,7 +289,7 @@ func TestAStalledEndpointThatAnswersIsWellAgainAfterTheDwell(t *testing.T) {
 func TestAnEndpointOfWhichNothingIsHeardIsTriedAgain(t *testing.T) {
 	w := newWard(4)
 	b := &w.beds[0]
-	stall := func() { w.others(); b.inFlight, b.running = 1, 0 }
+	stall := func() { w.others(); b.inFlight, b.running = 2, 0 }
 	gone := func() { w.others(); b.inFlight, b.running = 0, 0 }
 	var spells []time.Duration
 	for range 3 {
@@ -312,7 +318,7 @@ func TestAnEndpointOfWhichNothingIsHeardIsTriedAgain(t *testing.T) {
 func TestAnEndpointWhereRequestsStandIsTriedAgainLater(t *testing.T) {
 	w := newWard(4)
 	b := &w.beds[0]
-	stands := func() { w.others(); b.inFlight, b.running = 1, 0 }
+	stands := func() { w.others(); b.inFlight, b.running = 2, 0 }
 	w.run(5*second, stands)
 	for d := w.step(); d.Endpoints[0].Overloaded; d = w.step() {
 		stands()
@@ -366,7 +372,7 @@ func TestWhileMostOfAPoolSeemsIllNobodyIs(t *testing.T) {
 	want(t, "flagged after", flagged, -1)
 
 	alone := newWard(1)
-	flagged, _ = alone.run(20*second, func() { alone.beds[0].inFlight = 1 })
+	flagged, _ = alone.run(20*second, func() { alone.beds[0].inFlight = 2 })
 	if flagged < 0 {
 		t.Error("a stalled endpoint alone is not flagged")
 	}

@@ -24,6 +24,7 @@ const (
 	reasonNeutral  = "neutral"
 	reasonDecay    = "decay"
 	reasonRamp     = "ramp"
+	reasonUnused   = "unused"
 )
 
 func problem(s Severity, format string, args ...any) Problem {
@@ -162,6 +163,8 @@ func endpointProblems(e Endpoint) []Problem {
 		out = append(out, problem(SeverityError, "no usable report: weighed as a median endpoint%s", scrape))
 	case e.Reason == reasonDecay:
 		out = append(out, problem(SeverityWarning, "report is going stale: moving to the median%s", scrape))
+	case e.Reason == reasonUnused:
+		out = append(out, problem(SeverityWarning, "the Envoys send it nothing, whatever it weighs: look for its health check or outlier ejection there"))
 	case e.Reason == reasonBlackout && scrape != "":
 		out = append(out, problem(SeverityError, "new, and its scrapes fail%s", scrape))
 	case e.Reason == reasonBlackout:

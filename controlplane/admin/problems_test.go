@@ -19,6 +19,7 @@ func TestEndpointProblems(t *testing.T) {
 		"one scrape lost":  {Endpoint{Reason: "fill", LastScrape: failed}, []Problem{{SeverityWarning, "latest scrape failed: timeout"}}},
 		"going stale":      {Endpoint{Reason: "decay", LastScrape: failed}, []Problem{{SeverityWarning, "report is going stale: moving to the median: timeout"}}},
 		"stale":            {Endpoint{Reason: "neutral"}, []Problem{{SeverityError, "no usable report: weighed as a median endpoint"}}},
+		"unused":           {Endpoint{Reason: "unused"}, []Problem{{SeverityWarning, "the Envoys send it nothing, whatever it weighs: look for its health check or outlier ejection there"}}},
 		"new":              {Endpoint{Reason: "blackout"}, []Problem{{SeverityWarning, "new, and no report yet"}}},
 		"new, unreachable": {Endpoint{Reason: "blackout", LastScrape: failed}, []Problem{{SeverityError, "new, and its scrapes fail: timeout"}}},
 		"overloaded": {

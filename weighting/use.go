@@ -1,0 +1,94 @@
+package weighting
+
+import "time"
+
+// use is whether the proxies send an endpoint what the law gives it. One that their health checks
+// or their outlier detection ejected gets nothing, and looks idle: the law would give it most of
+// the requests, and what share the others get of those would be left to chance.
+type use struct {
+	share lows      // of the traffic, as decided
+	seen  time.Time // of the last reading of what arrived there
+	all   float64   // requests that arrived at the pool until then
+	since time.Time // when the first arrival was due that did not come
+	due   float64   // arrivals that did not come, by the last reading
+	none  bool      // it is not used
+}
+
+// What tells that an endpoint is not used.
+const (
+	heldFor   = time.Second     // a share that was decided for as long, at least, is in force
+	unusedFor = 2 * time.Second // without an arrival that was due: gauges lag by as much
+)
+
+// arrived is requests that came to a member since the last step.
+type arrived struct {
+	requests float64   // that the proxies sent, or else that the server saw
+	any      bool      // by either of the two
+	at       time.Time // up to which is told; zero where nothing is
+}
+
+// arrived is what came to the member since the last step, up to the latest reading.
+func (m *member) arrived(p *pool) (a arrived) {
+	server, proxies := m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies)
+	failed := risen(m.tally.proxies.Failed, m.proxies.Failed)
+	a.any = max(server.arrived, proxies.arrived, failed) > rounding
+	switch {
+	case p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended):
+		a.requests, a.at = proxies.arrived, m.proxies.Issued.At
+	case p.tells(m.server.Completions):
+		a.requests, a.at = max(0, server.arrived), m.server.Completions.At
+	}
+	return a
+}
+
+// used settles which members the proxies do not use. Of the requests that went elsewhere each
+// would have come here with the probability of the share: that none did is chance, until it is
+// as improbable as a stall has to be. Somebody is used.
+func (l *Law) used(p *pool, s *Snapshot) {
+	unused := 0
+	for i := range p.members {
+		m := &p.members[i]
+		m.came = m.arrived(p)
+		l.arrived += m.came.requests
+	}
+	p.held = heldFor
+	for p.held < 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval && p.held < time.Hour {
+		p.held *= 2
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		m.use.observe(&m.came, l.arrived, p)
+		if m.unused = m.use.none && !m.ill() && !m.flagged && !m.blackout && !m.gone; m.unused {
+			unused++
+		}
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		m.unused = m.unused && unused < len(p.members)
+	}
+}
+
+// observe takes in what arrived there, and what arrived at the pool so far.
+func (u *use) observe(came *arrived, all float64, p *pool) {
+	if came.any {
+		u.due, u.none = 0, false
+		u.all = all
+	}
+	if !came.at.After(u.seen) {
+		return
+	}
+	if u.due < 1 {
+		u.since = u.seen
+	}
+	u.due += (all - u.all) * u.share.since(p.now.Add(-p.held))
+	u.seen, u.all = came.at, all
+	u.none = u.due >= improbable && u.seen.Sub(u.since) > unusedFor
+}
+
+// note remembers the share that was decided, which whoever is flagged does not get.
+func (u *use) note(share float64, flagged bool, p *pool) {
+	if flagged {
+		share = 0
+	}
+	u.share.note(share, p.now, p.held)
+}

@@ -1,0 +1,71 @@
+package weighting
+
+import "testing"
+
+// One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
+// The weights of the others are those of a pool of three.
+func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testing.T) {
+	t.Parallel()
+	const (
+		ejects, counts, returns, ends = 20.0, 60.0, 400.0, 430.0 // seconds
+		seeds                         = 3
+	)
+	for _, c := range []struct {
+		name    string
+		signals signals
+		period  float64
+	}{
+		{"by scrapes alone", signals{gauges: true, counters: true}, 0.25},
+		{"by scrapes without a gauge of running requests", signals{triton: true}, 0.25},
+		{"with the proxies' counts", signals{gauges: true, counters: true, proxies: true}, 0.05},
+		{"by the proxies' counts alone", signals{proxies: true}, 0.05},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var four, three float64 // mean waits
+			for seed := range uint64(seeds) {
+				w := newWorld(seed, 10, 3, 2, 0.85)
+				w.warm = counts
+				w.push(w.equalWeights())
+				w.steer(c.signals, c.period, 0.01, nil)
+				w.runUntil(returns)
+				three += meanOf(w.waits) / seeds
+
+				rate := w.rate
+				w = newWorld(seed, 10, 4, 2, 0.8)
+				w.rate, w.warm = rate, counts
+				w.push(w.equalWeights())
+				out := w.pods[3]
+				w.after(ejects, func() { out.ejected = true })
+				w.after(returns, func() { out.ejected = false })
+				back := 0.0
+				w.steer(c.signals, c.period, 0.01, func(d Decision) {
+					e := of(t, d, out.address)
+					switch {
+					case w.now > counts && w.now < returns && e.Reason != ReasonUnused:
+						t.Fatalf("after %.1f s: %s, share %.3f", w.now, e.Reason, e.Share)
+					case w.now > returns && back == 0 && e.Reason != ReasonUnused:
+						back = w.now - returns
+					}
+				})
+				w.runUntil(returns)
+				four += meanOf(w.waits) / seeds
+				issued := out.issued
+				w.runUntil(ends)
+				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > 5 || sent < rate/8 {
+					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back, sent)
+				}
+			}
+			t.Logf("mean wait %.3f, of a pool of three %.3f", four, three)
+			if four > 1.15*three {
+				t.Errorf("mean wait %.3f, of a pool of three %.3f", four, three)
+			}
+		})
+	}
+}
+
+func meanOf(x []float64) (mean float64) {
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	return mean
+}
