@@ -32,6 +32,9 @@
 //
 // # Reload
 //
+// A file that never ends, such as a pipe or one on a mount that hangs, is a bad file
+// (package internal/files).
+//
 // A Watcher reads the file again when its folder changes (100 ms after the last
 // change, at the latest 1 s after the first), when it is asked to by a signal,
 // and every 5 s in any case. What counts is the content, by its hash: a touch

@@ -2,14 +2,16 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 
 	"go.yaml.in/yaml/v3"
+
+	"steelyard/internal/files"
 )
 
 // largestFile is the most bytes that are read of a configuration: some forty
@@ -19,20 +21,15 @@ const largestFile = 1 << 20
 // Load reads and checks the file at path. What is wrong in the file comes as an
 // *Error; what is wrong with reading it as the system's error.
 func Load(path string) (*Config, error) {
-	data, err := read(path)
+	data, err := read(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, data)
 }
 
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(f, largestFile+1))
+func read(ctx context.Context, path string) ([]byte, error) {
+	data, err := files.Read(ctx, path, largestFile+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}

@@ -1,18 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/internal/files"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -153,7 +152,7 @@ func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
 	if c == nil {
 		return nil, nil
 	}
-	certificate, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	certificate, err := files.KeyPair(context.Background(), c.CertFile, c.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("xds.tls: %w", err)
 	}
@@ -161,13 +160,10 @@ func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
 	if c.ClientCAFile == "" {
 		return out, nil
 	}
-	pem, err := os.ReadFile(c.ClientCAFile)
+	pool, _, err := files.CertPool(context.Background(), c.ClientCAFile)
 	if err != nil {
 		return nil, fmt.Errorf("xds.tls.client_ca_file: %w", err)
 	}
-	out.ClientCAs, out.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !out.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, errors.New("xds.tls.client_ca_file: " + c.ClientCAFile + " holds no PEM certificate")
-	}
+	out.ClientCAs, out.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	return out, nil
 }
