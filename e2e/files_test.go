@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,12 +33,8 @@ func alone(t *testing.T, p plan) *fleet {
 
 // status is what /api/v1/status says.
 func (f *fleet) status() (s admin.Status, err error) {
-	resp, err := http.Get("http://" + f.admin + "/api/v1/status")
-	if err != nil {
-		return s, err
-	}
-	defer resp.Body.Close()
-	return s, json.NewDecoder(resp.Body).Decode(&s)
+	err = f.get("/api/v1/status", &s)
+	return s, err
 }
 
 // pipe makes a named pipe that nobody writes to.

@@ -39,8 +39,9 @@ type plan struct {
 	edits     []edit   // of what it prints
 	// xds is the address that Envoys are told, Steelyard's own when empty.
 	xds string
-	// listen is more YAML of the xds section, in braces' form: ", key: value".
-	listen string
+	// listen is more YAML of the xds section, in braces' form: ", key: value"; asked is
+	// that of the admin section.
+	listen, asked string
 }
 
 // A fleet is a control plane, its Envoys and the model servers behind them.
@@ -107,7 +108,8 @@ func start(t *testing.T, p plan) *fleet {
 func (f *fleet) writeConfig(body string) {
 	f.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s}\n%s\nclusters:\n- name: %s\n", f.xds, f.plan.listen, f.admin, f.plan.top, cluster)
+	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s%s}\n%s\nclusters:\n- name: %s\n",
+		f.xds, f.plan.listen, f.admin, f.plan.asked, f.plan.top, cluster)
 	if !strings.Contains(body, "engine:") {
 		b.WriteString("  engine: vllm\n")
 	}

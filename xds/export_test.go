@@ -1,8 +1,17 @@
 package xds
 
+import "time"
+
 // RuntimeLayers is how many Envoys have a layer that is not the default.
 func (s *Server) RuntimeLayers() int {
 	s.runtimes.mu.Lock()
 	defer s.runtimes.mu.Unlock()
 	return len(s.runtimes.layers)
+}
+
+// Vanish makes the server lose an Envoy.
+func Vanish(s *Server, node string, since time.Time) {
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	s.tracker.lose(Gone{NodeID: node, Since: since})
 }

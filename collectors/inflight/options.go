@@ -148,14 +148,19 @@ func (o Options) password(ctx context.Context) (string, error) {
 	if o.PasswordFile == "" {
 		return "", nil
 	}
-	b, err := files.Read(ctx, o.PasswordFile, maxPasswordFile+1)
+	return Password(ctx, o.PasswordFile)
+}
+
+// Password reads the password in a file.
+func Password(ctx context.Context, path string) (string, error) {
+	b, err := files.Read(ctx, path, maxPasswordFile+1)
 	switch password := strings.TrimRight(string(b), "\r\n"); {
 	case err != nil:
 		return "", fmt.Errorf("reading the password for Redis: %w", err)
 	case len(b) > maxPasswordFile:
-		return "", fmt.Errorf("password file %s is longer than %d bytes; is it the right file?", o.PasswordFile, maxPasswordFile)
+		return "", fmt.Errorf("password file %s is longer than %d bytes; is it the right file?", path, maxPasswordFile)
 	case password == "":
-		return "", fmt.Errorf("password file %s is empty", o.PasswordFile)
+		return "", fmt.Errorf("password file %s is empty", path)
 	default:
 		return password, nil
 	}

@@ -30,11 +30,20 @@ func (f *tokenFile) read(ctx context.Context) (string, error) {
 	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.Size() == info.Size() && f.seen.ModTime().Equal(info.ModTime()) {
 		return f.token, nil
 	}
-	token, err := readToken(ctx, f.path)
+	token, err := Token(ctx, f.path)
 	if err != nil {
-		return "", fmt.Errorf("reading bearer token from %s: %w", f.path, err)
+		return "", err
 	}
 	f.token, f.seen = token, info
+	return token, nil
+}
+
+// Token reads a bearer token.
+func Token(ctx context.Context, path string) (string, error) {
+	token, err := readToken(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("reading bearer token from %s: %w", path, err)
+	}
 	return token, nil
 }
 

@@ -4,7 +4,8 @@
 // It is called by the daemon (Load or NewWatcher, then Watcher.Run) and by
 // "steelyard check" (Load). It knows nothing of those who use the values, opens
 // none of the files that it names, and resolves no name: what can be told from
-// the text is refused here, the rest where it is used.
+// the text is refused here, the rest where it is used. "steelyard check" adds a Check
+// of those who use the files, whose complaints have their place in the text, too.
 //
 // # Messages
 //

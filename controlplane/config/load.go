@@ -18,14 +18,18 @@ import (
 // thousand static endpoints.
 const largestFile = 1 << 20
 
+// A Check looks at what the text of a configuration alone does not tell, such as the files
+// that it names.
+type Check func(*Config, *Checker)
+
 // Load reads and checks the file at path. What is wrong in the file comes as an
 // *Error; what is wrong with reading it as the system's error.
-func Load(path string) (*Config, error) {
+func Load(path string, further ...Check) (*Config, error) {
 	data, err := read(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return Parse(path, data, further...)
 }
 
 func read(ctx context.Context, path string) ([]byte, error) {
@@ -38,11 +42,17 @@ func read(ctx context.Context, path string) ([]byte, error) {
 
 // Parse checks data. The name stands for the file in messages, and its folder
 // is where relative paths start. The error is an *Error.
-func Parse(name string, data []byte) (*Config, error) {
+func Parse(name string, data []byte, further ...Check) (*Config, error) {
 	cfg := &Config{}
 	d := newDecoder(name, cfg)
 	d.tooLarge = ": list endpoints in a file of their own (endpoints: file:)"
-	if err := d.decode(data, cfg, func() { d.check(cfg) }); err != nil {
+	check := func() {
+		d.check(cfg)
+		for _, check := range further {
+			check(cfg, (*Checker)(d))
+		}
+	}
+	if err := d.decode(data, cfg, check); err != nil {
 		return nil, err
 	}
 	return cfg, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,10 @@ type Daemon struct {
 	stale    chan struct{}         // what the collectors read is out of date; capacity one
 	pollers  chan *inflight.Poller // the one to run from now on, nil for none; capacity one
 
+	certificates certificates
+	recheck      chan struct{}   // the certificates in use may be others; capacity one
+	handshakes   *xds.Handshakes // nil for plain text
+
 	applying sync.Mutex // one Apply at a time
 
 	mu         sync.Mutex // what follows
@@ -61,7 +66,8 @@ type Daemon struct {
 // New binds the listeners and applies the configuration: discovery and the loops
 // begin. Whoever does not call Run calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1), history: admin.NewHistory()}
+	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1),
+		recheck: make(chan struct{}, 1), history: admin.NewHistory()}
 	tls, err := serverTLS(cfg.XDS.TLS)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS)})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
-	d.grpc = grpc.NewServer(append(xds.GRPCOptions(tls), grpc.ForceServerCodecV2(wire.Codec()))...)
+	d.grpc = grpc.NewServer(append(xds.GRPCOptions(d.transport(tls)), grpc.ForceServerCodecV2(wire.Codec()))...)
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
@@ -112,15 +118,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
+	group.Go(func() error { return d.followCertificates(failed) })
 	group.Go(func() error {
-		if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
+		if err := d.grpc.Serve(d.streams.Listener(d.xdsListener)); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
 			return err
 		}
 		return nil
 	})
 	group.Go(func() error {
-		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})
-		return admin.Serve(failed, d.adminListener, handler)
+		return admin.Serve(failed, d.adminListener, d.adminHandler())
 	})
 	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", "http://"+d.AdminAddress()+"/")
 	select {
@@ -139,6 +145,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+func (d *Daemon) adminHandler() http.Handler {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return admin.New(admin.Options{
+		Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, AllowedHosts: d.config.Admin.AllowedHosts, Log: d.options.Log,
+	})
 }
 
 // settle gives the Envoys a moment to acknowledge the last push: a share of
@@ -203,7 +217,9 @@ func (d *Daemon) swap(cfg *config.Config) error {
 		default:
 		}
 		d.pollers <- poller
+		d.certificates.forget(admin.UseRedisCA)
 	}
+	poke(d.recheck)
 	d.config = cfg
 	d.generation++
 	d.options.Log.Info("configuration applied", "generation", d.generation,
