@@ -72,14 +72,57 @@ func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
 	if _, err := proc.BuildSteelyard(); err != nil { // which takes its time
 		t.Fatal(err)
 	}
-	for _, path := range []string{pipe(t, filepath.Join(t.TempDir(), "steelyard.yaml")), "/dev/zero"} {
+	dir := t.TempDir()
+	endless := pipe(t, filepath.Join(dir, "pipe"))
+	naming := func(name, scrape, top string) string {
+		path := filepath.Join(dir, name)
+		text := fmt.Sprintf("%s\nclusters:\n- name: llama\n  engine: vllm\n  endpoints: {static: [{address: 127.0.0.1:9}]}\n  scrape: {%s}\n", top, scrape)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for path, says := range map[string]string{
+		endless:     endless + " is a named pipe, not a regular file",
+		"/dev/zero": "/dev/zero is a device, not a regular file",
+		naming("token.yaml", "bearer_token_file: "+endless, ""):                                      "token.yaml:6:12: clusters[llama].scrape.bearer_token_file: ",
+		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""):                            "ca.yaml:6:33: clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
+		naming("cert.yaml", "", "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}"):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
+		naming("password.yaml", "", "redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"): "password.yaml:1:35: redis.password_file: ",
+	} {
 		began := time.Now()
 		status, said := check(t, path)
-		if status != 1 || !strings.Contains(said, path) || !strings.Contains(said, "not a regular file") {
-			t.Errorf("%s: status %d, %q", path, status, said)
+		if status != 1 || !strings.Contains(said, says) || !strings.Contains(said, "not a regular file") {
+			t.Errorf("%s: status %d, %q; want %q", path, status, said, says)
 		}
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s: refused after %v", path, took)
+		}
+	}
+}
+
+// What is read again and again while it runs, by a loop for each endpoint.
+func TestATokenAndAuthoritiesThatNeverEndFailScrapesAndHoldNothingUp(t *testing.T) {
+	for name, scrape := range map[string]string{
+		"token":       "bearer_token_file: PIPE",
+		"authorities": "scheme: https, tls: {ca_file: PIPE}",
+	} {
+		endless := pipe(t, filepath.Join(t.TempDir(), "pipe"))
+		pool := servers(t, same(1, wide)...)
+		f := alone(t, plan{servers: pool, cluster: "scrape: {" + strings.ReplaceAll(scrape, "PIPE", endless) + "}"})
+		f.eventually(name+": the source says why it fails", func() error {
+			s, err := f.source("scrape")
+			if err == nil && !strings.Contains(s.LastError, endless+" is a named pipe") {
+				err = fmt.Errorf("%+v", s)
+			}
+			return err
+		})
+		began := time.Now()
+		if err := f.control.Stop(); err != nil {
+			t.Errorf("%s: SIGTERM: %v", name, err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: it ended %v after SIGTERM", name, took)
 		}
 	}
 }

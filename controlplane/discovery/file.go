@@ -127,7 +127,7 @@ func (w *watcher) ensure(ctx context.Context) {
 	if w.notify == nil {
 		return
 	}
-	if err := w.within(ctx, "watch", func() error { return w.notify.Add(w.directory) }); err != nil {
+	if err := w.within(ctx, "watch", func() error { return w.notify.Add(w.directory) }); err != nil && ctx.Err() == nil {
 		w.warn(err)
 	}
 }
