@@ -64,14 +64,22 @@ func (t *tracker) forgetGone() {
 // disconnected takes down that the connection of a peer has ended. It is called before the
 // streams learn of it: a stream whose context is done was ended by the Envoy.
 func (t *tracker) disconnected(peer, cause string) {
+	if node := t.lost(peer, cause); node != "" {
+		t.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
+	}
+}
+
+// lost returns the node that vanished with a connection, empty when none did.
+func (t *tracker) lost(peer, cause string) (node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, st := range t.streams {
 		if st.peer == peer && st.who.id != "" && st.ctx.Err() == nil && !t.closing && !t.back(st) {
 			t.lose(Gone{NodeID: st.who.id, Peer: peer, Since: t.now(), Cause: cause})
-			return
+			return st.who.id
 		}
 	}
+	return ""
 }
 
 // back reports whether the Envoy of a stream has connected again since.
@@ -93,7 +101,6 @@ func (t *tracker) lose(g Gone) {
 		delete(t.gone, first.NodeID)
 	}
 	t.gone[g.NodeID] = g
-	t.log.Warn("envoy vanished without closing its stream", "node", g.NodeID, "peer", g.Peer, "cause", g.Cause)
 }
 
 // Listener watches how the connections end that l accepts: without it, Gone names nobody.
