@@ -59,7 +59,7 @@ func TestTheSnippetsOfTheDocumentsWork(t *testing.T) {
 	if err := os.WriteFile(list, []byte(start[1]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if endpoints, err := discovery.ReadFile(list); err != nil || len(endpoints) != 3 {
+	if endpoints, err := discovery.ReadFile(t.Context(), list); err != nil || len(endpoints) != 3 {
 		t.Errorf("the list of endpoints: %d, %v; want 3", len(endpoints), err)
 	}
 	filter := strings.ReplaceAll("\n"+strings.TrimSpace(attach[1]), "\n", "\n          ")

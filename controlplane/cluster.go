@@ -251,6 +251,7 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 	if requests == nil {
 		return 0
 	}
+	c.counts.lastSuccess = at // in part, where there is an error
 	for address, n := range requests {
 		if r := c.records[address]; r != nil {
 			r.inFlight = weighting.Reading{Value: n, At: at}

@@ -728,6 +728,13 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
 			"redis":     {admin.SourceDown, "connection refused"},
 		}},
+		{"counts read in part, again and again", func(c *Cluster) {
+			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), errors.New("10.0.0.2:80 left out"))
+		}, map[string]want{
+			"discovery": {admin.SourceStale, "connection refused"},
+			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {admin.SourceStale, "10.0.0.2:80 left out"},
+		}},
 	}
 	inLoop(t, o, func(c *Cluster, r *recorder) {
 		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))

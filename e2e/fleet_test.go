@@ -39,8 +39,9 @@ type plan struct {
 	edits     []edit   // of what it prints
 	// xds is the address that Envoys are told, Steelyard's own when empty.
 	xds string
-	// listen is more YAML of the xds section, in braces' form: ", key: value".
-	listen string
+	// listen is more YAML of the xds section, in braces' form: ", key: value"; asked is
+	// that of the admin section.
+	listen, asked string
 	// openFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
 	openFiles string
 }
@@ -109,7 +110,8 @@ func start(t *testing.T, p plan) *fleet {
 func (f *fleet) writeConfig(body string) {
 	f.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s}\n%s\nclusters:\n- name: %s\n", f.xds, f.plan.listen, f.admin, f.plan.top, cluster)
+	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s%s}\n%s\nclusters:\n- name: %s\n",
+		f.xds, f.plan.listen, f.admin, f.plan.asked, f.plan.top, cluster)
 	if !strings.Contains(body, "engine:") {
 		b.WriteString("  engine: vllm\n")
 	}

@@ -21,6 +21,7 @@ import (
 	loadservice "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"steelyard/e2e/rig/load"
@@ -226,7 +227,7 @@ func TestSignalsGoThroughTLS(t *testing.T) {
 
 // selfSigned is a server's certificate for 127.0.0.1 and, as a file, who vouches
 // for it.
-func selfSigned(t *testing.T) (*tls.Config, string) {
+func selfSigned(t *testing.T) (credentials.TransportCredentials, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -245,5 +246,5 @@ func selfSigned(t *testing.T) (*tls.Config, string) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, path
+	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}), path
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/accesslog"
 	"steelyard/collectors/ledger"
@@ -32,8 +32,8 @@ import (
 type receiver struct {
 	t        testing.TB
 	address  string
-	interval atomic.Int64 // of load reports, as a time.Duration
-	tls      *tls.Config
+	interval atomic.Int64                     // of load reports, as a time.Duration
+	tls      credentials.TransportCredentials // nil for plain text
 
 	ledger  *ledger.Ledger
 	streams *xds.Server

@@ -19,11 +19,11 @@ type callbacks struct{ t *tracker }
 var _ serverv3.Callbacks = callbacks{}
 
 func (c callbacks) OnStreamOpen(ctx context.Context, id int64, typeURL string) error {
-	return c.t.opened(streamKey{id: id}, transport(typeURL, TransportEDS, TransportADS), peerAddress(ctx))
+	return c.t.opened(ctx, streamKey{id: id}, transport(typeURL, TransportEDS, TransportADS), peerAddress(ctx))
 }
 
 func (c callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, typeURL string) error {
-	return c.t.opened(streamKey{delta: true, id: id}, transport(typeURL, TransportEDSDelta, TransportADSDelta), peerAddress(ctx))
+	return c.t.opened(ctx, streamKey{delta: true, id: id}, transport(typeURL, TransportEDSDelta, TransportADSDelta), peerAddress(ctx))
 }
 
 func (c callbacks) OnStreamClosed(id int64, _ *corev3.Node) { c.t.closed(streamKey{id: id}) }

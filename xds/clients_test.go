@@ -284,7 +284,7 @@ func TestPollingIsNotServed(t *testing.T) {
 func TestGRPCOptionsWithTLS(t *testing.T) {
 	certificate, roots := selfSigned(t)
 	server := xds.NewServer(xds.Options{Log: quiet()})
-	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(&tls.Config{Certificates: []tls.Certificate{certificate}})...)
+	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
 	if err != nil {
 		t.Fatal(err)

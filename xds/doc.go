@@ -55,6 +55,13 @@
 // requests which come over other services of the same port are believed for the clusters that
 // an Envoy watches, and no others. It is told apart by node id and IP address.
 //
+// # Who is gone
+//
+// An Envoy that stops resets its streams and then closes the connection. One whose connection ends
+// under its streams (closed by the kernel, reset, silent) has vanished: Gone names it for ten minutes,
+// or until it comes back. This is seen by the Listener, whose connections learn of their end before the
+// streams do. Handshakes sums up the TLS handshakes that fail, by reason.
+//
 // # Runtime layers
 //
 // Each Envoy has a layer RuntimeLayer, set by SetRuntime, with that of Options until then. Envoy

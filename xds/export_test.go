@@ -1,5 +1,7 @@
 package xds
 
+import "time"
+
 // GRPCOptionsIdle are GRPCOptions with another idle time.
 var GRPCOptionsIdle = grpcOptions
 
@@ -8,4 +10,11 @@ func (s *Server) RuntimeLayers() int {
 	s.runtimes.mu.Lock()
 	defer s.runtimes.mu.Unlock()
 	return len(s.runtimes.layers)
+}
+
+// Vanish makes the server lose an Envoy.
+func Vanish(s *Server, node string, since time.Time) {
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	s.tracker.lose(Gone{NodeID: node, Since: since})
 }

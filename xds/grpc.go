@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
@@ -34,12 +33,12 @@ const (
 
 // GRPCOptions are the settings of a gRPC server that Envoys connect to: pings that
 // find half-open connections in both directions, bounds on what a peer can ask for, and
-// windows of a fixed size. tlsConfig may be nil for plain text.
-func GRPCOptions(tlsConfig *tls.Config) []grpc.ServerOption {
-	return grpcOptions(tlsConfig, idleTimeout)
+// windows of a fixed size. The credentials are nil for plain text.
+func GRPCOptions(c credentials.TransportCredentials) []grpc.ServerOption {
+	return grpcOptions(c, idleTimeout)
 }
 
-func grpcOptions(tlsConfig *tls.Config, idle time.Duration) []grpc.ServerOption {
+func grpcOptions(c credentials.TransportCredentials, idle time.Duration) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout, MaxConnectionIdle: idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
@@ -49,8 +48,8 @@ func grpcOptions(tlsConfig *tls.Config, idle time.Duration) []grpc.ServerOption 
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
-	if tlsConfig != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(tlsConfig)))
+	if c != nil {
+		options = append(options, grpc.Creds(c))
 	}
 	return options
 }

@@ -124,7 +124,10 @@ func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {
 // Close ends all streams, with status OK, and those that are opened later. An xDS stream
 // never ends by itself, so grpc.Server.GracefulStop returns only after this.
 // Envoys keep their assignments and connect again, to whoever is there by then.
-func (s *Server) Close() { s.close() }
+func (s *Server) Close() {
+	s.tracker.endStreams()
+	s.close()
+}
 
 // versionPrefix is unique to the process: two that start in the same second differ
 // in the random part, and nobody's prefix is the beginning of another's.

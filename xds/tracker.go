@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -37,6 +38,8 @@ type tracker struct {
 	streams  map[streamKey]*stream
 	clusters map[string]*publication
 	watches  watches
+	gone     map[string]Gone // by node id
+	closing  bool            // the server ends the streams itself
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -47,6 +50,7 @@ type streamKey struct {
 
 // A stream is one open stream.
 type stream struct {
+	ctx           context.Context // done when the Envoy ends the stream, or the connection has ended
 	who           identity
 	transport     string
 	peer, host    string // host is peer without its port
@@ -97,14 +101,16 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
+		gone:     make(map[string]Gone),
 		watches:  watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
 
-func (t *tracker) opened(key streamKey, transport, peer string) error {
+func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.streams[key] = &stream{
+		ctx:           ctx,
 		transport:     transport,
 		peer:          peer,
 		host:          hostOf(peer),
@@ -163,6 +169,7 @@ func (t *tracker) introduce(st *stream, who identity) {
 		return
 	}
 	st.who = who
+	delete(t.gone, who.id)
 	for name := range st.subscriptions { // made before it said who it is
 		t.watches.add(name, st.watcher())
 	}

@@ -28,7 +28,7 @@ func newBook(t *testing.T) *book {
 func (b *book) open(id int64) streamKey {
 	b.t.Helper()
 	key := streamKey{delta: true, id: id}
-	if err := b.opened(key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
+	if err := b.opened(b.t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		b.t.Fatal(err)
 	}
 	b.request(key, request{node: identity{id: fmt.Sprint("envoy-", id)}, subscribe: []string{"llama"}})
@@ -123,7 +123,7 @@ func TestAStreamWatchesFromWhenItSaysWhoItIs(t *testing.T) {
 	b := newBook(t)
 	key := streamKey{delta: true, id: 1}
 	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1", "/run/envoy.sock": "/run/envoy.sock"} {
-		if err := b.opened(key, TransportEDSDelta, peer); err != nil {
+		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}
 		b.request(key, request{subscribe: []string{"llama", "llama/failsafe"}})

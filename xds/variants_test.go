@@ -24,7 +24,7 @@ func decisionOf(drop float64, overloaded bool) weighting.Decision {
 func (s *Server) subscribeFor(t *testing.T, names ...string) {
 	t.Helper()
 	key := streamKey{delta: true, id: int64(len(s.tracker.streams))}
-	if err := s.tracker.opened(key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
+	if err := s.tracker.opened(t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType, subscribe: names}); err != nil {

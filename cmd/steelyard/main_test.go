@@ -49,7 +49,7 @@ func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
 		{"simulate --list", 0, "photoroom"},
 		{"simulate --scenario photoroom --print", 0, "name: \"photoroom\""},
 		{"simulate --scenario " + bad, 1, "bad.yaml:1:7: pods: 3 where a list is needed"},
-		{"simulate --scenario ./nowhere.yaml", 1, "reading the scenario: open ./nowhere.yaml"},
+		{"simulate --scenario ./nowhere.yaml", 1, "reading the scenario: stat ./nowhere.yaml: no such file"},
 		{"check --config " + bad, 1, "bad.yaml"},
 		{"check --config " + good("llama"), 0, "good.yaml: ok, 1 cluster\n"},
 		{"check --config " + good("llama", "mixtral"), 0, "good.yaml: ok, 2 clusters\n"},

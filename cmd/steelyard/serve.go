@@ -96,10 +96,12 @@ func checkCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:   "check --config FILE",
-		Short: "Check a configuration and do nothing else",
-		Args:  cobra.NoArgs,
+		Short: "Check a configuration and the files that it names, and do nothing else",
+		Long: `Check a configuration and do nothing else. The keys, certificates, passwords and
+tokens that it names are read as serve reads them, so it is to run where they are.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(path)
+			cfg, err := config.Load(path, daemon.CheckFiles)
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,12 @@
 // Result.At is the middle of the exchange with Redis, the best guess at the
 // moment the counts were true.
 //
+// A replica that has lost its primary goes on answering, with old counts. So a server
+// (modes single and sentinel) is asked for its role in the same round trip: the answers of
+// a replica whose connection to its primary is down, or over which nothing came for 15 s,
+// are an error, and their counts are not used. A primary pings its replicas every 10 s
+// (repl-ping-replica-period). In a Redis Cluster a replica sends readers to the primary.
+//
 // # When Redis is away
 //
 // Every interval still yields one Result per key, with Err set. There is one
@@ -32,17 +38,22 @@
 // readable to not and back is logged once; the single failures only at debug
 // level.
 //
+// While a key of a Redis Cluster cannot be read, the layout of the cluster is asked for
+// every half second. go-redis does so by itself only when a node says MOVED, which a
+// primary that died does not (github.com/redis/go-redis/issues/3979).
+//
 // # Credentials and rights
 //
 // The password and the client certificate are read from their files for every
 // new connection, so a rotated one is used from the next connection on. The ACL
 // user needs no more than
 //
-//	ACL SETUSER steelyard on >… ~inflight:* +zrange
+//	ACL SETUSER steelyard on >… ~inflight:* +zrange +role
 //
 // with a database other than 0 also +select, and in a Redis Cluster
-// +cluster|slots. Authentication towards the sentinels
-// themselves is not supported.
+// +cluster|slots in place of +role. Without +role the counts are used, and every result says
+// that a replica which has lost its primary would not be noticed. Authentication towards the
+// sentinels themselves is not supported.
 //
 // # What it is not
 //

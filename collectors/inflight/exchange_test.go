@@ -58,6 +58,7 @@ func TestNoMoreMembersAreAskedForThanAreUsed(t *testing.T) {
 	want := [][]any{
 		{"zrange", "k", int64(0), int64(MaxMembers), "withscores"},
 		{"zrange", "l", int64(0), int64(MaxMembers), "withscores"},
+		{"role"},
 	}
 	if d := cmp.Diff(want, slow.asked); d != "" {
 		t.Errorf("commands (-want +got):\n%s", d)

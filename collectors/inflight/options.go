@@ -3,17 +3,16 @@ package inflight
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"steelyard/internal/files"
 )
 
 // The modes of Options.Mode.
@@ -128,7 +127,7 @@ func (o Options) validateAuth() error {
 	if o.Username != "" && o.PasswordFile == "" {
 		return fmt.Errorf("password_file is missing; user %q needs one", o.Username)
 	}
-	_, err := o.password()
+	_, err := o.password(context.Background())
 	return err
 }
 
@@ -145,23 +144,23 @@ func (o Options) validateTimes() error {
 }
 
 // password reads the password file anew.
-func (o Options) password() (string, error) {
+func (o Options) password(ctx context.Context) (string, error) {
 	if o.PasswordFile == "" {
 		return "", nil
 	}
-	f, err := os.Open(o.PasswordFile)
-	if err != nil {
-		return "", fmt.Errorf("reading the password for Redis: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
+	return Password(ctx, o.PasswordFile)
+}
+
+// Password reads the password in a file.
+func Password(ctx context.Context, path string) (string, error) {
+	b, err := files.Read(ctx, path, maxPasswordFile+1)
 	switch password := strings.TrimRight(string(b), "\r\n"); {
 	case err != nil:
 		return "", fmt.Errorf("reading the password for Redis: %w", err)
 	case len(b) > maxPasswordFile:
-		return "", fmt.Errorf("password file %s is longer than %d bytes; is it the right file?", o.PasswordFile, maxPasswordFile)
+		return "", fmt.Errorf("password file %s is longer than %d bytes; is it the right file?", path, maxPasswordFile)
 	case password == "":
-		return "", fmt.Errorf("password file %s is empty", o.PasswordFile)
+		return "", fmt.Errorf("password file %s is empty", path)
 	default:
 		return password, nil
 	}
@@ -174,27 +173,26 @@ func (t *TLS) config() (*tls.Config, error) {
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		pool, _, err := files.CertPool(context.Background(), t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading the CA for Redis: %w", err)
 		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("CA file %s for Redis has no PEM certificate", t.CAFile)
-		}
+		c.RootCAs = pool
 	}
 	if t.CertFile == "" && t.KeyFile == "" {
 		return c, nil
 	}
-	if _, err := t.certificate(); err != nil {
+	if _, err := t.certificate(context.Background()); err != nil {
 		return nil, err
 	}
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return t.certificate() }
+	c.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return t.certificate(r.Context())
+	}
 	return c, nil
 }
 
-func (t *TLS) certificate() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+func (t *TLS) certificate(ctx context.Context) (*tls.Certificate, error) {
+	c, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the client certificate %q and key %q for Redis: %w", t.CertFile, t.KeyFile, err)
 	}
@@ -214,8 +212,8 @@ func (o Options) universal(d *dialer) *redis.UniversalOptions {
 		MasterName:    o.MasterName,
 		IsClusterMode: o.Mode == ModeCluster,
 		DB:            o.DB,
-		CredentialsProviderContext: func(context.Context) (string, string, error) {
-			password, err := o.password()
+		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
+			password, err := o.password(ctx)
 			return o.Username, password, err
 		},
 		Dialer: d.dial,

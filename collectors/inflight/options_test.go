@@ -64,7 +64,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 }
 
 func TestPasswordComesWithoutItsNewline(t *testing.T) {
-	got, err := Options{PasswordFile: writeFile(t, "pw", " se cret \r\n")}.password()
+	got, err := Options{PasswordFile: writeFile(t, "pw", " se cret \r\n")}.password(t.Context())
 	if got != " se cret " || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}

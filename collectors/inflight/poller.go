@@ -25,6 +25,8 @@ type Poller struct {
 	sink   func([]Result)
 	log    *slog.Logger
 
+	replication replication // used by read alone
+
 	mu   sync.Mutex
 	keys []Key // replaced as a whole, never written into
 }
@@ -48,7 +50,10 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	}
 	log = log.With("redis", o.Addresses)
 	redis.SetLogger(libraryLog{log})
-	return &Poller{o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log}, nil
+	return &Poller{
+		o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log,
+		replication: replication{maxSilence: maxSilence},
+	}, nil
 }
 
 // SetKeys replaces the keys to read, from the next poll on. Without keys Redis
@@ -72,9 +77,25 @@ func (p *Poller) Run(ctx context.Context) error {
 	// Close before the dialer: what is dialled after that finds the pool closed.
 	defer p.dialer.close()
 	defer client.Close()
+	var reloaded time.Time
 	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {
-		return p.read(ctx, client, keys)
+		results := p.read(ctx, client, keys)
+		if c, ok := client.(*redis.ClusterClient); ok && unreachable(results) && time.Since(reloaded) >= reloadEvery {
+			reloaded = time.Now()
+			c.ReloadState(ctx)
+		}
+		return results
 	})
+}
+
+// reloadEvery is the shortest time between two questions for the layout of a Redis Cluster
+// that does not answer for a key. The library asks by itself when a node says MOVED, and else
+// once a minute; a primary that died says nothing.
+const reloadEvery = 500 * time.Millisecond
+
+// unreachable reports whether Redis could not be asked for one of the keys.
+func unreachable(results []Result) bool {
+	return slices.ContainsFunc(results, func(r Result) bool { return errors.As(r.Err, new(sourceError)) })
 }
 
 // loop is Run without the network.

@@ -46,15 +46,19 @@ type sourceError struct{ error }
 func (e sourceError) Unwrap() error { return e.error }
 
 // read does one poll: all keys in one pipeline, one result per key in the same
-// order.
+// order. A single server is asked for its role in the same round trip.
 func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []Key) []Result {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	start := time.Now()
 	cmds := make([]*redis.ZSliceCmd, len(keys))
+	var role *redis.Cmd // nil in a Redis Cluster
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, k := range keys {
 			cmds[i] = pipe.ZRangeWithScores(ctx, k.Key, 0, MaxMembers) // inclusive: one more than allowed
+		}
+		if asksForRole(client) {
+			role = pipe.Do(ctx, "role")
 		}
 		return nil
 	})
@@ -62,12 +66,15 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	at := start.Add(took / 2)
 
 	results := make([]Result, len(keys))
-	blamed := false
+	blamed := role != nil && role.Err() != nil
 	for i, k := range keys {
 		members, keyErr := cmds[i].Result()
 		blamed = blamed || keyErr != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
+	}
+	if role != nil {
+		p.doubt(results, p.replication.check(role.Val(), role.Err(), at))
 	}
 	if err != nil && !blamed {
 		// The pipeline failed and no command says so: none of them was answered.
@@ -91,6 +98,20 @@ func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 			"it must hold one member per endpoint", r.Key, MaxMembers)
 	case len(members) > 0:
 		r.Requests, r.Err = counts(r.Key, members)
+	}
+}
+
+// doubt takes the counts out of the results of a replica that has lost its primary. Where that
+// cannot be told, the counts stay and the results say so.
+func (p *Poller) doubt(results []Result, err error) {
+	for i := range results {
+		r := &results[i]
+		switch {
+		case errors.As(err, new(lostPrimary)):
+			r.Requests, r.Err = nil, p.explain(r.Key, err)
+		case err != nil && r.Err == nil:
+			r.Err = fmt.Errorf("in-flight key %q: %w", r.Key, err)
+		}
 	}
 }
 

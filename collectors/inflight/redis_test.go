@@ -68,9 +68,10 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// plain are the arguments of a server that keeps nothing on disk.
+// plain are the arguments of a server that keeps nothing on disk, and lets a replica have its data at once.
 func plain(port int, more ...string) []string {
-	return append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, more...)
+	return append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--repl-diskless-sync-delay", "0"}, more...)
 }
 
 // freePort is a TCP port that nobody listens on right now.
@@ -116,11 +117,17 @@ type run struct {
 // dropped, the oldest first.
 func start(t testing.TB, o Options, keys ...Key) *run {
 	t.Helper()
-	r := &run{t: t, results: make(chan []Result, 1)}
-	p, err := New(o, r.sink, nil)
+	p, err := New(o, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startPoller(t, p, keys...)
+}
+
+func startPoller(t testing.TB, p *Poller, keys ...Key) *run {
+	t.Helper()
+	r := &run{t: t, results: make(chan []Result, 1)}
+	p.sink = r.sink
 	p.SetKeys(keys)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -84,7 +84,7 @@ func TestUserOfLeastRightsAndRotatedPassword(t *testing.T) {
 	admin := &redis.Options{Addr: s.address}
 	do(t, admin, "ZADD", llama.Key, 1, "10.0.0.1:8000")
 	do(t, admin, "ZADD", "secret", 1, "x")
-	do(t, admin, "ACL", "SETUSER", "steelyard", "on", ">first", "~inflight:*", "+zrange")
+	do(t, admin, "ACL", "SETUSER", "steelyard", "on", ">first", "~inflight:*", "+zrange", "+role")
 
 	o := patient(s.address)
 	o.Username, o.PasswordFile = "steelyard", writeFile(t, "password", "first\n")

@@ -141,7 +141,7 @@ func (c *connection) dialPlain(ctx context.Context, u *url.URL) (net.Conn, error
 }
 
 func (c *connection) dialTLS(ctx context.Context, u *url.URL) (net.Conn, error) {
-	config, err := c.network.config(c.tls)
+	config, err := c.network.config(ctx, c.tls)
 	if err != nil {
 		return nil, failure(KindConfig, "%w", err)
 	}

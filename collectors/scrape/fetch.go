@@ -83,7 +83,7 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 // exchange takes a buffer only when an answer begins: of a thousand servers that are slow
 // to answer none takes the memory of a page.
 func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time.Time) (*bytes.Buffer, error) {
-	if err := f.authorize(); err != nil {
+	if err := f.authorize(ctx, deadline); err != nil {
 		return nil, failure(KindConfig, "%w", err)
 	}
 	f.connection.begin(ctx, deadline)
@@ -110,9 +110,11 @@ func empty(bodies *sync.Pool) *bytes.Buffer {
 }
 
 // authorize puts the token of the moment into the request, and writes the request down.
-func (f *fetcher) authorize() error {
+func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
 	if f.token != nil {
-		token, err := f.token.read()
+		ctx, cancel := context.WithDeadline(ctx, deadline)
+		defer cancel()
+		token, err := f.token.read(ctx)
 		if err != nil {
 			return err
 		}

@@ -277,7 +277,7 @@ func TestATokenFileThatDiffersInAnythingIsReadAgain(t *testing.T) {
 			if err := os.Chtimes(f.path, then, then); err != nil {
 				t.Fatal(err)
 			}
-			if token, err := f.read(); token != "first" || err != nil {
+			if token, err := f.read(t.Context()); token != "first" || err != nil {
 				t.Fatalf("token %q, error %v", token, err)
 			}
 			path := f.path
@@ -287,7 +287,7 @@ func TestATokenFileThatDiffersInAnythingIsReadAgain(t *testing.T) {
 			if err := errors.Join(os.WriteFile(path, []byte(c.token), 0o600), os.Chtimes(path, then, c.modified), os.Rename(path, f.path)); err != nil {
 				t.Fatal(err)
 			}
-			if token, err := f.read(); token != c.token || err != nil {
+			if token, err := f.read(t.Context()); token != c.token || err != nil {
 				t.Errorf("token %q, error %v; want %q", token, err, c.token)
 			}
 		})

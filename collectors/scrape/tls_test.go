@@ -135,7 +135,7 @@ func TestClientCertificate(t *testing.T) {
 		{"a stranger's certificate", s.URL, KindTLS, "", with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
 		{"the server speaks no TLS", "https" + plain.URL[len("http"):], KindTLS, "HTTP response to HTTPS client", good},
 		{"no CA file", s.URL, KindConfig, "reading CA file", with(func(c *TLS) { c.CAFile = "/nowhere" })},
-		{"CA file without certificates", s.URL, KindConfig, "no certificate in PEM form", with(func(c *TLS) { c.CAFile = key })},
+		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate", with(func(c *TLS) { c.CAFile = key })},
 		{"no client certificate file", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.CertFile = "/nowhere" })},
 		{"certificate without key", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.KeyFile = "" })},
 	} {

@@ -1,11 +1,13 @@
 package scrape
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
+
+	"steelyard/internal/files"
 )
 
 // maxToken bounds the token file, in bytes.
@@ -20,29 +22,33 @@ type tokenFile struct {
 }
 
 // read returns the token as the file has it now.
-func (f *tokenFile) read() (string, error) {
-	info, err := os.Stat(f.path)
+func (f *tokenFile) read(ctx context.Context) (string, error) {
+	info, err := files.Stat(ctx, f.path)
 	if err != nil {
 		return "", fmt.Errorf("reading bearer token: %w", err)
 	}
 	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.Size() == info.Size() && f.seen.ModTime().Equal(info.ModTime()) {
 		return f.token, nil
 	}
-	token, err := readToken(f.path)
+	token, err := Token(ctx, f.path)
 	if err != nil {
-		return "", fmt.Errorf("reading bearer token from %s: %w", f.path, err)
+		return "", err
 	}
 	f.token, f.seen = token, info
 	return token, nil
 }
 
-func readToken(path string) (string, error) {
-	file, err := os.Open(path)
+// Token reads a bearer token.
+func Token(ctx context.Context, path string) (string, error) {
+	token, err := readToken(ctx, path)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("reading bearer token from %s: %w", path, err)
 	}
-	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, maxToken+1))
+	return token, nil
+}
+
+func readToken(ctx context.Context, path string) (string, error) {
+	content, err := files.Read(ctx, path, maxToken+1)
 	if err != nil {
 		return "", err
 	}

@@ -3,12 +3,12 @@ package scrape
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"sync"
+
+	"steelyard/internal/files"
 )
 
 // maxRedirects bounds how often a target may send us on to another path.
@@ -25,17 +25,21 @@ type network struct {
 }
 
 // config returns the configuration for t. One that cannot be made (a CA file
-// that is not there yet) is tried again with the next call.
-func (n *network) config(t TLS) (*tls.Config, error) {
+// that is not there yet) is tried again with the next call. Files are read without the
+// lock: those of one cluster may hang.
+func (n *network) config(ctx context.Context, t TLS) (*tls.Config, error) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if config := n.byTLS[t]; config != nil {
+	config := n.byTLS[t]
+	n.mu.Unlock()
+	if config != nil {
 		return config, nil
 	}
-	config, err := t.config()
+	config, err := t.config(ctx)
 	if err != nil {
 		return nil, err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.byTLS == nil {
 		n.byTLS = make(map[TLS]*tls.Config)
 	}
@@ -63,35 +67,32 @@ func sameHostOnly(next *http.Request, via []*http.Request) error {
 }
 
 // config turns the files into a configuration of crypto/tls.
-func (t TLS) config() (*tls.Config, error) {
+func (t TLS) config(ctx context.Context) (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         t.ServerName,
 		InsecureSkipVerify: t.InsecureSkipVerify,
 	}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		pool, _, err := files.CertPool(ctx, t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading CA file: %w", err)
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("CA file %s has no certificate in PEM form", t.CAFile)
-		}
+		config.RootCAs = pool
 	}
 	if t.CertFile == "" && t.KeyFile == "" {
 		return config, nil
 	}
-	load := func() (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	load := func(ctx context.Context) (*tls.Certificate, error) {
+		pair, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
 		if err != nil {
 			return nil, failure(KindConfig, "loading client certificate: %w", err)
 		}
 		return &pair, nil
 	}
-	if _, err := load(); err != nil {
+	if _, err := load(ctx); err != nil {
 		return nil, err
 	}
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) { return load(r.Context()) }
 	return config, nil
 }

@@ -14,14 +14,18 @@ type Options struct {
 	Metrics *Metrics // nil: a new one
 	History *History // nil: a new one, which stays empty
 	Version string   // of Steelyard
-	Log     *slog.Logger
-	Now     func() time.Time // nil: time.Now
+	// AllowedHosts are further names under which the listener is asked; *.NAME stands for all
+	// below NAME.
+	AllowedHosts []string
+	Log          *slog.Logger
+	Now          func() time.Time // nil: time.Now
 }
 
 // handler is what the routes share.
 type handler struct {
 	Options
-	page *page
+	page  *page
+	hosts *hostCheck
 }
 
 // New returns the handler of all routes. It answers GET and HEAD only. It
@@ -31,10 +35,11 @@ func New(o Options) http.Handler {
 		panic("admin: New needs a Source")
 	}
 	h := &handler{Options: withDefaults(o), page: newPage()}
+	h.hosts = newHostCheck(o.AllowedHosts, h.Log, h.Now)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", h.healthz)
 	mux.HandleFunc("/readyz", h.readyz)
-	mux.Handle("/metrics", h.Metrics.handler(h.Source, h.Now, h.Log))
+	mux.Handle("/metrics", h.Metrics.handler(h.Source, h.hosts.totals, h.Now, h.Log))
 	mux.HandleFunc("/api/v1/status", h.getStatus)
 	mux.HandleFunc("/api/v1/clusters", h.getClusters)
 	mux.HandleFunc("/api/v1/clusters/{name}", h.getCluster)
@@ -43,7 +48,7 @@ func New(o Options) http.Handler {
 	mux.HandleFunc("/{$}", h.getPage)
 	mux.Handle("/assets/", assetHandler())
 	mux.HandleFunc("/", notFound)
-	return h.recovered(secured(readOnly(mux)))
+	return h.recovered(secured(h.hosts.checked(readOnly(mux))))
 }
 
 func withDefaults(o Options) Options {
@@ -63,7 +68,7 @@ func withDefaults(o Options) Options {
 }
 
 func (h *handler) snapshot() snapshot {
-	return snapshot{source: h.Source, version: h.Version, now: h.Now()}
+	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals()}
 }
 
 // healthz says that the process answers, and nothing else: restarting it does

@@ -66,6 +66,7 @@ var schema = map[string]any{
 	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
 	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
 	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "SignalStreams": SignalStreams{}, "Reporting": Reporting{},
+	"Certificate": Certificate{}, "RefusedHandshake": RefusedHandshake{}, "GoneEnvoy": GoneEnvoy{}, "RefusedRequests": RefusedRequests{},
 }
 
 func document(t *testing.T) string {

@@ -10,9 +10,9 @@ import (
 )
 
 // handler serves the registry together with the state of a source.
-func (m *Metrics) handler(source Source, now func() time.Time, log *slog.Logger) http.Handler {
+func (m *Metrics) handler(source Source, refused func() RefusedRequests, now func() time.Time, log *slog.Logger) http.Handler {
 	state := prometheus.NewRegistry()
-	state.MustRegister(newCollector(source, m.maxSeries, now))
+	state.MustRegister(newCollector(source, refused, m.maxSeries, now))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// One series that cannot be written must not blind all the others.
@@ -34,6 +34,7 @@ type series struct {
 // values give none.
 type collector struct {
 	source    Source
+	refused   func() RefusedRequests
 	maxSeries int
 	now       func() time.Time
 	all       []series
@@ -48,15 +49,18 @@ type collector struct {
 	portUsed, portLimit, portRefused, acceptErrors series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
+
+	expiry, handshakes, gone, requests series
 }
 
-func newCollector(source Source, maxSeries int, now func() time.Time) *collector {
-	c := &collector{source: source, maxSeries: maxSeries, now: now}
+func newCollector(source Source, refused func() RefusedRequests, maxSeries int, now func() time.Time) *collector {
+	c := &collector{source: source, refused: refused, maxSeries: maxSeries, now: now}
 	c.describeClusters()
 	c.describeEndpoints()
 	c.describeStreams()
 	c.describePort()
 	c.describeSignals()
+	c.describeEdges()
 	return c
 }
 
@@ -132,6 +136,14 @@ func (c *collector) describeSignals() {
 	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or were more than an Envoy may have) or broken (they could not be read).", "source", labelResult)
 }
 
+// describeEdges is what comes in, and what does not.
+func (c *collector) describeEdges() {
+	c.expiry = c.gauge("steelyard_certificate_expiry_timestamp_seconds", "Unix time at which a certificate expires, by what Steelyard uses it for. Of a chain it is the first to expire.", "use", "file", "subject")
+	c.handshakes = c.counter("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that failed, by why.", labelReason)
+	c.gone = c.gauge("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes without closing their streams, and have not returned.")
+	c.requests = c.counter("steelyard_admin_refused_requests_total", "Requests to the admin listener that were refused because of their Host header.")
+}
+
 func (c *collector) gauge(name, help string, labels ...string) series {
 	return c.describe(name, help, prometheus.GaugeValue, labels)
 }
@@ -186,6 +198,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	status := c.source.Status()
 	c.collectPort(ch, status.XDSPort)
 	c.collectSignals(ch, status.Signals.complete())
+	c.collectEdges(ch, status, now)
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {
@@ -322,3 +335,22 @@ func (c *collector) collectSignals(ch chan<- prometheus.Metric, t SignalTotals) 
 }
 
 func oneIf(b bool) Number { return Num(float64(one(b))) }
+
+// collectEdges has one series for authorities of one name, that of the last to expire.
+func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time.Time) {
+	type labels struct{ use, file, subject string }
+	last := map[labels]Time{}
+	for _, certificate := range cut(currentCertificates(s.Certificates, now), maxCertificates) { // in the order of their end
+		if !certificate.NotAfter.IsZero() {
+			last[labels{label(certificate.Use), label(certificate.File), label(certificate.Subject)}] = certificate.NotAfter
+		}
+	}
+	for l, at := range last {
+		c.expiry.set(ch, Num(float64(at.Unix())), l.use, l.file, l.subject)
+	}
+	for _, h := range s.RefusedHandshakes {
+		c.handshakes.set(ch, Num(float64(h.Count)), h.Reason)
+	}
+	c.gone.set(ch, Num(float64(len(s.GoneEnvoys))))
+	c.requests.set(ch, Num(float64(c.refused().Count)))
+}

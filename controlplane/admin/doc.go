@@ -20,7 +20,8 @@
 // # What it is not
 //
 // It changes nothing: every route is GET or HEAD. It has no authentication of
-// its own, which is why it listens on loopback unless told otherwise. It has no
+// its own, which is why it listens on loopback unless told otherwise; but it answers
+// only under names that no stranger can own, see hosts.go. It has no
 // profiler. It is not the place where state lives: everything it shows it asks
 // of a [Source] at the moment of the question, except the counters in [Metrics]
 // and the recent shares in [History].

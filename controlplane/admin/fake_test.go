@@ -56,6 +56,16 @@ func typical(now time.Time) fixed {
 				OpenFilesLimit:        Num(1024),
 				AcceptErrors:          1, LastAcceptError: "accept4: too many open files", LastAcceptErrorAt: At(now.Add(-2 * time.Hour)),
 			},
+			Certificates: []Certificate{
+				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard", NotAfter: At(now.Add(13 * 24 * time.Hour))},
+				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet", NotAfter: At(now.Add(900 * 24 * time.Hour))},
+				{Use: UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
+			},
+			RefusedHandshakes: []RefusedHandshake{
+				{Reason: "expired"},
+				{Reason: "no_certificate", Count: 812, LastAt: At(now.Add(-2 * time.Second)), LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
+			},
+			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112", Since: At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
 		},
 	}
 }

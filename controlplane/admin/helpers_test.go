@@ -19,8 +19,15 @@ type answer struct {
 func ask(t *testing.T, h http.Handler, method, target string) answer {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	h.ServeHTTP(w, request(method, target))
 	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+// request is one to the address of the listener.
+func request(method, target string) *http.Request {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "127.0.0.1:19000"
+	return r
 }
 
 // handlerOf is a handler over a source that always says the same, at noon.
@@ -44,7 +51,7 @@ func decode[T any](t *testing.T, a answer) T {
 // askWith sends a GET with one header; it may be called from any goroutine.
 func askWith(h http.Handler, target, name, value string) answer {
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, target, nil)
+	r := request(http.MethodGet, target)
 	r.Header.Set(name, value)
 	h.ServeHTTP(w, r)
 	return answer{w.Code, w.Header(), w.Body.String()}

@@ -54,19 +54,20 @@ func portProblems(p Port, now time.Time) []Problem {
 	var out []Problem
 	for _, b := range p.bounds() {
 		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name, formatInt(p.OpenFilesLimit))
-		if lately(b.LastRefused, now) {
+		if within(b.LastRefused, now, refusedLately) {
 			out = append(out, problem(SeverityError, "the xDS port refuses peers, there are too many %s: %d refused so far, the latest %s; %s",
 				b.what, b.Refused, formatAgo(b.LastRefused, now), state))
 		}
-		if lately(b.LastDisplaced, now) {
+		if within(b.LastDisplaced, now, refusedLately) {
 			out = append(out, problem(SeverityWarning, "the xDS port closes idle connections to make room for new ones, there are too many %s: %d closed so far, the latest %s; %s",
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
 	}
-	if lately(p.LastAcceptErrorAt, now) {
+	if within(p.LastAcceptErrorAt, now, refusedLately) {
 		out = append(out, problem(SeverityError, "the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
 	}
 	return out
 }
 
-func lately(t Time, now time.Time) bool { return !t.IsZero() && now.Sub(t.Time) < refusedLately }
+// within reports whether t is no longer ago than that.
+func within(t Time, now time.Time, ago time.Duration) bool { return !t.IsZero() && now.Sub(t.Time) < ago }

@@ -71,7 +71,10 @@ func statusProblems(s Status, clients int) []Problem {
 	if clients == 0 {
 		out = append(out, problem(SeverityWarning, "no Envoy is connected"))
 	}
-	return append(out, portProblems(s.XDSPort, s.Now.Time)...)
+	out = append(out, portProblems(s.XDSPort, s.Now.Time)...)
+	out = append(out, certificateProblems(s.Certificates, s.Now.Time)...)
+	out = append(out, refusalProblems(s)...)
+	return append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)
 }
 
 // clusterProblems are those of the pool; single endpoints appear as counts.

@@ -12,6 +12,7 @@ type snapshot struct {
 	source  Source
 	version string
 	now     time.Time
+	refused RefusedRequests
 }
 
 // clusters returns all clusters, completed.
@@ -76,7 +77,11 @@ func (s snapshot) status(clusters []Cluster, clients int) Status {
 	status.UptimeSeconds = age(status.StartedAt, s.now)
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
+	status.RefusedRequests = s.refused
+	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
+	status.Certificates = currentCertificates(status.Certificates, s.now)
 	status.Problems = statusProblems(status, clients)
+	status.Certificates = cut(status.Certificates, maxCertificates)
 	return status
 }
 

@@ -47,8 +47,16 @@ type Status struct {
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port take of what they may.
 	XDSPort Port `json:"xds_port"`
+	// Certificates are those that Steelyard uses, of its own and of authorities: of all that the
+	// Source names, the handler shows the first to expire.
+	Certificates []Certificate `json:"certificates"`
+	// RefusedHandshakes are empty where the xDS port speaks plain text.
+	RefusedHandshakes []RefusedHandshake `json:"refused_handshakes"`
+	GoneEnvoys        []GoneEnvoy        `json:"gone_envoys"` // the latest first
 
 	// Filled in by the handler.
+	RefusedRequests RefusedRequests `json:"refused_requests"`
+
 	Now           Time      `json:"now"`
 	UptimeSeconds Number    `json:"uptime_seconds"`
 	Ready         bool      `json:"ready"`

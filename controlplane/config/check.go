@@ -16,6 +16,7 @@ import (
 func (d *decoder) check(cfg *Config) {
 	d.checkXDS(&cfg.XDS)
 	d.checkListen(&cfg.Admin.Listen)
+	d.checkAllowedHosts(&cfg.Admin)
 	d.checkSameListen(cfg)
 	if cfg.Redis != nil {
 		d.checkRedis(cfg.Redis)

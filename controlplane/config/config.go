@@ -121,6 +121,10 @@ type Admin struct {
 	// Listen is host:port. Port 0 takes a free one. It has no access control:
 	// keep it on loopback or behind something that has. Default 127.0.0.1:19000.
 	Listen string `yaml:"listen" default:"127.0.0.1:19000"`
+	// AllowedHosts are the names, besides those that no stranger can own, under which
+	// it is asked, such as that of an Ingress; *.NAME stands for all below NAME; 1 to
+	// 100. Requests for others are refused. Default none.
+	AllowedHosts []string `yaml:"allowed_hosts" max:"100"`
 }
 
 // The modes of Redis.

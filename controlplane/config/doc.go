@@ -4,7 +4,8 @@
 // It is called by the daemon (Load or NewWatcher, then Watcher.Run) and by
 // "steelyard check" (Load). It knows nothing of those who use the values, opens
 // none of the files that it names, and resolves no name: what can be told from
-// the text is refused here, the rest where it is used.
+// the text is refused here, the rest where it is used. "steelyard check" adds a Check
+// of those who use the files, whose complaints have their place in the text, too.
 //
 // # Messages
 //
@@ -31,6 +32,9 @@
 // those written out.
 //
 // # Reload
+//
+// A file that never ends, such as a pipe or one on a mount that hangs, is a bad file
+// (package internal/files).
 //
 // A Watcher reads the file again when its folder changes (100 ms after the last
 // change, at the latest 1 s after the first), when it is asked to by a signal,

@@ -71,6 +71,37 @@ func (d *decoder) checkHostPort(address *string) {
 	}
 }
 
+// checkAllowedHosts wants names, without what else a URL has.
+func (d *decoder) checkAllowedHosts(a *Admin) {
+	lines := map[string]int{}
+	for i := range a.AllowedHosts {
+		host := &a.AllowedHosts[i]
+		name := strings.TrimPrefix(*host, "*.")
+		_, err := netip.ParseAddr(name)
+		switch _, rest, url := strings.Cut(*host, "://"); {
+		case url:
+			d.fail(host, "%s is a URL: write the host name in it, such as %s", shown(*host), shown(hostOf(rest)))
+		case strings.Contains(name, "*"):
+			d.fail(host, "%s: a * stands for all names below one: write such as *.example.com", shown(*host))
+		case err == nil:
+			d.fail(host, "%s is an IP address, under which it is always asked: remove it", shown(*host))
+		case hostOf(name) != name:
+			d.fail(host, "%s has a port or a path: write the host name alone, %s", shown(*host), shown(hostOf(name)))
+		case !hostname.MatchString(name) || len(name) > longestHostname:
+			d.fail(host, "%s is no host name: write such as steelyard.example.com", shown(*host))
+		}
+		d.checkTwice(host, *host, lines, "name")
+	}
+}
+
+// hostOf is what stands before a port or a path.
+func hostOf(text string) string {
+	if i := strings.IndexAny(text, ":/"); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
 // hostname allows "_" because SRV names and Kubernetes headless names have it.
 var hostname = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
 

@@ -1,12 +1,15 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 
 	"github.com/fsnotify/fsnotify"
+
+	"steelyard/internal/files"
 )
 
 // folders watches the folder of a file and that of the file its links lead to.
@@ -28,9 +31,14 @@ func newFolders() (*folders, error) {
 	return &folders{watcher: watcher, events: watcher.Events, errors: watcher.Errors}, nil
 }
 
-// follow moves the watches to where the file is now. Real paths are watched: a
-// link that is swapped leads to another one.
-func (f *folders) follow(path string) error {
+// follow moves the watches to where the file is now.
+func (f *folders) follow(ctx context.Context, path string) error {
+	_, err := files.Within(ctx, path, fmt.Sprintf("watch %p", f), func() (struct{}, error) { return struct{}{}, f.move(path) })
+	return err
+}
+
+// move watches real paths: a link that is swapped leads to another one.
+func (f *folders) move(path string) error {
 	var wanted []string
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		wanted = append(wanted, folder)
@@ -56,9 +64,11 @@ func (f *folders) follow(path string) error {
 	return errors.Join(errs...)
 }
 
-// close returns when the goroutine behind the watches has ended.
+// close returns when the goroutine behind the watches has ended, unless a folder hangs.
 func (f *folders) close() {
 	if f.watcher != nil {
-		_ = f.watcher.Close() // nothing is written, so nothing is lost
+		_, _ = files.Within(context.Background(), "", fmt.Sprintf("close %p", f), func() (struct{}, error) {
+			return struct{}{}, f.watcher.Close() // nothing is written, so nothing is lost
+		})
 	}
 }

@@ -2,37 +2,38 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 
 	"go.yaml.in/yaml/v4"
+
+	"steelyard/internal/files"
 )
 
 // largestFile is the most bytes that are read of a configuration: some forty
 // thousand static endpoints.
 const largestFile = 1 << 20
 
+// A Check looks at what the text of a configuration alone does not tell, such as the files
+// that it names.
+type Check func(*Config, *Checker)
+
 // Load reads and checks the file at path. What is wrong in the file comes as an
 // *Error; what is wrong with reading it as the system's error.
-func Load(path string) (*Config, error) {
-	data, err := read(path)
+func Load(path string, further ...Check) (*Config, error) {
+	data, err := read(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(path, data)
+	return Parse(path, data, further...)
 }
 
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(f, largestFile+1))
+func read(ctx context.Context, path string) ([]byte, error) {
+	data, err := files.Read(ctx, path, largestFile+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
@@ -41,11 +42,17 @@ func read(path string) ([]byte, error) {
 
 // Parse checks data. The name stands for the file in messages, and its folder
 // is where relative paths start. The error is an *Error.
-func Parse(name string, data []byte) (*Config, error) {
+func Parse(name string, data []byte, further ...Check) (*Config, error) {
 	cfg := &Config{}
 	d := newDecoder(name, cfg)
 	d.tooLarge = ": list endpoints in a file of their own (endpoints: file:)"
-	if err := d.decode(data, cfg, func() { d.check(cfg) }); err != nil {
+	check := func() {
+		d.check(cfg)
+		for _, check := range further {
+			check(cfg, (*Checker)(d))
+		}
+	}
+	if err := d.decode(data, cfg, check); err != nil {
 		return nil, err
 	}
 	return cfg, nil

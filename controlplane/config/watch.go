@@ -61,7 +61,7 @@ type Watcher struct {
 // NewWatcher loads the file at path and returns what it says, with a Watcher
 // that goes on from there.
 func NewWatcher(path string, o WatchOptions) (*Watcher, *Config, error) {
-	data, err := read(path)
+	data, err := read(context.Background(), path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +92,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	folders, err := newFolders()
 	defer folders.close()
 	w.followed(err)
-	w.look(folders) // for what changed since NewWatcher
+	w.look(ctx, folders) // for what changed since NewWatcher
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	quiet := time.NewTimer(settle)
@@ -110,21 +110,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-folders.errors: // events were lost: the poll finds what they told of
 		case <-quiet.C:
 			first = time.Time{}
-			w.look(folders)
+			w.look(ctx, folders)
 		case <-poll.C:
-			w.look(folders)
+			w.look(ctx, folders)
 		case <-w.options.HUP:
-			w.reload(true)
+			w.reload(ctx, true)
 		}
 	}
 }
 
 // look watches before it reads, so that no change falls in between.
-func (w *Watcher) look(folders *folders) {
+func (w *Watcher) look(ctx context.Context, folders *folders) {
 	if folders.watcher != nil {
-		w.followed(folders.follow(w.path))
+		w.followed(folders.follow(ctx, w.path))
 	}
-	w.reload(false)
+	w.reload(ctx, false)
 }
 
 func (w *Watcher) followed(err error) {
@@ -138,10 +138,13 @@ func (w *Watcher) followed(err error) {
 
 // reload reads the file and applies what is new in it. Asked for, it also tries
 // again what was refused before, since the cause may be outside of the file.
-func (w *Watcher) reload(asked bool) {
-	data, err := read(w.path)
+func (w *Watcher) reload(ctx context.Context, asked bool) {
+	data, err := read(ctx, w.path)
+	if ctx.Err() != nil {
+		return // not the file's fault
+	}
 	if err != nil {
-		if changed := w.seen != ""; changed || asked {
+		if changed := w.seen != "" || w.Status().Error != err.Error(); changed || asked {
 			w.seen = ""
 			w.refuse(err)
 		}

@@ -244,6 +244,29 @@ func TestWatcherReportsAMissingFileOnceAndTakesItUpAgain(t *testing.T) {
 	w.await(t, "a b, 1 good, 1 bad")
 }
 
+func TestWatcherRefusesAFileThatNeverEndsAndTakesUpTheNext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "steelyard.yaml")
+	write(t, path, page("a"))
+	w := watch(t, path)
+	if err := syscall.Mkfifo(path+".pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rename(t, path+".pipe", path)
+	w.await(t, "a, 0 good, 1 bad")
+	if err := w.lastReport(); !strings.Contains(err.Error(), path+" is a named pipe, not a regular file") {
+		t.Errorf("reported %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "a, 0 good, 2 bad") // it fails in another way
+	replace(t, path, page("b"))
+	w.await(t, "a b, 1 good, 2 bad")
+	if s := w.Status(); s.Error != "" || s.Generation != 2 {
+		t.Errorf("status %+v", s)
+	}
+}
+
 func TestWatcherDoesNothingWhenTheContentStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
@@ -260,13 +283,13 @@ func TestWatcherDoesNothingWhenTheContentStays(t *testing.T) {
 	if err := os.Chtimes(path, future, future); err != nil {
 		t.Fatal(err)
 	}
-	w.reload(false)
+	w.reload(t.Context(), false)
 	replace(t, path, page("a"))
-	w.reload(false)
+	w.reload(t.Context(), false)
 	if len(calls) > 0 || w.Status() != before {
 		t.Errorf("calls %q, status %+v, before %+v", calls, w.Status(), before)
 	}
-	w.reload(true) // asked for, it says that all is well
+	w.reload(t.Context(), true) // asked for, it says that all is well
 	if len(calls) != 1 || calls[0] != "report <nil>" || w.Status() != before {
 		t.Errorf("calls %q, status %+v, before %+v", calls, w.Status(), before)
 	}

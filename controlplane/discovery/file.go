@@ -2,11 +2,14 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"steelyard/internal/files"
 )
 
 // The times of a watched file.
@@ -51,10 +54,10 @@ func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 	if _, err := parserFor(f.path); err != nil {
 		return err
 	}
-	w := watch(filepath.Dir(f.path), f.log)
+	w := watch(ctx, filepath.Dir(f.path), f.log)
 	defer w.close()
 	r := newRefresher(up, f.report, f.log)
-	refresh := func() { r.done(ReadFile(f.path)) }
+	refresh := func() { r.done(ReadFile(ctx, f.path)) }
 	refresh()
 
 	reread := time.NewTicker(f.reread)
@@ -77,7 +80,7 @@ func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 			s.fire = nil
 			refresh()
 		case <-reread.C:
-			w.ensure()
+			w.ensure(ctx)
 			refresh()
 		}
 	}
@@ -107,7 +110,7 @@ type watcher struct {
 	errors <-chan error
 }
 
-func watch(directory string, log *slog.Logger) *watcher {
+func watch(ctx context.Context, directory string, log *slog.Logger) *watcher {
 	w := &watcher{directory: directory, log: log}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -115,16 +118,16 @@ func watch(directory string, log *slog.Logger) *watcher {
 		return w
 	}
 	w.notify, w.events, w.errors = notify, notify.Events, notify.Errors
-	w.ensure()
+	w.ensure(ctx)
 	return w
 }
 
 // ensure watches the directory again, should it have been away or replaced.
-func (w *watcher) ensure() {
+func (w *watcher) ensure(ctx context.Context) {
 	if w.notify == nil {
 		return
 	}
-	if err := w.notify.Add(w.directory); err != nil {
+	if err := w.within(ctx, "watch", func() error { return w.notify.Add(w.directory) }); err != nil && ctx.Err() == nil {
 		w.warn(err)
 	}
 }
@@ -137,12 +140,21 @@ func (w *watcher) warn(err error) {
 	w.warned = true
 }
 
-// close ends the watching and waits for it.
+// close ends the watching and waits for it, unless the directory hangs.
 func (w *watcher) close() {
 	if w.notify == nil {
 		return
 	}
-	_ = w.notify.Close()
-	for range w.notify.Events { // closed by the reading goroutine as its last act
-	}
+	_ = w.within(context.Background(), "close", func() error {
+		err := w.notify.Close()
+		for range w.notify.Events { // closed by the reading goroutine as its last act
+		}
+		return err
+	})
+}
+
+// within bounds what may hang with the directory.
+func (w *watcher) within(ctx context.Context, name string, do func() error) error {
+	_, err := files.Within(ctx, w.directory, fmt.Sprintf("%s %p", name, w), func() (struct{}, error) { return struct{}{}, do() })
+	return err
 }

@@ -1,13 +1,14 @@
 package discovery
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"steelyard/internal/files"
 )
 
 // MaxFileSize bounds a file_sd file, in bytes.
@@ -27,14 +28,17 @@ const (
 // sorted by address. A file is taken whole or not at all; the error names each
 // fault with file, line, the group's index and the target's index or the label's
 // name, at most the first ten.
-func ReadFile(path string) ([]Endpoint, error) {
+func ReadFile(ctx context.Context, path string) ([]Endpoint, error) {
 	parse, err := parserFor(path)
 	if err != nil {
 		return nil, err
 	}
-	body, err := readBounded(path)
+	body, err := files.Read(ctx, path, MaxFileSize+1)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading endpoints: %w", err)
+	}
+	if len(body) > MaxFileSize {
+		return nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
 	}
 	document, err := parse(body)
 	var at *positioned
@@ -58,29 +62,6 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 	default:
 		return nil, fmt.Errorf("file %s: the extension %q says neither JSON nor YAML; name it .json, .yml or .yaml", path, extension)
 	}
-}
-
-func readBounded(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading endpoints: %w", err)
-	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("reading endpoints: %s is no regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading endpoints: %w", err)
-	}
-	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading endpoints: %w", err)
-	}
-	if len(body) > MaxFileSize {
-		return nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
-	}
-	return body, nil
 }
 
 // A groupReader turns a document into endpoints.

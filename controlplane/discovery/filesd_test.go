@@ -78,7 +78,7 @@ func TestReadFile(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.body), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := ReadFile(path)
+			got, err := ReadFile(t.Context(), path)
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("set (-want +got):\n%s", d)
 			}
@@ -102,8 +102,8 @@ func TestReadFileDoesNotWaitForAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := ReadFile(path)
-	wantError(t, err, path, "no regular file")
+	_, err := ReadFile(t.Context(), path)
+	wantError(t, err, path, "not a regular file")
 }
 
 // FuzzFileSD: whatever a file holds, it is read without harm, and what is read

@@ -1,18 +1,12 @@
 package daemon
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
-	"steelyard/controlplane/config"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -83,6 +77,10 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
+	for _, g := range d.streams.Gone() {
+		s.GoneEnvoys = append(s.GoneEnvoys, admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
+	}
 	s.LastReload.OK = true
 	if d.options.ConfigStatus == nil {
 		return s
@@ -140,27 +138,3 @@ func subscription(s xds.Subscription) admin.Subscription {
 
 // Reloaded counts how a reload of the configuration ended.
 func (d *Daemon) Reloaded(err error) { d.metrics.Reloaded(err == nil) }
-
-// serverTLS reads the identity of the xDS listener; nil for plain text.
-func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
-	if c == nil {
-		return nil, nil
-	}
-	certificate, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("xds.tls: %w", err)
-	}
-	out := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	if c.ClientCAFile == "" {
-		return out, nil
-	}
-	pem, err := os.ReadFile(c.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("xds.tls.client_ca_file: %w", err)
-	}
-	out.ClientCAs, out.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !out.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, errors.New("xds.tls.client_ca_file: " + c.ClientCAFile + " holds no PEM certificate")
-	}
-	return out, nil
-}

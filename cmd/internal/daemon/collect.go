@@ -16,9 +16,11 @@ import (
 )
 
 // outdated says that the endpoints or the configuration have changed.
-func (d *Daemon) outdated() {
+func (d *Daemon) outdated() { poke(d.stale) }
+
+func poke(c chan<- struct{}) {
 	select {
-	case d.stale <- struct{}{}:
+	case c <- struct{}{}:
 	default: // known already
 	}
 }

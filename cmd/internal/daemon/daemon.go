@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,10 @@ type Daemon struct {
 	stale    chan struct{}         // what the collectors read is out of date; capacity one
 	pollers  chan *inflight.Poller // the one to run from now on, nil for none; capacity one
 
+	certificates certificates
+	recheck      chan struct{}   // the certificates in use may be others; capacity one
+	handshakes   *xds.Handshakes // nil for plain text
+
 	applying sync.Mutex // one Apply at a time
 
 	mu         sync.Mutex // what follows
@@ -62,7 +67,8 @@ type Daemon struct {
 // New binds the listeners and applies the configuration: discovery and the loops
 // begin. Whoever does not call Run calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1), history: admin.NewHistory()}
+	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1),
+		recheck: make(chan struct{}, 1), history: admin.NewHistory()}
 	tls, err := serverTLS(cfg.XDS.TLS)
 	if err != nil {
 		return nil, err
@@ -73,7 +79,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
-	d.grpc = d.newGRPC(tls)
+	d.grpc = d.newGRPC(d.transport(tls))
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
@@ -109,9 +115,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
+	group.Go(func() error { return d.followCertificates(failed) })
 	group.Go(func() error {
-		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})
-		return admin.Serve(failed, d.adminListener, handler)
+		return admin.Serve(failed, d.adminListener, d.adminHandler())
 	})
 	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", "http://"+d.AdminAddress()+"/")
 	envoys := make(chan error, 1)
@@ -134,6 +140,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return fmt.Errorf("serving: %w", err)
 	}
 	return nil
+}
+
+func (d *Daemon) adminHandler() http.Handler {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return admin.New(admin.Options{
+		Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, AllowedHosts: d.config.Admin.AllowedHosts, Log: d.options.Log,
+	})
 }
 
 // poke wakes a cluster's loop.
@@ -178,7 +192,9 @@ func (d *Daemon) swap(cfg *config.Config) error {
 		default:
 		}
 		d.pollers <- poller
+		d.certificates.forget(admin.UseRedisCA)
 	}
+	poke(d.recheck)
 	d.config = cfg
 	d.generation++
 	d.options.Log.Info("configuration applied", "generation", d.generation,

@@ -112,7 +112,12 @@ func parse(t *testing.T, body string) *config.Config {
 // serve runs a daemon until the test ends, and returns the base of its admin API.
 func serve(t *testing.T, cfg *config.Config) (d *Daemon, base string) {
 	t.Helper()
-	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	return serveLogged(t, cfg, slog.New(slog.DiscardHandler))
+}
+
+func serveLogged(t *testing.T, cfg *config.Config, log *slog.Logger) (d *Daemon, base string) {
+	t.Helper()
+	d, err := New(cfg, Options{Version: "test", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,15 +312,20 @@ func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
 // identity is a certificate and its key, as files.
 func identity(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	t.Helper()
+	return identityUntil(t, time.Now().Add(time.Hour), name, parent, parentKey, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+}
+
+func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, usage ...x509.ExtKeyUsage) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: end.Add(-1000 * 24 * time.Hour), NotAfter: end,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: usage,
 	}
 	if parent == nil {
 		parent, parentKey = template, key

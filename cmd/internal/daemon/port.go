@@ -1,11 +1,11 @@
 package daemon
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/wire"
 	"steelyard/controlplane/admin"
@@ -60,7 +60,7 @@ func roomFor(files, targets int) int {
 }
 
 // newGRPC makes the server of the xDS port.
-func (d *Daemon) newGRPC(c *tls.Config) *grpc.Server {
+func (d *Daemon) newGRPC(c credentials.TransportCredentials) *grpc.Server {
 	return grpc.NewServer(append(xds.GRPCOptions(c),
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.StreamInterceptor(d.xdsListener.Intercept))...)
@@ -68,7 +68,7 @@ func (d *Daemon) newGRPC(c *tls.Config) *grpc.Server {
 
 // serveEnvoys serves the xDS port until the server is stopped.
 func (d *Daemon) serveEnvoys() error {
-	if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
+	if err := d.grpc.Serve(d.streams.Listener(d.xdsListener)); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
 		return err
 	}
 	return nil

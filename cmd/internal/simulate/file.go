@@ -1,14 +1,14 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"steelyard/controlplane/config"
+	"steelyard/internal/files"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/engine"
 	"steelyard/weighting/sim/trace"
@@ -160,12 +160,7 @@ const (
 
 // readFile reads a scenario. What is wrong in it comes as a *config.Error.
 func readFile(path string) (sim.Scenario, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return sim.Scenario{}, fmt.Errorf("reading the scenario: %w", err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	data, err := io.ReadAll(io.LimitReader(f, largestFile+1))
+	data, err := files.Read(context.Background(), path, largestFile+1)
 	if err != nil {
 		return sim.Scenario{}, fmt.Errorf("reading the scenario: %w", err)
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -113,7 +114,7 @@ func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from strin
 	case e.DNS != nil:
 		endpoints, from = make([]discovery.Endpoint, count), "--pods"
 	case e.File != "":
-		endpoints, err = discovery.ReadFile(e.File)
+		endpoints, err = discovery.ReadFile(context.Background(), e.File)
 		from = e.File
 	default:
 		for _, static := range e.Static {

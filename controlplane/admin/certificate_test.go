@@ -1,0 +1,146 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const day = 24 * time.Hour
+
+func TestACertificateIsAnIncidentFourteenThreeAndZeroDaysBeforeItsEnd(t *testing.T) {
+	in := func(left time.Duration) Certificate {
+		return Certificate{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: At(noon.Add(left))}
+	}
+	for _, tt := range []struct {
+		left     time.Duration
+		severity Severity
+		says     string
+	}{
+		{14*day + time.Second, "", ""},
+		{14 * day, SeverityWarning, "certificate CN=x in x.pem (xds) expires in 14 d; then Envoys refuse to connect: renew it and restart Steelyard"},
+		{3*day + time.Hour, SeverityWarning, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
+		{3 * day, SeverityError, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
+		{time.Hour, SeverityError, "certificate CN=x in x.pem (xds) expires in 60 min; then Envoys refuse to connect: renew it and restart Steelyard"},
+		{-5 * day, SeverityError, "certificate CN=x in x.pem (xds) expired 5 d ago: Envoys refuse to connect: renew it and restart Steelyard"},
+	} {
+		var want []Problem
+		if tt.severity != "" {
+			want = []Problem{{tt.severity, tt.says}}
+		}
+		if diff := cmp.Diff(want, certificateProblems([]Certificate{in(tt.left)}, noon)); diff != "" {
+			t.Errorf("%v left (-want +got):\n%s", tt.left, diff)
+		}
+	}
+}
+
+func TestEveryUseOfACertificateSaysWhatItsEndDoes(t *testing.T) {
+	for _, use := range []string{UseXDS, UseXDSClientCA, UseScrapeClient, UseScrapeCA, UseRedisClient, UseRedisCA} {
+		if what := afterwards[use]; what.then == "" || what.remedy == "" {
+			t.Errorf("%s: %+v", use, what)
+		}
+	}
+}
+
+// A bundle has old authorities beside those that took their place.
+func TestAnAuthorityThatIsOutlivedIsAWarningAndForgottenAfterAWhile(t *testing.T) {
+	in := func(subject string, left time.Duration) Certificate {
+		return Certificate{Use: UseScrapeCA, File: "ca.pem", Subject: subject, NotAfter: At(noon.Add(left))}
+	}
+	all := []Certificate{in("CN=new", 900*day), in("CN=ending", day), in("CN=ended", -13*day), in("CN=old", -400*day)}
+	s := shown(t, all)
+	want := []string{"CN=ended -13", "CN=ending 1", "CN=new 900"}
+	if diff := cmp.Diff(want, days(s.Certificates)); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+	for _, p := range s.Problems {
+		if strings.Contains(p.Message, "ca.pem") && p.Severity != SeverityWarning {
+			t.Errorf("%+v", p)
+		}
+	}
+	alone := shown(t, []Certificate{in("CN=old", -400*day)})
+	if !has(alone.Problems, SeverityError, "certificate CN=old in ca.pem (scrape_ca) expired 400 d ago: scrapes of model servers with certificates that it signed fail: renew it and restart Steelyard") {
+		t.Errorf("without a successor: %+v", alone.Problems)
+	}
+}
+
+func days(all []Certificate) []string {
+	var out []string
+	for _, c := range all {
+		out = append(out, fmt.Sprintf("%s %.0f", c.Subject, c.DaysLeft.Or(0)))
+	}
+	return out
+}
+
+func shown(t *testing.T, all []Certificate) Status {
+	t.Helper()
+	return decode[Status](t, ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/api/v1/status"))
+}
+
+func TestOnlySoManyCertificatesAreShownTheFirstToExpireFirst(t *testing.T) {
+	var all []Certificate
+	for i := range 250 {
+		all = append(all, Certificate{Use: UseScrapeCA, File: fmt.Sprint(i), Subject: "CN=x", NotAfter: At(noon.Add(time.Duration(i-5) * day))})
+	}
+	s := shown(t, all)
+	if n := len(s.Certificates); n != maxCertificates || s.Certificates[0].File != "0" || s.Certificates[n-1].File != "99" {
+		t.Errorf("%d shown, from %s to %s", n, s.Certificates[0].File, s.Certificates[n-1].File)
+	}
+	body := ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/metrics").body
+	if n := strings.Count(body, "\nsteelyard_certificate_expiry_timestamp_seconds{"); n != maxCertificates {
+		t.Errorf("%d series", n)
+	}
+}
+
+func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
+	all := []Certificate{
+		{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: At(time.Unix(1_900_000_000, 0))},
+		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: At(time.Unix(1_800_000_000, 0))},
+		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: At(time.Unix(1_950_000_000, 0))},
+		{Use: UseRedisClient, File: "r.pem", Error: "no such file"},
+	}
+	body := ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/metrics").body
+	for _, want := range []string{
+		`steelyard_certificate_expiry_timestamp_seconds{file="x.pem",subject="CN=x",use="xds"} 1.9e+09`,
+		`steelyard_certificate_expiry_timestamp_seconds{file="ca.pem",subject="CN=a",use="scrape_ca"} 1.95e+09`,
+	} {
+		if !strings.Contains(body, want+"\n") {
+			t.Errorf("/metrics does not have %s", want)
+		}
+	}
+	if n := strings.Count(body, "\nsteelyard_certificate_expiry_timestamp_seconds{"); n != 2 {
+		t.Errorf("%d series, want 2", n)
+	}
+}
+
+func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
+	var gone []GoneEnvoy
+	for i := range 12 {
+		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1", Since: At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
+	}
+	s := Status{Now: At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
+		{Reason: "closed", Count: 9, LastAt: At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
+		{Reason: "expired", Count: 3, LastAt: At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2", LastError: "it has expired"},
+		{Reason: "no_certificate", Count: 3, LastAt: At(noon.Add(-60 * time.Second)), LastPeer: "p", LastError: "none"},
+		{Reason: "other"},
+	}}
+	var got []string
+	for _, p := range statusProblems(s, 1) {
+		got = append(got, p.Message)
+		if p.Severity != SeverityWarning {
+			t.Errorf("%+v", p)
+		}
+	}
+	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago with 10.0.0.2:2: it has expired"}
+	for i := range 10 {
+		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: the connection was reset", i))
+	}
+	want = append(want, "2 more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}

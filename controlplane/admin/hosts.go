@@ -1,0 +1,113 @@
+package admin
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A page in a browser that may reach this listener cannot read it, because it comes from
+// another origin; unless its own name is made to resolve to this machine (DNS rebinding).
+// The browser then sends that name as Host, and so a Host that a stranger can own is refused.
+
+// RefusedRequests are requests that were refused for their Host header.
+type RefusedRequests struct {
+	Count    uint64 `json:"count"`
+	LastAt   Time   `json:"last_at"`
+	LastHost string `json:"last_host"` // as the client wrote it, cut
+}
+
+// A hostCheck knows the names under which the listener may be asked.
+type hostCheck struct {
+	own     string   // the name of the machine, lower case
+	allowed []string // lower case; *.NAME stands for all names below NAME
+	log     *slog.Logger
+	now     func() time.Time
+
+	mu      sync.Mutex
+	refused RefusedRequests
+	logged  time.Time
+}
+
+func newHostCheck(allowed []string, log *slog.Logger, now func() time.Time) *hostCheck {
+	own, err := os.Hostname()
+	if err != nil {
+		own = "localhost" // which is allowed anyway
+	}
+	h := &hostCheck{own: canonicalHost(own), log: log, now: now}
+	for _, name := range allowed {
+		h.allowed = append(h.allowed, canonicalHost(name))
+	}
+	return h
+}
+
+// canonicalHost is a host name, lower case and without a port or the root's dot.
+func canonicalHost(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// private are domains that nobody can register: of this machine, of Kubernetes' services, and
+// for private use.
+var private = []string{"localhost", "svc", "cluster.local", "internal"}
+
+// allows reports whether no stranger can make the name point here: an address is no name, one
+// word is no domain on the internet, and the rest are our own.
+func (h *hostCheck) allows(host string) bool {
+	name := canonicalHost(host)
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || !strings.Contains(name, ".") {
+		return true
+	}
+	within := func(domain string) bool { return strings.HasSuffix(name, "."+domain) }
+	return name == h.own || slices.ContainsFunc(private, within) || slices.ContainsFunc(h.allowed, func(allowed string) bool {
+		domain, all := strings.CutPrefix(allowed, "*.")
+		return name == allowed || all && within(domain)
+	})
+}
+
+// checked refuses what asks for another name. Liveness is for everybody: it says nothing.
+func (h *hostCheck) checked(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" || h.allows(r.Host) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h.refuse(r)
+		writeError(w, http.StatusMisdirectedRequest, "the name %.100q is not one that this listener is asked under: "+
+			"add it to admin.allowed_hosts, or ask by IP address", canonicalHost(r.Host))
+	})
+}
+
+// refusalsLogged is the least time between two log lines of one kind of refusal.
+const refusalsLogged = time.Minute
+
+func (h *hostCheck) refuse(r *http.Request) {
+	const longest = 100 // bytes of a name that is shown
+	h.mu.Lock()
+	now := h.now()
+	h.refused.Count++
+	h.refused.LastAt = At(now)
+	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
+	refused, speak := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
+	if speak {
+		h.logged = now
+	}
+	h.mu.Unlock()
+	if speak {
+		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost, "peer", r.RemoteAddr, "refused", refused.Count)
+	}
+}
+
+func (h *hostCheck) totals() RefusedRequests {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused
+}

@@ -1,0 +1,246 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/proc"
+)
+
+// gone checks that these Envoys are listed as gone, "node: cause" by node, and named among the problems.
+func (f *fleet) gone(want ...string) error {
+	s, err := f.status()
+	if err != nil {
+		return err
+	}
+	var got []string
+	for _, g := range s.GoneEnvoys {
+		got = append(got, g.NodeID+": "+g.Cause)
+		named := func(p admin.Problem) bool {
+			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") vanished")
+		}
+		if !slices.ContainsFunc(s.Problems, named) {
+			return fmt.Errorf("%s is not among the problems: %+v", g.NodeID, s.Problems)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("gone %q, want %q", got, want)
+	}
+	return nil
+}
+
+// connected reports whether the Envoy has a stream.
+func (f *fleet) connected(node string) (bool, error) {
+	clients, err := f.clients()
+	return slices.ContainsFunc(clients, func(c admin.Client) bool { return c.NodeID == node }), err
+}
+
+// launch starts an Envoy that need not get endpoints.
+func (f *fleet) launch(name string, args ...string) *proc.Envoy {
+	f.t.Helper()
+	text := run(f.t, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", name, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	e, err := proc.LaunchEnvoy(f.t.Context(), proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { e.Stop() })
+	return e
+}
+
+func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
+	f := start(t, plan{servers: servers(t, same(1, wide)...), envoys: 3})
+	killed, frozen, stopped := f.envoys[0], f.envoys[1], f.envoys[2]
+	if err := stopped.Stop(); err != nil { // as in a rolling restart
+		t.Fatal(err)
+	}
+	f.eventually("the Envoy that was stopped is no longer connected", func() error {
+		if there, err := f.connected("envoy-2"); err != nil || there {
+			return fmt.Errorf("connected %v, %v", there, err)
+		}
+		return nil
+	})
+	if err := f.gone(); err != nil {
+		t.Errorf("after a SIGTERM: %v", err)
+	}
+
+	if err := frozen.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := killed.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	const closed, silent = "envoy-0: the connection was closed", "envoy-1: keepalive pings were not answered"
+	f.eventually("the killed one is named", func() error { return f.gone(closed) })
+	t.Logf("named %v after SIGKILL", time.Since(began).Round(time.Millisecond))
+	f.eventually("the frozen one is named", func() error { return f.gone(closed, silent) })
+	t.Logf("named %v after SIGSTOP", time.Since(began).Round(100*time.Millisecond))
+	if n := f.metric("steelyard_gone_envoys"); n != 2 {
+		t.Errorf("steelyard_gone_envoys is %v, want 2", n)
+	}
+
+	if err := frozen.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the frozen one is back", func() error { return f.gone(closed) })
+	f.launch("envoy-0")
+	f.eventually("the killed one is back", func() error { return f.gone() })
+}
+
+// An authority issues certificates for 127.0.0.1.
+type authority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: t.TempDir()}
+	a.cert, a.key, a.file, _ = a.issue("authority", time.Now().Add(time.Hour))
+	return a
+}
+
+// issue makes a certificate until end; the first is the authority's own.
+func (a *authority) issue(name string, end time.Time) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	own := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: end.Add(-1000 * time.Hour), NotAfter: end, IsCA: a.cert == nil, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = own, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, own, parent, key.Public(), signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		a.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	return cert, key, certFile, keyFile
+}
+
+// What real Envoys are refused for, and refuse: each tries again and again by itself.
+func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
+	a, strangers := newAuthority(t), newAuthority(t)
+	_, _, cert, key := a.issue("steelyard", time.Now().Add(13*24*time.Hour))
+	_, _, late, lateKey := a.issue("late", time.Now().Add(-time.Hour))
+	_, _, strange, strangeKey := strangers.issue("stranger", time.Now().Add(time.Hour))
+	_, _, good, goodKey := a.issue("envoy", time.Now().Add(time.Hour))
+	f := alone(t, plan{servers: servers(t, same(1, wide)...), listen: fmt.Sprintf(", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}", cert, key, a.file)})
+	f.launch("none", "--xds-ca-file", a.file)
+	f.launch("late", "--xds-ca-file", a.file, "--xds-cert-file", late, "--xds-key-file", lateKey)
+	f.launch("strange", "--xds-ca-file", a.file, "--xds-cert-file", strange, "--xds-key-file", strangeKey)
+	f.launch("distrustful", "--xds-ca-file", strangers.file, "--xds-cert-file", good, "--xds-key-file", goodKey)
+	f.launch("plain")
+	f.launch("good", "--xds-ca-file", a.file, "--xds-cert-file", good, "--xds-key-file", goodKey)
+	f.eventually("every reason is counted and a problem", func() error {
+		s, err := f.status()
+		if err != nil {
+			return err
+		}
+		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client", "not_tls"} {
+			i := slices.IndexFunc(s.RefusedHandshakes, func(h admin.RefusedHandshake) bool { return h.Reason == reason })
+			if i < 0 || s.RefusedHandshakes[i].Count == 0 {
+				return fmt.Errorf("%s is not counted: %+v", reason, s.RefusedHandshakes)
+			}
+			text := "TLS handshakes on the xDS port are refused (" + reason + ")"
+			if !slices.ContainsFunc(s.Problems, func(p admin.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
+				return fmt.Errorf("no problem says %q: %+v", text, s.Problems)
+			}
+		}
+		there, err := f.connected("good")
+		if err == nil && !there {
+			err = fmt.Errorf("the good one is not connected")
+		}
+		return err
+	})
+	if err := f.gone(); err != nil {
+		t.Errorf("who never got in: %v", err)
+	}
+	if end := f.metric("steelyard_certificate_expiry_timestamp_seconds"); end == 0 {
+		t.Error("no series has the end of the certificates")
+	}
+	s, err := f.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := func(p admin.Problem) bool {
+		return p.Severity == admin.SeverityWarning && strings.Contains(p.Message, cert+" (xds) expires in 13 d")
+	}
+	if !slices.ContainsFunc(s.Problems, soon) {
+		t.Errorf("the certificate that ends in 13 days is no problem: %+v", s.Problems)
+	}
+}
+
+func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
+	f := alone(t, plan{cluster: "endpoints: {static: [{address: 127.0.0.1:9}]}", asked: ", allowed_hosts: [steelyard.example.com]"})
+	ask := func(host, path string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.admin+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body)
+	}
+	for host, want := range map[string]int{
+		f.admin: 200, "localhost:19000": 200, "10.1.2.3:19000": 200, "steelyard.gpu.svc:19000": 200, "steelyard.example.com": 200, "rebound.example.net": 421,
+	} {
+		status, body := ask(host, "/api/v1/status")
+		if status != want || want == 421 && !strings.Contains(body, "admin.allowed_hosts") {
+			t.Errorf("Host %s: %d, %s; want %d", host, status, body, want)
+		}
+	}
+	if status, _ := ask("rebound.example.net", "/healthz"); status != 200 {
+		t.Errorf("a liveness probe under any name: %d", status)
+	}
+	f.eventually("the refusal is a problem", func() error {
+		s, err := f.status()
+		if err == nil && !slices.ContainsFunc(s.Problems, func(p admin.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
+			err = fmt.Errorf("problems %+v", s.Problems)
+		}
+		return err
+	})
+}

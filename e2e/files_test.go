@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// alone starts a control plane without Envoys.
+func alone(t *testing.T, p plan) *fleet {
+	t.Helper()
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, plan: p, dir: proctest.Dir(t), xds: ports[0], admin: ports[1]}
+	f.config = filepath.Join(f.dir, "steelyard.yaml")
+	f.writeConfig(p.cluster)
+	f.control = f.startControl("steelyard")
+	return f
+}
+
+// status is what /api/v1/status says.
+func (f *fleet) status() (s admin.Status, err error) {
+	err = f.get("/api/v1/status", &s)
+	return s, err
+}
+
+// pipe makes a named pipe that nobody writes to.
+func pipe(t *testing.T, path string) string {
+	t.Helper()
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// check runs steelyard check and returns its exit status and what it says on standard error.
+func check(t *testing.T, path string) (status int, said string) {
+	t.Helper()
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var errs strings.Builder
+	cmd := exec.CommandContext(ctx, binary, "check", "--config", path)
+	cmd.Stderr = &errs
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("check of %s did not end within %v", path, limit)
+	}
+	return cmd.ProcessState.ExitCode(), errs.String()
+}
+
+func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
+	if _, err := proc.BuildSteelyard(); err != nil { // which takes its time
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	endless := pipe(t, filepath.Join(dir, "pipe"))
+	naming := func(name, scrape, top string) string {
+		path := filepath.Join(dir, name)
+		text := fmt.Sprintf("%s\nclusters:\n- name: llama\n  engine: vllm\n  endpoints: {static: [{address: 127.0.0.1:9}]}\n  scrape: {%s}\n", top, scrape)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for path, says := range map[string]string{
+		endless:     endless + " is a named pipe, not a regular file",
+		"/dev/zero": "/dev/zero is a device, not a regular file",
+		naming("token.yaml", "bearer_token_file: "+endless, ""):                                      "token.yaml:6:12: clusters[llama].scrape.bearer_token_file: ",
+		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""):                            "ca.yaml:6:33: clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
+		naming("cert.yaml", "", "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}"):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
+		naming("password.yaml", "", "redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"): "password.yaml:1:35: redis.password_file: ",
+	} {
+		began := time.Now()
+		status, said := check(t, path)
+		if status != 1 || !strings.Contains(said, says) || !strings.Contains(said, "not a regular file") {
+			t.Errorf("%s: status %d, %q; want %q", path, status, said, says)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: refused after %v", path, took)
+		}
+	}
+}
+
+// What is read again and again while it runs, by a loop for each endpoint.
+func TestATokenAndAuthoritiesThatNeverEndFailScrapesAndHoldNothingUp(t *testing.T) {
+	for name, scrape := range map[string]string{
+		"token":       "bearer_token_file: PIPE",
+		"authorities": "scheme: https, tls: {ca_file: PIPE}",
+	} {
+		endless := pipe(t, filepath.Join(t.TempDir(), "pipe"))
+		pool := servers(t, same(1, wide)...)
+		f := alone(t, plan{servers: pool, cluster: "scrape: {" + strings.ReplaceAll(scrape, "PIPE", endless) + "}"})
+		f.eventually(name+": the source says why it fails", func() error {
+			s, err := f.source("scrape")
+			if err == nil && !strings.Contains(s.LastError, endless+" is a named pipe") {
+				err = fmt.Errorf("%+v", s)
+			}
+			return err
+		})
+		began := time.Now()
+		if err := f.control.Stop(); err != nil {
+			t.Errorf("%s: SIGTERM: %v", name, err)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: it ended %v after SIGTERM", name, took)
+		}
+	}
+}
+
+func TestAConfigurationThatNeverEndsIsRefusedAndHoldsNothingUp(t *testing.T) {
+	const static = "endpoints: {static: [{address: 127.0.0.1:9}]}"
+	f := alone(t, plan{cluster: static})
+	swap := func() {
+		if err := os.Rename(pipe(t, f.config+".pipe"), f.config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(says string) func() error {
+		return func() error {
+			s, err := f.status()
+			if err == nil && (s.LastReload.OK || !strings.Contains(s.LastReload.Error, says)) {
+				err = fmt.Errorf("last reload %+v", s.LastReload)
+			}
+			return err
+		}
+	}
+	swap()
+	f.eventually("the status says that the configuration is a pipe", refused("is a named pipe, not a regular file"))
+	if failed := f.metric("steelyard_config_last_reload_successful"); failed != 0 {
+		t.Errorf("steelyard_config_last_reload_successful is %v, want 0", failed)
+	}
+
+	f.writeConfig(static + "\ncapacity: 4")
+	f.eventually("the good file is applied", func() error {
+		s, err := f.status()
+		if err == nil && (!s.LastReload.OK || s.ConfigGeneration != 2) {
+			err = fmt.Errorf("generation %d, last reload %+v", s.ConfigGeneration, s.LastReload)
+		}
+		return err
+	})
+
+	swap()
+	f.eventually("the second pipe is refused too", refused("is a named pipe"))
+	began := time.Now()
+	if err := f.control.Stop(); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it ended %v after SIGTERM", took)
+	}
+}

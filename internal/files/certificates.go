@@ -1,0 +1,93 @@
+package files
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+)
+
+// maxPEM bounds a file of certificates or a key, in bytes: the authorities of a whole system
+// take a quarter of it.
+const maxPEM = 1 << 20
+
+// A KeyError is an error of a key file, as opposed to the certificate beside it.
+type KeyError struct{ error }
+
+func (e KeyError) Unwrap() error { return e.error }
+
+// KeyPair reads a certificate chain and its private key, both PEM. The leaf is parsed. Where
+// it is the key that is at fault, or that does not go with the certificate, the error is a
+// KeyError.
+func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, error) {
+	chain, cert, err := readCertificates(ctx, certFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := readPEM(ctx, keyFile)
+	if err != nil {
+		return tls.Certificate{}, KeyError{err}
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, KeyError{fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile, chain[0].Subject, err)}
+	}
+	return pair, nil
+}
+
+// CertPool reads certificates of authorities, PEM, and returns them as a pool and one by one.
+// There is at least one.
+func CertPool(ctx context.Context, path string) (*x509.CertPool, []*x509.Certificate, error) {
+	list, _, err := readCertificates(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return pool, list, nil
+}
+
+// readCertificates reads a file with at least one certificate, and returns the content too.
+func readCertificates(ctx context.Context, path string) ([]*x509.Certificate, []byte, error) {
+	content, err := readPEM(ctx, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	list := parseCertificates(content)
+	if len(list) == 0 {
+		return nil, nil, fmt.Errorf("%s holds no PEM certificate (-----BEGIN CERTIFICATE-----)", path)
+	}
+	return list, content, nil
+}
+
+// parseCertificates skips what it cannot read, as crypto/x509 does: bundles of authorities
+// have some that are odd.
+func parseCertificates(content []byte) []*x509.Certificate {
+	var list []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, content = pem.Decode(content); block == nil {
+			return list
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, c)
+		}
+	}
+}
+
+func readPEM(ctx context.Context, path string) ([]byte, error) {
+	content, err := Read(ctx, path, maxPEM+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > maxPEM {
+		return nil, fmt.Errorf("%s is larger than %d bytes, which no certificate or key is", path, maxPEM)
+	}
+	return content, nil
+}
