@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -27,7 +26,6 @@ import (
 // A Server serves the assignments of any number of clusters. Its methods can be
 // called from any goroutine.
 type Server struct {
-	log     *slog.Logger
 	now     func() time.Time
 	prefix  string
 	cache   *holdingCache
@@ -39,7 +37,7 @@ type Server struct {
 
 	// mu keeps pushes one at a time: the number of a version must be the
 	// cache's own, which counts updates.
-	mu       sync.Mutex
+	mu       loggingMutex
 	dither   *mathrand.Rand
 	seq      uint64 // of the last update of the cache
 	clusters map[string]*cluster
@@ -68,8 +66,8 @@ func NewServer(o Options) *Server {
 		o.Seed = mathrand.Uint64()
 	}
 	s := &Server{
-		log:      o.Log,
 		now:      o.Now,
+		mu:       loggingMutex{log: o.Log},
 		prefix:   versionPrefix(o.Now()),
 		dither:   mathrand.New(mathrand.NewPCG(o.Seed, 0)),
 		clusters: make(map[string]*cluster),
@@ -160,9 +158,9 @@ func (s *Server) push(name string, p *pushed) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.log.Info("cluster is served", "cluster", name, "endpoints", len(next.hosts), "version", next.version)
+		s.mu.note(slog.LevelInfo, "cluster is served", "cluster", name, "endpoints", len(next.hosts), "version", next.version)
 	case c.failing:
-		s.log.Info("assignment can be built again", "cluster", name, "version", next.version)
+		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
 	c.last, c.failing = next, false
 }
@@ -174,7 +172,7 @@ func (s *Server) failed(name string, c *cluster, err error) Push {
 		level = slog.LevelError
 	}
 	c.failing = true
-	s.log.Log(context.Background(), level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
+	s.mu.note(level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
 	return Push{Reason: ReasonError, Version: c.version(), Err: err}
 }
 
@@ -210,9 +208,9 @@ func (s *Server) Remove(name string) {
 	s.tracker.removed(name)
 	s.seq++ // the cache counts removals too
 	if err := s.cache.drop(name); err != nil {
-		s.log.Error("removing a cluster from the cache", "cluster", name, "error", err)
+		s.mu.note(slog.LevelError, "removing a cluster from the cache", "cluster", name, "error", err)
 	}
-	s.log.Info("cluster is no longer served", "cluster", name)
+	s.mu.note(slog.LevelInfo, "cluster is no longer served", "cluster", name)
 }
 
 // Clients returns the connected Envoys with what they were sent and what they answered, sorted

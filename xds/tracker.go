@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -25,12 +24,11 @@ const (
 type tracker struct {
 	prefix   string
 	now      func() time.Time
-	log      *slog.Logger
 	observer Observer
 	// wanted is called, outside of the lock, for a name that got its first subscriber.
 	wanted func(name string)
 
-	mu       sync.Mutex
+	mu       loggingMutex
 	streams  map[streamKey]*stream
 	clusters map[string]*publication
 	watches  watches
@@ -88,8 +86,8 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 	return &tracker{
 		prefix:   prefix,
 		now:      now,
-		log:      log,
 		observer: o,
+		mu:       loggingMutex{log: log},
 		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
@@ -123,7 +121,7 @@ func (t *tracker) closed(key streamKey) {
 	}
 	delete(t.streams, key)
 	if st.who.id != "" {
-		t.log.Info("envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
+		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
 	}
 }
 
@@ -139,7 +137,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 	var answered answer
 	err := t.apply(st, r, &answered)
 	if err != nil {
-		t.log.Warn("envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
 	}
 	t.mu.Unlock()
 	answered.tell(t.observer)
@@ -159,7 +157,7 @@ func (t *tracker) introduce(st *stream, who identity) {
 	for name := range st.subscriptions { // made before it said who it is
 		t.watches.add(name, st.watcher())
 	}
-	t.log.Info("envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
 }
 
 func (t *tracker) apply(st *stream, r request, answered *answer) error {
