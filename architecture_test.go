@@ -53,6 +53,8 @@ var rules = []rule{
 		reason: "a configuration is checked without anything being run; the law's defaults are the law's"},
 	{room: "controlplane/discovery",
 		reason: "a source of endpoints knows endpoints and nothing else"},
+	{room: "controlplane/liveness",
+		reason: "what watches the loops must not need what they need"},
 	{room: "controlplane/admin", project: []string{"weighting"},
 		reason: "what is shown is asked for through an interface, so that the page can be looked at alone"},
 	{room: "controlplane", project: []string{"weighting"},

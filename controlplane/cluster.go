@@ -9,6 +9,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 	"steelyard/weighting"
 )
 
@@ -114,6 +115,7 @@ type Cluster struct {
 	proxies   Proxies
 	observer  Observer
 	log       *slog.Logger
+	beat      liveness.Beat // of the loop
 	wake      chan struct{} // capacity one: something is new
 	told      chan struct{} // capacity one: proxies told of requests
 
@@ -303,7 +305,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var pacer weighting.Pacer
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
-	defer c.letGo()
+	defer func() {
+		c.beat.Begin()
+		c.letGo()
+		c.beat.End()
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -315,7 +321,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.told: // the step knows
 		default:
 		}
+		c.beat.Begin()
 		rest, calm := c.step(law, &pacer, time.Now())
+		c.beat.End()
 		timer.Reset(rest)
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 )
 
 func clusterConfig(name string, endpoints config.Endpoints) config.Cluster {
@@ -58,7 +59,7 @@ func has(m *Manager, cluster string, want ...string) func() bool {
 func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))))
@@ -81,7 +82,7 @@ func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 
 func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
@@ -103,7 +104,7 @@ func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	for i := range 100 {
 		m.Apply(configOf(clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))))
 	}
@@ -116,7 +117,7 @@ func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 
 func TestApplyAfterCloseStartsNothing(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	if m.Cluster("a") != nil { // and goleak finds nothing left
@@ -126,7 +127,7 @@ func TestApplyAfterCloseStartsNothing(t *testing.T) {
 
 func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 	c := clusterConfig("a", static("10.0.0.1:80"))
 	m.Apply(configOf(c))
@@ -144,7 +145,7 @@ func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 
 func TestCloseStopsEverythingTwice(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	m.Close()
 	m.Close() // and goleak finds nothing left

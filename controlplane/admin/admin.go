@@ -13,7 +13,10 @@ type Options struct {
 	Source  Source
 	Metrics *Metrics // nil: a new one
 	History *History // nil: a new one, which stays empty
-	Version string   // of Steelyard
+	// Stuck says what of the process does not move, and for how long; empty while all does. It
+	// must answer whatever is stuck. Nil: nothing ever is.
+	Stuck   func() []string
+	Version string // of Steelyard
 	Log     *slog.Logger
 	Now     func() time.Time // nil: time.Now
 }
@@ -53,6 +56,9 @@ func withDefaults(o Options) Options {
 	if o.History == nil {
 		o.History = NewHistory()
 	}
+	if o.Stuck == nil {
+		o.Stuck = func() []string { return nil }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -66,11 +72,26 @@ func (h *handler) snapshot() snapshot {
 	return snapshot{source: h.Source, version: h.Version, now: h.Now()}
 }
 
-// healthz says that the process answers, and nothing else: restarting it does
-// not bring back a model server.
+// healthz says whether the process moves, and nothing else: restarting it does not bring
+// back a model server. It asks nothing of the Source, whose locks may be what is stuck.
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "ok\n")
+	stuck := h.Stuck()
+	if len(stuck) == 0 {
+		text(w, http.StatusOK, "ok\n")
+		return
+	}
+	body := "stuck, restart it\n"
+	for _, s := range cut(stuck, maxStuck) {
+		body += s + "\n"
+	}
+	if more := len(stuck) - maxStuck; more > 0 {
+		body += fmt.Sprintf("and %d more\n", more)
+	}
+	text(w, http.StatusServiceUnavailable, body)
 }
+
+// maxStuck is how many lines /healthz has for what is stuck: one lock stops many loops.
+const maxStuck = 20
 
 // readyz lists every cluster, so that a failing probe explains itself.
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {

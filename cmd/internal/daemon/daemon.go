@@ -19,6 +19,7 @@ import (
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/liveness"
 	"steelyard/xds"
 )
 
@@ -42,6 +43,7 @@ type Daemon struct {
 	signals *signals
 	grpc    *grpc.Server
 	manager *controlplane.Manager
+	beats   *liveness.Monitor
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
@@ -52,7 +54,7 @@ type Daemon struct {
 
 	applying sync.Mutex // one Apply at a time
 
-	mu         sync.Mutex // what follows
+	mu         sync.Mutex // what follows, which only Apply changes
 	config     *config.Config
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
@@ -73,6 +75,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		d.xdsListener.Close()
 		return nil, fmt.Errorf("listening for the admin API (admin.listen): %w", err)
 	}
+	d.beats = liveness.New(o.Log)
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS)})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
@@ -80,7 +83,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, d.signals, observer{d.metrics, d.history}, d.outdated, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, d.signals, observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -112,6 +115,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
+	d.watchOver(failed, group)
 	group.Go(func() error {
 		if err := d.grpc.Serve(d.xdsListener); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
 			return err
@@ -119,7 +123,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		handler := admin.New(admin.Options{Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, Log: d.options.Log})
+		handler := admin.New(admin.Options{
+			Source: d, Metrics: d.metrics, History: d.history, Stuck: d.stuck, Version: d.options.Version, Log: d.options.Log,
+		})
 		return admin.Serve(failed, d.adminListener, handler)
 	})
 	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", "http://"+d.AdminAddress()+"/")
@@ -171,44 +177,49 @@ func (d *Daemon) poke(cluster string) {
 // Apply makes cfg the running configuration, without a gap in any stream. What
 // can only change with a restart is refused, and nothing is changed then.
 func (d *Daemon) Apply(cfg *config.Config) error {
-	d.applying.Lock()
-	defer d.applying.Unlock()
-	if err := d.swap(cfg); err != nil {
+	change, generation, err := d.apply(cfg)
+	if err != nil {
 		return err
 	}
-	d.manager.Apply(cfg)
+	d.options.Log.Info("configuration applied", "generation", generation,
+		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
 	return nil
 }
 
-// swap checks cfg and makes it the one that retarget and the admin API see.
-func (d *Daemon) swap(cfg *config.Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	running := d.config
+func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uint64, err error) {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	running := d.config // nobody else changes it
 	if running == nil {
 		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin}
 	}
-	change := config.Diff(running, cfg)
+	change = config.Diff(running, cfg)
 	if err := admissible(change); err != nil {
-		return err
+		return change, 0, err
 	}
+	poller := d.poller
 	if change.Redis {
-		poller, err := d.newPoller(cfg.Redis)
-		if err != nil {
-			return err
+		if poller, err = d.newPoller(cfg.Redis); err != nil { // reads files, so not under the lock
+			return change, 0, err
 		}
-		d.poller = poller
 		select {
 		case <-d.pollers: // one that was never started
 		default:
 		}
 		d.pollers <- poller
 	}
-	d.config = cfg
+	generation = d.swap(cfg, poller)
+	d.manager.Apply(cfg)
+	return change, generation, nil
+}
+
+// swap makes cfg the configuration that retarget and the admin API see.
+func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config, d.poller = cfg, poller
 	d.generation++
-	d.options.Log.Info("configuration applied", "generation", d.generation,
-		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
-	return nil
+	return d.generation
 }
 
 // admissible refuses what a running process cannot change.

@@ -121,7 +121,7 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	// Nothing runs yet: the manager gives way to one with a listener at its two ends.
 	d.manager.Close()
 	o := &overheard{signals: d.signals, publisher: publisher{d.streams, d.metrics, d.history}, book: book}
-	d.manager = controlplane.NewManager(o, o, observer{d.metrics, d.history}, d.outdated, d.options.Log)
+	d.manager = controlplane.NewManager(o, o, observer{d.metrics, d.history}, d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
 	}
