@@ -64,6 +64,8 @@ var rules = []rule{
 	{room: "e2e",
 		project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd"},
 		reason:  "the rig and its tests may use everything"},
+	{room: "cmd/internal/asynclog",
+		reason: "whatever a process logs is written the same way"},
 	{room: "cmd/internal/daemon", project: []string{"weighting", "xds", "collectors", "controlplane"},
 		reason: "the wiring of the product: nothing of the rig is in its path"},
 	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery", "collectors/loadstats"},

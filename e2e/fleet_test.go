@@ -38,7 +38,9 @@ type plan struct {
 	bootstrap []string // more arguments of steelyard bootstrap
 	edits     []edit   // of what it prints
 	// xds is the address that Envoys are told, Steelyard's own when empty.
-	xds string
+	xds    string
+	args   []string // more arguments of steelyard serve
+	stderr *os.File // of steelyard serve, instead of its log
 	// listen is more YAML of the xds section, in braces' form: ", key: value".
 	listen string
 }
@@ -137,7 +139,7 @@ func (f *fleet) write(path, text string) {
 
 func (f *fleet) startControl(name string) *proc.Process {
 	f.t.Helper()
-	return proctest.Steelyard(f.t, proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name})
+	return proctest.Steelyard(f.t, proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name, Args: f.plan.args, Stderr: f.plan.stderr})
 }
 
 // startEnvoy runs an Envoy on what steelyard bootstrap prints.

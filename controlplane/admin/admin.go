@@ -161,7 +161,7 @@ func (h *handler) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				h.Log.Error("admin request panicked", "path", r.URL.Path, "cause", cause, "stack", string(debug.Stack()))
+				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause, "stack", string(debug.Stack()))
 				writeError(w, http.StatusInternalServerError, "this request failed inside Steelyard; the log says how")
 			}
 		}()

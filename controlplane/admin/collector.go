@@ -14,7 +14,7 @@ func (m *Metrics) handler(source Source, now func() time.Time, log *slog.Logger)
 	state := prometheus.NewRegistry()
 	state.MustRegister(newCollector(source, m.maxSeries, now))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not blind all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		Registry:            m.registry,
@@ -44,6 +44,8 @@ type collector struct {
 	weight, share, overloaded, load, queue, endpointAge, latency, failed, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge series
 
 	envoys, subscribed, inSync, nacking series
+
+	droppedLines series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 }
@@ -97,6 +99,7 @@ func (c *collector) describeStreams() {
 	c.subscribed = c.gauge("steelyard_envoy_subscriptions", "Envoys that ask for the cluster.", labelCluster)
 	c.inSync = c.gauge("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version they were sent.", labelCluster)
 	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version they were sent.", labelCluster)
+	c.droppedLines = c.counter("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their reader had stalled or gone.")
 }
 
 func (c *collector) describeSignals() {
@@ -161,7 +164,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		c.dropped.set(ch, Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
 	}
 	c.collectClients(ch, clusters)
-	c.collectSignals(ch, c.source.Status().Signals.complete())
+	status := c.source.Status()
+	c.droppedLines.set(ch, Num(float64(status.Log.DroppedLines)))
+	c.collectSignals(ch, status.Signals.complete())
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {

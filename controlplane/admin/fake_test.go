@@ -48,6 +48,7 @@ func typical(now time.Time) fixed {
 				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalsSeconds: map[string]Number{SourceAccessLog: Num(1), SourceLoadReports: Num(0.1)},
 				Streams: map[string]SignalStreams{SourceAccessLog: {Open: 4, Refused: 1}, SourceLoadReports: {Open: 2, Broken: 3}},
 			},
+			Log: LogStatus{DroppedLines: 17, LastDrop: At(now.Add(-time.Hour))},
 		},
 	}
 }

@@ -90,6 +90,9 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{Signals: d.signals.totals(time.Now()), StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	if d.options.LogStatus != nil {
+		s.Log = d.options.LogStatus()
+	}
 	s.LastReload.OK = true
 	if d.options.ConfigStatus == nil {
 		return s

@@ -30,6 +30,8 @@ type Options struct {
 	// ConfigStatus tells the admin API where the configuration comes from; nil
 	// where it comes from no file.
 	ConfigStatus func() config.Status
+	// LogStatus tells the admin API how the log is written. Nil: all of it is.
+	LogStatus func() admin.LogStatus
 }
 
 // A Daemon is a running control plane.
