@@ -9,6 +9,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -101,6 +102,7 @@ type Cluster struct {
 	proxies   Proxies
 	observer  Observer
 	log       *slog.Logger
+	beat      liveness.Beat // of the loop
 	wake      chan struct{} // capacity one: something is new
 	// proxyActivity, of capacity one: proxies reported requests.
 	proxyActivity chan struct{}
@@ -304,7 +306,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.proxyActivity: // the step takes it in
 		default:
 		}
+		c.beat.Begin()
 		pause := c.step(gate, time.Now())
+		c.beat.End()
 		if !await(pause.Rest, nil) || !await(pause.IdleRest, c.proxyActivity) {
 			break
 		}
@@ -315,7 +319,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 // publishNeutral leaves the proxies with weights that do no harm for long.
 func (c *Cluster) publishNeutral(gate *push.Gate) {
 	if v := gate.Neutral(time.Now()); v.Push {
+		c.beat.Begin()
 		c.publish(v)
+		c.beat.End()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 	"steelyard/weighting/push"
 )
 
@@ -22,6 +23,7 @@ type Manager struct {
 	observer  Observer
 	cost      push.Cost // of a push to a proxy
 	changed   func()    // the endpoints of some cluster, or the set of clusters
+	beats     *liveness.Monitor
 	log       *slog.Logger
 
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
@@ -65,8 +67,9 @@ func (t task) stop() {
 // NewManager makes a manager of no clusters. changed is called from any goroutine
 // whenever what Each would tell has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
-func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), log *slog.Logger) *Manager {
-	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, log: log, clusters: make(map[string]*running)}
+// The loops are watched by beats.
+func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), beats *liveness.Monitor, log *slog.Logger) *Manager {
+	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, beats: beats, log: log, clusters: make(map[string]*running)}
 }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
@@ -134,7 +137,10 @@ func (m *Manager) add(c config.Cluster, o Options) {
 		Cluster: NewCluster(c.Name, o, m.publisher, m.proxies, m.observer, m.log),
 		config:  c,
 	}
-	r.loop = start(func(ctx context.Context) { r.Run(ctx) })
+	r.loop = start(func(ctx context.Context) {
+		defer m.beats.Watch("cluster "+c.Name, &r.beat)()
+		r.Run(ctx)
+	})
 	r.discovery = m.discover(r.Cluster, c)
 	m.mu.Lock()
 	m.clusters[c.Name] = r

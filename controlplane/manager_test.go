@@ -13,6 +13,7 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -61,7 +62,7 @@ func has(m *Manager, cluster string, want ...string) func() bool {
 func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))))
@@ -84,7 +85,7 @@ func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 
 func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
@@ -106,7 +107,7 @@ func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	for i := range 100 {
 		m.Apply(configOf(clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))))
 	}
@@ -119,7 +120,7 @@ func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 
 func TestApplyAfterCloseStartsNothing(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	if m.Cluster("a") != nil { // and goleak finds nothing left
@@ -129,7 +130,7 @@ func TestApplyAfterCloseStartsNothing(t *testing.T) {
 
 func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	defer m.Close()
 	c := clusterConfig("a", static("10.0.0.1:80"))
 	m.Apply(configOf(c))
@@ -147,7 +148,7 @@ func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 
 func TestCloseStopsEverythingTwice(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	m.Close()
 	m.Close() // and goleak finds nothing left
@@ -175,7 +176,7 @@ func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.
 // TestNoClustersLastPushWaitsForAnothers: Envoys of the last cluster would have theirs late, or not at all.
 func TestNoClustersLastPushWaitsForAnothers(t *testing.T) {
 	b := &barrier{}
-	m := NewManager(b, push.Cost{}, b, b, func() {}, slog.New(slog.DiscardHandler))
+	m := NewManager(b, push.Cost{}, b, b, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
 	cfg := configOf()
 	for _, name := range []string{"a", "b", "c"} {
 		c := clusterConfig(name, static("10.0.0.1:80"))

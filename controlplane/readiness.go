@@ -12,21 +12,23 @@ import (
 // nothing to publish; its first endpoints begin the first round.
 func (c *Cluster) becomeReady(now time.Time) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ready || c.populated.IsZero() {
-		return c.ready
+	was, warmUp, endpoints := c.ready, c.options.WarmUp, len(c.endpoints)
+	var waiting string
+	var waited time.Duration
+	if !was && !c.populated.IsZero() {
+		waiting, waited = c.waitingFor(), now.Sub(c.populated)
+		c.ready = waiting == "" || waited >= warmUp
 	}
-	waiting := c.waitingFor()
+	ready := c.ready
+	c.mu.Unlock()
 	switch {
+	case was || !ready:
 	case waiting == "":
-		c.log.Info("ready", "endpoints", len(c.endpoints), "after", now.Sub(c.populated))
-	case now.Sub(c.populated) >= c.options.WarmUp:
-		c.log.Warn("published without a full round of reports", "warm_up", c.options.WarmUp, "waiting_for", waiting)
+		c.log.Info("ready", "endpoints", endpoints, "after", waited)
 	default:
-		return false
+		c.log.Warn("published without a full round of reports", "warm_up", warmUp, "waiting_for", waiting)
 	}
-	c.ready = true
-	return true
+	return ready
 }
 
 // enoughTries is how often in a row an endpoint or a source is tried in vain

@@ -44,6 +44,8 @@ type plan struct {
 	listen, asked string
 	// openFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
 	openFiles string
+	args      []string // more arguments of steelyard serve
+	stderr    *os.File // of steelyard serve, instead of its log
 }
 
 // A fleet is a control plane, its Envoys and the model servers behind them.
@@ -141,7 +143,7 @@ func (f *fleet) write(path, text string) {
 
 func (f *fleet) startControl(name string) *proc.Process {
 	f.t.Helper()
-	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name}
+	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name, Args: f.plan.args, Stderr: f.plan.stderr}
 	if f.plan.openFiles != "" {
 		c.Path = f.limited()
 	}

@@ -65,7 +65,7 @@ func (t *tracker) forgetGone() {
 // streams learn of it: a stream whose context is done was ended by the Envoy.
 func (t *tracker) disconnected(peer, cause string) {
 	if node := t.lost(peer, cause); node != "" {
-		t.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
+		t.mu.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
 	}
 }
 

@@ -35,7 +35,7 @@ type bench struct {
 func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
-	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Seed: 1, Observer: b.seen})
+	b.server = xds.NewServer(xds.Options{Log: slog.New(unlocked{b}), Now: b.clock.Now, Seed: 1, Observer: b.seen})
 	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	return b
 }
@@ -219,6 +219,30 @@ func (b *bench) refusals(n int) []string {
 		return len(got) >= n
 	})
 	return got
+}
+
+// unlocked is a log that fails the test when a line is written under a lock of the server: a log
+// may be slow, and nobody else is to wait for it. Lines of the library are written under its own.
+type unlocked struct{ b *bench }
+
+func (unlocked) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (u unlocked) WithAttrs([]slog.Attr) slog.Handler             { return u }
+func (u unlocked) WithGroup(string) slog.Handler                  { return u }
+
+func (u unlocked) Handle(_ context.Context, r slog.Record) error {
+	free := make(chan struct{})
+	go func() {
+		defer close(free)
+		u.b.server.Clients()
+		u.b.server.Weights("")
+		u.b.server.RuntimeClients()
+	}()
+	select {
+	case <-free:
+	case <-time.After(patience):
+		u.b.t.Errorf("%q is logged under a lock", r.Message)
+	}
+	return nil
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -69,8 +67,8 @@ type runtimes struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	mu      sync.Mutex // guards what follows, and the streams
-	seq     uint64     // of the last change of any layer
+	mu      loggingMutex // guards what follows, and the streams
+	seq     uint64       // of the last change of any layer
 	layers  map[Watcher]layer
 	streams map[*runtimeStream]struct{}
 }
@@ -107,6 +105,7 @@ func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
 	}
 	return &runtimes{
 		closing: closing, prefix: prefix, normal: normal, now: o.Now, log: o.Log,
+		mu:      loggingMutex{log: o.Log},
 		layers:  make(map[Watcher]layer),
 		streams: make(map[*runtimeStream]struct{}),
 	}
@@ -127,7 +126,7 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 	case maps.Equal(values, r.normal):
 		delete(r.layers, w)
 	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
-		r.log.Warn("too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
+		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
 		return
 	default:
 		r.seq++
@@ -286,7 +285,7 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 	}
 	st.nacks++
 	st.nacked, st.message = true, clip(refusal.GetMessage(), maxMessage)
-	r.log.Log(context.Background(), level, "envoy refuses its runtime layer", "node", st.who.NodeID, "peer", st.peer, "message", st.message)
+	r.mu.note(level, "envoy refuses its runtime layer", "node", st.who.NodeID, "peer", st.peer, "message", st.message)
 }
 
 // next is the response that the stream is due, nil for none. What changes while a response

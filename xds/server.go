@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -29,7 +28,6 @@ import (
 // A Server serves the assignments of any number of clusters. Its methods can be
 // called from any goroutine.
 type Server struct {
-	log     *slog.Logger
 	now     func() time.Time
 	prefix  string
 	cache   *holdingCache
@@ -41,7 +39,7 @@ type Server struct {
 
 	// mu keeps pushes one at a time: the number of a version must be the
 	// cache's own, which counts updates.
-	mu       sync.Mutex
+	mu       loggingMutex
 	dither   *mathrand.Rand
 	seq      uint64 // of the last update of the cache
 	clusters map[string]*cluster
@@ -79,8 +77,8 @@ func NewServer(o Options) *Server {
 		o.Seed = mathrand.Uint64()
 	}
 	s := &Server{
-		log:      o.Log,
 		now:      o.Now,
+		mu:       loggingMutex{log: o.Log},
 		prefix:   versionPrefix(o.Now()),
 		dither:   mathrand.New(mathrand.NewPCG(o.Seed, 0)),
 		clusters: make(map[string]*cluster),
@@ -169,9 +167,9 @@ func (s *Server) push(name string, p *pushed) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.log.Info("cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version", next.version)
+		s.mu.note(slog.LevelInfo, "cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version", next.version)
 	case c.failing:
-		s.log.Info("assignment can be built again", "cluster", name, "version", next.version)
+		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
 	c.last, c.failing = next, false
 }
@@ -183,7 +181,7 @@ func (s *Server) failed(name string, c *cluster, err error) error {
 		level = slog.LevelError
 	}
 	c.failing = true
-	s.log.Log(context.Background(), level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
+	s.mu.note(level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
 	return err
 }
 
@@ -226,9 +224,9 @@ func (s *Server) remove(name string) {
 	s.tracker.removed(name)
 	s.seq++ // the cache counts removals too
 	if err := s.cache.drop(name); err != nil {
-		s.log.Error("removing a cluster from the cache", "cluster", name, "error", err)
+		s.mu.note(slog.LevelError, "removing a cluster from the cache", "cluster", name, "error", err)
 	}
-	s.log.Info("cluster is no longer served", "cluster", name)
+	s.mu.note(slog.LevelInfo, "cluster is no longer served", "cluster", name)
 }
 
 // Clients returns the connected Envoys with what they were sent and what they answered, sorted

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -28,13 +27,12 @@ const (
 type tracker struct {
 	prefix   string
 	now      func() time.Time
-	log      *slog.Logger
 	observer Observer
 	// wanted is called, outside of the lock, for a name that got its first subscriber.
 	wanted func(name string)
 	names  *port.Quota // of all streams, by connection
 
-	mu       sync.Mutex
+	mu       loggingMutex
 	streams  map[streamKey]*stream
 	clusters map[string]*publication
 	watches  watches
@@ -95,9 +93,9 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 	return &tracker{
 		prefix:   prefix,
 		now:      now,
-		log:      log,
 		observer: o,
 		names:    names,
+		mu:       loggingMutex{log: log},
 		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
 		clusters: make(map[string]*publication),
@@ -136,7 +134,7 @@ func (t *tracker) closed(key streamKey) {
 	}
 	delete(t.streams, key)
 	if st.who.id != "" {
-		t.log.Info("envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
+		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
 	}
 }
 
@@ -152,7 +150,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 	var answered answer
 	err := t.apply(st, r, &answered)
 	if err != nil {
-		t.log.Warn("envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
 	}
 	t.mu.Unlock()
 	answered.tell(t.observer)
@@ -173,7 +171,7 @@ func (t *tracker) introduce(st *stream, who identity) {
 	for name := range st.subscriptions { // made before it said who it is
 		t.watches.add(name, st.watcher())
 	}
-	t.log.Info("envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
 }
 
 func (t *tracker) apply(st *stream, r request, answered *answer) error {

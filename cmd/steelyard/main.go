@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 
@@ -39,7 +38,7 @@ func execute(c *cobra.Command) int {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return 0
 	}
-	fmt.Fprintln(c.ErrOrStderr(), "steelyard:", err)
+	sayLast(c.ErrOrStderr(), err)
 	if !began || errors.As(err, &simulate.Usage{}) {
 		return exitUsage
 	}

@@ -6,11 +6,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"steelyard/cmd/internal/asynclog"
 	"steelyard/cmd/internal/daemon"
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 )
 
@@ -30,6 +33,7 @@ SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 			if err != nil {
 				return err
 			}
+			defer log.Close(logFlush)
 			return serve(path, log)
 		},
 	}
@@ -39,7 +43,9 @@ SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 	return c
 }
 
-func serve(path string, log *slog.Logger) error {
+func serve(path string, out *asynclog.Log) error {
+	log := slog.New(out.Handler())
+	logEverythingTo(log)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -60,7 +66,10 @@ func serve(path string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d, err = daemon.New(cfg, daemon.Options{Version: version, Log: log, ConfigStatus: watcher.Status})
+	d, err = daemon.New(cfg, daemon.Options{
+		Version: version, Log: log, ConfigStatus: watcher.Status,
+		LogStatus: func() admin.LogStatus { return logStatus(out.Status(), time.Now()) },
+	})
 	if err != nil {
 		return err
 	}
@@ -74,22 +83,6 @@ func configFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVarP(path, "config", "c", "", "the configuration, a YAML file (required)")
 	c.MarkFlagRequired("config")
 	c.MarkFlagFilename("config", "yaml", "yml")
-}
-
-func newLog(level, format string) (*slog.Logger, error) {
-	var o slog.HandlerOptions
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
-	}
-	o.Level = l
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(os.Stderr, &o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, &o)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: write text or json", format)
 }
 
 func checkCommand() *cobra.Command {

@@ -13,7 +13,10 @@ type Options struct {
 	Source  Source
 	Metrics *Metrics // nil: a new one
 	History *History // nil: a new one, which stays empty
-	Version string   // of Steelyard
+	// Stuck says what of the process does not move, and for how long; empty while all does. It
+	// must answer whatever is stuck. Nil: nothing ever is.
+	Stuck   func() []string
+	Version string // of Steelyard
 	// AllowedHosts are further names under which the listener is asked; *.NAME stands for all
 	// below NAME.
 	AllowedHosts []string
@@ -58,6 +61,9 @@ func withDefaults(o Options) Options {
 	if o.History == nil {
 		o.History = NewHistory()
 	}
+	if o.Stuck == nil {
+		o.Stuck = func() []string { return nil }
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -71,11 +77,26 @@ func (h *handler) snapshot() snapshot {
 	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals()}
 }
 
-// healthz says that the process answers, and nothing else: restarting it does
-// not bring back a model server.
+// healthz says whether the process moves, and nothing else: restarting it does not bring
+// back a model server. It asks nothing of the Source, whose locks may be what is stuck.
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "ok\n")
+	stuck := h.Stuck()
+	if len(stuck) == 0 {
+		text(w, http.StatusOK, "ok\n")
+		return
+	}
+	body := "stuck, restart it\n"
+	for _, s := range cut(stuck, maxStuck) {
+		body += s + "\n"
+	}
+	if more := len(stuck) - maxStuck; more > 0 {
+		body += fmt.Sprintf("and %d more\n", more)
+	}
+	text(w, http.StatusServiceUnavailable, body)
 }
+
+// maxStuck is how many lines /healthz has for what is stuck: one lock stops many loops.
+const maxStuck = 20
 
 // readyz lists every cluster, so that a failing probe explains itself.
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
@@ -145,7 +166,7 @@ func (h *handler) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				h.Log.Error("admin request panicked", "path", r.URL.Path, "cause", cause, "stack", string(debug.Stack()))
+				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause, "stack", string(debug.Stack()))
 				writeError(w, http.StatusInternalServerError, "this request failed inside Steelyard; the log says how")
 			}
 		}()

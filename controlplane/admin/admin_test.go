@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -123,6 +124,30 @@ func TestHealthzAnswersWhateverTheStateOfTheClusters(t *testing.T) {
 		}
 	}
 }
+
+func TestHealthzNamesWhatIsStuckWithoutAskingTheSource(t *testing.T) {
+	var stuck []string
+	for i := range 21 {
+		stuck = append(stuck, fmt.Sprintf("cluster %d: no progress for 31s", i))
+	}
+	for name, tc := range map[string]struct {
+		stuck []string
+		code  int
+		body  string
+	}{
+		"nothing": {nil, 200, "ok\n"},
+		"one":     {stuck[:1], 503, "stuck, restart it\ncluster 0: no progress for 31s\n"},
+		"many":    {stuck, 503, "stuck, restart it\n" + strings.Join(stuck[:20], "\n") + "\nand 1 more\n"},
+	} {
+		h := New(Options{Source: nobody{}, Stuck: func() []string { return tc.stuck }})
+		if a := ask(t, h, http.MethodGet, "/healthz"); a.code != tc.code || a.body != tc.body {
+			t.Errorf("%s: %d %q, want %d %q", name, a.code, a.body, tc.code, tc.body)
+		}
+	}
+}
+
+// nobody is a Source that must not be asked: each of its methods panics.
+type nobody struct{ Source }
 
 // broken is a Source with a fault in it.
 type broken struct{ fixed }

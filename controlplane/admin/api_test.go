@@ -65,7 +65,7 @@ var schema = map[string]any{
 	"EndpointCounts": EndpointCounts{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
 	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
 	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
-	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "SignalStreams": SignalStreams{}, "Reporting": Reporting{},
+	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "SignalStreams": SignalStreams{}, "LogStatus": LogStatus{}, "Reporting": Reporting{},
 	"Certificate": Certificate{}, "RefusedHandshake": RefusedHandshake{}, "GoneEnvoy": GoneEnvoy{}, "RefusedRequests": RefusedRequests{},
 }
 

@@ -14,7 +14,7 @@ func (m *Metrics) handler(source Source, refused func() RefusedRequests, now fun
 	state := prometheus.NewRegistry()
 	state.MustRegister(newCollector(source, refused, m.maxSeries, now))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not blind all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		Registry:            m.registry,
@@ -47,6 +47,7 @@ type collector struct {
 	envoys, subscribed, inSync, nacking series
 
 	portUsed, portLimit, portRefused, acceptErrors series
+	droppedLines                                   series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 
@@ -105,6 +106,7 @@ func (c *collector) describeStreams() {
 	c.subscribed = c.gauge("steelyard_envoy_subscriptions", "Envoys that ask for the cluster.", labelCluster)
 	c.inSync = c.gauge("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version they were sent.", labelCluster)
 	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version they were sent.", labelCluster)
+	c.droppedLines = c.counter("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their reader had stalled or gone.")
 }
 
 func (c *collector) describePort() {
@@ -196,6 +198,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	c.collectClients(ch, clusters)
 	status := c.source.Status()
+	c.droppedLines.set(ch, Num(float64(status.Log.DroppedLines)))
 	c.collectPort(ch, status.XDSPort)
 	c.collectSignals(ch, status.Signals.complete())
 	c.collectEdges(ch, status, now)

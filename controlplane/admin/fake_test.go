@@ -66,6 +66,7 @@ func typical(now time.Time) fixed {
 				{Reason: "no_certificate", Count: 812, LastAt: At(now.Add(-2 * time.Second)), LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
 			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112", Since: At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
+			Log:        LogStatus{DroppedLines: 17, LastDrop: At(now.Add(-time.Hour))},
 		},
 	}
 }

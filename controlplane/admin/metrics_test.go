@@ -297,6 +297,9 @@ steelyard_load_reports_total 10741
 # TYPE steelyard_load_report_interval_seconds gauge
 steelyard_load_report_interval_seconds{counted_by="access_log"} 1
 steelyard_load_report_interval_seconds{counted_by="load_reports"} 0.1
+# HELP steelyard_log_lines_dropped_total Lines of the process's log that were not written, because their reader had stalled or gone.
+# TYPE steelyard_log_lines_dropped_total counter
+steelyard_log_lines_dropped_total 17
 # HELP steelyard_signal_streams Open streams over which Envoys tell of their requests.
 # TYPE steelyard_signal_streams gauge
 steelyard_signal_streams{source="access_log"} 4
@@ -332,7 +335,7 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys", "steelyard_admin_refused_requests_total"}
+			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys", "steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) && !strings.HasPrefix(name, "steelyard_xds_port_") {
 					got = append(got, f.GetName())

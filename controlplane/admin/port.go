@@ -70,4 +70,6 @@ func portProblems(p Port, now time.Time) []Problem {
 }
 
 // within reports whether t is no longer ago than that.
-func within(t Time, now time.Time, ago time.Duration) bool { return !t.IsZero() && now.Sub(t.Time) < ago }
+func within(t Time, now time.Time, ago time.Duration) bool {
+	return !t.IsZero() && now.Sub(t.Time) < ago
+}

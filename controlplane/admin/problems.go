@@ -15,6 +15,10 @@ const (
 	// decisionPatience is how old a decision may be before the loop counts as
 	// stuck. It steps many times a second, so seconds mean that it does not.
 	decisionPatience = 5 * time.Second
+	// logPatience is how long a write of the log may take before its reader counts as
+	// stalled, and logMemory how long dropped lines are a problem.
+	logPatience = time.Second
+	logMemory   = 10 * time.Minute
 )
 
 // Reasons of an endpoint's share that matter here, as package weighting spells
@@ -74,7 +78,23 @@ func statusProblems(s Status, clients int) []Problem {
 	out = append(out, portProblems(s.XDSPort, s.Now.Time)...)
 	out = append(out, certificateProblems(s.Certificates, s.Now.Time)...)
 	out = append(out, refusalProblems(s)...)
-	return append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)
+	out = append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)
+	return append(out, logProblems(s.Log, s.Now)...)
+}
+
+func logProblems(l LogStatus, now Time) []Problem {
+	stalled, dropped := l.StalledSeconds.Or(0), age(l.LastDrop, now.Time)
+	switch {
+	case stalled > logPatience.Seconds():
+		return []Problem{problem(SeverityWarning, "the log has not been read for %s; %d lines were dropped since the start: see who reads standard error",
+			formatSeconds(stalled), l.DroppedLines)}
+	case l.Error != "":
+		return []Problem{problem(SeverityWarning, "the log cannot be written, %d lines were dropped since the start: %s", l.DroppedLines, l.Error)}
+	case dropped.Or(logMemory.Seconds()) < logMemory.Seconds():
+		return []Problem{problem(SeverityWarning, "%d log lines were dropped since the start, the latest %s ago, because they could not be written in time",
+			l.DroppedLines, formatSeconds(dropped.Or(0)))}
+	}
+	return nil
 }
 
 // clusterProblems are those of the pool; single endpoints appear as counts.

@@ -218,6 +218,23 @@ func TestStatusProblems(t *testing.T) {
 			Status{ConfigGeneration: 1, ConfigWatchError: "no watches left"}, 1,
 			[]Problem{{SeverityWarning, "changes of the config are found by polling only: no watches left"}},
 		},
+		"log is being written": {Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: Num(0.9), DroppedLines: 4}}, 1, []Problem{}},
+		"log is not read": {
+			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: Num(12), DroppedLines: 4, LastDrop: At(noon)}}, 1,
+			[]Problem{{SeverityWarning, "the log has not been read for 12.0 s; 4 lines were dropped since the start: see who reads standard error"}},
+		},
+		"log cannot be written": {
+			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: At(noon)}}, 1,
+			[]Problem{{SeverityWarning, "the log cannot be written, 4 lines were dropped since the start: broken pipe"}},
+		},
+		"log lacks lines": {
+			Status{ConfigGeneration: 1, Now: At(noon), Log: LogStatus{DroppedLines: 4, LastDrop: At(noon.Add(-9 * time.Minute))}}, 1,
+			[]Problem{{SeverityWarning, "4 log lines were dropped since the start, the latest 9 min ago, because they could not be written in time"}},
+		},
+		"log lacked lines": {
+			Status{ConfigGeneration: 1, Now: At(noon), Log: LogStatus{DroppedLines: 4, LastDrop: At(noon.Add(-11 * time.Minute))}}, 1,
+			[]Problem{},
+		},
 		"bad reload": {
 			Status{ConfigGeneration: 3, LastReload: Reload{Error: "line 4: unknown key"}}, 1,
 			[]Problem{{SeverityError, "the latest config was refused, generation 3 still runs: line 4: unknown key"}},

@@ -53,6 +53,7 @@ type Status struct {
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
 	RefusedHandshakes []RefusedHandshake `json:"refused_handshakes"`
 	GoneEnvoys        []GoneEnvoy        `json:"gone_envoys"` // the latest first
+	Log               LogStatus          `json:"log"`
 
 	// Filled in by the handler.
 	RefusedRequests RefusedRequests `json:"refused_requests"`
@@ -68,6 +69,15 @@ type Reload struct {
 	At    Time   `json:"at"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error"` // empty when it went well
+}
+
+// A LogStatus says whether the process's log is written.
+type LogStatus struct {
+	DroppedLines uint64 `json:"dropped_lines"` // since the start; never goes back
+	LastDrop     Time   `json:"last_drop"`
+	// StalledSeconds is how long the write of now has taken; unknown while nothing is written.
+	StalledSeconds Number `json:"stalled_seconds"`
+	Error          string `json:"error"` // of the latest write; empty when it went well
 }
 
 // A Cluster is one pool of endpoints with the decision that holds for it.

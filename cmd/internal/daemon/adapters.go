@@ -81,6 +81,9 @@ func (d *Daemon) Status() admin.Status {
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys, admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
 	}
+	if d.options.LogStatus != nil {
+		s.Log = d.options.LogStatus()
+	}
 	s.LastReload.OK = true
 	if d.options.ConfigStatus == nil {
 		return s

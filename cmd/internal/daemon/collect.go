@@ -13,6 +13,7 @@ import (
 	"steelyard/controlplane"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 )
 
 // outdated says that the endpoints or the configuration have changed.
@@ -27,12 +28,16 @@ func poke(c chan<- struct{}) {
 
 // followEndpoints keeps what the collectors read in step, until ctx is done.
 func (d *Daemon) followEndpoints(ctx context.Context) error {
+	var beat liveness.Beat
+	defer d.beats.Watch("endpoints for the collectors", &beat)()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.stale:
+			beat.Begin()
 			d.retarget()
+			beat.End()
 		}
 	}
 }

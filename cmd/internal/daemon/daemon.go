@@ -19,6 +19,7 @@ import (
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/liveness"
 	"steelyard/xds"
 	"steelyard/xds/envoyspec"
 	"steelyard/xds/port"
@@ -31,6 +32,8 @@ type Options struct {
 	// ConfigStatus tells the admin API where the configuration comes from; nil
 	// where it comes from no file.
 	ConfigStatus func() config.Status
+	// LogStatus tells the admin API how the log is written. Nil: all of it is.
+	LogStatus func() admin.LogStatus
 }
 
 // A Daemon is a running control plane.
@@ -44,6 +47,7 @@ type Daemon struct {
 	signals *signals
 	grpc    *grpc.Server
 	manager *controlplane.Manager
+	beats   *liveness.Monitor
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
@@ -58,7 +62,7 @@ type Daemon struct {
 
 	applying sync.Mutex // one Apply at a time
 
-	mu         sync.Mutex // what follows
+	mu         sync.Mutex // what follows, which only Apply changes
 	config     *config.Config
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
@@ -76,6 +80,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	if err := d.listen(cfg); err != nil {
 		return nil, err
 	}
+	d.beats = liveness.New(o.Log)
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
@@ -83,7 +88,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -116,6 +121,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followCertificates(failed) })
+	d.watchOver(failed, group)
 	group.Go(func() error {
 		return admin.Serve(failed, d.adminListener, d.adminHandler())
 	})
@@ -146,7 +152,8 @@ func (d *Daemon) adminHandler() http.Handler {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return admin.New(admin.Options{
-		Source: d, Metrics: d.metrics, History: d.history, Version: d.options.Version, AllowedHosts: d.config.Admin.AllowedHosts, Log: d.options.Log,
+		Source: d, Metrics: d.metrics, History: d.history, Stuck: d.stuck, Version: d.options.Version,
+		AllowedHosts: d.config.Admin.AllowedHosts, Log: d.options.Log,
 	})
 }
 
@@ -160,33 +167,31 @@ func (d *Daemon) poke(cluster string) {
 // Apply makes cfg the running configuration, without a gap in any stream. What
 // can only change with a restart is refused, and nothing is changed then.
 func (d *Daemon) Apply(cfg *config.Config) error {
-	d.applying.Lock()
-	defer d.applying.Unlock()
-	if err := d.swap(cfg); err != nil {
+	change, generation, err := d.apply(cfg)
+	if err != nil {
 		return err
 	}
-	d.manager.Apply(cfg)
+	d.options.Log.Info("configuration applied", "generation", generation,
+		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
 	return nil
 }
 
-// swap checks cfg and makes it the one that retarget and the admin API see.
-func (d *Daemon) swap(cfg *config.Config) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	running := d.config
+func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uint64, err error) {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	running := d.config // nobody else changes it
 	if running == nil {
 		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin}
 	}
-	change := config.Diff(running, cfg)
+	change = config.Diff(running, cfg)
 	if err := admissible(change); err != nil {
-		return err
+		return change, 0, err
 	}
+	poller := d.poller
 	if change.Redis {
-		poller, err := d.newPoller(cfg.Redis)
-		if err != nil {
-			return err
+		if poller, err = d.newPoller(cfg.Redis); err != nil { // reads files, so not under the lock
+			return change, 0, err
 		}
-		d.poller = poller
 		select {
 		case <-d.pollers: // one that was never started
 		default:
@@ -194,12 +199,19 @@ func (d *Daemon) swap(cfg *config.Config) error {
 		d.pollers <- poller
 		d.certificates.forget(admin.UseRedisCA)
 	}
+	generation = d.swap(cfg, poller)
 	poke(d.recheck)
-	d.config = cfg
+	d.manager.Apply(cfg)
+	return change, generation, nil
+}
+
+// swap makes cfg the configuration that retarget and the admin API see.
+func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config, d.poller = cfg, poller
 	d.generation++
-	d.options.Log.Info("configuration applied", "generation", d.generation,
-		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
-	return nil
+	return d.generation
 }
 
 // admissible refuses what a running process cannot change.

@@ -7,6 +7,11 @@
 // of those packages meet here, and only here: each adapter is a few lines in
 // adapters.go.
 //
+// # Liveness
+//
+// Each loop tells a beat of package liveness what it is at, and each lock that loops and
+// streams share is taken once a second by a goroutine with a beat. /healthz fails when one of them does not move.
+//
 // # Order of starting and stopping
 //
 // Both listeners are bound before anything runs, so a port that is taken is an

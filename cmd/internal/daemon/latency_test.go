@@ -122,7 +122,7 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	// Nothing runs yet: the manager gives way to one with a listener at its two ends.
 	d.manager.Close()
 	o := &overheard{signals: d.signals, observer: observer{d.metrics, d.history}, book: book}
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o, d.outdated, d.options.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o, d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
 	}

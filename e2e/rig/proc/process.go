@@ -29,6 +29,9 @@ type Spec struct {
 	Env   []string      // added to the caller's environment, as "KEY=value"
 	Dir   string        // an existing directory: working directory, and where the log goes
 	Grace time.Duration // between SIGTERM and SIGKILL in Stop; DefaultGrace when 0
+	// Stderr takes the place of the log as standard error, where a test is to be its reader. The
+	// child has a descriptor of its own.
+	Stderr *os.File
 }
 
 // A Process is a running child. Its methods may be called from any goroutine,
@@ -61,6 +64,9 @@ func Start(spec Spec) (*Process, error) {
 	cmd.Dir = spec.Dir
 	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
+	if spec.Stderr != nil {
+		cmd.Stderr = spec.Stderr
+	}
 	cmd.SysProcAttr = childAttr()
 	p := &Process{name: spec.Name, log: log.Name(), grace: spec.Grace, cmd: cmd, done: make(chan struct{})}
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/grpclog"
+
+	"steelyard/cmd/internal/asynclog"
+	"steelyard/controlplane/admin"
+)
+
+// logFlush is how long the end of the process waits for whoever reads the log.
+const logFlush = 500 * time.Millisecond
+
+// newLog makes the log on standard error. It ends with Close.
+func newLog(level, format string) (*asynclog.Log, error) {
+	var o slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
+	}
+	o.Level = l
+	switch format {
+	case "text":
+		return asynclog.New(os.Stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }), nil
+	case "json":
+		return asynclog.New(os.Stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: write text or json", format)
+}
+
+// logEverythingTo has what would write to standard error by itself, and so wait for its
+// reader, write to log: the standard library's loggers and gRPC's. And a reader that has
+// gone is a write that fails, not a signal that kills.
+func logEverythingTo(log *slog.Logger) {
+	signal.Ignore(syscall.SIGPIPE)
+	slog.SetDefault(log.With("library", "standard library")) // and with it package log
+	errors := slog.NewLogLogger(log.With("library", "grpc").Handler(), slog.LevelError).Writer()
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errors))
+}
+
+// logStatus shows the log to the admin API.
+func logStatus(s asynclog.Status, now time.Time) admin.LogStatus {
+	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: admin.At(s.LastDrop)}
+	if !s.WritingSince.IsZero() {
+		out.StalledSeconds = admin.Seconds(now.Sub(s.WritingSince))
+	}
+	if s.Err != nil {
+		out.Error = s.Err.Error()
+	}
+	return out
+}
+
+// sayLast writes the last line of a process, and gives up on a reader that has stalled.
+func sayLast(w io.Writer, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fmt.Fprintln(w, "steelyard:", err)
+	}()
+	select {
+	case <-done:
+	case <-time.After(logFlush):
+	}
+}

@@ -1,0 +1,138 @@
+package liveness
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWorkThatDoesNotEndIsStuckAfterThirtyLooks(t *testing.T) {
+	var log bytes.Buffer
+	m := New(slog.New(slog.NewTextHandler(&log, nil)))
+	var stuck, resting, busy Beat
+	for name, b := range map[string]*Beat{"stuck": &stuck, "resting": &resting, "busy": &busy} {
+		defer m.Watch(name, b)()
+	}
+	stuck.Begin()
+	for range patience + 1 { // the first one sees that it has begun
+		if s := m.Stuck(); len(s) > 0 {
+			t.Fatalf("%v, too soon", s)
+		}
+		busy.Begin()
+		m.Look()
+		busy.End()
+	}
+	m.Look()
+	if got := m.Stuck(); len(got) != 1 || got[0].String() != "stuck: no progress for 31s" {
+		t.Errorf("%v, want the one that does not move, and for how long", got)
+	}
+	stuck.End()
+	stuck.Begin()
+	m.Look()
+	if got := m.Stuck(); len(got) != 0 {
+		t.Errorf("%v, want nothing: it is at its next work", got)
+	}
+	if n := strings.Count(log.String(), "what=stuck"); n != 2 {
+		t.Errorf("%d lines, want one that it is stuck, and one that it moves:\n%s", n, log.String())
+	}
+}
+
+func TestManyThatWaitForEachOtherAreGivenTimeForEach(t *testing.T) {
+	m := New(slog.New(slog.DiscardHandler))
+	beats := make([]Beat, 100)
+	for i := range beats {
+		defer m.Watch("loop", &beats[i])()
+		beats[i].Begin()
+	}
+	for range patience + len(beats)/queue {
+		m.Look()
+	}
+	if got := m.Stuck(); len(got) != 0 {
+		t.Errorf("%d are stuck, too soon", len(got))
+	}
+	m.Look()
+	if got := m.Stuck(); len(got) != len(beats) {
+		t.Errorf("%d are stuck, want all", len(got))
+	}
+}
+
+func TestTheLongestStuckComesFirstAndTheForgottenNotAtAll(t *testing.T) {
+	m := New(slog.New(slog.DiscardHandler))
+	var beat Beat
+	beat.Begin()
+	look := func(n int) {
+		for range n {
+			m.Look()
+		}
+	}
+	forgetB := m.Watch("b", &beat)
+	look(5)
+	forgetA, forgetC := m.Watch("a", &beat), m.Watch("c", &beat)
+	look(patience + 1)
+	names := func() (out []string) {
+		for _, s := range m.Stuck() {
+			out = append(out, s.Name)
+		}
+		return out
+	}
+	if got := names(); !slices.Equal(got, []string{"b", "a", "c"}) {
+		t.Errorf("stuck are %v, want b, a, c", got)
+	}
+	forgetA()
+	forgetB()
+	forgetC()
+	if got := names(); len(got) != 0 || len(m.watched) != 0 {
+		t.Errorf("stuck are %v of %d", got, len(m.watched))
+	}
+}
+
+func TestTimeInWhichNobodyCouldLookMakesNobodyStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(slog.New(slog.DiscardHandler))
+		var beat Beat
+		defer m.Watch("suspended", &beat)()
+		beat.Begin()
+		m.Look()
+		time.Sleep(time.Hour)
+		m.Look()
+		if got := m.Stuck(); len(got) != 0 {
+			t.Errorf("%v, want nothing: there were two looks", got)
+		}
+	})
+}
+
+func TestALockThatIsNeverFreeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		gate := make(chan struct{}) // stands for a lock: a bubble's time does not go on over one
+		var all sync.WaitGroup
+		all.Go(func() { m.Run(ctx) })
+		all.Go(func() { m.Probe(ctx, "free", func() {}) })
+		all.Go(func() { m.Probe(ctx, "held", func() { <-gate }) })
+		time.Sleep((patience + 3) * time.Second)
+		if got := m.Stuck(); len(got) != 1 || got[0].Name != "held" {
+			t.Errorf("%v, want the lock that is held", got)
+		}
+		close(gate)
+		time.Sleep(2 * time.Second)
+		if got := m.Stuck(); len(got) != 0 {
+			t.Errorf("%v, want nothing: the lock is free", got)
+		}
+		cancel()
+		all.Wait()
+		if len(m.watched) != 0 {
+			t.Errorf("%d probes are still watched", len(m.watched))
+		}
+	})
+}

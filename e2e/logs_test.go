@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/xds/xdstest"
+)
+
+// piped runs a fleet whose control plane logs all it has into a pipe, and returns its reader.
+func piped(t *testing.T) (*fleet, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	defer w.Close() // the child has its own
+	return start(t, plan{servers: servers(t, same(2, wide)...), stderr: w, args: []string{"--log-level", "debug"}}), r
+}
+
+// noise connects clients that refuse what they are sent, again and again, until enough is
+// true. Each of them is worth some long lines in a log for debugging.
+func (f *fleet) noise(what string, enough func() error) {
+	f.t.Helper()
+	names := []string{cluster}
+	for i := range 20 {
+		names = append(names, fmt.Sprint(strings.Repeat("unknown", 100), i))
+	}
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for i := range 2 {
+		config := xdstest.Config{
+			Address: f.xds, ADS: true, NodeID: fmt.Sprint("noisy-", i), Clusters: names,
+			Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New(strings.Repeat("no ", 300)) },
+		}
+		clients.Go(func() {
+			for !stop.Load() {
+				c, err := xdstest.Dial(config)
+				if err != nil {
+					continue
+				}
+				for s := c.State(); !stop.Load() && s.Refused == 0 && s.Err == nil; s = c.State() {
+					time.Sleep(time.Millisecond)
+				}
+				c.Close()
+			}
+		})
+	}
+	f.eventually(what, enough)
+}
+
+// dropping makes noise until lines of the log are dropped.
+func (f *fleet) dropping() {
+	f.t.Helper()
+	f.noise("lines are dropped", func() error {
+		n, err := f.dropped()
+		if err == nil && n == 0 {
+			err = errors.New("none yet")
+		}
+		return err
+	})
+}
+
+// answer asks the admin API, which is given a second.
+func (f *fleet) answer(path string) (string, error) {
+	client := http.Client{Timeout: time.Second}
+	resp, err := client.Get("http://" + f.admin + path)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s: %s", path, resp.Status, body)
+	}
+	return string(body), err
+}
+
+var droppedSeries = regexp.MustCompile(`(?m)^steelyard_log_lines_dropped_total (\S+)$`)
+
+// dropped is how many lines of the log were dropped, as /metrics says.
+func (f *fleet) dropped() (lines int, err error) {
+	body, err := f.answer("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	m := droppedSeries.FindStringSubmatch(body)
+	if m == nil {
+		return 0, errors.New("no such series")
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	return int(n), err
+}
+
+// serves checks that everything goes on: the admin API answers, a client is pushed to, an Envoy
+// that starts gets its endpoints; and that the API says what is wrong with the log.
+func (f *fleet) serves(problem string) {
+	f.t.Helper()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/api/v1/clients", "/api/v1/clusters/" + cluster} {
+		if _, err := f.answer(path); err != nil {
+			f.t.Error(err)
+		}
+	}
+	c, err := xdstest.Dial(xdstest.Config{Address: f.xds, NodeID: "pushed", Clusters: []string{cluster}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer c.Close()
+	f.eventually("a client is pushed to", func() error {
+		if s := c.State(); s.Received[cluster] < 3 {
+			return fmt.Errorf("%d assignments, %v", s.Received[cluster], s.Err)
+		}
+		return nil
+	})
+	f.startEnvoy(len(f.envoys))
+	f.eventually("the problem is shown", func() error {
+		var s admin.Status
+		if err := f.get("/api/v1/status", &s); err != nil {
+			return err
+		}
+		for _, p := range s.Problems {
+			if strings.Contains(p.Message, problem) {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems %v", s.Problems)
+	})
+}
+
+func TestAProcessLogThatNobodyReadsStopsNothing(t *testing.T) {
+	f, r := piped(t)
+	f.dropping()
+	if n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ); err != nil || n < 32<<10 {
+		t.Fatalf("%d bytes are in the pipe (%v): it is not full", n, err)
+	}
+	f.serves("the log has not been read for")
+
+	began := time.Now()
+	if err := f.control.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-f.control.Done() // or the test's own timeout
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the process ended %v after SIGTERM, want at most 3 s", took)
+	}
+}
+
+func TestTheProcessLogSaysHowMuchItsReaderMissed(t *testing.T) {
+	f, r := piped(t)
+	f.dropping()
+	notice := regexp.MustCompile(`level=WARN msg="log lines were dropped[^"]*" lines=(\d+)`)
+	var told atomic.Int64
+	go func() {
+		in := bufio.NewScanner(r)
+		in.Buffer(nil, 1<<20)
+		for in.Scan() {
+			if m := notice.FindStringSubmatch(in.Text()); m != nil {
+				n, _ := strconv.ParseInt(m[1], 10, 64)
+				told.Add(n)
+			}
+		}
+	}()
+	f.eventually("the log and /metrics say the same", func() error {
+		if n, err := f.dropped(); err != nil || int64(n) != told.Load() {
+			return fmt.Errorf("the log %d, /metrics %d, %v", told.Load(), n, err)
+		}
+		return nil
+	})
+}
+
+func TestAProcessLogWhoseReaderIsGoneStopsNothing(t *testing.T) {
+	f, r := piped(t)
+	r.Close()
+	f.dropping()
+	f.serves("the log cannot be written")
+	if !f.control.Running() {
+		t.Error("the process has ended")
+	}
+}
+
+func TestAClientThatReconnectsAThousandTimesIsSummarised(t *testing.T) {
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, plan: plan{servers: servers(t, wide)}, dir: proctest.Dir(t), xds: ports[0], admin: ports[1]}
+	f.config = filepath.Join(f.dir, "steelyard.yaml")
+	f.writeConfig("")
+	f.control = f.startControl("steelyard")
+
+	conn, err := grpc.NewClient(f.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const times = 1000
+	for i := range times {
+		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
+		if err == nil {
+			err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("envoy-", i)}, TypeUrl: xdstest.EndpointType})
+		}
+		if err == nil {
+			err = stream.CloseSend()
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+	}
+	if err := f.control.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(f.control.LogFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(log), "\n"); lines > 100 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, line := range []string{"envoy stream opened", "envoy stream closed"} {
+		said := strings.Count(string(log), `msg="`+line+`"`)
+		for _, m := range regexp.MustCompile(`line="`+line+`" host=127.0.0.1 left_out=(\d+)`).FindAllStringSubmatch(string(log), -1) {
+			n, _ := strconv.Atoi(m[1])
+			said += n
+		}
+		if said != times {
+			t.Errorf("%q was logged or summarised %d times, want %d", line, said, times)
+		}
+	}
+}

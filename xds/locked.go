@@ -1,0 +1,36 @@
+package xds
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+)
+
+// A loggingMutex is a lock with a log: what is logged while it is held is written when it
+// is released. A log may be slow, and whoever waits for the lock is not to wait for it.
+type loggingMutex struct {
+	sync.Mutex
+	log   *slog.Logger
+	lines []line // of the critical section under way
+}
+
+type line struct {
+	level   slog.Level
+	message string
+	args    []any
+}
+
+// note logs a line as soon as the lock is released. It is called with the lock.
+func (m *loggingMutex) note(level slog.Level, message string, args ...any) {
+	m.lines = append(m.lines, line{level, message, args})
+}
+
+// Unlock releases the lock, and then writes the lines.
+func (m *loggingMutex) Unlock() {
+	lines := m.lines
+	m.lines = nil
+	m.Mutex.Unlock()
+	for _, l := range lines {
+		m.log.Log(context.Background(), l.level, l.message, l.args...)
+	}
+}
