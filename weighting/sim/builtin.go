@@ -162,7 +162,7 @@ func cell(envoys, pods int, mean time.Duration, slots int, load float64, slow in
 		s.Name += " big"
 		s.EnvoyShares = oneBig(envoys)
 	}
-	rate := s.rate(s.pods())
+	rate := s.rate(s.capacity(s.pods()))
 	span := func(requests float64) time.Duration {
 		return max(40*mean, time.Duration(requests/rate*float64(time.Second))).Round(time.Second)
 	}

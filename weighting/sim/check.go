@@ -62,7 +62,7 @@ func (s *Scenario) check() error {
 		s.checkEvents(&p, pods)
 	}
 	if len(p) == 0 { // else the rate means nothing
-		rate := s.rate(s.pods())
+		rate := s.rate(s.capacity(s.pods()))
 		p.want(rate > 0 && rate*s.Duration.Seconds() <= mostRequests,
 			"%.3g requests per second for %v: set load or rate so that there are some, and no more than %.0e in all", rate, s.Duration, float64(mostRequests))
 	}

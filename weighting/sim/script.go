@@ -63,7 +63,7 @@ func (s *Scenario) pods() []pod {
 	first := make([]EventKind, len(pods))
 	for _, a := range s.script() {
 		for _, i := range a.pods {
-			if first[i] == "" && (a.kind == Join || a.kind == Leave) {
+			if i < len(pods) && first[i] == "" && (a.kind == Join || a.kind == Leave) {
 				first[i] = a.kind
 				pods[i].present = a.kind != Join
 			}
@@ -102,18 +102,19 @@ func (s *Scenario) capacity(pods []pod) (perSecond float64) {
 	return perSecond
 }
 
-// ArrivalRate is the requests per second that arrive, but for flash crowds, in a
-// scenario without mistakes.
+// ArrivalRate is the requests per second that arrive, but for flash crowds. The
+// scenario may have events at pods that are not there, and no other mistakes.
 func (s Scenario) ArrivalRate() float64 {
 	s = s.withDefaults()
-	return s.rate(s.pods())
+	return s.rate(s.capacity(s.pods()))
 }
 
-func (s *Scenario) rate(pods []pod) float64 {
+// rate is requests per second, given those that the pods can complete.
+func (s *Scenario) rate(capacity float64) float64 {
 	if s.Rate > 0 {
 		return s.Rate
 	}
-	return s.Load * s.capacity(pods)
+	return s.Load * capacity
 }
 
 // act does what is due in the script.

@@ -205,7 +205,7 @@ func (t *tally) result() Result {
 		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
 		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole), Loads: loads,
 		Steps: t.steps, Pushes: t.pushes, Moved: t.moved / w.s.Duration.Seconds(),
-		Goodput: float64(t.done) / counted / w.s.capacity(start), Utilization: busy / counted / float64(slots),
+		Goodput: float64(t.done) / counted / w.capacity, Utilization: busy / counted / float64(slots),
 		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),
 		Series: t.series,
 	}

@@ -33,7 +33,7 @@ func long(pods, slots int, load float64, requests float64) Scenario {
 	s.Envoys, s.Pods, s.Load = 1, []PodGroup{{Count: pods, Slots: slots}}, load
 	s.Service.Mean = time.Millisecond
 	s.WarmUp = time.Second
-	s.Duration = s.WarmUp + time.Duration(requests/s.rate(s.pods())*float64(time.Second))
+	s.Duration = s.WarmUp + time.Duration(requests/s.rate(s.capacity(s.pods()))*float64(time.Second))
 	return s
 }
 
@@ -67,7 +67,7 @@ func TestWaitOfSlotsBehindOneQueueToTheNanosecond(t *testing.T) {
 		service.Mean = s.Service.Mean
 		s.Service = service
 		s = s.withDefaults()
-		a := newArrivals(&s, s.rate(s.pods()))
+		a := newArrivals(&s, s.rate(s.capacity(s.pods())))
 		free := make([]float64, 20)
 		var sum, n float64
 		for a.at <= at(s.Duration) {

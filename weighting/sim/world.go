@@ -19,7 +19,8 @@ type world struct {
 	*calendar
 	lanes    lanes
 	arrivals *arrivals
-	script   []act // what is to happen, in order
+	capacity float64 // requests per second of the pods at the start
+	script   []act   // what is to happen, in order
 	pods     []pod
 	envoys   []*envoy
 	picks    *rand.Rand
@@ -44,7 +45,6 @@ type request struct {
 	envoy, pod int32
 	counts     bool
 	call       *engine.Request // to an engine; nil to a pod with slots
-	bytes      float64         // content-length; 0 where there is none
 }
 
 // sent is an assignment on its way.
@@ -96,7 +96,8 @@ func newWorld(s *Scenario, p *Policy) *world {
 		picks: source(s.Seed, streamPicks),
 	}
 	w.calendar = newCalendar(int(w.lanes.last))
-	w.arrivals = newArrivals(s, s.rate(pods))
+	w.capacity = s.capacity(pods)
+	w.arrivals = newArrivals(s, s.rate(w.capacity))
 	balancer, bias := p.envoys()
 	seeds := source(s.Seed, streamSeeds)
 	for range s.Envoys {
@@ -222,9 +223,7 @@ func (w *world) arrive() {
 		w.tally.refused(counts)
 		return
 	}
-	id := w.admit(request{
-		arrived: w.now, begun: never, work: a.work, bytes: a.prompt.bytes, envoy: a.envoy, pod: pod, counts: counts,
-	})
+	id := w.admit(request{arrived: w.now, begun: never, work: a.work, envoy: a.envoy, pod: pod, counts: counts})
 	e := w.envoys[a.envoy]
 	e.moved(w.assignment)
 	e.active[pod]++

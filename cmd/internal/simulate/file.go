@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,9 +88,9 @@ type batching struct {
 	TokenBudget int `yaml:"token_budget" default:"8192" range:"1..1000000"`
 	// MaxSequences run at once (max_num_seqs), 1 to 10000. Default 128.
 	MaxSequences int `yaml:"max_sequences" default:"128" range:"1..10000"`
-	// KVTokens is the size of the KV cache, 1 to 1000000000, the largest request at
+	// KVTokens is the size of the KV cache, 16 to 1000000000, the largest request at
 	// least. Default 400000.
-	KVTokens int `yaml:"kv_tokens" default:"400000" range:"1..1000000000"`
+	KVTokens int `yaml:"kv_tokens" default:"400000" range:"16..1000000000"`
 }
 
 // prompts are those of [sim.Prompts] but for the trace.
@@ -226,8 +227,10 @@ func (p *prompts) requests() *sim.Prompts {
 	}
 }
 
-// engines says that the first pods are engines; the others have to be too.
-func (f *file) engines() bool { return len(f.Pods) > 0 && f.Pods[0].Engine != nil }
+// engines says that there are engines; then all pods have to be.
+func (f *file) engines() bool {
+	return slices.ContainsFunc(f.Pods, func(p pods) bool { return p.Engine != nil })
+}
 
 // check compares the values of a file with one another.
 func (f *file) check(c *config.Checker) {

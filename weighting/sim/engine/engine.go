@@ -158,8 +158,11 @@ func (e *Engine) Backlog() int {
 
 // Work is the backlog in seconds of this engine, plus what its requests in flight
 // will take of the iterations of others: half of a mean output each, at the time of
-// one sequence.
+// one sequence. It is infinite where the engine stands still.
 func (e *Engine) Work(meanOutput float64) float64 {
+	if e.speed == 0 {
+		return math.Inf(1)
+	}
 	decode := float64(e.InFlight()) * meanOutput / 2 * e.p.Sequence.Seconds()
 	return (float64(e.Backlog())/e.p.PrefillRate + decode) / e.speed
 }

@@ -238,6 +238,9 @@ func TestWorkIsThePromptsAndAPartForEachInFlight(t *testing.T) {
 	if got, want := e.Work(0), 2*9000.0/12_000; math.Abs(got-want) > 1e-12 {
 		t.Errorf("work %v s at half the speed, want %v", got, want)
 	}
+	idle := New(Defaults())
+	idle.SetSpeed(0, 0)
+	want(t, "work of one that stands still", idle.Work(200), math.Inf(1))
 }
 
 // Whatever arrives and leaves: everything ends, in time, and all sums agree.

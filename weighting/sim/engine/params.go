@@ -52,10 +52,11 @@ func (p Params) Check() error {
 func (p Params) Fits(prompt, output int) bool { return prompt+output <= p.KVTokens }
 
 // Throughput is the requests per second that an engine completes while it never
-// lacks work: over ten minutes, and ten times as many requests as it runs at once,
-// after it has filled up. next gives the sizes of the requests, which must fit.
+// lacks work: after it has filled up, over ten minutes or twenty thousand requests,
+// whichever is less, and over ten times as many as it runs at once at least. next gives
+// the sizes of the requests, which must fit.
 func (p Params) Throughput(next func() (prompt, cached, output int)) float64 {
-	const least = 10 * time.Minute
+	const enough, many = 10 * time.Minute, 20_000
 	e := New(p)
 	var now, began time.Duration
 	for done, full := 0, 0; ; {
@@ -68,7 +69,7 @@ func (p Params) Throughput(next func() (prompt, cached, output int)) float64 {
 		switch {
 		case full == 0 && done >= p.MaxSequences:
 			full, began = done, now
-		case full > 0 && now-began >= least && done-full >= 10*p.MaxSequences:
+		case full > 0 && (now-began >= enough || done-full >= many) && done-full >= 10*p.MaxSequences:
 			return float64(done-full) / (now - began).Seconds()
 		}
 	}
