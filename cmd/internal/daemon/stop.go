@@ -6,8 +6,8 @@ const (
 	// settlePatience is how long Envoys may take to acknowledge the last push.
 	settlePatience = 500 * time.Millisecond
 	// goodbye is how long peers may take to let their connections go, once their streams have ended. Those that
-	// answer take milliseconds; Envoys find the next process the sooner the less it is.
-	goodbye = 100 * time.Millisecond
+	// answer take milliseconds, and Envoys find the next process the sooner the less it is.
+	goodbye = 50 * time.Millisecond
 	// stopLimit is the end of it all, whatever peers, disks and servers do.
 	stopLimit = settlePatience + time.Second
 )
