@@ -218,8 +218,8 @@ func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
 				service := api.GetGrpcServices()[0].GetEnvoyGrpc()
 				backOff := service.GetRetryPolicy().GetRetryBackOff()
 				if service.GetClusterName() != xdsCluster || backOff.GetBaseInterval().AsDuration() != 200*time.Millisecond ||
-					backOff.GetMaxInterval().AsDuration() != 5*time.Second {
-					t.Errorf("%s: stream %v, want one to %s with a back-off of 0.2 s to 5 s", c.GetName(), service, xdsCluster)
+					backOff.GetMaxInterval().AsDuration() != time.Second {
+					t.Errorf("%s: stream %v, want one to %s with a back-off of 0.2 s to 1 s", c.GetName(), service, xdsCluster)
 				}
 			}
 			if want := map[Mode]int{ModeFailsafe: 2, ModeShedding: 1}[mode]; streams != want {

@@ -72,8 +72,8 @@
 //
 // # Stopping
 //
-// Settled says when every Envoy that answers has the last push, and waits for none that does not. Only streams
-// are served, no calls that poll: Close ends streams whatever their peers do.
+// Settled says when every responsive Envoy has the last push; a frozen one does not count. Only streams are
+// served, no unary calls, so that Close ends everything whatever the peers do.
 //
 // # Bounds
 //

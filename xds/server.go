@@ -108,9 +108,9 @@ func (s *Server) Register(g *grpc.Server) {
 	runtimev3.RegisterRuntimeDiscoveryServiceServer(streams, s.runtimes)
 }
 
-// streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints: weights that are
-// polled are late, and neither the end of the server nor the bound on streams reaches a call whose
-// request does not come. They are answered as Unimplemented.
+// streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints, which are
+// answered with Unimplemented: weights that are polled are late, and a unary call that sends no request would keep
+// the server from stopping.
 type streamsOnly struct{ grpc.ServiceRegistrar }
 
 func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {

@@ -2,9 +2,9 @@ package xds
 
 import "time"
 
-// Settled reports whether every Envoy that answers has answered what was published of its clusters. One that has
-// not answered a response for longer than patience is taken not to: it may be frozen, and nobody is to
-// wait for it. Neither is anybody waited for whose response has not gone out for so long.
+// Settled reports whether every responsive Envoy has answered the latest push of its clusters. An Envoy that has
+// left a response unanswered for longer than patience, or could not be sent one for as long, may be frozen and does
+// not count.
 func (s *Server) Settled(patience time.Duration) bool { return s.tracker.settled(patience) }
 
 func (t *tracker) settled(patience time.Duration) bool {
@@ -19,7 +19,7 @@ func (t *tracker) settled(patience time.Duration) bool {
 	return true
 }
 
-// owes reports whether an answer is to come on the stream, to what was sent or published after since.
+// owes reports whether an answer is still expected on the stream, to something sent or published after since.
 func (t *tracker) owes(st *stream, since time.Time) bool {
 	if len(st.pending) > 0 {
 		return st.pending[0].at.After(since)

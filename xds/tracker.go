@@ -200,7 +200,7 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 	return nil
 }
 
-// full is the status of a stream for whose names there is no room.
+// full is the status of a stream that wants more names than there is room for.
 func (t *tracker) full() error {
 	return status.Errorf(codes.ResourceExhausted, "there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
 }

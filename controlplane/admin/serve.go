@@ -31,7 +31,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         tellBusy,
+		ConnState:         markBusy,
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
@@ -48,9 +48,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	return nil
 }
 
-// tellBusy tells a connection that wants to know whether a request is running on it: one
-// without may be closed in favour of another.
-func tellBusy(c net.Conn, s http.ConnState) {
+// markBusy passes on to the connection whether a request is running on it, if it has a use for
+// that: one without may be closed in favour of another.
+func markBusy(c net.Conn, s http.ConnState) {
 	if b, ok := c.(interface{ Busy(bool) }); ok {
 		b.Busy(s == http.StateActive)
 	}

@@ -1,40 +1,38 @@
-// Package port stands between the network and a server: it bounds what all of the peers of a
-// listening port can take together, so that a stranger who can connect cannot take the service away from
-// the Envoys that use it. The xDS port has all of its bounds; the admin port has that of connections.
+// Package port stands between the network and a server: it bounds what all the peers of a listening
+// port can take together, so that a stranger able to connect cannot take the service away from the Envoys
+// that use it. The xDS port has all of its bounds, the admin port only that on connections.
 //
-// It knows nothing of what is served. Package daemon makes a Listener for each port, gives its
-// interceptor to the gRPC server, and tells it how many connections the limit of open files has
-// room for.
+// It knows nothing of what is served. Package daemon makes a Listener for each port, gives its interceptor
+// to the gRPC server, and says how many connections the limit of open files has room for.
 //
 // # Connections
 //
-// A Listener has so many connections at most, and so many of one remote address. They count from when they
-// are accepted until they are closed, so also while a handshake waits.
+// A Listener allows a number of connections in total, and a number from one remote address. A connection counts
+// from being accepted until it is closed, including while its handshake is pending.
 //
-// A connection on which no stream is open is idle. When there is no room for a new one, the connection that
-// has been idle for longest is closed in its place (of those from the same address, where the limit of
-// an address is reached): the place of a peer that asks for nothing is worth less than that of a
-// peer that may. An Envoy opens its first stream within milliseconds, and is not idle from then on. Where no
-// connection is idle, the new one is refused: accepted and closed at once, so that its peer learns of
-// it and can come back.
+// A connection without an open stream is idle. When there is no room for a new connection, the one that has
+// been idle for longest is closed to make room (among those from the same address, if the limit per address is
+// the one reached). An Envoy opens its first stream within milliseconds and is not idle from then on. If no
+// connection is idle, the new one is refused: accepted and closed at once, so that its peer notices and
+// can come back.
 //
-// Running out of file descriptors, or any other error of accepting, ends nothing: the oldest idle
-// connection is closed, and accepting is tried again, at least once a second.
+// Running out of file descriptors, or any other error from accept, ends nothing: the oldest idle connection is
+// closed, and accepting is tried again, at least once a second.
 //
-// # Streams and what they hold
+// # Streams, and what they hold
 //
-// A Quota bounds what all connections hold together of one thing, such as streams or names that are
-// subscribed to. A connection may take one more as long as
+// A Quota bounds how much of one thing all connections hold together, such as streams or subscriptions. A
+// connection may take one more as long as
 //
 //	16 · what it holds < limit − what all hold
 //
-// the dynamic threshold by which switches share a buffer. Who holds little is let in when who holds much is not
-// any more, and what a connection has is never taken from it. One that takes all it can get gets a
-// seventeenth of the limit, and each further one a seventeenth of what is left: ten of them leave more than half, and
-// a fleet whose Envoys need about the same may use nearly all.
+// This is the dynamic threshold by which switches share a buffer. A connection that holds little is served when
+// one that holds much no longer is, and nothing is ever taken back. One greedy connection gets a seventeenth of
+// the limit, and each further one a seventeenth of what is left: ten of them leave more than half. A fleet
+// whose Envoys all need about the same can use nearly all of it.
 //
-// # What is said
+// # Counters and log
 //
-// Whoever is turned away is counted, by the bound that was reached. The log has one line at the first, and
-// then one with the sum every ten seconds for as long as it goes on.
+// Every refusal is counted, by the bound that was reached. The log has one line for the first, and then one with
+// the sum every ten seconds while they continue.
 package port

@@ -33,7 +33,7 @@ type Listener struct {
 	stats Stats // what is counted
 }
 
-// Stats are what a Listener's bounds have to do.
+// Stats are how much of the bounds is used, and what they refused.
 type Stats struct {
 	Connections ConnectionUsage
 	PerAddress  ConnectionUsage // of the address with the most
@@ -132,7 +132,7 @@ func (l *Listener) acceptFailed(err error) {
 	}
 }
 
-// admit takes a connection in, in the place of an idle one if there is no other; or closes it and returns nil.
+// admit accepts a connection, if necessary in place of an idle one; otherwise it closes it and returns nil.
 func (l *Listener) admit(raw net.Conn) net.Conn {
 	c := &conn{Conn: raw, listener: l, pair: pairOf(raw.RemoteAddr(), raw.LocalAddr())}
 	address := c.pair.remote.Addr()
@@ -150,8 +150,8 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// enter finds the connection a place. full is the bound that was reached, 0 if there was room; the victim is
-// whose place it took then, nil if nobody was idle and it has none.
+// enter adds the connection to the table, if there is room or can be made. full is the bound that was reached, 0 if
+// there was room. victim is the idle connection that it replaces; nil, with full set, means that it was not added.
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// A Usage is how much of a bound is used, and who was turned away because of it.
+// A Usage is how much of a bound is used, and how often it was reached.
 type Usage struct {
 	Used, Limit int
 	Refused     uint64    // since the start
-	RefusedAt   time.Time // the latest; zero when nobody was
+	RefusedAt   time.Time // the latest; zero when nothing was
 }
 
 // reserve is how often what a connection holds must fit into what is left.

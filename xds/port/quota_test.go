@@ -26,8 +26,8 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 	}
 }
 
-// TestWhoTakesAllLeavesRoomForOthers: each of n connections gets a seventeenth of what the ones before it left.
-func TestWhoTakesAllLeavesRoomForOthers(t *testing.T) {
+// TestGreedyConnectionsLeaveRoomForOthers: each gets a seventeenth of what the ones before it left.
+func TestGreedyConnectionsLeaveRoomForOthers(t *testing.T) {
 	for strangers, leave := range map[int]float64{1: 0.941, 5: 0.738, 10: 0.545, 30: 0.162} {
 		const limit, envoys = 100_000, 50
 		q := NewQuota(limit)
@@ -41,14 +41,14 @@ func TestWhoTakesAllLeavesRoomForOthers(t *testing.T) {
 		}
 		for i := range envoys {
 			if got := take(q, fmt.Sprint("envoy ", i), 100); got != 100 {
-				t.Errorf("beside %d strangers Envoy %d of %d gets %d, want 100", strangers, i, envoys, got)
+				t.Errorf("with %d strangers Envoy %d of %d gets %d, want 100", strangers, i, envoys, got)
 				break
 			}
 		}
 	}
 }
 
-// TestAFleetMayUseNearlyAll: the room that is left is for who holds little.
+// TestAFleetMayUseNearlyAll: the threshold falls only when little is left.
 func TestAFleetMayUseNearlyAll(t *testing.T) {
 	q := NewQuota(100_000)
 	for i := range 1000 {

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Intercept is the interceptor of the gRPC server on this listener: it bounds the streams, and tells the
-// connections that have any from the idle ones.
+// Intercept is the interceptor for the gRPC server on this listener: it bounds the streams, and marks the
+// connections that have any as not idle.
 func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	p, ok := peer.FromContext(stream.Context())
 	if !ok || p.Addr == nil {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// A table holds the open connections of a listener, whose lock guards it and all that is in it.
+// A table holds the open connections of a listener. The listener's lock guards it and everything in it.
 type table struct {
 	open  map[pair]*conn
 	hosts map[netip.Addr]*host
@@ -20,7 +20,7 @@ type host struct {
 	idle    list.List // as in the table
 }
 
-// A pair of addresses tells the connections of a listener apart.
+// A pair of addresses identifies a connection of a listener.
 type pair struct{ remote, local netip.AddrPort }
 
 // A conn is an accepted connection.

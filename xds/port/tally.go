@@ -9,8 +9,8 @@ import (
 // sumsEvery is the time between two log lines of one tally.
 const sumsEvery = 10 * time.Second
 
-// A tally logs what a peer can cause thousands of times a second: the first at once, and then the sum of each
-// ten seconds in which there were more.
+// A tally logs events that a peer can cause thousands of times a second: the first at once, and then a sum every
+// ten seconds while there are more.
 type tally struct {
 	log     *slog.Logger
 	message string

@@ -56,6 +56,7 @@ type Daemon struct {
 	stale    chan struct{}         // what the collectors read is out of date; capacity one
 	pollers  chan *inflight.Poller // the one to run from now on, nil for none; capacity one
 
+	allowedHosts []string // of the admin listener; the section cannot change while running
 	certificates certificates
 	recheck      chan struct{}   // the certificates in use may be others; capacity one
 	handshakes   *xds.Handshakes // nil for plain text
@@ -80,7 +81,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	if err := d.listen(cfg); err != nil {
 		return nil, err
 	}
-	d.beats = liveness.New(o.Log)
+	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
@@ -149,11 +150,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 }
 
 func (d *Daemon) adminHandler() http.Handler {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	return admin.New(admin.Options{
 		Source: d, Metrics: d.metrics, History: d.history, Stuck: d.stuck, Version: d.options.Version,
-		AllowedHosts: d.config.Admin.AllowedHosts, Log: d.options.Log,
+		AllowedHosts: d.allowedHosts, Log: d.options.Log,
 	})
 }
 

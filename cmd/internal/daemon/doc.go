@@ -17,15 +17,15 @@
 // Both listeners are bound before anything runs, so a port that is taken is an
 // error at the start. When the context ends, readiness goes first. Then the loops
 // stop, each with a last push that lifts the share of requests that it had Envoys
-// refuse. Once those Envoys that answer have it, the collectors and the admin listener go;
-// the streams of the Envoys (they keep the assignment, and no request notices) and their
-// connections go last, so that the next process is there when Envoys look for it.
+// refuse. Once every responsive Envoy has it, the collectors and the admin listener end.
+// The streams end last (Envoys keep the assignment, and no request notices), so that the
+// next process is there when Envoys look for it.
 //
-// All of that takes a tenth of a second where peers answer, half a second more for
-// one that has just ceased to, and a second and a half at most: nobody is waited for any longer.
+// This takes a tenth of a second when peers respond, half a second more when one has only just
+// stopped responding, and never more than a second and a half.
 //
 // # File descriptors
 //
-// Connections to the xDS port are bounded by the limit of open files, too, so that there is always
-// one for a scrape, the admin listener and Redis.
+// Connections to the xDS port are also bounded by the limit of open files, so that there is always
+// a descriptor for a scrape, the admin listener and Redis.
 package daemon

@@ -3,6 +3,8 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"math"
+	"syscall"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -53,10 +55,20 @@ func (d *Daemon) keepFiles(targets int) {
 	}
 }
 
-// roomFor is how many connections to the xDS port so many file descriptors are enough for, beside one for the scrapes of
-// each target, the admin listener and the spare ones. Where these would leave next to none, it is a quarter.
+// roomFor is the number of connections to the xDS port that a limit of open files leaves room for, after one for each
+// scrape target, the admin listener's and the spare ones; at least a quarter of the limit.
 func roomFor(files, targets int) int {
 	return max(files/4, files-targets-adminConnections-spareFiles)
+}
+
+// openFilesLimit is how many files and connections the process may have open at once, 0 if that is unknown. The Go
+// runtime has raised it at the start, to one below the hard limit.
+func openFilesLimit() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur, math.MaxInt32))
 }
 
 // newGRPC makes the server of the xDS port.

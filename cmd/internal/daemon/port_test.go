@@ -1,9 +1,13 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
+	"time"
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
@@ -61,4 +65,25 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	if files := p.OpenFilesLimit.Or(0); files != float64(openFilesLimit()) || files == 0 {
 		t.Errorf("%v open files are allowed, want %d", files, openFilesLimit())
 	}
+}
+
+// TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of.
+func TestNothingHoldsTheEndUp(t *testing.T) {
+	var log bytes.Buffer
+	d, err := New(parse(t, fmt.Sprintf(counted, "127.0.0.1:1")), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	hung, envoys := make(chan struct{}), make(chan error)
+	close(envoys)
+	began := time.Now()
+	err = d.stop(func() error { <-hung; return nil }, envoys)
+	if took := time.Since(began); err != nil || took < stopLimit || took > stopLimit+500*time.Millisecond {
+		t.Errorf("%v after %v, want the end after %v", err, took, stopLimit)
+	}
+	if !strings.Contains(log.String(), `for="the collectors and the admin listener"`) {
+		t.Errorf("the log does not say what was waited for:\n%s", log.String())
+	}
+	close(hung)
 }

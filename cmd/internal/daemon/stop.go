@@ -6,17 +6,17 @@ const (
 	// settlePatience is how long Envoys may take to acknowledge the last push.
 	settlePatience = 500 * time.Millisecond
 	// goodbye is how long peers may take to let their connections go, once their streams have ended. Those that
-	// answer take milliseconds; Envoys find the next process the sooner the less it is.
-	goodbye = 100 * time.Millisecond
+	// answer take milliseconds, and Envoys find the next process the sooner the less it is.
+	goodbye = 50 * time.Millisecond
 	// stopLimit is the end of it all, whatever peers, disks and servers do.
 	stopLimit = settlePatience + time.Second
 )
 
-// stop ends everything in order, and waits for it until stopLimit; what has not ended by then ends with the
+// stop ends everything in order and waits for it, for at most stopLimit: what has not ended by then ends with the
 // process. parts ends the collectors and the admin listener, and waits for them; envoys is closed when the xDS port is
-// served no more.
+// no longer served.
 //
-// The streams end last: Envoys come back within a fifth of a second, and later each time that nobody is there.
+// The streams end last, because Envoys look for the next process at once, and after longer and longer intervals.
 func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 	var failed error
 	phase := make(chan string, 8)
@@ -54,8 +54,8 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 	}
 }
 
-// settle gives the Envoys that answer a moment to acknowledge the last push: a share of requests to refuse must
-// not outlive who decides on it.
+// settle gives responsive Envoys a moment to acknowledge the last push: a drop fraction must not outlive the
+// process that decides on it.
 func (d *Daemon) settle() {
 	const step = 5 * time.Millisecond
 	for end := time.Now().Add(settlePatience); time.Now().Before(end) && !d.streams.Settled(settlePatience); {
@@ -77,7 +77,7 @@ func (d *Daemon) closePort() {
 		return
 	case <-limit.C:
 	}
-	// First the connections: to say goodbye to a peer that does not read, Stop would wait, too.
+	// Connections first: Stop waits for handshakes, and to send a farewell to peers that do not read.
 	d.xdsListener.CloseConnections()
 	d.grpc.Stop()
 	<-graceful

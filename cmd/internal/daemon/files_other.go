@@ -1,5 +1,0 @@
-//go:build !unix
-
-package daemon
-
-func openFilesLimit() int { return 0 }
