@@ -23,11 +23,16 @@ const tailBytes = 4 << 10
 
 // A Spec says what to run.
 type Spec struct {
-	Name  string        // names the log file and the process in errors; the base name of Path when empty
-	Path  string        // the program
-	Args  []string      // without the program's name
-	Env   []string      // added to the caller's environment, as "KEY=value"
-	Dir   string        // an existing directory: working directory, and where the log goes
+	Name string   // names the log file and the process in errors; the base name of Path when empty
+	Path string   // the program
+	Args []string // without the program's name
+	Env  []string // added to the caller's environment, as "KEY=value"
+	Dir  string   // an existing directory: working directory, and where the log goes
+
+	// Output takes what the process prints, in place of a log file. It is the caller's to
+	// close, also when Start fails; the process has a descriptor of its own.
+	Output *os.File
+
 	Grace time.Duration // between SIGTERM and SIGKILL in Stop; DefaultGrace when 0
 }
 
@@ -51,18 +56,23 @@ func Start(spec Spec) (*Process, error) {
 	if spec.Grace == 0 {
 		spec.Grace = DefaultGrace
 	}
-	log, err := createLog(spec.Dir, spec.Name)
-	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+	log := spec.Output
+	if log == nil {
+		var err error
+		if log, err = createLog(spec.Dir, spec.Name); err != nil {
+			return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+		}
+		defer log.Close() // the child has its own descriptor
 	}
-	defer log.Close() // the child has its own descriptor
-
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
 	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
-	p := &Process{name: spec.Name, log: log.Name(), grace: spec.Grace, cmd: cmd, done: make(chan struct{})}
+	p := &Process{name: spec.Name, grace: spec.Grace, cmd: cmd, done: make(chan struct{})}
+	if spec.Output == nil {
+		p.log = log.Name()
+	}
 
 	started := make(chan error)
 	go p.keep(started)
@@ -93,7 +103,8 @@ func (p *Process) Name() string { return p.name }
 // Pid is the process id, which is also the id of its group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// LogFile is the path of the file that holds what the process printed.
+// LogFile is the path of the file that holds what the process printed; empty when
+// that went to Spec.Output.
 func (p *Process) LogFile() string { return p.log }
 
 // Done is closed when the process has ended.
@@ -181,6 +192,9 @@ func (p *Process) killGroup(sig syscall.Signal) error {
 // Tail returns the end of the log under a line that names the file, for error
 // messages.
 func (p *Process) Tail() string {
+	if p.log == "" {
+		return "(its output went elsewhere)"
+	}
 	b, err := readTail(p.log)
 	switch {
 	case err != nil:

@@ -3,6 +3,7 @@ package proc_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -282,5 +283,27 @@ func TestStartReportsWhatCannotBeStarted(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestOutputCanGoToAPipe(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	dir := t.TempDir()
+	p, err := proc.Start(proc.Spec{Path: "/bin/echo", Args: []string{"piped"}, Dir: dir, Output: write})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write.Close(), p.Wait(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(read); err != nil || string(b) != "piped\n" {
+		t.Errorf("the pipe holds %q (%v)", b, err)
+	}
+	if logs, _ := filepath.Glob(filepath.Join(dir, "*")); len(logs) != 0 || p.LogFile() != "" {
+		t.Errorf("there is a log as well: %v, %q", logs, p.LogFile())
 	}
 }
