@@ -535,6 +535,64 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 	}
 }
 
+// Requests that take a minute hold their second try for as long: what limits those at
+// one time would fail requests that no server has seen, as soon as some servers are down.
+func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
+	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+		t.Run(string(mode), func(t *testing.T) {
+			backends := startBackends(t, 200, 200)
+			all := endpoints(backends, weighted)
+			for range 2 {
+				nobody, err := proc.FreeAddress()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, endpoint{address: nobody, weight: 500_000, health: healthy})
+			}
+			cp := startControlPlane(t)
+			cp.publish(assignment(map[Mode]string{ModeFailsafe: "llama/failsafe", ModeShedding: "llama"}[mode], all...))
+			cp.publish(assignment("llama/fallback"))
+			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: mode})
+			const n = 40
+			codes := make(chan int, n)
+			for range n {
+				go func() { codes <- envoy.held(t.Context()) }()
+			}
+			eventually(t, func() error {
+				if held := backends[0].hits.Load() + backends[1].hits.Load(); int(held)+len(codes) < n {
+					return fmt.Errorf("%d of %d requests are held, %d were answered", held, n, len(codes))
+				}
+				return nil
+			})
+			for _, b := range backends {
+				close(b.release)
+			}
+			answers := make(map[int]int)
+			for range n {
+				answers[<-codes]++
+			}
+			if answers[http.StatusOK] != n {
+				t.Errorf("answers %v, want %d times 200", answers, n)
+			}
+		})
+	}
+}
+
+// held sends a request that the servers keep, and returns the status of its answer; 0
+// for none.
+func (f *front) held(ctx context.Context) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"held", nil)
+	if err != nil {
+		return 0
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
 func TestEnvoyAndSteelyardProveWhoTheyAre(t *testing.T) {
 	pki := newPKI(t)
 	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server(t))))
