@@ -537,45 +537,69 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 
 // Requests that take a minute hold their second try for as long: what limits those at
 // one time would fail requests that no server has seen, as soon as some servers are down.
+// And endpoints that are down attract requests: they have none open, and where nobody
+// corrects the weights any more, theirs may be the largest.
 func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
-	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
-		t.Run(string(mode), func(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		mode       Mode
+		service    string
+		live, dead uint32 // weights
+	}{
+		{"failsafe", ModeFailsafe, "llama/failsafe", 300_000, 500_000},
+		{"failsafe, on weights from before", ModeFailsafe, "llama/failsafe", 1000, 10_000_000},
+		{"shedding", ModeShedding, "llama", 300_000, 500_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			backends := startBackends(t, 200, 200)
-			all := endpoints(backends, weighted)
-			for range 2 {
+			all := endpoints(backends, func(i int) endpoint { return endpoint{weight: tt.live + uint32(i), health: healthy} })
+			for i := range 2 {
 				nobody, err := proc.FreeAddress()
 				if err != nil {
 					t.Fatal(err)
 				}
-				all = append(all, endpoint{address: nobody, weight: 500_000, health: healthy})
+				all = append(all, endpoint{address: nobody, weight: tt.dead + uint32(i), health: healthy})
 			}
 			cp := startControlPlane(t)
-			cp.publish(assignment(map[Mode]string{ModeFailsafe: "llama/failsafe", ModeShedding: "llama"}[mode], all...))
-			cp.publish(assignment("llama/fallback"))
-			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: mode})
-			const n = 40
-			codes := make(chan int, n)
-			for range n {
-				go func() { codes <- envoy.held(t.Context()) }()
+			cp.publish(assignment(tt.service, all...))
+			for i := range all {
+				all[i] = endpoint{address: all[i].address, health: degraded}
 			}
-			eventually(t, func() error {
-				if held := backends[0].hits.Load() + backends[1].hits.Load(); int(held)+len(codes) < n {
-					return fmt.Errorf("%d of %d requests are held, %d were answered", held, n, len(codes))
-				}
-				return nil
-			})
-			for _, b := range backends {
-				close(b.release)
-			}
-			answers := make(map[int]int)
-			for range n {
-				answers[<-codes]++
-			}
-			if answers[http.StatusOK] != n {
-				t.Errorf("answers %v, want %d times 200", answers, n)
+			cp.publish(assignment("llama/fallback", all...))
+			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: tt.mode})
+			if answers := envoy.holdAll(t, backends, 40); answers[http.StatusOK] != 40 {
+				t.Errorf("answers %v, want 40 times 200", answers)
 			}
 		})
 	}
+}
+
+// holdAll sends n requests that the backends keep until all are there, or answered
+// by Envoy, and returns how often each status came.
+func (f *front) holdAll(t *testing.T, backends []*backend, n int) map[int]int {
+	t.Helper()
+	codes := make(chan int, n)
+	for range n {
+		go func() { codes <- f.held(t.Context()) }()
+	}
+	eventually(t, func() error {
+		held := 0
+		for _, b := range backends {
+			held += int(b.hits.Load())
+		}
+		if held+len(codes) < n {
+			return fmt.Errorf("%d of %d requests are held, %d were answered", held, n, len(codes))
+		}
+		return nil
+	})
+	for _, b := range backends {
+		close(b.release)
+	}
+	answers := make(map[int]int)
+	for range n {
+		answers[<-codes]++
+	}
+	return answers
 }
 
 // held sends a request that the servers keep, and returns the status of its answer; 0
