@@ -70,6 +70,10 @@ e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	go test -count=1 -p 1 -timeout 20m $$packages
 
+.PHONY: chaos
+chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed, stopped and cut off (ARGS="--length 1m --seed 7")
+	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$' -count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
+
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)
 	@tools/fuzz.sh $(FUZZTIME)
