@@ -6,7 +6,7 @@
 // The parts are real: the steelyard binary, three Envoys from `steelyard bootstrap` in
 // mode failsafe, with TLS on both sides of the xDS port, and a redis-server. The five
 // model servers are simulated (e2e/rig/modelsim), in processes of their own, so that
-// they can die. Steelyard prints to a pipe of one page whose reader can stall. TCP
+// they can die. Steelyard logs to a pipe of one page whose reader can stall. TCP
 // proxies stand between each Envoy and Steelyard, Steelyard and Redis, and Steelyard and
 // each metrics page.
 //

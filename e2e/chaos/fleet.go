@@ -133,7 +133,7 @@ func (f *fleet) prepare() error {
 	}
 	f.api = api{address: f.at.admin, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	f.watch = &watch{api: f.api, journal: f.journal}
-	f.reader = newLogReader(filepath.Join(f.dir, "steelyard.log"))
+	f.reader = newLogReader(filepath.Join(f.dir, "steelyard-stderr.log"))
 	f.config = newConfigFile(filepath.Join(f.dir, "steelyard.yaml"), f.at, f.certs)
 	return f.config.write()
 }
@@ -204,10 +204,10 @@ func (f *fleet) startSteelyard(ctx context.Context) (process, error) {
 	err := f.config.whileGood(func() error {
 		f.certs.files.RLock()
 		defer f.certs.files.RUnlock()
-		return f.reader.run(func(output *os.File) (err error) {
+		return f.reader.run(func(stderr *os.File) (err error) {
 			p, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{
 				Path: f.binary, Config: f.config.path, Admin: f.at.admin, Dir: f.dir,
-				Output: output, Args: []string{"--log-level", "debug"},
+				Stderr: stderr, Args: []string{"--log-level", "debug"},
 			})
 			return err
 		})

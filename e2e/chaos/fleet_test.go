@@ -124,9 +124,9 @@ func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
 	l.gate.shut()
 	const lines = 4000
 	var p *proc.Process
-	err := l.run(func(output *os.File) (err error) {
-		script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i, which nobody reads"; done`, lines)
-		p, err = proc.Start(proc.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Output: output})
+	err := l.run(func(stderr *os.File) (err error) {
+		script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i, which nobody reads" >&2; done`, lines)
+		p, err = proc.Start(proc.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Stderr: stderr})
 		return err
 	})
 	if err != nil {

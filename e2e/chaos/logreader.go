@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A logReader reads what a process prints, through a pipe, and writes it to a file.
+// A logReader reads what a process logs, through a pipe, and writes it to a file.
 // While its gate is shut it reads nothing, as a shipper that hangs.
 type logReader struct {
 	path    string
@@ -21,9 +21,9 @@ func newLogReader(path string) *logReader {
 	return &logReader{path: path, quit: make(chan struct{})}
 }
 
-// run calls start with the end of a new pipe that a process is to print to, and reads
-// the other one until the process and its children have ended.
-func (l *logReader) run(start func(output *os.File) error) error {
+// run calls start with the end of a new pipe that is to be a process's standard error, and
+// reads the other one until the process and its children have ended.
+func (l *logReader) run(start func(stderr *os.File) error) error {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err

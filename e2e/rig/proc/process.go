@@ -23,17 +23,15 @@ const tailBytes = 4 << 10
 
 // A Spec says what to run.
 type Spec struct {
-	Name string   // names the log file and the process in errors; the base name of Path when empty
-	Path string   // the program
-	Args []string // without the program's name
-	Env  []string // added to the caller's environment, as "KEY=value"
-	Dir  string   // an existing directory: working directory, and where the log goes
-
-	// Output takes what the process prints, in place of a log file. It is the caller's to
-	// close, also when Start fails; the process has a descriptor of its own.
-	Output *os.File
-
+	Name  string        // names the log file and the process in errors; the base name of Path when empty
+	Path  string        // the program
+	Args  []string      // without the program's name
+	Env   []string      // added to the caller's environment, as "KEY=value"
+	Dir   string        // an existing directory: working directory, and where the log goes
 	Grace time.Duration // between SIGTERM and SIGKILL in Stop; DefaultGrace when 0
+	// Stderr takes the place of the log as standard error, where a test is to be its reader. The
+	// child has a descriptor of its own.
+	Stderr *os.File
 }
 
 // A Process is a running child. Its methods may be called from any goroutine,
@@ -56,23 +54,21 @@ func Start(spec Spec) (*Process, error) {
 	if spec.Grace == 0 {
 		spec.Grace = DefaultGrace
 	}
-	log := spec.Output
-	if log == nil {
-		var err error
-		if log, err = createLog(spec.Dir, spec.Name); err != nil {
-			return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
-		}
-		defer log.Close() // the child has its own descriptor
+	log, err := createLog(spec.Dir, spec.Name)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
+	defer log.Close() // the child has its own descriptor
+
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
 	cmd.Env = append(os.Environ(), spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttr()
-	p := &Process{name: spec.Name, grace: spec.Grace, cmd: cmd, done: make(chan struct{})}
-	if spec.Output == nil {
-		p.log = log.Name()
+	if spec.Stderr != nil {
+		cmd.Stderr = spec.Stderr
 	}
+	cmd.SysProcAttr = childAttr()
+	p := &Process{name: spec.Name, log: log.Name(), grace: spec.Grace, cmd: cmd, done: make(chan struct{})}
 
 	started := make(chan error)
 	go p.keep(started)
@@ -103,8 +99,7 @@ func (p *Process) Name() string { return p.name }
 // Pid is the process id, which is also the id of its group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// LogFile is the path of the file that holds what the process printed; empty when
-// that went to Spec.Output.
+// LogFile is the path of the file that holds what the process printed.
 func (p *Process) LogFile() string { return p.log }
 
 // Done is closed when the process has ended.
@@ -192,9 +187,6 @@ func (p *Process) killGroup(sig syscall.Signal) error {
 // Tail returns the end of the log under a line that names the file, for error
 // messages.
 func (p *Process) Tail() string {
-	if p.log == "" {
-		return "(its output went elsewhere)"
-	}
 	b, err := readTail(p.log)
 	switch {
 	case err != nil:

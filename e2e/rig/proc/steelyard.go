@@ -46,7 +46,7 @@ type SteelyardConfig struct {
 	Dir    string // an existing directory for the log
 	Name   string // "steelyard" when empty
 	Args   []string
-	Output *os.File // as in Spec
+	Stderr *os.File // instead of the log, as in Spec
 }
 
 // StartSteelyard runs `steelyard serve` and returns when /healthz of its admin
@@ -57,7 +57,7 @@ func StartSteelyard(ctx context.Context, c SteelyardConfig) (*Process, error) {
 		c.Name = "steelyard"
 	}
 	args := append([]string{"serve", "--config", c.Config}, c.Args...)
-	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir, Output: c.Output})
+	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir, Stderr: c.Stderr})
 	if err != nil {
 		return nil, err
 	}
