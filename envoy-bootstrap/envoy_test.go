@@ -574,13 +574,69 @@ func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
 	}
 }
 
+// While a request is tried again, the weights may get stale and come back, which changes
+// the priorities of the aggregate cluster under it. Envoy survives that only with the
+// update_frequency of the bootstrap.
+func TestWeightsThatComeAndGoCostNoRequestThatIsRetried(t *testing.T) {
+	backends := startBackends(t, 200, 200)
+	all := endpoints(backends, func(i int) endpoint { return endpoint{weight: 1000 + uint32(i), health: healthy} })
+	var fallback []endpoint
+	for i := range 2 {
+		nobody, err := proc.FreeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, endpoint{address: nobody, weight: 10_000_000 + uint32(i), health: healthy})
+	}
+	for _, e := range all {
+		fallback = append(fallback, endpoint{address: e.address, health: degraded})
+	}
+	cp := startControlPlane(t)
+	cp.publish(assignment("llama/fallback", fallback...))
+	cp.publish(assignment("llama/failsafe", all...))
+	envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address})
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	var failed atomic.Int64
+	for range 50 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if envoy.ask(t.Context(), "") != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	for round := range 12 {
+		stale := round%2 == 0
+		if stale {
+			cp.publish(assignment("llama/failsafe"))
+		} else {
+			cp.publish(assignment("llama/failsafe", all...))
+		}
+		eventually(t, func() error {
+			if hosts := envoy.hosts(t, "llama"); (len(hosts) == 0) != stale {
+				return fmt.Errorf("%d endpoints have weights", len(hosts))
+			}
+			return nil
+		})
+	}
+	stop()
+	clients.Wait()
+	if n := failed.Load(); n != 0 {
+		t.Errorf("%d requests failed", n)
+	}
+}
+
 // holdAll sends n requests that the backends keep until all are there, or answered
 // by Envoy, and returns how often each status came.
 func (f *front) holdAll(t *testing.T, backends []*backend, n int) map[int]int {
 	t.Helper()
 	codes := make(chan int, n)
 	for range n {
-		go func() { codes <- f.held(t.Context()) }()
+		go func() { codes <- f.ask(t.Context(), "held") }()
 	}
 	eventually(t, func() error {
 		held := 0
@@ -602,10 +658,9 @@ func (f *front) holdAll(t *testing.T, backends []*backend, n int) map[int]int {
 	return answers
 }
 
-// held sends a request that the servers keep, and returns the status of its answer; 0
-// for none.
-func (f *front) held(ctx context.Context) int {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"held", nil)
+// ask sends a request for a path and returns the status of its answer; 0 for none.
+func (f *front) ask(ctx context.Context, path string) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, nil)
 	if err != nil {
 		return 0
 	}
