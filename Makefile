@@ -80,6 +80,10 @@ e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	$(call step,benches)
 	@go test -C $(BENCH_MODULE) -p 1 -timeout 20m ./...
 
+.PHONY: chaos
+chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed, stopped and cut off (ARGS="--length 1m --seed 7")
+	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$' -count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
+
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)
 	@tools/fuzz.sh $(FUZZTIME)

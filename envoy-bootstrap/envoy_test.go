@@ -535,6 +535,143 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 	}
 }
 
+// Requests that take a minute hold their second try for as long: what limits those at
+// one time would fail requests that no server has seen, as soon as some servers are down.
+// And endpoints that are down attract requests: they have none open, and where nobody
+// corrects the weights any more, theirs may be the largest.
+func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		mode       Mode
+		service    string
+		live, dead uint32 // weights
+	}{
+		{"failsafe", ModeFailsafe, "llama/failsafe", 300_000, 500_000},
+		{"failsafe, on weights from before", ModeFailsafe, "llama/failsafe", 1000, 10_000_000},
+		{"shedding", ModeShedding, "llama", 300_000, 500_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			backends := startBackends(t, 200, 200)
+			all := endpoints(backends, func(i int) endpoint { return endpoint{weight: tt.live + uint32(i), health: healthy} })
+			for i := range 2 {
+				nobody, err := proc.FreeAddress()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, endpoint{address: nobody, weight: tt.dead + uint32(i), health: healthy})
+			}
+			cp := startControlPlane(t)
+			cp.publish(assignment(tt.service, all...))
+			for i := range all {
+				all[i] = endpoint{address: all[i].address, health: degraded}
+			}
+			cp.publish(assignment("llama/fallback", all...))
+			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: tt.mode})
+			if answers := envoy.holdAll(t, backends, 40); answers[http.StatusOK] != 40 {
+				t.Errorf("answers %v, want 40 times 200", answers)
+			}
+		})
+	}
+}
+
+// While a request is tried again, the weights may get stale and come back, which changes
+// the priorities of the aggregate cluster under it. Envoy survives that only with the
+// update_frequency of the bootstrap.
+func TestWeightsThatComeAndGoCostNoRequestThatIsRetried(t *testing.T) {
+	backends := startBackends(t, 200, 200)
+	all := endpoints(backends, func(i int) endpoint { return endpoint{weight: 1000 + uint32(i), health: healthy} })
+	var fallback []endpoint
+	for i := range 2 {
+		nobody, err := proc.FreeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, endpoint{address: nobody, weight: 10_000_000 + uint32(i), health: healthy})
+	}
+	for _, e := range all {
+		fallback = append(fallback, endpoint{address: e.address, health: degraded})
+	}
+	cp := startControlPlane(t)
+	cp.publish(assignment("llama/fallback", fallback...))
+	cp.publish(assignment("llama/failsafe", all...))
+	envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address})
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	var failed atomic.Int64
+	for range 50 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				if envoy.ask(t.Context(), "") != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	for round := range 12 {
+		stale := round%2 == 0
+		if stale {
+			cp.publish(assignment("llama/failsafe"))
+		} else {
+			cp.publish(assignment("llama/failsafe", all...))
+		}
+		eventually(t, func() error {
+			if hosts := envoy.hosts(t, "llama"); (len(hosts) == 0) != stale {
+				return fmt.Errorf("%d endpoints have weights", len(hosts))
+			}
+			return nil
+		})
+	}
+	stop()
+	clients.Wait()
+	if n := failed.Load(); n != 0 {
+		t.Errorf("%d requests failed", n)
+	}
+}
+
+// holdAll sends n requests that the backends keep until all are there, or answered
+// by Envoy, and returns how often each status came.
+func (f *front) holdAll(t *testing.T, backends []*backend, n int) map[int]int {
+	t.Helper()
+	codes := make(chan int, n)
+	for range n {
+		go func() { codes <- f.ask(t.Context(), "held") }()
+	}
+	eventually(t, func() error {
+		held := 0
+		for _, b := range backends {
+			held += int(b.hits.Load())
+		}
+		if held+len(codes) < n {
+			return fmt.Errorf("%d of %d requests are held, %d were answered", held, n, len(codes))
+		}
+		return nil
+	})
+	for _, b := range backends {
+		close(b.release)
+	}
+	answers := make(map[int]int)
+	for range n {
+		answers[<-codes]++
+	}
+	return answers
+}
+
+// ask sends a request for a path and returns the status of its answer; 0 for none.
+func (f *front) ask(ctx context.Context, path string) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+path, nil)
+	if err != nil {
+		return 0
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
 func TestEnvoyAndSteelyardProveWhoTheyAre(t *testing.T) {
 	pki := newPKI(t)
 	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server(t))))

@@ -50,6 +50,11 @@ type Plan struct {
 	Work     Work
 	Seed     uint64
 
+	// RequestIDs, when not empty, has each request carry its place among the samples
+	// as X-Request-Id, behind this prefix: "PREFIX-0" is the first. Logs of proxies
+	// on the way can then be matched with what became of the request.
+	RequestIDs string
+
 	Picker Picker // chooses the target when a request leaves; default none: by Shares, from the seed
 
 	Drain time.Duration // how long requests still out at the end are waited for; default 30 s

@@ -31,7 +31,8 @@ type Summary struct {
 
 // A Result is the outcome of a run.
 type Result struct {
-	Samples []Sample // in order of arrival
+	Samples []Sample  // in order of arrival
+	Start   time.Time // what the times of arrival count from
 	Elapsed time.Duration
 
 	Requests   int

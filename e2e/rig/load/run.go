@@ -20,6 +20,7 @@ const (
 	headerWork   = "X-Service-Seconds" // of an answer: as executed
 	headerWait   = "X-Queue-Wait-Seconds"
 	headerServer = "X-Server"
+	headerID     = "X-Request-Id"
 )
 
 // headerDropped is Envoy's, on the 503 of a request that it refused because the
@@ -44,7 +45,7 @@ func Run(ctx context.Context, p Plan) (Result, error) {
 	r.sendAll()
 	unfinished := r.drain()
 	result := newResult(r.samples(), time.Since(r.start))
-	result.Unfinished = unfinished
+	result.Start, result.Unfinished = r.start, unfinished
 	return result, context.Cause(ctx)
 }
 
@@ -100,7 +101,7 @@ func (r *runner) sendAll() {
 		r.open++
 		r.mu.Unlock()
 		r.plan.Meter.begin()
-		r.requests.Go(func() { r.record(index, r.request(a)) })
+		r.requests.Go(func() { r.record(index, r.request(index, a)) })
 	}
 }
 
@@ -135,15 +136,16 @@ func (r *runner) samples() []Sample {
 	return r.all
 }
 
-// request sends one request and reads its answer.
-func (r *runner) request(a Arrival) Sample {
+// request sends one request, which has this place among the samples, and reads its
+// answer.
+func (r *runner) request(index int, a Arrival) Sample {
 	if p := r.plan.Picker; p != nil {
 		a.Target = p.Pick()
 		defer p.Done(a.Target)
 	}
 	s := Sample{Arrival: a, Wait: math.NaN(), Service: math.NaN()}
 	due := r.start.Add(a.At)
-	req, err := r.newRequest(a)
+	req, err := r.newRequest(index, a)
 	if err != nil {
 		s.Err = err
 		return s
@@ -167,7 +169,7 @@ func (r *runner) request(a Arrival) Sample {
 	return s
 }
 
-func (r *runner) newRequest(a Arrival) (*http.Request, error) {
+func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 	target := r.plan.Targets[a.Target]
 	// POST, as inference is: the transport would silently repeat a GET when a
 	// connection breaks, and the servers would see more load than was planned.
@@ -177,11 +179,18 @@ func (r *runner) newRequest(a Arrival) (*http.Request, error) {
 	}
 	req.Host = r.plan.Host
 	req.Header.Set("Content-Type", "application/json")
+	if r.plan.RequestIDs != "" {
+		req.Header.Set(headerID, RequestID(r.plan.RequestIDs, index))
+	}
 	if r.plan.Work.Mean > 0 {
 		req.Header.Set(headerWork, strconv.FormatFloat(a.Work.Seconds(), 'f', -1, 64))
 	}
 	return req, nil
 }
+
+// RequestID is the X-Request-Id of the request at this place among the samples of a
+// plan with this prefix.
+func RequestID(prefix string, index int) string { return prefix + "-" + strconv.Itoa(index) }
 
 // explain replaces the error of a request that was given up by the reason.
 func (r *runner) explain(err error) error {

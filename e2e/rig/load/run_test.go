@@ -159,3 +159,24 @@ func TestMeterForgetsTheOldest(t *testing.T) {
 		t.Errorf("snapshot %+v, want %+v", got, want)
 	}
 }
+
+func TestRequestsCarryTheirPlaceAmongTheSamples(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Server", r.Header.Get("X-Request-Id")) })
+	before := time.Now()
+	got, err := Run(t.Context(), Plan{Targets: []string{url}, Rate: 1000, Count: 20, RequestIDs: "run"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Start.Before(before) || got.Start.Add(got.Elapsed).After(time.Now()) {
+		t.Errorf("the run is said to have begun at %v and taken %v; it began after %v", got.Start, got.Elapsed, before)
+	}
+	for i, s := range got.Samples {
+		if want := RequestID("run", i); s.Server != want {
+			t.Errorf("sample %d carried %q, want %q", i, s.Server, want)
+		}
+	}
+	anonymous, err := Run(t.Context(), Plan{Targets: []string{url}, Rate: 1000, Count: 1})
+	if err != nil || anonymous.Samples[0].Server != "" {
+		t.Errorf("without a prefix the id is %q (%v), want none", anonymous.Samples[0].Server, err)
+	}
+}

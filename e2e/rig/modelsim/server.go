@@ -1,6 +1,7 @@
 package modelsim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -272,6 +273,17 @@ func (s *Server) Close() error {
 	s.serving.Wait()
 	s.admitted.closeAndWait()
 	return errors.Join(errs...)
+}
+
+// Shutdown ends the server in order: it takes no new connections, finishes the requests
+// that it has, and is then closed. When ctx is done first, the requests that are left get
+// no answer, and the error says so.
+func (s *Server) Shutdown(ctx context.Context) error {
+	var errs []error
+	for _, server := range s.servers {
+		errs = append(errs, server.Shutdown(ctx))
+	}
+	return errors.Join(append(errs, s.Close())...)
 }
 
 // Address is where the server takes requests, as IP:PORT.

@@ -428,6 +428,35 @@ func TestServerComesBackOnItsAddress(t *testing.T) {
 	}
 }
 
+func TestShutdownFinishesTheRequestsThereAre(t *testing.T) {
+	s := start(t, Options{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := infer(t.Context(), s, "0.2")
+		ended <- err
+	}()
+	eventually(t, "the server has the request", func() bool { return s.InFlight() == 1 })
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the request that it had failed: %v", err)
+	}
+	if _, err := infer(t.Context(), s, "0"); err == nil {
+		t.Error("it takes requests after its shutdown")
+	}
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	s := start(t, Options{})
+	hold(t, s, 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want the context's", err)
+	}
+}
+
 func TestHundredsOfServersInOneProcess(t *testing.T) {
 	const n = 300
 	servers := make([]*Server, n)

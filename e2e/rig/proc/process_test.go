@@ -3,6 +3,7 @@ package proc_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -282,5 +283,27 @@ func TestStartReportsWhatCannotBeStarted(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestStandardErrorCanGoToAPipe(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	args := []string{"-c", "echo logged; echo piped >&2"}
+	p, err := proc.Start(proc.Spec{Path: "/bin/sh", Args: args, Dir: t.TempDir(), Stderr: write})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(write.Close(), p.Wait(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(read); err != nil || string(b) != "piped\n" {
+		t.Errorf("the pipe holds %q (%v)", b, err)
+	}
+	if b, err := os.ReadFile(p.LogFile()); err != nil || string(b) != "logged\n" {
+		t.Errorf("the log holds %q (%v)", b, err)
 	}
 }

@@ -1,0 +1,195 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"steelyard/controlplane/admin"
+)
+
+// calmsDown is how long it may take, once nothing happens any more, until Steelyard
+// knows it: above the 15 s after which it gives up an Envoy that vanished.
+const calmsDown = 20 * time.Second
+
+// How much more Steelyard may use after the faults than before.
+const (
+	moreResident    = 32 << 20 // bytes
+	moreGoroutines  = 5
+	moreDescriptors = 5
+)
+
+// Vitals are what a process uses.
+type Vitals struct {
+	Resident    float64 // bytes of memory
+	Goroutines  float64
+	Descriptors float64 // open files and sockets
+}
+
+// within reports whether v is what before was, but for what varies from one process to
+// the next and from one moment to the next: a collector's timing, idle connections.
+func (v Vitals) within(before Vitals) bool {
+	return v.Resident <= before.Resident+moreResident &&
+		v.Goroutines <= before.Goroutines+moreGoroutines &&
+		v.Descriptors <= before.Descriptors+moreDescriptors
+}
+
+func (v Vitals) String() string {
+	return fmt.Sprintf("%.1f MiB resident, %.0f goroutines, %.0f descriptors",
+		v.Resident/(1<<20), v.Goroutines, v.Descriptors)
+}
+
+// vitals asks Steelyard's /metrics.
+func (a api) vitals(ctx context.Context) (Vitals, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	response, err := a.ask(ctx, "/metrics")
+	if err != nil {
+		return Vitals{}, err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return Vitals{}, err
+	}
+	gauge := func(name string) float64 {
+		for _, m := range families[name].GetMetric() {
+			return m.GetGauge().GetValue()
+		}
+		err = errors.Join(err, fmt.Errorf("/metrics has no %s", name))
+		return 0
+	}
+	v := Vitals{
+		Resident:   gauge("process_resident_memory_bytes"),
+		Goroutines: gauge("go_goroutines"), Descriptors: gauge("process_open_fds"),
+	}
+	return v, err
+}
+
+// well wants that nothing is wrong with Steelyard, or with anything that it sees,
+// and that it runs on the configuration that is there.
+func (f *fleet) well(ctx context.Context) error {
+	var status admin.Status
+	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
+		return err
+	}
+	c, err := f.api.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{problems("steelyard", status.Problems), problems("cluster", c.Problems), f.envoysWell(ctx)}
+	if !status.LastReload.OK {
+		errs = append(errs, fmt.Errorf("the last reload failed: %s", status.LastReload.Error))
+	}
+	if len(c.Endpoints) != servers {
+		errs = append(errs, fmt.Errorf("%d endpoints, want %d", len(c.Endpoints), servers))
+	}
+	for _, e := range c.Endpoints {
+		name, got, want := f.serverAt(e.Address), e.Slots.Or(0), float64(f.config.capacity)
+		errs = append(errs, problems(name, e.Problems))
+		if e.Overloaded {
+			errs = append(errs, fmt.Errorf("%s is flagged: %s", name, e.OverloadReason))
+		}
+		if got != want {
+			errs = append(errs, fmt.Errorf("%s has %v slots, the configuration says %v", name, got, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// envoysWell wants every Envoy connected, in sync and heard.
+func (f *fleet) envoysWell(ctx context.Context) error {
+	var answer struct{ Clients []admin.Client }
+	if err := f.api.get(ctx, "/api/v1/clients", &answer); err != nil {
+		return err
+	}
+	var errs []error
+	if len(answer.Clients) != envoys {
+		errs = append(errs, fmt.Errorf("%d Envoys are connected, want %d", len(answer.Clients), envoys))
+	}
+	for _, c := range answer.Clients {
+		errs = append(errs, problems(c.NodeID, c.Problems))
+		if c.Signals.State != admin.SignalOK {
+			errs = append(errs, fmt.Errorf("%s: its signals are %s", c.NodeID, c.Signals.State))
+		}
+		for _, s := range c.Subscriptions {
+			if !s.InSync {
+				errs = append(errs, fmt.Errorf("%s: %s is not in sync", c.NodeID, s.Resource))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func problems(of string, all []admin.Problem) error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, fmt.Errorf("%s: %s", of, p.Message))
+	}
+	return errors.Join(errs...)
+}
+
+// idle wants no request to be in flight anywhere, and to be known not to be.
+func (f *fleet) idle(ctx context.Context) error {
+	c, err := f.api.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range c.Endpoints {
+		for _, field := range []string{"in_flight", "running", "queue"} {
+			if in := e.Input(field); in.Value.Or(-1) != 0 {
+				errs = append(errs, fmt.Errorf("%s: %s is %v (%s, source of in_flight %q), want 0",
+					f.serverAt(e.Address), field, in.Value.Or(-1), in.State, e.InFlightSource))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// calm sends requests, none of which may fail, until all is well; then it waits until
+// none is in flight.
+func (f *fleet) calm(ctx context.Context, name string) error {
+	const slice = 2 * time.Second
+	ill := errors.New("nothing was asked yet")
+	for round, end := 0, time.Now().Add(patience); ill != nil && time.Now().Before(end); round++ {
+		err := f.send(ctx, fmt.Sprintf("%s-%d", name, round), slice, func(ctx context.Context) error {
+			if err := rest(ctx, slice/2); err != nil {
+				return err
+			}
+			ill = wait(ctx, slice/2, f.well)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if ill != nil {
+		f.complain("%s: not all is well: %v", name, ill)
+	}
+	if err := wait(ctx, calmsDown, f.idle); err != nil {
+		f.complain("%s: requests are said to be in flight, and none is: %v", name, err)
+	}
+	return ctx.Err()
+}
+
+// compare waits until Steelyard uses no more than before, and complains if it does not
+// get there: connections of the faults take a while to be noticed.
+func (f *fleet) compare(ctx context.Context, before Vitals) (Vitals, error) {
+	var after Vitals
+	err := wait(ctx, calmsDown, func(ctx context.Context) (err error) {
+		if after, err = f.api.vitals(ctx); err == nil && !after.within(before) {
+			err = fmt.Errorf("%v; before: %v", after, before)
+		}
+		return err
+	})
+	if err != nil {
+		f.complain("Steelyard uses more than before the faults: %v", err)
+	}
+	return after, ctx.Err()
+}

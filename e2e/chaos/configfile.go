@@ -1,0 +1,68 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+)
+
+// A configFile is Steelyard's configuration, as it is rewritten during a run.
+type configFile struct {
+	path  string
+	at    addresses
+	certs *certificates
+
+	// Held by whoever starts Steelyard, and while the file is spoiled: with a file
+	// that is none, Steelyard does not start.
+	sound sync.Mutex
+
+	capacity int    // of each server, in slots
+	without  string // the server that is left out; empty: none
+}
+
+func newConfigFile(path string, at addresses, certs *certificates) *configFile {
+	return &configFile{path: path, at: at, certs: certs, capacity: slots}
+}
+
+func (c *configFile) whileGood(do func() error) error {
+	c.sound.Lock()
+	defer c.sound.Unlock()
+	return do()
+}
+
+func (c *configFile) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `xds:
+  listen: %s
+  tls: {cert_file: %s, key_file: %s, client_ca_file: %s}
+admin: {listen: %s}
+redis: {addresses: [%s]}
+clusters:
+- name: %s
+  engine: vllm
+  capacity: %d
+  inflight: {redis_key: "inflight:{cluster}"}
+  endpoints:
+    static:
+`, c.at.xds, c.certs.cert(steelyardCert), c.certs.keyOf(steelyardCert), c.certs.ca(),
+		c.at.admin, c.at.toRedis, cluster, c.capacity)
+	for i, a := range c.at.servers {
+		if serverName(i) != c.without {
+			fmt.Fprintf(&b, "    - {address: %s, metrics_port: %s}\n", a, port(c.at.metrics[i]))
+		}
+	}
+	return b.String()
+}
+
+// write puts the configuration in the place of the file in one move, as an
+// operator's tools do.
+func (c *configFile) write() error { return c.put(c.text()) }
+
+func (c *configFile) put(text string) error {
+	fresh := c.path + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, c.path)
+}

@@ -1,0 +1,126 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// spoiled is no configuration.
+const spoiled = "xds: {listen: nowhere\nclusters: 7\n"
+
+// inflict makes a fault and returns when it is over and the part is back.
+func (f *fleet) inflict(ctx context.Context, fault Fault) error {
+	e := f.begin(fault)
+	defer f.end(e)
+	if err := f.make(ctx, fault); err != nil {
+		return fmt.Errorf("%v: %w", fault, err)
+	}
+	return nil
+}
+
+func (f *fleet) make(ctx context.Context, fault Fault) error {
+	switch fault.Kind {
+	case Kill:
+		return f.units[fault.Part].kill(ctx, fault.For)
+	case Restart:
+		return f.units[fault.Part].restart(ctx, fault.For)
+	case Pause:
+		return f.units[fault.Part].pause(ctx, fault.For)
+	case Reset:
+		f.links[fault.Part].reset()
+		return nil
+	case Hang:
+		l := f.links[fault.Part]
+		l.gate.shut()
+		defer l.gate.open()
+		return rest(ctx, fault.For)
+	case Refuse:
+		l := f.links[fault.Part]
+		l.refuse()
+		defer l.admitting()
+		return rest(ctx, fault.For)
+	case Stall:
+		f.reader.gate.shut()
+		defer f.reader.gate.open()
+		return rest(ctx, fault.For)
+	case Replace:
+		return f.replaceCertificates(ctx)
+	case Change, Spoil, Remove:
+		return f.rewrite(ctx, fault)
+	}
+	return fmt.Errorf("a fault of kind %q is not known", fault.Kind)
+}
+
+// replaceCertificates puts new certificates in the place of the old ones. Steelyard
+// reads them when it starts: it is restarted in order, and shows them. An Envoy uses its
+// own at its next restart; the authority is the same.
+func (f *fleet) replaceCertificates(ctx context.Context) error {
+	if err := f.certs.replace(); err != nil {
+		return err
+	}
+	if err := f.units[partSteelyard].restart(ctx, 0); err != nil {
+		return err
+	}
+	if err := f.certs.shows(f.at.xds); err != nil {
+		f.complain("new certificates after a restart: %v", err)
+	}
+	return nil
+}
+
+// rewrite changes the configuration, for good or for a while.
+func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
+	c := f.config
+	switch fault.Kind {
+	case Change:
+		c.capacity = slots + (c.capacity+1)%2 // to and fro
+		return c.write()
+	case Spoil:
+		return c.whileGood(func() error {
+			err := c.put(spoiled)
+			if err == nil {
+				err = rest(ctx, fault.For)
+			}
+			return errors.Join(err, c.write())
+		})
+	default:
+		c.without = fault.Part
+		err := c.write()
+		if err == nil {
+			err = rest(ctx, fault.For)
+		}
+		c.without = ""
+		return errors.Join(err, c.write())
+	}
+}
+
+// storm makes all faults of a schedule, each when its time has come and the fault
+// before it in its lane is over.
+func (f *fleet) storm(ctx context.Context, schedule []Fault) error {
+	start := time.Now()
+	byLane := make(map[int][]Fault)
+	for _, fault := range schedule {
+		byLane[fault.Lane] = append(byLane[fault.Lane], fault)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, faults := range byLane {
+		group.Go(func() error {
+			for _, fault := range faults {
+				if err := rest(ctx, time.Until(start.Add(fault.At))); err != nil {
+					return err
+				}
+				if err := f.inflict(ctx, fault); err != nil {
+					return err
+				}
+				if err := rest(ctx, leastGap); err != nil { // also in a lane that is late
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

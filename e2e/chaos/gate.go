@@ -1,0 +1,43 @@
+package chaos
+
+import "sync"
+
+// A gate lets pass or holds up whoever comes to it. It is open at first.
+type gate struct {
+	mu   sync.Mutex
+	held chan struct{} // closed when the gate opens again; nil while it is open
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != nil {
+		close(g.held)
+		g.held = nil
+	}
+}
+
+// pass returns when the gate is open, or when quit is closed, and then false.
+func (g *gate) pass(quit <-chan struct{}) bool {
+	for {
+		g.mu.Lock()
+		held := g.held
+		g.mu.Unlock()
+		if held == nil {
+			return true
+		}
+		select {
+		case <-held:
+		case <-quit:
+			return false
+		}
+	}
+}

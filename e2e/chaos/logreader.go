@@ -1,0 +1,61 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// A logReader reads what a process logs, through a pipe, and writes it to a file.
+// While its gate is shut it reads nothing, as a shipper that hangs.
+type logReader struct {
+	path    string
+	gate    gate
+	quit    chan struct{}
+	reading sync.WaitGroup
+}
+
+func newLogReader(path string) *logReader {
+	return &logReader{path: path, quit: make(chan struct{})}
+}
+
+// run calls start with the end of a new pipe that is to be a process's standard error, and
+// reads the other one until the process and its children have ended.
+func (l *logReader) run(start func(stderr *os.File) error) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer write.Close()
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return errors.Join(err, read.Close())
+	}
+	l.reading.Go(func() {
+		defer read.Close()
+		defer file.Close()
+		l.copy(file, read)
+	})
+	if err := shrink(write); err != nil {
+		return fmt.Errorf("making the log's pipe small: %w", err)
+	}
+	return start(write)
+}
+
+func (l *logReader) copy(file io.Writer, pipe io.Reader) {
+	buffer := make([]byte, 4<<10)
+	for l.gate.pass(l.quit) {
+		n, err := pipe.Read(buffer)
+		if _, werr := file.Write(buffer[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// close is for when all processes have ended.
+func (l *logReader) close() {
+	close(l.quit)
+	l.reading.Wait()
+}

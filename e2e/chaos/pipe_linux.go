@@ -1,0 +1,14 @@
+package chaos
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// shrink makes a pipe as small as can be, a page, so that a reader that stalls is
+// felt after some lines instead of 64 KiB of them.
+func shrink(pipe *os.File) error {
+	_, err := unix.FcntlInt(pipe.Fd(), unix.F_SETPIPE_SZ, 4096)
+	return err
+}

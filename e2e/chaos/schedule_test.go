@@ -1,0 +1,71 @@
+package chaos
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestAScheduleIsAFunctionOfTheSeed(t *testing.T) {
+	a, b := Schedule(7, 10*time.Minute), Schedule(7, 10*time.Minute)
+	if !slices.Equal(a, b) {
+		t.Error("the same seed makes two schedules")
+	}
+	if slices.Equal(a, Schedule(8, 10*time.Minute)) {
+		t.Error("another seed makes the same schedule")
+	}
+}
+
+func TestEveryFaultHasItsTurnWithinAMinute(t *testing.T) {
+	type fault struct {
+		part string
+		kind Kind
+	}
+	for seed := range uint64(500) {
+		seen := make(map[fault]bool)
+		for _, f := range Schedule(seed, time.Minute) {
+			seen[fault{f.Part, f.Kind}] = true
+		}
+		for _, deck := range lanes() {
+			for _, c := range deck {
+				if !seen[fault{c.part, c.kind}] {
+					t.Fatalf("seed %d has no %s %s", seed, c.part, c.kind)
+				}
+			}
+		}
+	}
+}
+
+func TestFaultsOfALaneDoNotOverlapAndEndWithinTheRun(t *testing.T) {
+	const length = 10 * time.Minute
+	ends := make(map[int]time.Duration)
+	lanesOf := make(map[string]int)
+	for _, f := range Schedule(3, length) {
+		if f.At < ends[f.Lane] {
+			t.Errorf("%v at %v, and the one before it ends at %v", f, f.At, ends[f.Lane])
+		}
+		ends[f.Lane] = f.At + f.For
+		if f.Kind == Remove {
+			continue // is the configuration's matter, whatever happens to the server
+		}
+		if lane, ok := lanesOf[f.Part]; ok && lane != f.Lane {
+			t.Errorf("%s is in lanes %d and %d", f.Part, lane, f.Lane)
+		}
+		lanesOf[f.Part] = f.Lane
+	}
+	for lane := range lanes() {
+		if ends[lane] > length || ends[lane] < length-time.Minute {
+			t.Errorf("lane %d ends at %v of %v", lane, ends[lane], length)
+		}
+	}
+}
+
+func TestSteelyardIsEndedInTheFirstHalfOnly(t *testing.T) {
+	const length = 10 * time.Minute
+	for _, f := range Schedule(5, length) {
+		ended := f.Kind == Replace || f.Part == partSteelyard && f.Kind != Pause
+		if ended && f.At > length/2 {
+			t.Errorf("%v at %v", f, f.At)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"steelyard/controlplane/admin"
+)
+
+const (
+	// silence is how long a Steelyard that runs may go without an answer that shows a
+	// decision as young. The log reader stalls for longer.
+	silence   = 4 * time.Second
+	lookEvery = 250 * time.Millisecond
+	// answerWithin is how long one question may take.
+	answerWithin = 2 * time.Second
+)
+
+// An api is Steelyard's admin API.
+type api struct {
+	address string
+	client  *http.Client
+}
+
+func (a api) get(ctx context.Context, path string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	response, err := a.ask(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into)
+}
+
+// ask returns an answer with status 200, whose body is to be closed.
+func (a api) ask(ctx context.Context, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("%s answers %s", path, response.Status)
+	}
+	return response, nil
+}
+
+func (a api) cluster(ctx context.Context) (c admin.Cluster, err error) {
+	return c, a.get(ctx, "/api/v1/clusters/"+cluster, &c)
+}
+
+// A watch looks at Steelyard all the time, and complains when it is silent although
+// it runs.
+type watch struct {
+	api     api
+	journal *journal
+
+	mu      sync.Mutex
+	running bool
+	good    time.Time // the last good answer, or since when it runs again
+	told    bool      // of this silence
+}
+
+// expect tells whether Steelyard is to answer from now on.
+func (w *watch) expect(answers bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running, w.good, w.told = answers, time.Now(), false
+}
+
+func (w *watch) run(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.judge(w.look(ctx))
+		}
+	}
+}
+
+// look wants an answer with a young decision.
+func (w *watch) look(ctx context.Context) error {
+	c, err := w.api.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	if age := c.Decision.AgeSeconds.Or(0); age > silence.Seconds() {
+		return fmt.Errorf("its last decision is %.1f s old", age)
+	}
+	return nil
+}
+
+func (w *watch) judge(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		w.good, w.told = time.Now(), false
+	}
+	if since := time.Since(w.good); w.running && !w.told && since > silence {
+		w.told = true
+		w.journal.complain("%s runs and was silent for %.1f s: %v; faults at the time:\n    %s",
+			partSteelyard, since.Seconds(), err, w.journal.around(w.good, time.Now()))
+	}
+}
