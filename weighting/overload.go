@@ -72,13 +72,19 @@ func (f *lift) turn(p *pool, flags int) {
 	}
 }
 
-// trickle is what those get whose flag is lifted: proxies send nothing to a flagged
-// endpoint while a tenth of the pool is without a flag. Who was flagged for its
-// queue is filled like the others, which by now are as full. Who is short of
-// memory or slow is so whatever its queue, and gets a small part.
+// trickles reports whether the member gets a small part, whatever it has room for: one whose flag
+// is lifted, and which is short of memory or slow, for that it is whatever its queue; or one that is
+// tried where nobody would tell if it answers each request at once with an error.
+func (m *member) trickles(p *pool) bool {
+	return m.lifted && m.strained(p) || m.conduct.unproven()
+}
+
+// trickle is what those get: proxies send nothing to a flagged endpoint while a tenth of the
+// pool is without a flag. Who was flagged for its queue, and has the flag lifted, is filled like
+// the others, which by now are as full.
 func (p *pool) trickle(d *Decision) {
 	const part = 0.05 // of an endpoint's part of the capacity
-	if !slices.ContainsFunc(p.members, func(m member) bool { return m.lifted }) {
+	if !slices.ContainsFunc(p.members, func(m member) bool { return m.trickles(p) }) {
 		return
 	}
 	var capacity, whole float64
@@ -87,7 +93,7 @@ func (p *pool) trickle(d *Decision) {
 	}
 	for i := range p.members {
 		m, share := &p.members[i], &d.Endpoints[i].Share
-		if m.lifted && m.strained(p) {
+		if m.trickles(p) {
 			*share = part * m.holding(0).capacity() / capacity
 		}
 		whole += *share

@@ -45,6 +45,7 @@ type conduct struct {
 	strikes  int       // illnesses without an answer between them
 	answered bool      // since it fell ill
 	proof    proof     // of that, where it takes two
+	erring   bool      // it fell ill for errors that a log told of
 }
 
 // ill reports whether the endpoint stalls or fails.
@@ -63,7 +64,7 @@ func (c *conduct) rank() int {
 func (p *pool) hold(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ill() || m.lifted && m.strained(p) {
+		if v, m := &vessels[i], &p.members[i]; m.ill() || m.trickles(p) {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
@@ -103,6 +104,7 @@ func (l *Law) judge(p *pool) {
 			}
 		}
 		found[i] = cmp.Or(stalls, fails, errs)
+		c.erring = c.erring || errs != "" && !c.unlogged()
 	}
 	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
 	for i := range p.members {
@@ -405,4 +407,5 @@ func (c *conduct) healthy() bool { return c.state == well }
 
 func (c *conduct) enter(s health, now time.Time) {
 	c.state, c.since, c.answered, c.proof = s, now, false, proof{}
+	c.erring = c.erring && s != well
 }
