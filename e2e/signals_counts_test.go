@@ -117,6 +117,23 @@ func TestARefusedConnectionMovesNoCountAndItsRetryIsCounted(t *testing.T) {
 	r.becomes("none is in flight", inFlight, 0)
 }
 
+// An Envoy logs an end of a request that its own circuit breaker stopped, with an endpoint that never
+// got it.
+func TestWhatACircuitBreakerStopsMovesNoCount(t *testing.T) {
+	up := startUpstream(t)
+	r := receive(t, up.address)
+	envoy := r.envoy(logOnly, 1, edit{"max_requests: 65536", "max_requests: 1"})
+	wait := asking(t, t.Context(), 1, envoy.url)
+	r.becomes("one is in flight", inFlight, 1)
+	asking(t, t.Context(), 3, envoy.url)() // answered by the Envoy
+	up.let <- struct{}{}
+	wait()
+	r.becomes("it has ended", ended, 1)
+	if i, f, e := r.sum(issued), r.sum(failed), r.sum(errored); i != 1 || f != 0 || e != 0 {
+		t.Errorf("%d issued, %d failed and %d in error; want 1, 0 and 0", i, f, e)
+	}
+}
+
 func TestRequestsWithOneIDOrNoneAreCountedOneByOne(t *testing.T) {
 	for name, edits := range map[string][]edit{
 		"the client's own": nil,

@@ -125,6 +125,7 @@ func inFlight(c ledger.Counts) weighting.Reading { return c.InFlight }
 func issued(c ledger.Counts) weighting.Reading   { return c.Proxies.Issued }
 func ended(c ledger.Counts) weighting.Reading    { return c.Proxies.Ended }
 func failed(c ledger.Counts) weighting.Reading   { return c.Proxies.Failed }
+func errored(c ledger.Counts) weighting.Reading  { return c.Proxies.Errors }
 func answered(c ledger.Counts) weighting.Reading { return c.Proxies.Answered }
 
 // eventually waits for a condition: check returns why it does not hold yet.

@@ -199,12 +199,14 @@
 //	                and that is no chance where the others fail their median share q:
 //	                q to the power of those in a row is 1e-4 at most, or the failures
 //	                are 3.7 standard deviations more than q of the requests
-//	errors          E − a − a·ln(E/a) ≥ 9.2 − 3·ln(o), of requests since the errors began of
-//	                which it answers less than half of what the others would
+//	errors          since they began, and while it answers less than half of what the others
+//	                would: c(S) ≥ 9.2 − 3·ln(o), and c(R) at least half of that, where
+//	                c(E) = E − a − a·ln(E/a), for E above a
 //	                a    requests that it answered without an error, or began to serve
 //	                o    the share that the others answered so
-//	                E    the lesser of o of its own requests and, summed over the time, its share
-//	                     of the traffic times the answers of the pool
+//	                R    o times its own requests
+//	                S    its share of the traffic times the answers of the pool, summed over
+//	                     the time
 //
 // Were ends a Poisson process, silence of F would have the probability exp(−F/f):
 // 9.2 is 1e-4. Requests that began together end together, and long ones come in
@@ -222,28 +224,29 @@
 // model that nobody has, or for more than its quota. So an error is held against an
 // endpoint only where others would have answered, and it neither ends nor lengthens a
 // row of failures. Where E answers are expected of a Poisson process, as few as a have
-// a probability of exp(−(E − a − a·ln(E/a))) at most (Chernoff). E has two bounds. The
-// first is exact if requests are sent without regard to what is wrong with them; but
-// bad ones come in bursts, to the endpoint that is the emptiest just then, or one
-// client's all to one endpoint. Therefore the second: they come on top of the requests
-// that the pool answers, of which an endpoint gets its share all the same. An engine
-// that is full, and answers what it has no room for at once with an error, looks
-// emptier than the others, gets more than it answers, and is found by that; where all
-// are full, none is. The threshold rises with −ln(o) because chance makes more such
-// streaks where all answer many requests with errors. What cannot be told from an endpoint
-// that fails: one to which nobody but such a client sends; and, for seconds, any one
-// that such a client keeps busy while all others stop sending at once and their long
-// requests are still being answered.
+// a probability of exp(−c(E)) at most (Chernoff). That of R is right if requests are sent
+// without regard to what is wrong with them; but bad ones come in bursts, to the endpoint
+// that is the emptiest, or one client's all to one endpoint. So S goes before it: bad
+// requests come on top of those that the pool answers, of which an endpoint gets its share all
+// the same. R alone keeps an endpoint from owing answers to requests that it was not sent;
+// half is five errors, for a proxy may eject it after them. An engine that is full, and
+// answers what it has no room for at once with an error, looks emptier than the others,
+// gets more than it answers, and is found by that; where all are full, none is. The
+// threshold rises with −ln(o) because chance makes more such streaks where all answer many
+// requests with errors. What cannot be told from an endpoint that fails: one to which
+// nobody but such a client sends; and, for seconds, any one that such a client keeps busy
+// while all others stop sending at once and their long requests are still being answered.
 //
 // Such an endpoint is flagged and gets its floor, for MinDwell at least. An answer
 // without an error ends it; where proxies send load reports only, which take a 4xx for
-// a success, the server must have completed something, too. If nothing is in flight
-// any more that could be answered, it is tried after the dwell with the trust of a new
-// one, and if requests stand there, later; they do not count again. If it falls ill again
-// at once (half of the threshold for errors is enough then), it is tried twice as late the
-// next time. If more than half of a pool seems ill, the fault is more likely in the reports
-// or in the requests, and no endpoint is; nor while none is well. That holds for MinDwell at
-// least, and until fewer fail half of their requests.
+// a success, the server must have completed something, too, and one that fell ill for
+// errors gets a trickle until then. If nothing is in flight any more that could be
+// answered, it is tried after the dwell with the trust of a new one, and if requests stand
+// there, later; they do not count again. If it falls ill again at once (half of the
+// threshold of S is enough then), it is tried twice as late the next time. If more than
+// half of a pool seems ill, the fault is more likely in the reports or in the requests, and
+// no endpoint is; nor while none is well. That holds for MinDwell at least, and until fewer
+// fail half of their requests.
 //
 // # Shedding
 //

@@ -36,10 +36,9 @@ func (s *streak) extend(own, pool ends, share, inFlight float64) {
 		memory = 100 // answers to be expected; what is behind twice as many has half the weight
 	)
 	if s.own.errors == 0 {
-		if own.errors == 0 {
-			return
-		}
-		s.inFlight = inFlight
+		first := ends{errors: own.errors} // what was answered in the same step may have come before
+		s.own, s.lately, s.inFlight = first, first, inFlight
+		return
 	}
 	keep := math.Exp(-own.requests() / few)
 	s.lately = ends{s.lately.errors*keep + own.errors, s.lately.answered*keep + own.answered}
@@ -60,18 +59,22 @@ func (s *streak) byOthers() float64 {
 	return s.own.requests() * s.others.answeredShare()
 }
 
-// surprise is −ln of a bound on the probability of so few answers: of a Poisson distribution,
-// by Chernoff. Requests that are in flight since the streak began are being served.
-func (s *streak) surprise(inFlight float64) float64 {
-	answered := s.own.answered + max(0, inFlight-s.inFlight)
-	expected := min(s.byOthers(), s.share)
+// served is what the endpoint answered, and what it began to serve since: in flight now beyond
+// what was at the beginning.
+func (s *streak) served(inFlight float64) float64 {
+	return s.own.answered + max(0, inFlight-s.inFlight)
+}
+
+// surprise is −ln of a bound on the probability that a number that is Poisson is as small: by
+// Chernoff.
+func surprise(number, expected float64) float64 {
 	switch {
-	case answered >= expected:
+	case number >= expected:
 		return 0
-	case answered == 0:
+	case number == 0:
 		return expected
 	}
-	return expected - answered - answered*math.Log(expected/answered)
+	return expected - number - number*math.Log(expected/number)
 }
 
 // errs says how the endpoint answers with errors what others answer; nothing, if it is empty. The
@@ -85,12 +88,22 @@ func (c *conduct) errs() string {
 	}
 	others := s.others.answeredShare()
 	least := improbable - chance*math.Log(others)
+	few := least / 2 // five errors: a proxy may eject the endpoint then, and send it no more
 	if c.state == suspect {
-		least /= 2
+		least = few
 	}
-	if s.surprise(c.inFlight) < least {
+	served := s.served(c.inFlight)
+	if surprise(served, s.share) < least || surprise(served, s.byOthers()) < few {
 		return ""
 	}
 	return fmt.Sprintf("failing: %.0f of the last %.0f requests ended in an error, of which others answer %.0f %%",
 		s.own.errors, s.own.requests(), 100*others)
 }
+
+// unlogged reports whether the proxies tell of errors by load reports alone, which take a 4xx for
+// a success.
+func (c *conduct) unlogged() bool { return c.proxies.Errors.Known() && !c.proxies.Answered.Known() }
+
+// unproven is said of an endpoint that was flagged for errors while a log told of them, and is to
+// be tried when none does.
+func (c *conduct) unproven() bool { return c.state == suspect && c.erring && c.unlogged() }

@@ -77,13 +77,14 @@ func (f *lift) turn(p *pool, flags int) {
 //
 // Proxies send nothing to a flagged endpoint while a tenth of the pool is without a flag. Who was
 // flagged for its queue and has its flag lifted is filled like the others, which by now are as
-// full. Who is short of memory or slow is so whatever its queue, and gets a small part. One that
+// full. Who is short of memory or slow is so whatever its queue, and gets a small part, as does one that
+// is tried where nothing would tell if it answers each request at once with an error. One that
 // the proxies do not use gets the whole, so that it is seen when they use it again; until then
 // that goes to the others in proportion to theirs.
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p):
+	case m.lifted && m.strained(p) || m.conduct.unproven():
 		return trickle
 	case m.unused:
 		return 1

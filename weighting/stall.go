@@ -50,6 +50,7 @@ type conduct struct {
 	strikes  int       // illnesses without an answer between them
 	answered bool      // since it fell ill
 	proof    proof     // of that, where it takes two
+	erring   bool      // it fell ill for errors that a log told of
 }
 
 // ill reports whether the endpoint stalls or fails.
@@ -108,6 +109,7 @@ func (l *Law) judge(p *pool) {
 			}
 		}
 		found[i] = cmp.Or(stalls, fails, errs)
+		c.erring = c.erring || errs != "" && !c.unlogged()
 	}
 	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
 	for i := range p.members {
@@ -443,4 +445,5 @@ func (c *conduct) healthy() bool { return c.state == well }
 
 func (c *conduct) enter(s health, now time.Time) {
 	c.state, c.since, c.answered, c.proof = s, now, false, proof{}
+	c.erring = c.erring && s != well
 }

@@ -90,7 +90,7 @@
 //
 // # Sums
 //
-// Issued, Ended, Failed, LatencySeconds and Answered of an endpoint only ever rise, and
+// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds and Answered of an endpoint only ever rise, and
 // start with its membership. By events they are counted one by one. Requests
 // that the reports show to have been issued beyond that are added when every report
 // of a period says so: of 0.9 s, which is two in a row at an interval of 1 s, and ten at
@@ -101,6 +101,12 @@
 //
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own. Reports count Envoy's timeouts among them, so it is known by events alone.
+//   - Errors: of the others, those that ended in an error, be it the request's own: a 4xx, or a
+//     gRPC status other than OK and CANCELLED. Succeeded: those that were answered without one.
+//     By reports alone, all errors that Envoy counts, and what it counts as a success, any
+//     4xx among it. A report that covers the end of a log says nothing of either: the log
+//     told of the same requests. So no change of the mode counts an error twice, and for as long
+//     as a change takes some may not be counted.
 //   - Ended: by reports alone, what is in the sum of issued and not in progress. A request
 //     that was closed without an end is remembered (the last 1024 of an Envoy), so that its
 //     end, if it comes after all, does not count again; and what the log told since the last

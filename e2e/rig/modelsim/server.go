@@ -329,8 +329,8 @@ func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fault := ServingFault(s.servingFault.Load())
-	if fault == ServingUnavailable {
-		http.Error(w, "unavailable", http.StatusServiceUnavailable)
+	if status := fault.status(); status != 0 {
+		http.Error(w, http.StatusText(status), status)
 		return
 	}
 	work, err := s.workOf(r)

@@ -242,6 +242,9 @@ func TestServingFaults(t *testing.T) {
 		{"healthy", ServingHealthy, 200, 200, 1, 0},
 		{"unavailable", ServingUnavailable, 503, 503, 0, 0},
 		{"failing", ServingFailing, 500, 200, 0, 1},
+		{"full", ServingTooManyRequests, 429, 200, 0, 0},
+		{"failed generation", ServingFailedDependency, 424, 200, 0, 0},
+		{"gone", ServingNotFound, 404, 200, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
