@@ -335,23 +335,31 @@ func (c *Cluster) Run(ctx context.Context) error {
 }
 
 // letGo leaves the proxies with what does no harm for long: to each endpoint its
-// part of the capacity, none flagged and nothing refused. Weights that nobody renews
-// would go on sending the requests to who was idle last, and go on shedding.
+// part of the capacity, none flagged for its load and nothing refused. Weights that
+// nobody renews would go on sending the requests to who was idle last, and go on
+// shedding. Endpoints that stall or fail keep their share, which is the floor, and
+// their flags: they would fail what they are sent, with or without a control plane.
 func (c *Cluster) letGo() {
 	c.mu.Lock()
 	ready, last, options := c.ready, c.decision, c.options
 	c.mu.Unlock()
-	var capacity float64
+	var capacity, kept float64
 	for _, e := range last.Endpoints {
-		capacity += e.Capacity
+		if e.Failing {
+			kept += e.Share
+		} else {
+			capacity += e.Capacity
+		}
 	}
-	if !ready || !(capacity > 0) {
+	if !ready || len(last.Endpoints) == 0 {
 		return
 	}
 	last.Endpoints = slices.Clone(last.Endpoints) // the publisher may hold the ones before
 	for i := range last.Endpoints {
-		e := &last.Endpoints[i]
-		e.Share, e.Overloaded = e.Capacity/capacity, false
+		if e := &last.Endpoints[i]; !e.Failing {
+			e.Share = (1 - kept) * e.Capacity / capacity
+			e.Overloaded, e.OverloadReason = false, ""
+		}
 	}
 	last.DropFraction = 0
 	c.publisher.Publish(c.name, last, options.Push)

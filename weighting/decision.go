@@ -39,6 +39,9 @@ type EndpointDecision struct {
 	Overloaded bool
 	// OverloadReason says what entered the flag, empty when not overloaded.
 	OverloadReason string
+	// Failing says that it stalls or fails its requests: its share is its floor, and a flag
+	// is for that and not for load.
+	Failing bool
 	// Reason is the main cause of the share.
 	Reason Reason
 
