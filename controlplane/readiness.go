@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"steelyard/weighting"
@@ -26,6 +28,28 @@ func (c *Cluster) becomeReady(now time.Time, d weighting.Decision) bool {
 		return false
 	}
 	c.ready = true
+	return true
+}
+
+// Ready reports whether the cluster has something worth publishing, or nothing to publish.
+func (c *Cluster) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready || c.waitingFor() == ""
+}
+
+// BeenReady reports whether all clusters of a moment were ready, since the first Apply. A cluster
+// that is added later and not ready has itself to wait for and holds up nobody else.
+func (m *Manager) BeenReady() bool {
+	m.mu.Lock()
+	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
+	m.mu.Unlock()
+	if been || !settled || slices.ContainsFunc(clusters, func(r *running) bool { return !r.Ready() }) {
+		return been
+	}
+	m.mu.Lock()
+	m.beenReady = true
+	m.mu.Unlock()
 	return true
 }
 

@@ -89,7 +89,10 @@ func (d *Daemon) Status() admin.Status {
 	d.mu.Lock()
 	generation := d.generation
 	d.mu.Unlock()
-	s := admin.Status{Signals: d.signals.totals(time.Now()), StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	s := admin.Status{
+		Signals: d.signals.totals(time.Now()), StartedAt: admin.At(d.started),
+		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
+	}
 	s.LastReload.OK = true
 	if d.options.ConfigStatus == nil {
 		return s
