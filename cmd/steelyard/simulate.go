@@ -12,7 +12,7 @@ import (
 func simulateCommand() *cobra.Command {
 	var o simulate.Options
 	c := &cobra.Command{
-		Use:   "simulate --scenario NAME|FILE",
+		Use:   "simulate --scenario NAME|FILE | --trace FILE",
 		Short: "Simulate what users would wait under each policy, on a fleet of your own too",
 		Long: `Simulate a fleet of model servers behind Envoys and show what users would wait
 under each policy: Envoy's own ones, Steelyard with several sources of load, and
@@ -24,7 +24,13 @@ as a file to start from. With --config it is your fleet that is simulated: the
 endpoints, slots, sources and the law are your configuration's, the traffic is
 the scenario's.
 
-Waits are in mean service times. Exit status: 0, 1 after a failure, 2 after a
+Scenarios llm and llm-mixed-speed have engines that batch continuously, as vLLM
+does, and requests from a trace of prompts: the built-in one, or that of --trace
+(Azure's CSV, BurstGPT's CSV or Mooncake's JSON lines, plain or gzip), with its
+arrivals stretched to the load. They show the time to the first token, the time
+per output token and the time to the last one, in seconds.
+
+Otherwise waits are in mean service times. Exit status: 0, 1 after a failure, 2 after a
 mistake in the command line.`,
 		Example: `  steelyard simulate --list
   steelyard simulate --scenario photoroom
@@ -32,7 +38,9 @@ mistake in the command line.`,
   steelyard simulate --scenario photoroom --print > mine.yaml
   steelyard simulate --scenario ./mine.yaml --seed 7 --json rows.json
   steelyard simulate --scenario photoroom --config steelyard.yaml --cluster llama
-  steelyard simulate --scenario photoroom --duration 5m --hunt 20`,
+  steelyard simulate --scenario photoroom --duration 5m --hunt 20
+  steelyard simulate --scenario llm --load 0.9
+  steelyard simulate --trace BurstGPT_1.csv --spread --duration 20m`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Seeded = cmd.Flags().Changed("seed")
@@ -42,6 +50,9 @@ mistake in the command line.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (has a / or a dot in it)")
+	f.StringVar(&o.Trace, "trace", "", "a file of requests to language models, in place of those of the scenario (default scenario: llm)")
+	f.BoolVar(&o.Spread, "spread", false, "spread the requests of a trace whose times are rounded to seconds over what they are rounded to")
+	f.Float64Var(&o.Load, "load", 0, "traffic as a part of what the pods can do, 0.01 to 10 (default: the scenario's)")
 	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and end")
 	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance, 0 to 9223372036854775807: the same seed gives the same result (default: the scenario's)")

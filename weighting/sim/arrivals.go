@@ -19,13 +19,15 @@ type arrivals struct {
 	service Service
 	mean    float64 // seconds
 	classes [2]float64
-	mu      float64 // of the log-normal
+	mu      float64  // of the log-normal
+	prompts *prompts // nil where requests need a time of service
 }
 
 // An arrival is a request before anything became of it.
 type arrival struct {
 	envoy, worker int32
 	work          float64 // seconds
+	prompt        prompt  // of requests to engines
 	coin          float64 // 0..1, for a share of the requests to be refused
 }
 
@@ -39,6 +41,8 @@ const (
 	streamDither
 	streamSignals
 	streamLoss
+	streamPrompts
+	streamSpread
 )
 
 func source(seed, stream uint64) *rand.Rand {
@@ -75,16 +79,33 @@ func newArrivals(s *Scenario, rate float64) *arrivals {
 	short := a.mean / (1 - s.Service.LongShare + s.Service.LongShare*s.Service.LongFactor)
 	a.classes = [2]float64{short, short * s.Service.LongFactor}
 	a.mu = math.Log(a.mean) - s.Service.Sigma*s.Service.Sigma/2
+	if s.Prompts != nil {
+		a.prompts = newPrompts(s)
+	}
 	a.at = a.gap()
 	return a
 }
 
-func (a *arrivals) gap() instant { return instant(a.gaps.ExpFloat64() / a.rate * 1e9) }
+// gap is the time to the next request.
+func (a *arrivals) gap() instant {
+	gaps := 0.0 // mean ones
+	if a.prompts != nil {
+		gaps = a.prompts.gaps()
+	} else {
+		gaps = a.gaps.ExpFloat64()
+	}
+	return instant(gaps / a.rate * 1e9)
+}
 
 // take returns the request that arrives now and plans the one after it.
 func (a *arrivals) take() arrival {
+	r := arrival{coin: a.places.Float64()}
+	if a.prompts != nil {
+		r.prompt = a.prompts.take()
+	} else {
+		r.work = a.work()
+	}
 	a.at += a.gap()
-	r := arrival{coin: a.places.Float64(), work: a.work()}
 	x := a.places.Float64()
 	for x >= a.shares[r.envoy] {
 		r.envoy++

@@ -1,13 +1,79 @@
 package sim
 
 import (
+	"math"
 	"time"
 
 	"steelyard/weighting"
 )
 
-// The policies that are neither Envoy's own nor Steelyard's: the bound, and a
+// The policies that are neither Envoy's own nor Steelyard's: the bounds, and a
 // warning.
+
+// choose is the choice of a policy that sees every pod for every request.
+func (w *world) choose(a arrival) int32 {
+	switch w.p.Balancer {
+	case FewestInFlight:
+		return w.least(func(p *pod, _ int) float64 { return float64(p.load()) })
+	case LeastWork:
+		output := w.arrivals.prompts.output
+		return w.least(func(p *pod, _ int) float64 { return p.engine.Work(output) })
+	case LeastWorkGuessed:
+		pod := w.least(w.guessed)
+		w.guess(pod, a.prompt)
+		return pod
+	}
+	return w.shortest()
+}
+
+// least is the pod for which the measure is least; of several, any.
+func (w *world) least(measure func(p *pod, i int) float64) int32 {
+	best, least, ties := int32(-1), math.Inf(1), 0
+	for i := range w.pods {
+		p := &w.pods[i]
+		if !p.present {
+			continue
+		}
+		switch m := measure(p, i); {
+		case best < 0 || m < least:
+			best, least, ties = int32(i), m, 1
+		case m == least:
+			if ties++; w.picks.IntN(ties) == 0 {
+				best = int32(i)
+			}
+		}
+	}
+	return best
+}
+
+// A guess is the prompts that a pod was sent, in seconds of its work, and how much of
+// that is left if it did nothing else: nothing of it was read from the pod.
+type guess struct {
+	seconds float64
+	at      instant
+}
+
+func (g *guess) left(now instant) float64 { return max(0, g.seconds-float64(now-g.at)/1e9) }
+
+// guessed is the work of a pod as far as requests tell that were sent there.
+func (w *world) guessed(p *pod, i int) float64 {
+	decode := w.arrivals.prompts.output / 2 * p.engine.Params().Sequence.Seconds() / p.speed
+	return w.guesses[i].left(w.now) + float64(p.load())*decode
+}
+
+// guess adds a prompt: by content-length, or a mean one.
+func (w *world) guess(pod int32, asked prompt) {
+	if pod < 0 {
+		return
+	}
+	all, p := w.arrivals.prompts, &w.pods[pod]
+	tokens := all.prompt
+	if asked.bytes > 0 {
+		tokens = asked.bytes / all.BytesPerToken
+	}
+	seconds := tokens * (1 - all.Cached) / (p.engine.Params().PrefillRate * p.speed)
+	w.guesses[pod] = guess{w.guesses[pod].left(w.now) + seconds, w.now}
+}
 
 // shortest is the pod where a request waits least, as far as its queue tells; of
 // those with a free slot the fastest, then the emptiest, then any.

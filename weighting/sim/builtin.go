@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
 )
 
 // builtin are the scenarios that have a name.
@@ -24,8 +27,17 @@ func builtin() []Scenario {
 		return with(name, func(s *Scenario) { s.Load, s.Pods[0].Slots, s.Events = load, slots, e })
 	}
 	const at, lasting = 10 * time.Minute, 2 * time.Minute
+	llm := func(name string, pods ...PodGroup) Scenario { // six minutes are the whole trace
+		return Scenario{
+			Name: name, Seed: 1, Duration: 6 * time.Minute, WarmUp: 30 * time.Second,
+			Envoys: 6, Pods: pods, Load: 0.8, Prompts: &Prompts{Trace: trace.Azure()},
+		}
+	}
+	engines := engine.Defaults()
 	return []Scenario{
 		photoroom,
+		llm("llm", PodGroup{Count: 12, Engine: &engines}),
+		llm("llm-mixed-speed", PodGroup{Count: 8, Engine: &engines}, PodGroup{Count: 4, Speed: 0.5, Engine: &engines}),
 		with("batching", func(s *Scenario) {
 			s.Pods = []PodGroup{{Count: 20, Slots: 16, Sharing: true, SlowDown: 1}}
 			s.Service.Mean = 5 * time.Second
@@ -81,23 +93,36 @@ func Names() []string {
 	return names
 }
 
-// Policies are those of the standard table.
+// Policies are those of the standard table of pods with slots.
 func Policies() []Policy {
-	steelyard := func(name string, o Steelyard) Policy {
-		// As configured by default.
+	policies := append([]Policy{
+		named(Random), named(RoundRobin), named(LeastRequest), {Name: "free_slots@1s", Balancer: FreeSlots},
+	}, steelyards(time.Second)...)
+	return append(policies, named(ShortestQueue))
+}
+
+// EnginePolicies are those of the standard table of engines.
+func EnginePolicies() []Policy {
+	policies := append([]Policy{named(RoundRobin), named(LeastRequest)}, steelyards(defaultScrape)...)
+	return append(policies, named(FewestInFlight), named(LeastWork), named(LeastWorkGuessed))
+}
+
+func named(b Balancer) Policy { return Policy{Name: string(b), Balancer: b} }
+
+const defaultScrape = 250 * time.Millisecond // as configured by default
+
+// steelyards are Steelyard as configured by default, by its sources. beside is the
+// interval of scrapes where they are not the only source.
+func steelyards(beside time.Duration) []Policy {
+	policy := func(name string, o Steelyard) Policy {
 		o.Pace, o.Deadband, o.Heartbeat, o.FallbackAfter = defaultPace, 0.01, 500*time.Millisecond, 3*time.Second
 		return Policy{Name: name, Steelyard: &o}
 	}
 	return []Policy{
-		{Name: "random", Balancer: Random},
-		{Name: "round_robin", Balancer: RoundRobin},
-		{Name: "least_request", Balancer: LeastRequest},
-		{Name: "free_slots@1s", Balancer: FreeSlots},
-		steelyard("steelyard@1s", Steelyard{Source: Scrape, ScrapeInterval: time.Second}),
-		steelyard("steelyard@250ms", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}),
-		steelyard("steelyard@50ms", Steelyard{Source: LoadReports, ScrapeInterval: time.Second}),
-		steelyard("steelyard@5ms", Steelyard{Source: AccessLog, ScrapeInterval: time.Second}),
-		{Name: "shortest_queue", Balancer: ShortestQueue},
+		policy("steelyard@1s", Steelyard{Source: Scrape, ScrapeInterval: time.Second}),
+		policy("steelyard@250ms", Steelyard{Source: Scrape, ScrapeInterval: defaultScrape}),
+		policy("steelyard@50ms", Steelyard{Source: LoadReports, ScrapeInterval: beside}),
+		policy("steelyard@5ms", Steelyard{Source: AccessLog, ScrapeInterval: beside}),
 	}
 }
 

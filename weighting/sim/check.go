@@ -26,6 +26,16 @@ func (s Scenario) withDefaults() Scenario {
 	if s.Service.LongFactor == 0 {
 		s.Service.LongFactor = 1
 	}
+	if s.Prompts != nil {
+		s.Service.Mean = time.Second // what hunting is counted in
+		p := *s.Prompts
+		if p.Spread && p.Trace != nil {
+			p.Trace, p.Spread = p.Trace.Spread(source(s.Seed, streamSpread)), false
+		}
+		setTo(&p.BytesPerToken, DefaultBytesPerToken)
+		setTo(&p.BytesSpread, DefaultBytesSpread)
+		s.Prompts = &p
+	}
 	return s
 }
 
@@ -45,6 +55,7 @@ func (s *Scenario) check() error {
 	s.checkShares(&p)
 	s.checkService(&p)
 	s.Signals.check(&p)
+	s.checkPrompts(&p)
 	if pods := s.checkPods(&p); pods > 0 {
 		s.checkEvents(&p, pods)
 	}
@@ -79,6 +90,27 @@ func (s *Scenario) checkService(p *problems) {
 	}
 }
 
+func (s *Scenario) checkPrompts(p *problems) {
+	v := s.Prompts
+	if v == nil {
+		return
+	}
+	p.want(v.Cached >= 0 && v.Cached <= 1, "cached %v: 0 to 1 of a prompt", v.Cached)
+	p.want(v.Chunked >= 0 && v.Chunked <= 1, "chunked %v: 0 to 1 of the requests", v.Chunked)
+	p.want(v.BytesPerToken > 0 && v.BytesPerToken <= 1e6, "bytes per token %v: above 0, at most 1e6", v.BytesPerToken)
+	p.want(v.BytesSpread <= 5, "spread of the bytes per token %v: at most 5", v.BytesSpread)
+	if v.Trace == nil || len(v.Trace.Requests) < 2 || v.Trace.Span() <= 0 {
+		p.want(false, "prompts: a trace with two moments is needed")
+		return
+	}
+	largest := v.Trace.Largest()
+	for i, g := range s.Pods {
+		p.want(g.Engine == nil || g.Engine.Fits(int(largest.Prompt), int(largest.Output)),
+			"pods, group %d: the largest request, of %d and %d tokens, does not fit into the KV cache: it has to be of %d tokens at least",
+			i, largest.Prompt, largest.Output, largest.Prompt+largest.Output)
+	}
+}
+
 func (g *Signals) check(p *problems) {
 	for _, d := range []*time.Duration{g.ScrapeDelay, g.Delay, g.PushDelay} {
 		if d != nil {
@@ -108,7 +140,15 @@ func instead[T any](of, value *T) {
 func (s *Scenario) checkPods(p *problems) (pods int) {
 	for i, g := range s.Pods {
 		p.want(g.Count >= 1 && g.Count <= mostPods, "pods, group %d: count %d: 1 to %d can be simulated", i, g.Count, mostPods)
-		p.want(g.Slots >= 1 && g.Slots <= mostSlots, "pods, group %d: slots %d: 1 to %d", i, g.Slots, mostSlots)
+		least := 1
+		if g.Engine != nil {
+			least = 0
+			if err := g.Engine.Check(); err != nil {
+				p.want(false, "pods, group %d: %w", i, err)
+			}
+		}
+		p.want((g.Engine != nil) == (s.Prompts != nil), "pods, group %d: engines need prompts, and pods with slots take none", i)
+		p.want(g.Slots >= least && g.Slots <= mostSlots, "pods, group %d: slots %d: %d to %d", i, g.Slots, least, mostSlots)
 		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i, g.Speed)
 		p.want(g.SlowDown >= 0 && g.SlowDown <= 1e6, "pods, group %d: slow down %v: 0 to 1e6", i, g.SlowDown)
 		pods += min(max(0, g.Count), mostPods)
@@ -156,10 +196,13 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-func (p *Policy) check() error {
+func (p *Policy) check(engines bool) error {
 	var found problems
+	p.checkPods(engines, &found)
 	if p.Steelyard == nil {
-		balancers := []Balancer{RoundRobin, LeastRequest, Random, FreeSlots, ShortestQueue}
+		balancers := []Balancer{
+			RoundRobin, LeastRequest, Random, FreeSlots, ShortestQueue, FewestInFlight, LeastWork, LeastWorkGuessed,
+		}
 		found.want(slices.Contains(balancers, p.Balancer), "balancer %q: one of %q", p.Balancer, balancers)
 		found.want(p.FreeSlotsEvery > 0, "free slots every %v: a positive time is needed", p.FreeSlotsEvery)
 		return errors.Join(found...)
@@ -184,13 +227,15 @@ func (o *Steelyard) check(found *problems) {
 
 var defaultPace = weighting.Pace{Floor: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02}
 
+func setTo[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
 // withDefaults fills in what a deployment has that sets nothing.
 func (o Steelyard) withDefaults() Steelyard {
-	setTo := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
 	setTo(&o.ScrapeDelay, 2*time.Millisecond)
 	setTo(&o.SignalDelay, 2*time.Millisecond)
 	setTo(&o.PushDelay, 3*time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/sim/engine"
 )
 
 // A control is Steelyard: the sources, the loop of package controlplane around the
@@ -248,6 +249,9 @@ func (c *control) scrape(pod lane) {
 // report is what the server says of itself.
 func (p *pod) report(now time.Time) weighting.ServerReport {
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+	if p.engine != nil {
+		return p.engineReport(read)
+	}
 	queue, running := float64(p.queue.len()), float64(len(p.running))
 	if p.hung {
 		queue, running = 0, 0
@@ -255,6 +259,19 @@ func (p *pod) report(now time.Time) weighting.ServerReport {
 	return weighting.ServerReport{
 		Queue: read(queue), Running: read(running),
 		Completions: read(p.completions), QueueSeconds: read(p.queueSeconds), BusySeconds: read(p.busySeconds),
+	}
+}
+
+// engineReport is what is read from vLLM's page.
+func (p *pod) engineReport(read func(float64) weighting.Reading) weighting.ServerReport {
+	g, c := p.engine.Gauges(), p.engine.Counters()
+	if p.hung {
+		g = engine.Gauges{}
+	}
+	return weighting.ServerReport{
+		Queue: read(float64(g.Waiting)), Running: read(float64(g.Running)), Utilization: read(g.KVUsage),
+		Completions:  read(float64(c.Finished)),
+		QueueSeconds: read(c.Queue.Seconds()), BusySeconds: read((c.Prefill + c.Decode).Seconds()),
 	}
 }
 
@@ -300,7 +317,7 @@ func (c *control) loop() {
 // step decides and publishes. It returns how long to rest.
 func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
-	c.w.tally.steps++
+	c.w.tally.stepped()
 	d := c.law.Step(now, c.snapshot(now))
 	pace, fleet := c.o.pace(), c.fleet()
 	pushed := c.worth(&d, c.pacer.Worth(now, pace)) && c.push(&d)
@@ -422,13 +439,8 @@ func (c *control) push(d *weighting.Decision) bool {
 	}
 	a.drop = d.DropFraction
 	a.settle()
-	if c.last != nil {
-		for pod := range a.shares {
-			c.w.tally.moved += math.Abs(a.shares[pod]-c.last.shares[pod]) / 2
-		}
-	}
+	c.w.tally.pushed(c.last, a)
 	c.last, c.pushedAt = a, c.w.now
-	c.w.tally.pushes++
 	c.w.send(a, c.o.PushDelay)
 	return true
 }

@@ -6,8 +6,9 @@
 // It is seeded, has no clock of its own and no goroutines but those of [RunAll]:
 // the same scenario, policy and seed give the same result, byte for byte, and all
 // policies of one scenario get the same requests: the same arrivals at the same
-// Envoys with the same need of service. It reads and prints nothing: command
-// `steelyard simulate` does, and it is the only caller besides tests.
+// Envoys with the same need of service, or the same prompts and answers. It reads
+// and prints nothing: command `steelyard simulate` does, and it is the only caller
+// besides tests.
 //
 // What is real: [weighting.Law], [weighting.WeightBounds] with its dither, and
 // [weighting.Pacer]. What is modelled, after what was measured on Envoy 1.40 or
@@ -24,11 +25,23 @@
 // needs a time of service on a pod of speed 1, alone, by the distribution; with
 // two classes, the short one lasts mean / (1 − p + p·f), the long one f times that.
 //
+// Requests to engines are those of a trace (package trace), with their intervals
+// stretched to the rate, so that bursts stay bursts; after the last comes the first
+// again. Load 1 is then
+//
+//	C = Σ speed_i · requests per second of an engine that never lacks work
+//
+// on the requests from the beginning of the trace on. The prefix cache answers u^((1 −
+// s)/s) of a prompt, u uniform, which is s on average; a prompt has as many bytes as
+// tokens times a log-normal draw. Requests that count are played to their end: the
+// engines go on, with requests that do not count, for as long again at most.
+//
 // # Pods
 //
-// One queue, first come, first served, for n slots. With sharing, r requests that
-// run do so at 1 / (1 + slowdown · (r − 1)/(n − 1)) of the speed of one alone, as
-// in continuous batching; with slowdown n − 1 the pod is a shared processor.
+// Either an engine (package engine), or one queue, first come, first served, for n
+// slots. With sharing, r requests that run do so at 1 / (1 + slowdown · (r − 1)/(n −
+// 1)) of the speed of one alone: the least that can be said of continuous batching;
+// with slowdown n − 1 the pod is a shared processor.
 //
 // # Envoys
 //
@@ -73,6 +86,8 @@
 // # What it was held against
 //
 // M/M/c, M/G/1, processor sharing and two choices by their formulas; Envoy's first
-// picks after a rebuild as measured; the policies without a control plane by a
-// simulation of another hand, to a tenth or two (tests of this package).
+// picks after a rebuild as measured; the policies without a control plane, on slots
+// and on engines, by a simulation of another hand, to a tenth or two (tests of this
+// package). On that trace the peak of the day is close to what the engines can do, and
+// there one per cent more of load is ten per cent more of a tail.
 package sim

@@ -1,16 +1,21 @@
 package sim
 
-import "math"
+import (
+	"math"
 
-// A pod is a model server: slots, and one queue that is served in the order of
-// arrival. Its requests run on a clock of their own, in seconds of work done for
-// each of them, that goes slower when the pod is slow or shared and stands when
-// it is stalled.
+	"steelyard/weighting/sim/engine"
+)
+
+// A pod is a model server: an engine that batches continuously, or slots, and one
+// queue that is served in the order of arrival. With slots its requests run on a
+// clock of their own, in seconds of work done for each of them, that goes slower when
+// the pod is slow or shared and stands when it is stalled.
 type pod struct {
-	slots        int
-	speed        float64 // work per second, of a request alone
-	sharing      float64 // a full set takes 1 + sharing times as long
-	slowed       float64 // times slower, for now; 1
+	engine       *engine.Engine // nil: slots
+	slots        int            // of an engine what is configured as its capacity
+	speed        float64        // work per second, of a request alone
+	sharing      float64        // a full set takes 1 + sharing times as long
+	slowed       float64        // times slower, for now; 1
 	halted       bool
 	hung         bool // and its metrics look idle
 	stale        bool // scrapes fail
@@ -19,7 +24,8 @@ type pod struct {
 	running      []job
 	work         float64 // the clock
 	at           instant // when it was read last
-	busy         float64 // slot-seconds, within the time that counts
+	busy         float64 // slot-seconds, or seconds of an engine, within the time that counts
+	held         float64 // request-seconds in the pod, within the time that counts
 	completions  float64
 	queueSeconds float64
 	busySeconds  float64
@@ -32,7 +38,39 @@ type job struct {
 }
 
 // load is the requests in the pod.
-func (p *pod) load() int { return p.queue.len() + len(p.running) }
+func (p *pod) load() int {
+	if p.engine != nil {
+		return p.engine.InFlight()
+	}
+	return p.queue.len() + len(p.running)
+}
+
+// waiting is those of them that are not executed yet.
+func (p *pod) waiting() int {
+	if p.engine != nil {
+		return p.engine.Queued()
+	}
+	return p.queue.len()
+}
+
+// level is the load for each slot, or of an engine.
+func (p *pod) level() float64 {
+	if p.engine != nil {
+		return float64(p.load())
+	}
+	return float64(p.load()) / float64(p.slots)
+}
+
+// pace makes an engine as fast as the pod is now.
+func (p *pod) pace(now instant) {
+	switch {
+	case p.engine == nil:
+	case p.halted:
+		p.engine.SetSpeed(now.duration(), 0)
+	default:
+		p.engine.SetSpeed(now.duration(), p.speed/p.slowed)
+	}
+}
 
 // rate is work per second for each request that runs.
 func (p *pod) rate() float64 {
@@ -58,15 +96,23 @@ func (p *pod) fullRate() float64 {
 // advance moves the clock on to now; to be called before anything changes.
 // What is measured is within from and until.
 func (p *pod) advance(now, from, until instant) {
+	counts := float64(max(0, min(now, until)-max(p.at, from))) / 1e9
+	p.held += counts * float64(p.load())
 	if len(p.running) > 0 {
 		p.work += float64(now-p.at) / 1e9 * p.rate()
-		if !p.halted {
-			if counts := min(now, until) - max(p.at, from); counts > 0 {
-				p.busy += float64(counts) / 1e9 * float64(len(p.running))
-			}
-		}
+	}
+	if !p.halted {
+		p.busy += counts * float64(p.executing())
 	}
 	p.at = now
+}
+
+// executing is the slots that are taken, or an engine in an iteration.
+func (p *pod) executing() int {
+	if p.engine != nil && p.engine.Busy() {
+		return 1
+	}
+	return len(p.running)
 }
 
 // begin starts to execute a request that needs so many seconds of work.
@@ -74,8 +120,15 @@ func (p *pod) begin(request int32, work float64) {
 	p.running = append(p.running, job{p.work + work, request})
 }
 
-// completes is when the next request is done, as things stand.
+// completes is when the next request is done, or the iteration of an engine, as
+// things stand.
 func (p *pod) completes() instant {
+	if p.engine != nil {
+		if next, ok := p.engine.Next(); ok {
+			return at(next)
+		}
+		return never
+	}
 	rate := p.rate()
 	if len(p.running) == 0 || rate == 0 {
 		return never

@@ -1,12 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"steelyard/weighting"
 )
 
-// Balancer names how an Envoy (or, for the last two, something better) picks.
+// Balancer names how an Envoy picks, or, for the last ones, something that sees more.
 type Balancer string
 
 // The balancers.
@@ -16,7 +17,35 @@ const (
 	Random        Balancer = "random"
 	FreeSlots     Balancer = "free_slots"     // weights by free slots, pushed every FreeSlotsEvery: what not to do
 	ShortestQueue Balancer = "shortest_queue" // one view of all pods for each request: the bound
+
+	// With one view of all engines for each request, by what is in flight there, or by
+	// the work that is known to be: in seconds, the prompt tokens that no iteration has
+	// taken up yet by the prefill rate, and for each request in flight half of a mean
+	// answer at the time of one sequence in an iteration.
+	FewestInFlight Balancer = "fewest_in_flight"
+	LeastWork      Balancer = "least_work"
+	// LeastWorkGuessed is by what content-length tells of the prompts sent to an engine,
+	// as if it had done nothing else since.
+	LeastWorkGuessed Balancer = "least_work_guessed"
 )
+
+// byEnvoys says that the Envoys pick by themselves.
+func (p *Policy) byEnvoys() bool {
+	return slices.Contains([]Balancer{RoundRobin, LeastRequest, Random, FreeSlots}, p.Balancer)
+}
+
+// checkPods says whether pods of a kind are none for the policy.
+func (p *Policy) checkPods(engines bool, found *problems) {
+	if p.Steelyard != nil {
+		return
+	}
+	switch p.Balancer {
+	case FreeSlots, ShortestQueue:
+		found.want(!engines, "%s goes by slots, and the pods are engines: they have none", p.Balancer)
+	case LeastWork, LeastWorkGuessed:
+		found.want(engines, "%s goes by prompts, and the pods are no engines", p.Balancer)
+	}
+}
 
 // A Policy is a way to place requests. With Steelyard set, Balancer is ignored
 // and the Envoys' own is Steelyard.EnvoyPolicy.

@@ -8,9 +8,12 @@ type Result struct {
 	Requests int // that arrived and were placed, after the warm-up
 	Dropped  int // refused, after the warm-up
 
-	// Wait is the time from arrival to the start of service, Latency that to its
-	// end, in mean service times.
+	// With slots, in mean service times: Wait is the time from arrival to the start of
+	// service, Latency that to its end.
 	Wait, Latency Quantiles
+	// With engines, in seconds: from arrival to the first token; the mean from one token
+	// to the next, of requests with two or more; from arrival to the last token.
+	FirstToken, PerToken, EndToEnd Quantiles
 
 	// Steps and Pushes of the control plane, over the whole run.
 	Steps, Pushes int
@@ -19,12 +22,14 @@ type Result struct {
 	// warm-up, as parts of the capacity.
 	Goodput, Utilization float64
 
-	// Spread is the mean difference of load per slot between the fullest and the
-	// emptiest pod. Moved is the share of the traffic that pushes move, per second.
+	// Loads are the mean requests in each pod after the warm-up.
+	Loads []float64
+	// Spread is the mean difference of load per slot (or of an engine) between the
+	// fullest and the emptiest pod. Moved is the share of the traffic that pushes move, per second.
 	Spread, Moved float64
 	// Hunting is the variance of the number of requests that a pod gets in a mean
-	// service time, over its mean: 1 is chance, less is more even than chance, and
-	// more is herds that all see the same pod idle.
+	// service time (an engine: in a second), over its mean: 1 is chance, less is more
+	// even than chance, and more is herds that all see the same pod idle.
 	Hunting float64
 
 	Series []Sample // if asked for
@@ -37,10 +42,11 @@ type Quantiles struct {
 
 // A Sample is the world at one moment.
 type Sample struct {
-	At     time.Duration
-	Load   []float64 // requests in each pod
-	Shares []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
-	Flags  []bool    // pods flagged as overloaded
-	Drop   float64   // share refused
-	Rate   float64   // requests per second offered
+	At      time.Duration
+	Load    []float64 // requests in each pod
+	Waiting float64   // of all those, the ones that are not executed yet
+	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
+	Flags   []bool    // pods flagged as overloaded
+	Drop    float64   // share refused
+	Rate    float64   // requests per second offered
 }

@@ -12,7 +12,7 @@ import (
 // are not sound, and when ctx ends first.
 func Run(ctx context.Context, s Scenario, p Policy) (Result, error) {
 	s, p = s.withDefaults(), p.withDefaults()
-	if err := errors.Join(s.check(), p.check()); err != nil {
+	if err := errors.Join(s.check(), p.check(s.Prompts != nil)); err != nil {
 		return Result{}, fmt.Errorf("simulating %q under %q: %w", s.Name, p.Name, err)
 	}
 	w := newWorld(&s, &p)

@@ -1,6 +1,11 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
+)
 
 // A Scenario is the world in which policies are compared: who asks, who serves,
 // and what happens meanwhile. The same scenario and seed give every policy the
@@ -25,7 +30,8 @@ type Scenario struct {
 	// the start); Rate is requests per second and goes before it.
 	Load, Rate float64
 
-	Service Service
+	Service Service  // what requests need of pods with slots
+	Prompts *Prompts // what they need of engines; nil where pods have slots
 	Signals Signals
 	Events  []Event // in any order
 
@@ -37,15 +43,38 @@ type Scenario struct {
 // order of the groups.
 type PodGroup struct {
 	Count int
-	Slots int     // requests executed at once
-	Speed float64 // work per second and slot; 0 means 1
+	Slots int     // requests executed at once; of an engine what is configured as its capacity, 0 for nothing
+	Speed float64 // work per second and slot, or part of an engine's full speed; 0 means 1
 	// Sharing slows the requests that run together, as in continuous batching:
 	// in a full set each takes 1 + SlowDown times as long as alone, and between
 	// the two in proportion.
 	Sharing  bool
 	SlowDown float64
-	Zone     string
+	// Engine makes the pods engines that batch continuously. Then all groups are.
+	Engine *engine.Params
+	Zone   string
 }
+
+// Prompts are requests to engines: those of a trace, at another pace. The intervals
+// between them keep their proportions, and the trace begins again when it ends.
+type Prompts struct {
+	Trace *trace.Trace
+	// Spread moves requests whose times are rounded to whole seconds apart.
+	Spread bool
+	// Cached is the mean share of a prompt in the prefix cache, 0..1, by chance for each.
+	Cached float64
+	// BytesPerToken of a prompt is the mean of a log-normal distribution with
+	// BytesSpread as the standard deviation of the logarithm: 0 means the defaults, and a
+	// negative spread none. It is what content-length says; Chunked is the share of the
+	// requests that come without.
+	BytesPerToken, BytesSpread, Chunked float64
+}
+
+// What content-length says of a prompt unless a scenario says otherwise.
+const (
+	DefaultBytesPerToken = 4.2
+	DefaultBytesSpread   = 0.2
+)
 
 // ServiceKind names a distribution of service times.
 type ServiceKind string

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // An act is one change of the world: an event's beginning or its end.
@@ -46,14 +48,15 @@ func (s *Scenario) all() []int {
 func (s *Scenario) pods() []pod {
 	var pods []pod
 	for _, g := range s.Pods {
-		p := pod{slots: g.Slots, speed: g.Speed, slowed: 1, present: true}
-		if p.speed == 0 {
-			p.speed = 1
-		}
+		p := pod{slots: g.Slots, speed: g.speed(), slowed: 1, present: true}
 		if g.Sharing {
 			p.sharing = g.SlowDown
 		}
 		for range g.Count {
+			if g.Engine != nil {
+				p.engine = engine.New(*g.Engine)
+				p.pace(0)
+			}
 			pods = append(pods, p)
 		}
 	}
@@ -69,16 +72,41 @@ func (s *Scenario) pods() []pod {
 	return pods
 }
 
-// capacity is the requests per second that the pods that are there complete with
-// all slots taken.
-func (s *Scenario) capacity(pods []pod) float64 {
-	var work float64
-	for i := range pods {
-		if pods[i].present {
-			work += pods[i].fullRate()
-		}
+func (g *PodGroup) speed() float64 {
+	if g.Speed == 0 {
+		return 1
 	}
-	return work / s.Service.Mean.Seconds()
+	return g.Speed
+}
+
+// capacity is the requests per second that the pods that are there complete with
+// all slots taken, or with engines that never lack work.
+func (s *Scenario) capacity(pods []pod) (perSecond float64) {
+	for i := range s.Pods {
+		g := &s.Pods[i]
+		present := 0
+		for k := range g.Count {
+			if pods[k].present {
+				present++
+			}
+		}
+		switch {
+		case present == 0:
+		case g.Engine != nil:
+			perSecond += float64(present) * s.throughput(g)
+		default:
+			perSecond += float64(present) * pods[0].fullRate() / s.Service.Mean.Seconds()
+		}
+		pods = pods[g.Count:]
+	}
+	return perSecond
+}
+
+// ArrivalRate is the requests per second that arrive, but for flash crowds, in a
+// scenario without mistakes.
+func (s Scenario) ArrivalRate() float64 {
+	s = s.withDefaults()
+	return s.rate(s.pods())
 }
 
 func (s *Scenario) rate(pods []pod) float64 {
@@ -138,6 +166,7 @@ func (w *world) befall(i int32, a act) {
 	case StaleMetrics, FreshMetrics:
 		p.stale = (a.kind == StaleMetrics) != a.end
 	}
+	p.pace(w.now)
 	w.set(w.lanes.done+i, p.completes())
 }
 

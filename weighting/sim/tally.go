@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // A tally is what is measured.
@@ -15,6 +17,7 @@ type tally struct {
 
 	requests, dropped, done int
 	waits, latencies        []float64 // mean services
+	first, each, whole      []float64 // seconds, of engines
 	steps, pushes           int
 	moved                   float64 // total variation of pushed shares
 
@@ -57,11 +60,54 @@ func (t *tally) placed(pod int32, counts bool) {
 func (t *tally) waited(d instant) { t.waits = append(t.waits, float64(d)/1e9/t.mean) }
 
 func (t *tally) completed(r *request) {
-	if t.w.now >= t.w.from {
+	if t.w.measures() {
 		t.done++
 	}
-	if r.counts {
+	switch {
+	case !r.counts:
+	case r.call != nil:
+		t.answered(r.call)
+	default:
 		t.latencies = append(t.latencies, float64(t.w.now-r.arrived)/1e9/t.mean)
+	}
+}
+
+func (t *tally) answered(r *engine.Request) {
+	t.first = append(t.first, (r.First - r.Arrived).Seconds())
+	t.whole = append(t.whole, (r.Last - r.Arrived).Seconds())
+	if each, ok := r.TimePerOutputToken(); ok {
+		t.each = append(t.each, each.Seconds())
+	}
+}
+
+// unanswered is a request to an engine that is not done in the end: it has taken as
+// long as it has.
+func (t *tally) unanswered(r *engine.Request) {
+	now := t.w.now.duration()
+	if r.Generated == 0 {
+		r.First = now
+	}
+	r.Last = now
+	t.answered(r)
+}
+
+func (t *tally) stepped() {
+	if t.w.now <= t.w.until {
+		t.steps++
+	}
+}
+
+// pushed counts a push, and the shares that it moves from those of the one before.
+func (t *tally) pushed(before, a *assignment) {
+	if t.w.now > t.w.until {
+		return
+	}
+	t.pushes++
+	if before == nil {
+		return
+	}
+	for pod := range a.shares {
+		t.moved += math.Abs(a.shares[pod]-before.shares[pod]) / 2
 	}
 }
 
@@ -75,7 +121,7 @@ func (t *tally) window() {
 		if !p.present {
 			continue
 		}
-		level := float64(p.load()) / float64(p.slots)
+		level := p.level()
 		least, most = min(least, level), max(most, level)
 		if t.w.now > t.w.from {
 			c.n++
@@ -115,6 +161,7 @@ func (t *tally) sample() {
 	}
 	for i := range w.pods {
 		s.Load[i] = float64(w.pods[i].load())
+		s.Waiting += float64(w.pods[i].waiting())
 	}
 	t.series = append(t.series, s)
 }
@@ -122,27 +169,41 @@ func (t *tally) sample() {
 // result sums up. Requests that still wait have waited for as long as they have.
 func (t *tally) result() Result {
 	w := t.w
+	counted := (w.s.Duration - w.s.WarmUp).Seconds()
 	var busy float64
+	loads := make([]float64, len(w.pods))
 	for i := range w.pods {
 		p := w.touch(int32(i))
 		busy += p.busy
+		loads[i] = p.held / counted
 		for p.queue.len() > 0 {
 			if r := &w.requests[p.queue.pop()]; r.counts {
 				t.waited(w.now - r.arrived)
 			}
 		}
 	}
-	counted := (w.s.Duration - w.s.WarmUp).Seconds()
+	if w.owed > 0 {
+		for i := range w.requests {
+			if r := &w.requests[i]; r.counts && !r.call.Ended() {
+				t.unanswered(r.call)
+			}
+		}
+	}
 	start := w.s.pods()
 	slots := 0
 	for i := range start {
-		if start[i].present {
+		switch {
+		case !start[i].present:
+		case start[i].engine != nil:
+			slots++
+		default:
 			slots += start[i].slots
 		}
 	}
 	return Result{
 		Policy: w.p.Name, Requests: t.requests, Dropped: t.dropped,
 		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
+		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole), Loads: loads,
 		Steps: t.steps, Pushes: t.pushes, Moved: t.moved / w.s.Duration.Seconds(),
 		Goodput: float64(t.done) / counted / w.s.capacity(start), Utilization: busy / counted / float64(slots),
 		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // A world is one run in the making.
@@ -24,6 +26,8 @@ type world struct {
 	requests []request // those in the system, and free ones
 	free     []int32
 
+	owed       int         // requests that count and are not done, in engines
+	guesses    []guess     // of least_work_guessed, by pod
 	assignment *assignment // in force
 	received   instant     // the latest one, be it the same
 	sent       ring[sent]  // on the way to the Envoys
@@ -39,6 +43,8 @@ type request struct {
 	work       float64 // seconds
 	envoy, pod int32
 	counts     bool
+	call       *engine.Request // to an engine; nil to a pod with slots
+	bytes      float64         // content-length; 0 where there is none
 }
 
 // sent is an assignment on its way.
@@ -86,7 +92,7 @@ func newWorld(s *Scenario, p *Policy) *world {
 	w := &world{
 		s: s, p: p, from: at(s.WarmUp), until: at(s.Duration),
 		lanes: newLanes(len(pods), s.Envoys),
-		pods:  pods, script: s.script(),
+		pods:  pods, script: s.script(), guesses: make([]guess, len(pods)),
 		picks: source(s.Seed, streamPicks),
 	}
 	w.calendar = newCalendar(int(w.lanes.last))
@@ -123,7 +129,8 @@ func (w *world) plan() {
 	}
 }
 
-// run lets things happen until the end.
+// run lets things happen until the end. Engines go on, and requests that do not count
+// keep coming, until those that count are done, or for as long again.
 func (w *world) run(ctx context.Context) error {
 	const between = 1 << 14 // looks at the context
 	for n := 0; ; n++ {
@@ -131,9 +138,14 @@ func (w *world) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		l, t := w.next()
-		if t > w.until {
-			w.now = w.until
-			return nil
+		if end := w.until; t > end {
+			if w.owed > 0 {
+				end = 2 * w.until
+			}
+			if t > end {
+				w.now = end
+				return nil
+			}
 		}
 		w.now = t
 		w.happen(l)
@@ -178,18 +190,30 @@ func (w *world) happenOnce(l lane) {
 		w.control.polled()
 	case laneWindow:
 		w.tally.window()
-		w.set(laneWindow, w.now+w.tally.every)
+		w.again(l, w.tally.every)
 	case laneSample:
 		w.tally.sample()
-		w.set(laneSample, w.now+at(w.s.SampleEvery))
+		w.again(l, at(w.s.SampleEvery))
 	}
 }
+
+// again plans what is measured now for later, while the time counts.
+func (w *world) again(l lane, every instant) {
+	next := w.now + every
+	if next > w.until {
+		next = never
+	}
+	w.set(l, next)
+}
+
+// measures says that what happens now counts.
+func (w *world) measures() bool { return w.now >= w.from && w.now <= w.until }
 
 // arrive takes in the next request.
 func (w *world) arrive() {
 	a := w.arrivals.take()
 	w.set(laneArrival, w.arrivals.at)
-	counts := w.now >= w.from
+	counts := w.measures()
 	pod := int32(-1)
 	if !(a.coin < w.assignment.drop) {
 		pod = w.pick(a)
@@ -198,7 +222,9 @@ func (w *world) arrive() {
 		w.tally.refused(counts)
 		return
 	}
-	id := w.admit(request{arrived: w.now, begun: never, work: a.work, envoy: a.envoy, pod: pod, counts: counts})
+	id := w.admit(request{
+		arrived: w.now, begun: never, work: a.work, bytes: a.prompt.bytes, envoy: a.envoy, pod: pod, counts: counts,
+	})
 	e := w.envoys[a.envoy]
 	e.moved(w.assignment)
 	e.active[pod]++
@@ -208,9 +234,12 @@ func (w *world) arrive() {
 		w.control.begun(&w.requests[id])
 	}
 	p := w.touch(pod)
-	if len(p.running) < p.slots {
+	switch {
+	case p.engine != nil:
+		w.call(p, id, a.prompt)
+	case len(p.running) < p.slots:
 		w.start(p, id)
-	} else {
+	default:
 		p.queue.push(id)
 	}
 	w.set(w.lanes.done+pod, p.completes())
@@ -218,8 +247,8 @@ func (w *world) arrive() {
 
 // pick chooses a pod.
 func (w *world) pick(a arrival) int32 {
-	if w.p.Balancer == ShortestQueue && w.p.Steelyard == nil {
-		return w.shortest()
+	if w.p.Steelyard == nil && !w.p.byEnvoys() {
+		return w.choose(a)
 	}
 	if w.control != nil && w.stale() && len(w.control.members) > 0 {
 		return w.envoys[a.envoy].twoChoices(w.control.members, w.picks)
@@ -260,26 +289,52 @@ func (w *world) start(p *pod, id int32) {
 	}
 }
 
-// complete ends the request of a pod that is due, and begins one that waits.
+// call hands a request to an engine.
+func (w *world) call(p *pod, id int32, asked prompt) {
+	r := &w.requests[id]
+	r.call = &engine.Request{ID: id, Prompt: asked.prompt, Cached: asked.cached, Output: asked.output}
+	if r.counts {
+		w.owed++
+	}
+	p.engine.Arrive(w.now.duration(), r.call)
+}
+
+// complete ends the iteration of an engine that is due, or the request of a pod that
+// is, and begins one that waits.
 func (w *world) complete(pod int32) {
 	p := w.touch(pod)
-	id := p.finish()
+	if p.engine != nil {
+		for _, call := range p.engine.Step(w.now.duration()) {
+			if w.requests[call.ID].counts {
+				w.owed--
+			}
+			w.finish(call.ID)
+		}
+	} else {
+		id := p.finish()
+		r := &w.requests[id]
+		p.completions++
+		p.queueSeconds += float64(r.started-r.arrived) / 1e9
+		p.busySeconds += float64(w.now-r.started) / 1e9
+		w.finish(id)
+		if p.queue.len() > 0 && len(p.running) < p.slots {
+			w.start(p, p.queue.pop())
+		}
+	}
+	w.set(w.lanes.done+pod, p.completes())
+}
+
+// finish takes a request that is done out of the system.
+func (w *world) finish(id int32) {
 	r := &w.requests[id]
-	p.completions++
-	p.queueSeconds += float64(r.started-r.arrived) / 1e9
-	p.busySeconds += float64(w.now-r.started) / 1e9
 	w.tally.completed(r)
 	e := w.envoys[r.envoy]
 	e.moved(w.assignment)
-	e.active[pod]--
+	e.active[r.pod]--
 	if w.control != nil {
 		w.control.ended(r)
 	}
 	w.free = append(w.free, id)
-	if p.queue.len() > 0 && len(p.running) < p.slots {
-		w.start(p, p.queue.pop())
-	}
-	w.set(w.lanes.done+pod, p.completes())
 }
 
 // send puts an assignment on its way to the Envoys.

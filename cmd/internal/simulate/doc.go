@@ -9,15 +9,16 @@
 // # What is shown
 //
 // All waits are in mean service times, so that a scenario of a second and one of a
-// minute can be compared. "Best" leaves out shortest_queue, which sees every pod
-// for every request: it is the bound and no policy that one could switch on.
+// minute can be compared; times to a token, of engines, are in seconds. "Best" leaves
+// out shortest_queue and what else sees every pod for every request: these are bounds
+// and no policies that one could switch on.
 //
-// The one number of a run is the ratio of a policy's p99 to that of least_request
-// on the same requests,
+// The one number of a run is the ratio of a policy's p99, of the wait or of the time to
+// first token, to that of least_request on the same requests,
 //
 //	ratio = max(p99, 0.05) / max(p99 of least_request, 0.05)
 //
-// because a twentieth of a service is what nobody feels, and 0.02 to 0.01 is no
+// because a twentieth of a service (or of a second) is what nobody feels, and 0.02 to 0.01 is no
 // doubling. A hunt runs many seeds and names the one with the largest ratio.
 //
 // # A fleet

@@ -1,17 +1,17 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
 )
 
 // A file is a scenario as people write it; the tags are those of the configuration.
@@ -34,8 +34,10 @@ type file struct {
 	// Rate is the traffic in requests per second, 0 to 1000000, in place of Load. 0
 	// means by Load. Default 0.
 	Rate float64 `yaml:"rate" default:"0" range:"0..1000000"`
-	// Service is how long a request takes.
+	// Service is how long a request takes on pods with slots.
 	Service service `yaml:"service"`
+	// Prompts are the requests to engines, those of the built-in trace or of --trace.
+	Prompts prompts `yaml:"prompts"`
 	// Signals are what becomes of the messages to and from Steelyard on their way.
 	Signals signals `yaml:"signals"`
 	// Events are what happens meanwhile, 1 to 1000. Default none.
@@ -63,8 +65,45 @@ type pods struct {
 	// SlowDown is how much longer a request takes in a full set than alone, as in
 	// continuous batching, 0 to 1000. Default 0.
 	SlowDown float64 `yaml:"slow_down" default:"0" range:"0..1000"`
+	// Engine makes the pods engines that batch continuously, as vLLM does, in place of
+	// slots. Then all pods have to be. Default none.
+	Engine *batching `yaml:"engine"`
 	// Zone is the locality. Default none.
 	Zone string `yaml:"zone"`
+}
+
+// batching are the constants of an engine, [engine.Params].
+type batching struct {
+	// Iteration is what each iteration takes, 100us to 1m. Default 20ms.
+	Iteration time.Duration `yaml:"iteration" default:"20ms" range:"100us..1m"`
+	// Sequence is what each sequence that decodes adds to it, 0s to 1s. Default 120us.
+	Sequence time.Duration `yaml:"sequence" default:"120us" range:"0s..1s"`
+	// Context is what each token of their context adds to it, 0s to 1ms. Default 15ns.
+	Context time.Duration `yaml:"context" default:"15ns" range:"0s..1ms"`
+	// PrefillRate is the prompt tokens computed per second, 1 to 10000000. Default 12000.
+	PrefillRate float64 `yaml:"prefill_rate" default:"12000" range:"1..10000000"`
+	// TokenBudget is the most tokens in one iteration (max_num_batched_tokens), 1 to
+	// 1000000, one for each of the sequences at least. Default 8192.
+	TokenBudget int `yaml:"token_budget" default:"8192" range:"1..1000000"`
+	// MaxSequences run at once (max_num_seqs), 1 to 10000. Default 128.
+	MaxSequences int `yaml:"max_sequences" default:"128" range:"1..10000"`
+	// KVTokens is the size of the KV cache, 1 to 1000000000, the largest request at
+	// least. Default 400000.
+	KVTokens int `yaml:"kv_tokens" default:"400000" range:"1..1000000000"`
+}
+
+// prompts are those of [sim.Prompts] but for the trace.
+type prompts struct {
+	// Cached is the mean part of a prompt that is in the prefix cache, 0 to 1. Default 0.
+	Cached float64 `yaml:"cached" default:"0" range:"0..1"`
+	// BytesPerToken of a prompt, on average, 0.01 to 1000000: what content-length says.
+	// Default 4.2.
+	BytesPerToken float64 `yaml:"bytes_per_token" default:"4.2" range:"0.01..1000000"`
+	// BytesSpread is how much that differs from prompt to prompt: the standard deviation
+	// of its logarithm, 0 to 5. Default 0.2.
+	BytesSpread float64 `yaml:"bytes_spread" default:"0.2" range:"0..5"`
+	// Chunked is the part of the requests without a content-length, 0 to 1. Default 0.
+	Chunked float64 `yaml:"chunked" default:"0" range:"0..1"`
 }
 
 type service struct {
@@ -149,18 +188,18 @@ func (f *file) scenario() sim.Scenario {
 	s := sim.Scenario{
 		Name: f.Name, Seed: uint64(f.Seed), Duration: f.Duration, WarmUp: f.WarmUp,
 		Envoys: f.Envoys.Count, EnvoyShares: f.Envoys.Shares, Workers: f.Envoys.Workers,
-		Load: f.Load, Rate: f.Rate,
-		Service: sim.Service{
+		Load: f.Load, Rate: f.Rate, Signals: sim.Signals(f.Signals),
+	}
+	if f.engines() {
+		s.Prompts = f.Prompts.requests()
+	} else {
+		s.Service = sim.Service{
 			Kind: sim.ServiceKind(f.Service.Kind), Mean: f.Service.Mean, Sigma: f.Service.Sigma,
 			LongShare: f.Service.LongShare, LongFactor: f.Service.LongFactor,
-		},
-		Signals: sim.Signals(f.Signals),
+		}
 	}
 	for _, p := range f.Pods {
-		s.Pods = append(s.Pods, sim.PodGroup{
-			Count: p.Count, Slots: p.Slots, Speed: p.Speed, Zone: p.Zone,
-			Sharing: p.SlowDown > 0, SlowDown: p.SlowDown,
-		})
+		s.Pods = append(s.Pods, p.group())
 	}
 	for _, e := range f.Events {
 		s.Events = append(s.Events, sim.Event{
@@ -169,6 +208,31 @@ func (f *file) scenario() sim.Scenario {
 	}
 	return s
 }
+
+func (p *pods) group() sim.PodGroup {
+	g := sim.PodGroup{Count: p.Count, Speed: p.Speed, Zone: p.Zone}
+	if p.Engine != nil {
+		constants := engine.Params(*p.Engine)
+		g.Engine = &constants
+		return g
+	}
+	g.Slots, g.Sharing, g.SlowDown = p.Slots, p.SlowDown > 0, p.SlowDown
+	return g
+}
+
+// requests are those of the built-in trace.
+func (p *prompts) requests() *sim.Prompts {
+	spread := p.BytesSpread
+	if spread == 0 {
+		spread = -1 // 0 is the default there
+	}
+	return &sim.Prompts{
+		Trace: trace.Azure(), Cached: p.Cached, BytesPerToken: p.BytesPerToken, BytesSpread: spread, Chunked: p.Chunked,
+	}
+}
+
+// engines says that the first pods are engines; the others have to be too.
+func (f *file) engines() bool { return len(f.Pods) > 0 && f.Pods[0].Engine != nil }
 
 // check compares the values of a file with one another.
 func (f *file) check(c *config.Checker) {
@@ -188,12 +252,38 @@ func (f *file) check(c *config.Checker) {
 	if count > mostPods {
 		c.Fail(&f.Pods, "there are %d pods in all: write at most %d", count, mostPods)
 	}
+	f.checkEngines(c)
 	f.Service.check(c)
-	if f.WarmUp < f.Duration && count > 0 && count <= mostPods { // else another message says what is wrong
+	if f.WarmUp < f.Duration && count > 0 && count <= mostPods && !f.engines() { // else another message says what is wrong
 		f.checkSize(c)
 	}
 	for i := range f.Events {
 		f.Events[i].check(c, count, f.Duration)
+	}
+}
+
+// checkEngines compares what is of slots with what is of engines.
+func (f *file) checkEngines(c *config.Checker) {
+	engines := f.engines()
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		switch {
+		case (p.Engine != nil) != engines:
+			c.Fail(p, "engines and pods with slots do not mix: write engine: {…} in all groups, or in none")
+		case engines && c.Written(&p.Slots):
+			c.Fail(&p.Slots, "an engine has no slots: remove it, or engine")
+		case engines && c.Written(&p.SlowDown):
+			c.Fail(&p.SlowDown, "an engine slows down by itself: remove it, or engine")
+		case engines && p.Engine.TokenBudget < p.Engine.MaxSequences:
+			c.Fail(&p.Engine.TokenBudget, "%d is less than one for each of %d sequences: write %d or more, or fewer max_sequences",
+				p.Engine.TokenBudget, p.Engine.MaxSequences, p.Engine.MaxSequences)
+		}
+	}
+	switch {
+	case engines && c.Written(&f.Service):
+		c.Fail(&f.Service, "requests to engines are prompts: remove it (prompts: has what can be said of them)")
+	case !engines && c.Written(&f.Prompts):
+		c.Fail(&f.Prompts, "prompts are requests to engines: remove it, or write engine: {} in the groups of pods")
 	}
 }
 
@@ -238,54 +328,7 @@ func requests(s sim.Scenario) float64 {
 			seconds += (e.Factor - 1) * max(0, lasts).Seconds()
 		}
 	}
-	return rate(s) * seconds
-}
-
-// rate is how many arrive per second, but for crowds: a load is of the pods that
-// are there at the start.
-func rate(s sim.Scenario) float64 {
-	if s.Rate > 0 {
-		return s.Rate
-	}
-	pods := podsOf(s)
-	absent := absentAtFirst(s.Events, len(pods))
-	var work float64 // per second
-	for i, p := range pods {
-		if !absent[i] {
-			work += float64(p.Slots) * speedOf(p) / (1 + p.SlowDown)
-		}
-	}
-	return s.Load * work / s.Service.Mean.Seconds()
-}
-
-// absentAtFirst says of each of n pods whether it joins before it leaves.
-func absentAtFirst(events []sim.Event, n int) []bool {
-	sorted := slices.Clone(events)
-	slices.SortStableFunc(sorted, func(a, b sim.Event) int { return cmp.Compare(a.At, b.At) })
-	absent, known := make([]bool, n), make([]bool, n)
-	for _, e := range sorted {
-		if e.Kind != sim.Join && e.Kind != sim.Leave {
-			continue
-		}
-		for _, pod := range podsOfEvent(e, n) {
-			if pod < n && !known[pod] {
-				absent[pod], known[pod] = e.Kind == sim.Join, true
-			}
-		}
-	}
-	return absent
-}
-
-// podsOfEvent are those that it happens to, of n.
-func podsOfEvent(e sim.Event, n int) []int {
-	if len(e.Pods) > 0 {
-		return e.Pods
-	}
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
+	return s.ArrivalRate() * seconds
 }
 
 func (s *service) check(c *config.Checker) {

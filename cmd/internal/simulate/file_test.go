@@ -15,6 +15,8 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
 )
 
 func TestBadFilesAreRefusedWithWhatToWriteInstead(t *testing.T) {
@@ -99,7 +101,45 @@ func settled(s sim.Scenario) sim.Scenario {
 		s.Pods[i].Speed = speedOf(s.Pods[i])
 		s.Pods[i].Sharing = s.Pods[i].Sharing && s.Pods[i].SlowDown > 0
 	}
+	if s.Prompts != nil {
+		p := *s.Prompts
+		if p.BytesPerToken == 0 {
+			p.BytesPerToken, p.BytesSpread = sim.DefaultBytesPerToken, sim.DefaultBytesSpread
+		}
+		s.Prompts = &p
+	}
 	return s
+}
+
+// TestEnginesAreReadAndPrinted: what a file says of engines and prompts, and the same
+// when it is printed and read again.
+func TestEnginesAreReadAndPrinted(t *testing.T) {
+	s, err := readFile("testdata/engines.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := engine.Defaults()
+	want := sim.Scenario{
+		Name: "engines", Seed: 1, Duration: 30 * time.Second, WarmUp: 6 * time.Second, Envoys: 2, Workers: 1, Load: 0.7,
+		Pods: []sim.PodGroup{
+			{Count: 2, Speed: 1, Engine: &defaults},
+			{Count: 1, Speed: 0.5, Zone: "b", Engine: &engine.Params{
+				Iteration: 10 * time.Millisecond, Sequence: 100 * time.Microsecond, Context: 10,
+				PrefillRate: 20_000, TokenBudget: 4096, MaxSequences: 64, KVTokens: 200_000,
+			}},
+		},
+		Prompts: &sim.Prompts{Trace: trace.Azure(), Cached: 0.25, BytesPerToken: 4, BytesSpread: -1, Chunked: 0.1},
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	again, err := parse("again.yaml", []byte(printed(s)))
+	if diff := cmp.Diff(s, again); err != nil || diff != "" {
+		t.Errorf("printed and read again: error %v (-want +got):\n%s", err, diff)
+	}
+	if err := s.Check(); err != nil {
+		t.Errorf("the simulator refuses it: %v", err)
+	}
 }
 
 func TestABuiltInScenarioIsTheSameAsAFile(t *testing.T) {
@@ -200,7 +240,7 @@ func TestTheDocumentKnowsWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range sim.Policies() {
+	for _, p := range append(sim.Policies(), sim.EnginePolicies()...) {
 		if !strings.Contains(string(document), "\n"+p.Name+" ") {
 			t.Errorf("docs/simulate.md has no row of %s", p.Name)
 		}

@@ -143,10 +143,12 @@ func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
 	if least != most {
 		value = fmt.Sprintf("%d to %d", least, most)
 	}
-	switch configured {
-	case len(all):
+	switch {
+	case configured == len(all):
 		f.note("slots", value, f.file+" (capacity)")
-	case 0:
+	case all[0].Engine != nil:
+		f.note("slots", "as many as the engine makes of it", fromScenario+"; Steelyard has to learn them, capacity is not configured")
+	case configured == 0:
 		f.note("slots", value, fromScenario+"; Steelyard has to learn them, capacity is not configured")
 	default:
 		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured, fromScenario))
@@ -158,9 +160,13 @@ func (f *fleet) noteScenario(s sim.Scenario) {
 	if s.Rate > 0 {
 		f.note("traffic", number(s.Rate)+" requests/s", fromScenario)
 	} else {
-		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load), short(rate(s))), fromScenario)
+		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load), short(s.ArrivalRate())), fromScenario)
 	}
-	f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), span(s.Service.Mean)), fromScenario)
+	if s.Prompts != nil {
+		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
+	} else {
+		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), span(s.Service.Mean)), fromScenario)
+	}
 	if text := eventsText(s.Events); text != "" {
 		f.note("events", text, fromScenario+", stretched over the endpoints")
 	}
@@ -354,8 +360,9 @@ func busyShare(s sim.Scenario, threshold float64) (busy float64) {
 	for _, share := range shares {
 		sum += share
 	}
+	perSecond := s.ArrivalRate()
 	for _, share := range shares {
-		if rate(s)*share/sum > threshold {
+		if perSecond*share/sum > threshold {
 			busy += share / sum
 		}
 	}

@@ -65,7 +65,7 @@ func findWorst(runs []run, index int) finding {
 	f := finding{worst: math.Inf(-1), index: index}
 	ratios := make([]float64, len(runs))
 	for k, r := range runs {
-		ratios[k] = ratio(r.results[index].Wait.P99, r.results[0].Wait.P99)
+		ratios[k] = ratio(r.tail(index).P99, r.tail(0).P99)
 		if ratios[k] > f.worst {
 			f.worst, f.run = ratios[k], r
 		}
@@ -92,17 +92,35 @@ func (o *Options) huntTable(runs []run) string {
 	for _, f := range findings {
 		b.WriteString(aligned(widths, []string{
 			f.run.policies[f.index].Name, fmt.Sprintf("%.2f", f.median), fmt.Sprintf("%.2f", f.worst), fmt.Sprint(f.run.scenario.Seed),
-			fmt.Sprintf("%.2f", f.run.results[f.index].Wait.P99), fmt.Sprintf("%.2f", f.run.results[0].Wait.P99),
+			fmt.Sprintf("%.2f", f.run.tail(f.index).P99), fmt.Sprintf("%.2f", f.run.tail(0).P99),
 		}))
 	}
-	fmt.Fprintf(&b, "\nmedian, worst: ratio of the p99 of the wait to that of %s on the same requests, where waits under %g\nmean service times count as %g. p99, %s: under the worst seed.\n", sim.LeastRequest, imperceptible, imperceptible, sim.LeastRequest)
+	what, unit := "wait", "mean service times"
+	if prompted(s) {
+		what, unit = "time to first token", "seconds"
+	}
+	fmt.Fprintf(&b, "\nmedian, worst: ratio of the p99 of the %s to that of %s on the same requests, where waits under %g\n%s count as %g. p99, %s: under the worst seed.\n",
+		what, sim.LeastRequest, imperceptible, unit, imperceptible, sim.LeastRequest)
 	fmt.Fprintf(&b, "\nThe worst of all again, with a picture:\n  %s\n", o.replay(worst))
 	return b.String()
 }
 
 // replay is the command line that shows a finding.
 func (o *Options) replay(f finding) string {
-	args := []string{"steelyard simulate --scenario", shellQuoted(o.Scenario), "--seed", fmt.Sprint(f.run.scenario.Seed)}
+	args := []string{"steelyard simulate"}
+	if o.Scenario != "" {
+		args = append(args, "--scenario", shellQuoted(o.Scenario))
+	}
+	if o.Trace != "" {
+		args = append(args, "--trace", shellQuoted(o.Trace))
+	}
+	if o.Spread {
+		args = append(args, "--spread")
+	}
+	if o.Load > 0 {
+		args = append(args, "--load", number(o.Load))
+	}
+	args = append(args, "--seed", fmt.Sprint(f.run.scenario.Seed))
 	if o.Duration > 0 {
 		args = append(args, "--duration", span(o.Duration))
 	}

@@ -13,11 +13,15 @@ import (
 	"time"
 
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/trace"
 )
 
 // Options say what to simulate and what to show of it.
 type Options struct {
-	Scenario string        // name of a built-in one, or the path of a file
+	Scenario string        // name of a built-in one, or the path of a file; empty with Trace: llm
+	Trace    string        // path of a trace of prompts, in place of the built-in one
+	Spread   bool          // of requests whose times are rounded to seconds
+	Load     float64       // instead of the scenario's; 0: its own
 	Seed     uint64        // instead of the scenario's, with Seeded
 	Seeded   bool          // Seed is given
 	Duration time.Duration // instead of the scenario's; 0: its own
@@ -51,6 +55,12 @@ const (
 	longest  = 24 * time.Hour
 )
 
+// The bounds of a load, as in a file.
+const (
+	leastLoad = 0.01
+	mostLoad  = 10.0
+)
+
 // largestSeed is that of a file.
 const largestSeed uint64 = math.MaxInt64
 
@@ -64,8 +74,10 @@ func (o *Options) check() error {
 		return err
 	}
 	switch {
-	case o.Scenario == "":
-		return usage("--scenario is missing: write one of %s, or the path of a file", strings.Join(sim.Names(), ", "))
+	case o.Scenario == "" && o.Trace == "":
+		return usage("--scenario is missing: write one of %s, or the path of a file, or a --trace", strings.Join(sim.Names(), ", "))
+	case o.Load != 0 && !(o.Load >= leastLoad && o.Load <= mostLoad):
+		return usage("--load %s: write %s to %s", number(o.Load), number(leastLoad), number(mostLoad))
 	case o.Duration != 0 && o.Duration < shortest:
 		return usage("--duration %s is too short: write at least %s", o.Duration, shortest)
 	case o.Duration > longest:
@@ -97,21 +109,22 @@ func (o *Options) checkIgnored() error {
 		given bool
 	}
 	plot := flag{"--plot", o.Plot}
+	traced := []flag{{"--trace", o.Trace != ""}, {"--spread", o.Spread}}
 	running := []flag{
 		{"--policy", len(o.Policies) > 0}, {"--json", o.JSONFile != ""}, plot, {"--plot-pods", len(o.PlotPods) > 0},
 		{"--hunt", o.Hunt != 0}, {"--envoy-policy", o.EnvoyPolicy != ""},
 	}
 	choosing := []flag{
 		{"--scenario", o.Scenario != ""}, {"--print", o.Print}, {"--seed", o.Seeded}, {"--duration", o.Duration != 0},
-		{"--config", o.Config != ""}, {"--cluster", o.Cluster != ""}, {"--pods", o.Pods != 0},
+		{"--config", o.Config != ""}, {"--cluster", o.Cluster != ""}, {"--pods", o.Pods != 0}, {"--load", o.Load != 0},
 	}
 	for _, by := range []struct {
 		flag
 		does    string
 		ignores []flag
 	}{
-		{flag{"--list", o.List}, "shows what there is and ends", slices.Concat(choosing, running)},
-		{flag{"--print", o.Print}, "shows the scenario and ends", running},
+		{flag{"--list", o.List}, "shows what there is and ends", slices.Concat(choosing, traced, running)},
+		{flag{"--print", o.Print}, "shows the scenario, in which no trace stands, and ends", slices.Concat(traced, running)},
 		{flag{"--json -", o.JSONFile == "-"}, "writes rows in place of all else", []flag{plot}},
 		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and says which one to plot", []flag{plot}},
 	} {
@@ -147,6 +160,12 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	if o.Seeded {
 		s.Seed = o.Seed
 	}
+	if o.Load > 0 {
+		s.Load, s.Rate = o.Load, 0
+	}
+	if err := o.prompts(&s); err != nil {
+		return s, err
+	}
 	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
 		return s, usage("seed %d is too large: write --seed with 0 to %d, so that every seed can stand in a file", s.Seed, largest)
 	}
@@ -160,6 +179,41 @@ func (o *Options) scenario() (sim.Scenario, error) {
 		}
 	}
 	return s, nil
+}
+
+// prompts puts the trace of the options into the scenario, and checks that the engines
+// can execute it.
+func (o *Options) prompts(s *sim.Scenario) error {
+	if s.Prompts == nil {
+		if o.Trace != "" || o.Spread {
+			return usage("--trace and --spread need engines, and the pods of %s have slots: write --scenario llm, or another with engines", s.Name)
+		}
+		return nil
+	}
+	p := *s.Prompts
+	if o.Trace != "" {
+		var err error
+		if p.Trace, err = readTrace(o.Trace); err != nil {
+			return err
+		}
+	}
+	if p.Spread = o.Spread; o.Spread && p.Trace.Rounded() == 0 {
+		return usage("--spread: the times of %s are not rounded to seconds: remove it", p.Trace.Name)
+	}
+	s.Prompts = &p
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("scenario %s with the requests of %s: %w", s.Name, p.Trace.Name, err)
+	}
+	return nil
+}
+
+func readTrace(path string) (*trace.Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the trace: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	return trace.Read(path, f)
 }
 
 // checkRequests bounds the requests of a run, from both sides: a duration and a fleet of
@@ -179,6 +233,10 @@ func checkRequests(s sim.Scenario) error {
 const longestWarmUp = 5
 
 func (o *Options) named() (sim.Scenario, error) {
+	if o.Scenario == "" {
+		s, _ := sim.Builtin("llm")
+		return s, nil
+	}
 	if strings.ContainsAny(o.Scenario, `/\.`) {
 		return readFile(o.Scenario)
 	}
@@ -194,6 +252,9 @@ func (o *Options) named() (sim.Scenario, error) {
 // changed to that of the fleet.
 func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 	known := sim.Policies()
+	if s.Prompts != nil {
+		known = sim.EnginePolicies()
+	}
 	if o.Config == "" {
 		policies, err := choose(known, o.Policies)
 		return policies, nil, err
@@ -208,7 +269,12 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 	own := f.policy(*s, cmp.Or(sim.Balancer(o.EnvoyPolicy), sim.LeastRequest))
 	names := o.Policies
 	if len(names) == 0 {
-		names = []string{string(sim.RoundRobin), string(sim.LeastRequest), own.Name, string(sim.ShortestQueue)}
+		names = []string{string(sim.RoundRobin), string(sim.LeastRequest), own.Name}
+		for _, p := range known {
+			if isBound(p) {
+				names = append(names, p.Name)
+			}
+		}
 	}
 	policies, err := choose(append(known, own), names)
 	if err == nil && !slices.ContainsFunc(policies, func(p sim.Policy) bool { return p.Name == own.Name }) {

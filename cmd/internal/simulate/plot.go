@@ -33,13 +33,12 @@ func (r run) plots(over func(sim.Policy) bool, pods []int) string {
 	var b strings.Builder
 	b.WriteString(r.tails())
 	top := 0.0
-	slots := slotsOf(r.scenario)
 	waiting := make([][]float64, len(r.results))
 	for i, result := range r.results {
 		if !over(r.policies[i]) {
 			continue
 		}
-		waiting[i] = means(result.Series, func(s sim.Sample) float64 { return waitingIn(s, slots) })
+		waiting[i] = means(result.Series, func(s sim.Sample) float64 { return s.Waiting })
 		top = max(top, largest(waiting[i]))
 	}
 	for i, p := range r.policies {
@@ -116,12 +115,12 @@ func (r run) graph(series [][]float64, top float64) string {
 	return withoutTrailing(asciigraph.PlotMany(series, options...)) + "\n"
 }
 
-// tails draws the wait of each policy on one scale: the median, nine in ten, 99
-// in a hundred, and the longest.
+// tails draws the wait of each policy, or the time to the first token, on one scale:
+// the median, nine in ten, 99 in a hundred, and the longest.
 func (r run) tails() string {
 	longest, end := 0.0, 0.0
-	for _, result := range r.results {
-		longest = max(longest, result.Wait.P99)
+	for i := range r.results {
+		longest = max(longest, r.tail(i).P99)
 	}
 	end = max(imperceptible, longest*1.25)
 	column := func(wait float64) int { return int(math.Round(wait / end * (plotWidth - 1))) }
@@ -130,12 +129,16 @@ func (r run) tails() string {
 		width = max(width, len([]rune(p.Name)))
 	}
 	var b strings.Builder
-	b.WriteString("\nwait in mean service times: ├ half of the requests, ┼ 90%, ┤ 99%, > the longest or beyond\n")
+	what := "wait in mean service times"
+	if prompted(r.scenario) {
+		what = "time to first token in seconds"
+	}
+	b.WriteString("\n" + what + ": ├ half of the requests, ┼ 90%, ┤ 99%, > the longest or beyond\n")
 	for i, p := range r.policies {
 		if r.results[i].Requests == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%-*s %s\n", width, p.Name, whisker(r.results[i].Wait, column))
+		fmt.Fprintf(&b, "%-*s %s\n", width, p.Name, whisker(r.tail(i), column))
 	}
 	left, right := "0", short(end)
 	fmt.Fprintf(&b, "%-*s %s%*s\n", width, "", left, plotWidth-len(left), right)
@@ -174,22 +177,6 @@ func means(samples []sim.Sample, value func(sim.Sample) float64) []float64 {
 		}
 	}
 	return out
-}
-
-// waitingIn is how many requests wait in all pods.
-func waitingIn(s sim.Sample, slots []int) (waiting float64) {
-	for i, load := range s.Load {
-		waiting += max(0, load-float64(slots[i]))
-	}
-	return waiting
-}
-
-// slotsOf lists the slots of every pod.
-func slotsOf(s sim.Scenario) (slots []int) {
-	for _, p := range s.Pods {
-		slots = append(slots, slices.Repeat([]int{p.Slots}, p.Count)...)
-	}
-	return slots
 }
 
 // interesting are the pods that plots show unless told otherwise: the first of

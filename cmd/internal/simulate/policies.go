@@ -68,7 +68,10 @@ func policyNames(policies []sim.Policy) []string {
 
 // isBound says that nobody can switch this policy on: it sees every pod for every
 // request.
-func isBound(p sim.Policy) bool { return p.Steelyard == nil && p.Balancer == sim.ShortestQueue }
+func isBound(p sim.Policy) bool {
+	bounds := []sim.Balancer{sim.ShortestQueue, sim.FewestInFlight, sim.LeastWork, sim.LeastWorkGuessed}
+	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)
+}
 
 // isPushed says that weights are pushed under this policy.
 func isPushed(p sim.Policy) bool { return p.Steelyard != nil || p.Balancer == sim.FreeSlots }
@@ -99,6 +102,10 @@ var balancers = map[sim.Balancer]string{
 	sim.Random:        "Envoy's RANDOM",
 	sim.FreeSlots:     "weights by who is idle now: what not to do",
 	sim.ShortestQueue: "one view of all pods for each request: the bound",
+
+	sim.FewestInFlight:   "for each request the engine with the fewest in flight",
+	sim.LeastWork:        "for each request the engine with the least known work: a bound",
+	sim.LeastWorkGuessed: "the same by what content-length tells of the prompts sent there",
 }
 
 var sources = map[sim.Source]string{

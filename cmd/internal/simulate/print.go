@@ -1,12 +1,14 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/engine"
 )
 
 // printed is a scenario as a file to start from; parsing it gives the scenario
@@ -36,7 +38,11 @@ func printed(s sim.Scenario) string {
 	} else {
 		line("load: %s               # traffic, as a part of what the pods can do", number(s.Load))
 	}
-	line("service: %s", kindOf(s.Service))
+	if s.Prompts != nil {
+		line("prompts: %s", sizes(s.Prompts))
+	} else {
+		line("service: %s", kindOf(s.Service))
+	}
 	if s.Signals != (sim.Signals{}) {
 		line("signals: %s", onTheirWay(s.Signals))
 	}
@@ -59,7 +65,11 @@ func (k keys) String() string { return "{" + strings.Join(k, ", ") + "}" }
 func group(p sim.PodGroup) string {
 	var k keys
 	k.add("count", strconv.Itoa(p.Count))
-	k.add("slots", strconv.Itoa(p.Slots))
+	if p.Engine != nil {
+		k.add("engine", constants(p.Engine))
+	} else {
+		k.add("slots", strconv.Itoa(p.Slots))
+	}
 	if speed := speedOf(p); speed != 1 {
 		k.add("speed", number(speed))
 	}
@@ -69,6 +79,27 @@ func group(p sim.PodGroup) string {
 	if p.Zone != "" {
 		k.add("zone", quoted(p.Zone))
 	}
+	return k.String()
+}
+
+func constants(p *engine.Params) string {
+	var k keys
+	k.add("iteration", p.Iteration.String())
+	k.add("sequence", strings.Replace(p.Sequence.String(), "µ", "u", 1))
+	k.add("context", p.Context.String())
+	k.add("prefill_rate", number(p.PrefillRate))
+	k.add("token_budget", strconv.Itoa(p.TokenBudget))
+	k.add("max_sequences", strconv.Itoa(p.MaxSequences))
+	k.add("kv_tokens", strconv.Itoa(p.KVTokens))
+	return k.String()
+}
+
+func sizes(p *sim.Prompts) string {
+	var k keys
+	k.add("cached", number(p.Cached))
+	k.add("bytes_per_token", number(cmp.Or(p.BytesPerToken, sim.DefaultBytesPerToken)))
+	k.add("bytes_spread", number(max(0, cmp.Or(p.BytesSpread, sim.DefaultBytesSpread))))
+	k.add("chunked", number(p.Chunked))
 	return k.String()
 }
 
@@ -141,7 +172,11 @@ func summary(s sim.Scenario) string {
 	} else {
 		parts = append(parts, "load "+number(s.Load))
 	}
-	parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service), span(s.Service.Mean)))
+	if s.Prompts != nil {
+		parts = append(parts, "prompts of "+s.Prompts.Trace.Name)
+	} else {
+		parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service), span(s.Service.Mean)))
+	}
 	if s.Signals != (sim.Signals{}) {
 		parts = append(parts, "signals "+onTheirWay(s.Signals))
 	}
@@ -154,8 +189,14 @@ func summary(s sim.Scenario) string {
 func fleetText(groups []sim.PodGroup) string {
 	texts := make([]string, len(groups))
 	for i, p := range groups {
-		texts[i] = fmt.Sprintf("%s of %s", count(p.Count, "pod"), count(p.Slots, "slot"))
-		if i > 0 {
+		switch {
+		case p.Engine != nil && i == 0:
+			texts[i] = count(p.Count, "engine")
+		case p.Engine != nil:
+			texts[i] = strconv.Itoa(p.Count)
+		case i == 0:
+			texts[i] = fmt.Sprintf("%s of %s", count(p.Count, "pod"), count(p.Slots, "slot"))
+		default:
 			texts[i] = fmt.Sprintf("%d of %s", p.Count, count(p.Slots, "slot"))
 		}
 		if speed := speedOf(p); speed != 1 {

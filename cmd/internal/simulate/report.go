@@ -8,8 +8,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/trace"
 )
 
 // A run is one scenario with what became of it under some policies.
@@ -19,13 +21,25 @@ type run struct {
 	results  []sim.Result // of the same order
 }
 
-// imperceptible is the wait, in mean service times, that nobody feels: ratios of
-// less are not told apart.
+// imperceptible is the wait, in mean service times (of engines: in seconds), that
+// nobody feels: ratios of less are not told apart.
 const imperceptible = 0.05
 
-// ratio is how a p99 compares with another one, in mean service times.
+// ratio is how a p99 compares with another one.
 func ratio(p99, other float64) float64 {
 	return max(p99, imperceptible) / max(other, imperceptible)
+}
+
+// prompted says that the pods are engines: what counts is then the time to the first
+// token, in seconds, and else the wait, in mean service times.
+func prompted(s sim.Scenario) bool { return s.Prompts != nil }
+
+// tail is what policies are compared by.
+func (r run) tail(i int) sim.Quantiles {
+	if prompted(r.scenario) {
+		return r.results[i].FirstToken
+	}
+	return r.results[i].Wait
 }
 
 // reference is the p99 that others are compared with; false where none was run or
@@ -33,7 +47,7 @@ func ratio(p99, other float64) float64 {
 func (r run) reference() (p99 float64, ok bool) {
 	for i, p := range r.policies {
 		if p.Steelyard == nil && p.Balancer == sim.LeastRequest && r.results[i].Requests > 0 {
-			return r.results[i].Wait.P99, true
+			return r.tail(i).P99, true
 		}
 	}
 	return 0, false
@@ -47,24 +61,44 @@ type column struct {
 	value func(r run, i int) string
 }
 
-func columns() []column {
-	figure := func(pick func(sim.Result) float64) func(run, int) string {
-		return func(r run, i int) string {
-			if r.results[i].Requests == 0 {
-				return nothing
-			}
-			return fmt.Sprintf("%.2f", pick(r.results[i]))
+// columns are those for pods with slots or for engines.
+func columns(s sim.Scenario) []column {
+	requests := column{"requests", 9, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Requests) }}
+	ratio := column{"ratio", 7, false, ratioText}
+	pushes := column{"pushes/s", 8, false, pushesText}
+	dropped := column{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }}
+	if prompted(s) {
+		return []column{
+			requests,
+			{"ttft p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P50 })},
+			{"p90", 7, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P90 })},
+			{"p99", 7, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P99 })},
+			{"mean", 7, true, figure("%.3f", func(r sim.Result) float64 { return r.FirstToken.Mean })},
+			ratio,
+			{"tpot p99", 8, true, figure("%.3f", func(r sim.Result) float64 { return r.PerToken.P99 })},
+			{"e2e p50", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P50 })},
+			{"p99", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P99 })},
+			pushes, dropped,
 		}
 	}
 	return []column{
-		{"requests", 9, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Requests) }},
-		{"p50", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P50 })},
-		{"p90", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P90 })},
-		{"p99", 8, true, figure(func(r sim.Result) float64 { return r.Wait.P99 })},
-		{"ratio", 7, false, ratioText},
-		{"hunting", 8, false, figure(func(r sim.Result) float64 { return r.Hunting })},
-		{"pushes/s", 8, false, pushesText},
-		{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }},
+		requests,
+		{"p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P50 })},
+		{"p90", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P90 })},
+		{"p99", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P99 })},
+		ratio,
+		{"hunting", 8, false, figure("%.2f", func(r sim.Result) float64 { return r.Hunting })},
+		pushes, dropped,
+	}
+}
+
+// figure is a number of a result, where any request was placed.
+func figure(format string, pick func(sim.Result) float64) func(run, int) string {
+	return func(r run, i int) string {
+		if r.results[i].Requests == 0 {
+			return nothing
+		}
+		return fmt.Sprintf(format, pick(r.results[i]))
 	}
 }
 
@@ -76,7 +110,7 @@ func ratioText(r run, i int) string {
 	if !ok || r.results[i].Requests == 0 {
 		return nothing
 	}
-	return fmt.Sprintf("%.2f", ratio(r.results[i].Wait.P99, reference))
+	return fmt.Sprintf("%.2f", ratio(r.tail(i).P99, reference))
 }
 
 func pushesText(r run, i int) string {
@@ -88,7 +122,7 @@ func pushesText(r run, i int) string {
 
 // table is the report for people.
 func (r run) table() string {
-	columns := columns()
+	columns := columns(r.scenario)
 	widths := []int{len("policy")}
 	title := []string{"policy"}
 	lines := make([][]string, len(r.policies))
@@ -105,8 +139,8 @@ func (r run) table() string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n\n", r.scenario.Name, summary(r.scenario),
-		span(r.scenario.Duration), span(r.scenario.WarmUp), r.scenario.Seed)
+	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n%s\n", r.scenario.Name, summary(r.scenario),
+		span(r.scenario.Duration), span(r.scenario.WarmUp), r.scenario.Seed, aboutTrace(r.scenario))
 	for _, cells := range append([][]string{title}, lines...) {
 		b.WriteString(aligned(widths, cells))
 	}
@@ -149,21 +183,67 @@ func (r run) best(c column) []string {
 
 func (r run) legend() string {
 	var b strings.Builder
-	b.WriteString("\np50, p90, p99: wait in mean service times")
-	bound := false
+	b.WriteString("\n")
+	if prompted(r.scenario) {
+		b.WriteString("in seconds; ttft: to the first token, tpot: from one token to the next, on average, e2e: to the last token")
+	} else {
+		b.WriteString("p50, p90, p99: wait in mean service times")
+	}
+	var bounds []string
 	for _, p := range r.policies {
-		bound = bound || isBound(p)
+		if isBound(p) {
+			bounds = append(bounds, p.Name)
+		}
 	}
 	if len(r.policies) > 1 {
 		b.WriteString("; * is the best of its column")
 	}
-	if bound {
-		fmt.Fprintf(&b, ", %s aside:\nit sees every pod for every request, and is the bound", sim.ShortestQueue)
+	switch {
+	case len(bounds) == 1:
+		fmt.Fprintf(&b, ", %s aside:\nit sees every pod for every request, and is the bound", bounds[0])
+	case len(bounds) > 1:
+		fmt.Fprintf(&b, ",\n%s aside: they see every engine for every request, and are the bounds", strings.Join(bounds, ", "))
 	}
 	if _, ok := r.reference(); ok {
-		fmt.Fprintf(&b, "\nratio: of the p99 to that of %s, where waits under %g count as %g", sim.LeastRequest, imperceptible, imperceptible)
+		what := "p99 to that of %s, where waits under %g count as %g"
+		if prompted(r.scenario) {
+			what = "ttft p99 to that of %s, where what is under %g s counts as %g s"
+		}
+		fmt.Fprintf(&b, "\nratio: of the "+what, sim.LeastRequest, imperceptible, imperceptible)
 	}
-	b.WriteString("\nhunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 is chance,\nmore is herds that all go to the same pod\n")
+	b.WriteString("\n")
+	if !prompted(r.scenario) {
+		b.WriteString("hunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 is chance,\nmore is herds that all go to the same pod\n")
+	}
+	return b.String()
+}
+
+// aboutTrace says where the requests to engines come from, and what became of them.
+func aboutTrace(s sim.Scenario) string {
+	if !prompted(s) {
+		return ""
+	}
+	t := s.Prompts.Trace
+	perSecond := s.ArrivalRate()
+	once := time.Duration(float64(len(t.Requests)) / perSecond * float64(time.Second))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.1f requests/s: the %d of the trace, which took %s, in %s\n",
+		perSecond, len(t.Requests), span(t.Span().Round(time.Second)), span(once.Round(time.Second)))
+	if s.Duration > once {
+		b.WriteString("then the trace begins again\n")
+	}
+	if t == trace.Azure() {
+		fmt.Fprintf(&b, "trace: %s\n", trace.AzureSource)
+	}
+	if t.LeftOut > 0 {
+		fmt.Fprintf(&b, "%d lines of the trace without a prompt or without an answer are left out\n", t.LeftOut)
+	}
+	switch step := t.Rounded(); {
+	case step > 0 && s.Prompts.Spread:
+		fmt.Fprintf(&b, "the times of the trace are rounded to %s: requests are spread over that\n", span(step))
+	case step > 0:
+		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so that requests come in bunches which may not have been: --spread spreads them\n", span(step))
+	}
 	return b.String()
 }
 
@@ -174,17 +254,43 @@ type header struct {
 	Seed            uint64  `json:"seed"`
 	DurationSeconds float64 `json:"duration_seconds"`
 	WarmUpSeconds   float64 `json:"warm_up_seconds"`
-	ServiceSeconds  float64 `json:"service_seconds"` // the mean, which waits are in
+	ServiceSeconds  float64 `json:"service_seconds,omitempty"` // the mean, which waits are in
+	*TraceHeader
 }
 
-// A row is one policy for machines. Waits are in mean service times, and null
-// where no request was placed.
+// A TraceHeader says what the requests to engines are.
+type TraceHeader struct {
+	Trace          string  `json:"trace"`
+	Source         string  `json:"source,omitempty"` // and licence, of the built-in trace
+	Rate           float64 `json:"requests_per_second"`
+	RoundedSeconds float64 `json:"times_rounded_to_seconds,omitempty"`
+	Spread         bool    `json:"spread,omitempty"`
+}
+
+// A row is one policy for machines. A time is null where no request was placed.
 type row struct {
-	Policy   string   `json:"policy"`
-	Requests int      `json:"requests"`
-	P50      *float64 `json:"wait_p50"`
-	P90      *float64 `json:"wait_p90"`
-	P99      *float64 `json:"wait_p99"`
+	Policy   string `json:"policy"`
+	Requests int    `json:"requests"`
+	*Waits
+	*Tokens
+}
+
+// Waits are those of pods with slots, in mean service times.
+type Waits struct {
+	P50 *float64 `json:"wait_p50"`
+	P90 *float64 `json:"wait_p90"`
+	P99 *float64 `json:"wait_p99"`
+}
+
+// Tokens are times of engines, in seconds.
+type Tokens struct {
+	FirstP50    *float64 `json:"ttft_p50"`
+	FirstP90    *float64 `json:"ttft_p90"`
+	FirstP99    *float64 `json:"ttft_p99"`
+	FirstMean   *float64 `json:"ttft_mean"`
+	PerTokenP99 *float64 `json:"tpot_p99"`
+	EndToEndP50 *float64 `json:"e2e_p50"`
+	EndToEndP99 *float64 `json:"e2e_p99"`
 }
 
 // A document is a run for machines.
@@ -199,15 +305,43 @@ func (r run) document() document {
 		Scenario: s.Name, Summary: summary(s), Seed: s.Seed,
 		DurationSeconds: s.Duration.Seconds(), WarmUpSeconds: s.WarmUp.Seconds(), ServiceSeconds: s.Service.Mean.Seconds(),
 	}}
+	if prompted(s) {
+		t := s.Prompts.Trace
+		d.Header.TraceHeader = &TraceHeader{
+			Trace: t.Name, Rate: s.ArrivalRate(), RoundedSeconds: t.Rounded().Seconds(), Spread: s.Prompts.Spread,
+		}
+		if t == trace.Azure() {
+			d.Header.Source = trace.AzureSource
+		}
+	}
 	for i, p := range r.policies {
-		result := r.results[i]
-		row := row{Policy: p.Name, Requests: result.Requests}
-		if result.Requests > 0 {
-			row.P50, row.P90, row.P99 = &result.Wait.P50, &result.Wait.P90, &result.Wait.P99
+		row := row{Policy: p.Name, Requests: r.results[i].Requests}
+		if prompted(s) {
+			row.Tokens = tokens(&r.results[i])
+		} else {
+			row.Waits = waits(&r.results[i])
 		}
 		d.Rows = append(d.Rows, row)
 	}
 	return d
+}
+
+func waits(r *sim.Result) *Waits {
+	if r.Requests == 0 {
+		return &Waits{}
+	}
+	return &Waits{P50: &r.Wait.P50, P90: &r.Wait.P90, P99: &r.Wait.P99}
+}
+
+func tokens(r *sim.Result) *Tokens {
+	if r.Requests == 0 {
+		return &Tokens{}
+	}
+	f, e := &r.FirstToken, &r.EndToEnd
+	return &Tokens{
+		FirstP50: &f.P50, FirstP90: &f.P90, FirstP99: &f.P99, FirstMean: &f.Mean,
+		PerTokenP99: &r.PerToken.P99, EndToEndP50: &e.P50, EndToEndP99: &e.P99,
+	}
 }
 
 // writeJSON writes a value to a file, or to out where the path is "-".

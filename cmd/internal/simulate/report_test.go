@@ -43,10 +43,12 @@ func someRun() run {
 	for i := range r.results {
 		for k := range 300 {
 			at := float64(k) / 300
+			third := 6 + 4*math.Sin(12*at)
 			r.results[i].Series = append(r.results[i].Series, sim.Sample{
-				At:     time.Duration(k) * 2 * time.Second,
-				Load:   []float64{4 + float64(i), 4 * at, 6 + 4*math.Sin(12*at)},
-				Shares: []float64{0.5, 0.5 - at/2, at / 2},
+				At:      time.Duration(k) * 2 * time.Second,
+				Load:    []float64{4 + float64(i), 4 * at, third},
+				Waiting: float64(i) + max(0, third-4),
+				Shares:  []float64{0.5, 0.5 - at/2, at / 2},
 			})
 		}
 	}
@@ -86,7 +88,7 @@ func TestPlotsOfNothing(t *testing.T) {
 
 func TestTheBestIsMarkedAmongWhatOneCanSwitchOn(t *testing.T) {
 	r := someRun()
-	p99 := columns()[3]
+	p99 := columns(r.scenario)[3]
 	tests := []struct {
 		name string
 		p99  [5]float64

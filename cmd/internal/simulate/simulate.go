@@ -80,7 +80,7 @@ func (o *Options) pods(s sim.Scenario) ([]int, error) {
 	if len(o.PlotPods) == 0 {
 		return interesting(s), nil
 	}
-	last := len(slotsOf(s)) - 1
+	last := len(podsOf(s)) - 1
 	for _, pod := range o.PlotPods {
 		if pod < 0 || pod > last {
 			return nil, usage("--plot-pods %d: the pods are numbered from 0 to %d", pod, last)
@@ -126,6 +126,11 @@ func list() string {
 	fmt.Fprintln(t, "\nPOLICY\tWHAT")
 	for _, p := range sim.Policies() {
 		fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
+	}
+	for _, p := range sim.EnginePolicies() {
+		if _, both := find(sim.Policies(), p.Name); !both {
+			fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
+		}
 	}
 	t.Flush()
 	return b.String()

@@ -1,10 +1,11 @@
 // Package modelsim simulates model servers: real HTTP servers on loopback with
-// a finite number of slots, one FIFO queue and the metrics page of vLLM or
-// Triton. Tests, benchmarks and the demo send real traffic through real proxies
+// a finite number of slots and one FIFO queue, or with an engine that batches
+// continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the demo send real traffic through real proxies
 // to them and read from them what a real server would say.
 //
 // It is not part of the product, and it knows nothing of it: no collector is
-// imported, so that a misread series name cannot be wrong on both sides.
+// imported, so that a misread series name cannot be wrong on both sides. The engine
+// is that of package weighting/sim/engine, which the simulator has too.
 //
 // # Service
 //
@@ -24,13 +25,30 @@
 // Clients that disconnect free their slot or leave the queue on vLLM; Triton
 // executes what it has once accepted, whether or not somebody still listens.
 //
+// # Engines
+//
+// With Options.Batching the server is a vLLM as package engine has it, in real time,
+// and answers POST /v1/completions and /v1/chat/completions, as a stream or as a
+// whole, always with as many tokens as asked for. A prompt has as many tokens as its
+// text has bytes / BytesPerToken (a list of token IDs has its length, an image 1,000),
+// or as X-Prompt-Tokens says. The header of a stream comes at once, before its first
+// token; the first token comes alone, and StreamInterval tokens in each piece after
+// it.
+//
+// An engine has one timer, for the end of the iteration under way. An iteration that
+// ends late, because the timer fired late, counts as ended in time.
+//
 // # Metrics
 //
 // The pages are recordings of vLLM 0.32.0 and Triton 2.51.0 under load (in
 // recordings/) in which the series that say something about load are live:
 //
 //   - vLLM: running, waiting (and by reason), KV cache usage, successes by
-//     finish reason, and the histograms of queue, inference and end-to-end time.
+//     finish reason, and the histograms of queue, inference and end-to-end time. Of an
+//     engine the counters of tokens, cached tokens and preemptions too, the
+//     histograms of what comes between (first token, prefill, decode, time per token)
+//     and of tokens, and the size of the KV cache. Gauges are those of the last
+//     scheduling.
 //     The other series keep their recorded values: they are there so that
 //     scraping and picking the wanted lines costs what it costs in the field
 //     (Options.RealSize, 50 KB).

@@ -32,7 +32,7 @@ type ServingFault int32
 const (
 	ServingHealthy     ServingFault = iota
 	ServingUnavailable              // 503 at once, counted nowhere; health checks fail as well
-	ServingFailing                  // 500 after the service time, counted as a failure
+	ServingFailing                  // 500 after the service time, counted as a failure; of an engine at once, and counted nowhere
 )
 
 const (
@@ -53,13 +53,13 @@ func (s *Server) SetServingFault(f ServingFault) { s.servingFault.Store(int32(f)
 // (MetricsIdle makes them lie).
 func (s *Server) SetFrozen(frozen bool) {
 	if frozen {
-		s.station.freeze()
+		s.backend.freeze()
 		return
 	}
 	select {
 	case <-s.closed:
 	default:
-		s.station.thaw()
+		s.backend.thaw()
 	}
 }
 
@@ -95,12 +95,16 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 
 // metricsPage is the body of /metrics as of now.
 func (s *Server) metricsPage(idle bool) []byte {
-	r := reading{state: s.station.state()}
+	r := reading{state: s.backend.state()}
 	if idle {
-		r.waiting, r.running = 0, 0
+		r.waiting, r.running, r.state.kvUsage = 0, 0, 0
 	}
 	r.kvUsage = math.Float64frombits(s.kvUsage.Load())
-	if math.IsNaN(r.kvUsage) {
+	switch {
+	case !math.IsNaN(r.kvUsage): // as claimed
+	case s.batcher != nil:
+		r.kvUsage = r.state.kvUsage
+	default:
 		r.kvUsage = 0.8 * float64(r.running) / float64(s.options.Slots)
 	}
 	return s.page.render(r)

@@ -126,7 +126,7 @@ func liveVLLM(series string) live {
 	}
 	for base, of := range vllmHistograms {
 		if suffix, ok := strings.CutPrefix(name, base); ok {
-			return liveHistogram(suffix, labels, of)
+			return liveHistogram(suffix, labels, func(r reading) *histogram { return of(&r.totals) })
 		}
 	}
 	return nil
@@ -151,15 +151,15 @@ var vllmHistograms = map[string]func(*totals) *histogram{
 	"vllm:e2e_request_latency_seconds":    func(t *totals) *histogram { return &t.totalTime },
 }
 
-func liveHistogram(suffix, labels string, of func(*totals) *histogram) live {
+func liveHistogram(suffix, labels string, of func(reading) *histogram) live {
 	switch suffix {
 	case "_count":
-		return func(r reading) float64 { return float64(of(&r.totals).n) }
+		return func(r reading) float64 { return float64(of(r).n) }
 	case "_sum":
-		return func(r reading) float64 { return of(&r.totals).sum.Seconds() }
+		return func(r reading) float64 { return of(r).sum.Seconds() }
 	case "_bucket":
 		bound := upperBound(labels)
-		return func(r reading) float64 { return float64(of(&r.totals).atMost(bound)) }
+		return func(r reading) float64 { return float64(of(r).atMost(bound)) }
 	}
 	return nil // _created
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // Engine is the kind of server to simulate.
@@ -29,6 +31,8 @@ const (
 	HeaderService   = "X-Service-Seconds"    // request: work at speed 1; answer: time it executed
 	HeaderQueueWait = "X-Queue-Wait-Seconds" // answer: time in the queue
 	HeaderServer    = "X-Server"             // answer: the server's address
+
+	HeaderPromptTokens = "X-Prompt-Tokens" // request to an engine: tokens of its prompt, whatever its bytes
 )
 
 // maxWork bounds what a request may ask for.
@@ -50,7 +54,14 @@ type Options struct {
 	Speed      float64 // default 1; 0.5 takes twice as long
 
 	MeanService time.Duration // of requests without X-Service-Seconds; default 250 ms
-	Seed        uint64        // of those draws
+	Seed        uint64        // of those draws, and of those of Cached
+
+	// Batching makes the server an engine that batches continuously and answers
+	// completions as vLLM does; there are no slots then. Nil is a server with slots.
+	Batching       *engine.Params
+	BytesPerToken  float64 // of the text of prompts; default 4.2
+	Cached         float64 // mean share of a prompt in the prefix cache, 0..1
+	StreamInterval int     // tokens in a piece of a stream, after the first one; default 1
 
 	ORCA       ORCA          // load reports in the answers; default none
 	ORCAWindow time.Duration // time constant of their averages; default 10 s
@@ -74,7 +85,9 @@ type Server struct {
 	metricsAddress string
 	contentType    string
 	page           page
-	station        *station
+	station        *station // nil with an engine
+	batcher        *batcher // nil with slots
+	backend        backend  // whichever of the two it is
 
 	drawing sync.Mutex
 	draws   *rand.Rand
@@ -90,24 +103,40 @@ type Server struct {
 	admitted gate           // the handlers
 }
 
+// A backend executes requests.
+type backend interface {
+	state() state
+	inFlight() int
+	setSpeed(speed float64)
+	freeze()
+	thaw()
+	stop()
+}
+
 // Start listens and serves. The caller must Close.
 func Start(o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	format := formatOf(o.Engine)
 	s := &Server{
-		options:     o,
-		contentType: format.contentType,
-		page:        newPage(format, o.RealSize),
-		station:     newStation(o.Slots, o.QueueLimit, o.Speed, newTotals(o.Engine)),
-		draws:       rand.New(rand.NewPCG(o.Seed, 0)),
-		closed:      make(chan struct{}),
+		options: o,
+		draws:   rand.New(rand.NewPCG(o.Seed, 0)),
+		closed:  make(chan struct{}),
 	}
-	if o.ORCA != ORCANone {
-		s.station.usage.window = o.ORCAWindow
+	format := formatOf(o.Engine)
+	if o.Batching != nil {
+		format = batchingFormat(*o.Batching)
+		s.batcher = newBatcher(o)
+		s.backend = s.batcher
+	} else {
+		s.station = newStation(o.Slots, o.QueueLimit, o.Speed, newTotals(o.Engine))
+		s.backend = s.station
+		if o.ORCA != ORCANone {
+			s.station.usage.window = o.ORCAWindow
+		}
 	}
+	s.contentType, s.page = format.contentType, newPage(format, o.RealSize)
 	s.kvUsage.Store(math.Float64bits(math.NaN()))
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -134,17 +163,43 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ORCAWindow == 0 {
 		o.ORCAWindow = 10 * time.Second
 	}
+	if o.BytesPerToken == 0 {
+		o.BytesPerToken = 4.2
+	}
+	if o.StreamInterval == 0 {
+		o.StreamInterval = 1
+	}
+	return o, o.check()
+}
+
+func (o *Options) check() error {
 	switch {
 	case o.Engine != VLLM && o.Engine != Triton:
-		return o, fmt.Errorf("simulating a model server: engine %q is none of %q, %q", o.Engine, VLLM, Triton)
+		return fmt.Errorf("simulating a model server: engine %q is none of %q, %q", o.Engine, VLLM, Triton)
 	case o.ORCA != ORCANone && o.ORCA != ORCASlots && o.ORCA != ORCAQueue:
-		return o, fmt.Errorf("simulating a model server: ORCA reports of %q, want %q, %q or none", o.ORCA, ORCASlots, ORCAQueue)
+		return fmt.Errorf("simulating a model server: ORCA reports of %q, want %q, %q or none", o.ORCA, ORCASlots, ORCAQueue)
 	case o.Slots < 0:
-		return o, fmt.Errorf("simulating a model server: %d slots, want at least 1", o.Slots)
+		return fmt.Errorf("simulating a model server: %d slots, want at least 1", o.Slots)
 	case !(o.Speed > 0) || math.IsInf(o.Speed, 0):
-		return o, fmt.Errorf("simulating a model server: speed %v, want a finite number above 0", o.Speed)
+		return fmt.Errorf("simulating a model server: speed %v, want a finite number above 0", o.Speed)
+	case o.Batching != nil:
+		return o.checkBatching()
 	}
-	return o, nil
+	return nil
+}
+
+func (o *Options) checkBatching() error {
+	switch {
+	case o.Engine != VLLM || o.ORCA != ORCANone:
+		return fmt.Errorf("simulating a model server: an engine that batches is %s without ORCA reports, want no engine %s and no ORCA %q", VLLM, o.Engine, o.ORCA)
+	case !(o.BytesPerToken > 0) || !(o.Cached >= 0 && o.Cached <= 1) || o.StreamInterval < 0:
+		return fmt.Errorf("simulating a model server: %v bytes per token, %v cached, stream interval %d: want a positive one, 0 to 1, 1 or more",
+			o.BytesPerToken, o.Cached, o.StreamInterval)
+	}
+	if err := o.Batching.Check(); err != nil {
+		return fmt.Errorf("simulating a model server: %w", err)
+	}
+	return nil
 }
 
 // newTotals are the sums of a server that has just booted, with the buckets of
@@ -162,7 +217,12 @@ func newTotals(e Engine) totals {
 
 func (s *Server) listen() error {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", s.serveInference)
+	if s.batcher != nil {
+		mux.HandleFunc("POST /v1/completions", s.serveCompletion)
+		mux.HandleFunc("POST /v1/chat/completions", s.serveCompletion)
+	} else {
+		mux.HandleFunc("/", s.serveInference)
+	}
 	mux.HandleFunc("/health", s.serveHealth)
 	mux.HandleFunc("/v2/health/ready", s.serveHealth)
 	metrics := mux
@@ -204,7 +264,7 @@ func (s *Server) Close() error {
 	var errs []error
 	s.closing.Do(func() {
 		close(s.closed)
-		s.station.stop()
+		s.backend.stop()
 		for _, server := range s.servers {
 			errs = append(errs, server.Close())
 		}
@@ -224,29 +284,27 @@ func (s *Server) MetricsAddress() string { return s.metricsAddress }
 func (s *Server) Options() Options { return s.options }
 
 // InFlight is the number of requests waiting and executing.
-func (s *Server) InFlight() int {
-	st := s.station.state()
-	return st.waiting + st.running
-}
+func (s *Server) InFlight() int { return s.backend.inFlight() }
 
-// Queue is the number of requests waiting.
-func (s *Server) Queue() int { return s.station.state().waiting }
+// Queue is the number of requests waiting; of an engine, as its gauge has it.
+func (s *Server) Queue() int { return s.backend.state().waiting }
 
-// Running is the number of requests executing.
-func (s *Server) Running() int { return s.station.state().running }
+// Running is the number of requests executing; of an engine, as its gauge has it.
+func (s *Server) Running() int { return s.backend.state().running }
 
 // Served is the number of requests executed since the start, failures included.
 func (s *Server) Served() uint64 {
-	st := s.station.state()
+	st := s.backend.state()
 	return st.served + st.failed
 }
 
-// SetSpeed changes the speed of requests that start from now on.
-func (s *Server) SetSpeed(speed float64) { s.station.setSpeed(speed) }
+// SetSpeed changes the speed of requests that start from now on, or of an engine at
+// once.
+func (s *Server) SetSpeed(speed float64) { s.backend.setSpeed(speed) }
 
 // SetKVUsage sets the share of the KV cache that the server claims to use,
 // 0..1. NaN, the default, lets it follow the running requests: 0.8 with all
-// slots taken.
+// slots taken, or what the engine says.
 func (s *Server) SetKVUsage(usage float64) { s.kvUsage.Store(math.Float64bits(usage)) }
 
 func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {

@@ -191,10 +191,17 @@ func (s *station) report(o ORCA) string {
 	return s.usage.header(s.slots, o)
 }
 
-// A state is the station at one moment.
+// A state is a server at one moment, as it shows itself.
 type state struct {
 	waiting, running int
 	totals
+	kvUsage float64 // of an engine, 0..1
+	tokens  *tokens // of an engine; nil with slots
+}
+
+func (s *station) inFlight() int {
+	st := s.state()
+	return st.waiting + st.running
 }
 
 func (s *station) state() state {
@@ -241,6 +248,9 @@ func (h *histogram) observe(d time.Duration) {
 		h.counts[i]++
 	}
 }
+
+// observeNumber takes in what is no time: a unit counts as a second.
+func (h *histogram) observeNumber(n int) { h.observe(time.Duration(n) * time.Second) }
 
 // atMost is the cumulative count of the bucket with this upper bound.
 func (h *histogram) atMost(bound float64) uint64 {

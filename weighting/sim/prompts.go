@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
+)
+
+// A prompt is what a request asks of an engine.
+type prompt struct {
+	prompt, cached, output int
+	bytes                  float64 // content-length; 0 where there is none
+}
+
+// prompts are the requests of a trace, one after the other, again and again.
+type prompts struct {
+	*Prompts
+	sizes  *rand.Rand
+	next   int     // index
+	gap    float64 // mean, nanoseconds
+	prompt float64 // mean, tokens
+	output float64
+}
+
+func newPrompts(s *Scenario) *prompts {
+	p := &prompts{Prompts: s.Prompts, sizes: source(s.Seed, streamPrompts), gap: float64(s.Prompts.Trace.Gap())}
+	p.prompt, p.output = s.Prompts.Trace.Means()
+	return p
+}
+
+// gaps is the interval before the next request, in mean ones. Where the trace begins
+// again it is a mean one.
+func (p *prompts) gaps() float64 {
+	if p.next == 0 {
+		return 1
+	}
+	r := p.Trace.Requests
+	return float64(r[p.next].At-r[p.next-1].At) / p.gap
+}
+
+func (p *prompts) take() prompt {
+	r := p.Trace.Requests[p.next]
+	p.next = (p.next + 1) % len(p.Trace.Requests)
+	tokens := int(r.Prompt)
+	return prompt{
+		prompt: tokens, cached: engine.Cached(tokens, p.Cached, p.sizes.Float64()), output: int(r.Output), bytes: p.bytes(r),
+	}
+}
+
+func (p *prompts) bytes(r trace.Request) float64 {
+	spread := max(0, p.BytesSpread)
+	each := p.BytesPerToken * math.Exp(spread*p.sizes.NormFloat64()-spread*spread/2)
+	if p.sizes.Float64() < p.Chunked {
+		return 0
+	}
+	return math.Ceil(each * float64(r.Prompt))
+}
+
+// throughput is what engines of these groups complete in a second when they never
+// lack work. It is of the requests from the beginning of the trace on, some ten
+// minutes of them.
+func (s *Scenario) throughput(g *PodGroup) float64 {
+	p := newPrompts(s)
+	return g.speed() * g.Engine.Throughput(func() (int, int, int) {
+		r := p.take()
+		return r.prompt, r.cached, r.output
+	})
+}
