@@ -881,6 +881,59 @@ func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 	}
 }
 
+// A process that ends does not send requests to an endpoint that it knows to answer none.
+func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
+	o := testOptions()
+	o.Capacity = 1
+	r := &recorder{}
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		endpoints := addresses("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
+		c.SetEndpoints(endpoints)
+		for range 50 { // five seconds: the first answers nothing, and the second has a long queue
+			now := time.Now()
+			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1, Source: "access_log"}
+			for i, n := range []float64{3, 41, 1, 1} {
+				counts.Endpoints = append(counts.Endpoints, ProxyCount{
+					Address: endpoints[i].Address, InFlight: read(n), Exact: true,
+					Report: weighting.ProxyReport{Issued: read(n), Ended: read(0), Answered: read(0)},
+				})
+			}
+			r.report(counts)
+			for i, queue := range []float64{0, 40, 0, 0} {
+				report := queued(now, queue)
+				report.Running.Value = min(1, float64(i))
+				c.Scraped(endpoints[i].Address, report, Scrape{At: now})
+			}
+			after(100 * time.Millisecond)
+		}
+		got := r.last()
+		for i, failing := range []bool{true, false} {
+			if e := got.Endpoints[i]; !e.Overloaded || e.Failing != failing {
+				t.Fatalf("%s is flagged %v, failing %v: %s", e.Address, e.Overloaded, e.Failing, e.OverloadReason)
+			}
+		}
+	})
+	got, sum := r.last(), 0.0
+	for i, e := range got.Endpoints {
+		sum += e.Share
+		switch stalls := i == 0; {
+		case e.Overloaded != stalls || e.Overloaded != (e.OverloadReason != ""):
+			t.Errorf("%s is left with the flag %v (%s)", e.Address, e.Overloaded, e.OverloadReason)
+		case stalls && e.Share > 0.001, !stalls && math.Abs(e.Share-1.0/3) > 0.001:
+			t.Errorf("%s is left with the share %v", e.Address, e.Share)
+		}
+	}
+	if math.Abs(sum-1) > 1e-9 {
+		t.Errorf("the shares add up to %v", sum)
+	}
+}
+
 func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		list := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}

@@ -29,10 +29,12 @@ type Manager struct {
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
 	closed   bool       // guarded by applying
 
-	// mu guards the map alone, and nothing is waited for under it: the goroutines
-	// that Apply waits for look clusters up.
-	mu       sync.Mutex
-	clusters map[string]*running
+	// mu guards the map and what is said of it, and nothing is waited for under it: the
+	// goroutines that Apply waits for look clusters up.
+	mu        sync.Mutex
+	clusters  map[string]*running
+	settled   bool // the clusters are those of a configuration, and no Apply is under way
+	beenReady bool // all of them, at some moment
 }
 
 // running is a cluster with its goroutines.
@@ -81,6 +83,8 @@ func (m *Manager) Apply(cfg *config.Config) {
 	if m.closed {
 		return
 	}
+	m.BeenReady() // of those that were there until now, whoever asks later
+	m.settle(false)
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
 		if r := m.running(c.Name); r != nil {
@@ -89,7 +93,14 @@ func (m *Manager) Apply(cfg *config.Config) {
 			m.add(c, optionsOf(c, cfg, m.cost))
 		}
 	}
+	m.settle(true)
 	m.changed()
+}
+
+func (m *Manager) settle(settled bool) {
+	m.mu.Lock()
+	m.settled = settled
+	m.mu.Unlock()
 }
 
 // remove stops the clusters that are not configured any more.

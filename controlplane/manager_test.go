@@ -154,6 +154,34 @@ func TestCloseStopsEverythingTwice(t *testing.T) {
 	m.Close() // and goleak finds nothing left
 }
 
+// Who adds a cluster whose endpoints cannot be found yet must not take the others from new Envoys.
+func TestAClusterThatIsAddedLaterHoldsUpNobodyElse(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	defer m.Close()
+	ready, waits := clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
+	ready.Scrape.Disabled, waits.Scrape.Disabled = true, true
+	if m.BeenReady() {
+		t.Error("ready before a configuration was applied")
+	}
+	m.Apply(configOf(waits))
+	eventually(t, "the missing file is reported", func() bool { return m.Clusters()[0].Sources[0].LastError != "" })
+	m.Apply(configOf(ready, waits))
+	eventually(t, "a is ready", m.Cluster("a").Ready)
+	if m.BeenReady() {
+		t.Error("ready, while one of the first clusters has never been")
+	}
+	m.Apply(configOf(ready))
+	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
+	m.Apply(configOf(ready, waits)) // and nobody asked before
+	if !m.BeenReady() || m.Cluster("b").Ready() {
+		t.Errorf("been ready %v with b ready %v, want true and false", m.BeenReady(), m.Cluster("b").Ready())
+	}
+	if c := m.Clusters()[1]; c.Ready || c.NotReadyReason == "" {
+		t.Errorf("b is shown as ready %v: %q", c.Ready, c.NotReadyReason)
+	}
+}
+
 func configOf(clusters ...config.Cluster) *config.Config { return &config.Config{Clusters: clusters} }
 
 // A barrier is a publisher that lets no cluster's last push return before all have come to it.

@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"steelyard/weighting"
@@ -29,6 +31,28 @@ func (c *Cluster) becomeReady(now time.Time) bool {
 		c.log.Warn("published without a full round of reports", "warm_up", warmUp, "waiting_for", waiting)
 	}
 	return ready
+}
+
+// Ready reports whether the cluster has something worth publishing, or nothing to publish.
+func (c *Cluster) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready || c.waitingFor() == ""
+}
+
+// BeenReady reports whether all clusters of a moment were ready, since the first Apply. A cluster
+// that is added later and not ready has itself to wait for and holds up nobody else.
+func (m *Manager) BeenReady() bool {
+	m.mu.Lock()
+	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
+	m.mu.Unlock()
+	if been || !settled || slices.ContainsFunc(clusters, func(r *running) bool { return !r.Ready() }) {
+		return been
+	}
+	m.mu.Lock()
+	m.beenReady = true
+	m.mu.Unlock()
+	return true
 }
 
 // enoughTries is how often in a row an endpoint or a source is tried in vain

@@ -330,3 +330,25 @@ func (f *fleet) shareOf(address string, least, most float64) error {
 	}
 	return nil
 }
+
+// Envoy's own health check ejects a server whose metrics are those of an idle one.
+func TestAServerThatEnvoyEjectsIsNotCountedOnAndComesBack(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	const before = "    # Weights act across localities:"
+	check := "    health_checks:\n    - {timeout: 1s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1, http_health_check: {path: /health}}\n"
+	f := start(t, plan{servers: pool, edits: []edit{{before, check + before}}})
+	pool[0].SetServingFault(modelsim.ServingUnavailable)
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 200 * time.Millisecond}, Seed: 7})
+	f.eventually("nothing is counted on there", func() error {
+		e, err := f.endpoint(pool[0].Address())
+		if err == nil && (e.Reason != string(weighting.ReasonUnused) || len(e.Problems) == 0) {
+			err = fmt.Errorf("reason %s, problems %v", e.Reason, e.Problems)
+		}
+		return err
+	})
+	pool[0].SetServingFault(modelsim.ServingHealthy)
+	f.wellAgain(pool[0])
+	if e, err := f.endpoint(pool[0].Address()); err != nil || e.Reason == string(weighting.ReasonUnused) {
+		t.Errorf("it serves, and its reason is %s (%v)", e.Reason, err)
+	}
+}

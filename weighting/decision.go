@@ -31,19 +31,23 @@ type Decision struct {
 }
 
 // Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
-// none flagged and nothing dropped.
+// none flagged for its load and nothing dropped. Endpoints that stall or fail keep their share, which is the
+// floor, and their flags: they would fail what they are sent, with or without a control plane.
 func (d Decision) Neutral() Decision {
-	var capacity float64
+	var capacity, kept float64
 	for i := range d.Endpoints {
-		capacity += d.Endpoints[i].Capacity
-	}
-	if !(capacity > 0) {
-		return d
+		if e := &d.Endpoints[i]; e.Failing {
+			kept += e.Share
+		} else {
+			capacity += e.Capacity
+		}
 	}
 	d.Endpoints = slices.Clone(d.Endpoints) // others may hold the ones before
 	for i := range d.Endpoints {
-		e := &d.Endpoints[i]
-		e.Share, e.Overloaded, e.OverloadReason = e.Capacity/capacity, false, ""
+		if e := &d.Endpoints[i]; !e.Failing && capacity > 0 {
+			e.Share = (1 - kept) * e.Capacity / capacity
+			e.Overloaded, e.OverloadReason = false, ""
+		}
 	}
 	d.DropFraction = 0
 	return d
@@ -61,6 +65,9 @@ type EndpointDecision struct {
 	Overloaded bool
 	// OverloadReason says what entered the flag, empty when not overloaded.
 	OverloadReason string
+	// Failing says that it stalls or fails its requests: its share is its floor, and a flag
+	// is for that and not for load.
+	Failing bool
 	// Reason is the main cause of the share.
 	Reason Reason
 

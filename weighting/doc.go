@@ -326,7 +326,7 @@
 // arrive as there are slots, at most half a second; twice that if others wait. What is offered is then learned
 // from the last hundred requests on. (Of a server that does not tell what it executes: if
 // nothing has waited there for the time of a service.) Slots of endpoints that stall
-// or fail are no capacity. Those of an endpoint that is flagged while others are not, is slow or
+// or fail, or that the proxies do not use, are no capacity. Those of an endpoint that is flagged while others are not, is slow or
 // gets a trickle are not free, whatever it leaves of them, for nothing is sent there to take
 // them; of a new one as many are as it is trusted with.
 //

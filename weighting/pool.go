@@ -135,7 +135,7 @@ func (p *pool) tells(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Reason: m.reason(),
+		Share: share, Overloaded: m.flagged, Failing: m.ill(), Reason: m.reason(),
 		Load: m.load, LoadSource: m.loadSource,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,

@@ -26,12 +26,13 @@ type conduct struct {
 	lows     lows         // of inFlight
 
 	alive  time.Time // of the last answer; or the last time when nothing was in flight
-	active time.Time // of the last sign of work: an answer, or a change that only work makes in what the server says
-	report time.Time // of the last report that was held against the count
-	shown  float64   // requests that it showed, by a gauge of running ones
+	active time.Time // of the last work: an answer, or what works sees
+
+	report time.Time // the last that was held against the count
+	shown  float64   // requests in it, by a gauge of running ones
 	hides  float64   // requests in flight that it did not show
-	hidden float64   // the same before the last sign of work: uploads and idle streams, and no sign of a stall
-	denied float64   // requests, beyond those, that stood for StalledAfter and that it did not show
+	hidden float64   // of those, the ones that no report showed while the endpoint worked: uploads, idle streams
+	denied float64   // the others, as far as they had stood for StalledAfter
 
 	pending float64 // request-seconds in flight since the last answer
 	usual   work    // answers, and the request-seconds in flight until the last one
@@ -162,7 +163,7 @@ func (c *conduct) observe(m *member, p *pool) {
 	}
 	if works {
 		c.active = p.now
-		if !c.report.IsZero() {
+		if p.now.Sub(c.report) <= p.params.Hold {
 			c.hidden = c.hides
 		}
 	}

@@ -1,6 +1,10 @@
 package weighting
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+)
 
 // One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
 // The weights of the others are those of a pool of three.
@@ -60,6 +64,32 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				t.Errorf("mean wait %.3f, of a pool of three %.3f", four, three)
 			}
 		})
+	}
+}
+
+// Slots that nobody sends to are not free: the others are saturated without them.
+func TestAnEndpointThatTheProxiesDoNotUseDoesNotKeepAPoolFromShedding(t *testing.T) {
+	params := DefaultParams()
+	params.Shedding.Enabled = true
+	law := NewLaw(params)
+	var d Decision
+	for n := range 240 { // a minute: three of four serve one a second each, and get two
+		now := epoch.Add(time.Duration(n) * 250 * time.Millisecond)
+		s := Snapshot{ScrapeInterval: 250 * time.Millisecond}
+		for i := range 4 {
+			e := scraped(fmt.Sprint(i), 1, 0, 0, now)
+			e.Server.Completions = known(0, now)
+			if seconds := float64(n) / 4; i > 0 {
+				e = scraped(fmt.Sprint(i), 1, seconds, 1, now)
+				e.Server.Completions = known(seconds, now)
+			}
+			s.Endpoints = append(s.Endpoints, e)
+		}
+		d = law.Step(now, s)
+	}
+	want(t, "reason", d.Endpoints[0].Reason, ReasonUnused)
+	if d.DropFraction < 0.4 {
+		t.Errorf("%.2f refused at twice the capacity that is used", d.DropFraction)
 	}
 }
 

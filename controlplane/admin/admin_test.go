@@ -94,15 +94,21 @@ func TestReadyzExplainsItself(t *testing.T) {
 	ready := readyOnly(typical(noon))
 	draining := readyOnly(typical(noon))
 	draining.status.Draining = true
+	added := typical(noon)
+	added.status.BeenReady = true
+	stopping := added
+	stopping.status.Draining = true
 	for name, tc := range map[string]struct {
 		source fixed
 		code   int
 		body   string
 	}{
-		"ready":    {ready, 200, "ready\ncluster llama: ready\n"},
-		"one not":  {typical(noon), 503, "not ready\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
-		"draining": {draining, 503, "not ready: draining\ncluster llama: ready\n"},
-		"starting": {fixed{}, 503, "not ready: no config has been applied yet\n"},
+		"ready":                           {ready, 200, "ready\ncluster llama: ready\n"},
+		"one not":                         {typical(noon), 503, "not ready\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
+		"one that was added later is not": {added, 200, "ready\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
+		"that, and draining":              {stopping, 503, "not ready: draining\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
+		"draining":                        {draining, 503, "not ready: draining\ncluster llama: ready\n"},
+		"starting":                        {fixed{}, 503, "not ready: no config has been applied yet\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := ask(t, handlerOf(tc.source), http.MethodGet, "/readyz")

@@ -4,7 +4,7 @@
 // # What it is for
 //
 //	/healthz                          200 while the process moves; else 503 and what does not
-//	/readyz                           200 when every cluster has weights worth pushing, or no endpoints; else 503 and why not
+//	/readyz                           200 when every cluster has weights worth pushing, or no endpoints, or that was so once; else 503 and why not
 //	/metrics                          Prometheus text or OpenMetrics
 //	/api/v1/status                    version, uptime, config generation, last reload and its error
 //	/api/v1/clusters                  every cluster without its endpoints

@@ -86,9 +86,13 @@ func (s snapshot) status(clusters []Cluster, clients int) Status {
 }
 
 // ready reports whether the process can be trusted with new Envoys: it has a
-// config, is not about to stop, and every cluster has weights worth pushing.
+// config, is not about to stop, and every cluster has weights worth pushing. A
+// cluster that came after that was so is no reason to take the others from them.
 func ready(s Status, clusters []Cluster) bool {
-	return !s.Draining && s.ConfigGeneration > 0 && !slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Ready })
+	if s.Draining || s.ConfigGeneration == 0 {
+		return false
+	}
+	return s.BeenReady || !slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Ready })
 }
 
 func count(endpoints []Endpoint) EndpointCounts {

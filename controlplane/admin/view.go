@@ -43,6 +43,7 @@ type Status struct {
 	LastReload       Reload `json:"last_reload"`
 	ConfigWatchError string `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system tells of them
 	Draining         bool   `json:"draining"`           // shutting down
+	BeenReady        bool   `json:"been_ready"`         // all clusters of a moment were ready: one that is added later holds up itself alone
 	// Signals are what all Envoys together told of their requests.
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port take of what they may.

@@ -76,7 +76,10 @@ func (d *Daemon) Status() admin.Status {
 	d.mu.Lock()
 	generation := d.generation
 	d.mu.Unlock()
-	s := admin.Status{Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), StartedAt: admin.At(d.started), ConfigGeneration: generation, Draining: d.draining.Load()}
+	s := admin.Status{
+		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), StartedAt: admin.At(d.started),
+		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
+	}
 	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys, admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
