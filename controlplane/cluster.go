@@ -149,6 +149,8 @@ type record struct {
 	round    int // that proxies is of
 	scrape   Scrape
 	failures int // scrapes in a row
+
+	implausible time.Time // when a counter last did; zero: never
 }
 
 // A Scrape is the outcome of the latest scrape of an endpoint.
@@ -252,6 +254,9 @@ func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrap
 		return
 	}
 	r.failures = 0
+	if report.Implausible > r.server.Implausible {
+		r.implausible = s.At
+	}
 	r.server = report
 }
 

@@ -42,6 +42,8 @@ type pod struct {
 	proxied, leaked          int // in flight as the proxies count
 	completions              int
 	queueSeconds, busySecond float64
+
+	distort func(*ServerReport) // what it says of itself, where it does not say the truth
 }
 
 func (p *pod) load() int { return len(p.queue) + p.running }
@@ -235,6 +237,9 @@ func (w *world) endpoint(p *pod, s signals) Endpoint {
 	}
 	if s.inFlight {
 		e.InFlight = read(float64(p.proxied + p.leaked))
+	}
+	if p.distort != nil {
+		p.distort(&e.Server)
 	}
 	return e
 }

@@ -41,7 +41,7 @@ type collector struct {
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
 
-	weight, share, overloaded, load, queue, endpointAge, latency, failed, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge series
+	weight, share, overloaded, load, queue, endpointAge, latency, failed, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
 
@@ -90,6 +90,7 @@ func (c *collector) describeEndpoints() {
 	c.failedShare = c.gauge("steelyard_endpoint_failed_share", "Share, 0 to 1, of the requests that the endpoint failed among those that it answered or failed, smoothed, as the Envoys saw it.", labelCluster, labelEndpoint)
 	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
 	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as the Envoys saw it: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
+	c.implausible = c.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter had risen by more than any server can have made it, so that nothing of that interval counts.", labelCluster, labelEndpoint)
 }
 
 func (c *collector) describeStreams() {
@@ -234,6 +235,7 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 	c.failedShare.set(ch, e.FailedShare, cluster, e.Address)
 	c.failedShareAge.set(ch, e.FailedShareAgeSeconds, cluster, e.Address)
 	c.failed.set(ch, e.FailedRequests, cluster, e.Address)
+	c.implausible.set(ch, e.ImplausibleReadings, cluster, e.Address)
 }
 
 // collectClients counts the Envoys of each configured cluster. Names that only

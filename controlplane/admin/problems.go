@@ -15,6 +15,9 @@ const (
 	// decisionPatience is how old a decision may be before the loop counts as
 	// stuck. It steps many times a second, so seconds mean that it does not.
 	decisionPatience = 5 * time.Second
+	// implausiblePatience is for how long a counter that leapt is a problem: what it told is forgotten
+	// sooner.
+	implausiblePatience = time.Minute
 )
 
 // Reasons of an endpoint's share that matter here, as package weighting spells
@@ -154,7 +157,7 @@ func countProblems(n EndpointCounts) []Problem {
 }
 
 // endpointProblems are those of one endpoint.
-func endpointProblems(e Endpoint) []Problem {
+func endpointProblems(e Endpoint, now time.Time) []Problem {
 	out := []Problem{}
 	scrape := because(e.LastScrape.Error)
 	switch {
@@ -171,6 +174,10 @@ func endpointProblems(e Endpoint) []Problem {
 	}
 	if e.Overloaded {
 		out = append(out, problem(SeverityWarning, "overloaded%s", because(e.OverloadReason)))
+	}
+	if at := e.LastImplausibleReading; !at.IsZero() && age(at, now).Or(0) < implausiblePatience.Seconds() {
+		out = append(out, problem(SeverityWarning, "a counter of its metrics rose by more than any server can have made it, %s, "+
+			"and %.0f times since the start: that interval does not count", formatAgo(at, now), e.ImplausibleReadings.Or(0)))
 	}
 	return out
 }

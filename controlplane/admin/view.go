@@ -185,6 +185,10 @@ type Endpoint struct {
 	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
 
 	LastScrape Scrape `json:"last_scrape"`
+	// ImplausibleReadings are scrapes, since the start, in which a counter had risen by more than any server can
+	// have made it: nothing of that interval counts. Unknown where it is not scraped.
+	ImplausibleReadings    Number `json:"implausible_readings"`
+	LastImplausibleReading Time   `json:"last_implausible_reading"`
 
 	// Filled in by the handler.
 	LoadPerSlot Number    `json:"load_per_slot"`
