@@ -137,6 +137,8 @@ type record struct {
 	round    int // that proxies is of
 	scrape   Scrape
 	failures int // scrapes in a row
+
+	implausible time.Time // when a counter last did; zero: never
 }
 
 // A Scrape is the outcome of the latest scrape of an endpoint.
@@ -239,6 +241,9 @@ func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrap
 		return
 	}
 	r.failures = 0
+	if report.Implausible > r.server.Implausible {
+		r.implausible = s.At
+	}
 	r.server = report
 }
 

@@ -59,6 +59,9 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		}
 		if r := c.records[e.Address]; r != nil {
 			e.LastScrape = viewScrape(r.scrape)
+			if !r.scrape.At.IsZero() {
+				e.ImplausibleReadings, e.LastImplausibleReading = admin.Num(float64(r.server.Implausible)), admin.At(r.implausible)
+			}
 			c.viewProxies(e, r, now)
 		}
 	}

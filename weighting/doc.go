@@ -125,6 +125,20 @@
 // pool's median, measured over about a minute. A deviation x (of the logarithm) is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within
 // twice its own noise it counts as none (positive-part James–Stein).
 //
+// A speed is believed for as long as it is supported. While nothing completes it fades to 1
+// within a minute. It is learned by spans: of 5 s to a minute, until 20 requests were completed or
+// expected. With n completions in a span and e expected at the speed that is known, a span with
+// 2·(e − n + n·ln(n/e)) > 36 does not count: were completions a Poisson process, that would be
+// six standard deviations, and most services come to three. If the next span says the same, what was known
+// is forgotten; and it never weighs more than four minutes like the span that is added. So a
+// counter that was wrong once teaches nothing, and one that was wrong for long is forgotten after
+// two spans.
+//
+// A sum of requests, or of their seconds, that rises by more than a million a second, beyond a
+// first million, is no reading: no model server does that, however small its requests are. What runs in the
+// mean, by the counter of busy time, is no more than the slots, with three requests in each
+// that ran before.
+//
 // # Arrival rate
 //
 // Requests that arrived at an endpoint between two scrapes: completions plus the

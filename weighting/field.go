@@ -66,6 +66,7 @@ func merge(a, b *ServerReport) ServerReport {
 		QueueSeconds: newest(a.QueueSeconds, b.QueueSeconds),
 		BusySeconds:  newest(a.BusySeconds, b.BusySeconds),
 		Restarts:     max(a.Restarts, b.Restarts),
+		Implausible:  max(a.Implausible, b.Implausible),
 	}
 }
 

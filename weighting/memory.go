@@ -30,8 +30,10 @@ type memory struct {
 	usual        smoothed  // the same over a longer time
 	fullBusy     smoothed  // the same, from reports with requests waiting on
 	ceiling      ceiling   // of the gauge of running requests
-	work         work
+	pace         pace
 	ratio        ratio
+	slots        float64 // as of the last step; 0 before the first
+	untold       float64 // slot-seconds that may have been executed and not told of, see executed
 
 	tally   tally
 	conduct conduct
@@ -172,8 +174,9 @@ func sumKnown(a, b float64) float64 {
 // observeWork learns slots and speed from what happened between two reports.
 func (m *memory) observeWork(old, seen *ServerReport) {
 	busy, dtBusy := flow(old.BusySeconds, seen.BusySeconds)
-	m.executing.add(busy, dtBusy, windowTau)
-	m.usual.add(busy, dtBusy, speedTau)
+	executed := m.executed(busy, dtBusy)
+	m.executing.add(executed, dtBusy, windowTau)
+	m.usual.add(executed, dtBusy, speedTau)
 	_, dtQueue := slope(old.Queue, seen.Queue)
 	_, dtRunning := slope(old.Running, seen.Running)
 	m.fullBusy.fade(dtQueue, slotsTau)
@@ -187,8 +190,23 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 		busy = (old.Running.Value + seen.Running.Value) / 2
 	}
 	if completed, dt := flow(old.Completions, seen.Completions); !math.IsNaN(completed + busy) {
-		m.work.add(completed*dt.Seconds(), busy*dt.Seconds(), dt)
+		m.pace.add(seen.Completions.At, completed*dt.Seconds(), busy*dt.Seconds(), dt)
 	}
+}
+
+// executed is as much of the growth of the busy time, per second, as is possible: no more runs than
+// there are slots. A request counts with all its time when it ends, so what was not told of may come at
+// once, as much of it as three requests in each slot take in the mean.
+func (m *memory) executed(busy float64, dt time.Duration) float64 {
+	const requests = 3
+	rate, ok := m.pace.known.rate()
+	if !ok || m.slots == 0 || math.IsNaN(busy) {
+		return busy
+	}
+	m.untold = min(m.untold+m.slots*dt.Seconds(), m.slots*requests/rate)
+	told := min(busy*dt.Seconds(), m.untold)
+	m.untold -= told
+	return told / dt.Seconds()
 }
 
 // orZero is no contribution where x is unknown.

@@ -65,10 +65,20 @@ func slope(old, seen Reading) (perSecond float64, elapsed time.Duration) {
 	return (seen.Value - old.Value) / elapsed.Seconds(), elapsed
 }
 
-// flow is the slope of a cumulative field. One that went back starts anew.
+// flow is the slope of a cumulative field. One that went back starts anew, and so does one that rose
+// by more than it can.
 func flow(old, seen Reading) (perSecond float64, elapsed time.Duration) {
-	if perSecond, elapsed = slope(old, seen); perSecond < 0 {
+	perSecond, elapsed = slope(old, seen)
+	if perSecond < 0 || !Possible(seen.Value-old.Value, elapsed) {
 		return math.NaN(), 0
 	}
 	return perSecond, elapsed
+}
+
+// Possible reports whether a sum of requests, or of their seconds, at one endpoint can have risen by so
+// much in that time. No model server completes a million requests a second, however small they are; nor do
+// requests that waited or ran for a million seconds together end within one.
+func Possible(growth float64, elapsed time.Duration) bool {
+	const perSecond = 1e6
+	return growth <= perSecond*(elapsed.Seconds()+1)
 }

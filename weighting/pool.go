@@ -68,15 +68,16 @@ func (m *member) measured() bool {
 func (p *pool) speeds() {
 	rates := make([]float64, 0, len(p.members))
 	for i := range p.members {
-		if rate, ok := p.members[i].work.rate(); ok {
+		if rate, ok := p.members[i].pace.known.rate(); ok {
 			rates = append(rates, rate)
 		}
 	}
 	typical := median(rates)
 	for i := range p.members {
 		m := &p.members[i]
-		m.speed = m.relativeSpeed(typical)
+		m.speed = math.Pow(m.relativeSpeed(typical), 1-m.pace.unsupported(p.now))
 		m.blackout, m.ramp = p.params.trust(m.memory, p.now)
+		m.slots = m.slotCount
 	}
 }
 
@@ -91,8 +92,8 @@ type ratio struct {
 // relativeSpeed is the ratio to the typical rate, shrunk towards 1 by how much
 // of the deviation its own noise explains.
 func (m *memory) relativeSpeed(typical float64) float64 {
-	if m.ratio.speed == 0 || m.ratio.of != m.work || m.ratio.typical != typical {
-		m.ratio = ratio{m.work, typical, m.work.speed(typical)}
+	if m.ratio.speed == 0 || m.ratio.of != m.pace.known || m.ratio.typical != typical {
+		m.ratio = ratio{m.pace.known, typical, m.pace.known.speed(typical)}
 	}
 	return m.ratio.speed
 }

@@ -34,8 +34,9 @@ type ServerReport struct {
 	QueueSeconds Reading // request-seconds spent waiting, cumulative, by the requests completed
 	BusySeconds  Reading // request-seconds spent executing, cumulative, by the requests completed
 
-	// Restarts is how often the counters went back since the first report.
-	Restarts int
+	// Restarts is how often the counters went back since the first report, or rose by more than they
+	// can; Implausible is how often the latter.
+	Restarts, Implausible int
 }
 
 // An Endpoint is one address of a cluster with all that is known of its load.

@@ -145,7 +145,7 @@ func (m *member) blind() time.Duration {
 	if m.seen.running.tells() || m.loadSource == LoadInFlight || m.loadSource == LoadFused {
 		return 0
 	}
-	rate, _ := m.work.rate()
+	rate, _ := m.pace.known.rate()
 	return time.Duration(min(1/rate, longest) * float64(time.Second))
 }
 

@@ -44,6 +44,8 @@ type pod struct {
 	proxied, leaked          int  // in flight as the proxies count
 	completions              int
 	queueSeconds, busySecond float64
+
+	distort func(*ServerReport) // what it says of itself, where it does not say the truth
 }
 
 func (p *pod) load() int { return len(p.queue) + p.running }
@@ -243,6 +245,9 @@ func (w *world) endpoint(p *pod, s signals) Endpoint {
 	if s.proxies {
 		ended := read(float64(p.issued - p.proxied))
 		e.Exact, e.Proxies = true, ProxyReport{Issued: read(float64(p.issued)), Ended: ended, Answered: ended}
+	}
+	if p.distort != nil {
+		p.distort(&e.Server)
 	}
 	return e
 }

@@ -112,10 +112,10 @@ func (l *Ledger) watch(a *account, watched bool) {
 
 // account returns the account with an endpoint, or nil.
 func (e *envoy) account(s *slot) *account {
-	if e == nil || s.number >= len(e.accounts) {
+	if e == nil {
 		return nil
 	}
-	return e.accounts[s.number]
+	return e.accounts.of(s)
 }
 
 // accountWith returns the account with an endpoint, a new one if need be. It is nil
@@ -130,21 +130,23 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 	l.accounts++
 	a := &account{envoy: e, slot: s, open: list{which: inAccount}}
 	_, a.watched = s.cluster.watchers[e.who]
-	for len(e.accounts) <= s.number {
-		e.accounts = append(e.accounts, nil)
-	}
-	e.accounts[s.number] = a
+	e.accounts.add(a)
 	return a
 }
 
 // forget drops an account with all it counts.
 func (l *Ledger) forget(a *account) {
+	l.clear(a)
+	a.envoy.accounts.remove(a)
+}
+
+// clear takes back all that an account counts, before it is dropped.
+func (l *Ledger) clear(a *account) {
 	l.watch(a, false)
 	l.dropAll(a)
 	for _, r := range a.envoy.reports {
-		r.setGauge(a.slot, 0)
+		r.setGauge(a, 0)
 	}
-	a.envoy.accounts[a.slot.number] = nil
 	l.accounts--
 }
 

@@ -141,13 +141,21 @@
 //
 // # Bounds
 //
-// 16,384 Envoys, 2 Mi pairs of Envoy and endpoint, 65,536 open requests of one Envoy
-// and 1 Mi of all; an Envoy above its own goes over to reports. Those that watch no
-// cluster get at most a quarter of each. Ids are kept as a hash with a secret seed,
-// so their length is no matter. What a report says is clamped to a million requests
-// in progress and a hundred million issued, and what an account keeps of them to a thousand
-// million. Of an Envoy's names for clusters 2,048 are kept, of those that would be taken for
-// another of the clusters here, or for none.
+// Memory goes by what is counted: a pair of an Envoy and an endpoint takes some 130 bytes from the first
+// word of it, whatever other endpoints there are, so a fleet of 1,000 Envoys and 1,000 endpoints takes
+// 130 MB, of however many clusters theirs is one.
+//
+//	                                            of one Envoy    of all    of those that watch nothing
+//	Envoys                                                      16,384                          4,096
+//	pairs of Envoy and endpoint                                   2 Mi                       524,288
+//	open requests, 140 bytes each                     65,536      1 Mi                       262,144
+//	names of clusters, a kilobyte each at most         2,048   131,072                        32,768
+//
+// An Envoy that watches no cluster may be about to, so it is listened to; but anybody can make one up, and
+// all of them together take 160 MB at most. An Envoy above its open requests goes over to reports. Names are
+// those that would be taken for another of the clusters here, or for none. Ids are kept as a hash with a
+// secret seed, so their length is no matter. What a report says is clamped to a million requests in progress
+// and a hundred million issued, and what an account keeps of them to a thousand million.
 //
 // # What it is not
 //

@@ -5,7 +5,7 @@ import "time"
 // An envoy is one that has a stream.
 type envoy struct {
 	who      Envoy
-	accounts []*account // by the number of the slot; nil where there is none
+	accounts accounts
 	requests map[key]*request
 	open     int  // requests, with the closed ones
 	closed   list // requests whose ends seem lost, and may be told after all
@@ -36,7 +36,7 @@ type envoy struct {
 
 // A service is what a name of an Envoy's stands for.
 type service struct {
-	name string    // in EDS
+	name string    // of a cluster here; empty for none of them
 	told time.Time // by the latest report
 }
 
@@ -97,7 +97,7 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	for _, r := range e.reports {
 		r.logged = r.logged || before == byEvents
 	}
-	l.eachAccount(e, func(a *account) {
+	e.accounts.each(func(a *account) {
 		switch {
 		case before == byEvents && after == byReports:
 			l.dropAll(a)
@@ -109,14 +109,6 @@ func (l *Ledger) restate(e *envoy, change func()) {
 		}
 		l.settle(a)
 	})
-}
-
-func (l *Ledger) eachAccount(e *envoy, do func(*account)) {
-	for _, a := range e.accounts {
-		if a != nil {
-			do(a)
-		}
-	}
 }
 
 // hear notes a sign of life.
@@ -132,11 +124,13 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	if e.streams > 0 || len(e.reports) > 0 {
 		return
 	}
-	l.eachAccount(e, l.forget)
+	e.accounts.each(l.clear)
+	e.accounts = accounts{}
 	if e.mode != ModeEvents {
 		l.generation.Add(1)
 	}
 	delete(l.envoys, e.who)
+	l.services -= len(e.services)
 	l.left.add(e)
 	l.epoch++
 }

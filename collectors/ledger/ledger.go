@@ -12,22 +12,23 @@ import (
 
 // What a stranger can make a ledger keep.
 const (
-	maxEnvoys       = 16_384
-	maxOpen         = 65_536    // requests of one Envoy
-	maxOpenTotal    = 1_048_576 // requests of all, some 100 MB
-	maxAccounts     = 2_097_152 // of all Envoys with all endpoints, some 300 MB
-	strangers       = 4         // those who watch no cluster get one part in so many
-	maxInProgress   = 1_000_000 // requests that one report says are in progress at one endpoint
-	maxIssued       = 100_000_000
-	maxLatency      = 24 * time.Hour
-	sweepInterval   = 250 * time.Millisecond
-	silentAfter     = 3 * time.Second
-	silentIntervals = 3
-	maxServices     = 2048                   // names of clusters of one Envoy: two for each that can be configured
-	maxKept         = 1_000_000_000          // requests, in a number that an account keeps
-	reckonPeriod    = 900 * time.Millisecond // a little less than between two reports beside a log
-	idleAfter       = 10 * time.Second       // without a beginning or an end of a request
-	idleReports     = 2                      // and so many reports of each that is counted by them alone
+	maxEnvoys        = 16_384
+	maxOpen          = 65_536    // requests of one Envoy
+	maxOpenTotal     = 1_048_576 // requests of all, some 150 MB
+	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, some 270 MB
+	strangers        = 4         // those who watch no cluster get one part in so many
+	maxInProgress    = 1_000_000 // requests that one report says are in progress at one endpoint
+	maxIssued        = 100_000_000
+	maxLatency       = 24 * time.Hour
+	sweepInterval    = 250 * time.Millisecond
+	silentAfter      = 3 * time.Second
+	silentIntervals  = 3
+	maxServices      = 2048                   // names of clusters of one Envoy: two for each that can be configured
+	maxServicesTotal = 131_072                // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
+	maxKept          = 1_000_000_000          // requests, in a number that an account keeps
+	reckonPeriod     = 900 * time.Millisecond // a little less than between two reports beside a log
+	idleAfter        = 10 * time.Second       // without a beginning or an end of a request
+	idleReports      = 2                      // and so many reports of each that is counted by them alone
 )
 
 // A Ledger counts. It is safe for concurrent use.
@@ -45,6 +46,7 @@ type Ledger struct {
 	free      *request // for the next beginnings, through links[inAccount].next
 	frees     int
 	accounts  int // of all Envoys
+	services  int // of all Envoys
 	watching  map[Envoy]*watching
 	reporters Reporters
 	dirty     []*cluster // to be woken when the lock is released
@@ -91,7 +93,7 @@ type cluster struct {
 type watching struct{ clusters, busy int }
 
 // A slot is one endpoint of one cluster: the sums and averages over all Envoys that
-// count. Its number is its place in each Envoy's list of accounts.
+// count. Its number is what each Envoy's account with it is found by.
 type slot struct {
 	cluster  *cluster
 	address  string // as the caller wrote it
@@ -120,7 +122,8 @@ func (a *address) servedBy(service string) *cluster {
 	return nil
 }
 
-// numbers hands out the smallest numbers that are free, so that lists stay short.
+// numbers hands out the smallest numbers that are free, so that those of a cluster follow one
+// another.
 type numbers struct {
 	next int
 	free []int

@@ -154,11 +154,12 @@ func (w *world) mustBeSound(t fataler) {
 	t.Helper()
 	l := w.ledger
 	slots := map[*slot]int64{}
-	open, accounts := 0, 0
+	open, accounts, services := 0, 0, 0
 	var reporters Reporters
 	for _, e := range l.envoys {
 		mustKnowRequests(t, e)
 		open += e.open
+		services += len(e.services)
 		switch {
 		case !w.watches(e.who):
 		case e.alone():
@@ -166,8 +167,8 @@ func (w *world) mustBeSound(t fataler) {
 		default:
 			reporters.Beside += len(e.reports)
 		}
-		for _, a := range e.accounts {
-			if a == nil {
+		for _, a := range e.accounts.places {
+			if a == nil || a == removed {
 				continue
 			}
 			accounts++
@@ -179,8 +180,8 @@ func (w *world) mustBeSound(t fataler) {
 	if reporters != l.reporters {
 		t.Fatalf("%+v report, counted %+v", reporters, l.reporters)
 	}
-	if open != l.open || accounts != l.accounts {
-		t.Fatalf("%d of %d requests, %d of %d accounts", open, l.open, accounts, l.accounts)
+	if open != l.open || accounts != l.accounts || services != l.services {
+		t.Fatalf("%d of %d requests, %d of %d accounts, %d of %d names", open, l.open, accounts, l.accounts, services, l.services)
 	}
 	mustKnowWatchers(t, l)
 	for _, c := range l.clusters {
@@ -230,8 +231,8 @@ func mustKnowRequests(t fataler, e *envoy) {
 			}
 		}
 	}
-	for _, a := range e.accounts {
-		if a == nil {
+	for _, a := range e.accounts.places {
+		if a == nil || a == removed {
 			continue
 		}
 		inAccounts += mustAddUp(t, e, a)
@@ -286,7 +287,7 @@ func mustAddUp(t fataler, e *envoy, a *account) int {
 	}
 	gauges := int32(0)
 	for _, r := range e.reports {
-		gauges += r.gauge(a.slot)
+		gauges += r.gauge(a)
 	}
 	if gauges != a.inProgress {
 		t.Fatalf("%d in progress, by its streams %d", a.inProgress, gauges)

@@ -12,12 +12,15 @@ import (
 // before its Envoy opened the next.
 type Reports struct {
 	ledger *Ledger
-	envoy  *envoy  // nil for one too many, and after Close
-	gauges []int32 // requests in progress by its last report, by the number of the slot
-	counts bool    // they are in the Envoy's accounts
-	later  bool    // there was a report over this stream
-	told   bool    // in this round
-	logged bool    // since the last report a log told of the same requests, too
+	envoy  *envoy // nil for one too many, and after Close
+	counts bool   // what it tells is in the Envoy's accounts
+	later  bool   // there was a report over this stream
+	told   bool   // in this round
+	logged bool   // since the last report a log told of the same requests, too
+
+	// gauges are the requests in progress by its last report, where several streams count. They are
+	// nil for one that counts alone: then all that the accounts have in progress is its own.
+	gauges map[*account]int32
 
 	opened, heard time.Time
 	reckoned      time.Time // when the sums of requests issued were last compared
@@ -118,7 +121,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	if !r.later {
 		l.replace(r)
 	}
-	e.unlearn(now)
+	l.unlearn(e, now)
 	issued, elsewhere := l.tally(e, clusters, r.later, now)
 	if e.basis() != byEvents && r.later {
 		logged := issued
@@ -172,9 +175,9 @@ func (l *Ledger) stop(r *Reports) {
 	e := r.envoy
 	l.epoch++
 	l.restate(e, func() {
-		r.counts, e.counting = false, e.counting-1
-		l.eachAccount(e, func(a *account) {
-			gone := r.gauge(a.slot)
+		e.counting--
+		e.accounts.each(func(a *account) {
+			gone := r.gauge(a)
 			a.inProgress -= gone
 			if e.streams == 0 || e.mode == ModeReports {
 				a.unended -= gone
@@ -183,30 +186,61 @@ func (l *Ledger) stop(r *Reports) {
 				a.restart(0)
 			}
 		})
+		r.counts, r.gauges = false, nil
 		if e.counting == 0 && e.mode == ModeReports {
 			l.setMode(e, ModeBatched) // there is nothing else to count by
 		}
 	})
-	r.gauges = nil
-	l.eachAccount(e, l.settle)
+	if e.counting == 1 {
+		e.join()
+	}
+	e.accounts.each(l.settle)
 }
 
 // gauge is what the stream last said of an endpoint.
-func (r *Reports) gauge(s *slot) int32 {
-	if s.number >= len(r.gauges) {
-		return 0
+func (r *Reports) gauge(a *account) int32 {
+	switch {
+	case r.gauges != nil:
+		return r.gauges[a]
+	case r.counts:
+		return a.inProgress
 	}
-	return r.gauges[s.number]
+	return 0
 }
 
-func (r *Reports) setGauge(s *slot, n int32) {
-	if n == 0 && s.number >= len(r.gauges) {
-		return
+func (r *Reports) setGauge(a *account, n int32) {
+	switch {
+	case r.gauges == nil:
+	case n == 0:
+		delete(r.gauges, a)
+	default:
+		r.gauges[a] = n
 	}
-	for len(r.gauges) <= s.number {
-		r.gauges = append(r.gauges, 0)
+}
+
+// split has each stream that counts, and one more, know its own gauges.
+func (e *envoy) split(more *Reports) {
+	for _, r := range e.reports {
+		if r.gauges != nil || !r.counts && r != more {
+			continue
+		}
+		gauges := make(map[*account]int32)
+		e.accounts.each(func(a *account) {
+			if n := r.gauge(a); n != 0 {
+				gauges[a] = n
+			}
+		})
+		r.gauges = gauges
 	}
-	r.gauges[s.number] = n
+}
+
+// join is the opposite, where one stream is left that counts.
+func (e *envoy) join() {
+	for _, r := range e.reports {
+		if r.counts {
+			r.gauges = nil
+		}
+	}
 }
 
 // tally adds up what a report says, by endpoint: one may be in several clusters of an
@@ -260,27 +294,34 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 // learn keeps by which name a cluster of the Envoy is known in EDS, where its own name for
 // it, which entries of its log say, would be taken for another cluster or for none.
 func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
-	if c.Name == "" || l.served(c.Name) == l.served(c.Cluster) {
+	means, before := l.served(c.Cluster), len(e.services)
+	switch _, kept := e.services[c.Name]; {
+	case c.Name == "" || l.served(c.Name) == means:
 		delete(e.services, c.Name)
-		return
+	case !kept && (before >= maxServices || l.services >= l.room(e.who, maxServicesTotal)):
+	default:
+		if e.services == nil {
+			e.services = make(map[string]service)
+		}
+		s := service{told: now}
+		if means != nil {
+			s.name = means.name // our string, and not one that the Envoy made up
+		}
+		e.services[c.Name] = s
 	}
-	if _, kept := e.services[c.Name]; !kept && len(e.services) >= maxServices {
-		return
-	}
-	if e.services == nil {
-		e.services = make(map[string]service)
-	}
-	e.services[c.Name] = service{c.Cluster, now}
+	l.services += len(e.services) - before
 }
 
 // unlearn makes room: a report names all clusters that the Envoy has, so what none named
 // for a while was removed from its configuration.
-func (e *envoy) unlearn(now time.Time) {
-	if len(e.services) < maxServices {
+func (l *Ledger) unlearn(e *envoy, now time.Time) {
+	before := len(e.services)
+	if before < maxServices && l.services < l.room(e.who, maxServicesTotal) {
 		return
 	}
 	since := now.Add(-e.patience())
 	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.told.Before(since) })
+	l.services += len(e.services) - before
 }
 
 // served is the cluster that has a name in EDS, its own or a variant, NAME/…; nil where
@@ -316,12 +357,15 @@ func (l *Ledger) apply(r *Reports, now time.Time) {
 	if due {
 		r.reckoned = now
 	}
+	if e.counting > 1 || e.counting == 1 && !r.counts {
+		e.split(r)
+	}
 	e.progress = 0
-	l.eachAccount(e, func(a *account) {
+	e.accounts.each(func(a *account) {
 		t := a.next
 		a.next = tally{}
-		a.inProgress += t.inProgress - r.gauge(a.slot)
-		r.setGauge(a.slot, t.inProgress)
+		a.inProgress += t.inProgress - r.gauge(a)
+		r.setGauge(a, t.inProgress)
 		e.progress += int(a.inProgress)
 		if e.basis() == byEvents {
 			l.reconcile(a, &turn)
@@ -395,6 +439,6 @@ func (r *Reports) Close(now time.Time) {
 	}
 	l.epoch++
 	l.regroup(e)
-	l.eachAccount(e, l.settle)
+	e.accounts.each(l.settle)
 	l.leaveIfGone(e)
 }

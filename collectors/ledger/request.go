@@ -94,9 +94,10 @@ func (e *envoy) unbatching(now time.Time) bool {
 }
 
 // endedEarly remembers an end without a beginning where that may be in the last batch:
-// entries at once come over another stream, and overtake it.
-func (e *envoy) endedEarly(now time.Time, k key) {
-	if !e.unbatching(now) || len(e.early) >= maxClosed {
+// entries at once come over another stream, and overtake it. Of one that watches nothing nobody
+// counts it.
+func (l *Ledger) endedEarly(e *envoy, now time.Time, k key) {
+	if !e.unbatching(now) || len(e.early) >= maxClosed || l.watching[e.who] == nil {
 		return
 	}
 	if e.early == nil {

@@ -142,7 +142,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		if r == nil {
 			a.envoy.unpaired++
 			a.endUnseen()
-			a.envoy.endedEarly(now, key{id, a})
+			l.endedEarly(a.envoy, now, key{id, a})
 		} else {
 			received, closed = r.received, r.closed
 			l.drop(r)

@@ -14,12 +14,16 @@ import (
 // model is reloaded) and the fall of that part must not make the whole sum of
 // the others count again.
 //
+// A series that is higher than any server can have made it since (weighting.Possible) was
+// read or written wrongly, or is another server's under the same address. It tells nothing of what
+// happened: the sum stays as it is, and goes on from the new value.
+//
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
 type Counters struct {
 	completions, queueSeconds, busySeconds counterSum
-	restarts                               int
-	reports                                uint64 // observed so far
+	restarts, leaps                        int
+	at                                     time.Time // of the report before; zero for none
 }
 
 // A counterSum is the sum of the series of one field.
@@ -28,27 +32,28 @@ type counterSum struct {
 	last map[uint64]lastSample // by seriesKey
 }
 
-// A lastSample is the value that a series had, and in which report.
+// A lastSample is the value that a series had, and when.
 type lastSample struct {
 	value  float64
-	report uint64
+	at     time.Time
+	leaped bool // to this value, so that it is none to come back from
 }
+
+// An observation is what became of the counters of a report.
+type observation struct{ restarted, leaped bool }
 
 // Observe adds the report that was true at the given moment. What is unknown in
 // it is unknown in the result; a sum goes on where it was when its field comes
 // back. Restarts rises by one for a report in which any counter is lower than
-// in the report before, however many are.
+// in the report before, or higher than it can be, however many are; Implausible by one for the latter.
 func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
-	c.reports++
-	restarted := false
+	var seen observation
 	cumulative := func(f Field, s *counterSum) weighting.Reading {
 		n := *rep.number(f)
 		if !n.Known {
 			return weighting.Reading{}
 		}
-		if s.add(rep.samplesOf(f), c.reports) {
-			restarted = true
-		}
+		s.add(rep.samplesOf(f), c.at, at, &seen)
 		return weighting.Reading{Value: s.sum, At: at}
 	}
 	out := weighting.ServerReport{
@@ -59,10 +64,14 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 		QueueSeconds: cumulative(FieldQueueSeconds, &c.queueSeconds),
 		BusySeconds:  cumulative(FieldBusySeconds, &c.busySeconds),
 	}
-	if restarted {
+	if seen.leaped {
+		c.leaps++
+	}
+	if seen.leaped || seen.restarted {
 		c.restarts++
 	}
-	out.Restarts = c.restarts
+	c.at = at
+	out.Restarts, out.Implausible = c.restarts, c.leaps
 	return out
 }
 
@@ -92,37 +101,44 @@ func (r *Report) samplesOf(f Field) []counterSample {
 	return r.series[first:end] // a Reader writes the samples of a field together
 }
 
-// add counts what the samples grew by, and reports whether one began again.
-func (s *counterSum) add(samples []counterSample, report uint64) (restarted bool) {
+// countable is a value that no server reaches in years, and up to which a float64 counts in ones.
+const countable = 1e15
+
+// add counts what the samples grew by since the report before, a new series by all that it has.
+func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *observation) {
 	if s.last == nil {
 		s.last = make(map[uint64]lastSample, len(samples))
 	}
 	for _, sample := range samples {
-		growth := sample.value
-		if before, ok := s.last[sample.key]; ok && sample.value >= before.value {
-			growth -= before.value
-		} else if ok {
-			restarted = true
+		last, known := s.last[sample.key]
+		if !known {
+			last.at = before
 		}
-		s.last[sample.key] = lastSample{value: sample.value, report: report}
-		if grown := s.sum + growth; !math.IsInf(grown, 1) {
+		growth := sample.value - last.value
+		fell := growth < 0
+		if fell {
+			growth = sample.value
+		}
+		leaped := sample.value > countable || !before.IsZero() && !weighting.Possible(growth, at.Sub(last.at))
+		seen.leaped, seen.restarted = seen.leaped || leaped, seen.restarted || fell
+		if grown := s.sum + growth; !leaped && !(fell && last.leaped) && !math.IsInf(grown, 1) {
 			s.sum = grown
 		}
+		s.last[sample.key] = lastSample{value: sample.value, at: at, leaped: leaped}
 	}
-	s.forget(report, len(samples))
-	return restarted
+	s.forget(at, len(samples))
 }
 
 // forget drops series that are gone, once there are more of them than there are
 // live ones. Not at once: a series that is missing from one body and back in
 // the next has not begun again.
-func (s *counterSum) forget(report uint64, live int) {
+func (s *counterSum) forget(at time.Time, live int) {
 	const spare = 64
 	if len(s.last) <= 2*live+spare {
 		return
 	}
 	for key, l := range s.last {
-		if l.report != report {
+		if l.at != at {
 			delete(s.last, key)
 		}
 	}

@@ -59,6 +59,36 @@ func TestSumsNeverGoBack(t *testing.T) {
 	}
 }
 
+// A value that no server can have come to since the report before is a bad reading, or another server's: it is
+// counted, the sums stay as they are, and they go on from there, be it from the new value or from the old one.
+func TestACounterThatLeapsTellsNothing(t *testing.T) {
+	number := func(v float64) Number { return Number{Value: v, Known: true} }
+	for name, steps := range map[string][]struct {
+		completions, sum float64
+		restarts, leaps  int
+	}{
+		"and comes back":                   {{100, 100, 0, 0}, {1e18, 100, 1, 1}, {103, 100, 2, 1}, {105, 102, 2, 1}},
+		"and stays":                        {{100, 100, 0, 0}, {5e7, 100, 1, 1}, {5e7 + 3, 103, 1, 1}},
+		"and comes back to less":           {{100, 100, 0, 0}, {1e18, 100, 1, 1}, {3, 100, 2, 1}, {5, 102, 2, 1}},
+		"by as much as tiny requests make": {{100, 100, 0, 0}, {100_100, 100_100, 0, 0}, {500_100, 500_100, 0, 0}},
+		"from the start":                   {{1e18, 0, 1, 1}, {103, 0, 2, 1}, {105, 2, 2, 1}},
+		"again and again":                  {{7, 7, 0, 0}, {1e18, 7, 1, 1}, {8, 7, 2, 1}, {1e18, 7, 3, 2}, {9, 7, 4, 2}, {10, 8, 4, 2}},
+		"after a restart is growth":        {{5e7, 5e7, 0, 0}, {20, 5e7 + 20, 1, 0}, {22, 5e7 + 22, 1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c Counters
+			for i, step := range steps {
+				at := t0.Add(time.Duration(i) * 250 * time.Millisecond)
+				got := c.Observe(at, Report{Completions: number(step.completions)})
+				if got.Completions.Value != step.sum || got.Restarts != step.restarts || got.Implausible != step.leaps {
+					t.Errorf("report %d, %v: sum %v, %d restarts, %d leaps; want %v, %d and %d", i, step.completions,
+						got.Completions.Value, got.Restarts, got.Implausible, step.sum, step.restarts, step.leaps)
+				}
+			}
+		})
+	}
+}
+
 func TestAnUnknownCounterKeepsItsSum(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	var c Counters
@@ -86,7 +116,7 @@ func TestForgetsSeriesThatAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := c.Observe(t0, report).Completions.Value
+		now := c.Observe(t0.Add(time.Duration(i)*time.Second), report).Completions.Value
 		if now < last {
 			t.Fatalf("report %d: the sum fell from %v to %v", i, last, now)
 		}

@@ -42,7 +42,7 @@ type collector struct {
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
 
-	weight, share, overloaded, load, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge series
+	weight, share, overloaded, load, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
 
@@ -99,6 +99,7 @@ func (c *collector) describeEndpoints() {
 	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
 	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as the Envoys saw it: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
 	c.errors = c.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as the Envoys saw it: a 4xx or a gRPC status; by load reports alone, every error but a 4xx.", labelCluster, labelEndpoint)
+	c.implausible = c.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter had risen by more than any server can have made it, so that nothing of that interval counts.", labelCluster, labelEndpoint)
 }
 
 func (c *collector) describeStreams() {
@@ -275,6 +276,7 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 	c.failedShareAge.set(ch, e.FailedShareAgeSeconds, cluster, e.Address)
 	c.failed.set(ch, e.FailedRequests, cluster, e.Address)
 	c.errors.set(ch, e.ErrorRequests, cluster, e.Address)
+	c.implausible.set(ch, e.ImplausibleReadings, cluster, e.Address)
 }
 
 // collectClients counts the Envoys of each configured cluster. Names that only

@@ -87,6 +87,10 @@ func llama(now time.Time) Cluster {
 			e.FailedShare, e.FailedShareAgeSeconds = Num(0.01*float64(i)), Num(0.2)
 		}
 	}
+	for i := range endpoints[:2] { // of the others nobody knows
+		endpoints[i].ImplausibleReadings = Num(float64(2 * i))
+	}
+	endpoints[1].LastImplausibleReading = At(now.Add(-7 * time.Minute))
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
 	endpoints[4].LastScrape = Scrape{}
 	return Cluster{

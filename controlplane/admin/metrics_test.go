@@ -372,6 +372,7 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
 			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
+			"steelyard_endpoint_implausible_readings_total 2",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
 			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600", "steelyard_endpoint_response_bytes_age_seconds 0.4",

@@ -19,6 +19,9 @@ const (
 	// stalled, and logMemory how long dropped lines are a problem.
 	logPatience = time.Second
 	logMemory   = 10 * time.Minute
+	// implausiblePatience is for how long a counter that leapt is a problem: what it told is forgotten
+	// sooner.
+	implausiblePatience = time.Minute
 )
 
 // Reasons of an endpoint's share that matter here, as package weighting spells
@@ -178,7 +181,7 @@ func countProblems(n EndpointCounts) []Problem {
 }
 
 // endpointProblems are those of one endpoint.
-func endpointProblems(e Endpoint) []Problem {
+func endpointProblems(e Endpoint, now time.Time) []Problem {
 	out := []Problem{}
 	scrape := because(e.LastScrape.Error)
 	switch {
@@ -197,6 +200,10 @@ func endpointProblems(e Endpoint) []Problem {
 	}
 	if e.Overloaded {
 		out = append(out, problem(SeverityWarning, "overloaded%s", because(e.OverloadReason)))
+	}
+	if at := e.LastImplausibleReading; !at.IsZero() && age(at, now).Or(0) < implausiblePatience.Seconds() {
+		out = append(out, problem(SeverityWarning, "a counter of its metrics rose by more than any server can have made it, %s, "+
+			"and %.0f times since the start: that interval does not count", formatAgo(at, now), e.ImplausibleReadings.Or(0)))
 	}
 	return out
 }

@@ -26,13 +26,18 @@ func TestEndpointProblems(t *testing.T) {
 			Endpoint{Reason: "floor", Overloaded: true, OverloadReason: "queue 5 per slot"},
 			[]Problem{{SeverityWarning, "overloaded: queue 5 per slot"}},
 		},
+		"a counter leapt": {
+			Endpoint{Reason: "fill", ImplausibleReadings: Num(3), LastImplausibleReading: At(noon.Add(-59 * time.Second))},
+			[]Problem{{SeverityWarning, "a counter of its metrics rose by more than any server can have made it, 59.0 s ago, and 3 times since the start: that interval does not count"}},
+		},
+		"a counter leapt long ago": {Endpoint{Reason: "fill", ImplausibleReadings: Num(3), LastImplausibleReading: At(noon.Add(-time.Minute))}, []Problem{}},
 		"overloaded and stale": {
 			Endpoint{Reason: "neutral", Overloaded: true},
 			[]Problem{{SeverityError, "no usable report: weighed as a median endpoint"}, {SeverityWarning, "overloaded"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, endpointProblems(tc.in)); diff != "" {
+			if diff := cmp.Diff(tc.want, endpointProblems(tc.in, noon)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

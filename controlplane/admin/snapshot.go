@@ -44,7 +44,7 @@ func (s snapshot) complete(c Cluster) Cluster {
 		e := &c.Endpoints[i]
 		e.Inputs = orEmpty(e.Inputs)
 		e.LoadPerSlot = loadPerSlot(*e)
-		e.Problems = endpointProblems(*e)
+		e.Problems = endpointProblems(*e, s.now)
 	}
 	c.Counts = count(c.Endpoints)
 	c.Problems = clusterProblems(c, s.now)

@@ -209,6 +209,10 @@ type Endpoint struct {
 	ErrorRequests Number `json:"error_requests"`
 
 	LastScrape Scrape `json:"last_scrape"`
+	// ImplausibleReadings are scrapes, since the start, in which a counter had risen by more than any server can
+	// have made it: nothing of that interval counts. Unknown where it is not scraped.
+	ImplausibleReadings    Number `json:"implausible_readings"`
+	LastImplausibleReading Time   `json:"last_implausible_reading"`
 
 	// Filled in by the handler.
 	LoadPerSlot Number    `json:"load_per_slot"`
