@@ -114,6 +114,10 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		d.add(line, column, "%s", text)
 		return nil
 	}
+	if line, column, deep := tooDeep(data); deep {
+		d.add(line, column, "lists and sections are nested more than %d deep here: close what is opened", deepest)
+		return nil
+	}
 	var doc, second yaml.Node
 	stream := yaml.NewDecoder(bytes.NewReader(data))
 	err := stream.Decode(&doc)

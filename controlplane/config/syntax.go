@@ -30,6 +30,35 @@ func unreadable(data []byte) (line, column int, text string) {
 	return 0, 0, ""
 }
 
+// deepest is how many levels a file may nest its lists and sections; a configuration has ten. The parser takes time
+// that grows with the square of them.
+const deepest = 1000
+
+// tooDeep finds where a file nests deeper than that: by brackets, or by the dashes that begin a row.
+func tooDeep(data []byte) (line, column int, deep bool) {
+	brackets, dashes := 0, 0
+	for at, b := range data {
+		switch b {
+		case '[', '{':
+			brackets++
+		case ']', '}':
+			brackets--
+		case '\n':
+			dashes = 0
+		case '-':
+			dashes++
+		case ' ', '\r':
+		default:
+			dashes = 0
+		}
+		if brackets > deepest || dashes > deepest {
+			line, column = position(data, at)
+			return line, column, true
+		}
+	}
+	return 0, 0, false
+}
+
 // position turns an offset into a line and a column, both from 1.
 func position(data []byte, offset int) (line, column int) {
 	before := data[:offset]
