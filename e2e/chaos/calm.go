@@ -18,7 +18,7 @@ const calmsDown = 20 * time.Second
 
 // How much more Steelyard may use after the faults than before.
 const (
-	moreResident    = 32 << 20 // bytes
+	moreResident    = 16 << 20 // bytes
 	moreGoroutines  = 5
 	moreDescriptors = 5
 )

@@ -11,8 +11,8 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// The load: three requests in a hundred milliseconds or so, one in ten of which takes
-// ten times as long as the others, so that each server has some in hand at most times.
+// The load has six requests in flight at a time, on the average, one in ten of which
+// takes ten times as long as the others. Whatever dies has some in hand, as a rule.
 const rate = 60 // requests per second
 
 var work = load.Work{Mean: 100 * time.Millisecond, Shape: load.TwoClass}
