@@ -20,6 +20,13 @@ import (
 	"steelyard/weighting/push"
 )
 
+// served is what the proxies were told of a server.
+type served struct {
+	address string
+	report  weighting.ServerReport
+	slots   float64
+}
+
 // recorder is a Publisher, Proxies and an Observer that remembers.
 type recorder struct {
 	sources   []admin.SourceStatus
@@ -30,6 +37,8 @@ type recorder struct {
 	steps     []time.Time
 	decision  weighting.Decision // of the last step
 	removed   []string
+	served    []served
+	disputes  []admin.Dispute
 	err       error
 	delay     time.Duration
 }
@@ -63,6 +72,14 @@ func (r *recorder) report(c ProxyCounts) {
 }
 
 func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
+
+func (r *recorder) Served(address string, report weighting.ServerReport, slots float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.served = append(r.served, served{address, report, slots})
+}
+
+func (r *recorder) Disputes(string, time.Time) []admin.Dispute { return slices.Clone(r.disputes) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
