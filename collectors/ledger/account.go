@@ -8,6 +8,7 @@ type account struct {
 	envoy   *envoy
 	slot    *slot
 	watched bool // the Envoy watches the slot's cluster: the slot counts it
+	removed bool // from its Envoy's accounts
 
 	open list // requests begun and not ended, oldest first
 

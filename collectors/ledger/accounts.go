@@ -8,89 +8,97 @@ import "math/bits"
 type accounts struct {
 	places []*account // a power of two of them; at most three quarters are taken
 	taken  int        // with those of removed accounts
+	all    []*account // in the order in which they came, which a report goes through; with removed ones
 	held   int        // accounts
 }
 
 // removed stands where an account was, because a search ends at the first empty place.
 var removed = &account{}
 
-// Slots with numbers that follow one another stand in one block, which is a cache line of
-// places: a report goes through them in that order.
-const (
-	block     = 8
-	blockBits = 3
-)
-
-// home is the place where a slot's account stands if no other does.
-func (t *accounts) home(s *slot) int {
+// An account stands at the place of its slot's number, or else at the first free one from a hash of it
+// on: endpoints of a cluster, whose numbers follow one another, do so here, too, and a report
+// goes through them in that order.
+func (t *accounts) hash(s *slot) int {
 	const golden = 0x9E3779B9 // 2^32 over the golden ratio: spreads numbers that follow one another
-	blocks := len(t.places) / block
-	hash := uint32(s.number>>blockBits) * golden
-	return int(uint64(hash)*uint64(blocks)>>32)<<blockBits | s.number&(block-1)
+	return int(uint64(uint32(s.number)*golden) * uint64(len(t.places)) >> 32)
 }
 
 // of returns the account with an endpoint, or nil.
 func (t *accounts) of(s *slot) *account {
-	if len(t.places) == 0 {
+	mask := len(t.places) - 1
+	if mask < 0 {
 		return nil
 	}
-	for i := t.home(s); ; i = (i + 1) & (len(t.places) - 1) {
-		if a := t.places[i]; a == nil || a.slot == s {
-			return a
-		}
+	if a := t.places[s.number&mask]; a == nil || a.slot == s {
+		return a
 	}
+	return t.places[t.search(s)]
+}
+
+// search finds the place of a slot's account beside that of its number, or the empty one where the search
+// ends.
+func (t *accounts) search(s *slot) int {
+	mask := len(t.places) - 1
+	i := t.hash(s)
+	for a := t.places[i]; a != nil && a.slot != s; a = t.places[i] {
+		i = (i + 1) & mask
+	}
+	return i
 }
 
 // add puts in an account that is not there yet.
 func (t *accounts) add(a *account) {
 	t.held++
+	t.all = append(t.all, a)
 	if 4*(t.taken+1) > 3*len(t.places) {
-		t.resize()
+		t.fit()
+	} else {
+		t.put(a)
 	}
-	t.put(a)
 }
 
 func (t *accounts) put(a *account) {
-	i := t.home(a.slot)
-	for t.places[i] != nil && t.places[i] != removed {
-		i = (i + 1) & (len(t.places) - 1)
-	}
-	if t.places[i] == nil {
-		t.taken++
+	i := a.slot.number & (len(t.places) - 1)
+	if t.places[i] != nil {
+		i = t.search(a.slot)
 	}
 	t.places[i] = a
+	t.taken++
 }
 
 // remove takes an account out.
 func (t *accounts) remove(a *account) {
-	i := t.home(a.slot)
-	for t.places[i] != a {
-		i = (i + 1) & (len(t.places) - 1)
+	i := a.slot.number & (len(t.places) - 1)
+	if t.places[i] != a {
+		i = t.search(a.slot)
 	}
-	t.places[i] = removed
-	if t.held--; 8*t.held < len(t.places) {
-		t.resize()
+	t.places[i], a.removed = removed, true
+	if t.held--; 2*t.held < len(t.all) {
+		t.fit()
 	}
 }
 
-// resize makes the table fit the accounts, so that it is from three eighths to three quarters full.
-func (t *accounts) resize() {
-	before, size := t.places, 0
+// fit makes the table as large as the accounts need, from three eighths to three quarters full.
+func (t *accounts) fit() {
+	const least = 4
+	all, size := make([]*account, 0, t.held), 0
 	if t.held > 0 {
-		size = max(block, 1<<bits.Len(uint(4*t.held/3)))
+		size = max(least, 1<<bits.Len(uint(4*t.held/3)))
 	}
 	t.places, t.taken = make([]*account, size), 0
-	for _, a := range before {
-		if a != nil && a != removed {
+	for _, a := range t.all {
+		if !a.removed {
+			all = append(all, a)
 			t.put(a)
 		}
 	}
+	t.all = all
 }
 
 // each calls do for every account; do must not add or remove any.
 func (t *accounts) each(do func(*account)) {
-	for _, a := range t.places {
-		if a != nil && a != removed {
+	for _, a := range t.all {
+		if !a.removed {
 			do(a)
 		}
 	}

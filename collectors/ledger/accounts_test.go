@@ -52,8 +52,9 @@ func TestAccountsAreFoundBySlot(t *testing.T) {
 						t.Fatal("an account that was removed")
 					}
 				}
-				if n := len(table.places); n > 8*len(want)+block || 4*table.taken > 3*n {
-					t.Fatalf("%d places, %d taken, for %d accounts", n, table.taken, len(want))
+				n, listed := len(table.places), len(table.all)
+				if n > 6*len(want)+4 || 4*table.taken > 3*n || listed > 2*len(want)+1 {
+					t.Fatalf("%d places, %d taken, %d listed, for %d accounts", n, table.taken, listed, len(want))
 				}
 			},
 		})

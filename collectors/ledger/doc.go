@@ -135,9 +135,9 @@
 //
 // # Bounds
 //
-// Memory goes by what is counted: a pair of an Envoy and an endpoint takes some 130 bytes from the first
+// Memory goes by what is counted: a pair of an Envoy and an endpoint takes some 140 bytes from the first
 // word of it, whatever other endpoints there are, so a fleet of 1,000 Envoys and 1,000 endpoints takes
-// 130 MB, of however many clusters theirs is one.
+// 140 MB, of however many clusters theirs is one.
 //
 //	                                            of one Envoy    of all    of those that watch nothing
 //	Envoys                                                      16,384                          4,096

@@ -167,8 +167,8 @@ func (w *world) mustBeSound(t fataler) {
 		default:
 			reporters.Beside += len(e.reports)
 		}
-		for _, a := range e.accounts.places {
-			if a == nil || a == removed {
+		for _, a := range e.accounts.all {
+			if a.removed {
 				continue
 			}
 			accounts++
@@ -231,8 +231,8 @@ func mustKnowRequests(t fataler, e *envoy) {
 			}
 		}
 	}
-	for _, a := range e.accounts.places {
-		if a == nil || a == removed {
+	for _, a := range e.accounts.all {
+		if a.removed {
 			continue
 		}
 		inAccounts += mustAddUp(t, e, a)
