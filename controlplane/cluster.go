@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,8 +71,14 @@ type Publisher interface {
 type Proxies interface {
 	// Counts are those of one cluster. Its Endpoints are written over what into holds.
 	Counts(cluster string, now time.Time, into []ProxyCount) ProxyCounts
-	// Sources shows the state of those reports to people.
+	// Served is told what an endpoint says of its own requests, when it does: by that what
+	// one proxy says can be contradicted. It runs as many as slots where it has no gauge of
+	// them; 0 slots are not known.
+	Served(address string, r weighting.ServerReport, slots float64)
+	// Sources shows the state of those reports to people, and Disputes what one proxy says
+	// against all others.
 	Sources(cluster string, now time.Time) []admin.SourceStatus
+	Disputes(cluster string, now time.Time) []admin.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.
@@ -240,24 +247,44 @@ func (c *Cluster) Discovered(at time.Time, err error) {
 // Scraped takes in the outcome of one scrape. One of an endpoint that is gone is
 // dropped.
 func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrape) {
+	if slots, ok := c.scraped(address, report, s); ok {
+		c.proxies.Served(address, report, slots)
+	}
+}
+
+// scraped keeps the outcome. It returns the slots of the endpoint, 0 where they are not known, and
+// whether there is a report.
+func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrape) (slots float64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.records[address]
 	if r == nil {
-		return
+		return 0, false
 	}
 	c.scrapes.note(s.At, s.Err)
 	r.scrape = s
 	c.poke()
 	if s.Err != nil {
 		r.failures++
-		return
+		return 0, false
 	}
 	r.failures = 0
 	if report.Implausible > r.server.Implausible {
 		r.implausible = s.At
 	}
 	r.server = report
+	return c.slots(address), true
+}
+
+// slots are those of an endpoint as of the latest decision, 0 where they are only assumed.
+func (c *Cluster) slots(address string) float64 {
+	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address, func(e weighting.EndpointDecision, address string) int {
+		return strings.Compare(e.Address, address)
+	})
+	if !found || c.decision.Endpoints[i].SlotsSource == weighting.CapacityAssumed {
+		return 0
+	}
+	return c.decision.Endpoints[i].Slots
 }
 
 // Counted takes in one reading of the in-flight counts: requests by address, as

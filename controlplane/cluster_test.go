@@ -19,6 +19,13 @@ import (
 	"steelyard/weighting"
 )
 
+// served is what the proxies were told of a server.
+type served struct {
+	address string
+	report  weighting.ServerReport
+	slots   float64
+}
+
 // recorder is a Publisher, Proxies and an Observer that remembers. It pushes everything.
 type recorder struct {
 	sources   []admin.SourceStatus
@@ -28,6 +35,8 @@ type recorder struct {
 	steps     []time.Time
 	asked     []float64 // Worth of each publication
 	removed   []string
+	served    []served
+	disputes  []admin.Dispute
 	err       error
 	delay     time.Duration
 }
@@ -69,6 +78,14 @@ func (r *recorder) report(c ProxyCounts) {
 
 func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
 
+func (r *recorder) Served(address string, report weighting.ServerReport, slots float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.served = append(r.served, served{address, report, slots})
+}
+
+func (r *recorder) Disputes(string, time.Time) []admin.Dispute { return slices.Clone(r.disputes) }
+
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
 func (r *recorder) count() int                       { r.mu.Lock(); defer r.mu.Unlock(); return len(r.published) }
@@ -101,6 +118,36 @@ func addresses(list ...string) []discovery.Endpoint {
 		out[i] = discovery.Endpoint{Address: a}
 	}
 	return out
+}
+
+// TestTheProxiesAreToldWhatServersSay: of each scrape that went well, with the slots that are known.
+func TestTheProxiesAreToldWhatServersSay(t *testing.T) {
+	const a, b = "10.0.0.1:80", "10.0.0.2:80"
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		c.SetEndpoints([]discovery.Endpoint{{Address: a, Capacity: 4}, {Address: b}})
+		report := weighting.ServerReport{Queue: weighting.Reading{Value: 3, At: time.Now()}}
+		c.Scraped(a, report, Scrape{At: time.Now()})
+		c.Scraped(b, report, Scrape{At: time.Now()})
+		synctest.Wait() // for a decision
+		c.Scraped(a, report, Scrape{At: time.Now()})
+		c.Scraped(b, report, Scrape{At: time.Now()})
+		c.Scraped(a, weighting.ServerReport{}, Scrape{At: time.Now(), Err: errors.New("no answer")})
+		c.Scraped("10.0.0.9:80", report, Scrape{At: time.Now()})
+		want := []served{{a, report, 0}, {b, report, 0}, {a, report, 4}, {b, report, 0}}
+		if !slices.Equal(r.served, want) {
+			t.Errorf("told of %+v, want %+v", r.served, want)
+		}
+	})
+}
+
+// TestDisputesAreShown: what single proxies say against all others.
+func TestDisputesAreShown(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
+		r.disputes = []admin.Dispute{{Kind: admin.DisputeFailures, NodeID: "edge-1", Host: "10.0.0.9"}}
+		if got := c.View(time.Now()).Disputes; len(got) != 1 || got[0].NodeID != "edge-1" {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // TestScrapesThatAreFarApartHoldNothingUp: what else is new, such as another set of endpoints or a

@@ -23,7 +23,7 @@ func (m *Manager) Clusters() []admin.Cluster {
 // View shows the cluster to the admin API.
 func (c *Cluster) View(now time.Time) admin.Cluster {
 	weights := c.publisher.Weights(c.name)
-	proxies := c.proxies.Sources(c.name, now)
+	proxies, disputes := c.proxies.Sources(c.name, now), c.proxies.Disputes(c.name, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := admin.Cluster{
@@ -35,6 +35,7 @@ func (c *Cluster) View(now time.Time) admin.Cluster {
 		MinIntervalSeconds: admin.Seconds(max(c.options.Pace.Floor, c.pushes.interval)),
 		MinIntervalReason:  c.pushes.intervalReason,
 		Shedding:           c.options.Params.Shedding.Enabled,
+		Disputes:           disputes,
 	}
 	if d := c.reporting.Dropped; d.Known() {
 		v.DroppedRequests = admin.Num(d.Value)

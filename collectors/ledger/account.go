@@ -7,8 +7,9 @@ import "time"
 type account struct {
 	envoy   *envoy
 	slot    *slot
-	watched bool // the Envoy watches the slot's cluster: the slot counts it
-	removed bool // from its Envoy's accounts
+	watched bool   // the Envoy watches the slot's cluster: the slot counts it
+	removed bool   // from its Envoy's accounts
+	ended   uint32 // requests, as credited; it begins anew at zero when it is full
 
 	open list // requests begun and not ended, oldest first
 
@@ -58,6 +59,17 @@ func (a *account) value() int32 {
 	return 0
 }
 
+// believed is how many requests are in flight, without those that nobody believes in.
+func (s *slot) believed() int64 {
+	n := s.inFlight
+	for _, a := range s.disputed {
+		if a.watched {
+			n -= int64(a.counted)
+		}
+	}
+	return n
+}
+
 // settle brings the slot up to what the account says.
 func (l *Ledger) settle(a *account) {
 	value := a.value()
@@ -80,6 +92,7 @@ func (l *Ledger) shift(a *account, delta int32) {
 // credit adds to the sums.
 func (l *Ledger) credit(a *account, d sums) {
 	a.unended = kept(int64(a.unended) + int64(d.issued) - int64(d.ended))
+	a.ended += uint32(d.ended)
 	if a.watched && d != (sums{}) {
 		a.slot.sums.add(&d)
 		l.changed(a.slot.cluster)
@@ -143,6 +156,7 @@ func (l *Ledger) forget(a *account) {
 func (l *Ledger) clear(a *account) {
 	l.watch(a, false)
 	l.dropAll(a)
+	a.slot.unaccuse(a)
 	for _, r := range a.envoy.reports {
 		r.setGauge(a, 0)
 	}

@@ -21,6 +21,7 @@ type envoy struct {
 	lone     bool // its reports told of requests, and no log did
 	wide     bool // its log tells of requests to other addresses, too
 	grouped  Reporters
+	doubted  time.Time // when it was last contradicted
 
 	unbatched time.Time   // when it was told to batch its entries no more
 	early     map[key]int // ends since then without a beginning, which may be in the last batch

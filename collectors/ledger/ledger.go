@@ -15,7 +15,7 @@ const (
 	maxEnvoys        = 16_384
 	maxOpen          = 65_536    // requests of one Envoy
 	maxOpenTotal     = 1_048_576 // requests of all, some 150 MB
-	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, some 270 MB
+	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, some 290 MB
 	strangers        = 4         // those who watch no cluster get one part in so many
 	maxInProgress    = 1_000_000 // requests that one report says are in progress at one endpoint
 	maxIssued        = 100_000_000
@@ -47,6 +47,7 @@ type Ledger struct {
 	frees     int
 	accounts  int // of all Envoys
 	services  int // of all Envoys
+	denials   map[*address]*denial
 	watching  map[Envoy]*watching
 	reporters Reporters
 	dirty     []*cluster // to be woken when the lock is released
@@ -70,6 +71,7 @@ func New(wake func(cluster string)) *Ledger {
 		addresses: make(map[string]*address),
 		envoys:    make(map[Envoy]*envoy),
 		watching:  make(map[Envoy]*watching),
+		denials:   make(map[*address]*denial),
 	}
 }
 
@@ -99,15 +101,19 @@ type slot struct {
 	address  string // as the caller wrote it
 	number   int
 	inFlight int64
+	disputed []*account // whose part of inFlight is not believed
 	sums     sums
-	bytes    average // of an answer
-	failed   average // of requests that the endpoint answered or failed: 1 for a failure
+	answers  answers
+	accused  *accusation // nil where nobody tells of failures
+	bytes    average     // of an answer
+	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
 }
 
 // An address is an endpoint of at least one cluster.
 type address struct {
-	key   string
-	slots []*slot
+	key    string
+	slots  []*slot
+	agreed time.Time // when its own report last had about as many requests as are counted
 }
 
 // servedBy is the cluster, among those of the endpoint, that has a name in EDS: its own,
@@ -240,6 +246,7 @@ func (l *Ledger) leave(s *slot) {
 	a := l.addresses[canonical(s.address)]
 	if a.slots = without(a.slots, s); len(a.slots) == 0 {
 		delete(l.addresses, a.key)
+		delete(l.denials, a)
 	}
 }
 

@@ -161,7 +161,7 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 	for _, s := range c.members {
 		into = append(into, Counts{
 			Address:  s.address,
-			InFlight: reading(float64(s.inFlight), at),
+			InFlight: reading(float64(s.believed()), at),
 			Exact:    h.exact,
 			Bytes:    weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			Failing:  weighting.Reading{Value: s.failed.value, At: s.failed.at},

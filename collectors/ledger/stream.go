@@ -153,7 +153,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		d.ended = 0
 		a.endUnseen()
 	}
-	l.credit(a, d)
+	l.credit(a, a.vouched(now, d))
 	if a.watched {
 		a.slot.average(now, o, &d, received)
 	}

@@ -62,7 +62,7 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 // document.
 var schema = map[string]any{
 	"Status": Status{}, "Reload": Reload{}, "Problem": Problem{}, "ClusterList": clusterList{}, "Cluster": Cluster{},
-	"EndpointCounts": EndpointCounts{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
+	"EndpointCounts": EndpointCounts{}, "Dispute": Dispute{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
 	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
 	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
 	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "SignalStreams": SignalStreams{}, "Reporting": Reporting{},

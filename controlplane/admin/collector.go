@@ -39,7 +39,7 @@ type collector struct {
 	all       []series
 
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
-	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests series
+	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests, disputed series
 
 	weight, share, overloaded, load, queue, endpointAge, latency, failed, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
 
@@ -68,6 +68,7 @@ func (c *collector) describeClusters() {
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
 	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.", labelCluster, labelReason)
 	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because they were told to, as their load reports say.", labelCluster)
+	c.disputed = c.gauge("steelyard_disputed_endpoints", "Endpoints of which a single Envoy says what all others deny, and is not believed: in_flight (requests in progress) or failures.", labelCluster, "kind")
 	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether the source hears from them: reporting, idle (no request is known of) or missing.", labelCluster, "source", "state")
 	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part, or Envoys have nothing to tell or are not set up for it.", labelCluster, "source")
 	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
@@ -179,6 +180,9 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 	}
 	c.minInterval.set(ch, cluster.MinIntervalSeconds, name, cluster.MinIntervalReason)
 	c.droppedRequests.set(ch, cluster.DroppedRequests, name)
+	for kind, n := range disputedEndpoints(cluster.Disputes) {
+		c.disputed.set(ch, Num(float64(n)), name, string(kind))
+	}
 	for _, s := range cluster.Sources {
 		c.sourceUp.set(ch, oneIf(s.State != SourceDown), name, s.Name)
 		c.sourceEnvoys.set(ch, s.Envoys.Reporting, name, s.Name, "reporting")
@@ -186,6 +190,17 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 		c.sourceEnvoys.set(ch, s.Envoys.missing(), name, s.Name, "missing")
 	}
 	c.collectCounts(ch, cluster)
+}
+
+// disputedEndpoints counts them, by kind.
+func disputedEndpoints(disputes []Dispute) map[DisputeKind]int {
+	endpoints := map[DisputeKind]map[string]bool{DisputeInFlight: {}, DisputeFailures: {}}
+	for _, d := range disputes {
+		for _, e := range d.Endpoints {
+			endpoints[d.Kind][e] = true
+		}
+	}
+	return map[DisputeKind]int{DisputeInFlight: len(endpoints[DisputeInFlight]), DisputeFailures: len(endpoints[DisputeFailures])}
 }
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series

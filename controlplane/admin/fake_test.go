@@ -84,7 +84,11 @@ func llama(now time.Time) Cluster {
 			{Name: SourceLoadReports, State: SourceOK, LastSuccess: At(now.Add(-400 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(3), Idle: Num(0)}},
 		},
 		LastPush: Push{At: At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
-		Pushes:   1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05), MinIntervalReason: "cpu", DroppedRequests: Num(17),
+		Disputes: []Dispute{
+			{Kind: DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1", Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: Num(2000), Since: At(now.Add(-7 * time.Minute))},
+			{Kind: DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"}, Since: At(now.Add(-12 * time.Second))},
+		},
+		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05), MinIntervalReason: "cpu", DroppedRequests: Num(17),
 	}
 }
 

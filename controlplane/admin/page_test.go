@@ -118,7 +118,7 @@ func TestPageListsWhatIsWrongErrorsFirst(t *testing.T) {
 		severity, _ := attr(n, "data-v")
 		order = append(order, severity)
 	}
-	want := "error error error error error warning warning warning warning warning warning"
+	want := "error error error error error warning warning warning warning warning warning warning warning"
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("severities %s, want %s:\n%s", got, want, words(list))
 	}
@@ -428,7 +428,7 @@ func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
 		t.Errorf("%d problems listed", n)
 	}
 	more := nodes(doc, func(n *html.Node) bool { id, _ := attr(n, "id"); return id == "more-wrong" })[0]
-	if hidden(more) || words(more) != "and 21 more" {
+	if hidden(more) || words(more) != "and 23 more" {
 		t.Errorf("rest: hidden %t, %q", hidden(more), words(more))
 	}
 }

@@ -95,7 +95,31 @@ func clusterProblems(c Cluster, now time.Time) []Problem {
 	for _, s := range c.Sources {
 		out = append(out, sourceProblems(s, now)...)
 	}
+	for _, d := range c.Disputes {
+		out = append(out, d.problem(now))
+	}
 	return append(out, countProblems(c.Counts)...)
+}
+
+// problem says what is disputed, and where to look.
+func (d Dispute) problem(now time.Time) Problem {
+	who := fmt.Sprintf("Envoy %s at %s", d.NodeID, d.Host)
+	endpoints, lasts := d.endpoints(), formatSeconds(age(d.Since, now).Or(0))
+	if d.Kind == DisputeFailures {
+		return problem(SeverityWarning, "%s alone says, for %s, that its requests to %s fail; others have answers there, so nothing is flagged for that: "+
+			"look at the network between them, and at that Envoy", who, lasts, endpoints)
+	}
+	return problem(SeverityWarning, "%s says, for %s, that it has %.0f requests in progress at %s; the metrics there deny it, while others are answered, so it is not believed: "+
+		"a wrong report, or many streams and uploads that stand idle", who, lasts, d.Requests.Or(0), endpoints)
+}
+
+// endpoints names one of those that it is about.
+func (d Dispute) endpoints() string {
+	first := strings.Join(cut(d.Endpoints, 1), "")
+	if len(d.Endpoints) > 1 {
+		return fmt.Sprintf("%d endpoints (%s and others)", len(d.Endpoints), first)
+	}
+	return first
 }
 
 // sheddingProblems are those of a cluster that sheds when it is saturated. Only the

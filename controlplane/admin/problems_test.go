@@ -103,6 +103,18 @@ func TestClusterProblems(t *testing.T) {
 			with(func(c *Cluster) { c.Sources = []SourceStatus{{Name: "redis", State: SourceOK, IgnoredMembers: 3}} }),
 			[]Problem{{SeverityWarning, "source redis: 3 members are no endpoints of this cluster and are ignored"}},
 		},
+		"one Envoy against all": {
+			with(func(c *Cluster) {
+				c.Disputes = []Dispute{
+					{Kind: DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9", Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: Num(2000), Since: At(noon.Add(-8 * time.Second))},
+					{Kind: DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9", Endpoints: []string{"10.0.0.1:8000"}, Since: At(noon.Add(-90 * time.Second))},
+				}
+			}),
+			[]Problem{
+				{SeverityWarning, "Envoy edge-3 at 10.0.0.9 says, for 8.0 s, that it has 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others); the metrics there deny it, while others are answered, so it is not believed: a wrong report, or many streams and uploads that stand idle"},
+				{SeverityWarning, "Envoy edge-4 at 10.0.0.9 alone says, for 2 min, that its requests to 10.0.0.1:8000 fail; others have answers there, so nothing is flagged for that: look at the network between them, and at that Envoy"},
+			},
+		},
 		"some endpoints": {
 			with(func(c *Cluster) { c.Counts.Stale, c.Counts.Overloaded, c.Counts.Failing = 1, 3, 2 }),
 			[]Problem{

@@ -127,6 +127,25 @@ func (r Reporting) missing() Number {
 	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
 }
 
+// A DisputeKind is what an Envoy says of endpoints against all others.
+type DisputeKind string
+
+// The kinds of disputes.
+const (
+	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics deny
+	DisputeFailures DisputeKind = "failures"  // failures, of endpoints that answer others
+)
+
+// A Dispute is what one Envoy says of endpoints, and all others do not find. It is not believed.
+type Dispute struct {
+	Kind      DisputeKind `json:"kind"`
+	NodeID    string      `json:"node_id"`
+	Host      string      `json:"host"`      // its remote IP address
+	Endpoints []string    `json:"endpoints"` // that it is about, sorted
+	Requests  Number      `json:"requests"`  // in progress there, as it says; unknown for failures
+	Since     Time        `json:"since"`
+}
+
 // MaxMissing is how many Envoys that do not report are named.
 const MaxMissing = 10
 

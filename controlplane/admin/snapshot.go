@@ -45,6 +45,10 @@ func (s snapshot) complete(c Cluster) Cluster {
 		e.LoadPerSlot = loadPerSlot(*e)
 		e.Problems = endpointProblems(*e, s.now)
 	}
+	c.Disputes = slices.Clone(orEmpty(c.Disputes))
+	for i := range c.Disputes {
+		c.Disputes[i].Endpoints = orEmpty(c.Disputes[i].Endpoints)
+	}
 	c.Counts = count(c.Endpoints)
 	c.Problems = clusterProblems(c, s.now)
 	if c.Shedding {

@@ -80,6 +80,8 @@ type Cluster struct {
 	// DroppedRequests counts the requests that Envoys refused because the cluster told them
 	// to (drop fraction), as their load reports say; unknown without reports. It never goes back.
 	DroppedRequests Number `json:"dropped_requests"`
+	// Disputes are what single Envoys say of endpoints against all others, and is not believed.
+	Disputes []Dispute `json:"disputes"`
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
 

@@ -242,6 +242,31 @@ func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
 	return out
 }
 
+// Served tells the ledger what an endpoint says of its own requests.
+func (s *signals) Served(address string, r weighting.ServerReport, slots float64) {
+	s.ledger.Served(address, &r, slots, time.Now())
+}
+
+// Disputes are what single Envoys say against all others, by Envoy and kind.
+func (s *signals) Disputes(cluster string, now time.Time) (out []admin.Dispute) {
+	for _, d := range s.ledger.Disputes(cluster, now) {
+		last := len(out) - 1
+		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host || out[last].Kind != admin.DisputeKind(d.Kind) {
+			out = append(out, admin.Dispute{Kind: admin.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host, Since: admin.At(d.Since)})
+			last++
+		}
+		to := &out[last]
+		to.Endpoints = append(to.Endpoints, d.Address)
+		if d.Kind == ledger.DisputedInFlight {
+			to.Requests = admin.Num(to.Requests.Or(0) + float64(d.InFlight))
+		}
+		if d.Since.Before(to.Since.Time) {
+			to.Since = admin.At(d.Since)
+		}
+	}
+	return out
+}
+
 // A hearing is what a source hears of an Envoy.
 type hearing uint8
 

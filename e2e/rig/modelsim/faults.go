@@ -23,6 +23,7 @@ const (
 	MetricsDrip                 // a valid page, one byte every 20 ms
 	MetricsRefuse               // the connection is reset
 	MetricsIdle                 // a valid page that claims no load, whatever there is
+	MetricsInsane               // a valid page that claims 10^18 completions more than there were
 )
 
 // ServingFault is a way in which requests are not served.
@@ -81,7 +82,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault MetricsFault) {
-	body := s.metricsPage(fault == MetricsIdle)
+	body := s.metricsPage(fault)
 	switch fault {
 	case MetricsHuge:
 		s.flood(w, body)
@@ -94,10 +95,13 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 }
 
 // metricsPage is the body of /metrics as of now.
-func (s *Server) metricsPage(idle bool) []byte {
+func (s *Server) metricsPage(fault MetricsFault) []byte {
 	r := reading{state: s.station.state()}
-	if idle {
+	switch fault {
+	case MetricsIdle:
 		r.waiting, r.running = 0, 0
+	case MetricsInsane:
+		r.served += 1e18
 	}
 	r.kvUsage = math.Float64frombits(s.kvUsage.Load())
 	if math.IsNaN(r.kvUsage) {

@@ -304,6 +304,9 @@ func TestMetricsFaults(t *testing.T) {
 		{"idle", MetricsIdle, nil, func(status int, body string, err error) bool {
 			return err == nil && strings.Contains(body, `vllm:num_requests_running{engine="0",model_name="tiny"} 0.0`)
 		}},
+		{"insane", MetricsInsane, nil, func(status int, body string, err error) bool {
+			return err == nil && status == 200 && strings.Contains(body, `finished_reason="length",model_name="tiny"} 1e+18`)
+		}},
 		{"huge", MetricsHuge, nil, func(status int, body string, err error) bool {
 			return err == nil && status == 200 && len(body) >= hugeBytes
 		}},

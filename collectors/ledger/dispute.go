@@ -1,0 +1,267 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// What one Envoy may say of an endpoint against what the endpoint and all others say.
+const (
+	// tolerated are requests of one Envoy that an endpoint may deny for as long as they stand: slow
+	// uploads, idle streams.
+	tolerated = 8
+	// laggard is longer than a gauge lags: an engine tells of its last iteration, which may take two
+	// seconds.
+	laggard = 2500 * time.Millisecond
+	// doubted is for how long one that was contradicted is not given that time again.
+	doubted = time.Minute
+)
+
+// A denial is what an endpoint's own reports say against the count of its requests, in a row of
+// reports of which each has far fewer.
+type denial struct {
+	since     time.Time // of the first of the row
+	reports   int
+	inFlight  int64   // summed over the reports
+	least     float64 // requests denied, by any of the reports
+	ended     uint64  // of all Envoys, as of the first report
+	completed weighting.Reading
+	claims    []*claim
+}
+
+// A claim is what one Envoy says in it, if that is more than is tolerated.
+type claim struct {
+	account      *account
+	inFlight     int64     // summed over the reports
+	least        int32     // in flight, at any of the reports
+	ended        uint32    // of this Envoy, as of the first report
+	own          float64   // of those that ended since, this Envoy's
+	contradicted time.Time // since when; zero for one that is not
+}
+
+// Served takes in what an endpoint says of its own requests at this moment. One that has no gauge of
+// running requests runs as many as it has slots; 0 slots are not known.
+//
+// A count stands though the endpoint denies it: it may not see the requests yet, or not any more.
+// But one Envoy alone does not overrule an endpoint: what is contradicted does not count there. It is
+// contradicted when more of its requests are denied than is tolerated, for longer than a gauge lags, while
+// requests of other Envoys ended there, and when it has far more in flight for each of its ends than
+// the others have: by Little's law, that is the time that a request takes at the endpoint, whoever sent it.
+// Where requests stand in a part of a server that its gauges do not show, or because all of it
+// stalls, those of all Envoys stand. Where nobody else has requests, nobody contradicts.
+func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64, now time.Time) {
+	l.mu.Lock()
+	defer l.release()
+	at := l.addresses[canonical(address)]
+	if at == nil {
+		return
+	}
+	requests, known := served(r, slots)
+	denied := float64(at.inFlight()) - requests
+	d := l.denials[at]
+	switch {
+	case !known || denied <= tolerated:
+		at.agreed = now
+		delete(l.denials, at)
+		l.dispute(at, nil)
+		return
+	case d == nil:
+		d = l.deny(at, nil, r, denied, now)
+	default:
+		d.note(at, denied)
+		if now.Sub(d.since) >= d.patience() {
+			d.judge(at, r, now)
+			d = l.deny(at, d.claims, r, denied, now)
+		}
+	}
+	l.dispute(at, d.claims)
+}
+
+// served is how many requests a server says it has; false where it does not.
+func served(r *weighting.ServerReport, slots float64) (requests float64, known bool) {
+	switch {
+	case !r.Queue.Known():
+		return 0, false
+	case r.Running.Known():
+		return r.Queue.Value + r.Running.Value, true
+	}
+	return r.Queue.Value + slots, slots > 0
+}
+
+// deny begins a row of reports, after one in which claims were found or not.
+func (l *Ledger) deny(at *address, before []*claim, r *weighting.ServerReport, denied float64, now time.Time) *denial {
+	d := &denial{since: now, least: denied, ended: at.ended(), completed: r.Completions}
+	for _, s := range at.slots {
+		for _, e := range l.heardBy(s.cluster).counted {
+			a := e.accounts.of(s)
+			if a == nil || !a.watched || a.counted <= tolerated {
+				continue
+			}
+			c := &claim{account: a, least: a.counted, ended: a.ended}
+			if i := slices.IndexFunc(before, func(b *claim) bool { return b.account == a }); i >= 0 {
+				c.contradicted = before[i].contradicted
+			} else if now.Sub(e.doubted) < doubted {
+				c.contradicted = now
+			}
+			d.claims = append(d.claims, c)
+		}
+	}
+	l.denials[at] = d
+	d.note(at, denied)
+	return d
+}
+
+// note takes in one more report.
+func (d *denial) note(at *address, denied float64) {
+	d.reports++
+	d.inFlight += at.inFlight()
+	d.least = min(d.least, denied)
+	for _, c := range d.claims {
+		n := c.account.counted
+		if !c.account.watched {
+			n = 0
+		}
+		c.least = min(c.least, n)
+		c.inFlight += int64(n)
+	}
+}
+
+// patience is how long a row has to be: longer than a gauge lags, and longer than two reports of
+// an Envoy are apart that is counted by them.
+func (d *denial) patience() time.Duration {
+	longest := laggard
+	for _, c := range d.claims {
+		if e := c.account.envoy; e.basis() == byReports {
+			longest = max(longest, 5*e.asked/2)
+		}
+	}
+	return longest
+}
+
+// judge finds those that are contradicted: the largest claims, and no more of them than it takes to
+// explain what is denied. Without an end of others there is nothing to judge by; one will do that came since
+// the endpoint last agreed, for where nothing is sent because of a claim, none comes later.
+func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
+	const several = 2 // times what others have in flight for each end is chance
+	ended := float64(at.ended() - d.ended)
+	completed := ended
+	if r.Completions.Known() && d.completed.Known() {
+		completed = max(0, r.Completions.Value-d.completed.Value)
+	}
+	vouching := float64(d.inFlight) // of those that have ends
+	for _, c := range d.claims {
+		// What an Envoy says of its ends is believed as far as the server has completed as many.
+		c.own = float64(c.account.ended - c.ended)
+		c.own = min(c.own, max(0, completed-max(0, ended-c.own)))
+		if c.own == 0 {
+			vouching -= float64(c.inFlight)
+		}
+	}
+	slices.SortFunc(d.claims, func(a, b *claim) int { return cmp.Compare(b.least, a.least) })
+	explained := 0.0
+	for _, c := range d.claims {
+		others := min(ended, completed) - c.own
+		if others < 1 && c.account.slot.answers.beside(c.account).After(at.agreed) {
+			others = 1
+		}
+		if others < 1 {
+			continue
+		}
+		inFlight := vouching
+		if c.own > 0 {
+			inFlight -= float64(c.inFlight)
+		}
+		usual := max(0, inFlight) / float64(d.reports) * (c.own + 1) / others
+		if explained >= d.least || float64(c.least) <= tolerated+several*usual {
+			c.contradicted = time.Time{}
+			continue
+		}
+		if c.contradicted.IsZero() {
+			c.contradicted = now
+		}
+		c.account.envoy.doubted = now
+		explained += float64(c.least)
+	}
+}
+
+func (c *claim) disputed() bool { return !c.contradicted.IsZero() }
+
+// dispute has what is contradicted of the claims not count, and all else.
+func (l *Ledger) dispute(at *address, claims []*claim) {
+	for _, s := range at.slots {
+		var accounts []*account
+		for _, c := range claims {
+			if c.account.slot == s && c.disputed() {
+				accounts = append(accounts, c.account)
+			}
+		}
+		if len(accounts)+len(s.disputed) > 0 {
+			s.disputed = accounts
+			l.changed(s.cluster)
+		}
+	}
+}
+
+// inFlight is the count over all clusters of an endpoint.
+func (a *address) inFlight() (sum int64) {
+	for _, s := range a.slots {
+		sum += s.inFlight
+	}
+	return sum
+}
+
+// ended is how many requests to an endpoint are over, the same.
+func (a *address) ended() (sum uint64) {
+	for _, s := range a.slots {
+		sum += s.sums.ended
+	}
+	return sum
+}
+
+// A DisputeKind is what one Envoy says against all others.
+type DisputeKind string
+
+// What is disputed.
+const (
+	DisputedInFlight DisputeKind = "in_flight" // requests in progress that the endpoint denies
+	DisputedFailures DisputeKind = "failures"  // failures of an endpoint that answers others
+)
+
+// A Dispute is what one Envoy alone says of an endpoint, and is not believed.
+type Dispute struct {
+	Kind     DisputeKind
+	Envoy    Envoy
+	Address  string
+	InFlight int // requests, of DisputedInFlight
+	Since    time.Time
+}
+
+// Disputes are those about the endpoints of a cluster, sorted by Envoy and endpoint.
+func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
+	l.mu.Lock()
+	defer l.release()
+	c := l.clusters[name]
+	if c == nil {
+		return nil
+	}
+	for _, d := range l.denials {
+		for _, claim := range d.claims {
+			if a := claim.account; a.slot.cluster == c && claim.disputed() {
+				all = append(all, Dispute{DisputedInFlight, a.envoy.who, a.slot.address, int(claim.least), claim.contradicted})
+			}
+		}
+	}
+	for _, s := range c.members {
+		if acc := s.accused; acc.alone(now) {
+			all = append(all, Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.who, Address: s.address, Since: acc.since})
+		}
+	}
+	slices.SortFunc(all, func(a, b Dispute) int {
+		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
+	})
+	return all
+}

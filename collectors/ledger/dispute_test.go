@@ -1,0 +1,389 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"steelyard/weighting"
+)
+
+// A ward is an endpoint with the requests of some Envoys, as they and it tell of them. It moves by
+// ticks of 50 ms; the endpoint is scraped each fifth.
+type ward struct {
+	*world
+	ticks     int
+	senders   []*sender
+	completed float64
+	stalled   bool
+	seen      func(truth int) float64 // what its gauges show of the requests that it has
+	uncounted bool                    // it does not tell what it completes
+}
+
+const tick = 50 * time.Millisecond
+
+// A sender is an Envoy that sends a request each so many ticks, which takes so many.
+type sender struct {
+	*realEnvoy
+	stream                   *Stream // nil for one without a log
+	every, take              int
+	reports                  int // ticks between two load reports
+	due                      []int
+	alsoInFlight, alsoIssued func() uint64 // claims
+	standing                 int           // of its requests, those that the endpoint does not see
+	next                     int
+}
+
+func newWard() *ward {
+	w := &ward{world: newWorld(), seen: func(truth int) float64 { return float64(truth) }}
+	w.cluster("chat", one)
+	return w
+}
+
+func (w *ward) sender(name string, logs bool, every, take int) *sender {
+	s := &sender{realEnvoy: w.envoy(name), every: every, take: take, reports: 20}
+	w.senders = append(w.senders, s)
+	var all []*realEnvoy
+	for _, other := range w.senders {
+		all = append(all, other.realEnvoy)
+	}
+	w.watch("chat", all...)
+	if logs {
+		s.stream = w.open(s.realEnvoy)
+	}
+	w.reporting(s.realEnvoy)
+	return s
+}
+
+// step moves on by a tick.
+func (w *ward) step() {
+	w.after(tick)
+	w.ticks++
+	truth := 0
+	for i, s := range w.senders {
+		if s.every > 0 && w.ticks%s.every == i%s.every {
+			s.due = append(s.due, w.ticks+s.take)
+			s.issued[one]++
+			s.next++
+			if s.stream != nil {
+				s.stream.Begin(w.now, fmt.Sprint(s.next), one)
+			}
+			s.open = append(s.open, realRequest{fmt.Sprint(s.next), one})
+		}
+		for len(s.due) > 0 && s.due[0] <= w.ticks && !w.stalled {
+			s.due = s.due[1:]
+			w.completed++
+			w.finish(s)
+		}
+		truth += len(s.due)
+		if w.ticks%s.reports == (7*i)%s.reports {
+			w.tell(s)
+		}
+	}
+	if w.ticks%5 == 0 {
+		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now}, Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
+		if !w.uncounted {
+			r.Completions = weighting.Reading{Value: w.completed, At: w.now}
+		}
+		w.ledger.Served(one, &r, 0, w.now)
+	}
+}
+
+// finish ends the oldest request of a sender.
+func (w *ward) finish(s *sender) {
+	if s.stream != nil {
+		w.end(s.realEnvoy, s.stream, 0, true)
+		return
+	}
+	s.open = s.open[1:]
+}
+
+// tell sends a sender's load report, with its claims.
+func (w *ward) tell(s *sender) {
+	load := EndpointLoad{Address: one, InProgress: uint64(len(s.open) + s.standing), Issued: s.issued[one]}
+	s.issued[one] = 0
+	if s.alsoInFlight != nil {
+		load.InProgress += s.alsoInFlight()
+	}
+	if s.alsoIssued != nil {
+		load.Issued += s.alsoIssued()
+	}
+	s.realEnvoy.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{load}}})
+}
+
+// stand has requests begin that never end, and that the endpoint does not see.
+func (w *ward) stand(s *sender, n int) {
+	s.standing += n
+	for range n {
+		s.next++
+		if s.stream != nil {
+			s.stream.Begin(w.now, fmt.Sprint("standing", s.next), one)
+		}
+	}
+}
+
+// believed reports whether all that is told counts.
+func (w *ward) believed() bool {
+	c := w.ledger.Read("chat", w.now, nil)[0]
+	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
+}
+
+// run steps for a time and returns how long some of what is told did not count, when that was
+// first, negative for never, and who was named for it.
+func (w *ward) run(length time.Duration) (disputed, first time.Duration, named []string) {
+	first = -1
+	for begun := w.now; w.now.Sub(begun) < length; {
+		w.step()
+		if !w.believed() {
+			if disputed += tick; first < 0 {
+				first = w.now.Sub(begun)
+			}
+		}
+		for _, d := range w.ledger.Disputes("chat", w.now) {
+			if !slices.Contains(named, d.Envoy.NodeID) {
+				named = append(named, d.Envoy.NodeID)
+			}
+		}
+	}
+	return disputed, first, named
+}
+
+func constantly(n uint64) func() uint64 { return func() uint64 { return n } }
+
+// fleet are three Envoys with logs that send 20 requests a second each, which take 200 ms.
+func (w *ward) fleet() {
+	for _, name := range []string{"a", "b", "c"} {
+		w.sender(name, true, 1, 4)
+	}
+	w.run(5 * time.Second)
+}
+
+func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
+	for name, lie := range map[string]func(w *ward){
+		"a thousand requests": func(w *ward) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000) },
+		"twenty":              func(w *ward) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
+		"with ends that nobody saw": func(w *ward) {
+			s := w.sender("liar", false, 0, 0)
+			s.alsoInFlight, s.alsoIssued = constantly(1000), constantly(100_000)
+		},
+		"among requests of its own": func(w *ward) { w.sender("liar", false, 4, 4).alsoInFlight = constantly(1000) },
+		"in its log, too":           func(w *ward) { w.stand(w.sender("liar", true, 0, 0), 1000) },
+		"a server that does not count what it completes": func(w *ward) {
+			w.uncounted = true
+			w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard()
+			w.fleet()
+			lie(w)
+			_, first, named := w.run(10 * time.Second)
+			if first < 0 || first > 4500*time.Millisecond {
+				t.Errorf("contradicted after %v, want within 4.5 s of its stream, of which its first report may be one", first)
+			}
+			if !slices.Equal(named, []string{"liar"}) {
+				t.Errorf("named %v, want the liar", named)
+			}
+			if c := w.ledger.Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
+				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
+			}
+			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one || w.now.Sub(d.Since) < 4*time.Second {
+				t.Errorf("%+v", d)
+			}
+			w.senders[3].realEnvoy.reports.Close(w.now)
+			if w.senders[3].stream != nil {
+				w.senders[3].stream.Close(w.now)
+			}
+			w.step()
+			if disputed, _, _ := w.run(5 * time.Second); disputed > 250*time.Millisecond {
+				t.Errorf("not all counts for %v after it has gone", disputed)
+			}
+		})
+	}
+}
+
+// TestOneThatLiesNowAndThenIsNotGivenTimeAgain: once it was contradicted, its next claim counts for no more
+// than a scrape.
+func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
+	w := newWard()
+	w.fleet()
+	reports := 0
+	w.sender("liar", false, 0, 0).alsoInFlight = func() uint64 {
+		if reports++; reports%4 == 0 {
+			return 0
+		}
+		return 1000
+	}
+	w.run(10 * time.Second)
+	believed := time.Duration(0)
+	for begun := w.now; w.now.Sub(begun) < 20*time.Second; w.step() {
+		if c := w.ledger.Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
+			believed += tick
+		}
+	}
+	if most := 5 * 300 * time.Millisecond; believed > most {
+		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed, most)
+	}
+}
+
+// TestSeveralLiarsAreContradicted: they do not vouch for one another.
+func TestSeveralLiarsAreContradicted(t *testing.T) {
+	w := newWard()
+	w.fleet()
+	for i := range 10 {
+		w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(1000)
+	}
+	_, first, named := w.run(10 * time.Second)
+	if first < 0 || len(named) != 10 {
+		t.Errorf("contradicted after %v: %v", first, named)
+	}
+}
+
+// TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted: by one request of others now and then,
+// that the floor of the weights sends there.
+func TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T) {
+	w := newWard()
+	w.fleet()
+	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
+	for _, s := range w.senders[:3] {
+		s.every = 200
+	}
+	if _, first, named := w.run(20 * time.Second); first < 0 || first > 12*time.Second || !slices.Equal(named, []string{"liar"}) {
+		t.Errorf("contradicted after %v: %v", first, named)
+	}
+}
+
+func TestWhatIsNoLieStaysExact(t *testing.T) {
+	for name, honest := range map[string]func(w *ward){
+		"a gauge that lags by iterations of two seconds": func(w *ward) {
+			w.fleet()
+			for _, s := range w.senders {
+				s.take = 15
+			}
+			last, at := 0.0, 0
+			w.seen = func(truth int) float64 {
+				if w.ticks-at >= 40 {
+					last, at = float64(truth), w.ticks
+				}
+				return last
+			}
+		},
+		"a burst through one Envoy that the gauge shows two seconds later": func(w *ward) {
+			w.fleet()
+			s := w.senders[0]
+			for range 60 {
+				s.due = append(s.due, w.ticks+42)
+				s.next++
+				s.stream.Begin(w.now, fmt.Sprint(s.next), one)
+				s.open = append(s.open, realRequest{fmt.Sprint(s.next), one})
+			}
+			from := w.ticks
+			w.seen = func(truth int) float64 {
+				if w.ticks-from < 40 {
+					return float64(min(truth, 12))
+				}
+				return float64(truth)
+			}
+		},
+		"a server that stalls, and is idle by its own report": func(w *ward) {
+			w.fleet()
+			w.stalled = true
+			w.seen = func(int) float64 { return 0 }
+		},
+		"the same, where one Envoy has nearly all requests": func(w *ward) {
+			w.sender("a", true, 1, 4)
+			w.sender("b", true, 40, 4)
+			w.run(10 * time.Second)
+			w.stalled = true
+			w.seen = func(int) float64 { return 0 }
+		},
+		"the same without logs, and clients give up": func(w *ward) {
+			for _, name := range []string{"a", "b", "c"} {
+				w.sender(name, false, 1, 4)
+			}
+			w.run(10 * time.Second)
+			w.stalled = true
+			w.seen = func(int) float64 {
+				for _, s := range w.senders {
+					if len(s.due) > 100 {
+						s.due = s.due[1:]
+						w.finish(s)
+					}
+				}
+				return 0
+			}
+		},
+		"slow uploads": func(w *ward) {
+			w.fleet()
+			w.stand(w.senders[1], tolerated)
+		},
+		"slow uploads through all": func(w *ward) {
+			w.fleet()
+			for _, s := range w.senders {
+				w.stand(s, 30)
+			}
+		},
+		"a frontend that is full, where one Envoy has most requests": func(w *ward) {
+			w.sender("a", true, 1, 60)
+			w.sender("b", true, 10, 60)
+			w.sender("c", true, 10, 60)
+			w.seen = func(truth int) float64 { return float64(min(truth, 16)) }
+		},
+		"the only Envoy, with many slow uploads": func(w *ward) {
+			w.stand(w.sender("a", true, 1, 4), 200)
+		},
+		"the only Envoy that sends there": func(w *ward) {
+			w.sender("a", true, 1, 4)
+			w.sender("b", true, 0, 0)
+			w.sender("c", false, 0, 0)
+			w.stand(w.senders[0], 200)
+		},
+		"load reports alone, each five seconds, of requests that come in bursts": func(w *ward) {
+			bursts := w.sender("a", false, 1, 40)
+			bursts.reports = 100
+			bursts.realEnvoy.reports.Asked(5 * time.Second)
+			w.sender("b", true, 5, 4)
+			w.sender("c", true, 5, 4)
+			w.seen = func(truth int) float64 {
+				if bursts.every = 0; w.ticks%100 >= 60 { // just before its report
+					bursts.every = 1
+				}
+				return float64(truth)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard()
+			honest(w)
+			for !w.believed() { // until all have reported
+				w.step()
+			}
+			if disputed, first, named := w.run(30 * time.Second); disputed > 0 {
+				t.Errorf("not all counts for %v, first after %v: %v", disputed, first, named)
+			}
+		})
+	}
+}
+
+// TestTheLastAnswersBeforeAClaimAreEnough: where nothing is sent any more because of it.
+func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
+	w := newWard()
+	w.fleet()
+	liar := w.sender("liar", false, 0, 0)
+	w.run(5 * time.Second)
+	for w.ticks%5 != 0 {
+		w.step()
+	}
+	for _, s := range w.senders { // what is under way ends before the next scrape
+		s.every = 0
+		for i := range s.due {
+			s.due[i] = w.ticks + 2
+		}
+	}
+	liar.alsoInFlight = constantly(1000)
+	liar.reports = 3
+	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond || !slices.Equal(named, []string{"liar"}) {
+		t.Errorf("contradicted after %v: %v", first, named)
+	}
+}

@@ -1,0 +1,281 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	accesslogdata "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+	accesslogservice "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	loadservice "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/xds/xdstest"
+)
+
+// A liar is a client of the xDS port that follows the cluster as an Envoy does, and tells what it likes.
+type liar struct {
+	f    *fleet
+	conn *grpc.ClientConn
+	node *corev3.Node
+}
+
+// lie has one subscribe under the name "liar".
+func (f *fleet) lie() *liar {
+	f.t.Helper()
+	const name = "liar"
+	client, err := xdstest.Dial(xdstest.Config{Address: f.xds, NodeID: name, Clusters: []string{cluster + "/failsafe"}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { client.Close() })
+	conn, err := grpc.NewClient("passthrough:///"+f.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { conn.Close() })
+	return &liar{f, conn, &corev3.Node{Id: name}}
+}
+
+// claim reports requests in progress at servers, as often as it is asked to, until the test ends.
+func (l *liar) claim(inProgress uint64, at ...*modelsim.Server) {
+	t := l.f.t
+	t.Helper()
+	stream, err := loadservice.NewLoadReportingServiceClient(l.conn).StreamLoadStats(t.Context())
+	if err == nil {
+		err = stream.Send(&loadservice.LoadStatsRequest{Node: l.node})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locality := &endpointv3.UpstreamLocalityStats{}
+	for _, s := range at {
+		locality.UpstreamEndpointStats = append(locality.UpstreamEndpointStats, &endpointv3.UpstreamEndpointStats{
+			Address: socketAddress(s.Address()), TotalRequestsInProgress: inProgress,
+		})
+	}
+	report := &loadservice.LoadStatsRequest{ClusterStats: []*endpointv3.ClusterStats{{
+		ClusterName: cluster, ClusterServiceName: cluster + "/failsafe", UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality},
+	}}}
+	l.repeat(asked.GetLoadReportingInterval().AsDuration(), func() error { return stream.Send(report) })
+}
+
+// repeat says something again and again, until the test ends.
+func (l *liar) repeat(every time.Duration, say func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	l.f.t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for say() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+}
+
+// accuse says, ten times a second, that twenty connections to a server were refused.
+func (l *liar) accuse(s *modelsim.Server) {
+	t := l.f.t
+	t.Helper()
+	stream, err := accesslogservice.NewAccessLogServiceClient(l.conn).StreamAccessLogs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := &accesslogdata.HTTPAccessLogEntry{CommonProperties: &accesslogdata.AccessLogCommon{
+		AccessLogType:         accesslogdata.AccessLogType_UpstreamEnd,
+		UpstreamRemoteAddress: socketAddress(s.Address()),
+		ResponseFlags:         &accesslogdata.ResponseFlags{UpstreamConnectionFailure: true},
+	}}
+	entries := &accesslogservice.StreamAccessLogsMessage_HTTPAccessLogEntries{}
+	for range 20 {
+		entries.LogEntry = append(entries.LogEntry, entry)
+	}
+	message := &accesslogservice.StreamAccessLogsMessage{
+		Identifier: &accesslogservice.StreamAccessLogsMessage_Identifier{Node: l.node, LogName: "steelyard"},
+		LogEntries: &accesslogservice.StreamAccessLogsMessage_HttpLogs{HttpLogs: entries},
+	}
+	l.repeat(100*time.Millisecond, func() error { return stream.Send(message) })
+}
+
+func socketAddress(hostPort string) *corev3.Address {
+	host, port, _ := net.SplitHostPort(hostPort)
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: host, PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(n)},
+	}}}
+}
+
+// served are the requests of each server so far.
+func served(pool []*modelsim.Server) (n []float64) {
+	for _, s := range pool {
+		n = append(n, float64(s.Served()))
+	}
+	return n
+}
+
+// sharesOver are the parts of the traffic that the servers got in a time.
+func sharesOver(pool []*modelsim.Server, d time.Duration) []float64 {
+	before := served(pool)
+	time.Sleep(d)
+	shares, sum := served(pool), 0.0
+	for i := range shares {
+		shares[i] -= before[i]
+		sum += shares[i]
+	}
+	for i := range shares {
+		shares[i] /= sum
+	}
+	return shares
+}
+
+// mustBeFair checks that each of four servers gets about a quarter.
+func mustBeFair(t *testing.T, shares []float64) {
+	t.Helper()
+	t.Logf("shares %.3f", shares)
+	for i, share := range shares {
+		if math.Abs(share-0.25) > 0.05 {
+			t.Errorf("server %d gets %.3f of the traffic, want 0.25 within 0.05", i, share)
+		}
+	}
+}
+
+// problem waits for a problem of the cluster that says all of these.
+func (f *fleet) problem(texts ...string) {
+	f.t.Helper()
+	f.eventually("a problem names it", func() error {
+		v, err := f.view()
+		if err != nil {
+			return err
+		}
+		for _, p := range v.Problems {
+			says := true
+			for _, text := range texts {
+				says = says && strings.Contains(p.Message, text)
+			}
+			if says {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems %+v", v.Problems)
+	})
+}
+
+// TestOneClientsLoadReportsDoNotOverruleTheServers: whoever may follow the cluster may claim what it
+// likes; what the servers deny and other Envoys do not find is believed for a few seconds.
+func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
+	for name, at := range map[string]int{"at three of four servers": 3, "at one of them": 1} {
+		t.Run(name, func(t *testing.T) {
+			pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
+			f := start(t, plan{servers: pool, envoys: 3})
+			f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 9})
+			f.eventually("all serve", func() error {
+				for _, s := range pool {
+					if s.Served() < 20 {
+						return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+					}
+				}
+				return nil
+			})
+			begun := time.Now()
+			f.lie().claim(1000, pool[:at]...)
+			f.problem("Envoy liar at 127.0.0.1", "requests in progress at", "the metrics there deny it")
+			t.Logf("named after %v", time.Since(begun))
+			f.eventually("all serve again", func() error {
+				v, err := f.view()
+				if err != nil {
+					return err
+				}
+				for _, e := range v.Endpoints {
+					if e.Overloaded || e.Share.Or(0) > 0.4 || e.Load.Or(math.Inf(1)) > 100 {
+						return fmt.Errorf("%s: load %v, share %v, flagged %v: %s", e.Address, e.Load, e.Share, e.Overloaded, e.OverloadReason)
+					}
+				}
+				return nil
+			})
+			t.Logf("all serve again after %v", time.Since(begun))
+			mustBeFair(t, sharesOver(pool, 12*time.Second))
+			v, err := f.view()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range v.Endpoints {
+				if e.Overloaded {
+					t.Errorf("%s is flagged: %s", e.Address, e.OverloadReason)
+				}
+			}
+			if len(v.Disputes) != 1 || v.Disputes[0].NodeID != "liar" || len(v.Disputes[0].Endpoints) != at || v.Disputes[0].Requests.Or(0) < 900*float64(at) {
+				t.Errorf("disputes %+v", v.Disputes)
+			}
+		})
+	}
+}
+
+// TestOneClientsFailuresFlagNobodyThatOthersFindWell: a log of refused connections to a server that
+// answers everybody else.
+func TestOneClientsFailuresFlagNobodyThatOthersFindWell(t *testing.T) {
+	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
+	f := start(t, plan{servers: pool, envoys: 3})
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 10})
+	f.eventually("all serve", func() error {
+		for _, s := range pool {
+			if s.Served() < 20 {
+				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+			}
+		}
+		return nil
+	})
+	f.lie().accuse(pool[0])
+	f.problem("Envoy liar at 127.0.0.1 alone says", "its requests to "+pool[0].Address()+" fail")
+	mustBeFair(t, sharesOver(pool, 8*time.Second))
+	if e, err := f.endpoint(pool[0].Address()); err != nil || e.Overloaded {
+		t.Errorf("flagged %v: %s (%v)", e.Overloaded, e.OverloadReason, err)
+	}
+}
+
+// TestAnInsaneCounterIsForgottenAndShown: a page that claims 10^18 completions for a second.
+func TestAnInsaneCounterIsForgottenAndShown(t *testing.T) {
+	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
+	f := start(t, plan{servers: pool, envoys: 3})
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 11})
+	f.eventually("speeds are learned", func() error {
+		for _, s := range pool {
+			if s.Served() < 80 {
+				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+			}
+		}
+		return nil
+	})
+	pool[0].SetMetricsFault(modelsim.MetricsInsane)
+	f.eventually("it is shown", func() error {
+		e, err := f.endpoint(pool[0].Address())
+		if err == nil && (e.ImplausibleReadings.Or(0) == 0 || len(e.Problems) == 0) {
+			err = fmt.Errorf("%v implausible readings, problems %+v", e.ImplausibleReadings, e.Problems)
+		}
+		return err
+	})
+	pool[0].SetMetricsFault(modelsim.MetricsHealthy)
+	mustBeFair(t, sharesOver(pool, 8*time.Second))
+	if e, err := f.endpoint(pool[0].Address()); err != nil || math.Abs(e.RelativeSpeed.Or(0)-1) > 0.3 {
+		t.Errorf("relative speed %v (%v), want about 1", e.RelativeSpeed, err)
+	}
+}
