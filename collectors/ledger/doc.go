@@ -115,6 +115,32 @@
 //     The time runs from the first byte sent to the last received, so a client that
 //     went away or a timeout is no answer.
 //
+// # One against all
+//
+// What one Envoy says is not believed where the endpoint denies it and the others do not find it. The
+// caller tells what each endpoint says of its own requests (Served). With, over a row of its reports
+// of which each has more than 8 requests fewer than are counted,
+//
+//	x, e    requests in flight from one Envoy, the least of the row; and its requests that ended
+//	X, E    requests in flight from the others, in the mean; and theirs that ended, as far as
+//	        the endpoint completed as many
+//
+// an Envoy is contradicted if the row is longer than 2.5 s and two and a half of its report intervals, E > 0, and
+//
+//	x > 8 + 2 · X · (e + 1) / E
+//
+// X/E is the time that a request takes there (Little), so that is as many requests as an
+// Envoy with its ends has in flight if its requests take as long as the others'. Then its requests do not
+// count at the endpoint until there is a report that does not deny. So these stay in the count: a gauge that
+// lags by an iteration of up to two seconds (the row is too short), an endpoint that stalls, whole or in
+// part (E = 0, or x is as large as X says), up to 8 slow uploads or idle streams, and whatever an Envoy says
+// that has nobody beside it (E = 0). Envoys that are in flight and end nothing are no part of X; and of
+// ends, what the endpoint did not complete is no part of E or e.
+//
+// Failures that one Envoy alone tells of are not in the sum of Failed while the others find the endpoint
+// well: they had an answer in the last 5 s, not three failures since, and less than a quarter of theirs
+// failed of late. The Envoy in question is that of whom most failures are.
+//
 // # Averages
 //
 // Bytes and Failing of an endpoint are moving averages, m ← m + α(x − m) at each end, where
