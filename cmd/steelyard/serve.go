@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/cmd/internal/daemon"
@@ -73,10 +74,30 @@ func serve(path string, out *asynclog.Log) error {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(untilSignal(os.Interrupt, syscall.SIGTERM))
-	group.Go(func() error { return watcher.Run(ctx) })
-	group.Go(func() error { return d.Run(ctx) })
-	return group.Wait()
+	return runWith(untilSignal(os.Interrupt, syscall.SIGTERM), d.Run, watcher.Run)
+}
+
+// reloadPatience is how long the end of the process waits for a reload that is under way.
+const reloadPatience = 100 * time.Millisecond
+
+// runWith runs a daemon, and beside it what follows its configuration. A daemon ends in bounded time whatever is
+// stuck; a reload that waits for what is stuck ends with the process.
+func runWith(ctx context.Context, daemon, watch func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan error, 1)
+	go func() {
+		defer cancel() // it does not go on with a configuration that nobody follows
+		watched <- watch(ctx)
+	}()
+	err := daemon(ctx)
+	cancel()
+	select {
+	case failed := <-watched:
+		return cmp.Or(err, failed)
+	case <-time.After(reloadPatience):
+		return err
+	}
 }
 
 func configFlag(c *cobra.Command, path *string) {
