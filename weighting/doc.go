@@ -183,7 +183,8 @@
 // Proxies send nothing to flagged endpoints while a tenth of the pool has no flag.
 // That is waste when the others are full: so flags for overload are lifted while of
 // the endpoints that are not overloaded none has a free slot and their queues are at
-// QueueLeave, and put back when these are half as deep. Lifted, an endpoint that was
+// QueueLeave, and put back when these are half as deep. So are they where there is no such
+// endpoint but some that the proxies do not use, or that are gone. Lifted, an endpoint that was
 // flagged for its queue is filled like the others, which are as full by then; one
 // short of memory or slow gets a trickle, a twentieth of its part of the capacity.
 //

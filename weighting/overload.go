@@ -48,12 +48,18 @@ type lift struct {
 
 // turn lifts the flags when of the members that are not overloaded none has a slot
 // free and their queues are as deep as would keep a flag, and puts them back when
-// these are half as deep or one has a slot free.
+// these are half as deep or one has a slot free. Where there are no such members that
+// the proxies use, the rest is full whatever it is.
 func (f *lift) turn(p *pool, flags int) {
 	var waiting, slots, free float64
+	alone := true
 	for i := range p.members {
 		m := &p.members[i]
-		if n := m.waiting(); !m.overloaded && !m.ill() && !m.use.none && !math.IsNaN(n) {
+		if m.overloaded || m.ill() || m.use.none || m.gone {
+			continue
+		}
+		alone = false
+		if n := m.waiting(); !math.IsNaN(n) {
 			waiting, slots, free = waiting+n, slots+m.slotCount, free+m.freeSlots(n)
 		}
 	}
@@ -63,9 +69,9 @@ func (f *lift) turn(p *pool, flags int) {
 		on = false
 	case p.now.Sub(f.since) < p.params.Overload.MinDwell:
 	case !f.on:
-		on = free == 0 && depth >= leave
+		on = alone || free == 0 && depth >= leave
 	default:
-		on = free == 0 && depth >= leave/2
+		on = alone || free == 0 && depth >= leave/2
 	}
 	if on != f.on {
 		f.on, f.since = on, p.now

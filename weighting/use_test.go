@@ -93,6 +93,46 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotKeepAPoolFromShedding(t *testing
 	}
 }
 
+// Where all that are used are overloaded, none of them is left alone with the requests of all, be the
+// one that could take some not used by the proxies, or gone.
+func TestFlagsAreLiftedWhereTheOnlyOtherEndpointIsNotUsed(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		law := NewLaw(DefaultParams())
+		worst := 0.0
+		for n := range 240 { // from the 20th second on the queues are far above what enters a flag
+			now := epoch.Add(time.Duration(n) * 250 * time.Millisecond)
+			s := Snapshot{ScrapeInterval: 250 * time.Millisecond}
+			for i := range 4 {
+				e := scraped(fmt.Sprint(i), 1, 0, 0, now)
+				e.Server.Completions = known(0, now)
+				if i > 0 {
+					queue := 0.0
+					if n >= 80 {
+						queue = 20
+					}
+					e = scraped(fmt.Sprint(i), 1, queue, 1, now)
+					e.Server.Completions = known(float64(n)/4, now)
+				}
+				e.Refused = gone && i == 0 && n >= 40
+				s.Endpoints = append(s.Endpoints, e)
+			}
+			d := law.Step(now, s)
+			var flags int
+			for _, e := range d.Endpoints {
+				if e.Overloaded {
+					flags++
+				}
+			}
+			if n >= 100 && flags > 0 { // five seconds later
+				worst = max(worst, float64(flags))
+			}
+		}
+		if worst > 0 {
+			t.Errorf("gone %v: %.0f of three equally full endpoints flagged", gone, worst)
+		}
+	}
+}
+
 func meanOf(x []float64) (mean float64) {
 	for _, v := range x {
 		mean += v / float64(len(x))
