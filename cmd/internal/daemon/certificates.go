@@ -143,8 +143,9 @@ func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
 // certificates knows how long those last that are in use.
 type certificates struct {
-	mu    sync.Mutex
-	known map[certificateFile][]admin.Certificate
+	mu        sync.Mutex
+	known     map[certificateFile][]admin.Certificate
+	forgotten int // times
 }
 
 type certificateFile struct{ use, cert, key string }
@@ -160,6 +161,9 @@ func (f certificateFile) rereads() bool {
 // refresh takes in what cfg names. What is read once stays as it was first read.
 func (c *certificates) refresh(ctx context.Context, cfg *config.Config) {
 	next := make(map[certificateFile][]admin.Certificate)
+	c.mu.Lock()
+	forgotten := c.forgotten
+	c.mu.Unlock()
 	for _, cr := range credentialsOf(cfg) {
 		f := certificateFile{use: cr.use, cert: *cr.cert}
 		if cr.key != nil {
@@ -181,7 +185,9 @@ func (c *certificates) refresh(ctx context.Context, cfg *config.Config) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known = next
+	if c.forgotten == forgotten { // else next may have what was forgotten, and a refresh is due
+		c.known = next
+	}
 }
 
 // shown is a file as the admin API shows it.
@@ -223,6 +229,7 @@ func (c *certificates) of(f certificateFile) []admin.Certificate {
 func (c *certificates) forget(use string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.forgotten++
 	maps.DeleteFunc(c.known, func(f certificateFile, _ []admin.Certificate) bool { return f.use == use })
 }
 
