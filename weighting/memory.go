@@ -32,7 +32,7 @@ type memory struct {
 	ceiling      ceiling   // of the gauge of running requests
 	pace         pace
 	ratio        ratio
-	slots        float64 // as of the last step; 0 before the first
+	slots        float64 // as of the last step, configured or learned; 0 unknown
 	untold       float64 // slot-seconds that may have been executed and not told of, see executed
 
 	tally   tally

@@ -77,7 +77,9 @@ func (p *pool) speeds() {
 		m := &p.members[i]
 		m.speed = math.Pow(m.relativeSpeed(typical), 1-m.pace.unsupported(p.now))
 		m.blackout, m.ramp = p.params.trust(m.memory, p.now)
-		m.slots = m.slotCount
+		if m.slots = m.slotCount; m.slotsSource == CapacityAssumed {
+			m.slots = 0 // no bound on what it executes
+		}
 	}
 }
 
