@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,17 +12,24 @@ import (
 
 func TestOnlyKnownZerosAreIdle(t *testing.T) {
 	for name, tt := range map[string]struct {
-		inputs string
-		want   string // in the error; empty: none
+		inFlight, running, queue string // values as JSON; empty: there is no such input
+		want                     string // in the error; empty: none
 	}{
-		"idle":     {`{"field":"in_flight","value":0},{"field":"running","value":0},{"field":"queue","value":0}`, ""},
-		"a leak":   {`{"field":"in_flight","value":1},{"field":"running","value":0},{"field":"queue","value":0}`, "server-0: in_flight is 1"},
-		"unknown":  {`{"field":"in_flight","value":null},{"field":"running","value":0},{"field":"queue","value":0}`, "server-0: in_flight is -1"},
-		"no queue": {`{"field":"in_flight","value":0},{"field":"running","value":0}`, "server-0: queue is -1"},
+		"idle":     {"0", "0", "0", ""},
+		"a leak":   {"1", "0", "0", "server-0: in_flight is 1"},
+		"unknown":  {"null", "0", "0", "server-0: in_flight is -1"},
+		"no queue": {"0", "0", "", "server-0: queue is -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var inputs []string
+			for field, value := range map[string]string{"in_flight": tt.inFlight, "running": tt.running, "queue": tt.queue} {
+				if value != "" {
+					inputs = append(inputs, fmt.Sprintf(`{"field":%q,"value":%s}`, field, value))
+				}
+			}
+			body := `{"endpoints":[{"address":"127.0.0.1:1","inputs":[` + strings.Join(inputs, ",") + `]}]}`
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = w.Write([]byte(`{"endpoints":[{"address":"127.0.0.1:1","inputs":[` + tt.inputs + `]}]}`))
+				_, _ = w.Write([]byte(body))
 			}))
 			defer s.Close()
 			f := &fleet{at: addresses{servers: []string{"127.0.0.1:1"}}, api: api{s.Listener.Addr().String(), s.Client()}}

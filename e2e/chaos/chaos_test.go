@@ -37,7 +37,7 @@ func TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem(t *testing.T) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1e6) + 1
 	}
-	again := fmt.Sprintf("make chaos ARGS=\"--length %v --seed %d\"", o.Length, o.Seed)
+	again := fmt.Sprintf(`make chaos ARGS="--length %v --seed %d --skip=%s"`, o.Length, o.Seed, *skip)
 	t.Logf("seed %d; the same faults again: %s", o.Seed, again)
 	report, err := Run(t.Context(), o)
 	if err != nil {

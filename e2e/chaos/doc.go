@@ -44,8 +44,8 @@
 // in the moment in which Envoy sends a request over it, and HTTP/1.1 cannot tell.
 //
 // Steelyard itself must answer with a fresh decision within four seconds whenever it
-// runs, must end by itself and with status 0 after SIGTERM, and no process may end
-// that nobody ended.
+// runs, must end by itself and with status 0 within five seconds of SIGTERM, and no
+// process may end that nobody ended.
 //
 // Before and after the faults there is calm: requests, none of which may fail, until the
 // admin API shows no problem, no flag, every Envoy in sync, and the configuration that

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"steelyard/e2e/rig/proc"
 )
@@ -173,6 +174,8 @@ func (f *fleet) parts() []*unit {
 	all = append(all, &unit{name: partSteelyard, journal: f.journal, start: f.startSteelyard, hooks: hooks{
 		out:    func() { f.watch.expect(false) },
 		paused: func(paused bool) { f.watch.expect(!paused) },
+
+		endsWithin: 5 * time.Second, // whatever its peers and its log reader do
 	}})
 	for i := range envoys {
 		all = append(all, &unit{name: envoyName(i), journal: f.journal, start: f.startEnvoy(i), hooks: hooks{

@@ -125,7 +125,7 @@ func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
 	const lines = 4000
 	var p *proc.Process
 	err := l.run(func(stderr *os.File) (err error) {
-		script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i, which nobody reads" >&2; done`, lines)
+		script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do i=$((i+1)); echo "line $i, unread" >&2; done`, lines)
 		p, err = proc.Start(proc.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Stderr: stderr})
 		return err
 	})
@@ -164,6 +164,48 @@ func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {
 		return strings.Contains(told, "redis ended by itself: exit status 3") && strings.Contains(told, "out of luck")
 	})
 	u.close()
+}
+
+func TestAnEndOutOfOrderIsAComplaint(t *testing.T) {
+	const goesOn = "; echo ready; while :; do sleep 0.01; done"
+	for _, tt := range []struct {
+		name, trap string
+		within     time.Duration
+		want       string // in the complaint; empty: none
+	}{
+		{"in order", "exit 0", time.Minute, ""},
+		{"a status", "exit 3", time.Minute, "exit status 3 after SIGTERM, want exit status 0"},
+		{"too late", "sleep 0.2; exit 0", 100 * time.Millisecond, "to end after SIGTERM, want 100ms at most"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j, dir := newJournal(t), t.TempDir()
+			start := func(ctx context.Context) (process, error) {
+				args := []string{"-c", "trap '" + tt.trap + "' TERM" + goesOn}
+				p, err := proc.Start(proc.Spec{Name: "part", Path: "/bin/sh", Args: args, Dir: dir})
+				if err != nil {
+					return nil, err
+				}
+				return p, p.WaitReady(ctx, func(context.Context) error {
+					if b, err := os.ReadFile(p.LogFile()); err != nil || len(b) == 0 {
+						return errors.New("its trap is not set")
+					}
+					return nil
+				})
+			}
+			u := &unit{name: "part", journal: j, hooks: hooks{endsWithin: tt.within}, start: start}
+			if err := u.up(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := u.restart(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			told := strings.Join(j.wrong, "\n")
+			if (told == "") != (tt.want == "") || !strings.Contains(told, tt.want) {
+				t.Errorf("complaints %q, want %q", told, tt.want)
+			}
+			u.close()
+		})
+	}
 }
 
 func TestASteelyardThatIsSilentIsAComplaintOnlyWhileItRuns(t *testing.T) {

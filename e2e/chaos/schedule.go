@@ -102,7 +102,8 @@ func deal(lane int, deck []card, r *rand.Rand, length time.Duration) []Fault {
 		cards := slices.Clone(deck)
 		r.Shuffle(len(cards), func(i, j int) { cards[i], cards[j] = cards[j], cards[i] })
 		for _, c := range cards {
-			f := Fault{At: at, Lane: lane, Part: c.part, Kind: c.kind, For: between(r, seconds(c.least), seconds(c.most))}
+			lasts := between(r, seconds(c.least), seconds(c.most))
+			f := Fault{At: at, Lane: lane, Part: c.part, Kind: c.kind, For: lasts}
 			at += f.For + seconds(c.recovery) + between(r, leastGap, mostGap)
 			switch {
 			case at > length-quietEnd:

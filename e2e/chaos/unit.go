@@ -36,6 +36,8 @@ type hooks struct {
 	// drain waits, after out, until the unit has no requests any more. A unit with a
 	// drain is given none between out and the next start.
 	drain func(context.Context) error
+	// endsWithin is how long it may take to end after SIGTERM; 0: as long as proc.Stop waits.
+	endsWithin time.Duration
 }
 
 func (u *unit) up(ctx context.Context) error {
@@ -97,15 +99,27 @@ func (u *unit) restart(ctx context.Context, down time.Duration) error {
 			return err
 		}
 	}
-	if err := u.process.Stop(); err != nil {
-		u.journal.complain("%v", err)
-	} else if err := u.process.Wait(ctx); err != nil {
-		u.journal.complain("%s ended with %v after SIGTERM, want exit status 0\n%s", u.name, err, u.process.Tail())
-	}
+	u.stop(ctx)
 	if u.drain == nil {
 		u.journal.died(u.name, from, time.Now())
 	}
 	return u.again(ctx, down)
+}
+
+// stop ends the process with SIGTERM, and complains if it does not end in order.
+func (u *unit) stop(ctx context.Context) {
+	asked := time.Now()
+	if err := u.process.Stop(); err != nil {
+		u.journal.complain("%v", err)
+		return
+	}
+	if took := time.Since(asked); u.endsWithin > 0 && took > u.endsWithin {
+		u.journal.complain("%s took %v to end after SIGTERM, want %v at most; faults at the time:\n    %s",
+			u.name, took, u.endsWithin, u.journal.around(asked, time.Now()))
+	}
+	if err := u.process.Wait(ctx); err != nil {
+		u.journal.complain("%s ended with %v after SIGTERM, want exit status 0\n%s", u.name, err, u.process.Tail())
+	}
 }
 
 // again starts the process after a while.
