@@ -113,7 +113,7 @@
 // are learned from a number that stands: for ten seconds more in which requests waited, as
 // many ran as at any time of the last five to ten minutes, than in which fewer did, and as
 // many requests as that ended meanwhile. One more running ends it, and it fades within ten
-// minutes without a queue. Where no gauge tells what runs, it is the mean by the counter of
+// minutes or so without a queue. Where no gauge tells what runs, it is the mean by the counter of
 // busy time over ten seconds or more that began with a queue of half of what completes in
 // one, or more; those of a pool are taken for alike where they are within a fifth of each
 // other (by max(0, 1 − 0.2²/x²) of a deviation x of the logarithm), and fade as well.

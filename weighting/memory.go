@@ -29,6 +29,7 @@ type memory struct {
 	executing    smoothed  // mean requests executing, by the counter of busy time
 	usual        smoothed  // the same over a longer time
 	fullBusy     smoothed  // the same, from reports with requests waiting on
+	fullKnown    bool      // that is enough to go by
 	ceiling      ceiling   // of the gauge of running requests
 	pace         pace
 	ratio        ratio
@@ -99,7 +100,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 // of the machine and of those who send.
 func (m *memory) restarted() {
 	m.completions, m.queueSeconds, m.executing = smoothed{}, smoothed{}, smoothed{}
-	if !m.ceiling.limits() {
+	if !m.ceiling.limits {
 		m.ceiling = ceiling{}
 	}
 }
@@ -186,6 +187,7 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 	if dtQueue > 0 && old.Queue.Value > 0 && old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
 		m.fullBusy.add(busy, dtBusy, speedTau)
 	}
+	m.fullKnown = m.fullBusy.over(slotsLeast) || m.fullKnown && m.fullBusy.over(slotsKept)
 	if math.IsNaN(busy) && dtRunning > 0 {
 		busy = (old.Running.Value + seen.Running.Value) / 2
 	}

@@ -51,9 +51,9 @@ func (m *member) ownSlots() (float64, CapacitySource) {
 	switch c := m.Capacity; {
 	case c > 0 && !math.IsInf(c, 0):
 		return min(max(c, 1.0/mostConfigured), mostConfigured), CapacityConfigured
-	case m.server.Running.Known() && m.ceiling.limits():
+	case m.server.Running.Known() && m.ceiling.limits:
 		return min(max(1, m.ceiling.at), mostLearned), CapacityLearned
-	case !m.server.Running.Known() && m.fullBusy.over(slotsLeast):
+	case !m.server.Running.Known() && m.fullKnown:
 		return min(max(1, m.fullBusy.or(1)), mostLearned), CapacityLearned
 	}
 	return 1, CapacityAssumed

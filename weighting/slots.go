@@ -8,8 +8,9 @@ import (
 // What it takes to believe that an endpoint has slots of its own, and for how long that is
 // believed.
 const (
-	slotsLeast = 10 * time.Second // under a queue
-	slotsMost  = time.Minute      // of the same, that counts
+	slotsLeast = 10 * time.Second // under a queue, to begin with
+	slotsKept  = 2 * time.Second  // of the same, as long as it is believed
+	slotsMost  = 20 * time.Second // of the same, that counts
 	slotsTau   = 5 * time.Minute  // in which what was seen fades
 )
 
@@ -23,18 +24,14 @@ type ceiling struct {
 	lately, before float64   // requests running, the most in this span of slotsTau and in the one before
 	since          time.Time // of this span
 
-	at    float64 // requests running, of which the rest is said
-	stood float64 // seconds for which so many ran while others waited, less those for which fewer did
-	ended float64 // requests completed meanwhile; NaN where nothing tells
+	at     float64 // requests running, of which the rest is said
+	stood  float64 // seconds for which so many ran while others waited, less those for which fewer did
+	ended  float64 // requests completed meanwhile; NaN where nothing tells
+	limits bool    // it is a limit, and not only the most that was seen
 }
 
 // most is how many requests ran at once, of late.
 func (c *ceiling) most() float64 { return max(c.lately, c.before) }
-
-// limits reports whether the ceiling is a limit, and not only the most that was seen.
-func (c *ceiling) limits() bool {
-	return c.stood >= slotsLeast.Seconds() && !(c.ended < c.at)
-}
 
 // observe takes in the gauges of two reports, one after another.
 func (c *ceiling) observe(old, seen *ServerReport) {
@@ -46,8 +43,8 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 		c.lately, c.before, c.since = 0, c.lately, seen.Running.At
 	}
 	c.lately = max(c.lately, running)
-	if running > c.at || !c.limits() && c.at > c.most() {
-		c.at, c.stood, c.ended = c.most(), 0, 0
+	if running > c.at || !c.limits && c.at > c.most() {
+		c.at, c.stood, c.ended, c.limits = c.most(), 0, 0, false
 	}
 	_, dt := slope(old.Running, seen.Running)
 	_, dtQueue := slope(old.Queue, seen.Queue)
@@ -56,6 +53,8 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 	if dt > 0 && dtQueue > 0 && old.Queue.Value > 0 && seen.Queue.Value > 0 {
 		c.waited(running >= c.at, dt.Seconds(), old, seen)
 	}
+	enough := c.stood >= slotsLeast.Seconds() || c.limits && c.stood >= slotsKept.Seconds()
+	c.limits = enough && !(c.ended < c.at)
 }
 
 // waited counts seconds in which requests waited, with as many running as ever or fewer.

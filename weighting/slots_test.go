@@ -64,7 +64,7 @@ func TestWhatWasLearnedOfSlotsFades(t *testing.T) {
 	full := func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }
 	quiet := func(int) (float64, float64, float64) { return 2, 0, 1000 }
 	law := NewLaw(DefaultParams())
-	_, now := gauged(law, epoch, time.Minute, full)
+	_, now := gauged(law, epoch, 11*second, full) // hardly enough
 	d, now := gauged(law, now, 5*time.Minute, quiet)
 	want(t, "slots after five minutes without a queue", d.Endpoints[0].Slots, 8)
 	want(t, "source", d.Endpoints[0].SlotsSource, CapacityLearned)
