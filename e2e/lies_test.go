@@ -252,6 +252,30 @@ func TestOneClientsFailuresFlagNobodyThatOthersFindWell(t *testing.T) {
 	}
 }
 
+// TestWhatSeveralEnvoysTellOfIsBelieved: a server that stalls and says that it is idle, and one that fails.
+func TestWhatSeveralEnvoysTellOfIsBelieved(t *testing.T) {
+	pool := servers(t, same(4, wide)...)
+	f := start(t, plan{servers: pool, envoys: 3, cluster: "push: {heartbeat: 300ms}"})
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 50 * time.Millisecond}, Seed: 12})
+	f.eventually("all serve", func() error {
+		for _, s := range pool {
+			if s.Served() < 20 {
+				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
+			}
+		}
+		return nil
+	})
+	pool[0].SetMetricsFault(modelsim.MetricsIdle)
+	pool[0].SetFrozen(true)
+	f.flaggedWithin(4*time.Second, pool[0].Address(), "stalled since ")
+	pool[1].SetServingFault(modelsim.ServingUnavailable)
+	f.flaggedWithin(3*time.Second, pool[1].Address(), "failing: ")
+	v, err := f.view()
+	if err != nil || len(v.Disputes) > 0 {
+		t.Errorf("disputes %+v (%v), want none", v.Disputes, err)
+	}
+}
+
 // TestAnInsaneCounterIsForgottenAndShown: a page that claims 10^18 completions for a second.
 func TestAnInsaneCounterIsForgottenAndShown(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)

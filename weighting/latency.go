@@ -53,6 +53,9 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 	if !m.proxies.Answered.Known() || !seen.Answered.Known() || !(n > 0) || !(took >= 0) {
 		return
 	}
+	if dt := seen.Answered.At.Sub(m.proxies.Answered.At); !Possible(n, dt) || !Possible(took, dt) {
+		return
+	}
 	m.latency.answered(n, min(took/n, largestSum), alpha, seen.Answered.At)
 }
 

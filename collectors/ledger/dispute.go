@@ -18,6 +18,9 @@ const (
 	laggard = 2500 * time.Millisecond
 	// doubted is for how long one that was contradicted is not given that time again.
 	doubted = time.Minute
+	// unheard is after how long without a report an endpoint denies nothing any more, or after
+	// three times as long as the last two were apart.
+	unheard = 10 * time.Second
 )
 
 // A denial is what an endpoint's own reports say against the count of its requests, in a row of
@@ -25,9 +28,11 @@ const (
 type denial struct {
 	since     time.Time // of the first of the row
 	reports   int
-	inFlight  int64   // summed over the reports
-	least     float64 // requests denied, by any of the reports
-	ended     uint64  // of all Envoys, as of the first report
+	at        time.Time     // of the newest report
+	every     time.Duration // between it and the one before; 0 unknown
+	inFlight  int64         // summed over the reports
+	least     float64       // requests denied, by any of the reports
+	ended     uint64        // of all Envoys, as of the first report
 	completed weighting.Reading
 	claims    []*claim
 }
@@ -63,18 +68,20 @@ func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64
 	denied := float64(at.inFlight()) - requests
 	d := l.denials[at]
 	switch {
-	case !known || denied <= tolerated:
-		at.agreed = now
+	case !known || !(denied > tolerated):
+		if known {
+			at.agreed = now
+		}
 		delete(l.denials, at)
 		l.dispute(at, nil)
 		return
 	case d == nil:
-		d = l.deny(at, nil, r, denied, now)
+		d = l.deny(at, &denial{}, r, denied, now)
 	default:
-		d.note(at, denied)
+		d.note(at, denied, now)
 		if now.Sub(d.since) >= d.patience() {
 			d.judge(at, r, now)
-			d = l.deny(at, d.claims, r, denied, now)
+			d = l.deny(at, d, r, denied, now)
 		}
 	}
 	l.dispute(at, d.claims)
@@ -91,9 +98,9 @@ func served(r *weighting.ServerReport, slots float64) (requests float64, known b
 	return r.Queue.Value + slots, slots > 0
 }
 
-// deny begins a row of reports, after one in which claims were found or not.
-func (l *Ledger) deny(at *address, before []*claim, r *weighting.ServerReport, denied float64, now time.Time) *denial {
-	d := &denial{since: now, least: denied, ended: at.ended(), completed: r.Completions}
+// deny begins a row of reports, after another or an empty one.
+func (l *Ledger) deny(at *address, before *denial, r *weighting.ServerReport, denied float64, now time.Time) *denial {
+	d := &denial{since: now, at: now, every: before.every, least: denied, ended: at.ended(), completed: r.Completions}
 	for _, s := range at.slots {
 		for _, e := range l.heardBy(s.cluster).counted {
 			a := e.accounts.of(s)
@@ -101,8 +108,8 @@ func (l *Ledger) deny(at *address, before []*claim, r *weighting.ServerReport, d
 				continue
 			}
 			c := &claim{account: a, least: a.counted, ended: a.ended}
-			if i := slices.IndexFunc(before, func(b *claim) bool { return b.account == a }); i >= 0 {
-				c.contradicted = before[i].contradicted
+			if i := slices.IndexFunc(before.claims, func(b *claim) bool { return b.account == a }); i >= 0 {
+				c.contradicted = before.claims[i].contradicted
 			} else if now.Sub(e.doubted) < doubted {
 				c.contradicted = now
 			}
@@ -110,12 +117,15 @@ func (l *Ledger) deny(at *address, before []*claim, r *weighting.ServerReport, d
 		}
 	}
 	l.denials[at] = d
-	d.note(at, denied)
+	d.note(at, denied, now)
 	return d
 }
 
 // note takes in one more report.
-func (d *denial) note(at *address, denied float64) {
+func (d *denial) note(at *address, denied float64, now time.Time) {
+	if now.After(d.at) {
+		d.at, d.every = now, now.Sub(d.at)
+	}
 	d.reports++
 	d.inFlight += at.inFlight()
 	d.least = min(d.least, denied)
@@ -189,6 +199,16 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 
 func (c *claim) disputed() bool { return !c.contradicted.IsZero() }
 
+// sweepDenials forgets those of endpoints of which nothing was heard since.
+func (l *Ledger) sweepDenials(now time.Time) {
+	for at, d := range l.denials {
+		if now.Sub(d.at) > max(unheard, 3*d.every) {
+			delete(l.denials, at)
+			l.dispute(at, nil)
+		}
+	}
+}
+
 // dispute has what is contradicted of the claims not count, and all else.
 func (l *Ledger) dispute(at *address, claims []*claim) {
 	for _, s := range at.slots {
@@ -249,7 +269,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	}
 	for _, d := range l.denials {
 		for _, claim := range d.claims {
-			if a := claim.account; a.slot.cluster == c && claim.disputed() {
+			if a := claim.account; a.slot.cluster == c && a.watched && claim.disputed() {
 				all = append(all, Dispute{DisputedInFlight, a.envoy.who, a.slot.address, int(claim.least), claim.contradicted})
 			}
 		}

@@ -17,7 +17,7 @@ type ward struct {
 	senders   []*sender
 	completed float64
 	stalled   bool
-	seen      func(truth int) float64 // what its gauges show of the requests that it has
+	seen      func(truth int) float64 // what its gauges show of the requests that it has; nil: it is not scraped
 	uncounted bool                    // it does not tell what it completes
 }
 
@@ -81,7 +81,7 @@ func (w *ward) step() {
 			w.tell(s)
 		}
 	}
-	if w.ticks%5 == 0 {
+	if w.ticks%5 == 0 && w.seen != nil {
 		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now}, Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
 		if !w.uncounted {
 			r.Completions = weighting.Reading{Value: w.completed, At: w.now}
@@ -363,6 +363,24 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				t.Errorf("not all counts for %v, first after %v: %v", disputed, first, named)
 			}
 		})
+	}
+}
+
+// TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing: its last report is no news after ten seconds.
+func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
+	w := newWard()
+	w.fleet()
+	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
+	w.run(10 * time.Second)
+	if w.believed() {
+		t.Fatal("it is believed")
+	}
+	w.seen = nil
+	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.believed() {
+		t.Errorf("not believed for %v without a report", disputed)
+	}
+	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

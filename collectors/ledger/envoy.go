@@ -165,6 +165,7 @@ func (l *Ledger) sweep(now time.Time) {
 	for _, c := range l.clusters {
 		l.sweepTraffic(c, now)
 	}
+	l.sweepDenials(now)
 }
 
 // sweepTraffic finds out whether a cluster has none. As long as a watcher tells nothing, it may.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"steelyard/weighting"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -534,6 +536,24 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 	})
 }
 
+// serve has an endpoint say what it likes of its own requests.
+func (w *world) serve(t *rapid.T) {
+	w.after(time.Second)
+	requests := rapid.SampledFrom([]float64{0, 1, 1e9}).Draw(t, "requests")
+	w.ledger.Served(rapid.SampledFrom(drawnAddresses).Draw(t, "address"), &weighting.ServerReport{
+		Queue: weighting.Reading{At: w.now}, Running: weighting.Reading{Value: requests, At: w.now},
+		Completions: weighting.Reading{Value: rapid.Float64Range(0, 10).Draw(t, "completed"), At: w.now},
+	}, 0, w.now)
+	for name := range w.clusters {
+		w.ledger.Disputes(name, w.now)
+		for _, c := range w.ledger.Read(name, w.now, nil) {
+			if c.InFlight.Value < 0 {
+				t.Fatalf("%v in flight", c.InFlight.Value)
+			}
+		}
+	}
+}
+
 // TestClosedStreamsLeaveNothing: whatever was said, when all streams are closed
 // nothing is counted, known or kept.
 func TestClosedStreamsLeaveNothing(t *testing.T) {
@@ -563,8 +583,9 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 				name := rapid.SampledFrom([]string{"chat", "embed"}).Draw(t, "cluster")
 				w.watch(name, rapid.SliceOfDistinct(rapid.SampledFrom(w.envoys), rapid.ID).Draw(t, "watchers")...)
 			},
-			"time": func(*rapid.T) { w.after(2 * time.Second); w.ledger.Read("chat", w.now, nil) },
-			"":     func(t *rapid.T) { w.mustBeSound(t) },
+			"time":   func(*rapid.T) { w.after(2 * time.Second); w.ledger.Read("chat", w.now, nil) },
+			"served": w.serve,
+			"":       func(t *rapid.T) { w.mustBeSound(t) },
 		})
 		for _, e := range w.envoys {
 			for _, s := range e.streams {
