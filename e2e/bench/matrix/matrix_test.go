@@ -126,14 +126,16 @@ func playOne(t *testing.T, cell sim.Scenario, policies []sim.Policy) outcome {
 	return o
 }
 
-// TestSteelyardIsNeverWorseThanLeastRequest takes two minutes of two cores. Both
-// policies get the same requests, and the simulator is exact, so nothing is allowed above. At
-// full length one cell is above by scrapes alone, 0.326 mean services where least_request has
-// 0.309 (docs/placement.md): there 0.02 is let through.
+// TestSteelyardIsNeverWorseThanLeastRequest takes three minutes of two cores. Both
+// policies get the same requests. At full length one cell is above least_request from scrapes
+// only, by 0.017 mean services (docs/placement.md): there 0.02 is allowed. The p99 of a shortened
+// cell is uncertain by a twentieth: the cell with the most requests has shown 1.02 of
+// least_request where it has 0.96 at full length.
 func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
-	cells, above := sim.Matrix(), 0.02
+	cells := sim.Matrix()
+	above, ratio := 0.02, 1.0
 	if !*full {
-		above = 0
+		above, ratio = 0, 1.05
 		for i := range cells {
 			cells[i] = shortened(cells[i])
 		}
@@ -149,7 +151,7 @@ func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 			t.Error(o.err)
 		case o.requests < 1000:
 			t.Errorf("%s: %d requests have no p99", o.cell.Name, o.requests)
-		case slices.Max(o.steelyard) > o.least+above:
+		case slices.Max(o.steelyard) > ratio*o.least+above:
 			t.Errorf("worse than least_request: %s", o)
 		}
 	}
