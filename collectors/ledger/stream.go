@@ -153,10 +153,11 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		d.ended = 0
 		a.endUnseen()
 	}
-	l.credit(a, a.vouched(now, d))
 	if a.watched {
 		a.slot.average(now, o, &d, received)
+		a.vouch(now, &d)
 	}
+	l.credit(a, d)
 	l.settle(a)
 }
 
