@@ -121,12 +121,15 @@ func (r *receiver) sum(of func(ledger.Counts) weighting.Reading) int {
 	return int(total)
 }
 
-func inFlight(c ledger.Counts) weighting.Reading { return c.InFlight }
-func issued(c ledger.Counts) weighting.Reading   { return c.Proxies.Issued }
-func ended(c ledger.Counts) weighting.Reading    { return c.Proxies.Ended }
-func failed(c ledger.Counts) weighting.Reading   { return c.Proxies.Failed }
-func errored(c ledger.Counts) weighting.Reading  { return c.Proxies.Errors }
-func answered(c ledger.Counts) weighting.Reading { return c.Proxies.Answered }
+func inFlight(c ledger.Counts) weighting.Reading   { return c.InFlight }
+func issued(c ledger.Counts) weighting.Reading     { return c.Proxies.Issued }
+func ended(c ledger.Counts) weighting.Reading      { return c.Proxies.Ended }
+func failed(c ledger.Counts) weighting.Reading     { return c.Proxies.Failed }
+func errored(c ledger.Counts) weighting.Reading    { return c.Proxies.Errors }
+func sized(c ledger.Counts) weighting.Reading      { return c.Sized }
+func sizedBytes(c ledger.Counts) weighting.Reading { return c.SizedBytes }
+func unsized(c ledger.Counts) weighting.Reading    { return c.Unsized }
+func answered(c ledger.Counts) weighting.Reading   { return c.Proxies.Answered }
 
 // eventually waits for a condition: check returns why it does not hold yet.
 func eventually(t testing.TB, what string, check func() error) {

@@ -18,6 +18,8 @@
 //     paired. The id alone would not do: a client may give all requests the same one, and
 //     retries have that of the request. Where two attempts are still alike, one stands
 //     for the other, which is as good for counting;
+//   - the size of the request's body, by its content-length, which is unknown for a chunked one and
+//     where Envoy was not told to add it (additional_request_headers_to_log);
 //   - the status; it is the endpoint's own, never one that Envoy made up. A gRPC server answers
 //     200 whatever happens, and says how the call ended in grpc-status: a trailer, or a header
 //     where the answer is nothing but that. Envoy adds either if it is told to

@@ -33,10 +33,11 @@ const (
 	commonBytesReceived        protowire.Number = 32 // upstream_wire_bytes_received
 	commonType                 protowire.Number = 33
 
-	requestID protowire.Number = 9
+	requestID      protowire.Number = 9
+	requestHeaders protowire.Number = 13 // a map of those that the Envoy was told to log
 
 	responseCode     protowire.Number = 1
-	responseHeaders  protowire.Number = 4 // maps of those that the Envoy was told to log
+	responseHeaders  protowire.Number = 4 // maps, like requestHeaders
 	responseTrailers protowire.Number = 5
 
 	mapKey   protowire.Number = 1
@@ -46,6 +47,12 @@ const (
 // grpcStatus is the name under which a gRPC server says how a call ended: in a trailer, or in a
 // header where there is nothing else in the answer.
 const grpcStatus = "grpc-status"
+
+// contentLength is the name of the header with the size of a request's body. A chunked body has none.
+const contentLength = "content-length"
+
+// maxContentLength is the largest size that is taken for one, in bytes: up to it a float64 is exact.
+const maxContentLength = 1 << 53
 
 // unknownGRPCStatus stands for what is no number: gRPC's UNKNOWN.
 const unknownGRPCStatus = 2
@@ -80,7 +87,8 @@ type entry struct {
 	firstSent, lastReceived      span
 	duration                     span
 	status, bytes                uint64
-	grpcStatus                   int // 0 is OK, and none
+	body                         ledger.Size // of the request
+	grpcStatus                   int         // 0 is OK, and none
 	connectFailed, reset, halted bool
 	overflow                     bool // the Envoy's circuit breaker was open: the endpoint never heard of it
 }
@@ -173,8 +181,17 @@ func (e *entry) readFlags(message []byte) error {
 func (e *entry) readRequest(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
-		if r.Number == requestID {
+		switch r.Number {
+		case requestID:
 			e.requestID = r.Bytes
+		case requestHeaders:
+			key, value, err := readHeader(r.Bytes)
+			if err != nil {
+				return err
+			}
+			if string(key) == contentLength {
+				e.body = asSize(value)
+			}
 		}
 	}
 	return r.Err()
@@ -188,7 +205,10 @@ func (e *entry) readResponse(message []byte) error {
 		case responseCode:
 			err = e.readStatus(r.Bytes)
 		case responseHeaders, responseTrailers:
-			err = e.readHeader(r.Bytes)
+			var key, value []byte
+			if key, value, err = readHeader(r.Bytes); string(key) == grpcStatus {
+				e.grpcStatus = asGRPCStatus(value)
+			}
 		}
 		if err != nil {
 			return err
@@ -209,8 +229,7 @@ func (e *entry) readStatus(message []byte) error {
 }
 
 // readHeader takes an entry of a map of headers or trailers.
-func (e *entry) readHeader(message []byte) error {
-	var key, value []byte
+func readHeader(message []byte) (key, value []byte, err error) {
 	r := wire.Read(message)
 	for r.Next() {
 		switch r.Number {
@@ -220,10 +239,26 @@ func (e *entry) readHeader(message []byte) error {
 			value = r.Bytes
 		}
 	}
-	if string(key) == grpcStatus {
-		e.grpcStatus = asGRPCStatus(value)
+	return key, value, r.Err()
+}
+
+// asSize reads a content-length. Whatever is not a plain number within bounds is an unknown size.
+func asSize(text []byte) ledger.Size {
+	const digits = 16 // of maxContentLength
+	if len(text) == 0 || len(text) > digits {
+		return ledger.Size{}
 	}
-	return r.Err()
+	size := uint64(0)
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return ledger.Size{}
+		}
+		size = 10*size + uint64(c-'0')
+	}
+	if size > maxContentLength {
+		return ledger.Size{}
+	}
+	return ledger.Size{Bytes: size, Known: true}
 }
 
 // asGRPCStatus reads a grpc-status. It has one or two digits; what has not is an error, too.

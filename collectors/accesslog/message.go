@@ -129,7 +129,10 @@ func (m *message) keep() error {
 		text = append(text, e.cluster...)
 	}
 	m.text = text
-	ev := ledger.Event{Address: text[start:middle], ID: text[middle:end], Cluster: text[end:], Outcome: ledger.Outcome{Bytes: e.bytes}}
+	ev := ledger.Event{
+		Address: text[start:middle], ID: text[middle:end], Cluster: text[end:],
+		Body: e.body, Outcome: ledger.Outcome{Bytes: e.bytes},
+	}
 	if e.kind == upstreamEnd {
 		ev.Ended, ev.Outcome = true, e.outcome()
 	}

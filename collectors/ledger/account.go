@@ -38,6 +38,9 @@ type tally struct{ inProgress, issued, succeeded, errors int32 }
 type sums struct {
 	issued, ended, failed, errors, succeeded, answered uint64
 	latency                                            float64 // seconds
+
+	sized uint64  // of issued, those whose size is known
+	bytes float64 // of their bodies; a float64, since it must not wrap around whatever sizes are made up
 }
 
 func (s *sums) add(d *sums) {
@@ -48,6 +51,8 @@ func (s *sums) add(d *sums) {
 	s.succeeded += d.succeeded
 	s.answered += d.answered
 	s.latency += d.latency
+	s.sized += d.sized
+	s.bytes += d.bytes
 }
 
 // value is the number of requests in flight, by what the Envoy is counted by.
@@ -241,7 +246,7 @@ func (l *Ledger) reckon(a *account, issued int32, due bool) {
 	}
 	switch {
 	case a.least > 0:
-		l.issue(a, a.least)
+		l.issue(a, a.least, Size{})
 		a.unseen = kept(int64(a.unseen) + int64(a.least))
 		a.gap -= a.least
 	case a.most < 0:
@@ -269,11 +274,16 @@ func (l *Ledger) report(a *account, t tally, logged bool) {
 	l.credit(a, sums{ended: uint64(max(0, a.unended-a.inProgress))})
 }
 
-// issue adds to the sum of requests issued what is not owed.
-func (l *Ledger) issue(a *account, n int32) {
+// issue adds requests to the sums of those issued, each with a body of this size. So many as are owed
+// add nothing: they are in the sums as requests of unknown size.
+func (l *Ledger) issue(a *account, n int32, body Size) {
 	paid := min(n, a.owed)
 	a.owed -= paid
-	l.credit(a, sums{issued: uint64(n - paid)})
+	d := sums{issued: uint64(n - paid)}
+	if body.Known {
+		d.sized, d.bytes = d.issued, float64(d.issued)*float64(body.Bytes)
+	}
+	l.credit(a, d)
 }
 
 // kept is a number that an account can keep: whoever sends more made it up.

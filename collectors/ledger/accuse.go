@@ -70,31 +70,34 @@ func (s *newestAnswers) note(a *account, now time.Time) {
 	s.at = now
 }
 
-// vouched is what counts of the end of a request: all of it, but for a failure of which one Envoy tells
+// vouch leaves what counts of the end of a request: all of it, but for a failure of which one Envoy tells
 // alone, while the others find the endpoint fine. The fault is between the two then, or in that Envoy,
 // whose own outlier detection is for that. Where others have no requests, or no answers any more, the
 // word of one is enough.
-func (a *account) vouched(now time.Time, d sums) sums {
+func (a *account) vouch(now time.Time, d *sums) {
 	s := a.slot
-	if !a.watched || d.answered+d.failed == 0 {
-		return d
-	}
-	if d.failed == 0 {
+	if d.failed == 0 && d.answered > 0 {
 		s.answers.note(a, now)
 	}
-	if s.accused == nil && d.failed > 0 {
-		s.accused = &accusation{by: a, others: record{answered: s.answers.beside(a)}}
+	if s.accused != nil || d.failed > 0 {
+		s.hear(a, now, d)
+	}
+}
+
+// hear takes in the end of a request while there are failures.
+func (s *slot) hear(a *account, now time.Time, d *sums) {
+	if d.answered+d.failed == 0 {
+		return // the client or Envoy went first
 	}
 	if s.accused == nil {
-		return d
+		s.accused = &accusation{by: a, others: record{answered: s.answers.beside(a)}}
 	}
-	if !s.accused.counts(a, now, &d) {
+	if !s.accused.counts(a, now, d) {
 		d.failed = 0
 	}
 	if now.Sub(s.accused.failed) > forgotten {
 		s.accused = nil
 	}
-	return d
 }
 
 // beside is when an Envoy other than a's last had an answer.

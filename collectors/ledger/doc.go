@@ -99,6 +99,9 @@
 // falls. Of the first report of a stream only the gauge counts, because its counters
 // reach back to nobody knows when.
 //
+//   - Sized, SizedBytes, Unsized: Issued by whether the log told the size of the request's body. A request
+//     that only reports show is Unsized; if the log tells of it after all, one that is owed adds
+//     no bytes either. So Sized and Unsized always add up to Issued, and neither falls.
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own. Reports count Envoy's timeouts among them, so it is known by events alone.
 //   - Errors: of the others, those that ended in an error, be it the request's own: a 4xx, or a

@@ -42,6 +42,9 @@ func (r *rate) over(now time.Time, dt time.Duration, n float64) {
 
 // now is the rate if nothing came since the last note.
 func (r *rate) now(now time.Time) float64 {
+	if !now.After(r.at) { // as for each message, which was noted just now
+		return r.perSecond
+	}
 	return r.perSecond * math.Exp(-max(0, now.Sub(r.at).Seconds())/rateTau.Seconds())
 }
 

@@ -404,7 +404,7 @@ func (w *world) readings() map[string]string {
 		var b strings.Builder
 		for _, c := range w.ledger.Read(name, w.now, nil) {
 			p := c.Proxies
-			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value, p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value)
+			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value, p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, c.Sized.Value, c.SizedBytes.Value)
 		}
 		all[name] = b.String()
 	}
@@ -487,18 +487,25 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 		w.reporting(e)
 		interval := time.Duration(rapid.SampledFrom([]int{100, 300, 1000}).Draw(t, "interval")) * time.Millisecond
 		var truth, late, everLate, sum uint64
+		var sized, unsized float64
 		begin := func(n uint64, told bool) {
 			truth, e.issued[one] = truth+n, e.issued[one]+n
 			for range n {
 				if told {
-					s.Begin(w.now, "id", one)
+					s.Events(w.now, []Event{{ID: []byte("id"), Address: []byte(one), Body: drawBody(t)}})
 				}
 			}
 		}
 		report := func(*rapid.T) { w.after(interval); w.report(e) }
 		check := func(t *rapid.T) {
 			w.mustBeSound(t)
-			now := uint64(w.ledger.Read("chat", w.now, nil)[0].Proxies.Issued.Value)
+			c := w.ledger.Read("chat", w.now, nil)[0]
+			if c.Sized.Value+c.Unsized.Value != c.Proxies.Issued.Value || c.Sized.Value < sized || c.Unsized.Value < unsized ||
+				c.SizedBytes.Value != 7*c.Sized.Value {
+				t.Fatalf("after %v sized and %v not: %+v", sized, unsized, c)
+			}
+			sized, unsized = c.Sized.Value, c.Unsized.Value
+			now := uint64(c.Proxies.Issued.Value)
 			if now < sum || now > truth+everLate {
 				t.Fatalf("%d issued after %d, really %d, of them %d told late", now, sum, truth, everLate)
 			}
@@ -534,6 +541,14 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 			t.Fatalf("%d issued, really %d", sum, truth)
 		}
 	})
+}
+
+// drawBody is a size of seven bytes, or unknown.
+func drawBody(t *rapid.T) Size {
+	if rapid.Bool().Draw(t, "sized") {
+		return Size{Bytes: 7, Known: true}
+	}
+	return Size{}
 }
 
 // serve has an endpoint say what it likes of its own requests.

@@ -175,6 +175,9 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 				Answered:       reading(float64(s.sums.answered), logged),
 				Partial:        h.events > 0 && h.reports > 0,
 			},
+			Sized:      reading(float64(s.sums.sized), at),
+			SizedBytes: reading(s.sums.bytes, at),
+			Unsized:    reading(float64(s.sums.issued-s.sums.sized), at),
 		})
 	}
 	return into

@@ -117,19 +117,19 @@ func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event
 	case ev.Ended:
 		l.end(a, now, id, &ev.Outcome)
 	default:
-		l.begin(s, a, id, ev.Bytes)
+		l.begin(s, a, id, ev)
 	}
 }
 
-func (l *Ledger) begin(s *Stream, a *account, id, received uint64) {
+func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	k := key{id, a}
-	if !a.envoy.beganLate(k) && !l.record(s, k, received) {
+	if !a.envoy.beganLate(k) && !l.record(s, k, ev.Bytes) {
 		a.envoy.unrecorded++
 	}
 	if a.envoy.reported() {
 		a.gap = kept(int64(a.gap) - 1)
 	}
-	l.issue(a, 1)
+	l.issue(a, 1, ev.Body)
 	l.noteTraffic(a) // though nothing was issued where it is owed
 	l.settle(a)
 }
@@ -153,10 +153,11 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		d.ended = 0
 		a.endUnseen()
 	}
-	l.credit(a, a.vouched(now, d))
 	if a.watched {
 		a.slot.average(now, o, &d, received)
+		a.vouch(now, &d)
 	}
+	l.credit(a, d)
 	l.settle(a)
 }
 

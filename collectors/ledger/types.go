@@ -47,7 +47,14 @@ type Event struct {
 	Ended       bool   // the request is over; otherwise it got its connection
 	ID, Address []byte // read during the call only
 	Cluster     []byte // the Envoy's name for it, read during the call only; empty: not known
+	Body        Size   // of the request, whether it begins or ends
 	Outcome            // of a request that ended; of a beginning, Bytes are those received before it
+}
+
+// A Size is a number of bytes that may be unknown, which is not zero.
+type Size struct {
+	Bytes uint64
+	Known bool
 }
 
 // A ClusterLoad is what a load report says of one cluster of an Envoy.
@@ -78,6 +85,10 @@ type Counts struct {
 	// that logs tell of, as of the newest; unknown before the first.
 	Bytes, Failing weighting.Reading
 	Proxies        weighting.ProxyReport
+	// Of the requests in Proxies.Issued, Sized began with a known size of their body, of SizedBytes in
+	// sum, and Unsized without: chunked ones, and those that no access log showed to begin. Cumulative, and
+	// of the same time as Issued.
+	Sized, SizedBytes, Unsized weighting.Reading
 }
 
 // A ClusterStatus is how a cluster is watched and heard of.

@@ -32,6 +32,7 @@ type logEntry struct {
 	pod     int32
 	end     bool
 	begun   instant // of an end: when its beginning was reported
+	bytes   float64 // content-length of the request; 0 where there is none
 	latency instant // of an end
 }
 
@@ -66,14 +67,14 @@ func (l *entries) begun(r *request) {
 		return
 	}
 	r.begun = l.c.w.now
-	l.write(r.envoy, logEntry{pod: r.pod})
+	l.write(r.envoy, logEntry{pod: r.pod, bytes: r.bytes})
 }
 
 func (l *entries) ended(r *request) {
 	if l.c.away || l.lost() {
 		return
 	}
-	l.write(r.envoy, logEntry{pod: r.pod, end: true, begun: r.begun, latency: l.c.w.now - r.arrived})
+	l.write(r.envoy, logEntry{pod: r.pod, end: true, begun: r.begun, bytes: r.bytes, latency: l.c.w.now - r.arrived})
 }
 
 func (l *entries) lost() bool { return l.loss > 0 && l.lose.Float64() < l.loss }

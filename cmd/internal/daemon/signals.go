@@ -223,7 +223,11 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	c.Endpoints = slices.Grow(into[:0], len(*counts))
 	for i := range *counts {
 		e := &(*counts)[i]
-		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies, ResponseBytes: e.Bytes, FailedShare: e.Failing})
+		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{
+			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies,
+			ResponseBytes: e.Bytes, FailedShare: e.Failing,
+			Sized: e.Sized, SizedBytes: e.SizedBytes, Unsized: e.Unsized,
+		})
 	}
 	return c
 }

@@ -25,6 +25,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/discovery"
 	"steelyard/xds"
 )
 
@@ -451,6 +452,26 @@ func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 	cfg.XDS.AccessLog.Disabled = true
 	d, _ := serve(t, cfg)
 	openReports(t, d.XDSAddress(), "envoy").mustBeAsked(100 * time.Millisecond)
+}
+
+// TestSizesOfRequestsReachTheLoop: as the access log told them, with those that it did not.
+func TestSizesOfRequestsReachTheLoop(t *testing.T) {
+	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
+	defer streams.Close()
+	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
+	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
+	now := time.Now()
+	s.Counts("llama", now, nil) // takes the watchers from the streams, which have none
+	who := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
+	s.ledger.SetWatchers("llama", []ledger.Envoy{who})
+	address := []byte("10.0.0.1:80")
+	s.ledger.Open(who, now).Events(now, []ledger.Event{
+		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
+	})
+	c := s.Counts("llama", now, nil).Endpoints[0]
+	if c.Sized.Value != 2 || c.SizedBytes.Value != 703 || c.Unsized.Value != 1 || c.Sized.At != now {
+		t.Errorf("%+v", c)
+	}
 }
 
 // TestEachLoopFollowsForItsOwnCluster: a step of one does not go through the Envoys of all the
