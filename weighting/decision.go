@@ -160,6 +160,8 @@ const (
 	CapacityConfigured CapacitySource = "configured"
 	CapacityLearned    CapacitySource = "learned" // requests running while others waited
 	CapacityAssumed    CapacitySource = "assumed" // the pool's median, or 1
+	// CapacityWork says that the endpoint is an engine without slots: the unit of load is the work of a mean request.
+	CapacityWork CapacitySource = "work"
 )
 
 // RateSource says where the arrival rate comes from.

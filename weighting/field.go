@@ -35,12 +35,27 @@ func usableReport(r ServerReport, now time.Time) ServerReport {
 	r.Completions = usable(r.Completions, now, largestSum)
 	r.QueueSeconds = usable(r.QueueSeconds, now, largestSum)
 	r.BusySeconds = usable(r.BusySeconds, now, largestSum)
+	r.Tokens = usableTokens(r.Tokens, now)
 	return r
+}
+
+// usableTokens is the same of counts of tokens, which come as one.
+func usableTokens(t TokenCounts, now time.Time) TokenCounts {
+	for _, count := range []*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations} {
+		r := usable(Reading{*count, t.At}, now, largestSum)
+		if !r.Known() {
+			return TokenCounts{}
+		}
+		*count = r.Value
+	}
+	return t
 }
 
 // usableProxies is the same of what proxies say.
 func usableProxies(r ProxyReport, now time.Time) ProxyReport {
-	for _, sum := range []*Reading{&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered} {
+	for _, sum := range []*Reading{
+		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized, &r.SizedBytes,
+	} {
 		*sum = usable(*sum, now, largestSum)
 	}
 	return r
@@ -65,9 +80,18 @@ func merge(a, b *ServerReport) ServerReport {
 		Completions:  newest(a.Completions, b.Completions),
 		QueueSeconds: newest(a.QueueSeconds, b.QueueSeconds),
 		BusySeconds:  newest(a.BusySeconds, b.BusySeconds),
+		Tokens:       newestTokens(a.Tokens, b.Tokens),
 		Restarts:     max(a.Restarts, b.Restarts),
 		Implausible:  max(a.Implausible, b.Implausible),
 	}
+}
+
+// newestTokens is the newer of two.
+func newestTokens(a, b TokenCounts) TokenCounts {
+	if b.At.After(a.At) || b.At.Equal(a.At) && b.First > a.First {
+		return b
+	}
+	return a
 }
 
 // unite two entries of one address: the same whichever comes first.
@@ -95,6 +119,8 @@ func mergeProxies(a, b ProxyReport) ProxyReport {
 		Succeeded:      newest(a.Succeeded, b.Succeeded),
 		LatencySeconds: newest(a.LatencySeconds, b.LatencySeconds),
 		Answered:       newest(a.Answered, b.Answered),
+		Sized:          newest(a.Sized, b.Sized),
+		SizedBytes:     newest(a.SizedBytes, b.SizedBytes),
 		Partial:        a.Partial || b.Partial,
 	}
 }

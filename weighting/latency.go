@@ -96,7 +96,7 @@ func (p *pool) vessels() []vessel {
 	for i := range p.members {
 		m := &p.members[i]
 		if math.IsNaN(typical) {
-			out[i] = m.holding(m.load)
+			out[i] = m.holding(m.todo)
 		} else {
 			out[i] = p.cost(m, typical)
 		}

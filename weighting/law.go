@@ -18,6 +18,9 @@ type Law struct {
 	shedder shedder
 	lift    lift
 	pardon  pardon
+	prompts prompts
+	cost    cost     // of the engines; zero while unknown
+	rate    float64  // requests per second that arrive at all endpoints, as of the last step
 	arrived float64  // requests, at all endpoints
 	scratch []member // of the step before, to be overwritten
 }
@@ -78,11 +81,13 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.pair()
 	pool.speeds()
 	pool.loads()
+	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
 	l.judge(pool)
 	l.flag(pool)
 	l.used(pool, &s)
 	pool.arrivals(&d, s)
+	l.rate = d.ArrivalRate
 	pool.share(&d)
 	l.shed(pool, &d, s)
 	pool.verdicts(&d)
@@ -189,6 +194,10 @@ type pool struct {
 	load              float64 // level of the loads made of them
 	age               float64 // of the loads, seconds
 
+	byWork  bool    // the unit of load is the work of a mean request
+	counted bool    // then, the proxies report the requests that begin
+	prompt  float64 // then, the part of a prompt in the work of a mean request
+
 	level float64       // of the water
 	held  time.Duration // a share decided for as long is in force
 }
@@ -210,6 +219,7 @@ type member struct {
 	loadSource LoadSource
 	loadState  FieldState
 	loadAge    time.Duration
+	todo       float64 // work, in mean requests; of a pool whose unit is the request, load
 	offset     float64 // unproxied, as used
 
 	queued  float64 // requests waiting per slot; NaN unknown
@@ -247,6 +257,12 @@ func (p *pool) horizon(s Snapshot) time.Duration {
 		age = time.Duration(p.age * float64(time.Second))
 	}
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
+	switch {
+	case p.byWork && p.counted:
+		return limited(s.CountInterval)/2 + limited(s.PushDelay) + limited(s.PushPeriod)
+	case p.byWork:
+		return 2*limited(s.ScrapeInterval) + limited(s.PushDelay) + limited(s.PushPeriod)
+	}
 	return limited(age) + limited(p.interval(s))/2 + limited(s.PushDelay) + limited(s.PushPeriod)
 }
 

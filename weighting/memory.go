@@ -38,6 +38,7 @@ type memory struct {
 
 	tally   tally
 	conduct conduct
+	engine  engineState
 	share   float64 // of the traffic, in force since the last step
 	use     use
 

@@ -213,6 +213,8 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 		return math.NaN()
 	case m.seen.queue.tells():
 		return m.seen.queue.Value / m.slotCount
+	case m.slotsSource == CapacityWork:
+		return math.NaN()
 	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.atOnce()) / m.slotCount
 	}

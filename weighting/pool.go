@@ -175,6 +175,8 @@ func (m *member) meanQueueTime(p *pool) float64 {
 // busyFraction is the share of the slots executing; NaN while unknown.
 func (m *member) busyFraction(p *pool) float64 {
 	switch {
+	case m.slotsSource == CapacityWork:
+		return math.NaN()
 	case m.seen.running.tells():
 		return min(1, m.server.Running.Value/m.slotCount)
 	case p.tells(m.server.BusySeconds):

@@ -34,9 +34,24 @@ type ServerReport struct {
 	QueueSeconds Reading // request-seconds spent waiting, cumulative, by the requests completed
 	BusySeconds  Reading // request-seconds spent executing, cumulative, by the requests completed
 
+	// Tokens are the counts of an engine that batches continuously.
+	Tokens TokenCounts
+
 	// Restarts is how often the counters went back since the first report, or rose by more than they
 	// can; Implausible is how often the latter.
 	Restarts, Implausible int
+}
+
+// TokenCounts are what an engine that generates text has done, all read at once and cumulative. An engine that
+// does not export one of them exports none, but for those of which it is said.
+type TokenCounts struct {
+	At        time.Time // zero: unknown
+	Prompt    float64   // prompt tokens of the requests in First, cached ones included
+	Cached    float64   // of those, the ones that a prefix cache answered; 0 where that is not exported
+	Generated float64   // tokens
+	First     float64   // requests whose prompt is computed: their first token is generated
+	// Iterations is how often the engine's scheduler ran; 0 where that is not exported.
+	Iterations float64
 }
 
 // An Endpoint is one address of a cluster with all that is known of its load.
@@ -70,6 +85,9 @@ type ProxyReport struct {
 	Errors, Succeeded Reading
 	// LatencySeconds is the time to the last byte, summed over the requests in Answered.
 	LatencySeconds, Answered Reading
+	// Sized are the requests in Issued whose size was known when they began (content-length), and SizedBytes
+	// is the sum of these sizes.
+	Sized, SizedBytes Reading
 	// Partial says that only some of the proxies tell Failed, LatencySeconds and Answered, and
 	// all of them the others.
 	Partial bool

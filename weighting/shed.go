@@ -159,7 +159,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 	case m.flagged && p.spared, m.lifted && m.strained(p), m.slow:
 		return 0
 	case m.ramp < 1:
-		if free = min(free, m.slotCount*m.ramp-m.load); free < half {
+		if free = min(free, m.slotCount*m.ramp-m.todo); free < half {
 			return 0
 		}
 	}
@@ -173,6 +173,8 @@ func (m *member) freeSlots(waiting float64) float64 {
 	switch {
 	case !believed(m.loadState) || m.loadSource == LoadMedian || waiting > 0:
 		return 0
+	case m.slotsSource == CapacityWork:
+		return m.slotCount
 	case m.slotsSource == CapacityAssumed && waiting == 0:
 		return max(1, m.slotCount-m.load)
 	case m.atOnce()-m.load >= half:
@@ -195,7 +197,7 @@ func (m *member) atOnce() float64 {
 // requests in flight tell it earlier than the server.
 func (m *member) waiting() float64 {
 	early := m.loadSource == LoadFused || m.loadSource == LoadInFlight
-	if early && believed(m.loadState) && m.slotsSource != CapacityAssumed {
+	if early && m.slotsSource != CapacityWork && believed(m.loadState) && m.slotsSource != CapacityAssumed {
 		return max(0, m.load-m.atOnce())
 	}
 	return m.queued * m.slotCount

@@ -47,6 +47,7 @@ type proxied struct {
 	inFlight      float64
 	issued, ended float64
 	answered      float64
+	sized, bytes  float64
 	latency       float64 // seconds, of those answered
 }
 
@@ -263,6 +264,10 @@ func (p *pod) engineReport(read func(float64) weighting.Reading) weighting.Serve
 	}
 	return weighting.ServerReport{
 		Queue: read(float64(g.Waiting)), Running: read(float64(g.Running)), Utilization: read(g.KVUsage),
+		Tokens: weighting.TokenCounts{
+			At: read(0).At, Prompt: float64(c.PromptTokens), Cached: float64(c.CachedTokens),
+			Generated: float64(c.GenerationTokens), First: float64(c.FirstTokens), Iterations: float64(c.Iterations),
+		},
 		Completions:  read(float64(c.Finished)),
 		QueueSeconds: read(c.Queue.Seconds()), BusySeconds: read((c.Prefill + c.Decode).Seconds()),
 	}
@@ -363,6 +368,7 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended), Errors: read(0), Succeeded: read(p.ended)}
 	if ends {
 		r.Failed, r.LatencySeconds, r.Answered = read(0), read(p.latency), read(p.answered)
+		r.Sized, r.SizedBytes = read(p.sized), read(p.bytes)
 	}
 	return r
 }

@@ -105,6 +105,10 @@ func (l *entries) deliver(envoy lane) {
 	case !e.end:
 		k.open++
 		p.issued++
+		if e.bytes > 0 {
+			p.sized++
+			p.bytes += e.bytes
+		}
 	case e.begun != never && e.begun >= l.c.since:
 		k.open = max(0, k.open-1)
 		p.over(e.latency)

@@ -1,0 +1,124 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// outstanding is an account of the prompt tokens that one endpoint has not computed yet: what began
+// there, by guess, less what it computed since (package comment).
+type outstanding struct {
+	at     time.Time // of tokens; zero before the first step
+	tokens float64   // prompt tokens, guessed
+	rate   float64   // prompt tokens per second that it computes while it has any
+
+	begun, guessed float64    // requests, and their prompt tokens: cumulative
+	past           [64]moment // when requests began; a ring
+	next           int
+	unseen         lows // requests begun, less those computed and those waiting: by readings
+
+	sent     ProxyReport // as of the last step
+	inFlight float64
+}
+
+// A moment is the account just after requests began.
+type moment struct {
+	at                     time.Time
+	begun, guessed, tokens float64
+}
+
+// unseenSpan is the time in which there is a moment without a prompt under way. Requests
+// that never come to be computed, such as slow uploads, look like prompts under way for as long.
+const unseenSpan = 5 * time.Second
+
+// begin adds requests that begin now, of so many prompt tokens by guess.
+func (o *outstanding) begin(now time.Time, requests, tokens float64) {
+	o.drain(now)
+	if requests <= 0 {
+		return
+	}
+	o.begun += requests
+	o.guessed += tokens
+	o.tokens += tokens
+	o.past[o.next%len(o.past)] = moment{now, o.begun, o.guessed, o.tokens}
+	o.next++
+}
+
+// drain takes off what was computed until then.
+func (o *outstanding) drain(to time.Time) {
+	if to.After(o.at) {
+		o.tokens = max(0, o.tokens-o.rate*to.Sub(o.at).Seconds())
+		o.at = to
+	}
+}
+
+// kept is how many moments are known, and back the one that is so far back.
+func (o *outstanding) kept() int           { return min(o.next, len(o.past)) }
+func (o *outstanding) back(n int) *moment  { return &o.past[(o.next-1-n)%len(o.past)] }
+func (o *outstanding) forget(at time.Time) { *o = outstanding{at: at, rate: o.rate} }
+func (o *outstanding) last(n, of, mean float64) float64 {
+	return max(0, o.guessedAt(of, mean)-o.guessedAt(of-n, mean))
+}
+
+// guessedAt is the prompt tokens of the first requests, so many of them. Of those that began before
+// the ring each counts as a mean one.
+func (o *outstanding) guessedAt(begun, mean float64) float64 {
+	after := moment{begun: o.begun, guessed: o.guessed}
+	for n := range o.kept() {
+		m := o.back(n)
+		if m.begun <= begun {
+			part := (begun - m.begun) / max(after.begun-m.begun, 1e-9)
+			return m.guessed + min(part, 1)*(after.guessed-m.guessed)
+		}
+		after = *m
+	}
+	return after.guessed - (after.begun-begun)*mean
+}
+
+// A standing is what an engine reports of its requests.
+type standing struct {
+	at       time.Time
+	waiting  float64
+	present  float64 // waiting or running; NaN unknown
+	computed float64 // requests whose prompt is computed, cumulative; NaN unknown
+}
+
+// correct puts the account right by a reading, and plays what began since once more. Engines take
+// prompts up in order, so the requests that wait are those that began last: not less than these are
+// outstanding, and no more than those that are not computed.
+func (o *outstanding) correct(s standing, mean float64) {
+	since := 0
+	for since < o.kept() && o.back(since).at.After(s.at) {
+		since++
+	}
+	if since == o.kept() {
+		return // nothing is known of that time
+	}
+	m := *o.back(since)
+	tokens := max(0, m.tokens-o.rate*s.at.Sub(m.at).Seconds())
+	least := o.last(min(s.waiting, m.begun), m.begun, mean)
+	tokens = max(least, min(tokens, o.most(&m, &s, mean)))
+	at, guessed := s.at, m.guessed
+	for n := since - 1; n >= 0; n-- {
+		m := o.back(n)
+		tokens = max(0, tokens-o.rate*m.at.Sub(at).Seconds()) + m.guessed - guessed
+		m.tokens = tokens
+		at, guessed = m.at, m.guessed
+	}
+	now := o.at
+	o.tokens, o.at = tokens, at
+	o.drain(now)
+}
+
+// most is the prompt tokens that can be outstanding at a reading.
+func (o *outstanding) most(m *moment, s *standing, mean float64) float64 {
+	if math.IsNaN(s.computed) {
+		return math.Inf(1)
+	}
+	o.unseen.note(m.begun-s.computed-s.waiting, s.at, unseenSpan)
+	open := m.begun - s.computed - o.unseen.since(s.at.Add(-unseenSpan))
+	if s.present < open {
+		open = s.present
+	}
+	return o.last(max(open, s.waiting), m.begun, mean)
+}

@@ -1,0 +1,173 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// Constants of the work of a request (package comment).
+const (
+	// outputCost is what generating one token costs, in prompt tokens. Either is one pass of one token
+	// through the model, and a generated one reads its context from the KV cache as well.
+	outputCost = 1.5
+	// workTau is the time in which what is learned of prompts and engines fades.
+	workTau = 60 * time.Second
+	// longestSpan is for how long the longest prompt is remembered, at least.
+	longestSpan = 5 * time.Minute
+	// fewestPrompts is how many requests a mean stands on.
+	fewestPrompts = 10.0
+)
+
+// prompts is what a cluster has learned of its requests: how many tokens they make the engines compute,
+// and how far the size of a request says so. All sums fade with the time constant workTau.
+type prompts struct {
+	faded     time.Time
+	computed  float64 // prompt tokens, without those from a prefix cache
+	first     float64 // requests whose prompt is computed
+	generated float64 // tokens
+	perByte   ratios  // prompt tokens computed for each byte of requests
+	longest   highest // prompt tokens that one engine counted from one reading to the next
+
+	// What guesses were off, in tokens: by the size of the requests, and by the mean of all.
+	offBySize, offByMean float64
+}
+
+// mean is the prompt tokens that a request makes an engine compute; NaN while unknown.
+func (k *prompts) mean() float64 {
+	if k.first < fewestPrompts {
+		return math.NaN()
+	}
+	return k.computed / k.first
+}
+
+// output is the tokens that a request generates.
+func (k *prompts) output() float64 { return k.generated / max(1, k.first) }
+
+// decode is what is left of a request whose prompt is computed, in prompt tokens: half of its output,
+// in the mean over those that are in flight.
+func (k *prompts) decode() float64 { return outputCost * k.output() / 2 }
+
+// whole is the work of a mean request, in prompt tokens.
+func (k *prompts) whole() float64 { return max(1, k.mean()+k.decode()) }
+
+// bySize reports whether the size of a request says more of its prompt than the mean does.
+func (k *prompts) bySize() bool {
+	const worse = 1.25 // errors of single requests cancel out in the sums that are compared
+	return k.perByte.weight >= fewestPrompts && k.offBySize <= worse*k.offByMean
+}
+
+// A batch is requests that began.
+type batch struct {
+	requests float64
+	sized    float64 // those whose size is known
+	bytes    float64 // of these
+}
+
+// since is what began after another cumulative count.
+func (r *ProxyReport) since(before *ProxyReport) batch {
+	return batch{
+		requests: risen(before.Issued, r.Issued),
+		sized:    risen(before.Sized, r.Sized),
+		bytes:    max(0, r.SizedBytes.Value-before.SizedBytes.Value),
+	}
+}
+
+// guess is the prompt tokens of requests that begin. One request is guessed to be no longer than the
+// longest prompt that was seen: a large body may be an image, or never be sent.
+func (k *prompts) guess(b batch) float64 {
+	if !k.bySize() {
+		return b.requests * k.mean()
+	}
+	return k.sizes(b)
+}
+
+// sizes is the same by what is known of sizes.
+func (k *prompts) sizes(b batch) float64 {
+	longest := max(k.longest.most(), k.mean())
+	return min(b.bytes*k.perByte.median(), b.sized*longest) + max(0, b.requests-b.sized)*k.mean()
+}
+
+// fade forgets.
+func (k *prompts) fade(now time.Time) {
+	if !k.faded.IsZero() && now.After(k.faded) {
+		keep := math.Exp(-now.Sub(k.faded).Seconds() / workTau.Seconds())
+		for _, sum := range []*float64{&k.computed, &k.first, &k.generated, &k.offBySize, &k.offByMean} {
+			*sum *= keep
+		}
+		k.perByte.fade(keep)
+	}
+	k.faded = now
+}
+
+// learn takes in what an engine computed from one reading to the next.
+func (k *prompts) learn(d *tokenGrowth, at time.Time) {
+	k.computed += d.computed
+	k.first += d.first
+	k.generated += d.generated
+	k.longest.note(d.computed, at, longestSpan)
+}
+
+// compare holds what requests were guessed to compute against what they did: some requests at an
+// endpoint, at least enough that those which began and were not computed yet are few among them.
+func (k *prompts) compare(sent batch, d *tokenGrowth) {
+	if math.IsNaN(k.mean()) || !(sent.sized > 0 && sent.bytes > 0 && d.computed > 0) {
+		return
+	}
+	// By the means of both, since not all requests have to come through proxies.
+	mean := d.computed / d.first
+	if k.perByte.weight >= fewestPrompts {
+		each := k.sizes(sent) / sent.requests
+		k.offBySize += d.first * math.Abs(each-mean)
+		k.offByMean += d.first * math.Abs(k.mean()-mean)
+	}
+}
+
+// ratios are positive numbers in classes of a tenth of their logarithm, of which the median is wanted:
+// a few that are far off, such as those of requests with images in them, do not move it.
+type ratios struct {
+	classes [160]float64 // weights
+	weight  float64      // their sum
+}
+
+// Classes of ratios: from e^-13 to e^3 tokens a byte.
+const ratioLeast, ratioWidth = -13.0, 0.1
+
+func (r *ratios) add(ratio, weight float64) {
+	class := math.Round((math.Log(ratio) - ratioLeast) / ratioWidth)
+	r.classes[int(max(0, min(class, float64(len(r.classes)-1))))] += weight
+	r.weight += weight
+}
+
+func (r *ratios) fade(keep float64) {
+	for i := range r.classes {
+		r.classes[i] *= keep
+	}
+	r.weight *= keep
+}
+
+// median is that of the weights, interpolated within its class; NaN for none.
+func (r *ratios) median() float64 {
+	left := r.weight / 2
+	for i, w := range r.classes {
+		if w > 0 && left <= w {
+			return math.Exp(ratioLeast + ratioWidth*(float64(i)-0.5+left/w))
+		}
+		left -= w
+	}
+	return math.NaN()
+}
+
+// highest is the highest of some values of the last span of time, or up to two.
+type highest struct {
+	lately, before float64
+	since          time.Time // of this span
+}
+
+func (h *highest) note(value float64, at time.Time, span time.Duration) {
+	if at.Sub(h.since) >= span {
+		h.lately, h.before, h.since = 0, h.lately, at
+	}
+	h.lately = max(h.lately, value)
+}
+
+func (h *highest) most() float64 { return max(h.lately, h.before) }

@@ -1,0 +1,251 @@
+package weighting
+
+import (
+	"math"
+	"time"
+)
+
+// An engineState is what the law knows of an endpoint that batches continuously.
+type engineState struct {
+	tokens      TokenCounts // of the last reading
+	restarts    int
+	running     float64 // requests, at that reading
+	waiting     float64
+	sent        ProxyReport // as of that reading
+	fresh       bool        // the reading is new
+	compared    tokenGrowth // since guesses were compared
+	comparedTo  ProxyReport
+	efficiency  efficiency
+	speed       float64 // relative to the typical one; 0 unknown
+	outstanding outstanding
+}
+
+// tokenGrowth is what an engine did from one reading to another.
+type tokenGrowth struct {
+	seconds                                float64
+	computed, first, generated, iterations float64
+}
+
+func (d *tokenGrowth) add(o *tokenGrowth) {
+	d.seconds += o.seconds
+	d.computed += o.computed
+	d.first += o.first
+	d.generated += o.generated
+	d.iterations += o.iterations
+}
+
+// growth is what was counted between two readings; false where a count went back or rose by more than it can.
+func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
+	d = tokenGrowth{
+		seconds: t.At.Sub(old.At).Seconds(), computed: t.Prompt - t.Cached - (old.Prompt - old.Cached),
+		first: t.First - old.First, generated: t.Generated - old.Generated, iterations: t.Iterations - old.Iterations,
+	}
+	for _, n := range []float64{d.computed, d.first, d.generated, d.iterations} {
+		const tokens = 100 // a second, for each of the requests that can be
+		if !(n >= 0) || !Possible(n/tokens, t.At.Sub(old.At)) {
+			return tokenGrowth{}, false
+		}
+	}
+	return d, d.seconds > 0
+}
+
+// work settles the load of the members of a pool of engines that batch continuously, in mean requests. It is for a
+// pool of which most count tokens; for others a request is the unit.
+func (l *Law) work(p *pool) {
+	k := &l.prompts
+	k.fade(p.now)
+	counting := 0
+	for i := range p.members {
+		m := &p.members[i]
+		m.engine.read(k, m)
+		if m.engine.tells(p) {
+			counting++
+		}
+	}
+	p.byWork = 2*counting > len(p.members) && !math.IsNaN(k.mean())
+	if !p.byWork {
+		for i := range p.members {
+			m := &p.members[i]
+			m.todo = m.load
+			m.engine.outstanding.forget(time.Time{})
+		}
+		return
+	}
+	l.engineSpeeds(p)
+	for i := range p.members {
+		m := &p.members[i]
+		m.count(p, k, l.rate, l.cost)
+	}
+	p.levelWork(k)
+}
+
+// tells reports whether the engine's counts are of late.
+func (e *engineState) tells(p *pool) bool {
+	return !e.tokens.At.IsZero() && p.now.Sub(e.tokens.At) <= p.params.Decay
+}
+
+// read takes in a reading of the engine's counts, if there is a new one.
+func (e *engineState) read(k *prompts, m *member) {
+	seen := &m.server.Tokens
+	if !seen.At.After(e.tokens.At) {
+		return
+	}
+	d, ok := seen.growth(&e.tokens)
+	known := !e.tokens.At.IsZero() && e.restarts == m.server.Restarts
+	if running := m.server.Running.Value; ok && known {
+		k.learn(&d, seen.At)
+		e.learnSizes(k, &d, &m.proxies)
+		e.learnCost(&d, running)
+		e.hold(&d, m.server.Queue.Value)
+	}
+	if !known || !ok {
+		e.outstanding.forget(time.Time{})
+		e.compared, e.comparedTo = tokenGrowth{}, m.proxies
+		e.outstanding.rate = math.Inf(1)
+	}
+	e.tokens, e.restarts, e.fresh = *seen, m.server.Restarts, known && ok
+	e.running, e.waiting, e.sent = m.server.Running.Value, m.server.Queue.Value, m.proxies
+}
+
+// learnSizes holds the sizes of requests against their tokens.
+func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) {
+	const some = 20 // requests that are compared at once
+	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes > 0 {
+		k.perByte.add(d.computed/d.first/(sent.bytes/sent.sized), d.first)
+	}
+	if e.compared.add(d); e.compared.first >= some {
+		k.compare(seen.since(&e.comparedTo), &e.compared)
+		e.compared, e.comparedTo = tokenGrowth{}, *seen
+	}
+}
+
+// learnCost takes in how long the engine took, if it was never idle as far as that can be told. Each iteration
+// generates a token for each sequence that runs, where the engine does not count iterations.
+func (e *engineState) learnCost(d *tokenGrowth, running float64) {
+	if e.running <= 0 || running <= 0 {
+		return
+	}
+	iterations := d.iterations
+	if iterations == 0 {
+		iterations = d.generated / ((e.running + running) / 2)
+	}
+	if iterations > 0 {
+		e.efficiency.add(iterations, d.computed+outputCost*d.generated, d.seconds)
+	}
+}
+
+// hold notes at what rate prompts are computed while requests wait: an engine that holds them back for want of
+// KV cache, or because only so many may run, computes them later than it could.
+func (e *engineState) hold(d *tokenGrowth, waiting float64) {
+	e.outstanding.rate = math.Inf(1)
+	if e.waiting > 0 && waiting > 0 {
+		e.outstanding.rate = d.computed / d.seconds
+	}
+}
+
+// engineSpeeds settles what a token costs, and each engine's speed relative to the median one.
+func (l *Law) engineSpeeds(p *pool) {
+	var all efficiency
+	for i := range p.members {
+		e := &p.members[i].engine
+		if e.speed == 0 {
+			e.speed = 1
+		}
+		all.plus(&e.efficiency, e.speed)
+	}
+	if c, ok := all.cost(); ok {
+		l.cost = c
+	}
+	speeds := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		e := &p.members[i].engine
+		speed, ok := e.efficiency.speed(l.cost)
+		if ok && l.cost.token > 0 {
+			e.speed = speed
+			speeds = append(speeds, speed)
+		}
+	}
+	if typical := median(speeds); !math.IsNaN(typical) {
+		for i := range p.members {
+			if e := &p.members[i].engine; e.efficiency.seconds >= enough {
+				e.speed /= typical
+			}
+		}
+	}
+}
+
+// count brings the account of a member up to now.
+func (m *member) count(p *pool, k *prompts, perSecond float64, c cost) {
+	// occupied is how much longer a prompt keeps the endpoint from others than it takes to compute: it waits for
+	// the iteration under way, and the sequences that decode go along in its own.
+	const occupied = 2
+	o := &m.engine.outstanding
+	if own := m.engine.speed / (occupied * c.token); c.token > 0 {
+		o.rate = min(o.rate, own)
+	}
+	if o.at.IsZero() {
+		o.at, o.sent, o.inFlight = p.now, m.proxies, m.inFlight.Value
+		o.begin(p.now, 1e-9, 0)
+	}
+	switch {
+	case p.tells(m.proxies.Issued):
+		sent := m.proxies.since(&o.sent)
+		o.begin(p.now, sent.requests, k.guess(sent))
+		p.counted = true
+	case p.tells(m.inFlight):
+		rise := max(0, m.inFlight.Value-o.inFlight)
+		o.begin(p.now, rise, rise*k.mean())
+		p.counted = true
+	default:
+		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
+		o.begin(p.now, expected, expected*k.mean())
+	}
+	o.sent, o.inFlight = m.proxies, m.inFlight.Value
+	if e := &m.engine; e.fresh {
+		e.fresh = false
+		o.correct(standing{
+			at: e.tokens.At, waiting: e.waiting, present: e.waiting + e.running, computed: e.tokens.First,
+		}, k.mean())
+	}
+	m.todo = (o.tokens + m.load*k.decode()) / k.whole()
+}
+
+// levelWork sets the capacities of the members by their speeds, and the load of those of which nothing is known to that
+// of a median one.
+func (p *pool) levelWork(k *prompts) {
+	p.prompt = k.mean() / k.whole()
+	p.settleSpeeds()
+	levels := p.newTypical()
+	for i := range p.members {
+		m := &p.members[i]
+		m.slotCount, m.slots, m.slotsSource = 1, 0, CapacityWork
+		levels.add(m.loadState, m.holding(m.todo).level())
+	}
+	p.load = levels.median()
+	level := orZero(p.load)
+	for i := range p.members {
+		m := &p.members[i]
+		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.todo < usual {
+			m.todo = usual
+		}
+	}
+}
+
+// settleSpeeds takes configured capacities for relative speeds, where there are some.
+func (p *pool) settleSpeeds() {
+	configured := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		m := &p.members[i]
+		m.speed = m.engine.speed
+		if _, from := m.ownSlots(); from == CapacityConfigured {
+			configured = append(configured, m.Capacity)
+		}
+	}
+	typical := median(configured)
+	for i := range p.members {
+		m := &p.members[i]
+		if own, from := m.ownSlots(); from == CapacityConfigured {
+			m.speed = own / typical
+		}
+	}
+}
