@@ -84,7 +84,7 @@ func (k *prompts) guess(b batch) float64 {
 // sizes is the same by what is known of sizes.
 func (k *prompts) sizes(b batch) float64 {
 	longest := max(k.longest.most(), k.mean())
-	return min(b.bytes*k.perByte.median(), b.sized*longest) + max(0, b.requests-b.sized)*k.mean()
+	return min(b.bytes*k.perByte.typical(), b.sized*longest) + max(0, b.requests-b.sized)*k.mean()
 }
 
 // fade forgets.
@@ -122,39 +122,50 @@ func (k *prompts) compare(sent batch, d *tokenGrowth) {
 	}
 }
 
-// ratios are positive numbers in classes of a tenth of their logarithm, of which the median is wanted:
-// a few that are far off, such as those of requests with images in them, do not move it.
+// ratios are those of tokens to bytes, in classes of a tenth of their logarithm. What is typical is the ratio of
+// the sums of the classes around the median: requests with images in them do not move it while they
+// are few, as they would a plain ratio of sums.
 type ratios struct {
-	classes [160]float64 // weights
-	weight  float64      // their sum
+	classes [160]struct{ weight, tokens, bytes float64 }
+	weight  float64
 }
 
-// Classes of ratios: from e^-13 to e^3 tokens a byte.
-const ratioLeast, ratioWidth = -13.0, 0.1
+// Classes of ratios: from e^-13 to e^3 tokens a byte, and those that count as around the median.
+const ratioLeast, ratioWidth, ratioAround = -13.0, 0.1, 14
 
-func (r *ratios) add(ratio, weight float64) {
-	class := math.Round((math.Log(ratio) - ratioLeast) / ratioWidth)
-	r.classes[int(max(0, min(class, float64(len(r.classes)-1))))] += weight
-	r.weight += weight
+// add counts so many requests that had so many tokens and bytes each.
+func (r *ratios) add(tokens, bytes, requests float64) {
+	class := math.Round((math.Log(tokens/bytes) - ratioLeast) / ratioWidth)
+	c := &r.classes[int(max(0, min(class, float64(len(r.classes)-1))))]
+	c.weight += requests
+	c.tokens += tokens * requests
+	c.bytes += bytes * requests
+	r.weight += requests
 }
 
 func (r *ratios) fade(keep float64) {
 	for i := range r.classes {
-		r.classes[i] *= keep
+		c := &r.classes[i]
+		c.weight *= keep
+		c.tokens *= keep
+		c.bytes *= keep
 	}
 	r.weight *= keep
 }
 
-// median is that of the weights, interpolated within its class; NaN for none.
-func (r *ratios) median() float64 {
-	left := r.weight / 2
-	for i, w := range r.classes {
-		if w > 0 && left <= w {
-			return math.Exp(ratioLeast + ratioWidth*(float64(i)-0.5+left/w))
-		}
-		left -= w
+// typical is tokens for each byte; NaN before there was any.
+func (r *ratios) typical() float64 {
+	middle, left := 0, r.weight/2
+	for middle < len(r.classes)-1 && left > r.classes[middle].weight {
+		left -= r.classes[middle].weight
+		middle++
 	}
-	return math.NaN()
+	var tokens, bytes float64
+	for i := max(0, middle-ratioAround); i <= min(middle+ratioAround, len(r.classes)-1); i++ {
+		tokens += r.classes[i].tokens
+		bytes += r.classes[i].bytes
+	}
+	return tokens / bytes
 }
 
 // highest is the highest of some values of the last span of time, or up to two.
