@@ -223,10 +223,11 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	c.Endpoints = slices.Grow(into[:0], len(*counts))
 	for i := range *counts {
 		e := &(*counts)[i]
+		report := e.Proxies
+		report.Sized, report.SizedBytes = e.Sized, e.SizedBytes
 		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{
-			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies,
+			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: report,
 			ResponseBytes: e.Bytes, FailedShare: e.Failing,
-			Sized: e.Sized, SizedBytes: e.SizedBytes, Unsized: e.Unsized,
 		})
 	}
 	return c

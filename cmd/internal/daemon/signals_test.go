@@ -469,7 +469,7 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
 	})
 	c := s.Counts("llama", now, nil).Endpoints[0]
-	if c.Sized.Value != 2 || c.SizedBytes.Value != 703 || c.Unsized.Value != 1 || c.Sized.At != now {
+	if r := c.Report; r.Sized.Value != 2 || r.SizedBytes.Value != 703 || r.Issued.Value != 3 || r.Sized.At != now {
 		t.Errorf("%+v", c)
 	}
 }
