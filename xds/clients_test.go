@@ -144,6 +144,9 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if c.requests[0].Node == nil {
+				c.requests[0].Node = &corev3.Node{Id: "envoy-1"}
+			}
 			for _, r := range c.requests {
 				if err := stream.Send(r); err != nil {
 					break // closed already; Recv says why
@@ -296,7 +299,7 @@ func TestGRPCOptionsWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "envoy-1"}, ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
 	server.Publish("llama", equal(1), 0)

@@ -36,6 +36,8 @@
 //   - One response is in flight per stream. What is published meanwhile replaces
 //     what was waiting, so a slow Envoy costs freshness, never memory. (A delta stream that
 //     changes its subscriptions before it has answered can have a second one in flight.)
+//   - The first request of a stream names the Envoy's node; a stream whose first request does not is refused. Package
+//     port ends a stream whose first request does not come within ten seconds.
 //   - Names only: an empty list of names or "*" subscribes to nothing. Envoy sends the empty
 //     list when its last EDS cluster went away, which is no wish for all of ours.
 //   - A removed cluster is not taken away from Envoys, see Server.Remove.

@@ -249,6 +249,9 @@ func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest)
 	if who := takeIdentity(q.GetNode()); st.who.NodeID == "" {
 		st.who.NodeID = who.id
 	}
+	if st.who.NodeID == "" {
+		return errNoNode
+	}
 	if st.nonce > 0 && q.GetResponseNonce() != strconv.FormatUint(st.nonce, 10) {
 		return nil // about an earlier response than the last: stale, names and all
 	}

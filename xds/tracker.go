@@ -146,9 +146,11 @@ func (t *tracker) requested(key streamKey, r request) error {
 		t.mu.Unlock()
 		return status.Error(codes.Internal, "request on a stream that was not opened")
 	}
-	t.introduce(st, r.node)
 	var answered answer
-	err := t.apply(st, r, &answered)
+	err := t.introduce(st, r.node)
+	if err == nil {
+		err = t.apply(st, r, &answered)
+	}
 	if err != nil {
 		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
 	}
@@ -160,18 +162,23 @@ func (t *tracker) requested(key streamKey, r request) error {
 	return err
 }
 
-// introduce keeps the first node of the stream: later requests may leave it out, and
+// errNoNode ends a stream whose first request names no node. Every Envoy names one: it does not start without an id.
+var errNoNode = status.Error(codes.InvalidArgument,
+	"the first request of the stream names no node: set node.id in the Envoy's bootstrap, or start it with --service-node")
+
+// introduce keeps the node of the stream's first request: later requests may leave it out, and
 // go-control-plane then repeats what is left of it.
-func (t *tracker) introduce(st *stream, who identity) {
-	if st.who.id != "" || who.id == "" {
-		return
+func (t *tracker) introduce(st *stream, who identity) error {
+	switch {
+	case st.who.id != "":
+		return nil
+	case who.id == "":
+		return errNoNode
 	}
 	st.who = who
 	delete(t.gone, who.id)
-	for name := range st.subscriptions { // made before it said who it is
-		t.watches.add(name, st.watcher())
-	}
 	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+	return nil
 }
 
 func (t *tracker) apply(st *stream, r request, answered *answer) error {

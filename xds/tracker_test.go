@@ -118,19 +118,14 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 	}
 }
 
-// An Envoy says who it is in its first request; a stranger may do so later, or never.
-func TestAStreamWatchesFromWhenItSaysWhoItIs(t *testing.T) {
+func TestAStreamWatchesForTheNodeOfItsFirstRequest(t *testing.T) {
 	b := newBook(t)
 	key := streamKey{delta: true, id: 1}
 	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1", "/run/envoy.sock": "/run/envoy.sock"} {
 		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}
-		b.request(key, request{subscribe: []string{"llama", "llama/failsafe"}})
-		if got := b.watching("llama"); len(got) != 0 {
-			t.Errorf("%v watch before anybody said who they are", got)
-		}
-		b.request(key, request{node: identity{id: "envoy-1"}})
+		b.request(key, request{node: identity{id: "envoy-1"}, subscribe: []string{"llama", "llama/failsafe"}})
 		b.request(key, request{node: identity{id: "envoy-2"}}) // the first holds
 		if got := b.watching("llama"); len(got) != 1 || got[0] != (Watcher{NodeID: "envoy-1", Host: host}) {
 			t.Errorf("%v watch, want envoy-1 at %s", got, host)

@@ -20,8 +20,7 @@ func compareWatchers(a, b Watcher) int {
 }
 
 // Watchers returns the Envoys that subscribe to the cluster under any of its names, each
-// once, sorted by node id and host. cluster is the base name. A stream that has
-// named no node is nobody's, and is left out. The result is the caller's.
+// once, sorted by node id and host. cluster is the base name. The result is the caller's.
 func (s *Server) Watchers(cluster string) []Watcher { return s.tracker.watching(cluster) }
 
 // WatchGeneration is another number whenever what Watchers returns may be another, for any
@@ -38,9 +37,6 @@ type watches struct {
 
 // add takes a subscription down.
 func (w *watches) add(name string, who Watcher) {
-	if who.NodeID == "" {
-		return
-	}
 	base := BaseName(name)
 	envoys := w.clusters[base]
 	if envoys == nil {

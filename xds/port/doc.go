@@ -31,6 +31,9 @@
 // the limit, and each further one a seventeenth of what is left: ten of them leave more than half. A fleet
 // whose Envoys all need about the same can use nearly all of it.
 //
+// A stream whose first message does not arrive completely within Options.FirstMessage is ended: until then it keeps its
+// connection from being idle.
+//
 // # Counters and log
 //
 // Every refusal is counted, by the bound that was reached. The log has one line for the first, and then one with

@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
@@ -8,13 +9,18 @@ import (
 	"time"
 )
 
+// defaultFirstMessage is ample: an Envoy sends the first message of a stream in the same packet that opens it.
+const defaultFirstMessage = 10 * time.Second
+
 // Options of a Listener.
 type Options struct {
 	// Connections is how many there are at most, and PerAddress how many from one remote address.
 	Connections, PerAddress int
 	// Streams is how many are open at most, on all connections together.
 	Streams int
-	Log     *slog.Logger
+	// FirstMessage is how long a stream may take to send its first message completely. Zero: 10 s.
+	FirstMessage time.Duration
+	Log          *slog.Logger
 }
 
 // A Listener accepts TCP connections within its bounds; see the package comment.
@@ -25,7 +31,7 @@ type Listener struct {
 	closing chan struct{}
 	close   func() error // once
 
-	refused, displaced, refusedStreams, failed *tally
+	refused, displaced, refusedStreams, silentStreams, failed *tally
 
 	mu    sync.Mutex // guards what follows
 	room  int        // connections that the file descriptors are enough for
@@ -38,6 +44,9 @@ type Stats struct {
 	Connections ConnectionUsage
 	PerAddress  ConnectionUsage // of the address with the most
 	Streams     Usage
+
+	SilentStreams    uint64    // ended because their first message did not arrive in time
+	SilentStreamTime time.Time // of the latest; zero when there was none
 
 	AcceptErrors    uint64
 	AcceptError     string // the latest
@@ -61,11 +70,13 @@ func Listen(address string, o Options) (*Listener, error) {
 }
 
 func newListener(inner net.Listener, o Options) *Listener {
+	o.FirstMessage = cmp.Or(o.FirstMessage, defaultFirstMessage)
 	l := &Listener{
 		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
 		refused:        newTally(o.Log, "connections refused: there are as many as are allowed, and none is idle"),
 		displaced:      newTally(o.Log, "idle connections closed to make room for new ones"),
 		refusedStreams: newTally(o.Log, "streams refused: there are as many as are allowed"),
+		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
 		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
 		room:           o.Connections, table: newTable(),
 	}
@@ -211,7 +222,7 @@ func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) end() error {
 	close(l.closing)
-	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.failed} {
+	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.failed} {
 		t.end()
 	}
 	err := l.Listener.Close()

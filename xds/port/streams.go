@@ -1,14 +1,16 @@
 package port
 
 import (
+	"time"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
-// Intercept is the interceptor for the gRPC server on this listener: it bounds the streams, and marks the
-// connections that have any as not idle.
+// Intercept is the interceptor for the gRPC server on this listener. It bounds the number of streams, ends those
+// whose first message does not arrive in time, and keeps the connections that have streams from counting as idle.
 func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	p, ok := peer.FromContext(stream.Context())
 	if !ok || p.Addr == nil {
@@ -17,7 +19,7 @@ func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamSe
 	connection := p.Addr.String()
 	if !l.streams.Take(connection) {
 		l.refusedStreams.add("peer", connection, "limit", l.options.Streams)
-		return status.Errorf(codes.ResourceExhausted, "there are as many streams as are served, %d, and this connection has its share of them", l.options.Streams)
+		return status.Errorf(codes.ResourceExhausted, "the limit of %d open streams leaves no more of them for this connection", l.options.Streams)
 	}
 	defer l.streams.Give(connection)
 	end, ok := l.begin(pairOf(p.Addr, p.LocalAddr))
@@ -25,11 +27,18 @@ func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamSe
 		return status.Error(codes.Unavailable, "the connection is closed")
 	}
 	defer end()
-	return handler(srv, stream)
+	s := &startingStream{ServerStream: stream, patience: l.options.FirstMessage, timedOut: make(chan error, 1)}
+	err := handler(srv, s)
+	select {
+	case err = <-s.timedOut:
+		l.silent(connection)
+	default:
+	}
+	return err
 }
 
-// begin notes that a stream begins on the connection, and returns what notes its end; false when the connection
-// is closed.
+// begin notes that a stream begins on the connection, and returns the function that notes its end; false when the
+// connection is closed.
 func (l *Listener) begin(which pair) (end func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,4 +52,41 @@ func (l *Listener) begin(which pair) (end func(), ok bool) {
 		defer l.mu.Unlock()
 		l.table.end(c)
 	}, true
+}
+
+// silent counts a stream that was ended because it sent no message.
+func (l *Listener) silent(connection string) {
+	l.mu.Lock()
+	l.stats.SilentStreams++
+	l.stats.SilentStreamTime = time.Now()
+	l.mu.Unlock()
+	l.silentStreams.add("peer", connection, "limit", l.options.FirstMessage)
+}
+
+// A startingStream fails its first RecvMsg when the message does not arrive in time, so that the handler returns.
+// gRPC calls neither concurrently with itself.
+type startingStream struct {
+	grpc.ServerStream
+	patience time.Duration
+	timedOut chan error // the status of the stream, sent before RecvMsg fails; capacity one
+	started  bool
+}
+
+func (s *startingStream) RecvMsg(m any) error {
+	if s.started {
+		return s.ServerStream.RecvMsg(m)
+	}
+	s.started = true
+	received := make(chan error, 1)
+	go func() { received <- s.ServerStream.RecvMsg(m) }() // ends at the latest with the stream
+	timer := time.NewTimer(s.patience)
+	defer timer.Stop()
+	select {
+	case err := <-received:
+		return err
+	case <-timer.C:
+		err := status.Errorf(codes.DeadlineExceeded, "the stream's first message has not arrived within %v", s.patience)
+		s.timedOut <- err
+		return err
+	}
 }
