@@ -16,5 +16,5 @@ func (s *Server) RuntimeLayers() int {
 func Vanish(s *Server, node string, since time.Time) {
 	s.tracker.mu.Lock()
 	defer s.tracker.mu.Unlock()
-	s.tracker.lose(Gone{NodeID: node, Since: since})
+	s.tracker.gone.add(Gone{NodeID: node, Since: since})
 }

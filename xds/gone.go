@@ -1,11 +1,9 @@
 package xds
 
 import (
-	"cmp"
+	"container/list"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -50,15 +48,52 @@ func (s *Server) Gone() []Gone { return s.tracker.vanished() }
 func (t *tracker) vanished() []Gone {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetGone()
-	return slices.SortedFunc(maps.Values(t.gone), func(a, b Gone) int {
-		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.NodeID, b.NodeID))
-	})
+	t.gone.expire(t.now())
+	return t.gone.latestFirst()
 }
 
-func (t *tracker) forgetGone() {
-	now := t.now()
-	maps.DeleteFunc(t.gone, func(_ string, g Gone) bool { return now.Sub(g.Since) > goneFor })
+// A goneList holds the Envoys that vanished, each once. The zero value is empty.
+type goneList struct {
+	byNode map[string]*list.Element
+	order  list.List // of Gone; the one that vanished first is at the front
+}
+
+// add costs the same however many there are. The caller adds in the order of Since.
+func (l *goneList) add(g Gone) {
+	if l.byNode == nil {
+		l.byNode = make(map[string]*list.Element)
+	}
+	l.remove(g.NodeID)
+	if len(l.byNode) >= maxGone {
+		l.remove(l.order.Front().Value.(Gone).NodeID)
+	}
+	l.byNode[g.NodeID] = l.order.PushBack(g)
+}
+
+func (l *goneList) remove(node string) {
+	if e := l.byNode[node]; e != nil {
+		l.order.Remove(e)
+		delete(l.byNode, node)
+	}
+}
+
+// expire removes those that vanished longer ago than goneFor.
+func (l *goneList) expire(now time.Time) {
+	for e := l.order.Front(); e != nil; e = l.order.Front() {
+		g := e.Value.(Gone)
+		if now.Sub(g.Since) <= goneFor {
+			return
+		}
+		l.remove(g.NodeID)
+	}
+}
+
+func (l *goneList) latestFirst() []Gone {
+	out := make([]Gone, 0, len(l.byNode))
+	for e := l.order.Back(); e != nil; e = e.Prev() {
+		out = append(out, e.Value.(Gone))
+	}
+	return out
 }
 
 // disconnected takes down that the connection of a peer has ended. It is called before the
@@ -69,38 +104,35 @@ func (t *tracker) disconnected(peer, cause string) {
 	}
 }
 
-// lost returns the node that vanished with a connection, empty when none did.
+// lost returns the node that vanished with a connection, empty when none did. Its cost is that of the streams of one
+// Envoy, not of all: thousands of connections can end in the same moment.
 func (t *tracker) lost(peer, cause string) (node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, st := range t.streams {
-		if st.peer == peer && st.who.id != "" && st.ctx.Err() == nil && !t.closing && !t.back(st) {
-			t.lose(Gone{NodeID: st.who.id, Peer: peer, Since: t.now(), Cause: cause})
-			return st.who.id
+	if t.closing {
+		return ""
+	}
+	var newest *stream // of those that the Envoy has not ended
+	for st := range t.byPeer[peer] {
+		if st.who.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
+			newest = st
 		}
 	}
-	return ""
+	if newest == nil || t.back(newest) {
+		return ""
+	}
+	t.gone.add(Gone{NodeID: newest.who.id, Peer: peer, Since: t.now(), Cause: cause})
+	return newest.who.id
 }
 
 // back reports whether the Envoy of a stream has connected again since.
 func (t *tracker) back(st *stream) bool {
-	for _, other := range t.streams {
-		if other.who.id == st.who.id && other.peer != st.peer && other.connected.After(st.connected) {
+	for other := range t.byNode[st.who.id] {
+		if other.peer != st.peer && other.connected.After(st.connected) {
 			return true
 		}
 	}
 	return false
-}
-
-func (t *tracker) lose(g Gone) {
-	if len(t.gone) >= maxGone {
-		t.forgetGone()
-	}
-	if len(t.gone) >= maxGone {
-		first := slices.MinFunc(slices.Collect(maps.Values(t.gone)), func(a, b Gone) int { return a.Since.Compare(b.Since) })
-		delete(t.gone, first.NodeID)
-	}
-	t.gone[g.NodeID] = g
 }
 
 // Listener watches how the connections end that l accepts: without it, Gone names nobody.

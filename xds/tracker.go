@@ -34,10 +34,12 @@ type tracker struct {
 
 	mu       loggingMutex
 	streams  map[streamKey]*stream
+	byPeer   streamIndex // all streams
+	byNode   streamIndex // those that have named their node
 	clusters map[string]*publication
 	watches  watches
-	gone     map[string]Gone // by node id
-	closing  bool            // the server ends the streams itself
+	gone     goneList
+	closing  bool // the server ends the streams itself
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -56,6 +58,23 @@ type stream struct {
 	subscriptions map[string]*subscription
 	held          map[string]struct{} // type URLs
 	pending       []response          // sent and not answered, oldest first
+}
+
+// A streamIndex finds streams by one of their properties.
+type streamIndex map[string]map[*stream]struct{}
+
+func (x streamIndex) add(key string, st *stream) {
+	if x[key] == nil {
+		x[key] = make(map[*stream]struct{}, 1)
+	}
+	x[key][st] = struct{}{}
+}
+
+func (x streamIndex) remove(key string, st *stream) {
+	delete(x[key], st)
+	if len(x[key]) == 0 {
+		delete(x, key)
+	}
 }
 
 // A subscription is one cluster on one stream.
@@ -98,8 +117,9 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		mu:       loggingMutex{log: log},
 		wanted:   func(string) {},
 		streams:  make(map[streamKey]*stream),
+		byPeer:   make(streamIndex),
+		byNode:   make(streamIndex),
 		clusters: make(map[string]*publication),
-		gone:     make(map[string]Gone),
 		watches:  watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
@@ -107,7 +127,7 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.streams[key] = &stream{
+	st := &stream{
 		ctx:           ctx,
 		transport:     transport,
 		peer:          peer,
@@ -116,6 +136,8 @@ func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer str
 		subscriptions: make(map[string]*subscription),
 		held:          make(map[string]struct{}),
 	}
+	t.streams[key] = st
+	t.byPeer.add(peer, st)
 	return nil
 }
 
@@ -133,6 +155,8 @@ func (t *tracker) closed(key streamKey) {
 		t.names.Give(st.peer)
 	}
 	delete(t.streams, key)
+	t.byPeer.remove(st.peer, st)
+	t.byNode.remove(st.who.id, st)
 	if st.who.id != "" {
 		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
 	}
@@ -176,7 +200,8 @@ func (t *tracker) introduce(st *stream, who identity) error {
 		return errNoNode
 	}
 	st.who = who
-	delete(t.gone, who.id)
+	t.byNode.add(who.id, st)
+	t.gone.remove(who.id)
 	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
 	return nil
 }

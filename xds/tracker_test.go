@@ -20,8 +20,13 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	b := &book{t: t, clock: time.Unix(1_700_000_000, 0)}
-	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
+	b.tracker = newTestTracker()
+	b.tracker.now = func() time.Time { return b.clock }
 	return b
+}
+
+func newTestTracker() *tracker {
+	return newTracker("p.", time.Now, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
 }
 
 // open opens a stream that subscribes to llama.
