@@ -34,13 +34,6 @@ const (
 	causeRefused = "Steelyard closed the connection"
 )
 
-// endStreams says that it is the server that ends the streams from now on.
-func (t *tracker) endStreams() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closing = true
-}
-
 // Gone returns the Envoys that vanished in the last ten minutes and have not come back, the
 // latest first.
 func (s *Server) Gone() []Gone { return s.tracker.vanished() }
@@ -107,11 +100,11 @@ func (t *tracker) disconnected(peer, cause string) {
 // lost returns the node that vanished with a connection, empty when none did. Its cost is that of the streams of one
 // Envoy, not of all: thousands of connections can end in the same moment.
 func (t *tracker) lost(peer, cause string) (node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
+	if t.closing.Load() {
 		return ""
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var newest *stream // of those that the Envoy has not ended
 	for st := range t.byPeer[peer] {
 		if st.who.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {

@@ -121,9 +121,11 @@ func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {
 
 // Close ends all streams, with status OK, and those that are opened later. An xDS stream
 // never ends by itself, so grpc.Server.GracefulStop returns only after this.
-// Envoys keep their assignments and connect again, to whoever is there by then.
+// Envoys keep their assignments and connect again, to the next process. From now on Gone names
+// no further Envoy, however its connection ends. Close waits for nothing and takes no lock of
+// the streams, so that a stop that is out of time can call it.
 func (s *Server) Close() {
-	s.tracker.endStreams()
+	s.tracker.closing.Store(true)
 	s.close()
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -32,6 +33,8 @@ type tracker struct {
 	wanted func(name string)
 	names  *port.Quota // of all streams, by connection
 
+	closing atomic.Bool // the server ends the streams itself
+
 	mu       loggingMutex
 	streams  map[streamKey]*stream
 	byPeer   streamIndex // all streams
@@ -39,7 +42,6 @@ type tracker struct {
 	clusters map[string]*publication
 	watches  watches
 	gone     goneList
-	closing  bool // the server ends the streams itself
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
