@@ -7,7 +7,8 @@
 //
 // # Connections
 //
-// A Listener allows a number of connections in total, and a number from one remote address. A connection counts
+// A Listener allows a number of connections in total, and a number from one remote address. All addresses of an IPv6
+// /64 count as one, because a single machine usually has a whole /64. A connection counts
 // from being accepted until it is closed, including while its handshake is pending.
 //
 // A connection without an open stream is idle. When there is no room for a new connection, the one that has

@@ -14,7 +14,8 @@ const defaultFirstMessage = 10 * time.Second
 
 // Options of a Listener.
 type Options struct {
-	// Connections is how many there are at most, and PerAddress how many from one remote address.
+	// Connections is how many there are at most, and PerAddress how many from one remote address, or from one /64 of
+	// IPv6.
 	Connections, PerAddress int
 	// Streams is how many are open at most, on all connections together.
 	Streams int

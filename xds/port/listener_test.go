@@ -198,6 +198,27 @@ func TestAnAddressHasItsOwnBound(t *testing.T) {
 	})
 }
 
+// TestANetworkOfIPv6CountsAsOneAddress: a machine has all addresses of its /64 to connect from.
+func TestANetworkOfIPv6CountsAsOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 100, PerAddress: 2})
+		for _, ip := range []string{"2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff"} {
+			h.come(ip).stream()
+		}
+		if v := h.come("2001:db8:0:1::2"); v.server != nil || v.open() {
+			t.Error("a third connection of a /64 was accepted")
+		}
+		for _, ip := range []string{"2001:db8:0:2::1", "::ffff:10.0.1.1", "::ffff:10.0.1.2", "::ffff:10.0.1.3"} {
+			if h.come(ip).server == nil {
+				t.Errorf("%s was refused, though nothing else of its /64, or of its IPv4 address, is connected", ip)
+			}
+		}
+		if s := h.listener.Stats().PerAddress; s.Used != 2 || s.Refused != 1 {
+			t.Errorf("%+v, want the two of the /64, and one refused", s)
+		}
+	})
+}
+
 // TestFewFileDescriptorsLeaveSomeForOtherAddresses: the bound of an address that is written for a fleet would
 // otherwise be none where open files are few.
 func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {

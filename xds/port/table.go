@@ -9,15 +9,26 @@ import (
 // A table holds the open connections of a listener. The listener's lock guards it and everything in it.
 type table struct {
 	open  map[pair]*conn
-	hosts map[netip.Addr]*host
+	hosts map[netip.Prefix]*host
 	idle  list.List // of the *conn without a stream, the one that has been so for longest first
 }
 
-// A host is a remote address that has connections.
+// A host is a remote address, or a network of IPv6, that has connections.
 type host struct {
-	address netip.Addr
+	network netip.Prefix
 	open    int
 	idle    list.List // as in the table
+}
+
+// networkOf is what the limit per address counts as one address: one of IPv4, a /64 of IPv6. A machine is usually
+// assigned a whole /64, and can connect from each of its addresses. The address is not IPv4-mapped.
+func networkOf(a netip.Addr) netip.Prefix {
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	network, _ := a.Prefix(bits) // the zero address has the zero prefix
+	return network
 }
 
 // A pair of addresses identifies a connection of a listener.
@@ -36,12 +47,12 @@ type conn struct {
 }
 
 func newTable() table {
-	return table{open: make(map[pair]*conn), hosts: make(map[netip.Addr]*host)}
+	return table{open: make(map[pair]*conn), hosts: make(map[netip.Prefix]*host)}
 }
 
 // from is how many connections the address has, and the one that has been idle for longest.
 func (t *table) from(address netip.Addr) (open int, oldest *conn) {
-	h := t.hosts[address]
+	h := t.hosts[networkOf(address)]
 	if h == nil {
 		return 0, nil
 	}
@@ -64,11 +75,11 @@ func (t *table) most() (n int) {
 }
 
 func (t *table) add(c *conn) {
-	address := c.pair.remote.Addr()
-	h := t.hosts[address]
+	network := networkOf(c.pair.remote.Addr())
+	h := t.hosts[network]
 	if h == nil {
-		h = &host{address: address}
-		t.hosts[address] = h
+		h = &host{network: network}
+		t.hosts[network] = h
 	}
 	h.open++
 	c.host = h
@@ -84,7 +95,7 @@ func (t *table) remove(c *conn) {
 	delete(t.open, c.pair)
 	t.wake(c)
 	if c.host.open--; c.host.open == 0 {
-		delete(t.hosts, c.host.address)
+		delete(t.hosts, c.host.network)
 	}
 }
 
