@@ -134,7 +134,7 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 			}
 			return rs
 		}(), codes.ResourceExhausted},
-		"a large message": {[]*discoveryv3.DiscoveryRequest{requestOf(4<<20 + 1)}, codes.ResourceExhausted},
+		"a large message": {[]*discoveryv3.DiscoveryRequest{requestOf(1<<20 + 1)}, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -222,16 +222,30 @@ func requestOf(size int) *discoveryv3.DiscoveryRequest {
 	return r
 }
 
-func TestARequestOfFourMebibytesIsNotTooLarge(t *testing.T) {
+func TestARequestOfOneMebibyteIsNotTooLarge(t *testing.T) {
 	b := newBench(t)
 	b.publish("llama", equal(1))
 	stream := b.open(b.connect())
-	if err := stream.Send(requestOf(4 << 20)); err != nil {
+	if err := stream.Send(requestOf(1 << 20)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); err != nil {
 		t.Errorf("the stream ended with %v, want the assignment", err)
 	}
+}
+
+// TestASubscriptionToAllNamesThatCanBeServedIsNotTooLarge: a configuration has at most 1000 clusters, with names of at
+// most 256 bytes.
+func TestASubscriptionToAllNamesThatCanBeServedIsNotTooLarge(t *testing.T) {
+	b := newBench(t)
+	var names []string
+	for i := range 1000 {
+		cluster := fmt.Sprintf("%0256d", i)
+		names = append(names, cluster, cluster+"/failsafe", cluster+"/fallback")
+	}
+	b.publish(names[0], equal(1))
+	client := b.dial(xdstest.Config{ADS: true, Clusters: names, Extensions: 500})
+	b.received(client, names[0], 1)
 }
 
 func TestTenThousandClustersAreNotTooMany(t *testing.T) {

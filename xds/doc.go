@@ -79,7 +79,8 @@
 //
 // # Bounds
 //
-// Requests are at most 4 MiB (GRPCOptions), names of clusters 1 KiB, a stream has at most 10,000
+// Requests are at most 1 MiB (GRPCOptions), which is also what a stream can hold of one that has not arrived
+// completely; names of clusters 1 KiB, a stream has at most 10,000
 // subscriptions and 32 other types, a runtime stream 8 layers; all streams together have Options.Names
 // subscriptions and other types, shared by connection as package port says. Beyond that a stream is closed with the
 // reason. At most 16,384 Envoys have runtime values of their own. Of the node,
