@@ -15,7 +15,7 @@ type answer struct {
 	node, message string
 	acked         []ackedPart
 	nacked        []string
-	wanted        []string
+	firstNames    []string
 }
 
 type ackedPart struct {
@@ -23,7 +23,7 @@ type ackedPart struct {
 	delay   time.Duration
 }
 
-func (a answer) tell(o Observer) {
+func (a answer) report(o Observer) {
 	for _, p := range a.acked {
 		o.Acked(p.cluster, p.delay)
 	}
@@ -40,7 +40,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: what was sent before has none any more
-	a.node, a.message = st.who.id, clip(r.message, maxMessage)
+	a.node, a.message = st.node.id, clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {
@@ -70,7 +70,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		return
 	}
 	if sub.Nacked {
-		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version)
+		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again", "cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version)
 	}
 	sub.Nacked = false
 	sub.Acks++
@@ -90,7 +90,7 @@ func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 		sub.Nacks++
 		sub.NackMessage, sub.NackedAt = a.message, now
 	}
-	t.mu.note(level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version, "message", a.message)
+	t.mu.note(level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version, "message", a.message)
 }
 
 // smooth moves an average towards the newest value by the share weight. Zero is no average yet.

@@ -21,10 +21,10 @@ func (t *tracker) snapshot() []Client {
 	out := make([]Client, 0, len(t.streams))
 	for _, st := range t.streams {
 		c := Client{
-			NodeID:        st.who.id,
-			NodeCluster:   st.who.cluster,
-			Version:       st.who.version,
-			Locality:      st.who.locality,
+			NodeID:        st.node.id,
+			NodeCluster:   st.node.cluster,
+			Version:       st.node.version,
+			Locality:      st.node.locality,
 			Peer:          st.peer,
 			Transport:     st.transport,
 			ConnectedAt:   st.connected,

@@ -89,17 +89,17 @@ func (l *goneList) latestFirst() []Gone {
 	return out
 }
 
-// disconnected takes down that the connection of a peer has ended. It is called before the
+// connectionEnded takes down that the connection of a peer has ended. It is called before the
 // streams learn of it: a stream whose context is done was ended by the Envoy.
-func (t *tracker) disconnected(peer, cause string) {
-	if node := t.lost(peer, cause); node != "" {
+func (t *tracker) connectionEnded(peer, cause string) {
+	if node := t.vanishedWith(peer, cause); node != "" {
 		t.mu.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
 	}
 }
 
-// lost returns the node that vanished with a connection, empty when none did. Its cost is that of the streams of one
+// vanishedWith returns the node that vanished with a connection, empty when none did. Its cost is that of the streams of one
 // Envoy, not of all: thousands of connections can end in the same moment.
-func (t *tracker) lost(peer, cause string) (node string) {
+func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	if t.closing.Load() {
 		return ""
 	}
@@ -107,20 +107,20 @@ func (t *tracker) lost(peer, cause string) (node string) {
 	defer t.mu.Unlock()
 	var newest *stream // of those that the Envoy has not ended
 	for st := range t.byPeer[peer] {
-		if st.who.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
+		if st.node.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
 			newest = st
 		}
 	}
-	if newest == nil || t.back(newest) {
+	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(Gone{NodeID: newest.who.id, Peer: peer, Since: t.now(), Cause: cause})
-	return newest.who.id
+	t.gone.add(Gone{NodeID: newest.node.id, Peer: peer, Since: t.now(), Cause: cause})
+	return newest.node.id
 }
 
-// back reports whether the Envoy of a stream has connected again since.
-func (t *tracker) back(st *stream) bool {
-	for other := range t.byNode[st.who.id] {
+// reconnected reports whether the Envoy of a stream has connected again since.
+func (t *tracker) reconnected(st *stream) bool {
+	for other := range t.byNode[st.node.id] {
 		if other.peer != st.peer && other.connected.After(st.connected) {
 			return true
 		}
@@ -181,5 +181,5 @@ func (c *watchedConn) Close() error {
 }
 
 func (c *watchedConn) end(cause string) {
-	c.ended.Do(func() { c.tracker.disconnected(c.RemoteAddr().String(), cause) })
+	c.ended.Do(func() { c.tracker.connectionEnded(c.RemoteAddr().String(), cause) })
 }

@@ -25,15 +25,15 @@ func takeIdentity(n *corev3.Node) identity {
 	if n == nil {
 		return identity{}
 	}
-	who := identity{
+	node := identity{
 		id:       clip(n.GetId(), maxIdentity),
 		cluster:  clip(n.GetCluster(), maxIdentity),
 		version:  clip(userAgentVersion(n), maxIdentity),
 		locality: clip(localityName(n.GetLocality()), maxIdentity),
 	}
 	n.Reset()
-	n.Id = who.id
-	return who
+	n.Id = node.id
+	return node
 }
 
 func userAgentVersion(n *corev3.Node) string {

@@ -34,7 +34,7 @@ func disconnectAll(t testing.TB, streams int) time.Duration {
 	tr, peers := crowd(t, streams)
 	began := time.Now()
 	for _, p := range peers {
-		tr.disconnected(p, causeReset)
+		tr.connectionEnded(p, causeReset)
 	}
 	took := time.Since(began) / time.Duration(len(peers))
 	if want := min(len(peers), maxGone); len(tr.vanished()) != want {

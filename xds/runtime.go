@@ -82,7 +82,7 @@ type layer struct {
 
 // A runtimeStream is one open stream. It has at most one unanswered response.
 type runtimeStream struct {
-	who       Watcher
+	envoy     Watcher
 	peer      string
 	connected time.Time
 	changed   chan struct{} // capacity one: the layer may be another
@@ -133,7 +133,7 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 		r.layers[w] = layer{values: values, seq: r.seq}
 	}
 	for st := range r.streams {
-		if st.who == w {
+		if st.envoy == w {
 			st.wake()
 		}
 	}
@@ -177,7 +177,7 @@ func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_Stream
 			return err
 		case q := <-requests:
 			if err := r.requested(st, q); err != nil {
-				r.log.Warn("envoy's runtime stream refused", "node", st.who.NodeID, "peer", st.peer, "error", err)
+				r.log.Warn("envoy's runtime stream refused", "node", st.envoy.NodeID, "peer", st.peer, "error", err)
 				return err
 			}
 		case <-st.changed:
@@ -222,7 +222,7 @@ func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-ch
 
 func (r *runtimes) opened(peer string) *runtimeStream {
 	st := &runtimeStream{peer: peer, connected: r.now(), changed: make(chan struct{}, 1)}
-	st.who.Host = hostOf(peer)
+	st.envoy.Host = hostOf(peer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[st] = struct{}{}
@@ -246,10 +246,10 @@ func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if who := takeIdentity(q.GetNode()); st.who.NodeID == "" {
-		st.who.NodeID = who.id
+	if node := takeIdentity(q.GetNode()); st.envoy.NodeID == "" {
+		st.envoy.NodeID = node.id
 	}
-	if st.who.NodeID == "" {
+	if st.envoy.NodeID == "" {
 		return errNoNode
 	}
 	if st.nonce > 0 && q.GetResponseNonce() != strconv.FormatUint(st.nonce, 10) {
@@ -288,7 +288,7 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 	}
 	st.nacks++
 	st.nacked, st.message = true, clip(refusal.GetMessage(), maxMessage)
-	r.mu.note(level, "envoy refuses its runtime layer", "node", st.who.NodeID, "peer", st.peer, "message", st.message)
+	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.message)
 }
 
 // next is the response that the stream is due, nil for none. What changes while a response
@@ -296,7 +296,7 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 func (r *runtimes) next(st *runtimeStream) (*discoveryv3.DiscoveryResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.layer(st.who)
+	l := r.layer(st.envoy)
 	if st.open || len(st.names) == 0 || !st.asks && l.seq == st.sent {
 		return nil, nil
 	}
@@ -332,9 +332,9 @@ func (r *runtimes) clients() []RuntimeClient {
 	defer r.mu.Unlock()
 	out := make([]RuntimeClient, 0, len(r.streams))
 	for st := range r.streams {
-		l := r.layer(st.who)
+		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
-			Watcher: st.who, Peer: st.peer, ConnectedAt: st.connected,
+			Watcher: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
 			Layer:  maps.Clone(l.values),
 			InSync: st.acks > 0 && st.acked == l.seq,
 			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,

@@ -91,7 +91,7 @@ func NewServer(o Options) *Server {
 		prefix: s.prefix,
 	}
 	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer, port.NewQuota(cmp.Or(o.Names, DefaultNames)))
-	s.tracker.wanted = s.wanted
+	s.tracker.firstSubscriber = s.firstSubscriber
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
 	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o)

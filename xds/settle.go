@@ -12,15 +12,15 @@ func (t *tracker) settled(patience time.Duration) bool {
 	defer t.mu.Unlock()
 	since := t.now().Add(-patience)
 	for _, st := range t.streams {
-		if t.owes(st, since) {
+		if t.awaitsAnswer(st, since) {
 			return false
 		}
 	}
 	return true
 }
 
-// owes reports whether an answer is still expected on the stream, to something sent or published after since.
-func (t *tracker) owes(st *stream, since time.Time) bool {
+// awaitsAnswer reports whether an answer is still expected on the stream, to something sent or published after since.
+func (t *tracker) awaitsAnswer(st *stream, since time.Time) bool {
 	if len(st.pending) > 0 {
 		return st.pending[0].at.After(since)
 	}

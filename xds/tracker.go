@@ -29,9 +29,9 @@ type tracker struct {
 	prefix   string
 	now      func() time.Time
 	observer Observer
-	// wanted is called, outside of the lock, for a name that got its first subscriber.
-	wanted func(name string)
-	names  *port.Quota // of all streams, by connection
+	// firstSubscriber is called, outside of the lock, for a name that got its first subscriber.
+	firstSubscriber func(name string)
+	names           *port.Quota // of all streams, by connection
 
 	closing atomic.Bool // the server ends the streams itself
 
@@ -53,7 +53,7 @@ type streamKey struct {
 // A stream is one open stream.
 type stream struct {
 	ctx           context.Context // done when the Envoy ends the stream, or the connection has ended
-	who           identity
+	node          identity
 	transport     string
 	peer, host    string // host is peer without its port
 	connected     time.Time
@@ -112,17 +112,17 @@ type request struct {
 
 func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer, names *port.Quota) *tracker {
 	return &tracker{
-		prefix:   prefix,
-		now:      now,
-		observer: o,
-		names:    names,
-		mu:       loggingMutex{log: log},
-		wanted:   func(string) {},
-		streams:  make(map[streamKey]*stream),
-		byPeer:   make(streamIndex),
-		byNode:   make(streamIndex),
-		clusters: make(map[string]*publication),
-		watches:  watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
+		prefix:          prefix,
+		now:             now,
+		observer:        o,
+		names:           names,
+		mu:              loggingMutex{log: log},
+		firstSubscriber: func(string) {},
+		streams:         make(map[streamKey]*stream),
+		byPeer:          make(streamIndex),
+		byNode:          make(streamIndex),
+		clusters:        make(map[string]*publication),
+		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
 
@@ -158,9 +158,9 @@ func (t *tracker) closed(key streamKey) {
 	}
 	delete(t.streams, key)
 	t.byPeer.remove(st.peer, st)
-	t.byNode.remove(st.who.id, st)
-	if st.who.id != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
+	t.byNode.remove(st.node.id, st)
+	if st.node.id != "" {
+		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.id, "peer", st.peer, "transport", st.transport)
 	}
 }
 
@@ -178,12 +178,12 @@ func (t *tracker) requested(key streamKey, r request) error {
 		err = t.apply(st, r, &answered)
 	}
 	if err != nil {
-		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.id, "peer", st.peer, "error", err)
 	}
 	t.mu.Unlock()
-	answered.tell(t.observer)
-	for _, name := range answered.wanted {
-		t.wanted(name)
+	answered.report(t.observer)
+	for _, name := range answered.firstNames {
+		t.firstSubscriber(name)
 	}
 	return err
 }
@@ -194,17 +194,17 @@ var errNoNode = status.Error(codes.InvalidArgument,
 
 // introduce keeps the node of the stream's first request: later requests may leave it out, and
 // go-control-plane then repeats what is left of it.
-func (t *tracker) introduce(st *stream, who identity) error {
+func (t *tracker) introduce(st *stream, node identity) error {
 	switch {
-	case st.who.id != "":
+	case st.node.id != "":
 		return nil
-	case who.id == "":
+	case node.id == "":
 		return errNoNode
 	}
-	st.who = who
-	t.byNode.add(who.id, st)
-	t.gone.remove(who.id)
-	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+	st.node = node
+	t.byNode.add(node.id, st)
+	t.gone.remove(node.id)
+	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (t *tracker) subscribe(st *stream, r request, answered *answer) error {
 			return err
 		}
 		if first {
-			answered.wanted = append(answered.wanted, strings.Clone(name))
+			answered.firstNames = append(answered.firstNames, strings.Clone(name))
 		}
 	}
 	for _, name := range r.unsubscribe {

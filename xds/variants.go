@@ -94,9 +94,9 @@ func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision
 	})
 }
 
-// wanted publishes what is in force under a name that has its first subscriber, if it is the name of a
+// firstSubscriber publishes what is in force under a name that has its first subscriber, if it is the name of a
 // cluster. What was built of it before may be old.
-func (s *Server) wanted(name string) {
+func (s *Server) firstSubscriber(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	latest, ok := s.kept[BaseName(name)]

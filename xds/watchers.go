@@ -36,31 +36,31 @@ type watches struct {
 }
 
 // add takes a subscription down.
-func (w *watches) add(name string, who Watcher) {
+func (w *watches) add(name string, envoy Watcher) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
 	if envoys == nil {
 		envoys = make(map[Watcher]int, 1)
 		w.clusters[base] = envoys
 	}
-	envoys[who]++
-	if envoys[who] == 1 {
+	envoys[envoy]++
+	if envoys[envoy] == 1 {
 		w.generation.Add(1)
 	}
 }
 
 // remove takes one back.
-func (w *watches) remove(name string, who Watcher) {
+func (w *watches) remove(name string, envoy Watcher) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
-	if envoys[who] == 0 {
+	if envoys[envoy] == 0 {
 		return
 	}
-	envoys[who]--
-	if envoys[who] > 0 {
+	envoys[envoy]--
+	if envoys[envoy] > 0 {
 		return
 	}
-	delete(envoys, who)
+	delete(envoys, envoy)
 	if len(envoys) == 0 {
 		delete(w.clusters, base)
 	}
@@ -70,8 +70,8 @@ func (w *watches) remove(name string, who Watcher) {
 func (t *tracker) watching(cluster string) []Watcher {
 	t.mu.Lock()
 	out := make([]Watcher, 0, len(t.watches.clusters[cluster]))
-	for who := range t.watches.clusters[cluster] {
-		out = append(out, who)
+	for envoy := range t.watches.clusters[cluster] {
+		out = append(out, envoy)
 	}
 	t.mu.Unlock()
 	slices.SortFunc(out, compareWatchers)
@@ -86,7 +86,7 @@ func (t *tracker) subscribed(name string) bool {
 }
 
 // watcher is whom the stream speaks for.
-func (st *stream) watcher() Watcher { return Watcher{NodeID: st.who.id, Host: st.host} }
+func (st *stream) watcher() Watcher { return Watcher{NodeID: st.node.id, Host: st.host} }
 
 // hostOf is the IP address of a peer, without the port, and IPv4 as such where it comes
 // over IPv6: an Envoy's connections are of one host however the listener sees them.
