@@ -154,7 +154,7 @@ func (t *tracker) closed(key streamKey) {
 		t.unsubscribe(st, name)
 	}
 	for range st.held {
-		t.names.Give(st.peer)
+		t.names.Release(st.peer)
 	}
 	delete(t.streams, key)
 	t.byPeer.remove(st.peer, st)
@@ -227,7 +227,7 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
 		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
 	}
-	if !t.names.Take(st.peer) {
+	if !t.names.Acquire(st.peer) {
 		return t.full()
 	}
 	st.held[strings.Clone(typeURL)] = struct{}{}
@@ -278,7 +278,7 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	if len(st.subscriptions) >= maxSubscriptions {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
 	}
-	if !t.names.Take(st.peer) {
+	if !t.names.Acquire(st.peer) {
 		return false, t.full()
 	}
 	name = strings.Clone(name)
@@ -293,7 +293,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 		return
 	}
 	delete(st.subscriptions, name)
-	t.names.Give(st.peer)
+	t.names.Release(st.peer)
 	t.watches.remove(name, st.watcher())
 	t.watches.names[name]--
 	if t.watches.names[name] == 0 {

@@ -11,18 +11,21 @@ import (
 
 // Intercept is the interceptor for the gRPC server on this listener. It bounds the number of streams, ends those
 // whose first message does not arrive in time, and keeps the connections that have streams from counting as idle.
-func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (l *Listener) Intercept(
+	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
 	p, ok := peer.FromContext(stream.Context())
 	if !ok || p.Addr == nil {
 		return status.Error(codes.Internal, "the connection has no address")
 	}
 	connection := p.Addr.String()
-	if !l.streams.Take(connection) {
+	if !l.streams.Acquire(connection) {
 		l.refusedStreams.add("peer", connection, "limit", l.options.Streams)
-		return status.Errorf(codes.ResourceExhausted, "the limit of %d open streams leaves no more of them for this connection", l.options.Streams)
+		return status.Errorf(codes.ResourceExhausted,
+			"the limit of %d open streams leaves no more of them for this connection", l.options.Streams)
 	}
-	defer l.streams.Give(connection)
-	end, ok := l.begin(pairOf(p.Addr, p.LocalAddr))
+	defer l.streams.Release(connection)
+	end, ok := l.begin(addressesOf(p.Addr, p.LocalAddr))
 	if !ok {
 		return status.Error(codes.Unavailable, "the connection is closed")
 	}
@@ -46,11 +49,11 @@ func (l *Listener) begin(which pair) (end func(), ok bool) {
 	if c == nil {
 		return nil, false
 	}
-	l.table.begin(c)
+	l.table.streamBegins(c)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.table.end(c)
+		l.table.streamEnds(c)
 	}, true
 }
 
@@ -63,12 +66,12 @@ func (l *Listener) silent(connection string) {
 	l.silentStreams.add("peer", connection, "limit", l.options.FirstMessage)
 }
 
-// A startingStream fails its first RecvMsg when the message does not arrive in time, so that the handler returns.
-// gRPC calls neither concurrently with itself.
+// A startingStream fails its first RecvMsg if the message does not arrive in time, so that the handler returns. RecvMsg
+// is not called concurrently.
 type startingStream struct {
 	grpc.ServerStream
 	patience time.Duration
-	timedOut chan error // the status of the stream, sent before RecvMsg fails; capacity one
+	timedOut chan error // status of the stream, sent before RecvMsg fails; capacity one
 	started  bool
 }
 
@@ -78,7 +81,7 @@ func (s *startingStream) RecvMsg(m any) error {
 	}
 	s.started = true
 	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }() // ends at the latest with the stream
+	go func() { received <- s.ServerStream.RecvMsg(m) }() // returns at the latest when the stream ends
 	timer := time.NewTimer(s.patience)
 	defer timer.Stop()
 	select {
