@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// goneFor is how long an Envoy that vanished is remembered, unless it returns.
+	// goneFor is how long the server remembers an Envoy that vanished, unless it reconnects.
 	goneFor = 10 * time.Minute
-	// maxGone is how many are. Beyond that the one that vanished first is forgotten.
+	// maxGone is how many of them it remembers. Beyond that it forgets the one that vanished first.
 	maxGone = 1024
 )
 
-// A Gone is an Envoy that vanished: its connection ended while its streams were open. One
-// that stops resets them first.
+// A Gone is an Envoy that vanished: its connection ended while its streams were open. An Envoy that stops resets them
+// first.
 type Gone struct {
 	NodeID string
 	Peer   string // remote address of the connection
@@ -34,8 +34,7 @@ const (
 	causeRefused = "Steelyard closed the connection"
 )
 
-// Gone returns the Envoys that vanished in the last ten minutes and have not come back, the
-// latest first.
+// Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
 func (s *Server) Gone() []Gone { return s.tracker.vanished() }
 
 func (t *tracker) vanished() []Gone {
@@ -89,23 +88,23 @@ func (l *goneList) latestFirst() []Gone {
 	return out
 }
 
-// connectionEnded takes down that the connection of a peer has ended. It is called before the
-// streams learn of it: a stream whose context is done was ended by the Envoy.
+// connectionEnded records that the connection of a peer has ended. It has to be called before gRPC cancels the streams:
+// a stream whose context is done by then was ended by the Envoy.
 func (t *tracker) connectionEnded(peer, cause string) {
 	if node := t.vanishedWith(peer, cause); node != "" {
 		t.mu.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
 	}
 }
 
-// vanishedWith returns the node that vanished with a connection, empty when none did. Its cost is that of the streams of one
-// Envoy, not of all: thousands of connections can end in the same moment.
+// vanishedWith returns the node that vanished with a connection, or "" if none did. The cost depends on the number of
+// streams of that Envoy, not of all: thousands of connections can end at the same moment.
 func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	if t.closing.Load() {
 		return ""
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var newest *stream // of those that the Envoy has not ended
+	var newest *stream // among those that the Envoy has not ended
 	for st := range t.byPeer[peer] {
 		if st.node.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
 			newest = st
@@ -118,7 +117,7 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	return newest.node.id
 }
 
-// reconnected reports whether the Envoy of a stream has connected again since.
+// reconnected reports whether the Envoy of a stream has opened another connection since.
 func (t *tracker) reconnected(st *stream) bool {
 	for other := range t.byNode[st.node.id] {
 		if other.peer != st.peer && other.connected.After(st.connected) {
@@ -128,7 +127,7 @@ func (t *tracker) reconnected(st *stream) bool {
 	return false
 }
 
-// Listener watches how the connections end that l accepts: without it, Gone names nobody.
+// Listener wraps l so that the server sees how connections end. Without it, Gone is empty.
 func (s *Server) Listener(l net.Listener) net.Listener { return watchedListener{l, s.tracker} }
 
 type watchedListener struct {
@@ -146,9 +145,9 @@ func (l watchedListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// A watchedConn tells the tracker once that it has ended. gRPC reads it in one goroutine,
-// which has cancelled the streams that the peer reset before it reads the end; and it closes
-// it, on a silent peer, before it cancels the streams.
+// A watchedConn reports its end to the tracker once. gRPC reads it in one goroutine, which cancels the streams that the
+// peer has reset before it reads the end of the connection. If the peer is silent, gRPC closes the connection before it
+// cancels the streams.
 type watchedConn struct {
 	net.Conn
 	tracker *tracker
@@ -163,7 +162,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 		c.heard.Store(time.Now().UnixNano())
 	case errors.Is(err, syscall.ECONNRESET):
 		c.end(causeReset)
-	case errors.Is(err, syscall.ETIMEDOUT): // what was sent was not acknowledged
+	case errors.Is(err, syscall.ETIMEDOUT): // the peer did not acknowledge what was sent
 		c.end(causeSilent)
 	case !errors.Is(err, net.ErrClosed):
 		c.end(causeClosed)

@@ -8,7 +8,7 @@ import (
 
 const streamsPerEnvoy = 4
 
-// crowd makes a tracker with so many streams, of Envoys with streamsPerEnvoy each, and returns their peers.
+// crowd makes a tracker with that many streams, streamsPerEnvoy for each Envoy, and returns the peers.
 func crowd(t testing.TB, streams int) (*tracker, []string) {
 	tr := newTestTracker()
 	now := time.Unix(1_700_000_000, 0)
@@ -29,7 +29,7 @@ func crowd(t testing.TB, streams int) (*tracker, []string) {
 	return tr, peers
 }
 
-// disconnectAll ends all connections, as a network that fails does, and returns the time for each.
+// disconnectAll ends all connections, as a network failure does, and returns the time for each.
 func disconnectAll(t testing.TB, streams int) time.Duration {
 	tr, peers := crowd(t, streams)
 	began := time.Now()
@@ -55,8 +55,8 @@ func BenchmarkMassDisconnect(b *testing.B) {
 	}
 }
 
-// TestTheCostOfAnEndedConnectionDoesNotGrowWithTheStreamsOfOthers: it is paid under the lock that every stream needs,
-// for all Envoys at once when a network fails.
+// TestTheCostOfAnEndedConnectionDoesNotGrowWithTheStreamsOfOthers: every stream needs the lock that is held
+// meanwhile, and a network failure ends all connections at once.
 func TestTheCostOfAnEndedConnectionDoesNotGrowWithTheStreamsOfOthers(t *testing.T) {
 	best := func(streams int) time.Duration {
 		least := disconnectAll(t, streams)
@@ -67,6 +67,7 @@ func TestTheCostOfAnEndedConnectionDoesNotGrowWithTheStreamsOfOthers(t *testing.
 	}
 	few, many := best(1000), best(10_000)
 	if ratio := float64(many) / float64(few); ratio > 5 {
-		t.Errorf("%v for each connection of %d streams and %v of %d: %.1f times, want about the same", few, 1000, many, 10_000, ratio)
+		t.Errorf("%v for each connection of %d streams and %v of %d: %.1f times, want about the same",
+			few, 1000, many, 10_000, ratio)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// streamMethods are all that the server serves.
+// streamMethods are all methods that the server serves.
 var streamMethods = []string{
 	"/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints",
 	"/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints",
@@ -28,10 +28,10 @@ var streamMethods = []string{
 	"/envoy.service.runtime.v3.RuntimeDiscoveryService/StreamRuntime",
 }
 
-// onPort makes a bench whose server is behind a bounded port.
-func onPort(t *testing.T, o port.Options) (*bench, *port.Listener) {
+// onPort makes a server on a port with limits.
+func onPort(t *testing.T, o port.Options) (*testServer, *port.Listener) {
 	t.Helper()
-	b := &bench{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
+	b := &testServer{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Seed: 1, Observer: b.seen})
 	o.Log = quiet()
 	l, err := port.Listen("127.0.0.1:0", o)
@@ -53,7 +53,7 @@ func onPort(t *testing.T, o port.Options) (*bench, *port.Listener) {
 }
 
 // openStream opens a stream on a connection of its own, and sends nothing.
-func (b *bench) openStream(method string) grpc.ClientStream {
+func (b *testServer) openStream(method string) grpc.ClientStream {
 	b.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -71,11 +71,12 @@ func (b *bench) openStream(method string) grpc.ClientStream {
 	return stream
 }
 
-// TestMuteStreamsKeepNobodyOut: a connection with a stream is not idle, and so is not closed to make room for another.
-func TestMuteStreamsKeepNobodyOut(t *testing.T) {
+// TestMuteStreamsKeepNoEnvoyOut: a connection with a stream is not idle, and so is not closed to make room for another.
+func TestMuteStreamsKeepNoEnvoyOut(t *testing.T) {
 	const mutes = 20
 	const connections = mutes + 1 // that of an Envoy, which may be silent because it has sent a message
-	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000, FirstMessage: 100 * time.Millisecond})
+	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000,
+		FirstMessage: 100 * time.Millisecond})
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	b.received(envoy, "llama", 1)
@@ -96,20 +97,24 @@ func TestMuteStreamsKeepNobodyOut(t *testing.T) {
 	b.received(late, "llama", 2)
 	b.received(envoy, "llama", 2)
 	s := l.Stats()
-	if s.SilentStreams != mutes || s.SilentStreamTime.IsZero() || s.Streams.Refused != 0 || s.Connections.Displaced != 1 {
+	if s.SilentStreams != mutes || s.SilentStreamTime.IsZero() || s.Streams.Refused != 0 ||
+		s.Connections.Displaced != 1 {
 		t.Errorf("%+v, want %d silent streams, and one connection closed for the Envoy that came late", s, mutes)
 	}
 }
 
 func TestAStreamWhoseFirstRequestNamesNoNodeIsRefused(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, method := range streamMethods {
-		var request proto.Message = &discoveryv3.DiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNames: []string{"llama"}}
+		var request proto.Message = &discoveryv3.DiscoveryRequest{TypeUrl: resource.EndpointType,
+			ResourceNames: []string{"llama"}}
 		switch {
 		case strings.HasSuffix(method, "StreamRuntime"):
-			request = &discoveryv3.DiscoveryRequest{TypeUrl: resource.RuntimeType, ResourceNames: []string{xds.RuntimeLayer}}
+			request = &discoveryv3.DiscoveryRequest{TypeUrl: resource.RuntimeType,
+				ResourceNames: []string{xds.RuntimeLayer}}
 		case strings.Contains(method, "/Delta"):
-			request = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType, ResourceNamesSubscribe: []string{"llama"}}
+			request = &discoveryv3.DeltaDiscoveryRequest{TypeUrl: resource.EndpointType,
+				ResourceNamesSubscribe: []string{"llama"}}
 		}
 		stream := b.openStream(method)
 		if err := stream.SendMsg(request); err != nil {
@@ -117,8 +122,9 @@ func TestAStreamWhoseFirstRequestNamesNoNodeIsRefused(t *testing.T) {
 		}
 		err := stream.RecvMsg(&discoveryv3.DiscoveryResponse{})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "names no node: set node.id") {
-			t.Errorf("%s: %v, want a refusal that says what is missing", method, err)
+			t.Errorf("%s: %v, want a refusal that names what is missing", method, err)
 		}
 	}
-	eventually(t, "no subscription is left", func() bool { return b.server.Names().Used == 0 && len(b.server.Clients()) == 0 })
+	eventually(t, "no subscription is left",
+		func() bool { return b.server.Names().Used == 0 && len(b.server.Clients()) == 0 })
 }

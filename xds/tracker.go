@@ -23,17 +23,17 @@ const (
 	maxPending       = 8      // unanswered responses remembered per stream; the protocol allows one or two
 )
 
-// A tracker follows every stream: who it is, what it subscribed to, what
-// it was sent and what it answered. Every stream reports to it from its own goroutine.
+// A tracker follows every stream: its node, its subscriptions, what it was sent and what it answered. Each stream
+// reports to it from its own goroutine.
 type tracker struct {
 	prefix   string
 	now      func() time.Time
 	observer Observer
-	// firstSubscriber is called, outside of the lock, for a name that got its first subscriber.
+	// firstSubscriber is called, without the lock, for a name that has its first subscriber.
 	firstSubscriber func(name string)
-	names           *port.Quota // of all streams, by connection
+	names           *port.Quota // subscriptions of all streams, by connection
 
-	closing atomic.Bool // the server ends the streams itself
+	closing atomic.Bool // the server itself ends the streams
 
 	mu       loggingMutex
 	streams  map[streamKey]*stream
@@ -52,7 +52,7 @@ type streamKey struct {
 
 // A stream is one open stream.
 type stream struct {
-	ctx           context.Context // done when the Envoy ends the stream, or the connection has ended
+	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
 	node          identity
 	transport     string
 	peer, host    string // host is peer without its port
@@ -105,7 +105,7 @@ type request struct {
 	typeURL                string
 	nonce                  string
 	refused                bool
-	message                string // Envoy's words when refused
+	message                string // of the refusal
 	subscribe, unsubscribe []string
 	replace                bool // subscribe is the whole list (state of the world)
 }
@@ -164,7 +164,7 @@ func (t *tracker) closed(key streamKey) {
 	}
 }
 
-// requested takes a request down. An error ends the stream.
+// requested records a request. An error ends the stream.
 func (t *tracker) requested(key streamKey, r request) error {
 	t.mu.Lock()
 	st := t.streams[key]
@@ -189,11 +189,11 @@ func (t *tracker) requested(key streamKey, r request) error {
 }
 
 // errNoNode ends a stream whose first request names no node. Every Envoy names one: it does not start without an id.
-var errNoNode = status.Error(codes.InvalidArgument,
-	"the first request of the stream names no node: set node.id in the Envoy's bootstrap, or start it with --service-node")
+var errNoNode = status.Error(codes.InvalidArgument, "the first request of the stream names no node: "+
+	"set node.id in the Envoy's bootstrap, or start it with --service-node")
 
-// introduce keeps the node of the stream's first request: later requests may leave it out, and
-// go-control-plane then repeats what is left of it.
+// introduce keeps the node of the stream's first request: later requests may leave it out, and go-control-plane then
+// repeats what takeIdentity left of it.
 func (t *tracker) introduce(st *stream, node identity) error {
 	switch {
 	case st.node.id != "":
@@ -204,7 +204,8 @@ func (t *tracker) introduce(st *stream, node identity) error {
 	st.node = node
 	t.byNode.add(node.id, st)
 	t.gone.remove(node.id)
-	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
+	t.mu.note(slog.LevelInfo, "envoy stream opened",
+		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
 	return nil
 }
 
@@ -214,7 +215,7 @@ func (t *tracker) apply(st *stream, r request, answered *answer) error {
 		return t.hold(st, r.typeURL)
 	}
 	if r.replace && len(st.pending) > 0 && r.nonce != st.pending[len(st.pending)-1].nonce {
-		return nil // stale: go-control-plane ignores it, subscriptions and all
+		return nil // stale: go-control-plane ignores it, including its subscriptions
 	}
 	t.answer(st, r, answered)
 	return t.subscribe(st, r, answered)
@@ -225,7 +226,9 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 		return nil
 	}
 	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
-		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
+		return status.Errorf(codes.ResourceExhausted,
+			"more than %d resource types, or a type of more than %d bytes: this server has only endpoints",
+			maxHeldTypes, maxNameBytes)
 	}
 	if !t.names.Acquire(st.peer) {
 		return t.full()
@@ -236,7 +239,8 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 
 // full is the status of a stream that wants more names than there is room for.
 func (t *tracker) full() error {
-	return status.Errorf(codes.ResourceExhausted, "there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
+	return status.Errorf(codes.ResourceExhausted,
+		"the limit of %d subscriptions leaves no more of them for this connection", t.names.Usage().Limit)
 }
 
 // subscribe follows the names of a request.
@@ -273,7 +277,8 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 		return false, nil
 	}
 	if len(name) > maxNameBytes {
-		return false, status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
+		return false, status.Errorf(codes.InvalidArgument,
+			"a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
 	}
 	if len(st.subscriptions) >= maxSubscriptions {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
@@ -301,7 +306,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 	}
 }
 
-// sent takes down that a response is about to go out.
+// sent records that a response is about to be sent.
 func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 	seq, _ := strconv.ParseUint(strings.TrimPrefix(version, t.prefix), 10, 64)
 	t.mu.Lock()

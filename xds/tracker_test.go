@@ -11,15 +11,15 @@ import (
 	"steelyard/xds/port"
 )
 
-// A book is a tracker with a clock of its own, spoken to as the delta streams do.
-type book struct {
+// A clockedTracker is a tracker with a clock of its own. Its methods call it as delta streams do.
+type clockedTracker struct {
 	*tracker
 	t     *testing.T
 	clock time.Time
 }
 
-func newBook(t *testing.T) *book {
-	b := &book{t: t, clock: time.Unix(1_700_000_000, 0)}
+func newClockedTracker(t *testing.T) *clockedTracker {
+	b := &clockedTracker{t: t, clock: time.Unix(1_700_000_000, 0)}
 	b.tracker = newTestTracker()
 	b.tracker.now = func() time.Time { return b.clock }
 	return b
@@ -30,7 +30,7 @@ func newTestTracker() *tracker {
 }
 
 // open opens a stream that subscribes to llama.
-func (b *book) open(id int64) streamKey {
+func (b *clockedTracker) open(id int64) streamKey {
 	b.t.Helper()
 	key := streamKey{delta: true, id: id}
 	if err := b.opened(b.t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
@@ -40,7 +40,7 @@ func (b *book) open(id int64) streamKey {
 	return key
 }
 
-func (b *book) request(key streamKey, r request) {
+func (b *clockedTracker) request(key streamKey, r request) {
 	b.t.Helper()
 	r.typeURL = resource.EndpointType
 	if err := b.requested(key, r); err != nil {
@@ -48,12 +48,12 @@ func (b *book) request(key streamKey, r request) {
 	}
 }
 
-func (b *book) send(key streamKey, nonce string, seq uint64) {
+func (b *clockedTracker) send(key streamKey, nonce string, seq uint64) {
 	b.sent(key, nonce, fmt.Sprint("p.", seq), []part{{cluster: "llama"}})
 }
 
 func TestOnlyTheNewestUnansweredResponsesAreRemembered(t *testing.T) {
-	b := newBook(t)
+	b := newClockedTracker(t)
 	key := b.open(1)
 	b.published("llama", 1, b.clock)
 	const sent = 3 * maxPending
@@ -76,7 +76,7 @@ func TestOnlyTheNewestUnansweredResponsesAreRemembered(t *testing.T) {
 	}
 }
 
-// One slow Envoy among many moves the cluster's delay by its share of them, whether they came
+// One slow Envoy among many changes the cluster's delay in proportion to its share of them, whether they subscribed
 // before the cluster was served or after; among a few, by an eighth.
 func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 	for _, c := range []struct {
@@ -94,7 +94,7 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 		{"some want it no more", 10, 10, 0, 4, 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBook(t)
+			b := newClockedTracker(t)
 			var keys []streamKey
 			for range c.before {
 				keys = append(keys, b.open(int64(len(keys))))
@@ -124,9 +124,10 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 }
 
 func TestAStreamWatchesForTheNodeOfItsFirstRequest(t *testing.T) {
-	b := newBook(t)
+	b := newClockedTracker(t)
 	key := streamKey{delta: true, id: 1}
-	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1", "/run/envoy.sock": "/run/envoy.sock"} {
+	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1",
+		"/run/envoy.sock": "/run/envoy.sock"} {
 		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}

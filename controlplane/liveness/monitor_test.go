@@ -115,7 +115,8 @@ func TestALockThatIsNeverReleasedIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
-		gate := make(chan struct{}) // stands in for a mutex: the time of a synctest bubble does not advance while a goroutine waits for one
+		// A channel stands in for the lock: the time of a synctest bubble stops while a goroutine waits for a mutex.
+		gate := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() { m.Run(ctx) })
 		all.Go(func() { m.Probe(ctx, "free", func() {}) })

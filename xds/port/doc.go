@@ -26,8 +26,8 @@
 //
 //	16 · what it holds < limit − what all connections hold
 //
-// This is the dynamic threshold by which network switches share a buffer. A connection that holds little still gets more
-// when one that holds much no longer does, and the Quota never takes anything back. One greedy connection gets a
+// This is the dynamic threshold by which network switches share a buffer. A connection that holds little still gets
+// more when one that holds much no longer does, and the Quota never takes anything back. One greedy connection gets a
 // seventeenth of the limit, and each further one a seventeenth of what is left: ten of them leave more than half. A
 // fleet whose Envoys all need about the same can use nearly all of it.
 //
@@ -36,6 +36,6 @@
 //
 // # Counters and log
 //
-// The Listener counts every refusal by the limit that was reached. It logs the first at once, and then one line with the
-// sum every ten seconds while refusals continue.
+// The Listener counts every refusal by the limit that was reached. It logs the first at once, and then one line with
+// the sum every ten seconds while refusals continue.
 package port

@@ -162,8 +162,8 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// enter adds the connection to the table if there is room, or if it can replace an idle connection (victim). full is the
-// limit that was reached, 0 if none was. Without a victim, a full table refuses the connection.
+// enter adds the connection to the table if there is room, or if it can replace an idle connection (victim). full is
+// the limit that was reached, 0 if none was. Without a victim, a full table refuses the connection.
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
