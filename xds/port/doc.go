@@ -11,10 +11,11 @@
 // /64 count as one, because a single machine usually has a whole /64. A connection counts from when it is accepted
 // until it is closed, including while its handshake is pending.
 //
-// A connection without an open stream is idle. When there is no room for a new connection, the Listener closes the one
-// that has been idle for longest (among those from the same address, if that address has reached its limit). An Envoy
-// opens its first stream within milliseconds, and is not idle from then on. If no connection is idle, the Listener
-// refuses the new one: it accepts and closes it at once, so that the peer notices and can retry.
+// A connection is idle unless it has an open stream that has sent a message. When there is no room for a new
+// connection, the Listener closes the one that has been idle for longest (among those from the same address, if that
+// address has reached its limit). An Envoy opens its first stream within milliseconds, and is not idle from then on. If
+// no connection is idle, the Listener refuses the new one: it accepts and closes it at once, so that the peer notices
+// and can retry.
 //
 // No error from accept ends the Listener, not even a lack of file descriptors: it closes the connection that has been
 // idle for longest, and tries again at least once a second.
@@ -31,8 +32,7 @@
 // seventeenth of the limit, and each further one a seventeenth of what is left: ten of them leave more than half. A
 // fleet whose Envoys all need about the same can use nearly all of it.
 //
-// The Listener ends a stream whose first message does not arrive completely within Options.FirstMessage: until then the
-// stream keeps its connection from being idle.
+// The Listener ends a stream whose first message does not arrive completely within Options.FirstMessage.
 //
 // # Counters and log
 //

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Intercept is the interceptor for the gRPC server on this listener. It bounds the number of streams, ends those
-// whose first message does not arrive in time, and keeps the connections that have streams from counting as idle.
+// Intercept is the interceptor for the gRPC server on this listener. It limits the number of streams, ends those whose
+// first message does not arrive in time, and keeps connections from being idle while they have a stream that has sent a
+// message.
 func (l *Listener) Intercept(
 	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
@@ -25,13 +26,13 @@ func (l *Listener) Intercept(
 			"the limit of %d open streams leaves no more of them for this connection", l.options.Streams)
 	}
 	defer l.streams.Release(connection)
-	end, ok := l.begin(addressesOf(p.Addr, p.LocalAddr))
-	if !ok {
+	c := l.streamOpens(addressesOf(p.Addr, p.LocalAddr))
+	if c == nil {
 		return status.Error(codes.Unavailable, "the connection is closed")
 	}
-	defer end()
-	s := &startingStream{ServerStream: stream, patience: l.options.FirstMessage, timedOut: make(chan error, 1)}
+	s := &interceptedStream{ServerStream: stream, conn: c, timedOut: make(chan error, 1)}
 	err := handler(srv, s)
+	s.end()
 	select {
 	case err = <-s.timedOut:
 		l.silent(connection)
@@ -40,24 +41,18 @@ func (l *Listener) Intercept(
 	return err
 }
 
-// begin notes that a stream begins on the connection, and returns the function that notes its end; false when the
-// connection is closed.
-func (l *Listener) begin(which pair) (end func(), ok bool) {
+// streamOpens returns the connection with these addresses, nil if it is closed.
+func (l *Listener) streamOpens(addresses pair) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.table.open[which]
-	if c == nil {
-		return nil, false
+	c := l.table.open[addresses]
+	if c != nil {
+		c.used = true
 	}
-	l.table.streamBegins(c)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.table.streamEnds(c)
-	}, true
+	return c
 }
 
-// silent counts a stream that was ended because it sent no message.
+// silent counts a stream whose first message did not arrive in time.
 func (l *Listener) silent(connection string) {
 	l.mu.Lock()
 	l.stats.SilentStreams++
@@ -66,30 +61,57 @@ func (l *Listener) silent(connection string) {
 	l.silentStreams.add("peer", connection, "limit", l.options.FirstMessage)
 }
 
-// A startingStream fails its first RecvMsg if the message does not arrive in time, so that the handler returns. RecvMsg
-// is not called concurrently.
-type startingStream struct {
+// An interceptedStream keeps its connection from being idle from its first message on. It fails the first RecvMsg if
+// the message does not arrive in time, so that the handler returns. RecvMsg is not called concurrently.
+type interceptedStream struct {
 	grpc.ServerStream
-	patience time.Duration
+	conn     *conn
+	received bool       // RecvMsg was called
 	timedOut chan error // status of the stream, sent before RecvMsg fails; capacity one
-	started  bool
+
+	begun, ended bool // guarded by the listener's lock
 }
 
-func (s *startingStream) RecvMsg(m any) error {
-	if s.started {
+func (s *interceptedStream) RecvMsg(m any) error {
+	if s.received {
 		return s.ServerStream.RecvMsg(m)
 	}
-	s.started = true
-	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }() // returns at the latest when the stream ends
-	timer := time.NewTimer(s.patience)
+	s.received = true
+	first := make(chan error, 1)
+	go func() { first <- s.ServerStream.RecvMsg(m) }() // returns at the latest when the stream ends
+	patience := s.conn.listener.options.FirstMessage
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case err := <-received:
+	case err := <-first:
+		if err == nil {
+			s.begin()
+		}
 		return err
 	case <-timer.C:
-		err := status.Errorf(codes.DeadlineExceeded, "the stream's first message has not arrived within %v", s.patience)
+		err := status.Errorf(codes.DeadlineExceeded, "the stream's first message has not arrived within %v", patience)
 		s.timedOut <- err
 		return err
+	}
+}
+
+// begin counts the stream, unless the handler has returned meanwhile.
+func (s *interceptedStream) begin() {
+	l := s.conn.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !s.ended {
+		s.begun = true
+		l.table.streamBegins(s.conn)
+	}
+}
+
+func (s *interceptedStream) end() {
+	l := s.conn.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.ended = true
+	if s.begun {
+		l.table.streamEnds(s.conn)
 	}
 }

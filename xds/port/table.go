@@ -10,7 +10,7 @@ import (
 type table struct {
 	open  map[pair]*conn
 	hosts map[netip.Prefix]*host
-	idle  list.List // of the *conn without a stream, the one idle for longest first
+	idle  list.List // of the *conn that are idle, the one idle for longest first
 }
 
 // A host is a remote address, or a network of IPv6, that has connections.
@@ -41,9 +41,9 @@ type conn struct {
 
 	pair         pair
 	host         *host
-	streams      int           // open now
+	streams      int           // open, and have sent a message
 	used         bool          // a stream was ever opened
-	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil with streams
+	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil unless idle
 }
 
 func newTable() table {
