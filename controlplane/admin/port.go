@@ -69,7 +69,8 @@ func portProblems(p Port, now time.Time) []Problem {
 	}
 	if within(p.LastSilentStreamAt, now, refusedLately) {
 		out = append(out, problem(SeverityWarning,
-			"the xDS port ended %d streams whose first message did not arrive in time, the latest %s: peers that are no Envoys connect, or cannot send",
+			"the xDS port ended %d streams whose first message did not arrive in time, the latest %s: "+
+				"peers that are no Envoys connect, or cannot send",
 			p.SilentStreams, formatAgo(p.LastSilentStreamAt, now)))
 	}
 	if within(p.LastAcceptErrorAt, now, refusedLately) {

@@ -302,7 +302,8 @@ func TestPortProblems(t *testing.T) {
 		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
-			[]Problem{{SeverityWarning, "the xDS port ended 5 streams whose first message did not arrive in time, the latest 1.0 s ago: peers that are no Envoys connect, or cannot send"}},
+			[]Problem{{SeverityWarning, "the xDS port ended 5 streams whose first message did not arrive in time, " +
+				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send"}},
 		},
 		"accepting fails": {
 			with(func(p *Port) {
