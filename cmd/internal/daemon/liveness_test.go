@@ -70,7 +70,7 @@ func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
 	release := sync.OnceFunc(func() { close(p.release) })
 	t.Cleanup(release) // before the daemon is stopped
 	eventually(t, "/healthz fails for the one loop", func() error {
-		d.beats.Look() // which the Monitor does once a second
+		d.beats.Check() // which the Monitor does once a second
 		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "stuck") ||
 			!strings.Contains(body, "\ncluster llama: no progress for ") || strings.Contains(body, "mixtral") {
 			return fmt.Errorf("%d %s", code, body)
@@ -79,7 +79,7 @@ func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
 	})
 	release()
 	eventually(t, "/healthz is well again", func() error {
-		d.beats.Look()
+		d.beats.Check()
 		if code, body := health(t, base); code != http.StatusOK || body != "ok\n" {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -97,7 +97,7 @@ func TestALockThatIsNeverFreeFailsHealthzWhichNeedsNone(t *testing.T) {
 	unlock := sync.OnceFunc(d.mu.Unlock)
 	t.Cleanup(unlock)
 	eventually(t, "/healthz fails for the lock", func() error {
-		d.beats.Look()
+		d.beats.Check()
 		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.Contains(body, "\nconfiguration in force: no progress for ") {
 			return fmt.Errorf("%d %s", code, body)
 		}

@@ -94,7 +94,8 @@ func (d *Daemon) viewPort() admin.Port {
 		ConnectionsPerAddress: connections(s.PerAddress),
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
-		AcceptErrors:          s.AcceptErrors, LastAcceptError: s.AcceptError, LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
+		SilentStreams:         s.SilentStreams, LastSilentStreamAt: admin.At(s.SilentStreamTime),
+		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError, LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
 	}
 	if files := openFilesLimit(); files > 0 {
 		p.OpenFilesLimit = admin.Num(float64(files))

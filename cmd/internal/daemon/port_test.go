@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +10,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/xds/xdstest"
 )
 
 func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
@@ -67,16 +67,31 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	}
 }
 
-// TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of.
+// TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of. The
+// Envoys whose connections Steelyard then closes itself have not vanished.
 func TestNothingHoldsTheEndUp(t *testing.T) {
-	var log bytes.Buffer
+	var log lockedBuffer
 	d, err := New(parse(t, fmt.Sprintf(counted, "127.0.0.1:1")), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	hung, envoys := make(chan struct{}), make(chan error)
-	close(envoys)
+	go func() {
+		defer close(envoys)
+		_ = d.serveEnvoys()
+	}()
+	client, err := xdstest.Dial(xdstest.Config{Address: d.XDSAddress(), NodeID: "edge-1", Clusters: []string{"llama"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(t, "the Envoy has a stream", func() error {
+		if clients := d.streams.Clients(); len(clients) != 1 || clients[0].NodeID != "edge-1" {
+			return fmt.Errorf("clients %+v", clients)
+		}
+		return nil
+	})
 	began := time.Now()
 	err = d.stop(func() error { <-hung; return nil }, envoys)
 	if took := time.Since(began); err != nil || took < stopLimit || took > stopLimit+500*time.Millisecond {
@@ -84,6 +99,15 @@ func TestNothingHoldsTheEndUp(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), `for="the collectors and the admin listener"`) {
 		t.Errorf("the log does not say what was waited for:\n%s", log.String())
+	}
+	eventually(t, "the Envoy's stream has ended", func() error {
+		if clients := d.streams.Clients(); len(clients) != 0 {
+			return fmt.Errorf("clients %+v", clients)
+		}
+		return nil
+	})
+	if gone := d.streams.Gone(); len(gone) != 0 || strings.Contains(log.String(), "vanished") {
+		t.Errorf("%v vanished, though Steelyard closed the connections itself:\n%s", gone, log.String())
 	}
 	close(hung)
 }

@@ -47,6 +47,7 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 			}
 			doing = next
 		case <-limit.C:
+			d.streams.Close() // so that the Envoys do not count as vanished
 			d.xdsListener.CloseConnections()
 			d.options.Log.Warn("stopped without waiting any longer", "for", doing, "limit", stopLimit)
 			return nil
