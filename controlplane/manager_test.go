@@ -201,6 +201,34 @@ func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.
 	return b.recorder.Publish(cluster, d, staleAfter)
 }
 
+// slowToRemove takes 20 looks of a Monitor to remove a cluster.
+type slowToRemove struct {
+	*recorder
+	beats *liveness.Monitor
+	stuck []liveness.Stuck
+}
+
+func (s *slowToRemove) Remove(string) {
+	for range 20 {
+		s.beats.Look()
+	}
+	s.stuck = append(s.stuck, s.beats.Stuck()...)
+}
+
+// TestAReloadOfManySlowClustersIsNotStuck: each may wait for a mount that hangs until it is given up.
+func TestAReloadOfManySlowClustersIsNotStuck(t *testing.T) {
+	beats := liveness.New(slog.New(slog.DiscardHandler))
+	s := &slowToRemove{recorder: &recorder{}, beats: beats}
+	m := NewManager(s, push.Cost{}, s, s, func() {}, beats, slog.New(slog.DiscardHandler))
+	defer m.Close()
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80")),
+		clusterConfig("c", static("10.0.0.3:80"))))
+	m.Apply(configOf())
+	if len(s.stuck) > 0 {
+		t.Errorf("stuck: %v, want nothing", s.stuck)
+	}
+}
+
 // TestNoClustersLastPushWaitsForAnothers: Envoys of the last cluster would have theirs late, or not at all.
 func TestNoClustersLastPushWaitsForAnothers(t *testing.T) {
 	b := &barrier{}

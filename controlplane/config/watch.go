@@ -88,6 +88,9 @@ func (w *Watcher) Status() Status {
 
 // Run follows the file until ctx is done, and returns nil then. A system that
 // has no watches left is no error: the file is then only polled.
+//
+// It cannot wait forever for anything but Apply and Report: all that it does with files has a deadline (package
+// files). So no heartbeat watches it; that of a reload is Apply's.
 func (w *Watcher) Run(ctx context.Context) error {
 	folders, err := newFolders()
 	defer folders.close()

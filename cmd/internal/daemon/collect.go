@@ -118,6 +118,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
 		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
 		Interval: cfg.Interval, Timeout: cfg.Timeout,
+		Progress: &d.polling, // of one poller after the other
 	}
 	if cfg.TLS != nil {
 		o.TLS = (*inflight.TLS)(cfg.TLS)

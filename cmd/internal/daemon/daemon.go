@@ -67,6 +67,8 @@ type Daemon struct {
 	config     *config.Config
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
+
+	scraping, polling liveness.Beat
 }
 
 // New binds the listeners and applies the configuration: discovery and the loops
@@ -89,6 +91,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
+	d.scrapes.Progress = &d.scraping
 	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
