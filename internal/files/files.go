@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -47,7 +48,8 @@ var underWay singleflight.Group
 // Patience has passed or ctx is done, and leaves the goroutine of do behind then. What is
 // done under the same name with the same path meanwhile is the same.
 func Within[T any](ctx context.Context, path, name string, do func() (T, error)) (T, error) {
-	patience, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience))
+	silence := fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience)
+	patience, cancel := context.WithTimeoutCause(ctx, Patience, silence)
 	defer cancel()
 	done := underWay.DoChan(name+" "+path, func() (any, error) { return do() })
 	select {
@@ -59,6 +61,9 @@ func Within[T any](ctx context.Context, path, name string, do func() (T, error))
 		return v, r.Err
 	case <-patience.Done():
 		var none T
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) { // the caller has less patience
+			return none, fmt.Errorf("%s has not answered in time: is it on a file system that hangs? (%w)", path, err)
+		}
 		return none, context.Cause(patience)
 	}
 }

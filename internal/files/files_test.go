@@ -64,7 +64,7 @@ func TestWhatIsNoRegularFileIsRefusedUnread(t *testing.T) {
 	}
 }
 
-// A system call on a mount that hangs is stood in for: it needs rights that a test has not.
+// TestNoMoreThanPatienceIsWaitedForARegularFile has the real thing on Linux; here time is simulated.
 func TestWhatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -86,8 +86,14 @@ func TestWhatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
 		}
 		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := Within(ended, "/mnt/x", "read", hang); !errors.Is(err, context.DeadlineExceeded) {
+		const says = "/mnt/x has not answered in time: is it on a file system that hangs?"
+		if _, err := Within(ended, "/mnt/x", "read", hang); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
 			t.Errorf("its caller's end: %v", err)
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := Within(stopped, "/mnt/x", "read", hang); err != context.Canceled {
+			t.Errorf("its caller's stop: %v", err)
 		}
 		if got, err := Within(t.Context(), "/mnt/y", "read", func() (string, error) { return "other", nil }); got != "other" || err != nil {
 			t.Errorf("another file: %q, %v", got, err)
