@@ -42,18 +42,35 @@ func accessLogs(dir string) (map[string]entry, error) {
 	}
 	entries := make(map[string]entry)
 	for _, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
+		if err := readAccessLog(path, entries); err != nil {
 			return nil, err
 		}
-		for lines := bufio.NewScanner(file); lines.Scan(); {
-			if m := accessLogLine.FindStringSubmatch(lines.Text()); m != nil && m[1] != "200" {
-				entries[m[3]] = entry{code: m[1], flags: m[2], upstream: m[4]}
-			}
-		}
-		file.Close()
 	}
 	return entries, nil
+}
+
+// longestLine bounds a line of an Envoy's log, in bytes.
+const longestLine = 1 << 20
+
+// readAccessLog adds the entries of one log. One that cannot be read to its end is an error: requests whose entries are
+// missing would get a wrong verdict.
+func readAccessLog(path string, into map[string]entry) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		if m := accessLogLine.FindStringSubmatch(lines.Text()); m != nil && m[1] != "200" {
+			into[m[3]] = entry{code: m[1], flags: m[2], upstream: m[4]}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
 // judge adds the requests of a load to the account, by the rule in the package's

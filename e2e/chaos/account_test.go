@@ -61,3 +61,26 @@ func TestEveryFailedRequestHasAVerdict(t *testing.T) {
 		t.Errorf("the list has %d lines, %v; want all 6 failures", lines, err)
 	}
 }
+
+// TestALogThatCannotBeReadToItsEndIsAnError: the requests after the place where it breaks off would count as lost.
+func TestALogThatCannotBeReadToItsEndIsAnError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		longest int // bytes of a line in the middle
+		entries int
+		want    string // in the error; empty: none
+	}{
+		"a long line":     {longestLine / 2, 3, ""},
+		"a line too long": {longestLine + 1, 0, "envoy-0-1.log: bufio.Scanner: token too long"},
+	} {
+		dir := t.TempDir()
+		half := strings.Index(logOfAnEnvoy, "[2026-11-22T05:33:32.253Z]")
+		text := logOfAnEnvoy[:half] + strings.Repeat("x", tt.longest) + "\n" + logOfAnEnvoy[half:]
+		if err := os.WriteFile(filepath.Join(dir, "envoy-0-1.log"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := accessLogs(dir)
+		if len(entries) != tt.entries || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %d entries, %v; want %d, %q", name, len(entries), err, tt.entries, tt.want)
+		}
+	}
+}

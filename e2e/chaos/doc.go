@@ -18,7 +18,8 @@
 // (SIGKILL), stopped for a while (SIGSTOP) and restarted in order (SIGTERM); links are
 // reset, hang and refuse; the configuration is changed, spoiled, and loses an endpoint
 // for a while; certificates are replaced, which acts at the next restart of the process
-// that reads them; the log reader stalls. Kind and lanes have the whole list. At most two
+// that reads them; the log reader stalls, or goes away until Steelyard's next start. Kind
+// and lanes have the whole list. At most two
 // of five servers and two of three Envoys are out at once.
 //
 // # The rule
@@ -51,6 +52,6 @@
 // admin API shows no problem, no flag, every Envoy in sync, and the configuration that
 // is there; then, without requests, 0 in flight, running and queued at every endpoint.
 // Memory, goroutines and descriptors of Steelyard are then compared with those of before.
-// Steelyard is ended in the first half of the faults only, so that one process has lived
-// through all others of the second half.
+// Steelyard is ended all through the faults, but not in their last third (and at most two
+// minutes): one process lives through all others of that time.
 package chaos

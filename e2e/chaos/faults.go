@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"steelyard/controlplane/admin"
 )
 
 // spoiled is no configuration.
@@ -47,6 +49,8 @@ func (f *fleet) make(ctx context.Context, fault Fault) error {
 		f.reader.gate.shut()
 		defer f.reader.gate.open()
 		return rest(ctx, fault.For)
+	case Close:
+		return f.closeLog(ctx, fault.For)
 	case Replace:
 		return f.replaceCertificates(ctx)
 	case Change, Spoil, Remove:
@@ -67,6 +71,32 @@ func (f *fleet) replaceCertificates(ctx context.Context) error {
 	}
 	if err := f.certs.shows(f.at.xds); err != nil {
 		f.complain("new certificates after a restart: %v", err)
+	}
+	return nil
+}
+
+// closeLog leaves Steelyard without a reader of its log, which it has to report, and restarts it with another one.
+func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
+	if err := f.reader.leave(); err != nil {
+		return err
+	}
+	if err := rest(ctx, d); err != nil {
+		return err
+	}
+	if err := wait(ctx, silence, f.logFails); err != nil {
+		f.complain("the log has had no reader for %v: %v", d, err)
+	}
+	return f.units[partSteelyard].restart(ctx, 0)
+}
+
+// logFails wants Steelyard to report that its log cannot be written.
+func (f *fleet) logFails(ctx context.Context) error {
+	var status admin.Status
+	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
+		return err
+	}
+	if status.Log.Error == "" {
+		return fmt.Errorf("the status has no error of the log, %d dropped lines", status.Log.DroppedLines)
 	}
 	return nil
 }

@@ -148,6 +148,39 @@ func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
 	l.close()
 }
 
+func TestALogReaderThatLeavesFailsWhoWritesAndReadsTheNextProcess(t *testing.T) {
+	dir := t.TempDir()
+	l := newLogReader(filepath.Join(dir, "log"))
+	run := func(script string) (p *proc.Process) {
+		t.Helper()
+		err := l.run(func(stderr *os.File) (err error) {
+			p, err = proc.Start(proc.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Stderr: stderr})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	// It ends with the status of a write that fails.
+	first := run(`trap '' PIPE; while echo line >&2; do sleep 0.01; done; exit 7`)
+	eventually(t, "the log is read", func() bool { b, err := os.ReadFile(l.path); return err == nil && len(b) > 0 })
+	if err := l.leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("the process ended with %v, want the status of a failed write", err)
+	}
+	if err := run(`echo another >&2`).Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l.reading.Wait()
+	if b, err := os.ReadFile(l.path); err != nil || !strings.HasSuffix(string(b), "another\n") {
+		t.Errorf("the log ends with %q, %v", b, err)
+	}
+	l.close()
+}
+
 func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {
 	j, dir := newJournal(t), t.TempDir()
 	u := &unit{name: "redis", journal: j, start: func(context.Context) (process, error) {

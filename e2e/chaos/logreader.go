@@ -15,6 +15,9 @@ type logReader struct {
 	gate    gate
 	quit    chan struct{}
 	reading sync.WaitGroup
+
+	mu   sync.Mutex
+	pipe *os.File // the end that is read, of the latest process
 }
 
 func newLogReader(path string) *logReader {
@@ -33,6 +36,9 @@ func (l *logReader) run(start func(stderr *os.File) error) error {
 	if err != nil {
 		return errors.Join(err, read.Close())
 	}
+	l.mu.Lock()
+	l.pipe = read
+	l.mu.Unlock()
 	l.reading.Go(func() {
 		defer read.Close()
 		defer file.Close()
@@ -42,6 +48,13 @@ func (l *logReader) run(start func(stderr *os.File) error) error {
 		return fmt.Errorf("making the log's pipe small: %w", err)
 	}
 	return start(write)
+}
+
+// leave closes the pipe, as a shipper that ends: whatever the process logs from now on cannot be written.
+func (l *logReader) leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pipe.Close()
 }
 
 func (l *logReader) copy(file io.Writer, pipe io.Reader) {

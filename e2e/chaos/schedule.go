@@ -24,11 +24,12 @@ const (
 	Remove  Kind = "remove"  // a server: taken out of the configuration, and put back
 	Replace Kind = "replace" // the certificates: new files, on which Steelyard is restarted in order
 	Stall   Kind = "stall"   // the log reader: reads nothing, and goes on reading after a while
+	Close   Kind = "close"   // the log's pipe: has no reader until Steelyard is restarted in order, with a new pipe
 )
 
 // Kinds are all of them.
 func Kinds() []Kind {
-	return []Kind{Kill, Pause, Restart, Reset, Hang, Refuse, Change, Spoil, Remove, Replace, Stall}
+	return []Kind{Kill, Pause, Restart, Reset, Hang, Refuse, Change, Spoil, Remove, Replace, Stall, Close}
 }
 
 // The fleet.
@@ -45,6 +46,7 @@ const (
 	partConfig       = "configuration"
 	partCertificates = "certificates"
 	partLog          = "log-reader"
+	partLogPipe      = "log-pipe"
 )
 
 func envoyName(i int) string   { return fmt.Sprintf("envoy-%d", i) }
@@ -81,8 +83,12 @@ type card struct {
 	kind        Kind
 	least, most float64 // seconds that it lasts
 	recovery    float64 // seconds of peace for the part afterwards, in which a process starts again
-	early       bool    // only in the first half of a run
+	early       bool    // not within lastLife of the end of a run
 }
+
+// lastLife is the end of a run in which Steelyard is not ended. One process lives through all other faults of that
+// time, and it is the one whose memory, goroutines and descriptors are looked at afterwards.
+func lastLife(length time.Duration) time.Duration { return min(length/3, 2*time.Minute) }
 
 // Schedule returns the faults of a run in order of time: a pure function of the
 // seed and the length. Every lane deals its cards from a shuffled deck, and shuffles
@@ -108,7 +114,7 @@ func deal(lane int, deck []card, r *rand.Rand, length time.Duration) []Fault {
 			switch {
 			case at > length-quietEnd:
 				return faults
-			case c.early && f.At > length/2: // the part has peace instead
+			case c.early && f.At > length-lastLife(length): // the part has peace instead
 			default:
 				faults = append(faults, f)
 			}
@@ -136,14 +142,13 @@ func lanes() [][]card {
 	}
 }
 
-// steelyardLane ends Steelyard in the first half of a run only: one process then lives
-// through all other faults of the second half, and it is the one whose memory,
-// goroutines and descriptors are looked at afterwards.
+// steelyardLane has all that ends Steelyard. The log's pipe is in it because only a new process gets another one.
 func steelyardLane() []card {
 	return []card{
 		{part: partSteelyard, kind: Kill, least: 0.3, most: 4.5, recovery: 2, early: true},
 		{part: partSteelyard, kind: Restart, least: 0, most: 1, recovery: 2, early: true},
 		{part: partCertificates, kind: Replace, recovery: 2, early: true},
+		{part: partLogPipe, kind: Close, least: 2, most: 4, recovery: 2, early: true},
 		{part: partSteelyard, kind: Pause, least: 0.5, most: 5},
 	}
 }
