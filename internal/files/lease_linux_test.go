@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNoMoreThanPatienceIsWaitedForARegularFile: the test holds a lease on it, and the kernel has whoever opens it wait
+// TestARegularFileThatHangsIsGivenUpAfterPatience: the test holds a lease on the file, and the kernel blocks each open
 // until the lease is given up.
-func TestNoMoreThanPatienceIsWaitedForARegularFile(t *testing.T) {
+func TestARegularFileThatHangsIsGivenUpAfterPatience(t *testing.T) {
 	path := write(t, "content")
 	holder, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
