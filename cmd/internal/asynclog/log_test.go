@@ -220,7 +220,9 @@ func TestAClientThatRepeatsItselfIsSummarised(t *testing.T) {
 			t.Errorf("%d times %s, want the first %d of one client and none after that", n, line, burst)
 		}
 		left := 0
-		for _, m := range regexp.MustCompile(`level=`+level+` msg="repeated lines were left out" line=`+line+` host=10.0.0.1 left_out=(\d+)`).FindAllStringSubmatch(out, -1) {
+		summary := regexp.MustCompile(`level=` + level + ` msg="repeated lines were left out" line=` + line +
+			` host=10.0.0.1 left_out=(\d+)`)
+		for _, m := range summary.FindAllStringSubmatch(out, -1) {
 			n, _ := strconv.Atoi(m[1])
 			left += n
 		}

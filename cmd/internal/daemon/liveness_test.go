@@ -109,7 +109,8 @@ func stuckOnly(t *testing.T, d *Daemon, base, name string) {
 	eventually(t, "/healthz and the problems name "+name, func() error {
 		d.beats.Look() // which the Monitor does once a second
 		code, body := health(t, base)
-		if code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "stuck, restart it\n"+name+": no progress for ") ||
+		if code != http.StatusServiceUnavailable ||
+			!strings.HasPrefix(body, "stuck, restart it\n"+name+": no progress for ") ||
 			strings.Count(body, "\n") != 2 {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -218,7 +219,8 @@ func TestALockThatIsNeverFreeFailsHealthzWhichNeedsNone(t *testing.T) {
 	t.Cleanup(unlock)
 	eventually(t, "/healthz fails for the lock", func() error {
 		d.beats.Look()
-		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.Contains(body, "\nconfiguration in force: no progress for ") {
+		if code, body := health(t, base); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "\nconfiguration in force: no progress for ") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
