@@ -19,7 +19,7 @@ const logOfAnEnvoy = `[2026-11-22 05:33:34.402][4954][warning][upstream] [load_s
 [2026-11-22T05:33:32.253Z] "POST / HTTP/1.1" 503 UH 2 98 0 - "-" "Go-http-client/1.1" "storm-4" "127.0.0.1:16005" "-"
 `
 
-func TestEveryFailedRequestHasAVerdict(t *testing.T) {
+func TestAFailedRequestIsExcusedIfTheEnvoyOrTheServerThatHadItWasEnded(t *testing.T) {
 	at := addresses{servers: []string{"127.0.0.1:1", "127.0.0.1:2"}}
 	f := &fleet{journal: newJournal(t), dir: t.TempDir(), at: at}
 	if err := os.WriteFile(filepath.Join(f.dir, "envoy-0-2.log"), []byte(logOfAnEnvoy), 0o600); err != nil {
@@ -62,7 +62,7 @@ func TestEveryFailedRequestHasAVerdict(t *testing.T) {
 	}
 }
 
-// TestALogThatCannotBeReadToItsEndIsAnError: the requests after the place where it breaks off would count as lost.
+// TestALogThatCannotBeReadToItsEndIsAnError: requests whose entries come after the break would have none.
 func TestALogThatCannotBeReadToItsEndIsAnError(t *testing.T) {
 	for name, tt := range map[string]struct {
 		longest int // bytes of a line in the middle
@@ -79,7 +79,8 @@ func TestALogThatCannotBeReadToItsEndIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		entries, err := accessLogs(dir)
-		if len(entries) != tt.entries || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if len(entries) != tt.entries || (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %d entries, %v; want %d, %q", name, len(entries), err, tt.entries, tt.want)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"steelyard/controlplane/admin"
 )
 
-// spoiled is no configuration.
+// spoiled is an invalid configuration.
 const spoiled = "xds: {listen: nowhere\nclusters: 7\n"
 
-// inflict makes a fault and returns when it is over and the part is back.
-func (f *fleet) inflict(ctx context.Context, fault Fault) error {
+// makeFault makes a fault and returns when it is over and the part is back.
+func (f *fleet) makeFault(ctx context.Context, fault Fault) error {
 	e := f.begin(fault)
 	defer f.end(e)
 	if err := f.make(ctx, fault); err != nil {
@@ -59,9 +59,8 @@ func (f *fleet) make(ctx context.Context, fault Fault) error {
 	return fmt.Errorf("a fault of kind %q is not known", fault.Kind)
 }
 
-// replaceCertificates puts new certificates in the place of the old ones. Steelyard
-// reads them when it starts: it is restarted in order, and shows them. An Envoy uses its
-// own at its next restart; the authority is the same.
+// replaceCertificates replaces the certificates and restarts Steelyard in order, because it reads them when it
+// starts. An Envoy takes its own at its next restart; the authority stays the same.
 func (f *fleet) replaceCertificates(ctx context.Context) error {
 	if err := f.certs.replace(); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (f *fleet) replaceCertificates(ctx context.Context) error {
 	return nil
 }
 
-// closeLog leaves Steelyard without a reader of its log, which it has to report, and restarts it with another one.
+// closeLog takes the reader of Steelyard's log away, which Steelyard has to report, and restarts it with another one.
 func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
 	if err := f.reader.leave(); err != nil {
 		return err
@@ -84,7 +83,7 @@ func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	if err := wait(ctx, silence, f.logFails); err != nil {
-		f.complain("the log has had no reader for %v: %v", d, err)
+		f.complain("the log has had no reader for %v, and Steelyard does not report it: %v", d, err)
 	}
 	return f.units[partSteelyard].restart(ctx, 0)
 }
@@ -109,7 +108,7 @@ func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 		c.capacity = slots + (c.capacity+1)%2 // to and fro
 		return c.write()
 	case Spoil:
-		return c.whileGood(func() error {
+		return c.whileValid(func() error {
 			err := c.put(spoiled)
 			if err == nil {
 				err = rest(ctx, fault.For)
@@ -127,8 +126,7 @@ func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 	}
 }
 
-// storm makes all faults of a schedule, each when its time has come and the fault
-// before it in its lane is over.
+// storm makes all faults of a schedule, each at its time, but not before the previous fault of its lane is over.
 func (f *fleet) storm(ctx context.Context, schedule []Fault) error {
 	start := time.Now()
 	byLane := make(map[int][]Fault)
@@ -142,7 +140,7 @@ func (f *fleet) storm(ctx context.Context, schedule []Fault) error {
 				if err := rest(ctx, time.Until(start.Add(fault.At))); err != nil {
 					return err
 				}
-				if err := f.inflict(ctx, fault); err != nil {
+				if err := f.makeFault(ctx, fault); err != nil {
 					return err
 				}
 				if err := rest(ctx, leastGap); err != nil { // also in a lane that is late

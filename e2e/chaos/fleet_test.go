@@ -118,7 +118,7 @@ func TestRequestsGoToTheEnvoysThatAreIn(t *testing.T) {
 	}
 }
 
-func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
+func TestALogReaderThatStallsBlocksItsWriterAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := newLogReader(filepath.Join(dir, "log"))
 	l.gate.shut()
@@ -148,7 +148,7 @@ func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
 	l.close()
 }
 
-func TestALogReaderThatLeavesFailsWhoWritesAndReadsTheNextProcess(t *testing.T) {
+func TestALogReaderThatLeavesFailsItsWriterAndReadsTheNextProcess(t *testing.T) {
 	dir := t.TempDir()
 	l := newLogReader(filepath.Join(dir, "log"))
 	run := func(script string) (p *proc.Process) {
@@ -190,11 +190,12 @@ func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {
 	if err := u.up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is told", func() bool {
+	eventually(t, "there is a complaint", func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		told := strings.Join(j.wrong, "\n")
-		return strings.Contains(told, "redis ended by itself: exit status 3") && strings.Contains(told, "out of luck")
+		complaints := strings.Join(j.wrong, "\n")
+		return strings.Contains(complaints, "redis ended by itself: exit status 3") &&
+			strings.Contains(complaints, "out of luck")
 	})
 	u.close()
 }
@@ -232,9 +233,9 @@ func TestAnEndOutOfOrderIsAComplaint(t *testing.T) {
 			if err := u.restart(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
-			told := strings.Join(j.wrong, "\n")
-			if (told == "") != (tt.want == "") || !strings.Contains(told, tt.want) {
-				t.Errorf("complaints %q, want %q", told, tt.want)
+			complaints := strings.Join(j.wrong, "\n")
+			if (complaints == "") != (tt.want == "") || !strings.Contains(complaints, tt.want) {
+				t.Errorf("complaints %q, want %q", complaints, tt.want)
 			}
 			u.close()
 		})

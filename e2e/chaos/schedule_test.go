@@ -71,7 +71,8 @@ func TestSteelyardIsEndedAllThroughARunButItsLastPart(t *testing.T) {
 			}
 		}
 		if last.At > until || last.At < until-20*time.Second {
-			t.Errorf("of %v: the last is %v at %v, want some until %v and none afterwards", length, last, last.At, until)
+			t.Errorf("of %v: the last is %v at %v, want some until %v and none afterwards", length, last, last.At,
+				until)
 		}
 	}
 }
