@@ -54,8 +54,8 @@ func (f *fleet) hasProblem(severity admin.Severity, texts ...string) error {
 	return fmt.Errorf("no problem of severity %s has %q: %+v", severity, texts, s.Problems)
 }
 
-// TestCertificatesInTheirLastDaysAreProblems: one that has three days left, and one whose last seconds pass in the test.
-// The Envoy that has it stays connected, and is refused when it connects again.
+// TestCertificatesInTheirLastDaysAreProblems: one that has three days left, and one whose last seconds pass in the
+// test. The Envoy that has it stays connected, and is refused when it connects again.
 func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	if _, err := proc.BuildSteelyard(); err != nil { // which takes its time
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	soon := time.Now().Add(10 * time.Second)
 	_, _, scrapeCert, scrapeKey := a.issue("scrape", soon)
 	_, _, lateCert, lateKey := a.issue("late", soon)
-	f := alone(t, plan{
+	f := withoutEnvoys(t, plan{
 		servers: servers(t, same(1, wide)...),
 		listen:  fmt.Sprintf(", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}", cert, key, a.file),
 		cluster: fmt.Sprintf("scrape: {scheme: https, tls: {ca_file: %s, cert_file: %s, key_file: %s}}",

@@ -23,9 +23,8 @@ import (
 // busy machine needs on top.
 const noticed = files.Patience + 1500*time.Millisecond
 
-// unresponsive makes a regular file that lets whoever opens it wait, as on a mount whose server is gone, until release
-// is called: this process holds a lease on it, and the kernel has others wait for as long as
-// /proc/sys/fs/lease-break-time says (45 s).
+// unresponsive makes a regular file whose open blocks until release is called, as on a mount whose server is gone: this
+// process holds a lease on the file, and the kernel blocks the open for up to /proc/sys/fs/lease-break-time (45 s).
 func unresponsive(t *testing.T, path, content string) (release func()) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -126,7 +125,8 @@ func TestFilesThatDoNotAnswerAreReportedAndWhatRunsGoesOn(t *testing.T) {
 	}{
 		{"the configuration hangs", f.config, "", f.reloadFails(f.config + silent), string(good)},
 		{"its certificate hangs", f.config, redisWith(hungCA), f.reloadFails(hungCA + silent), string(good)},
-		{"its certificate is a pipe", f.config, redisWith(pipeCA), f.reloadFails(pipeCA + " is a named pipe"), string(good)},
+		{"its certificate is a pipe", f.config, redisWith(pipeCA), f.reloadFails(pipeCA + " is a named pipe"),
+			string(good)},
 		{"the endpoints hang", targets, "", f.sourceSays("discovery", targets+silent), list},
 		{"the token hangs", token, "", f.sourceSays("scrape", token+" has not answered in time"), "abc"},
 	} {

@@ -55,10 +55,11 @@ func startRedisCluster(t *testing.T, f *fleet) *redisCluster {
 		t.Fatal(err)
 	}
 	for i := range primaries + 1 {
-		c.nodes = append(c.nodes, proctest.Redis(t, proc.RedisConfig{Name: fmt.Sprint("redis-", i), Dir: proctest.Dir(t), Args: []string{
+		config := proc.RedisConfig{Name: fmt.Sprint("redis-", i), Dir: proctest.Dir(t), Args: []string{
 			"--cluster-enabled", "yes", "--cluster-port", portOf(buses[i]), "--cluster-node-timeout", "1000",
 			"--repl-diskless-sync-delay", "0",
-		}}))
+		}}
+		c.nodes = append(c.nodes, proctest.Redis(t, config))
 		if i < primaries {
 			c.do(i, "CLUSTER", "ADDSLOTSRANGE", i*slots/primaries, (i+1)*slots/primaries-1)
 		}
@@ -67,7 +68,8 @@ func startRedisCluster(t *testing.T, f *fleet) *redisCluster {
 		c.do(0, "CLUSTER", "MEET", "127.0.0.1", portOf(n.Address()), portOf(buses[i+1]))
 	}
 	f.eventually("all nodes know each other", func() error {
-		return c.everywhere([]any{"CLUSTER", "INFO"}, "cluster_state:ok", fmt.Sprint("cluster_known_nodes:", primaries+1))
+		return c.everywhere([]any{"CLUSTER", "INFO"}, "cluster_state:ok",
+			fmt.Sprint("cluster_known_nodes:", primaries+1))
 	})
 	for i := range primaries {
 		if c.serves(i) == nil {
@@ -124,8 +126,8 @@ func (f *fleet) inFlightIs(address string, want float64) error {
 	return nil
 }
 
-// TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary: the Redis library by itself asks for the new layout once
-// a minute, because a dead primary redirects nobody.
+// TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary: the Redis library by itself asks for the new layout
+// once a minute, because a dead primary redirects no client.
 func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	store := startRedisCluster(t, &fleet{t: t})
@@ -171,16 +173,15 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 // TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK: it answers, with the counts of before.
 func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
-	primary := proctest.Redis(t, proc.RedisConfig{Name: "primary"})
+	primary := proctest.Redis(t, proc.RedisConfig{Name: "primary", Args: []string{
+		"--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0",
+	}})
 	counted := pool[0].Address()
 	setCounts(t, primary.Address(), map[string]float64{counted: 4})
 	// A cut that closes no connection: the replica notices it after a timeout, which is a minute by default.
 	replica := proctest.Redis(t, proc.RedisConfig{Name: "replica", Args: []string{
-		"--replicaof", "127.0.0.1 " + portOf(primary.Address()), "--repl-timeout", "2", "--repl-diskless-sync-delay", "0",
+		"--replicaof", "127.0.0.1 " + portOf(primary.Address()), "--repl-timeout", "2",
 	}})
-	if _, err := redisDo(t, primary.Address(), "CONFIG", "SET", "repl-ping-replica-period", "1", "repl-diskless-sync-delay", "0"); err != nil {
-		t.Fatal(err)
-	}
 	f := start(t, plan{servers: pool, cluster: countsOnly, top: redisSection(replica), bootstrap: silent})
 	f.eventually("the counts are read", func() error { return f.inFlightIs(counted, 4) })
 
@@ -189,7 +190,8 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	}
 	f.eventually("Redis is down, and it is said why", func() error {
 		s, err := f.source("redis")
-		if err == nil && (s.State != admin.SourceDown || !strings.Contains(s.LastError, "its primary "+primary.Address())) {
+		if err == nil && (s.State != admin.SourceDown ||
+			!strings.Contains(s.LastError, "its primary "+primary.Address())) {
 			err = fmt.Errorf("it is %s: %s", s.State, s.LastError)
 		}
 		return err
