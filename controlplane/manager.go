@@ -135,9 +135,12 @@ func (m *Manager) remove(cfg *config.Config) {
 	}
 }
 
-// Close stops all loops and waits for them; a later Apply does nothing. The
-// proxies keep what they have. No loop waits for another, nor for a source of endpoints.
+// Close stops all loops and waits for them; a later Apply does nothing. The proxies keep what they have. No loop waits
+// for another, for a source of endpoints or for an Apply that is stuck: its last push must lift the drop fraction.
 func (m *Manager) Close() {
+	for _, r := range m.sorted() {
+		r.loop.cancel()
+	}
 	m.applying.Lock()
 	defer m.applying.Unlock()
 	m.closed = true

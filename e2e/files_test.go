@@ -83,6 +83,8 @@ func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
 		}
 		return path
 	}
+	cert, password := "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}",
+		"redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"
 	for path, says := range map[string]string{
 		endless:     endless + " is a named pipe, not a regular file",
 		"/dev/zero": "/dev/zero is a device, not a regular file",
@@ -90,10 +92,8 @@ func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
 			"clusters[llama].scrape.bearer_token_file: ",
 		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""): "ca.yaml:6:33: " +
 			"clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
-		naming("cert.yaml", "", "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}"): "cert.yaml:1:13: " +
-			"xds.tls.cert_file: " + endless + " is a named pipe",
-		naming("password.yaml", "", "redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"): "password.yaml:1:35: " +
-			"redis.password_file: ",
+		naming("cert.yaml", "", cert):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
+		naming("password.yaml", "", password): "password.yaml:1:35: redis.password_file: ",
 	} {
 		began := time.Now()
 		status, said := check(t, path)

@@ -42,6 +42,7 @@ type plan struct {
 	// openFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
 	openFiles string
 	args      []string // more arguments of steelyard serve
+	binary    string   // another steelyard than that of this checkout
 	stderr    *os.File // of steelyard serve, instead of its log
 }
 
@@ -141,7 +142,7 @@ func (f *fleet) write(path, text string) {
 func (f *fleet) startControl(name string) *proc.Process {
 	f.t.Helper()
 	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name, Args: f.plan.args,
-		Stderr: f.plan.stderr}
+		Path: f.plan.binary, Stderr: f.plan.stderr}
 	if f.plan.openFiles != "" {
 		c.Path = f.limited()
 	}
