@@ -91,7 +91,7 @@ func TestAServerThatAnswersWithErrorsIsFlaggedUnlessAllDo(t *testing.T) {
 }
 
 // Nine requests in ten are bad requests of one client, which any server answers with an error. No server is at fault.
-func TestAClientThatIsAnsweredWithErrorsFlagsNobody(t *testing.T) {
+func TestAClientThatIsAnsweredWithErrorsFlagsNoEndpoint(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(load.Plan{Rate: 10, Work: load.Work{Mean: 500 * time.Millisecond}, Seed: 9})
@@ -291,7 +291,7 @@ func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 
 // A log that goes off and on again unflags no endpoint: neither one with errors in the load reports, nor one whose
 // errors count as successes there.
-func TestAChangeOfTheModeReleasesNobody(t *testing.T) {
+func TestAChangeOfTheModeUnflagsNoEndpoint(t *testing.T) {
 	for name, fault := range map[string]modelsim.ServingFault{"404": modelsim.ServingNotFound,
 		"500": modelsim.ServingFailing} {
 		t.Run(name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func (f *fleet) serves(problem string) {
 	})
 }
 
-func TestAProcessLogThatNobodyReadsStopsNothing(t *testing.T) {
+func TestAProcessLogThatIsNotReadStopsNothing(t *testing.T) {
 	f, r := piped(t)
 	f.dropping()
 	if n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ); err != nil || n < 32<<10 {
@@ -171,7 +171,7 @@ func TestAProcessLogThatNobodyReadsStopsNothing(t *testing.T) {
 	}
 }
 
-func TestTheProcessLogSaysHowMuchItsReaderMissed(t *testing.T) {
+func TestTheProcessLogHasTheNumberOfDroppedLines(t *testing.T) {
 	f, r := piped(t)
 	f.dropping()
 	notice := regexp.MustCompile(`level=WARN msg="log lines were dropped[^"]*" lines=(\d+)`)
@@ -194,7 +194,7 @@ func TestTheProcessLogSaysHowMuchItsReaderMissed(t *testing.T) {
 	})
 }
 
-func TestAProcessLogWhoseReaderIsGoneStopsNothing(t *testing.T) {
+func TestAProcessLogWithoutAReaderStopsNothing(t *testing.T) {
 	f, r := piped(t)
 	r.Close()
 	f.dropping()

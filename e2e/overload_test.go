@@ -209,7 +209,7 @@ func (f *fleet) wellAgain(s *modelsim.Server) {
 	})
 }
 
-func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T) {
+func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms}"})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
@@ -243,7 +243,7 @@ func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T)
 
 // A request whose body comes slowly is in flight, and the server does not work on it yet. If all other requests are few
 // and long, there are seconds without an answer.
-func TestASlowUploadFlagsNobody(t *testing.T) {
+func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(load.Plan{Rate: 1, Work: load.Work{Mean: 6 * time.Second}, Seed: 5})

@@ -91,7 +91,7 @@ func (f *fleet) pushed(i int) {
 	})
 }
 
-func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+func TestIdleConnectionsKeepNoEnvoyOut(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, openFiles: "-n 1024"})
 	for range 1100 {

@@ -93,7 +93,7 @@ func (f *fleet) stat(name string) float64 {
 	return stats[name]
 }
 
-func TestALogThatNobodyReadsIsDroppedAndCostsNoRequest(t *testing.T) {
+func TestAnAccessLogThatIsNotReadIsDroppedAndCostsNoRequest(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	r := receiveBroken(t, func(s *grpc.Server) { registerBroken(s, &broken{deaf: true}) }, addresses(pool))
 	envoy := r.envoy(envoybootstrap.Options{}, 1)
@@ -164,7 +164,7 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 	r.becomes("none is in flight", inFlight, 0)
 }
 
-func TestLoadReportsTellTheRequestsInProgress(t *testing.T) {
+func TestLoadReportsCountTheRequestsInProgress(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	r := receive(t, addresses(pool)...)
 	envoy := r.envoy(envoybootstrap.Options{NoUpstreamLog: true}, 2)

@@ -65,7 +65,7 @@ var (
 	dropped  = regexp.MustCompile(`level=WARN msg="log lines were dropped[^"]*" lines=(\d+)`)
 )
 
-func TestAReaderThatStallsIsWaitedForByNobodyAndHearsHowMuchItMissed(t *testing.T) {
+func TestALogReaderThatStallsBlocksNoCallerAndGetsTheNumberOfDroppedLines(t *testing.T) {
 	l, log, r := pipe(t)
 	lines := overflow(t, l, log)
 	status := l.Status()
@@ -254,7 +254,7 @@ func TestAClientThatCalmsDownIsHeardAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsAboutNobodyOrForDebuggingIsAllWritten(t *testing.T) {
+func TestLinesWithoutASubjectOrForDebuggingAreAllWritten(t *testing.T) {
 	const n = 10 * burst
 	out := bubble(t, slog.LevelDebug, func(log *slog.Logger) {
 		for range n {
@@ -267,7 +267,7 @@ func TestWhatIsAboutNobodyOrForDebuggingIsAllWritten(t *testing.T) {
 	}
 }
 
-func TestALibraryIsBoundedWhateverItSays(t *testing.T) {
+func TestALibraryIsBoundedWhateverItLogs(t *testing.T) {
 	out := bubble(t, slog.LevelInfo, func(log *slog.Logger) {
 		library := log.With("library", "net/http")
 		for i := range 1000 {

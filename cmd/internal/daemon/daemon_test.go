@@ -63,7 +63,7 @@ func TestAllListsOfEnginesAreTheSame(t *testing.T) {
 	}
 }
 
-func TestATargetIsWhatTheEndpointSaysThenTheClusterThenTheServingPort(t *testing.T) {
+func TestATargetIsSetByTheEndpointThenTheClusterThenTheServingPort(t *testing.T) {
 	c := config.Cluster{Name: "llama", Engine: "vllm"}
 	c.Scrape = config.Scrape{Interval: 250 * time.Millisecond, Timeout: 200 * time.Millisecond, Scheme: "https",
 		Path: "/metrics", BodyLimit: 4 << 20,
@@ -462,7 +462,7 @@ func TestTheRedisSectionReachesItsReader(t *testing.T) {
 	eventually(t, "the counts behind user, password and database are read", sees(base, 4))
 }
 
-func TestScrapingThatIsDisabledAsksNobody(t *testing.T) {
+func TestDisabledScrapingAsksNoServer(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 	defer server.Close()

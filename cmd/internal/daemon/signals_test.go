@@ -415,9 +415,9 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	withoutLog.mustBeAsked(time.Second)
 }
 
-// TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody: but at first as if it did, and
+// TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing: but at first as if it did, and
 // again when it does.
-func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
+func TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.XDS.LoadReports.Budget = 61_000 // one report a second
 	d, _ := serve(t, cfg)
@@ -447,8 +447,8 @@ func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
 	}
 }
 
-// TestLargeReportsAreAskedForMoreSeldom: the budget is one of bytes.
-func TestLargeReportsAreAskedForMoreSeldom(t *testing.T) {
+// TestLargeReportsAreAskedForLessOften: the budget is one of bytes.
+func TestLargeReportsAreAskedForLessOften(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.XDS.LoadReports.Budget = 61_000
 	d, _ := serve(t, cfg)
