@@ -70,8 +70,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		return
 	}
 	if sub.Nacked {
-		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "peer",
-			st.peer, "version", p.version)
+		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version)
 	}
 	sub.Nacked = false
 	sub.Acks++
@@ -91,8 +90,7 @@ func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 		sub.Nacks++
 		sub.NackMessage, sub.NackedAt = a.message, now
 	}
-	t.mu.note(level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "peer", st.peer,
-		"version", p.version, "message", a.message)
+	t.mu.note(level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version, "message", a.message)
 }
 
 // smooth moves an average towards the newest value by the share weight. Zero is no average yet.

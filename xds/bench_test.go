@@ -16,8 +16,7 @@ import (
 //	go test ./xds -run '^$' -bench Publish -count 6 | benchstat -
 func BenchmarkPublish(b *testing.B) {
 	for _, delta := range []bool{false, true} {
-		b.Run(map[bool]string{false: "sotw", true: "delta"}[delta],
-			func(b *testing.B) { benchmarkPublish(b, 1000, 100, delta) })
+		b.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(b *testing.B) { benchmarkPublish(b, 1000, 100, delta) })
 	}
 }
 
@@ -29,8 +28,7 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	server.Publish("llama", d, 0)
 	var client *xdstest.Client
 	for i := range streams {
-		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta,
-			Clusters: []string{"llama"}})
+		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta, Clusters: []string{"llama"}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -78,8 +76,7 @@ func BenchmarkPublishToVariants(b *testing.B) {
 			server.Publish("llama", d, 0)
 			for _, suffix := range suffixes {
 				// It receives and never answers, so that the server alone is measured.
-				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix,
-					Clusters: []string{"llama" + suffix}, HoldAnswers: true})
+				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix, Clusters: []string{"llama" + suffix}, HoldAnswers: true})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -50,8 +50,7 @@ var _ cachev3.Cache = (*holdingCache)(nil)
 // carries this process's version prefix, whatever Envoy sent, because otherwise it
 // would be answered at once, with nothing when there is nothing. What the stream
 // already has is in the subscription, which go-control-plane keeps.
-func (c *holdingCache) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, out chan cachev3.Response) (func(),
-	error) {
+func (c *holdingCache) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, out chan cachev3.Response) (func(), error) {
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}
@@ -63,8 +62,7 @@ func (c *holdingCache) CreateWatch(r *cachev3.Request, sub cachev3.Subscription,
 }
 
 // CreateDeltaWatch opens a delta watch.
-func (c *holdingCache) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Subscription,
-	out chan cachev3.DeltaResponse) (func(), error) {
+func (c *holdingCache) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Subscription, out chan cachev3.DeltaResponse) (func(), error) {
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}

@@ -23,8 +23,7 @@ func (c callbacks) OnStreamOpen(ctx context.Context, id int64, typeURL string) e
 }
 
 func (c callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, typeURL string) error {
-	return c.t.opened(ctx, streamKey{delta: true, id: id}, transport(typeURL, TransportEDSDelta, TransportADSDelta),
-		peerAddress(ctx))
+	return c.t.opened(ctx, streamKey{delta: true, id: id}, transport(typeURL, TransportEDSDelta, TransportADSDelta), peerAddress(ctx))
 }
 
 func (c callbacks) OnStreamClosed(id int64, _ *corev3.Node) { c.t.closed(streamKey{id: id}) }
@@ -59,8 +58,7 @@ func (c callbacks) OnStreamDeltaRequest(id int64, r *discoveryv3.DeltaDiscoveryR
 	})
 }
 
-func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.DiscoveryRequest,
-	r *discoveryv3.DiscoveryResponse) {
+func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.DiscoveryRequest, r *discoveryv3.DiscoveryResponse) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
 		parts = append(parts, part{cluster: clusterName(res.GetValue())})
@@ -68,8 +66,7 @@ func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.
 	c.t.sent(streamKey{id: id}, r.GetNonce(), r.GetVersionInfo(), parts)
 }
 
-func (c callbacks) OnStreamDeltaResponse(id int64, _ *discoveryv3.DeltaDiscoveryRequest,
-	r *discoveryv3.DeltaDiscoveryResponse) {
+func (c callbacks) OnStreamDeltaResponse(id int64, _ *discoveryv3.DeltaDiscoveryRequest, r *discoveryv3.DeltaDiscoveryResponse) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
 		parts = append(parts, part{cluster: res.GetName()})

@@ -105,11 +105,9 @@ func TestWhatAnEnvoySaysOfItselfIsBounded(t *testing.T) {
 		}
 		return c.NodeID != ""
 	})
-	for what, got := range map[string]string{"node id": c.NodeID, "node cluster": c.NodeCluster, "version": c.Version,
-		"locality": c.Locality} {
+	for what, got := range map[string]string{"node id": c.NodeID, "node cluster": c.NodeCluster, "version": c.Version, "locality": c.Locality} {
 		if len(got) > 256 || len(got) < 250 || !strings.HasSuffix(got, "ü") {
-			t.Errorf("%s has %d bytes and ends in %q, want at most 256 and a whole rune", what, len(got),
-				got[len(got)-2:])
+			t.Errorf("%s has %d bytes and ends in %q, want at most 256 and a whole rune", what, len(got), got[len(got)-2:])
 		}
 	}
 }
@@ -126,12 +124,9 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 		requests []*discoveryv3.DiscoveryRequest
 		code     codes.Code
 	}{
-		"too many clusters": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType,
-			ResourceNames: many(10_001)}}, codes.ResourceExhausted},
-		"a long name":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType,
-			ResourceNames: []string{strings.Repeat("x", 1025)}}}, codes.InvalidArgument},
-		"a long type":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: strings.Repeat("x", 1025)}},
-			codes.ResourceExhausted},
+		"too many clusters": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: many(10_001)}}, codes.ResourceExhausted},
+		"a long name":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: []string{strings.Repeat("x", 1025)}}}, codes.InvalidArgument},
+		"a long type":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: strings.Repeat("x", 1025)}}, codes.ResourceExhausted},
 		"no type":           {[]*discoveryv3.DiscoveryRequest{{}}, codes.InvalidArgument},
 		"too many types": {func() (rs []*discoveryv3.DiscoveryRequest) {
 			for _, n := range many(33) {
@@ -279,8 +274,7 @@ func TestPollingIsNotServed(t *testing.T) {
 	b := newBench(t)
 	b.publish("llama", equal(1))
 	r := &discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}
-	_, endpoints := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(),
-		r)
+	_, endpoints := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(), r)
 	_, layers := runtimeservice.NewRuntimeDiscoveryServiceClient(b.connect()).FetchRuntime(context.Background(), r)
 	if status.Code(endpoints) != codes.Unimplemented || status.Code(layers) != codes.Unimplemented {
 		t.Errorf("polling: %v and %v, want both unimplemented", endpoints, layers)
@@ -290,10 +284,8 @@ func TestPollingIsNotServed(t *testing.T) {
 func TestGRPCOptionsWithTLS(t *testing.T) {
 	certificate, roots := selfSigned(t)
 	server := xds.NewServer(xds.Options{Log: quiet()})
-	address, _ := xdstest.Serve(t, server.Register,
-		xds.GRPCOptions(xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
+	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,8 +311,7 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"},
-		NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)

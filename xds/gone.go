@@ -97,8 +97,7 @@ func (t *tracker) lose(g Gone) {
 		t.forgetGone()
 	}
 	if len(t.gone) >= maxGone {
-		first := slices.MinFunc(slices.Collect(maps.Values(t.gone)),
-			func(a, b Gone) int { return a.Since.Compare(b.Since) })
+		first := slices.MinFunc(slices.Collect(maps.Values(t.gone)), func(a, b Gone) int { return a.Since.Compare(b.Since) })
 		delete(t.gone, first.NodeID)
 	}
 	t.gone[g.NodeID] = g

@@ -73,8 +73,7 @@ func (b *bench) connectAs(node string) *envoy {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node},
-		ResourceNames: []string{"llama"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, ResourceNames: []string{"llama"}}); err != nil {
 		b.t.Fatal(err)
 	}
 	e.raw = (<-connected).(*net.TCPConn)
@@ -129,8 +128,7 @@ func TestAnEnvoyWhoseConnectionEndsUnderItsStreamIsGone(t *testing.T) {
 		b.gone(t) // it is back
 		other.raw.Close()
 		b.forgotten(other)
-		b.gone(t, xds.Gone{NodeID: "edge-2", Peer: other.peer, Since: since.Add(9 * time.Minute),
-			Cause: "the connection was closed"})
+		b.gone(t, xds.Gone{NodeID: "edge-2", Peer: other.peer, Since: since.Add(9 * time.Minute), Cause: "the connection was closed"})
 		b.clock.advance(10 * time.Minute)
 		b.gone(t, b.server.Gone()[0]) // for all of ten minutes
 		b.clock.advance(time.Second)

@@ -40,8 +40,7 @@ func GRPCOptions(c credentials.TransportCredentials) []grpc.ServerOption {
 
 func grpcOptions(c credentials.TransportCredentials, idle time.Duration) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout,
-			MaxConnectionIdle: idle}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout, MaxConnectionIdle: idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxRecvMsgSize(maxRequestBytes),

@@ -120,8 +120,7 @@ func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
 		}
 	}
 	if !told || !errors.Is(err, io.EOF) || time.Since(start) < idle {
-		t.Errorf("after %v: %v, told to go away: %v; want the end after %v, and to be told", time.Since(start), err,
-			told, idle)
+		t.Errorf("after %v: %v, told to go away: %v; want the end after %v, and to be told", time.Since(start), err, told, idle)
 	}
 	b.publish("llama", equal(1))
 	b.received(envoy, "llama", 1)

@@ -157,11 +157,9 @@ func (l handshakeLine) write(log *slog.Logger) {
 	switch {
 	case l.count == 0:
 	case l.Reason == failedClosed:
-		log.Debug("TLS handshakes with clients not finished", "reason", l.Reason, "count", l.count, "last_peer", l.Peer,
-			"last_error", l.Error)
+		log.Debug("TLS handshakes with clients not finished", "reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
 	default:
-		log.Warn("TLS handshakes with clients refused", "reason", l.Reason, "count", l.count, "last_peer", l.Peer,
-			"last_error", l.Error)
+		log.Warn("TLS handshakes with clients refused", "reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
 	}
 }
 
@@ -179,20 +177,17 @@ func handshakeReason(err error) string {
 		return failedExpired
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return failedUnknown
-	case errors.As(err, new(*tls.CertificateVerificationError)), said("failed to parse client certificate",
-		"invalid signature by the client certificate"):
+	case errors.As(err, new(*tls.CertificateVerificationError)), said("failed to parse client certificate", "invalid signature by the client certificate"):
 		return failedBadCertificate
 	case said("client didn't provide a certificate"):
 		return failedNoCertificate
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		return failedByClient
-	case said("offered only unsupported versions", "no cipher suite supported", "unsupported application protocols",
-		"missing selected ALPN"):
+	case said("offered only unsupported versions", "no cipher suite supported", "unsupported application protocols", "missing selected ALPN"):
 		return failedProtocol
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return failedTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err,
-		syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return failedClosed
 	}
 	return failedOther

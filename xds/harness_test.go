@@ -81,8 +81,7 @@ func withoutMessages(s xdstest.State) xdstest.State { s.Messages = nil; return s
 // received waits until the client has accepted n assignments of the cluster.
 func (b *bench) received(c *xdstest.Client, cluster string, n int) xdstest.State {
 	b.t.Helper()
-	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster),
-		func(s xdstest.State) bool { return s.Received[cluster] >= n })
+	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster), func(s xdstest.State) bool { return s.Received[cluster] >= n })
 }
 
 // subscription waits until what the server says of the node's subscription is as wanted.
@@ -133,8 +132,7 @@ func transports(t *testing.T, test func(t *testing.T, c xdstest.Config, transpor
 func shares(values ...float64) weighting.Decision {
 	var d weighting.Decision
 	for i, v := range values {
-		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: fmt.Sprintf("10.0.%d.%d:8000", i/256,
-			i%256), Share: v})
+		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Share: v})
 	}
 	return d
 }

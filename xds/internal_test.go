@@ -23,8 +23,7 @@ func TestClusterNameIsReadFromTheWire(t *testing.T) {
 		}
 		return b
 	}
-	full := marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama",
-		Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: 1}}})
+	full := marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama", Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: 1}}})
 	policyFirst := marshal(&endpointv3.ClusterLoadAssignment{Policy: &endpointv3.ClusterLoadAssignment_Policy{WeightedPriorityHealth: true}})
 	for _, c := range []struct {
 		name    string
@@ -32,8 +31,7 @@ func TestClusterNameIsReadFromTheWire(t *testing.T) {
 		want    string
 	}{
 		{"as marshalled", full, "llama"},
-		{"name at the end", append(policyFirst, marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama"})...),
-			"llama"},
+		{"name at the end", append(policyFirst, marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama"})...), "llama"},
 		{"no name", policyFirst, ""},
 		{"empty", nil, ""},
 		{"cut in the name", full[:4], ""},
@@ -90,8 +88,7 @@ func TestLibraryLinesAreDebug(t *testing.T) {
 		want  []string
 	}{
 		{slog.LevelInfo, []string{"level=WARN msg=w1", "level=ERROR msg=e1"}},
-		{slog.LevelDebug, []string{"level=DEBUG msg=d1", "level=DEBUG msg=i1", "level=WARN msg=w1",
-			"level=ERROR msg=e1"}},
+		{slog.LevelDebug, []string{"level=DEBUG msg=d1", "level=DEBUG msg=i1", "level=WARN msg=w1", "level=ERROR msg=e1"}},
 	} {
 		var out bytes.Buffer
 		log := quietLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: c.level})))

@@ -107,8 +107,7 @@ func TestWhatCannotBeBuiltLeavesThePreviousAssignment(t *testing.T) {
 	} {
 		version, err := b.server.Publish("llama", bad, 0)
 		if err == nil || !strings.Contains(err.Error(), "llama") || version != good {
-			t.Errorf("%s: version %q, error %v; want an error that names the cluster, and the version that stays", name,
-				version, err)
+			t.Errorf("%s: version %q, error %v; want an error that names the cluster, and the version that stays", name, version, err)
 		}
 	}
 	unbuildable := weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "x", Share: 1}}}

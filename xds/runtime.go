@@ -126,8 +126,7 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 	case maps.Equal(values, r.normal):
 		delete(r.layers, w)
 	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
-		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default",
-			"node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
+		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
 		return
 	default:
 		r.seq++
@@ -199,8 +198,7 @@ func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_Stream
 // receive reads a stream's requests until it ends. Its goroutine ends with the
 // stream, which is right after the handler that called it: nothing else can interrupt
 // a read.
-func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-chan *discoveryv3.DiscoveryRequest,
-	<-chan error) {
+func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-chan *discoveryv3.DiscoveryRequest, <-chan error) {
 	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
 	go func() {
 		for {
@@ -243,10 +241,8 @@ func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest)
 		return status.Error(codes.InvalidArgument, "this stream serves runtime layers, nothing else")
 	}
 	names := q.GetResourceNames()
-	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names,
-		func(n string) bool { return len(n) > maxNameBytes }) {
-		return status.Errorf(codes.ResourceExhausted,
-			"more than %d runtime layers, or a name of more than %d bytes: this server has the layer %q only", maxRuntimeLayers, maxNameBytes, RuntimeLayer)
+	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names, func(n string) bool { return len(n) > maxNameBytes }) {
+		return status.Errorf(codes.ResourceExhausted, "more than %d runtime layers, or a name of more than %d bytes: this server has the layer %q only", maxRuntimeLayers, maxNameBytes, RuntimeLayer)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

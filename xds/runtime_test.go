@@ -210,8 +210,7 @@ func TestARefusedLayerIsShownAndNotRepeated(t *testing.T) {
 	f.want(batched())
 	f.refuse("cannot " + strings.Repeat("x", 5000))
 	c := b.client("refused", func(c xds.RuntimeClient) bool { return c.Nacked })
-	if c.InSync || c.Nacks != 1 || c.Acks != 0 || !strings.HasPrefix(c.NackMessage, "cannot x") ||
-		len(c.NackMessage) > 1024 {
+	if c.InSync || c.Nacks != 1 || c.Acks != 0 || !strings.HasPrefix(c.NackMessage, "cannot x") || len(c.NackMessage) > 1024 {
 		t.Errorf("%+v", c)
 	}
 	b.server.SetRuntime(envoyOne(), silent())

@@ -86,8 +86,7 @@ func NewServer(o Options) *Server {
 	}
 	quiet := quietLog(o.Log)
 	s.cache = &holdingCache{
-		linear: cachev3.NewLinearCache(resource.EndpointType, cachev3.WithVersionPrefix(s.prefix),
-			cachev3.WithLogger(quiet)),
+		linear: cachev3.NewLinearCache(resource.EndpointType, cachev3.WithVersionPrefix(s.prefix), cachev3.WithLogger(quiet)),
 		served: newNameSet(),
 		prefix: s.prefix,
 	}
@@ -144,8 +143,7 @@ func (s *Server) publish(name string, number uint64, d weighting.Decision, stale
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()},
-		s.dither)
+	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()}, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}
@@ -169,8 +167,7 @@ func (s *Server) push(name string, p *pushed) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.mu.note(slog.LevelInfo, "cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version",
-			next.version)
+		s.mu.note(slog.LevelInfo, "cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version", next.version)
 	case c.failing:
 		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}

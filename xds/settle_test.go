@@ -49,8 +49,7 @@ func TestNobodyWaitsForAnEnvoyThatDoesNotAnswer(t *testing.T) {
 func TestARefusalIsAnAnswer(t *testing.T) {
 	b := newBench(t)
 	b.publish("llama", shares(1))
-	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"},
-		Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
+	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"}, Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
 	b.subscription("envoy-1", "llama", "refused", func(s xds.Subscription) bool { return s.Nacked })
 	if !b.server.Settled(time.Hour) {
 		t.Error("an Envoy that refused is waited for, or one that asks for an unknown cluster")

@@ -113,8 +113,7 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				}
 				next := b.publish("llama", equal(4))
 				got = b.subscription("envoy-1", "llama", "in sync again", inSync)
-				if got.Nacked || got.VersionAcked != next || got.Nacks != 1 || got.Acks != acks+1 ||
-					got.NackMessage != clipped(words) {
+				if got.Nacked || got.VersionAcked != next || got.Nacks != 1 || got.Acks != acks+1 || got.NackMessage != clipped(words) {
 					t.Errorf("after the next push: %+v", got)
 				}
 				s := client.State()
@@ -254,8 +253,7 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 			mistral := b.publish("mistral", equal(3))
 			b.subscription("envoy-1", "mistral", "in sync", inSync)
 			s := client.State()
-			if s.Responses != 2 || s.Received["llama"] != 1 || s.Received["mistral"] != 1 || s.Empty != 0 ||
-				len(s.Removed) != 0 {
+			if s.Responses != 2 || s.Received["llama"] != 1 || s.Received["mistral"] != 1 || s.Empty != 0 || len(s.Removed) != 0 {
 				t.Errorf("state %+v, want each cluster once", withoutMessages(s))
 			}
 			got := b.subscription("envoy-1", "llama", "in sync", inSync)
@@ -331,8 +329,7 @@ func TestARequestWithoutNamesSubscribesToNothing(t *testing.T) {
 				b.publish("llama", equal(2))
 				c.Clusters = names
 				client := b.dial(c)
-				eventually(t, "the stream is seen", func() bool { cs := b.server.Clients(); return len(cs) == 1 &&
-					cs[0].NodeID == "envoy-1" })
+				eventually(t, "the stream is seen", func() bool { cs := b.server.Clients(); return len(cs) == 1 && cs[0].NodeID == "envoy-1" })
 				if cs := b.server.Clients(); len(cs[0].Subscriptions) != 0 {
 					t.Errorf("subscriptions %+v", cs[0].Subscriptions)
 				}
@@ -394,14 +391,12 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 		b.subscription("envoy-2", "llama", "held", func(s xds.Subscription) bool { return !s.Known })
 		b.publish("mistral", equal(3))
 		b.subscription("envoy-1", "mistral", "in sync", inSync)
-		if s := client.State(); len(s.Removed) != 0 || s.Empty != 0 || s.Received["llama"] != 1 ||
-			len(weightsOf(s, "llama")) != 2 {
+		if s := client.State(); len(s.Removed) != 0 || s.Empty != 0 || s.Received["llama"] != 1 || len(weightsOf(s, "llama")) != 2 {
 			t.Errorf("state %+v, want llama as it was", withoutMessages(s))
 		}
 
 		back := b.publish("llama", equal(5))
-		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 ||
-			s.Version != back {
+		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 || s.Version != back {
 			t.Errorf("state %+v, want the new assignment in version %q", withoutMessages(s), back)
 		}
 		if s := b.received(waiting, "llama", 1); s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 {
@@ -419,8 +414,7 @@ func TestAStaleRequestChangesNothing(t *testing.T) {
 	stream := b.open(b.connect())
 	send := func(nonce string, names ...string) {
 		t.Helper()
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResponseNonce: nonce,
-			ResourceNames: names}); err != nil {
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResponseNonce: nonce, ResourceNames: names}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -171,8 +171,7 @@ func (t *tracker) introduce(st *stream, who identity) {
 	for name := range st.subscriptions { // made before it said who it is
 		t.watches.add(name, st.watcher())
 	}
-	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport,
-		"version", who.version)
+	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
 }
 
 func (t *tracker) apply(st *stream, r request, answered *answer) error {
@@ -192,8 +191,7 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 		return nil
 	}
 	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
-		return status.Errorf(codes.ResourceExhausted,
-			"more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
+		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
 	}
 	if !t.names.Take(st.peer) {
 		return t.full()
@@ -204,8 +202,7 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 
 // full is the status of a stream that wants more names than there is room for.
 func (t *tracker) full() error {
-	return status.Errorf(codes.ResourceExhausted,
-		"there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
+	return status.Errorf(codes.ResourceExhausted, "there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
 }
 
 // subscribe follows the names of a request.
@@ -242,8 +239,7 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 		return false, nil
 	}
 	if len(name) > maxNameBytes {
-		return false, status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed",
-			len(name), maxNameBytes)
+		return false, status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
 	}
 	if len(st.subscriptions) >= maxSubscriptions {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)

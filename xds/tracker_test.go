@@ -20,8 +20,7 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	b := &book{t: t, clock: time.Unix(1_700_000_000, 0)}
-	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{},
-		port.NewQuota(DefaultNames))
+	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
 	return b
 }
 
@@ -123,8 +122,7 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 func TestAStreamWatchesFromWhenItSaysWhoItIs(t *testing.T) {
 	b := newBook(t)
 	key := streamKey{delta: true, id: 1}
-	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1",
-		"/run/envoy.sock": "/run/envoy.sock"} {
+	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1", "/run/envoy.sock": "/run/envoy.sock"} {
 		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}

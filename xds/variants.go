@@ -140,8 +140,7 @@ func (s *Server) Weights(cluster string) map[string]uint32 {
 	for _, l := range last.message.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			a := e.GetEndpoint().GetAddress().GetSocketAddress()
-			weights[netip.AddrPortFrom(netip.MustParseAddr(a.GetAddress()),
-				uint16(a.GetPortValue())).String()] = e.GetLoadBalancingWeight().GetValue()
+			weights[netip.AddrPortFrom(netip.MustParseAddr(a.GetAddress()), uint16(a.GetPortValue())).String()] = e.GetLoadBalancingWeight().GetValue()
 		}
 	}
 	return weights

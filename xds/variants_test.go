@@ -27,8 +27,7 @@ func (s *Server) subscribeFor(t *testing.T, names ...string) {
 	if err := s.tracker.opened(t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType,
-		subscribe: names}); err != nil {
+	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType, subscribe: names}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,10 +64,8 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 		equal      bool                  // the weights, but for the dither
 	}{
 		{"llama", 1, 0, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
-		{"llama/failsafe", 0, 10 * time.Second,
-			[]corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
-		{"llama/fallback", 0, 0, []corev3.HealthStatus{corev3.HealthStatus_DEGRADED, corev3.HealthStatus_DEGRADED},
-			true},
+		{"llama/failsafe", 0, 10 * time.Second, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
+		{"llama/fallback", 0, 0, []corev3.HealthStatus{corev3.HealthStatus_DEGRADED, corev3.HealthStatus_DEGRADED}, true},
 	}
 	for _, tt := range tests {
 		m := s.messageOf(t, tt.name)
@@ -185,8 +182,7 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 		t.Fatalf("weights %v, want three", got)
 	}
 	for _, e := range d.Endpoints {
-		if want := e.Share / 0.9 * maxWeightPushed; float64(got[e.Address]) < 0.9*want ||
-			float64(got[e.Address]) > 1.1*want {
+		if want := e.Share / 0.9 * maxWeightPushed; float64(got[e.Address]) < 0.9*want || float64(got[e.Address]) > 1.1*want {
 			t.Errorf("%s weighs %d, want about %.0f", e.Address, got[e.Address], want)
 		}
 	}
@@ -240,8 +236,7 @@ func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 	s.Publish("llama", decisionOf(0.5, true), time.Minute)
 	s.subscribeFor(t, "llama/failsafe", "llama/fallback")
 	endpoints := s.messageOf(t, "llama/failsafe").GetEndpoints()[0].GetLbEndpoints()
-	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED ||
-		s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
+	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED || s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
 		t.Errorf("failsafe %v", s.messageOf(t, "llama/failsafe"))
 	}
 	if n := len(s.messageOf(t, "llama/fallback").GetEndpoints()[0].GetLbEndpoints()); n != 2 {
@@ -251,8 +246,7 @@ func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
 	s.Publish("llama", decisionOf(0.25, false), 0)
 	before := s.clusters["llama"].version()
 	s.subscribeFor(t, "llama")
-	if s.clusters["llama"].version() == before ||
-		s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
+	if s.clusters["llama"].version() == before || s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
 		t.Errorf("plain %v", s.messageOf(t, "llama").GetPolicy())
 	}
 	// Another subscriber of a name that is built changes nothing.

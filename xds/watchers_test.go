@@ -16,8 +16,7 @@ func (b *bench) watching(cluster string, nodes ...string) {
 	for i, n := range nodes {
 		want[i] = xds.Watcher{NodeID: n, Host: "127.0.0.1"}
 	}
-	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes),
-		func() bool { return slices.Equal(b.server.Watchers(cluster), want) })
+	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes), func() bool { return slices.Equal(b.server.Watchers(cluster), want) })
 }
 
 func TestWatchersAreTheEnvoysOfAnyNameOfACluster(t *testing.T) {

@@ -67,8 +67,7 @@ func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*en
 // appears twice, when a share is negative or not finite or none is positive, when
 // the drop fraction is not within 0..1, and when there are more endpoints than weights can
 // be told apart for. A decision without endpoints is a valid, empty assignment.
-func (b *Builder) Build(cluster string, d weighting.Decision, o Options,
-	rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+func (b *Builder) Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
 	if cluster == "" {
 		return nil, errors.New("building an assignment: the cluster has no name")
 	}
@@ -79,8 +78,7 @@ func (b *Builder) Build(cluster string, d weighting.Decision, o Options,
 	return m, nil
 }
 
-func (b *Builder) build(cluster string, d weighting.Decision, o Options,
-	rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+func (b *Builder) build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
 	hosts, err := b.hosts(d.Endpoints)
 	if err != nil {
 		return nil, err
@@ -117,8 +115,7 @@ func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) 
 		s := &b.sites[i]
 		e := &endpoints[s.at]
 		if !(e.Share >= 0) || math.IsInf(e.Share, 0) {
-			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative", e.Address,
-				e.Share)
+			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative", e.Address, e.Share)
 		}
 		largest = max(largest, e.Share)
 		hosts[i] = host{site: s, decision: e}

@@ -47,21 +47,16 @@ func TestGoldens(t *testing.T) {
 	}{
 		"empty":           {decision: decision()},
 		"one":             {decision: decision(endpoint("10.0.0.1:8000", "", 1))},
-		"shares":          {decision: decision(endpoint("10.0.0.1:8000", "", 0.6), endpoint("10.0.0.2:8000", "", 0.3),
-			endpoint("10.0.0.3:8000", "", 0.1))},
-		"below_the_bound": {decision: decision(endpoint("10.0.0.1:8000", "", 0.9999),
-			endpoint("10.0.0.2:8000", "", 0.0001))},
+		"shares":          {decision: decision(endpoint("10.0.0.1:8000", "", 0.6), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.1))},
+		"below_the_bound": {decision: decision(endpoint("10.0.0.1:8000", "", 0.9999), endpoint("10.0.0.2:8000", "", 0.0001))},
 		"order": {decision: decision(
 			endpoint("10.0.0.10:8000", "b", 0.2), endpoint("10.0.0.9:8000", "b", 0.2),
 			endpoint("10.0.0.9:80", "a", 0.2), endpoint("10.0.0.9:443", "a", 0.2), endpoint("10.0.0.1:1", "", 0.2))},
-		"ipv6": {decision: decision(endpoint("[2001:db8::2]:8000", "", 0.5), endpoint("[2001:0db8:0::1]:8000", "", 0.3),
-			endpoint("10.0.0.1:8000", "", 0.2))},
+		"ipv6": {decision: decision(endpoint("[2001:db8::2]:8000", "", 0.5), endpoint("[2001:0db8:0::1]:8000", "", 0.3), endpoint("10.0.0.1:8000", "", 0.2))},
 		"overloaded": {decision: decision(
-			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"), overloaded(endpoint("10.0.0.2:8000", "", 0.1),
-				""), endpoint("10.0.0.3:8000", "", 0.8))},
+			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"), overloaded(endpoint("10.0.0.2:8000", "", 0.1), ""), endpoint("10.0.0.3:8000", "", 0.8))},
 		"drop":        {decision: dropping},
-		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)),
-			options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
+		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)), options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := assignment.Build("llama", c.decision, c.options, seeded())
@@ -108,15 +103,12 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 	}{
 		"no cluster name":        {cluster: "", decision: share(1), want: "no name"},
 		"host name":              {cluster: "c", decision: decision(endpoint("gpu-1:80", "", 1)), want: `"gpu-1:80"`},
-		"no port":                {cluster: "c", decision: decision(endpoint("10.0.0.1", "", 1)),
-			want: "write IP:PORT"},
+		"no port":                {cluster: "c", decision: decision(endpoint("10.0.0.1", "", 1)), want: "write IP:PORT"},
 		"port zero":              {cluster: "c", decision: decision(endpoint("10.0.0.1:0", "", 1)), want: "port 0"},
 		"port too large":         {cluster: "c", decision: decision(endpoint("10.0.0.1:65536", "", 1)), want: "65536"},
 		"IPv6 without brackets":  {cluster: "c", decision: decision(endpoint("::1:80", "", 1)), want: "[IP]:PORT"},
-		"IPv6 with a zone":       {cluster: "c", decision: decision(endpoint("[fe80::1%eth0]:80", "", 1)),
-			want: "IPv6 zone"},
-		"address twice":          {cluster: "c",
-			decision: decision(endpoint("[::1]:80", "", .5), endpoint("[0::1]:80", "b", .5)), want: "twice"},
+		"IPv6 with a zone":       {cluster: "c", decision: decision(endpoint("[fe80::1%eth0]:80", "", 1)), want: "IPv6 zone"},
+		"address twice":          {cluster: "c", decision: decision(endpoint("[::1]:80", "", .5), endpoint("[0::1]:80", "b", .5)), want: "twice"},
 		"share NaN":              {cluster: "c", decision: share(math.NaN()), want: "share NaN"},
 		"share infinite":         {cluster: "c", decision: share(math.Inf(1)), want: "share +Inf"},
 		"share negative":         {cluster: "c", decision: share(-0.1), want: "share -0.1"},
@@ -124,8 +116,7 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 		"drop NaN":               {cluster: "c", decision: drop(math.NaN()), want: "drop fraction NaN"},
 		"drop above one":         {cluster: "c", decision: drop(1.5), want: "drop fraction 1.5"},
 		"drop negative":          {cluster: "c", decision: drop(-0.5), want: "drop fraction -0.5"},
-		"stale time is negative": {cluster: "c", decision: share(1),
-			options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
+		"stale time is negative": {cluster: "c", decision: share(1), options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := assignment.Build(c.cluster, c.decision, c.options, seeded())
@@ -155,8 +146,7 @@ func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
 
 func TestOverloadReasonIsShortAndValid(t *testing.T) {
 	reason := strings.Repeat("ü", 100) + "\xff"
-	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)), assignment.Options{},
-		seeded())
+	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)), assignment.Options{}, seeded())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +168,7 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 		endpoints []weighting.EndpointDecision
 	}{
 		{"one endpoint", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "", 1)}},
-		{"two zones", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "a", 0.5),
-			endpoint("10.0.0.2:80", "b", 0.5)}},
+		{"two zones", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "a", 0.5), endpoint("10.0.0.2:80", "b", 0.5)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d.Endpoints, d.DropFraction = c.endpoints, 0
@@ -210,8 +199,7 @@ func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := decision(endpoint("10.0.0.1:80", "", 1))
-	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(),
-		"other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
+	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(), "other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
 		t.Run(name, func(t *testing.T) {
 			p, err := assignment.Build("c", previous, assignment.Options{}, seeded())
 			if err != nil {
@@ -271,8 +259,7 @@ func TestRangeShrinksWhenALocalityIsTooLargeForItsSum(t *testing.T) {
 			}
 			checkRange(t, a, c.min, c.max)
 			w := slices.Collect(maps.Values(weights(a)))
-			if smallest, largest := slices.Min(w), slices.Max(w); float64(smallest) > 1.01*float64(c.min)+1 ||
-				float64(largest) < 0.99*float64(c.max) {
+			if smallest, largest := slices.Min(w), slices.Max(w); float64(smallest) > 1.01*float64(c.min)+1 || float64(largest) < 0.99*float64(c.max) {
 				t.Errorf("weights of %d..%d, want nearly all of %d..%d", smallest, largest, c.min, c.max)
 			}
 		})
@@ -284,8 +271,7 @@ func pool(zones []int) weighting.Decision {
 	var d weighting.Decision
 	for zone, n := range zones {
 		for i := range n {
-			d.Endpoints = append(d.Endpoints, endpoint(fmt.Sprintf("10.%d.%d.%d:80", zone, i/256, i%256),
-				fmt.Sprint(zone), 1))
+			d.Endpoints = append(d.Endpoints, endpoint(fmt.Sprintf("10.%d.%d.%d:80", zone, i/256, i%256), fmt.Sprint(zone), 1))
 		}
 	}
 	for i := range d.Endpoints {
@@ -345,8 +331,7 @@ func BenchmarkBuild(b *testing.B) {
 // places: what a builder remembers must not show.
 func TestABuilderSaysWhatANewOneSays(t *testing.T) {
 	var builder assignment.Builder
-	a, b, c := endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "",
-		0.2)
+	a, b, c := endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.2)
 	moved, other := b, endpoint("10.0.0.2:8001", "", 0.3)
 	moved.Zone = "east"
 	for i, d := range []weighting.Decision{

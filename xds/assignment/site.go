@@ -33,8 +33,7 @@ func newSites(endpoints []weighting.EndpointDecision) ([]site, error) {
 			return nil, err
 		}
 		if _, twice := seen[addr]; twice {
-			return nil, fmt.Errorf("endpoint %q appears twice: an address is an endpoint's identity within its cluster",
-				e.Address)
+			return nil, fmt.Errorf("endpoint %q appears twice: an address is an endpoint's identity within its cluster", e.Address)
 		}
 		seen[addr] = struct{}{}
 		sites = append(sites, site{address: e.Address, zone: e.Zone, at: i, addr: addr, identifier: identifier(addr)})

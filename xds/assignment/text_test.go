@@ -21,8 +21,7 @@ func text(m *endpointv3.ClusterLoadAssignment) string {
 			fmt.Fprintf(&b, "policy endpoint_stale_after %v\n", p.GetEndpointStaleAfter().AsDuration())
 		}
 		for _, d := range p.GetDropOverloads() {
-			fmt.Fprintf(&b, "policy drop %s %d %v\n", d.GetCategory(), d.GetDropPercentage().GetNumerator(),
-				d.GetDropPercentage().GetDenominator())
+			fmt.Fprintf(&b, "policy drop %s %d %v\n", d.GetCategory(), d.GetDropPercentage().GetNumerator(), d.GetDropPercentage().GetDenominator())
 		}
 		fmt.Fprintf(&b, "policy overprovisioning_factor %d\n", p.GetOverprovisioningFactor().GetValue())
 		if p.GetWeightedPriorityHealth() {
@@ -30,8 +29,7 @@ func text(m *endpointv3.ClusterLoadAssignment) string {
 		}
 	}
 	for _, l := range m.GetEndpoints() {
-		fmt.Fprintf(&b, "locality zone %q weight %d priority %d\n", l.GetLocality().GetZone(),
-			l.GetLoadBalancingWeight().GetValue(), l.GetPriority())
+		fmt.Fprintf(&b, "locality zone %q weight %d priority %d\n", l.GetLocality().GetZone(), l.GetLoadBalancingWeight().GetValue(), l.GetPriority())
 		for _, e := range l.GetLbEndpoints() {
 			fmt.Fprintf(&b, "  %s\n", endpointText(e))
 		}
@@ -46,8 +44,7 @@ func endpointText(e *endpointv3.LbEndpoint) string {
 	}
 	for name, fields := range e.GetMetadata().GetFilterMetadata() {
 		f := fields.GetFields()
-		line += fmt.Sprintf(" %s{overloaded %v, reason %q, %d fields}", name, f["overloaded"].GetBoolValue(),
-			f["reason"].GetStringValue(), len(f))
+		line += fmt.Sprintf(" %s{overloaded %v, reason %q, %d fields}", name, f["overloaded"].GetBoolValue(), f["reason"].GetStringValue(), len(f))
 	}
 	return line
 }

@@ -59,8 +59,7 @@ type harness struct {
 }
 
 func newHarness(t *testing.T, o Options) *harness {
-	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1),
-		log: &logged{}}
+	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1), log: &logged{}}
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	h.listener = newListener(h.arrivals, o)
 	done := make(chan struct{})
@@ -161,8 +160,7 @@ func TestWhereNoConnectionIsIdleANewOneIsClosedAtOnce(t *testing.T) {
 		if refused.server != nil || refused.open() || !a.open() || !b.open() {
 			t.Errorf("the third was accepted, or one of those with streams closed")
 		}
-		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() ||
-			s.Displaced != 0 {
+		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() || s.Displaced != 0 {
 			t.Errorf("%+v, want one refused", s)
 		}
 		b.server.Close()
@@ -194,8 +192,7 @@ func TestAnAddressHasItsOwnBound(t *testing.T) {
 			t.Error("another address was refused")
 		}
 		s := h.listener.Stats()
-		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 ||
-			s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
+		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -212,8 +209,7 @@ func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 		{100, 20, 40, 40, 20},
 		{100, 75, 1, 1, 1},
 	} {
-		l := newListener(&arrivals{closed: make(chan struct{})},
-			Options{Connections: tt.connections, PerAddress: tt.each})
+		l := newListener(&arrivals{closed: make(chan struct{})}, Options{Connections: tt.connections, PerAddress: tt.each})
 		l.SetRoom(tt.room)
 		if s := l.Stats(); s.Connections.Limit != tt.wantTotal || s.PerAddress.Limit != tt.wantEach {
 			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.PerAddress.Limit)
@@ -228,8 +224,7 @@ func TestErrorsOfAcceptingAreOutlived(t *testing.T) {
 		busy.stream()
 		start := time.Now()
 		for range 100 {
-			h.arrivals.next <- &net.OpError{Op: "accept", Net: "tcp",
-				Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+			h.arrivals.next <- &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		}
 		h.arrivals.next <- errors.New("an error that nobody knows")
 		if h.come("10.0.1.2").server == nil {
@@ -241,8 +236,7 @@ func TestErrorsOfAcceptingAreOutlived(t *testing.T) {
 		if idle.open() || !busy.open() {
 			t.Error("the idle connection was not closed for its file descriptor, or the other one was")
 		}
-		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an error that nobody knows" ||
-			s.AcceptErrorTime.IsZero() {
+		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an error that nobody knows" || s.AcceptErrorTime.IsZero() {
 			t.Errorf("%+v, want 101 errors", s)
 		}
 		if lines := strings.Count(h.log.String(), "cannot be accepted"); lines < 9 || lines > 11 {

@@ -9,8 +9,7 @@ import (
 
 // Intercept is the interceptor for the gRPC server on this listener: it bounds the streams, and marks the
 // connections that have any as not idle.
-func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
-	handler grpc.StreamHandler) error {
+func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	p, ok := peer.FromContext(stream.Context())
 	if !ok || p.Addr == nil {
 		return status.Error(codes.Internal, "the connection has no address")
@@ -18,8 +17,7 @@ func (l *Listener) Intercept(srv any, stream grpc.ServerStream, _ *grpc.StreamSe
 	connection := p.Addr.String()
 	if !l.streams.Take(connection) {
 		l.refusedStreams.add("peer", connection, "limit", l.options.Streams)
-		return status.Errorf(codes.ResourceExhausted,
-			"there are as many streams as are served, %d, and this connection has its share of them", l.options.Streams)
+		return status.Errorf(codes.ResourceExhausted, "there are as many streams as are served, %d, and this connection has its share of them", l.options.Streams)
 	}
 	defer l.streams.Give(connection)
 	end, ok := l.begin(pairOf(p.Addr, p.LocalAddr))

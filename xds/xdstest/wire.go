@@ -77,8 +77,7 @@ func (w *sotwWire) send(r *discoveryv3.DiscoveryRequest) error {
 }
 
 func (w *sotwWire) subscribe(all, _, _ []string) error {
-	return w.send(&discoveryv3.DiscoveryRequest{TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: w.nonce,
-		ResourceNames: all})
+	return w.send(&discoveryv3.DiscoveryRequest{TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: w.nonce, ResourceNames: all})
 }
 
 func (w *sotwWire) answer(r response, all []string, reason error) error {
@@ -146,8 +145,7 @@ func (w *deltaWire) subscribe(_, added, removed []string) error {
 }
 
 func (w *deltaWire) answer(r response, _ []string, reason error) error {
-	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce,
-		ErrorDetail: refusal(reason).Proto()})
+	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce, ErrorDetail: refusal(reason).Proto()})
 }
 
 func (w *deltaWire) ask(typeURL string) error {
@@ -159,11 +157,9 @@ func (w *deltaWire) receive() (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	r := response{typeURL: m.GetTypeUrl(), nonce: m.GetNonce(), version: m.GetSystemVersionInfo(),
-		removed: m.GetRemovedResources()}
+	r := response{typeURL: m.GetTypeUrl(), nonce: m.GetNonce(), version: m.GetSystemVersionInfo(), removed: m.GetRemovedResources()}
 	for _, res := range m.GetResources() {
-		r.parts = append(r.parts, part{name: res.GetName(), version: res.GetVersion(),
-			message: res.GetResource().GetValue()})
+		r.parts = append(r.parts, part{name: res.GetName(), version: res.GetVersion(), message: res.GetResource().GetValue()})
 	}
 	return r, nil
 }
