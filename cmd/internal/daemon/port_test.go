@@ -22,7 +22,8 @@ func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
 		{256, 0, 64},
 	} {
 		if got := roomFor(tt.files, tt.targets); got != tt.want {
-			t.Errorf("%d open files and %d targets: room for %d connections, want %d", tt.files, tt.targets, got, tt.want)
+			t.Errorf("%d open files and %d targets: room for %d connections, want %d", tt.files, tt.targets, got,
+				tt.want)
 		}
 	}
 }
@@ -48,7 +49,8 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	})
 	p := s.XDSPort
 	for name, got := range map[string]admin.Bound{
-		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams, "subscriptions": p.Subscriptions,
+		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams,
+		"subscriptions": p.Subscriptions,
 	} {
 		want := map[string]admin.Bound{
 			"connections": {Used: 1, Limit: 20}, "connections per address": {Used: 1, Limit: 1, Displaced: 1},
