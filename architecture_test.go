@@ -22,6 +22,7 @@ const module = "steelyard/"
 type rule struct {
 	room    string   // a folder, with all below it
 	project []string // rooms it may import, besides itself
+	except  []string // rooms within it that its other packages may not import
 	stdOnly bool     // nothing outside the project but the standard library
 	reason  string
 }
@@ -63,10 +64,12 @@ var rules = []rule{
 		reason: "a source of endpoints knows endpoints and nothing else"},
 	{room: "controlplane/liveness",
 		reason: "what watches the loops must not need what they need"},
-	{room: "controlplane/admin", project: []string{"weighting"},
-		reason: "what is shown is asked for through an interface, so that the page can be looked at alone"},
-	{room: "controlplane", project: []string{"weighting"},
-		reason: "the loop declares what it needs of collectors and streams; only cmd knows both"},
+	{room: "controlplane/view", project: []string{"weighting"},
+		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
+	{room: "controlplane/admin", project: []string{"controlplane/view"},
+		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
+	{room: "controlplane", project: []string{"weighting"}, except: []string{"controlplane/admin"},
+		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them together"},
 	{room: "envoy-bootstrap",
 		reason: "a bootstrap is a text made of options"},
 	{room: "e2e",
@@ -143,6 +146,8 @@ func (r rule) broken(imported string) string {
 			return "only the standard library is allowed"
 		}
 		return ""
+	case slices.ContainsFunc(r.except, func(room string) bool { return within(path, room) }):
+		return "it may not import " + path
 	case within(path, r.room) || slices.ContainsFunc(r.project, func(room string) bool { return within(path, room) }):
 		return ""
 	}

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -68,8 +68,8 @@ type Proxies interface {
 	Served(address string, r weighting.ServerReport, slots float64)
 	// Sources shows the state of those reports to people, and Disputes what one proxy says
 	// against all others.
-	Sources(cluster string, now time.Time) []admin.SourceStatus
-	Disputes(cluster string, now time.Time) []admin.Dispute
+	Sources(cluster string, now time.Time) []view.SourceStatus
+	Disputes(cluster string, now time.Time) []view.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.

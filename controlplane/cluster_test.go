@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -29,7 +29,7 @@ type served struct {
 
 // recorder is a Publisher, Proxies and an Observer that remembers.
 type recorder struct {
-	sources   []admin.SourceStatus
+	sources   []view.SourceStatus
 	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
@@ -38,7 +38,7 @@ type recorder struct {
 	decision  weighting.Decision // of the last step
 	removed   []string
 	served    []served
-	disputes  []admin.Dispute
+	disputes  []view.Dispute
 	err       error
 	delay     time.Duration
 }
@@ -71,7 +71,7 @@ func (r *recorder) report(c ProxyCounts) {
 	r.counts = c
 }
 
-func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
+func (r *recorder) Sources(string, time.Time) []view.SourceStatus { return slices.Clone(r.sources) }
 
 func (r *recorder) Served(address string, report weighting.ServerReport, slots float64) {
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *recorder) Served(address string, report weighting.ServerReport, slots f
 	r.served = append(r.served, served{address, report, slots})
 }
 
-func (r *recorder) Disputes(string, time.Time) []admin.Dispute { return slices.Clone(r.disputes) }
+func (r *recorder) Disputes(string, time.Time) []view.Dispute { return slices.Clone(r.disputes) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
@@ -712,7 +712,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 	o.Counted = true
 	refused := errors.New("connection refused")
 	type want struct {
-		state admin.SourceState
+		state view.SourceState
 		err   string
 	}
 	tests := []struct {
@@ -721,7 +721,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 		want map[string]want
 	}{
 		{"nothing heard yet", func(c *Cluster) {}, map[string]want{
-			"discovery": {admin.SourceDown, ""}, "scrape": {admin.SourceDown, ""}, "redis": {admin.SourceDown, ""},
+			"discovery": {view.SourceDown, ""}, "scrape": {view.SourceDown, ""}, "redis": {view.SourceDown, ""},
 		}},
 		{"all well", func(c *Cluster) {
 			c.Discovered(time.Now(), nil)
@@ -729,28 +729,28 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), nil)
 		}, map[string]want{
-			"discovery": {admin.SourceOK, ""}, "scrape": {admin.SourceOK, ""}, "redis": {admin.SourceOK, ""},
+			"discovery": {view.SourceOK, ""}, "scrape": {view.SourceOK, ""}, "redis": {view.SourceOK, ""},
 		}},
 		{"just failing", func(c *Cluster) {
 			c.Discovered(time.Now(), refused)
 			c.Scraped("10.0.0.2:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
 			c.Counted(nil, time.Now(), refused)
 		}, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"},
-			"scrape":    {admin.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceStale, "connection refused"},
+			"discovery": {view.SourceStale, "connection refused"},
+			"scrape":    {view.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {view.SourceStale, "connection refused"},
 		}},
 		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) }, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"}, // a set of endpoints does not age
-			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceDown, "connection refused"},
+			"discovery": {view.SourceStale, "connection refused"}, // a set of endpoints does not age
+			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {view.SourceDown, "connection refused"},
 		}},
 		{"counts read in part, again and again", func(c *Cluster) {
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), errors.New("10.0.0.2:80 left out"))
 		}, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"},
-			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceStale, "10.0.0.2:80 left out"},
+			"discovery": {view.SourceStale, "connection refused"},
+			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {view.SourceStale, "10.0.0.2:80 left out"},
 		}},
 	}
 	inLoop(t, o, func(c *Cluster, r *recorder) {
@@ -770,9 +770,9 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 // no fault, and one with traffic that nobody tells of is seen.
 func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
-		r.sources = []admin.SourceStatus{{Name: admin.SourceAccessLog, State: admin.SourceIdle, Envoys: admin.Reporting{Expected: admin.Num(3), Reporting: admin.Num(0), Idle: admin.Num(3)}}}
+		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
 		c.SetEndpoints(addresses("10.0.0.1:80"))
-		log := func() admin.SourceStatus {
+		log := func() view.SourceStatus {
 			all := c.View(time.Now()).Sources
 			return all[len(all)-1]
 		}
@@ -788,16 +788,16 @@ func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 			after(time.Second)
 		}
 		serve(0)
-		if got := log(); got.State != admin.SourceIdle {
+		if got := log(); got.State != view.SourceIdle {
 			t.Errorf("no traffic: %+v", got)
 		}
 		serve(20)
-		if got := log(); got.State != admin.SourceOff || got.Envoys.Idle.Or(-1) != 0 || !strings.Contains(got.LastError, "requests a second") {
+		if got := log(); got.State != view.SourceOff || got.Envoys.Idle.Or(-1) != 0 || !strings.Contains(got.LastError, "requests a second") {
 			t.Errorf("traffic: %+v", got)
 		}
 		serve(0)
 		serve(0)
-		if got := log(); got.State != admin.SourceIdle {
+		if got := log(); got.State != view.SourceIdle {
 			t.Errorf("no traffic any more: %+v", got)
 		}
 	})
@@ -818,7 +818,7 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 || e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
 			t.Errorf("%+v", e[0])
 		}
-		for _, n := range []admin.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare, e[1].FailedShareAgeSeconds} {
+		for _, n := range []view.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare, e[1].FailedShareAgeSeconds} {
 			if v, known := n.Value(); known {
 				t.Errorf("unknown, and yet %v", v)
 			}

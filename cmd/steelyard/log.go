@@ -13,6 +13,7 @@ import (
 
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
 // logFlush is how long the end of the process waits for whoever reads the log.
@@ -47,9 +48,9 @@ func logEverythingTo(log *slog.Logger) {
 
 // logStatus shows the log to the admin API.
 func logStatus(s asynclog.Status, now time.Time) admin.LogStatus {
-	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: admin.At(s.LastDrop)}
+	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: view.At(s.LastDrop)}
 	if !s.WritingSince.IsZero() {
-		out.StalledSeconds = admin.Seconds(now.Sub(s.WritingSince))
+		out.StalledSeconds = view.Seconds(now.Sub(s.WritingSince))
 	}
 	if s.Err != nil {
 		out.Error = s.Err.Error()

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // clusterList is the answer of /api/v1/clusters.
 type clusterList struct {
-	Clusters []Cluster `json:"clusters"`
+	Clusters []view.Cluster `json:"clusters"`
 }
 
 // clientList is the answer of /api/v1/clients.

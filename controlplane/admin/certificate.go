@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // The uses of certificates.
@@ -19,14 +21,14 @@ const (
 // A Certificate is one that Steelyard uses: the one of a chain that ends first, or an
 // authority.
 type Certificate struct {
-	Use      string `json:"use"`
-	File     string `json:"file"`
-	Subject  string `json:"subject"`   // empty when the file was never read
-	NotAfter Time   `json:"not_after"` // when it expires
-	Error    string `json:"error"`     // why the file cannot be used as it is now; the rest is what it held before
+	Use      string    `json:"use"`
+	File     string    `json:"file"`
+	Subject  string    `json:"subject"`   // empty when the file was never read
+	NotAfter view.Time `json:"not_after"` // when it expires
+	Error    string    `json:"error"`     // why the file cannot be used as it is now; the rest is what it held before
 
 	// Filled in by the handler.
-	DaysLeft Number `json:"days_left"` // below 0 once it has expired
+	DaysLeft view.Number `json:"days_left"` // below 0 once it has expired
 }
 
 // When the end of a certificate is a problem, and from when on it is an error.
@@ -50,19 +52,19 @@ var afterwards = map[string]struct{ then, remedy string }{
 
 // certificateProblems are those of all certificates. An authority beside one that lasts is a
 // warning: it may be the old one, and nobody's any more.
-func certificateProblems(all []Certificate, now time.Time) []Problem {
-	var out []Problem
+func certificateProblems(all []Certificate, now time.Time) []view.Problem {
+	var out []view.Problem
 	for _, c := range all {
 		if c.Error != "" {
-			out = append(out, problem(SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use, c.Error))
+			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use, c.Error))
 		}
 		left := c.NotAfter.Sub(now)
 		if c.NotAfter.IsZero() || left > expirySoon {
 			continue
 		}
-		severity := SeverityWarning
+		severity := view.SeverityWarning
 		if left <= expiryUrgent && !outlived(c, all, now) {
-			severity = SeverityError
+			severity = view.SeverityError
 		}
 		what := afterwards[c.Use]
 		if left > 0 {
@@ -91,7 +93,7 @@ func currentCertificates(all []Certificate, now time.Time) []Certificate {
 			if left < -expirySoon && outlived(c, all, now) {
 				continue
 			}
-			c.DaysLeft = Num(left.Hours() / 24)
+			c.DaysLeft = view.Num(left.Hours() / 24)
 		}
 		out = append(out, c)
 	}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -121,12 +123,12 @@ func (c *collector) describePort() {
 
 func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
 	for _, b := range p.bounds() {
-		c.portUsed.set(ch, Num(float64(b.Used)), b.name)
-		c.portLimit.set(ch, Num(float64(b.Limit)), b.name)
-		c.portRefused.set(ch, Num(float64(b.Refused)), b.name, "refused")
-		c.portRefused.set(ch, Num(float64(b.Displaced)), b.name, "displaced")
+		c.portUsed.set(ch, view.Num(float64(b.Used)), b.name)
+		c.portLimit.set(ch, view.Num(float64(b.Limit)), b.name)
+		c.portRefused.set(ch, view.Num(float64(b.Refused)), b.name, "refused")
+		c.portRefused.set(ch, view.Num(float64(b.Displaced)), b.name, "displaced")
 	}
-	c.acceptErrors.set(ch, Num(float64(p.AcceptErrors)))
+	c.acceptErrors.set(ch, view.Num(float64(p.AcceptErrors)))
 }
 
 func (c *collector) describeSignals() {
@@ -163,7 +165,7 @@ func (c *collector) describe(name, help string, kind prometheus.ValueType, label
 }
 
 // set sends one series; it sends none for a number that is unknown.
-func (s series) set(ch chan<- prometheus.Metric, n Number, labels ...string) {
+func (s series) set(ch chan<- prometheus.Metric, n view.Number, labels ...string) {
 	v, known := n.Value()
 	if !known {
 		return
@@ -196,17 +198,17 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		for _, e := range shown {
 			c.collectEndpoint(ch, cluster.Name, e)
 		}
-		c.dropped.set(ch, Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
+		c.dropped.set(ch, view.Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
 	}
 	c.collectClients(ch, clusters)
 	status := c.source.Status()
-	c.droppedLines.set(ch, Num(float64(status.Log.DroppedLines)))
+	c.droppedLines.set(ch, view.Num(float64(status.Log.DroppedLines)))
 	c.collectPort(ch, status.XDSPort)
 	c.collectSignals(ch, status.Signals.complete())
 	c.collectEdges(ch, status, now)
 }
 
-func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster, now time.Time) {
+func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Cluster, now time.Time) {
 	name, d := cluster.Name, cluster.Decision
 	c.clusterReady.set(ch, oneIf(cluster.Ready), name)
 	c.drop.set(ch, d.DropFraction, name)
@@ -214,42 +216,42 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster Cluster,
 	c.arrivalRate.set(ch, d.ArrivalRate, name)
 	c.horizon.set(ch, d.HorizonSeconds, name)
 	c.waterLevel.set(ch, d.WaterLevel, name)
-	c.decisionAge.set(ch, age(d.At, now), name)
+	c.decisionAge.set(ch, d.At.Age(now), name)
 	if at := cluster.LastPush.At; !at.IsZero() {
-		c.lastPush.set(ch, Num(float64(at.UnixNano())/1e9), name)
+		c.lastPush.set(ch, view.Num(float64(at.UnixNano())/1e9), name)
 	}
 	c.minInterval.set(ch, cluster.MinIntervalSeconds, name, cluster.MinIntervalReason)
 	c.droppedRequests.set(ch, cluster.DroppedRequests, name)
 	for kind, n := range disputedEndpoints(cluster.Disputes) {
-		c.disputed.set(ch, Num(float64(n)), name, string(kind))
+		c.disputed.set(ch, view.Num(float64(n)), name, string(kind))
 	}
 	for _, s := range cluster.Sources {
-		c.sourceUp.set(ch, oneIf(s.State != SourceDown), name, s.Name)
+		c.sourceUp.set(ch, oneIf(s.State != view.SourceDown), name, s.Name)
 		c.sourceEnvoys.set(ch, s.Envoys.Reporting, name, s.Name, "reporting")
 		c.sourceEnvoys.set(ch, s.Envoys.Idle, name, s.Name, "idle")
-		c.sourceEnvoys.set(ch, s.Envoys.missing(), name, s.Name, "missing")
+		c.sourceEnvoys.set(ch, s.Envoys.NotReporting(), name, s.Name, "missing")
 	}
 	c.collectCounts(ch, cluster)
 }
 
 // disputedEndpoints counts them, by kind.
-func disputedEndpoints(disputes []Dispute) map[DisputeKind]int {
-	endpoints := map[DisputeKind]map[string]bool{DisputeInFlight: {}, DisputeFailures: {}}
+func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
+	endpoints := map[view.DisputeKind]map[string]bool{view.DisputeInFlight: {}, view.DisputeFailures: {}}
 	for _, d := range disputes {
 		for _, e := range d.Endpoints {
 			endpoints[d.Kind][e] = true
 		}
 	}
-	return map[DisputeKind]int{DisputeInFlight: len(endpoints[DisputeInFlight]), DisputeFailures: len(endpoints[DisputeFailures])}
+	return map[view.DisputeKind]int{view.DisputeInFlight: len(endpoints[view.DisputeInFlight]), view.DisputeFailures: len(endpoints[view.DisputeFailures])}
 }
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series
 // can still be watched.
-func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster Cluster) {
+func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster view.Cluster) {
 	type fieldState struct{ field, state string }
 	reasons := map[string]float64{}
 	states := map[fieldState]float64{}
-	oldest := map[string]Number{}
+	oldest := map[string]view.Number{}
 	for _, e := range cluster.Endpoints {
 		reasons[e.Reason]++
 		for _, in := range e.Inputs {
@@ -260,23 +262,23 @@ func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster Cluster) 
 		}
 	}
 	for reason, n := range reasons {
-		c.endpoints.set(ch, Num(n), cluster.Name, reason)
+		c.endpoints.set(ch, view.Num(n), cluster.Name, reason)
 	}
 	for k, n := range states {
-		c.inputs.set(ch, Num(n), cluster.Name, k.field, k.state)
+		c.inputs.set(ch, view.Num(n), cluster.Name, k.field, k.state)
 	}
 	for field, n := range oldest {
 		c.reportAge.set(ch, n, cluster.Name, field)
 	}
 }
 
-func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string, e Endpoint) {
+func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string, e view.Endpoint) {
 	c.weight.set(ch, e.Weight, cluster, e.Address)
 	c.share.set(ch, e.Share, cluster, e.Address)
 	c.overloaded.set(ch, oneIf(e.Overloaded), cluster, e.Address)
 	c.load.set(ch, e.Load, cluster, e.Address)
 	c.queue.set(ch, e.Input("queue").Value, cluster, e.Address)
-	var oldest Number
+	var oldest view.Number
 	for _, in := range e.Inputs {
 		if v, known := in.AgeSeconds.Value(); known && v >= oldest.Or(0) {
 			oldest = in.AgeSeconds
@@ -296,7 +298,7 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 
 // collectClients counts the Envoys of each configured cluster. Names that only
 // Envoys know are not made labels: they would be a stranger's choice.
-func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []Cluster) {
+func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []view.Cluster) {
 	type counts struct{ subscribed, inSync, nacking float64 }
 	per := map[string]*counts{}
 	for _, cluster := range clusters {
@@ -315,11 +317,11 @@ func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []Clust
 			}
 		}
 	}
-	c.envoys.set(ch, Num(float64(len(envoys))))
+	c.envoys.set(ch, view.Num(float64(len(envoys))))
 	for name, n := range per {
-		c.subscribed.set(ch, Num(n.subscribed), name)
-		c.inSync.set(ch, Num(n.inSync), name)
-		c.nacking.set(ch, Num(n.nacking), name)
+		c.subscribed.set(ch, view.Num(n.subscribed), name)
+		c.inSync.set(ch, view.Num(n.inSync), name)
+		c.nacking.set(ch, view.Num(n.nacking), name)
 	}
 }
 
@@ -327,50 +329,50 @@ func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []Clust
 func (c *collector) collectSignals(ch chan<- prometheus.Metric, t SignalTotals) {
 	if t.AccessLog {
 		e := t.Entries
-		c.entries.set(ch, Num(float64(e.counted())), "counted")
-		c.entries.set(ch, Num(float64(e.Ignored)), "ignored")
-		c.entries.set(ch, Num(float64(e.Unpaired)), "unpaired")
+		c.entries.set(ch, view.Num(float64(e.counted())), "counted")
+		c.entries.set(ch, view.Num(float64(e.Ignored)), "ignored")
+		c.entries.set(ch, view.Num(float64(e.Unpaired)), "unpaired")
 	}
 	if t.LoadReports {
-		c.reports.set(ch, Num(float64(t.Reports)))
+		c.reports.set(ch, view.Num(float64(t.Reports)))
 		for by, interval := range t.ReportIntervalsSeconds {
 			c.reportInterval.set(ch, interval, by)
 		}
 	}
 	if t.AccessLog && t.LoadReports {
-		c.reconciled.set(ch, Num(float64(t.Entries.Reconciled)))
+		c.reconciled.set(ch, view.Num(float64(t.Entries.Reconciled)))
 	}
 	for source, s := range t.Streams {
-		c.signalStreams.set(ch, Num(float64(s.Open)), source)
-		c.signalStreamsEnded.set(ch, Num(float64(s.Refused)), source, "refused")
-		c.signalStreamsEnded.set(ch, Num(float64(s.Broken)), source, "broken")
+		c.signalStreams.set(ch, view.Num(float64(s.Open)), source)
+		c.signalStreamsEnded.set(ch, view.Num(float64(s.Refused)), source, "refused")
+		c.signalStreamsEnded.set(ch, view.Num(float64(s.Broken)), source, "broken")
 	}
 	if !t.AccessLog && !t.LoadReports {
 		return
 	}
 	for mode, n := range t.Envoys {
-		c.modes.set(ch, Num(float64(n)), string(mode))
+		c.modes.set(ch, view.Num(float64(n)), string(mode))
 	}
-	c.silent.set(ch, Num(float64(t.Silent)))
+	c.silent.set(ch, view.Num(float64(t.Silent)))
 }
 
-func oneIf(b bool) Number { return Num(float64(one(b))) }
+func oneIf(b bool) view.Number { return view.Num(float64(one(b))) }
 
 // collectEdges has one series for authorities of one name, that of the last to expire.
 func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time.Time) {
 	type labels struct{ use, file, subject string }
-	last := map[labels]Time{}
+	last := map[labels]view.Time{}
 	for _, certificate := range cut(currentCertificates(s.Certificates, now), maxCertificates) { // in the order of their end
 		if !certificate.NotAfter.IsZero() {
 			last[labels{label(certificate.Use), label(certificate.File), label(certificate.Subject)}] = certificate.NotAfter
 		}
 	}
 	for l, at := range last {
-		c.expiry.set(ch, Num(float64(at.Unix())), l.use, l.file, l.subject)
+		c.expiry.set(ch, view.Num(float64(at.Unix())), l.use, l.file, l.subject)
 	}
 	for _, h := range s.RefusedHandshakes {
-		c.handshakes.set(ch, Num(float64(h.Count)), h.Reason)
+		c.handshakes.set(ch, view.Num(float64(h.Count)), h.Reason)
 	}
-	c.gone.set(ch, Num(float64(len(s.GoneEnvoys))))
-	c.requests.set(ch, Num(float64(c.refused().Count)))
+	c.gone.set(ch, view.Num(float64(len(s.GoneEnvoys))))
+	c.requests.set(ch, view.Num(float64(c.refused().Count)))
 }

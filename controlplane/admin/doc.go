@@ -31,15 +31,14 @@
 // The daemon builds one [Metrics] and one [History], hands them to the loops,
 // which report to them, implements [Source] over the store, the decisions and
 // the xDS server, and then runs [Serve] with the handler that [New] returns.
-// [FromDecision] turns a weighting decision into the view that a Source
-// returns; package weighting is the only other package of the project that this
-// one knows.
+// Package controlplane/view, which has the values of a cluster, is the only other
+// package of the project that this one knows.
 //
 // # Units, and what is unknown
 //
 // Durations are seconds, times are RFC 3339 in UTC, shares and fractions are
 // 0..1. A number that is not known is null and never 0, and so is one that JSON
-// cannot hold: see [Number] and [Time]. The series on /metrics follow the same
+// cannot hold: see [view.Number] and [view.Time]. The series on /metrics follow the same
 // rule: a gauge whose value is unknown is left out.
 //
 // # What is wrong

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // A page in a browser that may reach this listener cannot read it, because it comes from
@@ -18,9 +20,9 @@ import (
 
 // RefusedRequests are requests that were refused for their Host header.
 type RefusedRequests struct {
-	Count    uint64 `json:"count"`
-	LastAt   Time   `json:"last_at"`
-	LastHost string `json:"last_host"` // as the client wrote it, cut
+	Count    uint64    `json:"count"`
+	LastAt   view.Time `json:"last_at"`
+	LastHost string    `json:"last_host"` // as the client wrote it, cut
 }
 
 // A hostCheck knows the names under which the listener may be asked.
@@ -94,7 +96,7 @@ func (h *hostCheck) refuse(r *http.Request) {
 	h.mu.Lock()
 	now := h.now()
 	h.refused.Count++
-	h.refused.LastAt = At(now)
+	h.refused.LastAt = view.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
 	refused, speak := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
 	if speak {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // asHost asks for a path under a name.
@@ -75,7 +77,7 @@ func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 		t.Errorf("refused %+v", r)
 	}
 	const problem = `admin requests for the host "steelyard.example.com:443" are refused: add it to admin.allowed_hosts if it is yours`
-	if !has(s.Problems, SeverityWarning, problem) {
+	if !has(s.Problems, view.SeverityWarning, problem) {
 		t.Errorf("problems %+v", s.Problems)
 	}
 	if body := ask(t, h, http.MethodGet, "/metrics").body; !strings.Contains(body, "steelyard_admin_refused_requests_total 52\n") {
@@ -85,7 +87,7 @@ func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 		t.Errorf("%d log lines for one minute", n)
 	}
 	now = now.Add(time.Minute)
-	if s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, SeverityWarning, problem) {
+	if s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, view.SeverityWarning, problem) {
 		t.Error("still a problem after a minute without")
 	}
 	asHost(h, "steelyard.example.com", "/")
@@ -94,7 +96,7 @@ func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 	}
 }
 
-func has(problems []Problem, s Severity, message string) bool {
+func has(problems []view.Problem, s view.Severity, message string) bool {
 	for _, p := range problems {
 		if p.Severity == s && p.Message == message {
 			return true

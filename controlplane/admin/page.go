@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"net/http"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 //go:embed assets
@@ -62,25 +64,25 @@ type pageData struct {
 type wrong struct {
 	Where string
 	Href  string // the part of the page that shows more
-	Problem
+	view.Problem
 }
 
 type clusterView struct {
-	Cluster
+	view.Cluster
 	Rows  []endpointRow
 	Feeds []sourceRow
 	Now   time.Time
 }
 
 type endpointRow struct {
-	Endpoint
+	view.Endpoint
 	Spark string
 	EvenY float64 // where the line would be if all endpoints had the same share
 	Now   time.Time
 }
 
 type sourceRow struct {
-	SourceStatus
+	view.SourceStatus
 	Now time.Time
 }
 
@@ -132,11 +134,11 @@ func (h *handler) pageData(limit int) pageData {
 
 // listWrong collects the problems of everything but single endpoints, errors
 // first.
-func listWrong(status Status, clusters []Cluster, clients []Client) ([]wrong, int) {
+func listWrong(status Status, clusters []view.Cluster, clients []Client) ([]wrong, int) {
 	var errors, warnings []wrong
-	add := func(where, part string, problems []Problem) {
+	add := func(where, part string, problems []view.Problem) {
 		for _, p := range problems {
-			if p.Severity == SeverityError {
+			if p.Severity == view.SeverityError {
 				errors = append(errors, wrong{where, "#" + part, p})
 			} else {
 				warnings = append(warnings, wrong{where, "#" + part, p})
@@ -158,7 +160,7 @@ func listWrong(status Status, clusters []Cluster, clients []Client) ([]wrong, in
 // anchor is the id of a cluster's part of the page.
 func anchor(cluster string) string { return "cluster-" + cluster }
 
-func (h *handler) clusterView(c Cluster, now time.Time, limit int) clusterView {
+func (h *handler) clusterView(c view.Cluster, now time.Time, limit int) clusterView {
 	total := len(c.Endpoints)
 	sortWorstFirst(c.Endpoints)
 	c.Endpoints = cut(c.Endpoints, limit)
@@ -180,12 +182,12 @@ func (h *handler) clusterView(c Cluster, now time.Time, limit int) clusterView {
 
 // traces returns the recent shares of the endpoints shown, and the share at the
 // top of their lines: one scale for a cluster, so that lines can be compared.
-func (h *handler) traces(c Cluster, now time.Time, total int) (map[string][]Number, float64) {
+func (h *handler) traces(c view.Cluster, now time.Time, total int) (map[string][]view.Number, float64) {
 	q := WindowQuery{Since: now.Add(-pageWindow), Points: pagePoints}
 	for _, e := range c.Endpoints {
 		q.Addresses = append(q.Addresses, e.Address)
 	}
-	traces := map[string][]Number{}
+	traces := map[string][]view.Number{}
 	if len(q.Addresses) == 0 {
 		return traces, 0
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"golang.org/x/net/html"
 )
 
@@ -148,16 +150,16 @@ func TestPageDrawsTheRecentShares(t *testing.T) {
 
 func TestSparkBreaksWhereTheShareIsUnknown(t *testing.T) {
 	for name, tc := range map[string]struct {
-		shares []Number
+		shares []view.Number
 		top    float64
 		want   string
 	}{
 		"nothing":     {nil, 1, ""},
-		"one":         {[]Number{Num(1)}, 1, "M120.0 1.0"},
-		"line":        {[]Number{Num(0), Num(1)}, 1, "M0.0 19.0L120.0 1.0"},
-		"gap":         {[]Number{Num(0.5), {}, Num(0.5)}, 1, "M0.0 10.0M120.0 10.0"},
-		"no scale":    {[]Number{Num(0), Num(0)}, 0, "M0.0 19.0L120.0 19.0"},
-		"above scale": {[]Number{Num(5), Num(5)}, 1, "M0.0 1.0L120.0 1.0"},
+		"one":         {[]view.Number{view.Num(1)}, 1, "M120.0 1.0"},
+		"line":        {[]view.Number{view.Num(0), view.Num(1)}, 1, "M0.0 19.0L120.0 1.0"},
+		"gap":         {[]view.Number{view.Num(0.5), {}, view.Num(0.5)}, 1, "M0.0 10.0M120.0 10.0"},
+		"no scale":    {[]view.Number{view.Num(0), view.Num(0)}, 0, "M0.0 19.0L120.0 19.0"},
+		"above scale": {[]view.Number{view.Num(5), view.Num(5)}, 1, "M0.0 1.0L120.0 1.0"},
 	} {
 		if got := spark(tc.shares, tc.top); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -219,13 +221,13 @@ func TestAPIEscapesWhatOthersWrite(t *testing.T) {
 
 // formatsInGo are the formats of page.js by name, over decoded JSON.
 func formatsInGo(now time.Time) map[string]func(any) string {
-	number := func(f func(Number) string) func(any) string {
+	number := func(f func(view.Number) string) func(any) string {
 		return func(v any) string {
 			n, known := v.(float64)
 			if !known {
-				return f(Number{})
+				return f(view.Number{})
 			}
-			return f(Num(n))
+			return f(view.Num(n))
 		}
 	}
 	yes := func(f func(bool) string) func(any) string {
@@ -238,9 +240,9 @@ func formatsInGo(now time.Time) map[string]func(any) string {
 		"ago": func(v any) string {
 			s, _ := v.(string)
 			at, _ := time.Parse(time.RFC3339Nano, s)
-			return formatAgo(At(at), now)
+			return formatAgo(view.At(at), now)
 		},
-		"reporting": func(v any) string { return formatReporting(again[Reporting](v)) },
+		"reporting": func(v any) string { return formatReporting(again[view.Reporting](v)) },
 		"follows":   func(v any) string { return formatFollows(again[Runtime](v)) },
 		"plain":     func(v any) string { s, _ := v.(string); return s },
 		"problems": func(v any) string {
@@ -377,7 +379,7 @@ func TestAssetsAreSelfContained(t *testing.T) {
 }
 
 func TestLargePoolIsCutAndCanBeShownWhole(t *testing.T) {
-	f := fixed{clusters: []Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
+	f := fixed{clusters: []view.Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
 	for i := range 80 {
 		f.clients = append(f.clients, Client{NodeID: fmt.Sprint("edge-", i)})
 	}
@@ -434,13 +436,13 @@ func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
 }
 
 func TestReportingNamesWhoIsMissing(t *testing.T) {
-	for want, r := range map[string]Reporting{
+	for want, r := range map[string]view.Reporting{
 		"":                                  {},
-		"0 of 0":                            {Expected: Num(0), Reporting: Num(0)},
-		"3 of 3":                            {Expected: Num(3), Reporting: Num(3)},
-		"1 of 3, 2 idle":                    {Expected: Num(3), Reporting: Num(1), Idle: Num(2)},
-		"1 of 3, without a, b":              {Expected: Num(3), Reporting: Num(1), Missing: []string{"a", "b"}},
-		"7 of 20, without a, b and 11 more": {Expected: Num(20), Reporting: Num(7), Missing: []string{"a", "b"}},
+		"0 of 0":                            {Expected: view.Num(0), Reporting: view.Num(0)},
+		"3 of 3":                            {Expected: view.Num(3), Reporting: view.Num(3)},
+		"1 of 3, 2 idle":                    {Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(2)},
+		"1 of 3, without a, b":              {Expected: view.Num(3), Reporting: view.Num(1), Missing: []string{"a", "b"}},
+		"7 of 20, without a, b and 11 more": {Expected: view.Num(20), Reporting: view.Num(7), Missing: []string{"a", "b"}},
 	} {
 		if got := formatReporting(r); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)

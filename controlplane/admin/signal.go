@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // SignalState says whether an Envoy's own counts of its requests are used.
@@ -38,23 +40,23 @@ type Signals struct {
 	State SignalState `json:"state"` // empty reads unknown
 	Mode  SignalMode  `json:"mode"`  // empty: none yet
 
-	RequestRate  Number `json:"request_rate"`  // requests per second that it begins, smoothed
-	OpenRequests Number `json:"open_requests"` // that it has in flight to all endpoints
-	Streams      int    `json:"streams"`       // open streams of its access log
+	RequestRate  view.Number `json:"request_rate"`  // requests per second that it begins, smoothed
+	OpenRequests view.Number `json:"open_requests"` // that it has in flight to all endpoints
+	Streams      int         `json:"streams"`       // open streams of its access log
 	// ReportStreams are streams of load reports that count: one, or those of several Envoys
 	// that share a node id behind one address, which add up.
 	ReportStreams int     `json:"report_streams"`
 	Entries       Entries `json:"entries"`
 
-	LastEntry             Time   `json:"last_entry"`  // of its access log
-	LastReport            Time   `json:"last_report"` // of its load
-	ReportIntervalSeconds Number `json:"report_interval_seconds"`
+	LastEntry             view.Time   `json:"last_entry"`  // of its access log
+	LastReport            view.Time   `json:"last_report"` // of its load
+	ReportIntervalSeconds view.Number `json:"report_interval_seconds"`
 
 	Runtime Runtime `json:"runtime"`
 
 	// Filled in by the handler.
-	LastEntryAgeSeconds  Number `json:"last_entry_age_seconds"`
-	LastReportAgeSeconds Number `json:"last_report_age_seconds"`
+	LastEntryAgeSeconds  view.Number `json:"last_entry_age_seconds"`
+	LastReportAgeSeconds view.Number `json:"last_report_age_seconds"`
 }
 
 // Entries count what became of entries of access logs, all as of one moment. None of
@@ -94,7 +96,7 @@ type SignalTotals struct {
 
 	// ReportIntervalsSeconds are the intervals that Envoys are asked to report in now, by
 	// the source that counts their requests.
-	ReportIntervalsSeconds map[string]Number `json:"report_intervals_seconds"`
+	ReportIntervalsSeconds map[string]view.Number `json:"report_intervals_seconds"`
 
 	// Streams are those over which Envoys tell, by source.
 	Streams map[string]SignalStreams `json:"streams"`
@@ -107,59 +109,11 @@ type SignalStreams struct {
 	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
 }
 
-// Reporting says which of the Envoys that watch a cluster a source hears from. It is filled
-// for the sources SourceAccessLog and SourceLoadReports; a source with a Missing Envoy is
-// SourcePartial; one that hears from none is SourceDown, SourceOff if it never did, and
-// SourceIdle if there is nothing to hear.
-type Reporting struct {
-	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is no Envoy
-	Reporting Number   `json:"reporting"` // of them, those whose counts are used
-	Idle      Number   `json:"idle"`      // of them, those that have nothing to tell: no request is known of
-	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
-}
-
-// missing is how many Envoys do not report.
-func (r Reporting) missing() Number {
-	expected, known := r.Expected.Value()
-	if !known {
-		return Number{}
-	}
-	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
-}
-
-// A DisputeKind is what an Envoy says of endpoints against all others.
-type DisputeKind string
-
-// The kinds of disputes.
-const (
-	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics deny
-	DisputeFailures DisputeKind = "failures"  // failures, of endpoints that answer others
-)
-
-// A Dispute is what one Envoy says of endpoints, and all others do not find. It is not believed.
-type Dispute struct {
-	Kind      DisputeKind `json:"kind"`
-	NodeID    string      `json:"node_id"`
-	Host      string      `json:"host"`      // its remote IP address
-	Endpoints []string    `json:"endpoints"` // that it is about, sorted
-	Requests  Number      `json:"requests"`  // in progress there, as it says; unknown for failures
-	Since     Time        `json:"since"`
-}
-
-// MaxMissing is how many Envoys that do not report are named.
-const MaxMissing = 10
-
-// Names of the sources that are Envoys.
-const (
-	SourceAccessLog   = "access_log"
-	SourceLoadReports = "load_reports"
-)
-
 // complete works out what follows from the rest.
 func (s Signals) complete(now time.Time) Signals {
 	s.State = cmp.Or(s.State, SignalUnknown)
-	s.LastEntryAgeSeconds = age(s.LastEntry, now)
-	s.LastReportAgeSeconds = age(s.LastReport, now)
+	s.LastEntryAgeSeconds = s.LastEntry.Age(now)
+	s.LastReportAgeSeconds = s.LastReport.Age(now)
 	return s
 }
 
@@ -169,7 +123,7 @@ func (t SignalTotals) complete() SignalTotals {
 	maps.Copy(envoys, t.Envoys)
 	t.Envoys = envoys
 	if t.ReportIntervalsSeconds == nil {
-		t.ReportIntervalsSeconds = map[string]Number{}
+		t.ReportIntervalsSeconds = map[string]view.Number{}
 	}
 	if t.Streams == nil {
 		t.Streams = map[string]SignalStreams{}

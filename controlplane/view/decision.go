@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"math"
@@ -23,7 +23,7 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	at := At(d.At)
 	return Decision{
 		At:                at,
-		AgeSeconds:        age(at, now),
+		AgeSeconds:        at.Age(now),
 		ArrivalRate:       Num(d.ArrivalRate),
 		ArrivalRateSource: string(d.ArrivalRateSource),
 		HorizonSeconds:    Seconds(d.Horizon),
@@ -67,11 +67,11 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 func fromInputs(inputs []weighting.Input, since time.Duration) []Input {
 	out := make([]Input, 0, len(inputs))
 	for _, in := range inputs {
-		view := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
+		input := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
 		if in.State != weighting.StateUnknown {
-			view.AgeSeconds = Seconds(in.Age + since)
+			input.AgeSeconds = Seconds(in.Age + since)
 		}
-		out = append(out, view)
+		out = append(out, input)
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 
 	"steelyard/weighting"
 )
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
 
 func TestFromDecisionBeforeTheFirstStepIsUnknown(t *testing.T) {
 	decision, endpoints := FromDecision(weighting.Decision{}, noon)

@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"bytes"
@@ -77,4 +77,12 @@ func (t Time) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return u.MarshalJSON()
+}
+
+// Age is how long ago t was: unknown for the zero Time, and never negative.
+func (t Time) Age(now time.Time) Number {
+	if t.IsZero() {
+		return Number{}
+	}
+	return Seconds(max(0, now.Sub(t.Time)))
 }

@@ -1,0 +1,72 @@
+package view
+
+// A SourceState is the health of a source.
+type SourceState string
+
+// The states of a source.
+const (
+	SourceOK      SourceState = "ok"
+	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
+	SourceStale   SourceState = "stale"   // failing, in part or for a moment: what it last said is still in use
+	SourceIdle    SourceState = "idle"    // there is nothing to hear: no Envoy that watches the cluster has requests
+	SourceOff     SourceState = "off"     // there are requests, and no Envoy ever told of any: none has it switched on
+	SourceDown    SourceState = "down"    // it never worked; or nothing of it is young enough to be used as it is
+)
+
+// A SourceStatus is the health of one source of a cluster.
+type SourceStatus struct {
+	Name           string      `json:"name"` // "scrape", "redis", "discovery", "access_log", "load_reports", ...
+	State          SourceState `json:"state"`
+	LastSuccess    Time        `json:"last_success"`
+	LastError      string      `json:"last_error"` // empty when the latest attempt went well
+	IgnoredMembers int         `json:"ignored_members"`
+	Envoys         Reporting   `json:"envoys"` // of the sources that are Envoys
+}
+
+// Reporting says which of the Envoys that watch a cluster a source hears from. It is filled
+// for the sources SourceAccessLog and SourceLoadReports; a source with a Missing Envoy is
+// SourcePartial; one that hears from none is SourceDown, SourceOff if it never did, and
+// SourceIdle if there is nothing to hear.
+type Reporting struct {
+	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is no Envoy
+	Reporting Number   `json:"reporting"` // of them, those whose counts are used
+	Idle      Number   `json:"idle"`      // of them, those that have nothing to tell: no request is known of
+	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
+}
+
+// NotReporting is how many Envoys do not report, though they should.
+func (r Reporting) NotReporting() Number {
+	expected, known := r.Expected.Value()
+	if !known {
+		return Number{}
+	}
+	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
+}
+
+// A DisputeKind is what an Envoy says of endpoints against all others.
+type DisputeKind string
+
+// The kinds of disputes.
+const (
+	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics deny
+	DisputeFailures DisputeKind = "failures"  // failures, of endpoints that answer others
+)
+
+// A Dispute is what one Envoy says of endpoints, and all others do not find. It is not believed.
+type Dispute struct {
+	Kind      DisputeKind `json:"kind"`
+	NodeID    string      `json:"node_id"`
+	Host      string      `json:"host"`      // its remote IP address
+	Endpoints []string    `json:"endpoints"` // that it is about, sorted
+	Requests  Number      `json:"requests"`  // in progress there, as it says; unknown for failures
+	Since     Time        `json:"since"`
+}
+
+// MaxMissing is how many Envoys that do not report are named.
+const MaxMissing = 10
+
+// Names of the sources that are Envoys.
+const (
+	SourceAccessLog   = "access_log"
+	SourceLoadReports = "load_reports"
+)
