@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -509,29 +510,36 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 		{"504, of a proxy before it", http.StatusGatewayTimeout, true},
 		{"refused", 0, true},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			backends := startBackends(t, http.StatusOK, max(tt.code, 200))
-			other := backends[1].address
-			if tt.code == 0 {
-				var err error
-				if other, err = proc.FreeAddress(); err != nil {
-					t.Fatal(err)
+	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+		for _, tt := range tests {
+			t.Run(fmt.Sprintf("%s, %s", mode, tt.name), func(t *testing.T) {
+				backends := startBackends(t, http.StatusOK, max(tt.code, 200))
+				other := backends[1].address
+				if tt.code == 0 {
+					var err error
+					if other, err = proc.FreeAddress(); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			cp := startControlPlane(t)
-			cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}, endpoint{address: other, health: healthy}))
-			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding})
-			codes, _ := envoy.send(t, 100)
-			if tt.code == 0 && codes[http.StatusOK] != 100 {
-				t.Errorf("answers %v: a refused connection was not tried elsewhere", codes)
-			}
-			for _, h := range envoy.hosts(t, "llama") {
-				if want := h.Address == other && tt.ejected; h.Ejected != want {
-					t.Errorf("%s ejected: %t, want %t (answers %v)", h.Address, h.Ejected, want, codes)
+				members := func(health corev3.HealthStatus) []endpoint {
+					return []endpoint{{address: backends[0].address, health: health}, {address: other, health: health}}
 				}
-			}
-		})
+				cp := startControlPlane(t)
+				cp.publish(assignment("llama", members(healthy)...))
+				cp.publish(assignment("llama/failsafe", members(healthy)...))
+				cp.publish(assignment("llama/fallback", members(degraded)...))
+				envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: mode})
+				codes, _ := envoy.send(t, 100)
+				if tt.code == 0 && codes[http.StatusOK] != 100 {
+					t.Errorf("answers %v: a refused connection was not tried elsewhere", codes)
+				}
+				for _, h := range envoy.hosts(t, "llama") {
+					if want := h.Address == other && tt.ejected; h.Ejected != want {
+						t.Errorf("%s ejected: %t, want %t (answers %v)", h.Address, h.Ejected, want, codes)
+					}
+				}
+			})
+		}
 	}
 }
 
