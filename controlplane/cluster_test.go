@@ -20,7 +20,7 @@ import (
 	"steelyard/weighting/push"
 )
 
-// served is what the proxies were told of a server.
+// served are the reports of a server that the proxies got.
 type served struct {
 	address string
 	report  weighting.ServerReport
@@ -248,7 +248,7 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			},
 			wantReady: true,
 		}, {
-			name: "while nobody answers nobody is given up on",
+			name: "while none answers none is given up on",
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
 				for range 3 {
@@ -767,7 +767,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 }
 
 // TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests: a pool without traffic is
-// no fault, and one with traffic that nobody tells of is seen.
+// no fault, and one with traffic that no Envoy reports is seen.
 func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
@@ -1028,7 +1028,7 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 	}
 }
 
-// TestScrapesAreGathered: where nobody counts requests, of many endpoints there is always another
+// TestScrapesAreGathered: where no source counts requests, of many endpoints there is always another
 // page, and a step for each would be for little. What is counted is decided on at once.
 func TestScrapesAreGathered(t *testing.T) {
 	const floor, interval = 5 * time.Millisecond, 250 * time.Millisecond

@@ -29,8 +29,8 @@ type Manager struct {
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
 	closed   bool       // guarded by applying
 
-	// mu guards the map and what is said of it, and nothing is waited for under it: the
-	// goroutines that Apply waits for look clusters up.
+	// mu guards the map and the fields below, and no code waits under it: the goroutines that
+	// Apply waits for look up clusters.
 	mu        sync.Mutex
 	clusters  map[string]*running
 	settled   bool // the clusters are those of a configuration, and no Apply is under way
@@ -66,10 +66,9 @@ func (t task) stop() {
 	<-t.done
 }
 
-// NewManager makes a manager of no clusters. changed is called from any goroutine
-// whenever what Each would tell has changed. It must not block, nor call the
-// Manager: Apply and Close wait for goroutines that may be calling it.
-// The loops are watched by beats.
+// NewManager makes a manager without clusters. It calls changed, from any goroutine, whenever
+// the result of Each has changed. changed must not block, nor call the Manager: Apply and Close
+// wait for goroutines that may be calling it. beats watches the loops.
 func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), beats *liveness.Monitor, log *slog.Logger) *Manager {
 	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, beats: beats, log: log, clusters: make(map[string]*running)}
 }
@@ -83,7 +82,7 @@ func (m *Manager) Apply(cfg *config.Config) {
 	if m.closed {
 		return
 	}
-	m.BeenReady() // of those that were there until now, whoever asks later
+	m.BeenReady() // of the previous clusters, for later callers
 	m.settle(false)
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
@@ -121,7 +120,7 @@ func (m *Manager) remove(cfg *config.Config) {
 }
 
 // Close stops all loops and waits for them; a later Apply does nothing. The
-// proxies keep what they have. No loop waits for another, nor for a source of endpoints.
+// proxies keep their assignments. No loop waits for another, nor for a source of endpoints.
 func (m *Manager) Close() {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -218,12 +217,12 @@ func discoverer(e config.Endpoints, report func(error), log *slog.Logger) discov
 	for i, s := range e.Static {
 		static[i] = discovery.Endpoint(s)
 	}
-	report(nil) // what stands in the configuration cannot fail later
+	report(nil) // a static list cannot fail later
 	return discovery.NewStatic(static)
 }
 
 // Each calls f for every cluster, sorted by name, with its configuration and its
-// endpoints of the moment.
+// current endpoints.
 func (m *Manager) Each(f func(c config.Cluster, endpoints []discovery.Endpoint)) {
 	for _, r := range m.sorted() {
 		r.mu.Lock()
@@ -254,7 +253,7 @@ func (m *Manager) sorted() []running {
 }
 
 // optionsOf translates a cluster's configuration for its loop. The clusters share
-// the budget of bytes evenly: which of them changes most is not known beforehand.
+// the budget of bytes evenly: it is unknown beforehand which of them changes most.
 func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 	o := Options{
 		Engine:         c.Engine,

@@ -73,13 +73,13 @@ func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80", "10.0.0.3:80"))))
 	eventually(t, "a has its new endpoint", has(m, "a", "10.0.0.1:80", "10.0.0.3:80"))
 	if m.Cluster("a") != first {
-		t.Error("a cluster that stays was made anew: what it learned is lost")
+		t.Error("a cluster that stays was made again: what it learned is lost")
 	}
 	if m.Cluster("b") != nil || !slices.Equal(r.removed, []string{"b"}) {
 		t.Errorf("removed %v, want b to be gone", r.removed)
 	}
 	if changes.Load() == before {
-		t.Error("nobody was told of the change")
+		t.Error("changed was not called")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 	eventually(t, "the last source has answered", has(m, "a", "10.0.0.2:80"))
 	m.Close()
 	if changes.Load() == 0 {
-		t.Error("nobody was told")
+		t.Error("changed was not called")
 	}
 }
 

@@ -69,20 +69,20 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 	return v
 }
 
-// expected is the sources that are proxies. Those that have nothing to tell are idle; but
-// not where the pool has requests.
+// expected is the sources that are proxies. Those that have nothing to report are idle, unless
+// the pool has requests.
 func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 	const traffic = 0.5 // requests per second
 	for i := range proxies {
 		if s := &proxies[i]; s.State == view.SourceIdle && c.decision.ArrivalRate > traffic {
 			s.State, s.Envoys.Idle = view.SourceOff, view.Num(0)
-			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, and no Envoy that watches it tells of any", c.decision.ArrivalRate)
+			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, but no Envoy that watches it reports any", c.decision.ArrivalRate)
 		}
 	}
 	return proxies
 }
 
-// viewProxies shows what the proxies say of one endpoint.
+// viewProxies shows the proxies' reports of one endpoint.
 func (c *Cluster) viewProxies(e *view.Endpoint, r *record, now time.Time) {
 	switch byProxies := c.countsByProxies(); {
 	case byProxies && r.proxies.InFlight.Known():
@@ -118,7 +118,7 @@ func viewScrape(s Scrape) view.Scrape {
 	return v
 }
 
-// sources shows the health of what the cluster is made from.
+// sources shows the health of the cluster's sources.
 func (c *Cluster) sources(now time.Time) []view.SourceStatus {
 	hold := c.options.Push.Params.Hold
 	out := []view.SourceStatus{c.discovery.view("discovery", false)}
@@ -159,8 +159,8 @@ func (c *Cluster) failing() error {
 	return fmt.Errorf("%d of %d endpoints fail, the first %s: %w", failed, len(c.records), example, c.records[example].scrape.Err)
 }
 
-// view shows one source. One that fails is stale while what it said before is
-// still in use, and down after that.
+// view shows one source. One that fails is stale while its previous values are still in
+// use, and down after that.
 func (s *source) view(name string, late bool) view.SourceStatus {
 	v := view.SourceStatus{Name: name, State: view.SourceOK, LastSuccess: view.At(s.lastSuccess)}
 	if s.lastErr != nil {

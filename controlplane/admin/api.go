@@ -23,7 +23,7 @@ type clientList struct {
 	Clients []Client `json:"clients"`
 }
 
-// errorAnswer is the body of every answer that is no success, but for the probes.
+// errorAnswer is the body of every response that is not a success, except for the probes.
 type errorAnswer struct {
 	Error string `json:"error"`
 }
@@ -75,7 +75,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit)})
 }
 
-// defaultWindow is how far back the history goes when nothing is asked for.
+// defaultWindow is how far back the history goes by default.
 const defaultWindow = 5 * time.Minute
 
 func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,7 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
 }
 
-// ordering is how a list is asked for.
+// ordering is the order and the limit of a list, from the query.
 type ordering struct {
 	worstFirst bool
 	limit      int // 0: all
@@ -173,5 +173,5 @@ func writeJSONCode(w http.ResponseWriter, code int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // a reader that has gone needs no answer
+	_, _ = w.Write(append(body, '\n')) // a client that has gone needs no response
 }

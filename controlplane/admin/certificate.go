@@ -10,28 +10,28 @@ import (
 
 // The uses of certificates.
 const (
-	UseXDS          = "xds"           // what Envoys are shown
-	UseXDSClientCA  = "xds_client_ca" // who may sign for Envoys
-	UseScrapeClient = "scrape_client" // what model servers are shown
-	UseScrapeCA     = "scrape_ca"     // who may sign for model servers
-	UseRedisClient  = "redis_client"  // what Redis is shown
-	UseRedisCA      = "redis_ca"      // who may sign for Redis
+	UseXDS          = "xds"           // presented to Envoys
+	UseXDSClientCA  = "xds_client_ca" // authorities for Envoys
+	UseScrapeClient = "scrape_client" // presented to model servers
+	UseScrapeCA     = "scrape_ca"     // authorities for model servers
+	UseRedisClient  = "redis_client"  // presented to Redis
+	UseRedisCA      = "redis_ca"      // authorities for Redis
 )
 
-// A Certificate is one that Steelyard uses: the one of a chain that ends first, or an
+// A Certificate is one that Steelyard uses: the one of a chain that expires first, or an
 // authority.
 type Certificate struct {
 	Use      string    `json:"use"`
 	File     string    `json:"file"`
 	Subject  string    `json:"subject"`   // empty when the file was never read
 	NotAfter view.Time `json:"not_after"` // when it expires
-	Error    string    `json:"error"`     // why the file cannot be used as it is now; the rest is what it held before
+	Error    string    `json:"error"`     // why the file cannot be used; the other fields are from its previous content
 
 	// Filled in by the handler.
 	DaysLeft view.Number `json:"days_left"` // below 0 once it has expired
 }
 
-// When the end of a certificate is a problem, and from when on it is an error.
+// When an expiry is a problem, and when it becomes an error.
 const (
 	expirySoon   = 14 * 24 * time.Hour
 	expiryUrgent = 3 * 24 * time.Hour
@@ -40,7 +40,7 @@ const (
 // maxCertificates bounds those that are shown, the first to expire first.
 const maxCertificates = 100
 
-// afterwards says what happens to those who use it when a certificate has expired.
+// afterwards is what happens when a certificate has expired, by its use.
 var afterwards = map[string]struct{ then, remedy string }{
 	UseXDS:          {"Envoys refuse to connect", "renew it and restart Steelyard"},
 	UseXDSClientCA:  {"Envoys with certificates that it signed are refused", "renew it and restart Steelyard"},
@@ -50,8 +50,8 @@ var afterwards = map[string]struct{ then, remedy string }{
 	UseRedisCA:      {"new connections to a Redis with a certificate that it signed fail", "renew it and restart Steelyard"},
 }
 
-// certificateProblems are those of all certificates. An authority beside one that lasts is a
-// warning: it may be the old one, and nobody's any more.
+// certificateProblems are those of all certificates. For an authority next to one that is
+// valid for longer it is a warning: it may be the old one, which is no longer in use.
 func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, c := range all {
@@ -83,8 +83,8 @@ func outlived(c Certificate, all []Certificate, now time.Time) bool {
 	})
 }
 
-// currentCertificates leaves out what is long expired and outlived, such as old authorities
-// in a bundle of a system, and completes the rest.
+// currentCertificates leaves out those that expired long ago and have a successor, such as old
+// authorities in the bundle of an operating system, and completes the rest.
 func currentCertificates(all []Certificate, now time.Time) []Certificate {
 	out := make([]Certificate, 0, len(all))
 	for _, c := range all {

@@ -48,7 +48,7 @@ func TestEveryUseOfACertificateSaysWhatItsEndDoes(t *testing.T) {
 	}
 }
 
-// A bundle has old authorities beside those that took their place.
+// A bundle has old authorities together with those that replaced them.
 func TestAnAuthorityThatIsOutlivedIsAWarningAndForgottenAfterAWhile(t *testing.T) {
 	in := func(subject string, left time.Duration) Certificate {
 		return Certificate{Use: UseScrapeCA, File: "ca.pem", Subject: subject, NotAfter: view.At(noon.Add(left))}

@@ -23,19 +23,19 @@ type GoneEnvoy struct {
 	Cause   string    `json:"cause"` // how the connection ended
 }
 
-// lately is for how long a refusal is a problem: what was refused tries again within seconds.
-const lately = time.Minute
+// refusalMemory is for how long a refusal is a problem: what was refused tries again within seconds.
+const refusalMemory = time.Minute
 
-// refusalProblems are those of connections and requests that were turned away.
+// refusalProblems are those of connections and requests that were refused.
 func refusalProblems(s Status) []view.Problem {
 	var out []view.Problem
 	for _, h := range s.RefusedHandshakes {
-		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < lately.Seconds() && h.Reason != "closed" {
+		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() && h.Reason != "closed" {
 			out = append(out, problem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (%s): %d since the start, the last %s ago with %s: %s",
 				h.Reason, h.Count, formatSeconds(ago), h.LastPeer, h.LastError))
 		}
 	}
-	if ago, known := s.RefusedRequests.LastAt.Age(s.Now.Time).Value(); known && ago < lately.Seconds() {
+	if ago, known := s.RefusedRequests.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() {
 		out = append(out, problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to admin.allowed_hosts if it is yours", s.RefusedRequests.LastHost))
 	}
 	return out

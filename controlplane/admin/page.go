@@ -15,9 +15,9 @@ import (
 var assets embed.FS
 
 const (
-	// pageRows is how many rows a table shows before it asks.
+	// pageRows is how many rows a table shows at first.
 	pageRows = 25
-	// pageProblems is how many problems the page lists before it counts.
+	// pageProblems is how many problems the page lists; it counts the others.
 	pageProblems = 30
 	// pageWindow and pagePoints are the span and the resolution of the lines.
 	pageWindow = 5 * time.Minute
@@ -102,11 +102,11 @@ func (h *handler) getPage(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	if err := h.page.tmpl.Execute(&body, h.pageData(limit)); err != nil {
 		h.Log.Error("rendering the page failed", "error", err)
-		writeError(w, http.StatusInternalServerError, "the page could not be rendered; the log says why")
+		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(body.Bytes()) // a reader that has gone needs no answer
+	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
 }
 
 func (h *handler) pageData(limit int) pageData {

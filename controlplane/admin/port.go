@@ -7,7 +7,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A Port is what the peers of a listener take of what they may, all of them together.
+// A Port is what all peers of a listener together use of their limits.
 type Port struct {
 	Connections Bound `json:"connections"`
 	// ConnectionsPerAddress is that of the address with the most connections.
@@ -21,11 +21,11 @@ type Port struct {
 	LastAcceptErrorAt view.Time   `json:"last_accept_error_at"`
 }
 
-// A Bound is how much of something there is, may be, and was turned away.
+// A Bound is the use of a limit, and what was refused because of it.
 type Bound struct {
 	Used          int       `json:"used"`
 	Limit         int       `json:"limit"`
-	Refused       uint64    `json:"refused"` // for want of room, since the start
+	Refused       uint64    `json:"refused"` // because the limit was reached, since the start
 	LastRefused   view.Time `json:"last_refused"`
 	Displaced     uint64    `json:"displaced"` // idle ones that were closed to make room for new ones, since the start
 	LastDisplaced view.Time `json:"last_displaced"`
@@ -47,25 +47,25 @@ func (p Port) bounds() []namedBound {
 	}
 }
 
-// refusedLately is how long a refusal is a problem: long enough to be seen, short enough for the state to be
-// that of now.
-const refusedLately = 5 * time.Minute
+// refusedRecently is how long a refusal is a problem: long enough to be seen, short enough for
+// the problem to be current.
+const refusedRecently = 5 * time.Minute
 
-// portProblems are those of the bounds that turned somebody away lately.
+// portProblems are those of the bounds that refused peers recently.
 func portProblems(p Port, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, b := range p.bounds() {
 		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name, formatInt(p.OpenFilesLimit))
-		if within(b.LastRefused, now, refusedLately) {
+		if within(b.LastRefused, now, refusedRecently) {
 			out = append(out, problem(view.SeverityError, "the xDS port refuses peers, there are too many %s: %d refused so far, the latest %s; %s",
 				b.what, b.Refused, formatAgo(b.LastRefused, now), state))
 		}
-		if within(b.LastDisplaced, now, refusedLately) {
+		if within(b.LastDisplaced, now, refusedRecently) {
 			out = append(out, problem(view.SeverityWarning, "the xDS port closes idle connections to make room for new ones, there are too many %s: %d closed so far, the latest %s; %s",
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
 	}
-	if within(p.LastAcceptErrorAt, now, refusedLately) {
+	if within(p.LastAcceptErrorAt, now, refusedRecently) {
 		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
 	}
 	return out

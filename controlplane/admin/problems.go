@@ -14,15 +14,15 @@ const (
 	// ackPatience is how long an Envoy may take to answer an assignment. On a
 	// healthy stream it takes milliseconds.
 	ackPatience = 5 * time.Second
-	// decisionPatience is how old a decision may be before the loop counts as
-	// stuck. It steps many times a second, so seconds mean that it does not.
+	// decisionPatience is how old a decision may be before the loop counts as stuck.
+	// It steps many times a second.
 	decisionPatience = 5 * time.Second
 	// logPatience is how long a write of the log may take before its reader counts as
 	// stalled, and logMemory how long dropped lines are a problem.
 	logPatience = time.Second
 	logMemory   = 10 * time.Minute
-	// implausiblePatience is for how long a counter that leapt is a problem: what it told is forgotten
-	// sooner.
+	// implausiblePatience is for how long an implausible counter is a problem: what was learned from it
+	// is forgotten sooner.
 	implausiblePatience = time.Minute
 )
 
@@ -91,7 +91,7 @@ func logProblems(l LogStatus, now view.Time) []view.Problem {
 	stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now.Time)
 	switch {
 	case stalled > logPatience.Seconds():
-		return []view.Problem{problem(view.SeverityWarning, "the log has not been read for %s; %d lines were dropped since the start: see who reads standard error",
+		return []view.Problem{problem(view.SeverityWarning, "the log has not been read for %s; %d lines were dropped since the start: check the reader of standard error",
 			formatSeconds(stalled), l.DroppedLines)}
 	case l.Error != "":
 		return []view.Problem{problem(view.SeverityWarning, "the log cannot be written, %d lines were dropped since the start: %s", l.DroppedLines, l.Error)}
@@ -127,16 +127,16 @@ func clusterProblems(c view.Cluster, now time.Time) []view.Problem {
 	return append(out, countProblems(c.Counts)...)
 }
 
-// disputeProblem says what is disputed, and where to look.
+// disputeProblem describes a dispute, and what to check.
 func disputeProblem(d view.Dispute, now time.Time) view.Problem {
-	who := fmt.Sprintf("Envoy %s at %s", d.NodeID, d.Host)
+	envoy := fmt.Sprintf("Envoy %s at %s", d.NodeID, d.Host)
 	endpoints, lasts := disputed(d), formatSeconds(d.Since.Age(now).Or(0))
 	if d.Kind == view.DisputeFailures {
-		return problem(view.SeverityWarning, "%s alone says, for %s, that its requests to %s fail; others have answers there, so nothing is flagged for that: "+
-			"look at the network between them, and at that Envoy", who, lasts, endpoints)
+		return problem(view.SeverityWarning, "only %s has reported, for %s, that its requests to %s fail; other Envoys get responses there, so no endpoint is "+
+			"flagged: check the network between them, and that Envoy", envoy, lasts, endpoints)
 	}
-	return problem(view.SeverityWarning, "%s says, for %s, that it has %.0f requests in progress at %s; the metrics there deny it, while others are answered, so it is not believed: "+
-		"a wrong report, or many streams and uploads that stand idle", who, lasts, d.Requests.Or(0), endpoints)
+	return problem(view.SeverityWarning, "%s has reported, for %s, %.0f requests in progress at %s; the metrics there contradict it, while other requests "+
+		"are answered, so the report does not count: it is wrong, or these are idle streams and uploads", envoy, lasts, d.Requests.Or(0), endpoints)
 }
 
 // disputed names one of the endpoints that a dispute is about.
@@ -171,8 +171,8 @@ func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
 	var out []view.Problem
 	switch {
 	case s.State == view.SourceOff:
-		// An Envoy that was not told to report is no fault, but it is worth less.
-		out = append(out, problem(view.SeverityWarning, "source %s: none of %.0f Envoys has it switched on%s", s.Name, s.Envoys.Expected.Or(0), because(s.LastError)))
+		// An Envoy without reports is no fault, but the counts are less exact.
+		out = append(out, problem(view.SeverityWarning, "source %s: none of %.0f Envoys is configured for it%s", s.Name, s.Envoys.Expected.Or(0), because(s.LastError)))
 	case s.State == view.SourceDown:
 		out = append(out, problem(view.SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
 	case s.State == view.SourceStale:
@@ -186,8 +186,8 @@ func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
 	return out
 }
 
-// countProblems judges a pool by how many endpoints are affected: single ones
-// are what the weights are for, half of them are not.
+// countProblems rates a pool by how many endpoints are affected: weights deal with
+// single ones, but not with half of them.
 func countProblems(n view.EndpointCounts) []view.Problem {
 	var out []view.Problem
 	add := func(count int, what string) {
@@ -200,7 +200,7 @@ func countProblems(n view.EndpointCounts) []view.Problem {
 		}
 		out = append(out, problem(severity, "%d of %d endpoints %s", count, n.Total, what))
 	}
-	add(n.Stale, "without a fresh report: weighed towards the pool's median")
+	add(n.Stale, "without a fresh report: weighted towards the pool's median")
 	add(n.Overloaded, "overloaded")
 	add(n.Failing, "failed their latest scrape")
 	return out
@@ -212,11 +212,11 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 	scrape := because(e.LastScrape.Error)
 	switch {
 	case e.Reason == reasonNeutral:
-		out = append(out, problem(view.SeverityError, "no usable report: weighed as a median endpoint%s", scrape))
+		out = append(out, problem(view.SeverityError, "no usable report: weighted as a median endpoint%s", scrape))
 	case e.Reason == reasonDecay:
-		out = append(out, problem(view.SeverityWarning, "report is going stale: moving to the median%s", scrape))
+		out = append(out, problem(view.SeverityWarning, "report is going stale: moving to the pool's median%s", scrape))
 	case e.Reason == reasonUnused:
-		out = append(out, problem(view.SeverityWarning, "the Envoys send it nothing, whatever it weighs: look for its health check or outlier ejection there"))
+		out = append(out, problem(view.SeverityWarning, "the Envoys send it nothing, whatever its weight: check whether their health checks or outlier detection ejected it"))
 	case e.Reason == reasonBlackout && scrape != "":
 		out = append(out, problem(view.SeverityError, "new, and its scrapes fail%s", scrape))
 	case e.Reason == reasonBlackout:
@@ -228,14 +228,14 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 		out = append(out, problem(view.SeverityWarning, "overloaded%s", because(e.OverloadReason)))
 	}
 	if at := e.LastImplausibleReading; !at.IsZero() && at.Age(now).Or(0) < implausiblePatience.Seconds() {
-		out = append(out, problem(view.SeverityWarning, "a counter of its metrics rose by more than any server can have made it, %s, "+
+		out = append(out, problem(view.SeverityWarning, "a counter of its metrics rose by more than any server can count, %s, "+
 			"and %.0f times since the start: that interval does not count", formatAgo(at, now), e.ImplausibleReadings.Or(0)))
 	}
 	return out
 }
 
-// clientProblems are those of one Envoy. A configured cluster that has nothing
-// to send yet is not a problem of the Envoy's, and says so itself.
+// clientProblems are those of one Envoy. A configured cluster that has nothing to
+// send yet is not the Envoy's problem, and has one of its own.
 func clientProblems(c Client, configured map[string]bool, now time.Time) []view.Problem {
 	out := []view.Problem{}
 	for _, s := range c.Subscriptions {
@@ -252,7 +252,7 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []view.
 	}
 	out = append(out, signalProblems(c.Signals, now)...)
 	if c.Duplicates > 0 {
-		out = append(out, problem(view.SeverityWarning, "%d other connections use the same node id: two Envoys that cannot be told apart, or one that came back", c.Duplicates))
+		out = append(out, problem(view.SeverityWarning, "%d other connections use the same node id: two Envoys that cannot be distinguished, or one that reconnected", c.Duplicates))
 	}
 	return out
 }
@@ -263,7 +263,7 @@ func signalProblems(s Signals, now time.Time) []view.Problem {
 		out = append(out, problem(view.SeverityWarning, "silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
 	}
 	if s.ReportStreams > 1 {
-		out = append(out, problem(view.SeverityWarning, "%d streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own", s.ReportStreams))
+		out = append(out, problem(view.SeverityWarning, "%d streams of load reports under this node id from this address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each its own node id", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {
 		out = append(out, problem(view.SeverityError, "refuses the runtime values that switch its access log: %s", s.Runtime.Nack))
@@ -271,10 +271,10 @@ func signalProblems(s Signals, now time.Time) []view.Problem {
 	return out
 }
 
-// lastWorked is the part of a sentence that says since when a source fails.
+// lastWorked is the part of a sentence about when a source last worked.
 func lastWorked(s view.SourceStatus, now time.Time) string {
 	if s.LastSuccess.IsZero() {
-		return ", and never worked"
+		return ", and has never worked"
 	}
 	return fmt.Sprintf(", last worked %s ago", formatSeconds(s.LastSuccess.Age(now).Or(0)))
 }
@@ -294,8 +294,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// sortWorstFirst orders endpoints by what a person wants to see first: errors,
-// warnings, then the fullest.
+// sortWorstFirst orders endpoints: errors, warnings, then the fullest.
 func sortWorstFirst(endpoints []view.Endpoint) {
 	slices.SortStableFunc(endpoints, func(a, b view.Endpoint) int {
 		return cmp.Or(

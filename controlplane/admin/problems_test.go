@@ -19,9 +19,9 @@ func TestEndpointProblems(t *testing.T) {
 		"healthy":          {view.Endpoint{Reason: "fill"}, []view.Problem{}},
 		"fully loaded":     {view.Endpoint{Reason: "floor"}, []view.Problem{}},
 		"one scrape lost":  {view.Endpoint{Reason: "fill", LastScrape: failed}, []view.Problem{warning("latest scrape failed: timeout")}},
-		"going stale":      {view.Endpoint{Reason: "decay", LastScrape: failed}, []view.Problem{warning("report is going stale: moving to the median: timeout")}},
-		"stale":            {view.Endpoint{Reason: "neutral"}, []view.Problem{failure("no usable report: weighed as a median endpoint")}},
-		"unused":           {view.Endpoint{Reason: "unused"}, []view.Problem{warning("the Envoys send it nothing, whatever it weighs: look for its health check or outlier ejection there")}},
+		"going stale":      {view.Endpoint{Reason: "decay", LastScrape: failed}, []view.Problem{warning("report is going stale: moving to the pool's median: timeout")}},
+		"stale":            {view.Endpoint{Reason: "neutral"}, []view.Problem{failure("no usable report: weighted as a median endpoint")}},
+		"unused":           {view.Endpoint{Reason: "unused"}, []view.Problem{warning("the Envoys send it nothing, whatever its weight: check whether their health checks or outlier detection ejected it")}},
 		"new":              {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
 		"new, unreachable": {view.Endpoint{Reason: "blackout", LastScrape: failed}, []view.Problem{failure("new, and its scrapes fail: timeout")}},
 		"overloaded": {
@@ -30,12 +30,12 @@ func TestEndpointProblems(t *testing.T) {
 		},
 		"a counter leapt": {
 			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3), LastImplausibleReading: view.At(noon.Add(-59 * time.Second))},
-			[]view.Problem{warning("a counter of its metrics rose by more than any server can have made it, 59.0 s ago, and 3 times since the start: that interval does not count")},
+			[]view.Problem{warning("a counter of its metrics rose by more than any server can count, 59.0 s ago, and 3 times since the start: that interval does not count")},
 		},
 		"a counter leapt long ago": {view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3), LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},
-			[]view.Problem{failure("no usable report: weighed as a median endpoint"), warning("overloaded")},
+			[]view.Problem{failure("no usable report: weighted as a median endpoint"), warning("overloaded")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestClusterProblems(t *testing.T) {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
 			}),
-			[]view.Problem{failure("source redis is down, and never worked: refused")},
+			[]view.Problem{failure("source redis is down, and has never worked: refused")},
 		},
 		"source stale": {
 			with(func(c *view.Cluster) {
@@ -98,7 +98,7 @@ func TestClusterProblems(t *testing.T) {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceOff, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
 			}),
-			[]view.Problem{warning("source access_log: none of 3 Envoys has it switched on")},
+			[]view.Problem{warning("source access_log: none of 3 Envoys is configured for it")},
 		},
 		"no Envoy reports any more": {
 			with(func(c *view.Cluster) {
@@ -120,14 +120,14 @@ func TestClusterProblems(t *testing.T) {
 				}
 			}),
 			[]view.Problem{
-				warning("Envoy edge-3 at 10.0.0.9 says, for 8.0 s, that it has 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others); the metrics there deny it, while others are answered, so it is not believed: a wrong report, or many streams and uploads that stand idle"),
-				warning("Envoy edge-4 at 10.0.0.9 alone says, for 2 min, that its requests to 10.0.0.1:8000 fail; others have answers there, so nothing is flagged for that: look at the network between them, and at that Envoy"),
+				warning("Envoy edge-3 at 10.0.0.9 has reported, for 8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others); the metrics there contradict it, while other requests are answered, so the report does not count: it is wrong, or these are idle streams and uploads"),
+				warning("only Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 fail; other Envoys get responses there, so no endpoint is flagged: check the network between them, and that Envoy"),
 			},
 		},
 		"some endpoints": {
 			with(func(c *view.Cluster) { c.Counts.Stale, c.Counts.Overloaded, c.Counts.Failing = 1, 3, 2 }),
 			[]view.Problem{
-				warning("1 of 8 endpoints without a fresh report: weighed towards the pool's median"),
+				warning("1 of 8 endpoints without a fresh report: weighted towards the pool's median"),
 				warning("3 of 8 endpoints overloaded"),
 				warning("2 of 8 endpoints failed their latest scrape"),
 			},
@@ -161,12 +161,12 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 		clients  []Client
 		want     []view.Problem
 	}{
-		"all in mode failsafe":              {true, []Client{asks("llama/fallback", "llama/failsafe"), asks("llama/failsafe", "llama/fallback")}, without},
-		"one of another cluster sheds":      {true, []Client{asks("llama/failsafe"), asks("mixtral")}, without},
-		"one in mode shedding":              {true, []Client{asks("llama/failsafe"), asks("llama")}, []view.Problem{}},
-		"shedding is off":                   {false, []Client{asks("llama/failsafe")}, []view.Problem{}},
-		"nobody asks for it":                {true, []Client{asks("mixtral/failsafe")}, []view.Problem{}},
-		"no Envoy, which is said elsewhere": {true, nil, []view.Problem{}},
+		"all in mode failsafe":                     {true, []Client{asks("llama/fallback", "llama/failsafe"), asks("llama/failsafe", "llama/fallback")}, without},
+		"one of another cluster sheds":             {true, []Client{asks("llama/failsafe"), asks("mixtral")}, without},
+		"one in mode shedding":                     {true, []Client{asks("llama/failsafe"), asks("llama")}, []view.Problem{}},
+		"shedding is off":                          {false, []Client{asks("llama/failsafe")}, []view.Problem{}},
+		"no Envoy asks for it":                     {true, []Client{asks("mixtral/failsafe")}, []view.Problem{}},
+		"no Envoy, which has a problem of its own": {true, nil, []view.Problem{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			llama := view.Cluster{Name: "llama", Ready: true, Shedding: tc.shedding, Endpoints: []view.Endpoint{{Address: "10.0.0.1:8000"}}, Decision: view.Decision{At: view.At(noon)}}
@@ -215,13 +215,13 @@ func TestClientProblems(t *testing.T) {
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
-			[]view.Problem{warning("2 streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own")},
+			[]view.Problem{warning("2 streams of load reports under this node id from this address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each its own node id")},
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
 			[]view.Problem{failure("refuses the runtime values that switch its access log: bad value")},
 		},
-		"cannot be told from others": {Client{Duplicates: 2}, []view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be told apart, or one that came back")}},
+		"cannot be told from others": {Client{Duplicates: 2}, []view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be distinguished, or one that reconnected")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, clientProblems(tc.in, map[string]bool{"llama": true}, noon)); diff != "" {
@@ -248,7 +248,7 @@ func TestStatusProblems(t *testing.T) {
 		"log is being written": {Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
 		"log is not read": {
 			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4, LastDrop: view.At(noon)}}, 1,
-			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: see who reads standard error")},
+			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: check the reader of standard error")},
 		},
 		"log cannot be written": {
 			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}}, 1,

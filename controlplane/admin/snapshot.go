@@ -8,7 +8,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A snapshot asks the Source and completes what it says: counts, problems,
+// A snapshot asks the Source and completes its answers: counts, problems,
 // empty lists instead of null. It copies what it changes.
 type snapshot struct {
 	source  Source
@@ -91,9 +91,9 @@ func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 	return status
 }
 
-// ready reports whether the process can be trusted with new Envoys: it has a
-// config, is not about to stop, and every cluster has weights worth pushing. A
-// cluster that came after that was so is no reason to take the others from them.
+// ready reports whether the process can serve new Envoys: it has a config, is not
+// about to stop, and every cluster has weights worth pushing. A cluster that was
+// added after that is no reason to deny them the others.
 func ready(s Status, clusters []view.Cluster) bool {
 	if s.Draining || s.ConfigGeneration == 0 {
 		return false
@@ -127,7 +127,7 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// loadPerSlot says how full an endpoint is: above 1 requests wait.
+// loadPerSlot is how full an endpoint is: above 1, requests wait.
 func loadPerSlot(e view.Endpoint) view.Number {
 	load, okLoad := e.Load.Value()
 	slots, okSlots := e.Slots.Value()

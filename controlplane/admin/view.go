@@ -2,7 +2,7 @@ package admin
 
 import "steelyard/controlplane/view"
 
-// A Source is what the process knows at this moment. Its methods are called
+// A Source is the current state of the process. Its methods are called
 // from many goroutines, on every request and every scrape of /metrics; they
 // must not block on the network. What they return may be shared: this package
 // never writes to it.
@@ -24,15 +24,15 @@ type Status struct {
 	ConfigFile       string    `json:"config_file"`
 	ConfigGeneration uint64    `json:"config_generation"` // 0 before the first config is applied
 	LastReload       Reload    `json:"last_reload"`
-	ConfigWatchError string    `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system tells of them
+	ConfigWatchError string    `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system notifies about them
 	Draining         bool      `json:"draining"`           // shutting down
-	BeenReady        bool      `json:"been_ready"`         // all clusters of a moment were ready: one that is added later holds up itself alone
-	// Signals are what all Envoys together told of their requests.
+	BeenReady        bool      `json:"been_ready"`         // all clusters were ready at some time: one that is added later delays only itself
+	// Signals sums up the reports of all Envoys about their requests.
 	Signals SignalTotals `json:"signals"`
-	// XDSPort is what the peers of the xDS port take of what they may.
+	// XDSPort is what the peers of the xDS port use of their limits.
 	XDSPort Port `json:"xds_port"`
-	// Certificates are those that Steelyard uses, of its own and of authorities: of all that the
-	// Source names, the handler shows the first to expire.
+	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
+	// shows the first to expire of those of the Source.
 	Certificates []Certificate `json:"certificates"`
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
 	RefusedHandshakes []RefusedHandshake `json:"refused_handshakes"`
@@ -55,11 +55,11 @@ type Reload struct {
 	Error string    `json:"error"` // empty when it went well
 }
 
-// A LogStatus says whether the process's log is written.
+// A LogStatus is the state of the process's log.
 type LogStatus struct {
 	DroppedLines uint64    `json:"dropped_lines"` // since the start; never goes back
 	LastDrop     view.Time `json:"last_drop"`
-	// StalledSeconds is how long the write of now has taken; unknown while nothing is written.
+	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
 	StalledSeconds view.Number `json:"stalled_seconds"`
 	Error          string      `json:"error"` // of the latest write; empty when it went well
 }
@@ -81,11 +81,11 @@ type Client struct {
 	Problems []view.Problem `json:"problems"`
 }
 
-// A Subscription is what one Envoy was sent of one cluster, and its answers.
+// A Subscription is what was sent of one cluster to one Envoy, and its answers.
 type Subscription struct {
-	Resource        string      `json:"resource"` // the EDS name that it asks for: the cluster's, or a variant of it
+	Resource        string      `json:"resource"` // its EDS name: the cluster's, or a variant of it
 	Cluster         string      `json:"cluster"`  // the cluster that this name belongs to
-	Known           bool        `json:"known"`    // false: there is nothing to send; the cluster is not configured, or not ready
+	Known           bool        `json:"known"`    // false: there is nothing to send, because the cluster is not configured, or not ready
 	VersionSent     string      `json:"version_sent"`
 	VersionAcked    string      `json:"version_acked"`
 	InSync          bool        `json:"in_sync"`
@@ -99,7 +99,7 @@ type Subscription struct {
 
 // A Nack is the latest refusal of an assignment.
 type Nack struct {
-	Message string    `json:"message"` // in Envoy's words, empty when there never was one
+	Message string    `json:"message"` // Envoy's message; empty when there never was one
 	At      view.Time `json:"at"`
 	Current bool      `json:"current"` // nothing was acknowledged since
 }

@@ -1,15 +1,15 @@
 package view
 
-// Severity says how much a problem matters.
+// Severity is how much a problem matters.
 type Severity string
 
-// The severities. Something is done about an error; a warning explains a number.
+// The severities. An error needs action; a warning explains a number.
 const (
 	SeverityError   Severity = "error"
 	SeverityWarning Severity = "warning"
 )
 
-// A Problem is one thing that is wrong, in a sentence for a person.
+// A Problem is one fault, described in a sentence.
 type Problem struct {
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
@@ -27,15 +27,15 @@ type Cluster struct {
 	LastPush         Push   `json:"last_push"`
 	Pushes           uint64 `json:"pushes"`
 	SuppressedPushes uint64 `json:"suppressed_pushes"`
-	// MinIntervalSeconds is the time to the next push as of now, and MinIntervalReason
+	// MinIntervalSeconds is the current time to the next push, and MinIntervalReason
 	// what sets it: "floor" (the configured one), "bytes" or "cpu" (pushes that gain
 	// much come sooner).
 	MinIntervalSeconds Number `json:"min_interval_seconds"`
 	MinIntervalReason  string `json:"min_interval_reason"`
-	// DroppedRequests counts the requests that Envoys refused because the cluster told them
-	// to (drop fraction), as their load reports say; unknown without reports. It never goes back.
+	// DroppedRequests counts the requests that Envoys refused because of the drop fraction,
+	// according to their load reports; unknown without reports. It never decreases.
 	DroppedRequests Number `json:"dropped_requests"`
-	// Disputes are what single Envoys say of endpoints against all others, and is not believed.
+	// Disputes are reports of single Envoys that all others contradict. They do not count.
 	Disputes []Dispute `json:"disputes"`
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
@@ -78,7 +78,7 @@ type Decision struct {
 	ExpectedWait      Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool
 }
 
-// An Endpoint is one address with its weight and how that came about.
+// An Endpoint is one address with its weight and the working of it.
 type Endpoint struct {
 	Address        string `json:"address"`
 	Zone           string `json:"zone"`
@@ -104,26 +104,26 @@ type Endpoint struct {
 	MeanQueueTimeSeconds Number `json:"mean_queue_time_seconds"`
 	BusyFraction         Number `json:"busy_fraction"`
 
-	// What the proxies say of the requests that they sent here.
-	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: nobody counts
+	// The Envoys' reports of the requests that they sent here.
+	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: no source counts
 	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
 	// LatencyAgeSeconds is the time since the newest answer in it.
 	LatencyAgeSeconds Number `json:"latency_age_seconds"`
-	// ResponseBytes is the size of an answer and FailedShare the part, 0 to 1, that the
+	// ResponseBytes is the size of a response and FailedShare the part, 0 to 1, that the
 	// endpoint failed of the requests that it answered or failed: moving averages, each with
 	// the time since the newest request in it.
 	ResponseBytes           Number `json:"response_bytes"`
 	ResponseBytesAgeSeconds Number `json:"response_bytes_age_seconds"`
 	FailedShare             Number `json:"failed_share"`
 	FailedShareAgeSeconds   Number `json:"failed_share_age_seconds"`
-	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never goes back
-	// ErrorRequests are the others that ended in an error, be it the request's own: a 4xx or a gRPC
-	// status; by load reports alone, which know no 4xx, every error. Never goes back.
+	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never decreases
+	// ErrorRequests are the others that ended in an error, even if it is the request's own fault: a 4xx
+	// or a gRPC status; with load reports only, which have no 4xx, every error. Never decreases.
 	ErrorRequests Number `json:"error_requests"`
 
 	LastScrape Scrape `json:"last_scrape"`
-	// ImplausibleReadings are scrapes, since the start, in which a counter had risen by more than any server can
-	// have made it: nothing of that interval counts. Unknown where it is not scraped.
+	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can
+	// count: nothing of that interval counts. Unknown where it is not scraped.
 	ImplausibleReadings    Number `json:"implausible_readings"`
 	LastImplausibleReading Time   `json:"last_implausible_reading"`
 

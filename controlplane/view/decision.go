@@ -7,10 +7,10 @@ import (
 	"steelyard/weighting"
 )
 
-// FromDecision turns a decision into what is shown of it. Ages are as of now,
-// not as of the decision: if the loop has stopped, they grow. The caller adds
-// what a decision does not know: engine, weight and last scrape. The zero
-// decision, before the first step, is unknown throughout.
+// FromDecision turns a decision into its view. Ages are at the time now, not at the
+// time of the decision: if the loop has stopped, they grow. The caller adds what a
+// decision does not have: engine, weight and last scrape. The zero decision, before
+// the first step, gives unknown values only.
 func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	if d.At.IsZero() {
 		return Decision{}, []Endpoint{}

@@ -7,10 +7,10 @@ type SourceState string
 const (
 	SourceOK      SourceState = "ok"
 	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
-	SourceStale   SourceState = "stale"   // failing, in part or for a moment: what it last said is still in use
-	SourceIdle    SourceState = "idle"    // there is nothing to hear: no Envoy that watches the cluster has requests
-	SourceOff     SourceState = "off"     // there are requests, and no Envoy ever told of any: none has it switched on
-	SourceDown    SourceState = "down"    // it never worked; or nothing of it is young enough to be used as it is
+	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
+	SourceIdle    SourceState = "idle"    // there is nothing to report: no Envoy that watches the cluster has requests
+	SourceOff     SourceState = "off"     // there are requests, but no Envoy ever reported any: none is configured for it
+	SourceDown    SourceState = "down"    // it never worked; or all its values are too old to be used
 )
 
 // A SourceStatus is the health of one source of a cluster.
@@ -23,14 +23,14 @@ type SourceStatus struct {
 	Envoys         Reporting   `json:"envoys"` // of the sources that are Envoys
 }
 
-// Reporting says which of the Envoys that watch a cluster a source hears from. It is filled
-// for the sources SourceAccessLog and SourceLoadReports; a source with a Missing Envoy is
-// SourcePartial; one that hears from none is SourceDown, SourceOff if it never did, and
-// SourceIdle if there is nothing to hear.
+// Reporting is which of the Envoys that watch a cluster report over a source. It is filled for
+// the sources SourceAccessLog and SourceLoadReports. A source with a Missing Envoy is
+// SourcePartial; one without any that report is SourceDown, SourceOff if none ever did, and
+// SourceIdle if there is nothing to report.
 type Reporting struct {
-	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is no Envoy
+	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is not an Envoy
 	Reporting Number   `json:"reporting"` // of them, those whose counts are used
-	Idle      Number   `json:"idle"`      // of them, those that have nothing to tell: no request is known of
+	Idle      Number   `json:"idle"`      // of them, those that have nothing to report: they have no known request
 	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
 }
 
@@ -43,22 +43,22 @@ func (r Reporting) NotReporting() Number {
 	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
 }
 
-// A DisputeKind is what an Envoy says of endpoints against all others.
+// A DisputeKind is what a dispute is about.
 type DisputeKind string
 
 // The kinds of disputes.
 const (
-	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics deny
-	DisputeFailures DisputeKind = "failures"  // failures, of endpoints that answer others
+	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics contradict
+	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
 )
 
-// A Dispute is what one Envoy says of endpoints, and all others do not find. It is not believed.
+// A Dispute is a report of one Envoy about endpoints that all others contradict. It does not count.
 type Dispute struct {
 	Kind      DisputeKind `json:"kind"`
 	NodeID    string      `json:"node_id"`
 	Host      string      `json:"host"`      // its remote IP address
 	Endpoints []string    `json:"endpoints"` // that it is about, sorted
-	Requests  Number      `json:"requests"`  // in progress there, as it says; unknown for failures
+	Requests  Number      `json:"requests"`  // in progress there, according to the report; unknown for failures
 	Since     Time        `json:"since"`
 }
 
