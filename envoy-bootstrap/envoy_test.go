@@ -500,7 +500,7 @@ func TestTheCommandLineNamesTheEnvoy(t *testing.T) {
 func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 	tests := []struct {
 		name    string
-		code    int // of the second endpoint; 0 means that nobody listens there
+		code    int // of the second endpoint; 0 means that nothing listens there
 		ejected bool
 	}{
 		{"503, full", http.StatusServiceUnavailable, false},
@@ -545,8 +545,8 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 
 // Requests that take a minute hold their second try for as long: what limits those at
 // one time would fail requests that no server has seen, as soon as some servers are down.
-// And endpoints that are down attract requests: they have none open, and where nobody
-// corrects the weights any more, theirs may be the largest.
+// And endpoints that are down attract requests: they have none open, and where nothing
+// updates the weights any more, theirs may be the largest.
 func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

@@ -127,7 +127,7 @@ func router(t *testing.T, b *bootstrapv3.Bootstrap) *routerv3.Router {
 	return unpack(t, route(t, b).GetHttpFilters()[0].GetTypedConfig(), new(routerv3.Router))
 }
 
-func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
+func TestEnvoysReportTheirRequestsToSteelyard(t *testing.T) {
 	b := rendered(t, llama(ModeFailsafe))
 	r := router(t, b)
 	if !r.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
@@ -155,7 +155,7 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 	}
 	steelyard := unpack(t, clusters(b)[xdsCluster].GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], new(httpv3.HttpProtocolOptions))
 	if window := steelyard.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetInitialStreamWindowSize().GetValue(); window != 1<<20 {
-		t.Errorf("Envoy keeps %d bytes of a log that nobody reads, want at most 1 MiB", window)
+		t.Errorf("Envoy keeps %d bytes of a log that is not read, want at most 1 MiB", window)
 	}
 	reports := b.GetClusterManager().GetLoadStatsConfig()
 	if reports.GetApiType() != corev3.ApiConfigSource_GRPC || reports.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
@@ -173,7 +173,7 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 	}
 }
 
-func TestWhatEnvoysTellCanBeSwitchedOff(t *testing.T) {
+func TestReportsOfEnvoysCanBeSwitchedOff(t *testing.T) {
 	tests := []struct {
 		name                  string
 		change                func(*Options)

@@ -16,7 +16,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// logFlush is how long the end of the process waits for whoever reads the log.
+// logFlush is how long the end of the process waits for the reader of the log.
 const logFlush = 500 * time.Millisecond
 
 // newLog makes the log on standard error. It ends with Close.

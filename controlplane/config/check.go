@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// The checks of one value against another and of texts with a form of their
-// own. They skip what the decoder has complained of: one mistake, one message.
+// The checks of one value against another, and of texts with a special form. They
+// skip what the decoder has reported: one mistake, one message.
 
 // check completes what follows from other keys and then checks the whole.
 func (d *decoder) check(cfg *Config) {
@@ -33,7 +33,7 @@ func (d *decoder) check(cfg *Config) {
 	}
 }
 
-// fail complains of a field, unless the decoder has.
+// fail reports a mistake in a field, unless the decoder has reported one.
 func (d *decoder) fail(field any, format string, args ...any) {
 	if at := d.places[field]; at != nil && !at.broken {
 		at.broken = true
@@ -41,8 +41,8 @@ func (d *decoder) fail(field any, format string, args ...any) {
 	}
 }
 
-// conflict complains of two fields that do not go together, at the one that is
-// written, unless the decoder has complained of either.
+// conflict reports two fields that contradict each other, at the one that is written,
+// unless the decoder has reported either.
 func (d *decoder) conflict(a, b any, format string, args ...any) {
 	first, second := d.places[a], d.places[b]
 	if first == nil || second == nil || first.broken || second.broken {

@@ -18,7 +18,7 @@ import (
 // thousand static endpoints.
 const largestFile = 1 << 20
 
-// A Check looks at what the text of a configuration alone does not tell, such as the files
+// A Check tests what the text of a configuration does not show, such as the files
 // that it names.
 type Check func(*Config, *Checker)
 

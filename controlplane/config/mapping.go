@@ -94,7 +94,7 @@ func countNodes(n *yaml.Node) int {
 	return count
 }
 
-// unknown complains of a key that a section does not have.
+// unknown reports a key that a section does not have.
 func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 	if d.full() { // the search for what was meant is not free
 		d.more++

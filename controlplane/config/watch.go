@@ -15,8 +15,8 @@ const (
 	// is never quiet.
 	settle        = 100 * time.Millisecond
 	longestSettle = time.Second
-	// pollInterval is how late a change may be seen that the system does not
-	// tell of: on a network file system, behind a chain of links, or when it
+	// pollInterval is how late a change may be seen without a notification by the
+	// system: on a network file system, behind a chain of links, or when it
 	// has no watches left.
 	pollInterval = 5 * time.Second
 )
@@ -27,7 +27,7 @@ type WatchOptions struct {
 	// Apply makes a new configuration the running one, whole or not at all. It
 	// is not called for the configuration that NewWatcher returns.
 	Apply func(*Config) error
-	// Report is told how each reload ended: nil, or why the running
+	// Report is called with the outcome of each reload: nil, or why the running
 	// configuration stays. A reload that finds nothing new is no reload, except
 	// one that was asked for by HUP. May be nil.
 	Report func(error)
@@ -43,7 +43,7 @@ type Status struct {
 	LoadedAt   time.Time `json:"loaded_at"`  // when the running configuration was applied
 	Error      string    `json:"error"`      // why the newest file is not the running one; empty when it is
 	ErrorAt    time.Time `json:"error_at,omitzero"`
-	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where the system tells of them
+	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where the system notifies about them
 }
 
 // A Watcher keeps a running configuration in step with its file: a good file is
@@ -107,7 +107,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				first = time.Now()
 			}
 			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case <-folders.errors: // events were lost: the poll finds what they told of
+		case <-folders.errors: // events were lost: the poll finds the changes
 		case <-quiet.C:
 			first = time.Time{}
 			w.look(ctx, folders)
@@ -155,7 +155,7 @@ func (w *Watcher) reload(ctx context.Context, asked bool) {
 		return
 	}
 	w.seen = hash
-	if hash == w.Status().Hash { // a bad file was taken back, or a reload asked for in vain
+	if hash == w.Status().Hash { // a bad file was taken back, or a reload was requested without a change
 		w.settled(nil)
 		return
 	}

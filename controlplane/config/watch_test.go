@@ -131,7 +131,7 @@ func overwrite(t *testing.T, path, text string) {
 	}
 }
 
-// replace writes beside and renames over, as editors do.
+// replace writes another file and renames it, as editors do.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	write(t, path+".new", text)

@@ -35,7 +35,7 @@ type value struct {
 	text  string  // of a scalar, as written; empty for null
 	null  bool    // a scalar without value
 	items []value // of a list or mapping
-	keys  []value // of a mapping, beside items
+	keys  []value // of a mapping, parallel to items
 }
 
 // A positioned error has its line in the document in front.

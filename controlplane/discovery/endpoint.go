@@ -44,7 +44,7 @@ func Normalize(set []Endpoint) ([]Endpoint, error) {
 	return c.result()
 }
 
-// Validate says what is wrong with the endpoint's fields, all of it.
+// Validate reports all mistakes in the endpoint's fields.
 func (e Endpoint) Validate() error {
 	_, err := ParseAddress(e.Address)
 	return errors.Join(err, e.validateLabels())

@@ -99,7 +99,7 @@ func (s *settler) event(now time.Time) {
 	s.fire = time.NewTimer(min(settleQuiet, s.first.Add(settleMost).Sub(now))).C
 }
 
-// A watcher tells of changes in one directory, as long as the system lets it.
+// A watcher notifies about changes in one directory, as long as the system can.
 type watcher struct {
 	directory string
 	log       *slog.Logger

@@ -17,7 +17,7 @@ func edges() []float64 {
 	return []float64{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 60, 100, 250}
 }
 
-// Span is from the arrival to the last ACK, never below zero: an Envoy may tell of a request
+// Span is from the arrival to the last ACK, never below zero: an Envoy may report a request
 // before the endpoint has read it.
 func (s Sample) Span() time.Duration { return max(0, s.Acked.Sub(s.Arrived)) }
 

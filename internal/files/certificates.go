@@ -12,7 +12,7 @@ import (
 // take a quarter of it.
 const maxPEM = 1 << 20
 
-// A KeyError is an error of a key file, as opposed to the certificate beside it.
+// A KeyError is an error of a key file, as opposed to its certificate.
 type KeyError struct{ error }
 
 func (e KeyError) Unwrap() error { return e.error }

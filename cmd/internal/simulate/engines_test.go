@@ -26,7 +26,7 @@ func TestATraceWithPlots(t *testing.T) {
 	golden(t, "simulated/burst.txt", simulated(t, o))
 }
 
-// TestBunchesThatRoundingMadeCanBeSpread: it is said that there are some, and without
+// TestBunchesThatRoundingMadeCanBeSpread: the output names them, and without
 // them the first token comes sooner.
 func TestBunchesThatRoundingMadeCanBeSpread(t *testing.T) {
 	o := Options{Trace: someTrace, Policies: []string{"least_work"}, Duration: 2 * time.Minute, Load: 0.05}

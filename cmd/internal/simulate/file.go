@@ -26,9 +26,9 @@ type file struct {
 	// WarmUp is the time at the start whose requests do not count, less than
 	// Duration. Default 30s, or a fifth of Duration where that is less.
 	WarmUp time.Duration `yaml:"warm_up" default:"30s" range:"0s..24h"`
-	// Envoys are who asks.
+	// Envoys are the clients.
 	Envoys envoys `yaml:"envoys"`
-	// Pods are who serves, 1 to 1000 groups. Required.
+	// Pods are the servers, 1 to 1000 groups. Required.
 	Pods []pods `yaml:"pods" max:"1000" required:"write a list with at least one group, e.g. pods: [{count: 20, slots: 1}]"`
 	// Load is the traffic as a part of what the pods can do, 0.01 to 10. Default 0.8.
 	Load float64 `yaml:"load" default:"0.8" range:"0.01..10"`
@@ -279,7 +279,7 @@ func (f *file) checkEngines(c *config.Checker) {
 	}
 	switch {
 	case engines && c.Written(&f.Service):
-		c.Fail(&f.Service, "requests to engines are prompts: remove it (prompts: has what can be said of them)")
+		c.Fail(&f.Service, "requests to engines are prompts: remove it (use prompts: instead)")
 	case !engines && c.Written(&f.Prompts):
 		c.Fail(&f.Prompts, "prompts are requests to engines: remove it, or write engine: {} in the groups of pods")
 	}

@@ -238,7 +238,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	f.mode(y, s)
 	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
 	if len(cfg.Clusters) > 1 {
-		budgets += ", as if it asked for this cluster alone" // which of them an Envoy has, no configuration says
+		budgets += ", as if it asked only for this cluster" // which of them an Envoy has, no configuration says
 	}
 	f.note("budgets", budgets, f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
@@ -372,7 +372,7 @@ func busyShare(s sim.Scenario, threshold float64) (busy float64) {
 	return busy
 }
 
-// reportInterval is that of load reports, beside an access log or alone; 0, which means
+// reportInterval is that of load reports, with or without an access log; 0, which means
 // the simulator's own, where there are none.
 func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	r := f.config.XDS.LoadReports

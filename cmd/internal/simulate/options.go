@@ -228,7 +228,7 @@ func checkRequests(s sim.Scenario) error {
 	return nil
 }
 
-// longestWarmUp is the part of a duration that does not count unless somebody says
+// longestWarmUp is the part of a duration that does not count unless the scenario says
 // so: one in so many.
 const longestWarmUp = 5
 

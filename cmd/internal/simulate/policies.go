@@ -105,7 +105,7 @@ var balancers = map[sim.Balancer]string{
 
 	sim.FewestInFlight:   "for each request the engine with the fewest in flight",
 	sim.LeastWork:        "for each request the engine with the least known work: a bound",
-	sim.LeastWorkGuessed: "the same by what content-length tells of the prompts sent there",
+	sim.LeastWorkGuessed: "the same, with the prompts' lengths estimated from content-length",
 }
 
 var sources = map[sim.Source]string{

@@ -21,7 +21,7 @@ type liveSeries struct {
 }
 
 // live says which series of a vLLM page follow the server, by name and labels
-// as far as they tell. The buckets of histograms stay as recorded: nobody reads them.
+// as far as they show it. The buckets of histograms stay as recorded: they are not read.
 var live = []liveSeries{
 	{"vllm:num_requests_running{", func(r reading) float64 { return r.running }},
 	{"vllm:num_requests_waiting{", func(r reading) float64 { return r.waiting }},

@@ -128,7 +128,7 @@ func playOne(t *testing.T, cell sim.Scenario, policies []sim.Policy) outcome {
 
 // TestSteelyardIsNeverWorseThanLeastRequest takes two minutes of two cores. Both
 // policies get the same requests, and the simulator is exact, so nothing is allowed above. At
-// full length one cell is above by scrapes alone, 0.326 mean services where least_request has
+// full length one cell is above with scrapes only, 0.326 mean services where least_request has
 // 0.309 (docs/placement.md): there 0.02 is let through.
 func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 	cells, above := sim.Matrix(), 0.02

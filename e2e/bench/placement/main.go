@@ -72,7 +72,7 @@ func command() *cobra.Command {
 	s.IntVar(&f.size.Slow, "slow", d.Size.Slow, "servers that take three times as long")
 	s.BoolVar(&f.size.Skew, "skew", d.Size.Skew, "the first Envoy gets half of the requests")
 	s.Float64Var(&f.size.Load, "load", d.Size.Load, "offered work, as a share of what the servers can do")
-	s.IntVar(&f.group, "group", d.Group, "rows with Steelyard that are measured together; each group has least_request and shortest_queue beside them")
+	s.IntVar(&f.group, "group", d.Group, "rows with Steelyard that are measured together; each group also has least_request and shortest_queue")
 	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows of a group that run at the same time")
 	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and without")
 	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and budget")

@@ -168,7 +168,7 @@ func TestRequestsCarryTheirPlaceAmongTheSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Start.Before(before) || got.Start.Add(got.Elapsed).After(time.Now()) {
-		t.Errorf("the run is said to have begun at %v and taken %v; it began after %v", got.Start, got.Elapsed, before)
+		t.Errorf("the result has the run begin at %v and take %v; it began after %v", got.Start, got.Elapsed, before)
 	}
 	for i, s := range got.Samples {
 		if want := RequestID("run", i); s.Server != want {

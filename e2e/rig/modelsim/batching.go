@@ -66,7 +66,7 @@ func newTokens() tokens {
 	}
 }
 
-// arrive takes in a request. Its news channel tells of its tokens.
+// arrive takes in a request. Its news channel announces its tokens.
 func (b *batcher) arrive(prompt, output, every int) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *batcher) arm(now time.Duration) {
 	}
 }
 
-// token counts the newest token of a request, and tells of it who waits for it.
+// token counts the newest token of a request, and wakes what waits for it.
 func (b *batcher) token(r *engine.Request) {
 	if r.Generated == 1 {
 		b.tokens.firstToken.observe(r.First - r.Arrived)

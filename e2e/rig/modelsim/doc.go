@@ -23,7 +23,7 @@
 // X-Server (the serving address).
 //
 // Clients that disconnect free their slot or leave the queue on vLLM; Triton
-// executes what it has once accepted, whether or not somebody still listens.
+// executes what it has once accepted, whether or not the client is still connected.
 //
 // # Engines
 //

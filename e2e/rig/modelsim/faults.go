@@ -112,7 +112,7 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 	}
 }
 
-// metricsPage is the body of /metrics as of now.
+// metricsPage is the current body of /metrics.
 func (s *Server) metricsPage(fault MetricsFault) []byte {
 	r := reading{state: s.backend.state()}
 	switch fault {

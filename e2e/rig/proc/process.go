@@ -165,7 +165,7 @@ func (p *Process) Kill() error {
 }
 
 // Pause freezes the process and its group (SIGSTOP): its sockets stay open and
-// nobody answers.
+// nothing answers.
 func (p *Process) Pause() error { return p.killGroup(syscall.SIGSTOP) }
 
 // Resume lets a paused process and its group go on (SIGCONT).

@@ -219,11 +219,11 @@ func onADyingThread(f func()) int {
 
 func TestWaitReadyReportsAProcessThatEnds(t *testing.T) {
 	p := proctest.Start(t, proc.Spec{Name: "broken", Path: "/bin/sh", Args: []string{"-c", `echo 'cannot open the thing' >&2; exit 7`}})
-	err := p.WaitReady(t.Context(), func(context.Context) error { return errors.New("nobody answers") })
+	err := p.WaitReady(t.Context(), func(context.Context) error { return errors.New("nothing answers") })
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"broken ended before it was ready", "exit status 7", "nobody answers", "cannot open the thing", "broken.log"} {
+	for _, want := range []string{"broken ended before it was ready", "exit status 7", "nothing answers", "cannot open the thing", "broken.log"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -235,7 +235,7 @@ func TestWaitReadyEndsWithItsContext(t *testing.T) {
 	stop := errors.New("the caller has other plans")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	err := p.WaitReady(ctx, func(context.Context) error { return errors.New("nobody answers") })
+	err := p.WaitReady(ctx, func(context.Context) error { return errors.New("nothing answers") })
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v, want one that wraps the context's cause", err)
 	}

@@ -174,7 +174,7 @@ func TestWhatIsMeasuredStandsBackBehindTheLoad(t *testing.T) {
 	for name, pid := range map[string]int{"envoy": f.envoys[0].Pid(), "steelyard": f.control.Pid()} {
 		all := nice(t, pid)
 		if len(all) < 2 || slices.Min(all) != min(19, own+niceness) {
-			t.Errorf("threads of %s have niceness %v beside a load generator of %d, want %d more", name, all, own, niceness)
+			t.Errorf("threads of %s have niceness %v with a load generator of %d, want %d more", name, all, own, niceness)
 		}
 	}
 }

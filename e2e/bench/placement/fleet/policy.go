@@ -38,7 +38,7 @@ type Control struct {
 	Scrape      time.Duration // interval between two scrapes of a server; 0 does not scrape
 	Redis       time.Duration // interval between two reads of the counts in Redis; 0 has no Redis
 	LoadReports bool          // Envoys report their load (LRS)
-	AccessLog   bool          // Envoys tell of every request
+	AccessLog   bool          // Envoys report every request
 
 	RoundRobin bool          // under the weights, instead of what bootstrap writes
 	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait

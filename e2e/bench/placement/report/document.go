@@ -128,7 +128,7 @@ func (d Document) spread(of Row) (least, most Number) {
 	return slices.Min(all), slices.Max(all)
 }
 
-// WriteJSON writes a value to a file, in one move so that nobody reads half of
+// WriteJSON writes a value to a file, in one move, so that a reader never gets half of
 // it. Missing folders are made.
 func WriteJSON(file string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")

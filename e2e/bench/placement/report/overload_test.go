@@ -37,7 +37,7 @@ func overloaded() Overloaded {
 
 func TestAnOverloadInFigures(t *testing.T) {
 	o := overloaded()
-	o.Outcomes[21].Dropped = false // a 503 of somebody else: request 11, at 1.1 s
+	o.Outcomes[21].Dropped = false // a 503 of another cause: request 11, at 1.1 s
 	r := o.Figures()
 	tests := []struct {
 		name      string
