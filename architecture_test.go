@@ -68,7 +68,8 @@ var rules = []rule{
 	{room: "controlplane/admin", project: []string{"controlplane/view"},
 		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
 	{room: "controlplane", project: []string{"weighting"}, except: []string{"controlplane/admin"},
-		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them together"},
+		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +
+			"together"},
 	{room: "envoy-bootstrap",
 		reason: "a bootstrap is a text made of options"},
 	{room: "e2e",
@@ -78,13 +79,16 @@ var rules = []rule{
 		reason: "all logs of a process are written the same way"},
 	{room: "cmd/internal/daemon", project: []string{"weighting", "xds", "collectors", "controlplane", "internal/files"},
 		reason: "the wiring of the product: nothing of the test rig is in it"},
-	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery", "collectors/loadstats", "xds/envoyspec", "internal/files"},
-		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from it, instead of rules of its own for these; and nothing that runs"},
+	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
+		"collectors/loadstats", "xds/envoyspec", "internal/files"},
+		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
+			"it, instead of rules of its own for these; and nothing that runs"},
 	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap"},
 		reason: "the demo drives the product from outside, as a user would"},
 	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo", "controlplane/config"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
-	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd/internal/daemon", "cmd/internal/simulate"},
+	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
+		"cmd/internal/daemon", "cmd/internal/simulate"},
 		reason: "commands wire the packages together; simulated servers are no part of the product"},
 }
 
@@ -160,7 +164,8 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 		}
 		var docs []string
 		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.PackageClauseOnly)
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil,
+				parser.ParseComments|parser.PackageClauseOnly)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,11 +185,13 @@ func TestPureCodeHasNoClock(t *testing.T) {
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 		"rand": {"Int", "IntN", "Float64", "Uint64", "Perm", "Shuffle", "NormFloat64", "ExpFloat64"},
 	}
-	for _, room := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver", "collectors/ledger"} {
+	for _, room := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
+		"collectors/ledger"} {
 		eachFile(t, room, func(name string, f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
-					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil && slices.Contains(forbidden[pkg.Name], s.Sel.Name) {
+					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil &&
+						slices.Contains(forbidden[pkg.Name], s.Sel.Name) {
 						t.Errorf("%s uses %s.%s: it must come in as an argument", name, pkg.Name, s.Sel.Name)
 					}
 				}
@@ -197,7 +204,8 @@ func TestPureCodeHasNoClock(t *testing.T) {
 // TestFunctionsStayShort: above 80 lines a function is split.
 func TestFunctionsStayShort(t *testing.T) {
 	const longest = 80 // lines
-	for _, room := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap", "e2e/rig"} {
+	for _, room := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap",
+		"e2e/rig"} {
 		eachFile(t, room, func(name string, f *ast.File) {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok {

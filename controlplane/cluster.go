@@ -265,9 +265,10 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 
 // slots are those of an endpoint as of the latest decision, 0 where they are only assumed.
 func (c *Cluster) slots(address string) float64 {
-	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address, func(e weighting.EndpointDecision, address string) int {
-		return strings.Compare(e.Address, address)
-	})
+	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address,
+		func(e weighting.EndpointDecision, address string) int {
+			return strings.Compare(e.Address, address)
+		})
 	if !found || c.decision.Endpoints[i].SlotsSource == weighting.CapacityAssumed {
 		return 0
 	}
@@ -474,7 +475,9 @@ func (c *Cluster) countInterval() time.Duration {
 }
 
 // decided keeps the decision and its outcome. It returns the previous decision.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, outcome Push, pause push.Pause) (before weighting.Decision) {
+func (c *Cluster) decided(
+	now time.Time, d weighting.Decision, outcome Push, pause push.Pause,
+) (before weighting.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d

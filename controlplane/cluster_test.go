@@ -118,7 +118,8 @@ func testOptions() Options {
 // millisecond.
 func withCPU() Options {
 	o := testOptions()
-	o.Push.Budget = push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02, Cost: push.Cost{CPU: 500 * time.Microsecond, EndpointBytes: 30}}
+	o.Push.Budget = push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02,
+		Cost: push.Cost{CPU: 500 * time.Microsecond, EndpointBytes: 30}}
 	return o
 }
 
@@ -307,7 +308,8 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 				}
 				v := c.View(time.Now())
 				if v.Ready != tt.wantReady || v.NotReadyReason != tt.wantWhy {
-					t.Errorf("shown as ready %v because %q, want %v because %q", v.Ready, v.NotReadyReason, tt.wantReady, tt.wantWhy)
+					t.Errorf("shown as ready %v because %q, want %v because %q", v.Ready, v.NotReadyReason,
+						tt.wantReady, tt.wantWhy)
 				}
 			})
 		})
@@ -487,7 +489,8 @@ func TestTheLoopLeavesTheProxiesWithNeutralWeights(t *testing.T) {
 	})
 	for _, e := range r.last().Endpoints {
 		if e.Share != 0.5 || e.Overloaded {
-			t.Errorf("%s is left with share %v, overloaded %v; want half of the traffic and no flag", e.Address, e.Share, e.Overloaded)
+			t.Errorf("%s is left with share %v, overloaded %v; want half of the traffic and no flag", e.Address,
+				e.Share, e.Overloaded)
 		}
 	}
 	if r.stale != 3*time.Second {
@@ -517,7 +520,8 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 				Dropped: weighting.Reading{Value: 11, At: now},
 				Endpoints: []ProxyCount{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
-					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true, Report: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
+					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true,
+						Report: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
 				},
 			}
 			o := testOptions()
@@ -740,11 +744,12 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			"scrape":    {view.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
 			"redis":     {view.SourceStale, "connection refused"},
 		}},
-		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) }, map[string]want{
-			"discovery": {view.SourceStale, "connection refused"}, // a set of endpoints does not age
-			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {view.SourceDown, "connection refused"},
-		}},
+		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) },
+			map[string]want{
+				"discovery": {view.SourceStale, "connection refused"}, // a set of endpoints does not age
+				"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+				"redis":     {view.SourceDown, "connection refused"},
+			}},
 		{"counts read in part, again and again", func(c *Cluster) {
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), errors.New("10.0.0.2:80 left out"))
 		}, map[string]want{
@@ -770,7 +775,8 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 // no fault, and one with traffic that no Envoy reports is seen.
 func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
-		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
+		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
+			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
 		c.SetEndpoints(addresses("10.0.0.1:80"))
 		log := func() view.SourceStatus {
 			all := c.View(time.Now()).Sources
@@ -792,7 +798,8 @@ func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 			t.Errorf("no traffic: %+v", got)
 		}
 		serve(20)
-		if got := log(); got.State != view.SourceOff || got.Envoys.Idle.Or(-1) != 0 || !strings.Contains(got.LastError, "requests a second") {
+		if got := log(); got.State != view.SourceOff || got.Envoys.Idle.Or(-1) != 0 ||
+			!strings.Contains(got.LastError, "requests a second") {
 			t.Errorf("traffic: %+v", got)
 		}
 		serve(0)
@@ -815,10 +822,12 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 		c.Poke()
 		after(time.Second)
 		e := c.View(at).Endpoints
-		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 || e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
+		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 ||
+			e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
 			t.Errorf("%+v", e[0])
 		}
-		for _, n := range []view.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare, e[1].FailedShareAgeSeconds} {
+		for _, n := range []view.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare,
+			e[1].FailedShareAgeSeconds} {
 			if v, known := n.Value(); known {
 				t.Errorf("unknown, and yet %v", v)
 			}
@@ -847,11 +856,13 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now(), Took: 3 * time.Millisecond})
 		after(100 * time.Millisecond)
 		v := c.View(time.Now())
-		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" || v.LastPush.Reason != "membership" {
+		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" ||
+			v.LastPush.Reason != "membership" {
 			t.Errorf("cluster %+v", v)
 		}
 		e := v.Endpoints[0]
-		if e.Engine != "triton" || e.Zone != "a" || e.Weight.Or(0) != 37 || e.LastScrape.DurationSeconds.Or(0) != 0.003 {
+		if e.Engine != "triton" || e.Zone != "a" || e.Weight.Or(0) != 37 ||
+			e.LastScrape.DurationSeconds.Or(0) != 0.003 {
 			t.Errorf("endpoint %+v", e)
 		}
 	})
@@ -893,7 +904,8 @@ func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 	}
 	for i, want := range []float64{0.25, 0.75} {
 		if e := got.Endpoints[i]; math.Abs(e.Share-want) > 1e-9 || e.Overloaded {
-			t.Errorf("%s is left with share %v (flagged %v), want %v and no flag", e.Address, e.Share, e.Overloaded, want)
+			t.Errorf("%s is left with share %v (flagged %v), want %v and no flag", e.Address, e.Share, e.Overloaded,
+				want)
 		}
 	}
 }
@@ -989,13 +1001,15 @@ func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		after(time.Minute)
 		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1}
 		for _, a := range list {
-			counts.Endpoints = append(counts.Endpoints, ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
+			counts.Endpoints = append(counts.Endpoints,
+				ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
 		}
 		r.report(counts)
 		c.Poke()
 		after(100 * time.Millisecond)
 		if e := r.decided().Endpoints[0]; e.Reason != weighting.ReasonFill {
-			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill", e.Reason)
+			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill",
+				e.Reason)
 		}
 	})
 }
@@ -1015,13 +1029,15 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 		want []float64 // 0: unknown
 	}{
 		{[]ProxyCount{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
-		{[]ProxyCount{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)}, []float64{4, 7, 6, 4}},
+		{[]ProxyCount{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)},
+			[]float64{4, 7, 6, 4}},
 		{[]ProxyCount{count(b, 8)}, []float64{0, 8, 0, 0}},
 		{nil, []float64{0, 0, 0, 0}},
 	} {
 		r.report(ProxyCounts{Endpoints: round.told})
 		for j, e := range cluster.snapshot(now).Endpoints {
-			if e.InFlight.Value != round.want[j] || e.InFlight.Known() != (round.want[j] != 0) || e.Exact != e.InFlight.Known() {
+			if e.InFlight.Value != round.want[j] || e.InFlight.Known() != (round.want[j] != 0) ||
+				e.Exact != e.InFlight.Known() {
 				t.Errorf("round %d, %s: %+v, exact %v; want %v", i, e.Address, e.InFlight, e.Exact, round.want[j])
 			}
 		}

@@ -69,8 +69,12 @@ func (t task) stop() {
 // NewManager makes a manager without clusters. It calls changed, from any goroutine, whenever
 // the result of Each has changed. changed must not block, nor call the Manager: Apply and Close
 // wait for goroutines that may be calling it. beats watches the loops.
-func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), beats *liveness.Monitor, log *slog.Logger) *Manager {
-	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, beats: beats, log: log, clusters: make(map[string]*running)}
+func NewManager(
+	p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), beats *liveness.Monitor,
+	log *slog.Logger,
+) *Manager {
+	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, beats: beats, log: log,
+		clusters: make(map[string]*running)}
 }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
@@ -149,7 +153,7 @@ func (m *Manager) add(c config.Cluster, o Options) {
 	}
 	r.loop = start(func(ctx context.Context) {
 		defer m.beats.Watch("cluster "+c.Name, &r.beat)()
-		r.Run(ctx)
+		_ = r.Run(ctx) // ends only with ctx
 	})
 	r.discovery = m.discover(r.Cluster, c)
 	m.mu.Lock()

@@ -62,11 +62,13 @@ func has(m *Manager, cluster string, want ...string) func() bool {
 func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	defer m.Close()
 
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80"))))
-	eventually(t, "both clusters have their endpoints", func() bool { return has(m, "a", "10.0.0.1:80")() && has(m, "b", "10.0.0.2:80")() })
+	eventually(t, "both clusters have their endpoints",
+		func() bool { return has(m, "a", "10.0.0.1:80")() && has(m, "b", "10.0.0.2:80")() })
 	first := m.Cluster("a")
 
 	before := changes.Load()
@@ -85,7 +87,8 @@ func TestTheManagerFollowsTheConfiguration(t *testing.T) {
 
 func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	defer m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
@@ -107,7 +110,8 @@ func TestANewSourceOfEndpointsKeepsTheOldOnesUntilItAnswers(t *testing.T) {
 func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 	r := &recorder{}
 	var changes atomic.Int64
-	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() { changes.Add(1) }, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	for i := range 100 {
 		m.Apply(configOf(clusterConfig("a", static(fmt.Sprintf("10.0.0.%d:80", 1+i%2)))))
 	}
@@ -120,7 +124,8 @@ func TestAChangedClusterIsStoppedWhileItsEndpointsChange(t *testing.T) {
 
 func TestApplyAfterCloseStartsNothing(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	if m.Cluster("a") != nil { // and goleak finds nothing left
@@ -130,7 +135,8 @@ func TestApplyAfterCloseStartsNothing(t *testing.T) {
 
 func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	defer m.Close()
 	c := clusterConfig("a", static("10.0.0.1:80"))
 	m.Apply(configOf(c))
@@ -148,7 +154,8 @@ func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 
 func TestCloseStopsEverythingTwice(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80"))))
 	m.Close()
 	m.Close() // and goleak finds nothing left
@@ -157,9 +164,11 @@ func TestCloseStopsEverythingTwice(t *testing.T) {
 // Who adds a cluster whose endpoints cannot be found yet must not take the others from new Envoys.
 func TestAClusterThatIsAddedLaterHoldsUpNobodyElse(t *testing.T) {
 	r := &recorder{}
-	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	defer m.Close()
-	ready, waits := clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
+	ready, waits := clusterConfig("a", static("10.0.0.1:80")),
+		clusterConfig("b", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
 	ready.Scrape.Disabled, waits.Scrape.Disabled = true, true
 	if m.BeenReady() {
 		t.Error("ready before a configuration was applied")
@@ -204,7 +213,8 @@ func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.
 // TestNoClustersLastPushWaitsForAnothers: Envoys of the last cluster would have theirs late, or not at all.
 func TestNoClustersLastPushWaitsForAnothers(t *testing.T) {
 	b := &barrier{}
-	m := NewManager(b, push.Cost{}, b, b, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(b, push.Cost{}, b, b, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	cfg := configOf()
 	for _, name := range []string{"a", "b", "c"} {
 		c := clusterConfig(name, static("10.0.0.1:80"))

@@ -82,10 +82,11 @@ func (c *Cluster) waitingFor() string {
 	switch {
 	case all == 0:
 		return ""
-	case c.options.Counted && counted == 0 && !(c.options.Scraped && c.counts.tries >= enoughTries):
+	case c.options.Counted && counted == 0 && (!c.options.Scraped || c.counts.tries < enoughTries):
 		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
-		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed, enoughTries)
+		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed,
+			enoughTries)
 	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Fleet.Proxies:
 		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Fleet.Proxies)
 	}

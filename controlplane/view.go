@@ -28,8 +28,9 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 	defer c.mu.Unlock()
 	v := view.Cluster{
 		Name: c.name, Engine: c.options.Engine, Ready: c.ready,
-		Sources:            append(c.sources(now), c.expected(proxies)...),
-		LastPush:           view.Push{At: view.At(c.pushes.at), Version: c.pushes.last.Version, Reason: c.pushes.last.Reason},
+		Sources: append(c.sources(now), c.expected(proxies)...),
+		LastPush: view.Push{At: view.At(c.pushes.at), Version: c.pushes.last.Version,
+			Reason: c.pushes.last.Reason},
 		Pushes:             c.pushes.pushed,
 		SuppressedPushes:   c.pushes.suppressed,
 		MinIntervalSeconds: view.Seconds(max(c.options.Push.Budget.MinInterval, c.pushes.pause.Interval)),
@@ -61,7 +62,8 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 		if r := c.records[e.Address]; r != nil {
 			e.LastScrape = viewScrape(r.scrape)
 			if !r.scrape.At.IsZero() {
-				e.ImplausibleReadings, e.LastImplausibleReading = view.Num(float64(r.server.Implausible)), view.At(r.implausible)
+				e.ImplausibleReadings, e.LastImplausibleReading = view.Num(float64(r.server.Implausible)),
+					view.At(r.implausible)
 			}
 			c.viewProxies(e, r, now)
 		}
@@ -76,7 +78,8 @@ func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 	for i := range proxies {
 		if s := &proxies[i]; s.State == view.SourceIdle && c.decision.ArrivalRate > traffic {
 			s.State, s.Envoys.Idle = view.SourceOff, view.Num(0)
-			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, but no Envoy that watches it reports any", c.decision.ArrivalRate)
+			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, but no Envoy that watches it reports any",
+				c.decision.ArrivalRate)
 		}
 	}
 	return proxies
@@ -156,7 +159,8 @@ func (c *Cluster) failing() error {
 	if failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d endpoints fail, the first %s: %w", failed, len(c.records), example, c.records[example].scrape.Err)
+	return fmt.Errorf("%d of %d endpoints fail, the first %s: %w", failed, len(c.records), example,
+		c.records[example].scrape.Err)
 }
 
 // view shows one source. One that fails is stale while its previous values are still in

@@ -8,7 +8,7 @@
 //
 // What it is for: every setting that the weights rely on is in one place, with its
 // reason, and is tested with Envoy 1.40. What it is not: a general configuration
-// language for Envoy. A user who needs more edits the output, or attaches Steelyard
+// language for Envoy. To change more, a user edits the output, or attaches Steelyard
 // to an existing configuration.
 //
 // Only cmd calls it.

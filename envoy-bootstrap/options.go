@@ -143,7 +143,8 @@ func checkCluster(name string) error {
 	case name == "":
 		return errors.New("cluster: no name given: want the name of a cluster in Steelyard's config")
 	case strings.Contains(name, "/"):
-		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q", name, fallbackService("llama"))
+		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q",
+			name, fallbackService("llama"))
 	case name == xdsCluster:
 		return fmt.Errorf("cluster %q: this is the name of the connection to Steelyard: want another name", name)
 	}
@@ -190,7 +191,8 @@ func (o Options) checkDistinct() error {
 
 func (o Options) checkFallback() error {
 	if len(o.Fallback) > 0 && o.Mode == ModeShedding {
-		return errors.New("fallback: mode shedding has none, because an aggregate cluster does not enforce drop_overloads: want mode failsafe, or no fallback")
+		return errors.New("fallback: mode shedding has none, because an aggregate cluster does not enforce " +
+			"drop_overloads: want mode failsafe, or no fallback")
 	}
 	var errs []error
 	for _, addr := range o.Fallback {

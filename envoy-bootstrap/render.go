@@ -37,7 +37,8 @@ func render(name string, o Options) ([]byte, error) {
 	}
 	t := template.New("").Option("missingkey=error")
 	t.Funcs(template.FuncMap{
-		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent, "comment": comment,
+		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent,
+		"comment": comment,
 		"include": func(name string, data any) (string, error) {
 			var b bytes.Buffer
 			err := t.ExecuteTemplate(&b, name, data)

@@ -132,7 +132,8 @@ func readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: the admin API only answers GET and HEAD", r.Method)
+			writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: the admin API only answers GET and HEAD",
+				r.Method)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -141,8 +142,8 @@ func readOnly(next http.Handler) http.Handler {
 
 // contentSecurity lets the page load its own three files and nothing else: no
 // inline script or style, no other origin, no frame around it.
-const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // secured sets the headers of every response. Node ids, error texts and NACKs come
 // from others; these headers are the second line of defence after escaping.
@@ -165,7 +166,8 @@ func (h *handler) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause, "stack", string(debug.Stack()))
+				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause,
+					"stack", string(debug.Stack()))
 				writeError(w, http.StatusInternalServerError, "this request failed inside Steelyard; see the log")
 			}
 		}()

@@ -98,11 +98,13 @@ func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
 	for _, c := range h.Source.Clusters() {
 		names = append(names, c.Name)
 	}
-	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"), strings.Join(names, ", "))
+	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"),
+		strings.Join(names, ", "))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
+	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, "+
+		"/api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
 }
 
 // ordering is the order and the limit of a list, from the query.
@@ -130,7 +132,8 @@ func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	if s := q.Get("window"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d <= 0 || d > historySamples*historyStep {
-			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m", s, historySamples*historyStep)
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m",
+				s, historySamples*historyStep)
 		}
 		window = d
 	}

@@ -45,9 +45,11 @@ var afterwards = map[string]struct{ then, remedy string }{
 	UseXDS:          {"Envoys refuse to connect", "renew it and restart Steelyard"},
 	UseXDSClientCA:  {"Envoys with certificates that it signed are refused", "renew it and restart Steelyard"},
 	UseScrapeClient: {"model servers that ask for it refuse scrapes", "renew it"},
-	UseScrapeCA:     {"scrapes of model servers with certificates that it signed fail", "renew it and restart Steelyard"},
-	UseRedisClient:  {"Redis refuses new connections", "renew it"},
-	UseRedisCA:      {"new connections to a Redis with a certificate that it signed fail", "renew it and restart Steelyard"},
+	UseScrapeCA: {"scrapes of model servers with certificates that it signed fail",
+		"renew it and restart Steelyard"},
+	UseRedisClient: {"Redis refuses new connections", "renew it"},
+	UseRedisCA: {"new connections to a Redis with a certificate that it signed fail",
+		"renew it and restart Steelyard"},
 }
 
 // certificateProblems are those of all certificates. For an authority next to one that is
@@ -56,7 +58,8 @@ func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, c := range all {
 		if c.Error != "" {
-			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use, c.Error))
+			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use,
+				c.Error))
 		}
 		left := c.NotAfter.Sub(now)
 		if c.NotAfter.IsZero() || left > expirySoon {
@@ -68,9 +71,11 @@ func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 		}
 		what := afterwards[c.Use]
 		if left > 0 {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: %s", c.Subject, c.File, c.Use, formatSeconds(left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: %s", c.Subject,
+				c.File, c.Use, formatSeconds(left.Seconds()), what.then, what.remedy))
 		} else {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: %s", c.Subject, c.File, c.Use, formatSeconds(-left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: %s", c.Subject, c.File,
+				c.Use, formatSeconds(-left.Seconds()), what.then, what.remedy))
 		}
 	}
 	return out
@@ -98,7 +103,8 @@ func currentCertificates(all []Certificate, now time.Time) []Certificate {
 		out = append(out, c)
 	}
 	slices.SortStableFunc(out, func(a, b Certificate) int {
-		return cmp.Or(a.NotAfter.Compare(b.NotAfter.Time), cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File), cmp.Compare(a.Subject, b.Subject))
+		return cmp.Or(a.NotAfter.Compare(b.NotAfter.Time), cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Subject, b.Subject))
 	})
 	return out
 }

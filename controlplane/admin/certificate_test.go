@@ -24,11 +24,16 @@ func TestACertificateIsAnIncidentFourteenThreeAndZeroDaysBeforeItsEnd(t *testing
 		says     string
 	}{
 		{14*day + time.Second, "", ""},
-		{14 * day, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 14 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{3*day + time.Hour, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{3 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{time.Hour, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 60 min; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{-5 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expired 5 d ago: Envoys refuse to connect: renew it and restart Steelyard"},
+		{14 * day, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 14 d; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{3*day + time.Hour, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys " +
+			"refuse to connect: renew it and restart Steelyard"},
+		{3 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{time.Hour, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 60 min; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{-5 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expired 5 d ago: Envoys refuse to connect: " +
+			"renew it and restart Steelyard"},
 	} {
 		var want []view.Problem
 		if tt.severity != "" {
@@ -65,7 +70,8 @@ func TestAnAuthorityThatIsOutlivedIsAWarningAndForgottenAfterAWhile(t *testing.T
 		}
 	}
 	alone := shown(t, []Certificate{in("CN=old", -400*day)})
-	if !has(alone.Problems, view.SeverityError, "certificate CN=old in ca.pem (scrape_ca) expired 400 d ago: scrapes of model servers with certificates that it signed fail: renew it and restart Steelyard") {
+	if !has(alone.Problems, view.SeverityError, "certificate CN=old in ca.pem (scrape_ca) expired 400 d ago: scrapes "+
+		"of model servers with certificates that it signed fail: renew it and restart Steelyard") {
 		t.Errorf("without a successor: %+v", alone.Problems)
 	}
 }
@@ -80,16 +86,19 @@ func days(all []Certificate) []string {
 
 func shown(t *testing.T, all []Certificate) Status {
 	t.Helper()
-	return decode[Status](t, ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/api/v1/status"))
+	return decode[Status](t, ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet,
+		"/api/v1/status"))
 }
 
 func TestOnlySoManyCertificatesAreShownTheFirstToExpireFirst(t *testing.T) {
 	var all []Certificate
 	for i := range 250 {
-		all = append(all, Certificate{Use: UseScrapeCA, File: fmt.Sprint(i), Subject: "CN=x", NotAfter: view.At(noon.Add(time.Duration(i-5) * day))})
+		all = append(all, Certificate{Use: UseScrapeCA, File: fmt.Sprint(i), Subject: "CN=x",
+			NotAfter: view.At(noon.Add(time.Duration(i-5) * day))})
 	}
 	s := shown(t, all)
-	if n := len(s.Certificates); n != maxCertificates || s.Certificates[0].File != "0" || s.Certificates[n-1].File != "99" {
+	if n := len(s.Certificates); n != maxCertificates || s.Certificates[0].File != "0" ||
+		s.Certificates[n-1].File != "99" {
 		t.Errorf("%d shown, from %s to %s", n, s.Certificates[0].File, s.Certificates[n-1].File)
 	}
 	body := ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/metrics").body
@@ -122,12 +131,15 @@ func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
 func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 	var gone []GoneEnvoy
 	for i := range 12 {
-		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1", Since: view.At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
+		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1",
+			Since: view.At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
 	}
 	s := Status{Now: view.At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
 		{Reason: "closed", Count: 9, LastAt: view.At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
-		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2", LastError: "it has expired"},
-		{Reason: "no_certificate", Count: 3, LastAt: view.At(noon.Add(-60 * time.Second)), LastPeer: "p", LastError: "none"},
+		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2",
+			LastError: "it has expired"},
+		{Reason: "no_certificate", Count: 3, LastAt: view.At(noon.Add(-60 * time.Second)), LastPeer: "p",
+			LastError: "none"},
 		{Reason: "other"},
 	}}
 	var got []string
@@ -137,9 +149,11 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago with 10.0.0.2:2: it has expired"}
+	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago " +
+		"with 10.0.0.2:2: it has expired"}
 	for i := range 10 {
-		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: the connection was reset", i))
+		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: "+
+			"the connection was reset", i))
 	}
 	want = append(want, "2 more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status")
 	if diff := cmp.Diff(want, got); diff != "" {

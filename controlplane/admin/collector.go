@@ -12,7 +12,9 @@ import (
 )
 
 // handler serves the registry together with the state of a source.
-func (m *Metrics) handler(source Source, refused func() RefusedRequests, now func() time.Time, log *slog.Logger) http.Handler {
+func (m *Metrics) handler(
+	source Source, refused func() RefusedRequests, now func() time.Time, log *slog.Logger,
+) http.Handler {
 	state := prometheus.NewRegistry()
 	state.MustRegister(newCollector(source, refused, m.maxSeries, now))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
@@ -42,9 +44,11 @@ type collector struct {
 	all       []series
 
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
-	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests, disputed series
+	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
+	disputed series
 
-	weight, share, overloaded, load, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
+	weight, share, overloaded, load, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes,
+	responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
 
@@ -68,57 +72,97 @@ func newCollector(source Source, refused func() RefusedRequests, maxSeries int, 
 }
 
 func (c *collector) describeClusters() {
-	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or has no endpoints.", labelCluster)
-	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the Envoys have to refuse.", labelCluster)
-	c.expectedWait = c.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for a slot, in the mean over the pool.", labelCluster)
-	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", labelCluster)
-	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and push period.", labelCluster)
-	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", labelCluster)
+	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or has no "+
+		"endpoints.", labelCluster)
+	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the Envoys have to refuse.",
+		labelCluster)
+	c.expectedWait = c.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for "+
+		"a slot, in the mean over the pool.", labelCluster)
+	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.",
+		labelCluster)
+	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, "+
+		"push delay and push period.", labelCluster)
+	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for "+
+		"each slot.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
 	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
-	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Current time to the next push, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain much come sooner.", labelCluster, labelReason)
-	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop fraction, according to their load reports.", labelCluster)
-	c.disputed = c.gauge("steelyard_disputed_endpoints", "Endpoints about which a single Envoy reports what all others contradict, so that its report does not count: in_flight (requests in progress) or failures.", labelCluster, "kind")
-	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether they report over the source: reporting, idle (they have no known request) or missing.", labelCluster, "source", "state")
-	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or its latest values are too old to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not configured for it.", labelCluster, "source")
-	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster, labelReason)
-	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by the state that follows from their age.", labelCluster, "field", "state")
-	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints that ever reported it.", labelCluster, "field")
-	c.dropped = c.gauge("steelyard_endpoint_series_dropped", "Endpoints without series of their own because there are too many.", labelCluster)
+	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Current time to the next push, by what sets it: "+
+		"the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain much come sooner.",
+		labelCluster, labelReason)
+	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because of the "+
+		"drop fraction, according to their load reports.", labelCluster)
+	c.disputed = c.gauge("steelyard_disputed_endpoints", "Endpoints about which a single Envoy reports what all "+
+		"others contradict, so that its report does not count: in_flight (requests in progress) or failures.",
+		labelCluster, "kind")
+	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether they report over "+
+		"the source: reporting, idle (they have no known request) or missing.", labelCluster, "source", "state")
+	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or its latest values "+
+		"are too old to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are "+
+		"not configured for it.", labelCluster, "source")
+	c.endpoints = c.gauge("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", labelCluster,
+		labelReason)
+	c.inputs = c.gauge("steelyard_inputs", "Inputs of the endpoints, by field and by the state that follows from "+
+		"their age.", labelCluster, "field", "state")
+	c.reportAge = c.gauge("steelyard_report_age_seconds", "Age of the oldest value of a field among the endpoints "+
+		"that ever reported it.", labelCluster, "field")
+	c.dropped = c.gauge("steelyard_endpoint_series_dropped", "Endpoints without series of their own because there "+
+		"are too many.", labelCluster)
 }
 
 func (c *collector) describeEndpoints() {
 	c.weight = c.gauge("steelyard_endpoint_weight", "Load balancing weight last pushed.", labelCluster, labelEndpoint)
-	c.share = c.gauge("steelyard_endpoint_share", "Share of the cluster's traffic, 0 to 1.", labelCluster, labelEndpoint)
-	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.", labelCluster, labelEndpoint)
+	c.share = c.gauge("steelyard_endpoint_share", "Share of the cluster's traffic, 0 to 1.", labelCluster,
+		labelEndpoint)
+	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
+		labelCluster, labelEndpoint)
 	c.load = c.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.", labelCluster, labelEndpoint)
 	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
-	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.", labelCluster, labelEndpoint)
-	c.latency = c.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of a response, smoothed, as measured by the Envoys.", labelCluster, labelEndpoint)
-	c.latencyAge = c.gauge("steelyard_endpoint_latency_age_seconds", "Time since the newest response in steelyard_endpoint_latency_seconds.", labelCluster, labelEndpoint)
-	c.responseBytes = c.gauge("steelyard_endpoint_response_bytes", "Bytes of a response on the wire, smoothed, as measured by the Envoys.", labelCluster, labelEndpoint)
-	c.responseBytesAge = c.gauge("steelyard_endpoint_response_bytes_age_seconds", "Time since the newest response in steelyard_endpoint_response_bytes.", labelCluster, labelEndpoint)
-	c.failedShare = c.gauge("steelyard_endpoint_failed_share", "Share, 0 to 1, of the requests that the endpoint failed among those that it answered or failed, smoothed, as measured by the Envoys.", labelCluster, labelEndpoint)
-	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
-	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted by the Envoys: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
-	c.errors = c.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as counted by the Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.", labelCluster, labelEndpoint)
-	c.implausible = c.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than any server can count, so that nothing of that interval counts.", labelCluster, labelEndpoint)
+	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.",
+		labelCluster, labelEndpoint)
+	c.latency = c.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of a response, smoothed, as "+
+		"measured by the Envoys.", labelCluster, labelEndpoint)
+	c.latencyAge = c.gauge("steelyard_endpoint_latency_age_seconds", "Time since the newest response in "+
+		"steelyard_endpoint_latency_seconds.", labelCluster, labelEndpoint)
+	c.responseBytes = c.gauge("steelyard_endpoint_response_bytes", "Bytes of a response on the wire, smoothed, as "+
+		"measured by the Envoys.", labelCluster, labelEndpoint)
+	c.responseBytesAge = c.gauge("steelyard_endpoint_response_bytes_age_seconds",
+		"Time since the newest response in steelyard_endpoint_response_bytes.", labelCluster, labelEndpoint)
+	c.failedShare = c.gauge("steelyard_endpoint_failed_share", "Share, 0 to 1, of the requests that the endpoint "+
+		"failed among those that it answered or failed, smoothed, as measured by the Envoys.", labelCluster,
+		labelEndpoint)
+	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds",
+		"Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
+	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted "+
+		"by the Envoys: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
+	c.errors = c.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as "+
+		"counted by the Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.", labelCluster,
+		labelEndpoint)
+	c.implausible = c.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by "+
+		"more than any server can count, so that nothing of that interval counts.", labelCluster, labelEndpoint)
 }
 
 func (c *collector) describeStreams() {
-	c.envoys = c.gauge("steelyard_connected_envoys", "Envoys with an open stream, identified by node id and peer address.")
+	c.envoys = c.gauge("steelyard_connected_envoys", "Envoys with an open stream, identified by node id and peer "+
+		"address.")
 	c.subscribed = c.gauge("steelyard_envoy_subscriptions", "Envoys that ask for the cluster.", labelCluster)
-	c.inSync = c.gauge("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version sent to them.", labelCluster)
-	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version sent to them.", labelCluster)
-	c.droppedLines = c.counter("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their reader had stalled or gone.")
+	c.inSync = c.gauge("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version sent to "+
+		"them.", labelCluster)
+	c.nacking = c.gauge("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version sent to them.",
+		labelCluster)
+	c.droppedLines = c.counter("steelyard_log_lines_dropped_total", "Lines of the process's log that were not "+
+		"written, because their reader had stalled or gone.")
 }
 
 func (c *collector) describePort() {
 	const label = "bound"
-	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.", label)
-	c.portLimit = c.gauge("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends on the limit of open files.", label)
-	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
-	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total", "How often accepting a connection to the xDS port failed.")
+	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: "+
+		"connections, connections of the address that has the most, streams, subscriptions.", label)
+	c.portLimit = c.gauge("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends "+
+		"on the limit of open files.", label)
+	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
+		"refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
+	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total",
+		"How often accepting a connection to the xDS port failed.")
 }
 
 func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
@@ -132,22 +176,35 @@ func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
 }
 
 func (c *collector) describeSignals() {
-	c.entries = c.counter("steelyard_access_log_entries_total", "Access log entries received, by result: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).", labelResult)
-	c.reconciled = c.counter("steelyard_reconciled_requests_total", "Requests that load reports added to, or removed from, the counts of the access logs.")
-	c.modes = c.gauge("steelyard_access_log_envoys", "Envoys that ever reported, by how they report their requests: events, batched, or reports (load reports only).", "mode")
-	c.silent = c.gauge("steelyard_silent_envoys", "Envoys whose counts are not used because they have not reported for too long.")
+	c.entries = c.counter("steelyard_access_log_entries_total", "Access log entries received, by result: counted, "+
+		"ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose "+
+		"beginning was not seen).", labelResult)
+	c.reconciled = c.counter("steelyard_reconciled_requests_total", "Requests that load reports added to, or removed "+
+		"from, the counts of the access logs.")
+	c.modes = c.gauge("steelyard_access_log_envoys", "Envoys that ever reported, by how they report their requests: "+
+		"events, batched, or reports (load reports only).", "mode")
+	c.silent = c.gauge("steelyard_silent_envoys", "Envoys whose counts are not used because they have not reported "+
+		"for too long.")
 	c.reports = c.counter("steelyard_load_reports_total", "Load reports received.")
-	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that an Envoy is asked for, by the source that counts its requests.", "counted_by")
-	c.signalStreams = c.gauge("steelyard_signal_streams", "Open streams over which Envoys report their requests.", "source")
-	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams for Envoys' reports that Steelyard ended: refused (no node id, or more streams than an Envoy may have) or broken (a message could not be read).", "source", labelResult)
+	c.reportInterval = c.gauge("steelyard_load_report_interval_seconds", "Time between two load reports that an "+
+		"Envoy is asked for, by the source that counts its requests.", "counted_by")
+	c.signalStreams = c.gauge("steelyard_signal_streams", "Open streams over which Envoys report their requests.",
+		"source")
+	c.signalStreamsEnded = c.counter("steelyard_signal_streams_ended_total", "Streams for Envoys' reports that "+
+		"Steelyard ended: refused (no node id, or more streams than an Envoy may have) or broken (a message could "+
+		"not be read).", "source", labelResult)
 }
 
 // describeEdges describes certificates, and connections and requests that were refused.
 func (c *collector) describeEdges() {
-	c.expiry = c.gauge("steelyard_certificate_expiry_timestamp_seconds", "Unix time at which a certificate expires, by what Steelyard uses it for. Of a chain it is the first to expire.", "use", "file", "subject")
-	c.handshakes = c.counter("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that failed, by reason.", labelReason)
-	c.gone = c.gauge("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes without closing their streams, and have not returned.")
-	c.requests = c.counter("steelyard_admin_refused_requests_total", "Requests to the admin listener that were refused because of their Host header.")
+	c.expiry = c.gauge("steelyard_certificate_expiry_timestamp_seconds", "Unix time at which a certificate expires, "+
+		"by what Steelyard uses it for. Of a chain it is the first to expire.", "use", "file", "subject")
+	c.handshakes = c.counter("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that failed, by "+
+		"reason.", labelReason)
+	c.gone = c.gauge("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes without closing their "+
+		"streams, and have not returned.")
+	c.requests = c.counter("steelyard_admin_refused_requests_total", "Requests to the admin listener that were "+
+		"refused because of their Host header.")
 }
 
 func (c *collector) gauge(name, help string, labels ...string) series {
@@ -242,7 +299,8 @@ func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
 			endpoints[d.Kind][e] = true
 		}
 	}
-	return map[view.DisputeKind]int{view.DisputeInFlight: len(endpoints[view.DisputeInFlight]), view.DisputeFailures: len(endpoints[view.DisputeFailures])}
+	return map[view.DisputeKind]int{view.DisputeInFlight: len(endpoints[view.DisputeInFlight]),
+		view.DisputeFailures: len(endpoints[view.DisputeFailures])}
 }
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series
@@ -362,9 +420,11 @@ func oneIf(b bool) view.Number { return view.Num(float64(one(b))) }
 func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time.Time) {
 	type labels struct{ use, file, subject string }
 	last := map[labels]view.Time{}
-	for _, certificate := range cut(currentCertificates(s.Certificates, now), maxCertificates) { // in the order of their end
+	// in the order of their end
+	for _, certificate := range cut(currentCertificates(s.Certificates, now), maxCertificates) {
 		if !certificate.NotAfter.IsZero() {
-			last[labels{label(certificate.Use), label(certificate.File), label(certificate.Subject)}] = certificate.NotAfter
+			last[labels{label(certificate.Use), label(certificate.File),
+				label(certificate.Subject)}] = certificate.NotAfter
 		}
 	}
 	for l, at := range last {

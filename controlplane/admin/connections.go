@@ -30,13 +30,16 @@ const refusalMemory = time.Minute
 func refusalProblems(s Status) []view.Problem {
 	var out []view.Problem
 	for _, h := range s.RefusedHandshakes {
-		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() && h.Reason != "closed" {
-			out = append(out, problem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (%s): %d since the start, the last %s ago with %s: %s",
+		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() &&
+			h.Reason != "closed" {
+			out = append(out, problem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (%s): %d "+
+				"since the start, the last %s ago with %s: %s",
 				h.Reason, h.Count, formatSeconds(ago), h.LastPeer, h.LastError))
 		}
 	}
 	if ago, known := s.RefusedRequests.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() {
-		out = append(out, problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to admin.allowed_hosts if it is yours", s.RefusedRequests.LastHost))
+		out = append(out, problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
+			"admin.allowed_hosts if it is yours", s.RefusedRequests.LastHost))
 	}
 	return out
 }
@@ -47,10 +50,12 @@ const maxGoneNamed = 10
 func goneProblems(gone []GoneEnvoy, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, g := range cut(gone, maxGoneNamed) {
-		out = append(out, problem(view.SeverityWarning, "Envoy %s (%s) vanished %s without closing its stream: %s", g.NodeID, g.Address, formatAgo(g.Since, now), g.Cause))
+		out = append(out, problem(view.SeverityWarning, "Envoy %s (%s) vanished %s without closing its stream: %s",
+			g.NodeID, g.Address, formatAgo(g.Since, now), g.Cause))
 	}
 	if more := len(gone) - len(out); more > 0 {
-		out = append(out, problem(view.SeverityWarning, "%d more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status", more))
+		out = append(out, problem(view.SeverityWarning, "%d more Envoys vanished without closing their streams: see "+
+			"gone_envoys of /api/v1/status", more))
 	}
 	return out
 }

@@ -4,7 +4,7 @@
 // # What it is for
 //
 //	/healthz                          200 while the process makes progress; else 503 and what is stuck
-//	/readyz                           200 once every cluster has had weights worth pushing, or no endpoints; else 503 and why
+//	/readyz                           200 once each cluster had weights to push, or no endpoints; else 503 and why
 //	/metrics                          Prometheus text or OpenMetrics
 //	/api/v1/status                    version, uptime, config generation, last reload and its error
 //	/api/v1/clusters                  every cluster without its endpoints

@@ -46,28 +46,38 @@ func typical(now time.Time) fixed {
 			Signals: SignalTotals{
 				AccessLog: true, LoadReports: true,
 				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
-				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1), view.SourceLoadReports: view.Num(0.1)},
-				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1}, view.SourceLoadReports: {Open: 2, Broken: 3}},
+				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1,
+				ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1),
+					view.SourceLoadReports: view.Num(0.1)},
+				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
+					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
 			XDSPort: Port{
-				Connections:           Bound{Used: 9, Limit: 765, Displaced: 3, LastDisplaced: view.At(now.Add(-40 * time.Minute))},
+				Connections: Bound{Used: 9, Limit: 765, Displaced: 3,
+					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
 				ConnectionsPerAddress: Bound{Used: 9, Limit: 573},
 				Streams:               Bound{Used: 24, Limit: 131_072},
-				Subscriptions:         Bound{Used: 4, Limit: 262_144, Refused: 2, LastRefused: view.At(now.Add(-time.Hour))},
-				OpenFilesLimit:        view.Num(1024),
-				AcceptErrors:          1, LastAcceptError: "accept4: too many open files", LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
+				Subscriptions: Bound{Used: 4, Limit: 262_144, Refused: 2,
+					LastRefused: view.At(now.Add(-time.Hour))},
+				OpenFilesLimit: view.Num(1024),
+				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
+				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
 			Certificates: []Certificate{
-				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard", NotAfter: view.At(now.Add(13 * 24 * time.Hour))},
-				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet", NotAfter: view.At(now.Add(900 * 24 * time.Hour))},
+				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",
+					NotAfter: view.At(now.Add(13 * 24 * time.Hour))},
+				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet",
+					NotAfter: view.At(now.Add(900 * 24 * time.Hour))},
 				{Use: UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
 			},
 			RefusedHandshakes: []RefusedHandshake{
 				{Reason: "expired"},
-				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)), LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
+				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
+					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112", Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Log:        LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
+			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
+				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
+			Log: LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
 }
@@ -78,11 +88,13 @@ func llama(now time.Time) view.Cluster {
 		e := &endpoints[i]
 		e.Engine = "vllm"
 		e.Weight = view.Num(math.Round(e.Share.Or(0) * 1e6))
-		e.LastScrape = view.Scrape{At: view.At(now.Add(-120 * time.Millisecond)), DurationSeconds: view.Seconds(time.Duration(3+i) * time.Millisecond)}
+		e.LastScrape = view.Scrape{At: view.At(now.Add(-120 * time.Millisecond)),
+			DurationSeconds: view.Seconds(time.Duration(3+i) * time.Millisecond)}
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.InFlightSource, e.FailedRequests, e.ErrorRequests = view.SourceAccessLog, view.Num(float64(2*i)), view.Num(float64(3*i))
+		e.InFlightSource, e.FailedRequests, e.ErrorRequests = view.SourceAccessLog, view.Num(float64(2*i)),
+			view.Num(float64(3*i))
 		if i != 4 { // which nobody was sent to yet
 			e.ResponseBytes, e.ResponseBytesAgeSeconds = view.Num(float64(1500+100*i)), view.Num(0.4)
 			e.FailedShare, e.FailedShareAgeSeconds = view.Num(0.01*float64(i)), view.Num(0.2)
@@ -97,26 +109,39 @@ func llama(now time.Time) view.Cluster {
 	return view.Cluster{
 		Name: "llama", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
 		Sources: []view.SourceStatus{
-			{Name: "scrape", State: view.SourceOK, LastSuccess: view.At(now.Add(-90 * time.Millisecond)), LastError: "7 of 8 endpoints answer"},
-			{Name: "redis", State: view.SourceDown, LastSuccess: view.At(now.Add(-42 * time.Second)), LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
-			{Name: "discovery", State: view.SourceOK, LastSuccess: view.At(now.Add(-20 * time.Minute)), IgnoredMembers: 0},
-			{Name: view.SourceAccessLog, State: view.SourcePartial, LastSuccess: view.At(now.Add(-4 * time.Millisecond)), Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(0), Missing: []string{"edge-2", "edge-3"}}},
-			{Name: view.SourceLoadReports, State: view.SourceOK, LastSuccess: view.At(now.Add(-400 * time.Millisecond)), Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(3), Idle: view.Num(0)}},
+			{Name: "scrape", State: view.SourceOK, LastSuccess: view.At(now.Add(-90 * time.Millisecond)),
+				LastError: "7 of 8 endpoints answer"},
+			{Name: "redis", State: view.SourceDown, LastSuccess: view.At(now.Add(-42 * time.Second)),
+				LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
+			{Name: "discovery", State: view.SourceOK, LastSuccess: view.At(now.Add(-20 * time.Minute)),
+				IgnoredMembers: 0},
+			{Name: view.SourceAccessLog, State: view.SourcePartial,
+				LastSuccess: view.At(now.Add(-4 * time.Millisecond)),
+				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(0),
+					Missing: []string{"edge-2", "edge-3"}}},
+			{Name: view.SourceLoadReports, State: view.SourceOK, LastSuccess: view.At(now.Add(-400 * time.Millisecond)),
+				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(3), Idle: view.Num(0)}},
 		},
 		LastPush: view.Push{At: view.At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
 		Disputes: []view.Dispute{
-			{Kind: view.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1", Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000), Since: view.At(now.Add(-7 * time.Minute))},
-			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"}, Since: view.At(now.Add(-12 * time.Second))},
+			{Kind: view.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
+				Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
+				Since: view.At(now.Add(-7 * time.Minute))},
+			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
+				Since: view.At(now.Add(-12 * time.Second))},
 		},
-		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu", DroppedRequests: view.Num(17),
+		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu",
+		DroppedRequests: view.Num(17),
 	}
 }
 
 func mixtral(now time.Time) view.Cluster {
 	return view.Cluster{
 		Name: "mixtral", Engine: "triton", NotReadyReason: "first reports are missing from 2 of 2 endpoints",
-		Endpoints: []view.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"}, {Address: "10.0.1.2:8000", Reason: "blackout"}},
-		Sources:   []view.SourceStatus{{Name: "scrape", State: view.SourceDown, LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
+		Endpoints: []view.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"},
+			{Address: "10.0.1.2:8000", Reason: "blackout"}},
+		Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceDown,
+			LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
 	}
 }
 
@@ -141,12 +166,14 @@ func llamaDecision(now time.Time) weighting.Decision {
 func endpointDecision(i int, reason weighting.Reason, share float64) weighting.EndpointDecision {
 	e := weighting.EndpointDecision{
 		Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Zone: string('a' + rune(i%3)), Share: share, Reason: reason,
-		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8, SlotsSource: weighting.CapacityLearned,
+		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8,
+		SlotsSource:   weighting.CapacityLearned,
 		RelativeSpeed: 1 - 0.05*float64(i%4), Ramp: 1, Unproxied: -0.5,
 		CompletionRate: 6.1, MeanQueueTime: 0.042 * float64(i), BusyFraction: 0.83,
 		Latency: 0.81 + 0.1*float64(i),
 	}
-	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond, State: weighting.StateFresh}
+	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond,
+		State: weighting.StateFresh}
 	switch reason {
 	case weighting.ReasonFloor:
 		queue.Value, e.Load = 42, 50
@@ -156,12 +183,14 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		queue.Age, queue.State = 6*time.Second, weighting.StateDecay
 	case weighting.ReasonBlackout:
 		queue = weighting.Input{Field: weighting.FieldQueue, Value: math.NaN(), State: weighting.StateUnknown}
-		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Latency, e.Ramp = math.NaN(), math.NaN(), math.NaN(), math.NaN(), 0.1
+		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Latency, e.Ramp = math.NaN(), math.NaN(), math.NaN(),
+			math.NaN(), 0.1
 	case weighting.ReasonRamp:
 		e.Ramp = 0.4
 	}
 	running, used, inFlight := queue, queue, queue
-	running.Field, used.Field, inFlight.Field = weighting.FieldRunning, weighting.FieldUtilization, weighting.FieldInFlight
+	running.Field, used.Field, inFlight.Field = weighting.FieldRunning, weighting.FieldUtilization,
+		weighting.FieldInFlight
 	if queue.State != weighting.StateUnknown {
 		running.Value, used.Value = 8, 0.62
 		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
@@ -172,8 +201,10 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 
 func envoys(now time.Time) []Client {
 	sub := Subscription{
-		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842", InSync: true,
-		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)), AckDelaySeconds: view.Num(0.0041), Acks: 1842,
+		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842",
+		InSync:   true,
+		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)),
+		AckDelaySeconds: view.Num(0.0041), Acks: 1842,
 	}
 	refused := sub
 	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
@@ -185,20 +216,24 @@ func envoys(now time.Time) []Client {
 	node := func(i int, subs ...Subscription) Client {
 		return Client{
 			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
-			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)), Transport: "EDS delta", Subscriptions: subs,
+			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
+			Transport: "EDS delta", Subscriptions: subs,
 		}
 	}
 	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
 	clients[0].Signals = Signals{
-		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2, ReportStreams: 1,
-		Entries:   Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
-		LastEntry: view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)), ReportIntervalSeconds: view.Num(1),
-		Runtime: Runtime{Subscribed: true, InSync: true},
+		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2,
+		ReportStreams: 1,
+		Entries:       Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
+		ReportIntervalSeconds: view.Num(1),
+		Runtime:               Runtime{Subscribed: true, InSync: true},
 	}
 	clients[1].Signals = Signals{
 		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
-		Entries: Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)), ReportIntervalSeconds: view.Num(1),
-		Runtime: Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+		Entries: Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
+		ReportIntervalSeconds: view.Num(1),
+		Runtime:               Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}
 	return clients
 }
@@ -233,7 +268,8 @@ func wavy(endpoints []view.Endpoint, s int) ([]string, []float64) {
 
 // large is a pool of n endpoints, two of every hundred in trouble.
 func large(now time.Time, n int) view.Cluster {
-	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions, Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
+	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions,
+		Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
 	for i := range n {
 		reason := weighting.ReasonFill
 		switch i % 100 {
@@ -247,5 +283,6 @@ func large(now time.Time, n int) view.Cluster {
 		d.Endpoints = append(d.Endpoints, e)
 	}
 	decision, endpoints := view.FromDecision(d, now)
-	return view.Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints, MinIntervalSeconds: view.Num(1)}
+	return view.Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
+		MinIntervalSeconds: view.Num(1)}
 }

@@ -79,7 +79,8 @@ type WindowQuery struct {
 func (h *History) Window(cluster string, now time.Time, q WindowQuery) Window {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := Window{Cluster: cluster, WindowSeconds: view.Seconds(now.Sub(q.Since)), At: []view.Time{}, Endpoints: []EndpointTrace{}}
+	w := Window{Cluster: cluster, WindowSeconds: view.Seconds(now.Sub(q.Since)), At: []view.Time{},
+		Endpoints: []EndpointTrace{}}
 	r := h.clusters[cluster]
 	if r == nil {
 		w.StepSeconds = view.Seconds(historyStep)

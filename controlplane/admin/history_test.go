@@ -88,10 +88,12 @@ func TestHistoryAveragesNeighboursDownToThePointsAsked(t *testing.T) {
 		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a"}, []float64{float64(i)})
 	}
 	w := h.Window("c", noon.Add(10*time.Second), WindowQuery{Since: noon, Points: 4})
-	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(4), view.Num(7), view.Num(9)}, shareOf(w, "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(4), view.Num(7), view.Num(9)}, shareOf(w, "a"),
+		compareNumbers); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
-	want := []view.Time{view.At(noon.Add(2 * time.Second)), view.At(noon.Add(5 * time.Second)), view.At(noon.Add(8 * time.Second)), view.At(noon.Add(9 * time.Second))}
+	want := []view.Time{view.At(noon.Add(2 * time.Second)), view.At(noon.Add(5 * time.Second)),
+		view.At(noon.Add(8 * time.Second)), view.At(noon.Add(9 * time.Second))}
 	if diff := cmp.Diff(want, w.At); diff != "" {
 		t.Errorf("moments (-want +got):\n%s", diff)
 	}
@@ -115,7 +117,8 @@ func TestHistorySurvivesAClockThatIsSetBack(t *testing.T) {
 	h := NewHistory()
 	h.Add("c", noon.Add(time.Hour), []string{"a"}, []float64{0.1})
 	h.Add("c", noon, []string{"a"}, []float64{0.2})
-	if diff := cmp.Diff([]view.Number{view.Num(0.2)}, shareOf(h.Window("c", noon, all), "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(0.2)}, shareOf(h.Window("c", noon, all), "a"),
+		compareNumbers); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 }
@@ -139,7 +142,8 @@ func TestHistoryForgetsAClusterAndKnowsNothingOfOthers(t *testing.T) {
 	h.Add("c", noon, []string{"a"}, []float64{1})
 	h.Forget("c")
 	for _, name := range []string{"c", "never"} {
-		if w := h.Window(name, noon, all); len(w.At) != 0 || w.At == nil || w.Endpoints == nil || w.StepSeconds != view.Num(1) {
+		if w := h.Window(name, noon, all); len(w.At) != 0 || w.At == nil || w.Endpoints == nil ||
+			w.StepSeconds != view.Num(1) {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}

@@ -70,10 +70,11 @@ func (h *hostCheck) allows(host string) bool {
 		return true
 	}
 	within := func(domain string) bool { return strings.HasSuffix(name, "."+domain) }
-	return name == h.own || slices.ContainsFunc(private, within) || slices.ContainsFunc(h.allowed, func(allowed string) bool {
-		domain, all := strings.CutPrefix(allowed, "*.")
-		return name == allowed || all && within(domain)
-	})
+	return name == h.own || slices.ContainsFunc(private, within) ||
+		slices.ContainsFunc(h.allowed, func(allowed string) bool {
+			domain, all := strings.CutPrefix(allowed, "*.")
+			return name == allowed || all && within(domain)
+		})
 }
 
 // checked refuses requests with another Host. /healthz accepts any: it shows nothing.
@@ -105,7 +106,8 @@ func (h *hostCheck) refuse(r *http.Request) {
 	}
 	h.mu.Unlock()
 	if speak {
-		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost, "peer", r.RemoteAddr, "refused", refused.Count)
+		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost,
+			"peer", r.RemoteAddr, "refused", refused.Count)
 	}
 }
 

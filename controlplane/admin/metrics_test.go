@@ -175,7 +175,8 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 // state gathers what the collector says of a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries, func() time.Time { return noon }))
+	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries,
+		func() time.Time { return noon }))
 	return r
 }
 
@@ -331,9 +332,11 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 		totals SignalTotals
 		series []string
 	}{
-		"neither":      {SignalTotals{}, nil},
-		"access log":   {SignalTotals{AccessLog: true}, []string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
-		"load reports": {SignalTotals{LoadReports: true}, []string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
+		"neither": {SignalTotals{}, nil},
+		"access log": {SignalTotals{AccessLog: true},
+			[]string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
+		"load reports": {SignalTotals{LoadReports: true},
+			[]string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			families, err := state(fixed{status: Status{Signals: c.totals}}, 0).Gather()
@@ -341,9 +344,11 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys", "steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
+			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
+				"steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
 			for _, f := range families {
-				if name := f.GetName(); !slices.Contains(always, name) && !strings.HasPrefix(name, "steelyard_xds_port_") {
+				if name := f.GetName(); !slices.Contains(always, name) &&
+					!strings.HasPrefix(name, "steelyard_xds_port_") {
 					got = append(got, f.GetName())
 				}
 			}
@@ -366,7 +371,8 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
 				if l.GetName() == labelEndpoint && l.GetValue() == endpoint {
-					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(), s.GetGauge().GetValue()+s.GetCounter().GetValue()))
+					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(),
+						s.GetGauge().GetValue()+s.GetCounter().GetValue()))
 				}
 			}
 		}
@@ -377,14 +383,17 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
-			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
+			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2",
+			"steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
 			"steelyard_endpoint_implausible_readings_total 2",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
-			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600", "steelyard_endpoint_response_bytes_age_seconds 0.4",
+			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600",
+			"steelyard_endpoint_response_bytes_age_seconds 0.4",
 			"steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
 		},
-		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000"},
+		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0",
+			"steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000"},
 		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},
 		"10.9.9.9:8000": {},
 	} {
@@ -427,7 +436,8 @@ func TestEndpointSeriesAreBounded(t *testing.T) {
 steelyard_endpoint_series_dropped{cluster="llama"} %d
 steelyard_endpoint_series_dropped{cluster="mixtral"} %d
 `, tc.llama, tc.mixtral)
-			if err := testutil.GatherAndCompare(r, strings.NewReader(want), "steelyard_endpoint_series_dropped"); err != nil {
+			if err := testutil.GatherAndCompare(r, strings.NewReader(want),
+				"steelyard_endpoint_series_dropped"); err != nil {
 				t.Error(err)
 			}
 			if n, err := testutil.GatherAndCount(r, "steelyard_endpoint_overloaded"); err != nil || n != tc.series {
@@ -450,7 +460,8 @@ func TestHostileLabelsDoNotBreakTheScrape(t *testing.T) {
 	m.ScrapeDone(hostile, hostile, time.Second, 1)
 	h := New(Options{Source: hostileSource(), Metrics: m, Version: hostile})
 	a := ask(t, h, http.MethodGet, "/metrics")
-	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) && !strings.Contains(a.body, "steelyard_cluster_ready") {
+	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) &&
+		!strings.Contains(a.body, "steelyard_cluster_ready") {
 		t.Fatalf("got %d:\n%.2000s", a.code, a.body)
 	}
 	problems, err := promlint.New(strings.NewReader(a.body)).Lint()
@@ -466,7 +477,8 @@ func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
 	f := typical(noon)
 	f.clusters[0].Endpoints[1].Address = f.clusters[0].Endpoints[0].Address
 	a := ask(t, handlerOf(f), http.MethodGet, "/metrics")
-	if a.code != 200 || !strings.Contains(a.body, "steelyard_connected_envoys 3") || !strings.Contains(a.body, "go_goroutines") {
+	if a.code != 200 || !strings.Contains(a.body, "steelyard_connected_envoys 3") ||
+		!strings.Contains(a.body, "go_goroutines") {
 		t.Fatalf("got %d:\n%.500s", a.code, a.body)
 	}
 }
@@ -541,7 +553,8 @@ func TestTheDocumentNamesEverySeriesAndNoOther(t *testing.T) {
 func TestOpenMetricsIsOffered(t *testing.T) {
 	h := handlerOf(typical(noon))
 	a := askWith(h, "/metrics", "Accept", "application/openmetrics-text; version=1.0.0")
-	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(a.body, "# EOF\n") {
+	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text") ||
+		!strings.HasSuffix(a.body, "# EOF\n") {
 		t.Errorf("got %s", a.header.Get("Content-Type"))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"time"
 
 	"steelyard/controlplane/view"
@@ -33,7 +34,9 @@ type page struct{ tmpl *template.Template }
 func newPage() *page {
 	funcs := template.FuncMap{
 		"text": formatText, "int": formatInt, "num1": formatNum1, "num2": formatNum2, "count": formatCount,
-		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration, "ago": formatAgo, "yes": formatYes, "ready": formatReady, "reporting": formatReporting, "follows": formatFollows,
+		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration,
+		"ago": formatAgo, "yes": formatYes, "ready": formatReady, "reporting": formatReporting,
+		"follows":  formatFollows,
 		"problems": formatProblems, "worst": worst,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
@@ -152,7 +155,7 @@ func listWrong(status Status, clusters []view.Cluster, clients []Client) ([]wron
 	for _, c := range clients {
 		add("Envoy "+c.NodeID, "envoys", c.Problems)
 	}
-	all := append(errors, warnings...)
+	all := slices.Concat(errors, warnings)
 	shown := cut(all, pageProblems)
 	return shown, len(all) - len(shown)
 }
@@ -214,7 +217,8 @@ func clientRows(c Client, now time.Time) []clientRow {
 
 // assetHandler serves the style, the script and the icon of the page.
 func assetHandler() http.Handler {
-	types := map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+	types := map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml"}
 	mux := http.NewServeMux()
 	for name, kind := range types {
 		body, err := fs.ReadFile(assets, "assets/"+name)

@@ -55,18 +55,22 @@ const refusedRecently = 5 * time.Minute
 func portProblems(p Port, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, b := range p.bounds() {
-		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name, formatInt(p.OpenFilesLimit))
+		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name,
+			formatInt(p.OpenFilesLimit))
 		if within(b.LastRefused, now, refusedRecently) {
-			out = append(out, problem(view.SeverityError, "the xDS port refuses peers, there are too many %s: %d refused so far, the latest %s; %s",
+			out = append(out, problem(view.SeverityError, "the xDS port refuses peers, there are too many %s: %d "+
+				"refused so far, the latest %s; %s",
 				b.what, b.Refused, formatAgo(b.LastRefused, now), state))
 		}
 		if within(b.LastDisplaced, now, refusedRecently) {
-			out = append(out, problem(view.SeverityWarning, "the xDS port closes idle connections to make room for new ones, there are too many %s: %d closed so far, the latest %s; %s",
+			out = append(out, problem(view.SeverityWarning, "the xDS port closes idle connections to make room for "+
+				"new ones, there are too many %s: %d closed so far, the latest %s; %s",
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
 	}
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
-		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
+		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the "+
+			"latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
 	}
 	return out
 }

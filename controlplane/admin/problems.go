@@ -72,10 +72,12 @@ func statusProblems(s Status, clients int) []view.Problem {
 		out = append(out, problem(view.SeverityError, "no config has been applied yet"))
 	}
 	if s.LastReload.Error != "" {
-		out = append(out, problem(view.SeverityError, "the latest config was refused, generation %d still runs: %s", s.ConfigGeneration, s.LastReload.Error))
+		out = append(out, problem(view.SeverityError, "the latest config was refused, generation %d still runs: %s",
+			s.ConfigGeneration, s.LastReload.Error))
 	}
 	if s.ConfigWatchError != "" {
-		out = append(out, problem(view.SeverityWarning, "changes of the config are found by polling only: %s", s.ConfigWatchError))
+		out = append(out, problem(view.SeverityWarning, "changes of the config are found by polling only: %s",
+			s.ConfigWatchError))
 	}
 	if clients == 0 {
 		out = append(out, problem(view.SeverityWarning, "no Envoy is connected"))
@@ -91,12 +93,15 @@ func logProblems(l LogStatus, now view.Time) []view.Problem {
 	stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now.Time)
 	switch {
 	case stalled > logPatience.Seconds():
-		return []view.Problem{problem(view.SeverityWarning, "the log has not been read for %s; %d lines were dropped since the start: check the reader of standard error",
+		return []view.Problem{problem(view.SeverityWarning, "the log has not been read for %s; %d lines were dropped "+
+			"since the start: check the reader of standard error",
 			formatSeconds(stalled), l.DroppedLines)}
 	case l.Error != "":
-		return []view.Problem{problem(view.SeverityWarning, "the log cannot be written, %d lines were dropped since the start: %s", l.DroppedLines, l.Error)}
+		return []view.Problem{problem(view.SeverityWarning, "the log cannot be written, %d lines were dropped since "+
+			"the start: %s", l.DroppedLines, l.Error)}
 	case dropped.Or(logMemory.Seconds()) < logMemory.Seconds():
-		return []view.Problem{problem(view.SeverityWarning, "%d log lines were dropped since the start, the latest %s ago, because they could not be written in time",
+		return []view.Problem{problem(view.SeverityWarning, "%d log lines were dropped since the start, the latest "+
+			"%s ago, because they could not be written in time",
 			l.DroppedLines, formatSeconds(dropped.Or(0)))}
 	}
 	return nil
@@ -116,7 +121,8 @@ func clusterProblems(c view.Cluster, now time.Time) []view.Problem {
 		out = append(out, problem(view.SeverityError, "no decision for %s: the loop is stuck", formatSeconds(old)))
 	}
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
-		out = append(out, problem(view.SeverityError, "shedding %.1f %% of the requests: the whole pool is saturated", 100*drop))
+		out = append(out, problem(view.SeverityError, "shedding %.1f %% of the requests: the whole pool is saturated",
+			100*drop))
 	}
 	for _, s := range c.Sources {
 		out = append(out, sourceProblems(s, now)...)
@@ -132,11 +138,14 @@ func disputeProblem(d view.Dispute, now time.Time) view.Problem {
 	envoy := fmt.Sprintf("Envoy %s at %s", d.NodeID, d.Host)
 	endpoints, lasts := disputed(d), formatSeconds(d.Since.Age(now).Or(0))
 	if d.Kind == view.DisputeFailures {
-		return problem(view.SeverityWarning, "only %s has reported, for %s, that its requests to %s fail; other Envoys get responses there, so no endpoint is "+
+		return problem(view.SeverityWarning, "only %s has reported, for %s, that its requests to %s fail; other "+
+			"Envoys get responses there, so no endpoint is "+
 			"flagged: check the network between them, and that Envoy", envoy, lasts, endpoints)
 	}
-	return problem(view.SeverityWarning, "%s has reported, for %s, %.0f requests in progress at %s; the metrics there contradict it, while other requests "+
-		"are answered, so the report does not count: it is wrong, or these are idle streams and uploads", envoy, lasts, d.Requests.Or(0), endpoints)
+	return problem(view.SeverityWarning, "%s has reported, for %s, %.0f requests in progress at %s; the metrics "+
+		"there contradict it, while other requests "+
+		"are answered, so the report does not count: it is wrong, or these are idle streams and uploads", envoy, lasts,
+		d.Requests.Or(0), endpoints)
 }
 
 // disputed names one of the endpoints that a dispute is about.
@@ -163,25 +172,32 @@ func sheddingProblems(cluster string, clients []Client) []view.Problem {
 	if len(asks) == 0 || slices.Contains(asks, cluster) {
 		return nil
 	}
-	return []view.Problem{problem(view.SeverityError, "shedding is enabled and without effect: no connected Envoy asks for %[1]s, and %[1]s/failsafe carries no drops. "+
-		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to false", cluster)}
+	return []view.Problem{problem(view.SeverityError, "shedding is enabled and without effect: no connected Envoy "+
+		"asks for %[1]s, and %[1]s/failsafe carries no drops. "+
+		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to "+
+		"false", cluster)}
 }
 
 func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
 	var out []view.Problem
-	switch {
-	case s.State == view.SourceOff:
+	switch s.State {
+	case view.SourceOff:
 		// An Envoy without reports is no fault, but the counts are less exact.
-		out = append(out, problem(view.SeverityWarning, "source %s: none of %.0f Envoys is configured for it%s", s.Name, s.Envoys.Expected.Or(0), because(s.LastError)))
-	case s.State == view.SourceDown:
-		out = append(out, problem(view.SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
-	case s.State == view.SourceStale:
-		out = append(out, problem(view.SeverityWarning, "source %s is stale%s%s", s.Name, lastWorked(s, now), because(s.LastError)))
-	case s.State == view.SourcePartial:
-		out = append(out, problem(view.SeverityWarning, "source %s is partial, Envoys that report: %s%s", s.Name, formatReporting(s.Envoys), because(s.LastError)))
+		out = append(out, problem(view.SeverityWarning, "source %s: none of %.0f Envoys is configured for it%s", s.Name,
+			s.Envoys.Expected.Or(0), because(s.LastError)))
+	case view.SourceDown:
+		out = append(out, problem(view.SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now),
+			because(s.LastError)))
+	case view.SourceStale:
+		out = append(out, problem(view.SeverityWarning, "source %s is stale%s%s", s.Name, lastWorked(s, now),
+			because(s.LastError)))
+	case view.SourcePartial:
+		out = append(out, problem(view.SeverityWarning, "source %s is partial, Envoys that report: %s%s", s.Name,
+			formatReporting(s.Envoys), because(s.LastError)))
 	}
 	if s.IgnoredMembers > 0 {
-		out = append(out, problem(view.SeverityWarning, "source %s: %d members are no endpoints of this cluster and are ignored", s.Name, s.IgnoredMembers))
+		out = append(out, problem(view.SeverityWarning, "source %s: %d members are no endpoints of this cluster and "+
+			"are ignored", s.Name, s.IgnoredMembers))
 	}
 	return out
 }
@@ -216,7 +232,8 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 	case e.Reason == reasonDecay:
 		out = append(out, problem(view.SeverityWarning, "report is going stale: moving to the pool's median%s", scrape))
 	case e.Reason == reasonUnused:
-		out = append(out, problem(view.SeverityWarning, "the Envoys send it nothing, whatever its weight: check whether their health checks or outlier detection ejected it"))
+		out = append(out, problem(view.SeverityWarning, "the Envoys send it nothing, whatever its weight: check "+
+			"whether their health checks or outlier detection ejected it"))
 	case e.Reason == reasonBlackout && scrape != "":
 		out = append(out, problem(view.SeverityError, "new, and its scrapes fail%s", scrape))
 	case e.Reason == reasonBlackout:
@@ -228,8 +245,10 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 		out = append(out, problem(view.SeverityWarning, "overloaded%s", because(e.OverloadReason)))
 	}
 	if at := e.LastImplausibleReading; !at.IsZero() && at.Age(now).Or(0) < implausiblePatience.Seconds() {
-		out = append(out, problem(view.SeverityWarning, "a counter of its metrics rose by more than any server can count, %s, "+
-			"and %.0f times since the start: that interval does not count", formatAgo(at, now), e.ImplausibleReadings.Or(0)))
+		out = append(out, problem(view.SeverityWarning, "a counter of its metrics rose by more than any server can "+
+			"count, %s, "+
+			"and %.0f times since the start: that interval does not count", formatAgo(at, now),
+			e.ImplausibleReadings.Or(0)))
 	}
 	return out
 }
@@ -243,16 +262,20 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []view.
 		unanswered := !s.InSync && s.VersionSent != s.VersionAcked
 		switch {
 		case s.Nack.Current:
-			out = append(out, problem(view.SeverityError, "refuses cluster %s: %s", s.Resource, orUnknown(s.Nack.Message)))
+			out = append(out, problem(view.SeverityError, "refuses cluster %s: %s", s.Resource,
+				orUnknown(s.Nack.Message)))
 		case !s.Known && !configured[s.Cluster]:
-			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here", s.Resource))
+			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here",
+				s.Resource))
 		case unanswered && waiting > ackPatience.Seconds():
-			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s", s.VersionSent, s.Resource, formatSeconds(waiting)))
+			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s",
+				s.VersionSent, s.Resource, formatSeconds(waiting)))
 		}
 	}
 	out = append(out, signalProblems(c.Signals, now)...)
 	if c.Duplicates > 0 {
-		out = append(out, problem(view.SeverityWarning, "%d other connections use the same node id: two Envoys that cannot be distinguished, or one that reconnected", c.Duplicates))
+		out = append(out, problem(view.SeverityWarning, "%d other connections use the same node id: two Envoys that "+
+			"cannot be distinguished, or one that reconnected", c.Duplicates))
 	}
 	return out
 }
@@ -260,13 +283,17 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []view.
 func signalProblems(s Signals, now time.Time) []view.Problem {
 	var out []view.Problem
 	if s.State == SignalSilent {
-		out = append(out, problem(view.SeverityWarning, "silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
+		out = append(out, problem(view.SeverityWarning, "silent: last entry %s, last report %s; its requests are not "+
+			"counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
 	}
 	if s.ReportStreams > 1 {
-		out = append(out, problem(view.SeverityWarning, "%d streams of load reports under this node id from this address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each its own node id", s.ReportStreams))
+		out = append(out, problem(view.SeverityWarning, "%d streams of load reports under this node id from this "+
+			"address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each "+
+			"its own node id", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {
-		out = append(out, problem(view.SeverityError, "refuses the runtime values that switch its access log: %s", s.Runtime.Nack))
+		out = append(out, problem(view.SeverityError, "refuses the runtime values that switch its access log: %s",
+			s.Runtime.Nack))
 	}
 	return out
 }

@@ -16,23 +16,32 @@ func TestEndpointProblems(t *testing.T) {
 		in   view.Endpoint
 		want []view.Problem
 	}{
-		"healthy":          {view.Endpoint{Reason: "fill"}, []view.Problem{}},
-		"fully loaded":     {view.Endpoint{Reason: "floor"}, []view.Problem{}},
-		"one scrape lost":  {view.Endpoint{Reason: "fill", LastScrape: failed}, []view.Problem{warning("latest scrape failed: timeout")}},
-		"going stale":      {view.Endpoint{Reason: "decay", LastScrape: failed}, []view.Problem{warning("report is going stale: moving to the pool's median: timeout")}},
-		"stale":            {view.Endpoint{Reason: "neutral"}, []view.Problem{failure("no usable report: weighted as a median endpoint")}},
-		"unused":           {view.Endpoint{Reason: "unused"}, []view.Problem{warning("the Envoys send it nothing, whatever its weight: check whether their health checks or outlier detection ejected it")}},
-		"new":              {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
-		"new, unreachable": {view.Endpoint{Reason: "blackout", LastScrape: failed}, []view.Problem{failure("new, and its scrapes fail: timeout")}},
+		"healthy":      {view.Endpoint{Reason: "fill"}, []view.Problem{}},
+		"fully loaded": {view.Endpoint{Reason: "floor"}, []view.Problem{}},
+		"one scrape lost": {view.Endpoint{Reason: "fill", LastScrape: failed},
+			[]view.Problem{warning("latest scrape failed: timeout")}},
+		"going stale": {view.Endpoint{Reason: "decay", LastScrape: failed},
+			[]view.Problem{warning("report is going stale: moving to the pool's median: timeout")}},
+		"stale": {view.Endpoint{Reason: "neutral"},
+			[]view.Problem{failure("no usable report: weighted as a median endpoint")}},
+		"unused": {view.Endpoint{Reason: "unused"},
+			[]view.Problem{warning("the Envoys send it nothing, whatever its weight: check whether their health " +
+				"checks or outlier detection ejected it")}},
+		"new": {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
+		"new, unreachable": {view.Endpoint{Reason: "blackout", LastScrape: failed},
+			[]view.Problem{failure("new, and its scrapes fail: timeout")}},
 		"overloaded": {
 			view.Endpoint{Reason: "floor", Overloaded: true, OverloadReason: "queue 5 per slot"},
 			[]view.Problem{warning("overloaded: queue 5 per slot")},
 		},
 		"a counter leapt": {
-			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3), LastImplausibleReading: view.At(noon.Add(-59 * time.Second))},
-			[]view.Problem{warning("a counter of its metrics rose by more than any server can count, 59.0 s ago, and 3 times since the start: that interval does not count")},
+			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
+				LastImplausibleReading: view.At(noon.Add(-59 * time.Second))},
+			[]view.Problem{warning("a counter of its metrics rose by more than any server can count, 59.0 s ago, and " +
+				"3 times since the start: that interval does not count")},
 		},
-		"a counter leapt long ago": {view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3), LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
+		"a counter leapt long ago": {view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
+			LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},
 			[]view.Problem{failure("no usable report: weighted as a median endpoint"), warning("overloaded")},
@@ -47,7 +56,8 @@ func TestEndpointProblems(t *testing.T) {
 }
 
 func TestClusterProblems(t *testing.T) {
-	healthy := view.Cluster{Ready: true, Counts: view.EndpointCounts{Total: 8}, Decision: view.Decision{At: view.At(noon)}}
+	healthy := view.Cluster{Ready: true, Counts: view.EndpointCounts{Total: 8},
+		Decision: view.Decision{At: view.At(noon)}}
 	with := func(change func(*view.Cluster)) view.Cluster {
 		c := healthy
 		change(&c)
@@ -57,19 +67,23 @@ func TestClusterProblems(t *testing.T) {
 		in   view.Cluster
 		want []view.Problem
 	}{
-		"healthy":   {healthy, []view.Problem{}},
-		"not ready": {with(func(c *view.Cluster) { c.Ready, c.NotReadyReason = false, "warming up" }), []view.Problem{failure("not ready: warming up")}},
+		"healthy": {healthy, []view.Problem{}},
+		"not ready": {with(func(c *view.Cluster) { c.Ready, c.NotReadyReason = false, "warming up" }),
+			[]view.Problem{failure("not ready: warming up")}},
 		"not ready, without a word": {
 			with(func(c *view.Cluster) { c.Ready = false }), []view.Problem{failure("not ready: no reason given")},
 		},
-		"empty": {with(func(c *view.Cluster) { c.Counts.Total = 0 }), []view.Problem{failure("no endpoints: discovery has found none")}},
-		"stuck": {with(func(c *view.Cluster) { c.Decision.At = view.At(noon.Add(-6 * time.Second)) }), []view.Problem{failure("no decision for 6.0 s: the loop is stuck")}},
+		"empty": {with(func(c *view.Cluster) { c.Counts.Total = 0 }),
+			[]view.Problem{failure("no endpoints: discovery has found none")}},
+		"stuck": {with(func(c *view.Cluster) { c.Decision.At = view.At(noon.Add(-6 * time.Second)) }),
+			[]view.Problem{failure("no decision for 6.0 s: the loop is stuck")}},
 		"slow by choice": {
 			with(func(c *view.Cluster) {
 				c.Decision.At, c.MinIntervalSeconds = view.At(noon.Add(-6*time.Second)), view.Num(3)
 			}), []view.Problem{},
 		},
-		"shedding": {with(func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.123) }), []view.Problem{failure("shedding 12.3 % of the requests: the whole pool is saturated")}},
+		"shedding": {with(func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.123) }),
+			[]view.Problem{failure("shedding 12.3 % of the requests: the whole pool is saturated")}},
 		"source down": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
@@ -78,31 +92,37 @@ func TestClusterProblems(t *testing.T) {
 		},
 		"source stale": {
 			with(func(c *view.Cluster) {
-				c.Sources = []view.SourceStatus{{Name: "dns", State: view.SourceStale, LastSuccess: view.At(noon.Add(-90 * time.Second)), LastError: "no answer"}}
+				c.Sources = []view.SourceStatus{{Name: "dns", State: view.SourceStale,
+					LastSuccess: view.At(noon.Add(-90 * time.Second)), LastError: "no answer"}}
 			}),
 			[]view.Problem{warning("source dns is stale, last worked 2 min ago: no answer")},
 		},
 		"some Envoys do not report": {
 			with(func(c *view.Cluster) {
-				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourcePartial, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(2), Missing: []string{"edge-3"}}}}
+				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourcePartial,
+					Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(2), Missing: []string{"edge-3"}}}}
 			}),
 			[]view.Problem{warning("source access_log is partial, Envoys that report: 2 of 3, without edge-3")},
 		},
 		"idle Envoys": {
 			with(func(c *view.Cluster) {
-				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
+				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
+					Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
 			}),
 			[]view.Problem{},
 		},
 		"no Envoy ever reported": {
 			with(func(c *view.Cluster) {
-				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceOff, Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
+				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceOff,
+					Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
 			}),
 			[]view.Problem{warning("source access_log: none of 3 Envoys is configured for it")},
 		},
 		"no Envoy reports any more": {
 			with(func(c *view.Cluster) {
-				c.Sources = []view.SourceStatus{{Name: view.SourceLoadReports, State: view.SourceDown, LastSuccess: view.At(noon.Add(-8 * time.Second)), Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
+				c.Sources = []view.SourceStatus{{Name: view.SourceLoadReports, State: view.SourceDown,
+					LastSuccess: view.At(noon.Add(-8 * time.Second)),
+					Envoys:      view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
 			}),
 			[]view.Problem{failure("source load_reports is down, last worked 8.0 s ago")},
 		},
@@ -115,13 +135,20 @@ func TestClusterProblems(t *testing.T) {
 		"one Envoy against all": {
 			with(func(c *view.Cluster) {
 				c.Disputes = []view.Dispute{
-					{Kind: view.DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9", Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000), Since: view.At(noon.Add(-8 * time.Second))},
-					{Kind: view.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9", Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))},
+					{Kind: view.DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9",
+						Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
+						Since: view.At(noon.Add(-8 * time.Second))},
+					{Kind: view.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
+						Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))},
 				}
 			}),
 			[]view.Problem{
-				warning("Envoy edge-3 at 10.0.0.9 has reported, for 8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others); the metrics there contradict it, while other requests are answered, so the report does not count: it is wrong, or these are idle streams and uploads"),
-				warning("only Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 fail; other Envoys get responses there, so no endpoint is flagged: check the network between them, and that Envoy"),
+				warning("Envoy edge-3 at 10.0.0.9 has reported, for 8.0 s, 2000 requests in progress at 2 endpoints " +
+					"(10.0.0.1:8000 and others); the metrics there contradict it, while other requests are answered, " +
+					"so the report does not count: it is wrong, or these are idle streams and uploads"),
+				warning("only Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
+					"fail; other Envoys get responses there, so no endpoint is flagged: check the network between " +
+					"them, and that Envoy"),
 			},
 		},
 		"some endpoints": {
@@ -133,7 +160,8 @@ func TestClusterProblems(t *testing.T) {
 			},
 		},
 		"half of the endpoints": {
-			with(func(c *view.Cluster) { c.Counts.Overloaded = 4 }), []view.Problem{failure("4 of 8 endpoints overloaded")},
+			with(func(c *view.Cluster) { c.Counts.Overloaded = 4 }),
+			[]view.Problem{failure("4 of 8 endpoints overloaded")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +174,10 @@ func TestClusterProblems(t *testing.T) {
 
 // Through the snapshot, because the problem is of a cluster and its Envoys together.
 func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
-	without := []view.Problem{failure("shedding is enabled and without effect: no connected Envoy asks for llama, and llama/failsafe carries no drops. " +
-		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to false")}
+	without := []view.Problem{failure("shedding is enabled and without effect: no connected Envoy asks for llama, " +
+		"and llama/failsafe carries no drops. " +
+		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to " +
+		"false")}
 	asks := func(resources ...string) Client {
 		var c Client
 		for _, r := range resources {
@@ -161,16 +191,20 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 		clients  []Client
 		want     []view.Problem
 	}{
-		"all in mode failsafe":                     {true, []Client{asks("llama/fallback", "llama/failsafe"), asks("llama/failsafe", "llama/fallback")}, without},
-		"one of another cluster sheds":             {true, []Client{asks("llama/failsafe"), asks("mixtral")}, without},
-		"one in mode shedding":                     {true, []Client{asks("llama/failsafe"), asks("llama")}, []view.Problem{}},
+		"all in mode failsafe": {true,
+			[]Client{asks("llama/fallback", "llama/failsafe"), asks("llama/failsafe", "llama/fallback")}, without},
+		"one of another cluster sheds": {true, []Client{asks("llama/failsafe"), asks("mixtral")}, without},
+		"one in mode shedding": {true, []Client{asks("llama/failsafe"), asks("llama")},
+			[]view.Problem{}},
 		"shedding is off":                          {false, []Client{asks("llama/failsafe")}, []view.Problem{}},
 		"no Envoy asks for it":                     {true, []Client{asks("mixtral/failsafe")}, []view.Problem{}},
 		"no Envoy, which has a problem of its own": {true, nil, []view.Problem{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			llama := view.Cluster{Name: "llama", Ready: true, Shedding: tc.shedding, Endpoints: []view.Endpoint{{Address: "10.0.0.1:8000"}}, Decision: view.Decision{At: view.At(noon)}}
-			c, _ := snapshot{source: fixed{clusters: []view.Cluster{llama}, clients: tc.clients}, now: noon}.cluster("llama")
+			llama := view.Cluster{Name: "llama", Ready: true, Shedding: tc.shedding,
+				Endpoints: []view.Endpoint{{Address: "10.0.0.1:8000"}}, Decision: view.Decision{At: view.At(noon)}}
+			c, _ := snapshot{source: fixed{clusters: []view.Cluster{llama}, clients: tc.clients},
+				now: noon}.cluster("llama")
 			if diff := cmp.Diff(tc.want, c.Problems); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -179,7 +213,8 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 }
 
 func TestClientProblems(t *testing.T) {
-	inSync := Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2", VersionAcked: "v2", LastSent: view.At(noon.Add(-time.Hour))}
+	inSync := Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2",
+		VersionAcked: "v2", LastSent: view.At(noon.Add(-time.Hour))}
 	with := func(change func(*Subscription)) Client {
 		s := inSync
 		change(&s)
@@ -207,21 +242,27 @@ func TestClientProblems(t *testing.T) {
 			}), []view.Problem{},
 		},
 		"about to be sent the next": {with(func(s *Subscription) { s.InSync = false }), []view.Problem{}},
-		"asks for a stranger":       {with(func(s *Subscription) { s.Resource, s.Cluster, s.Known = "lama", "lama", false }), []view.Problem{warning("asks for cluster lama, which is not configured here")}},
-		"asks before it is ready":   {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
+		"asks for a stranger": {with(func(s *Subscription) {
+			s.Resource, s.Cluster, s.Known = "lama", "lama",
+				false
+		}), []view.Problem{warning("asks for cluster lama, which is not configured here")}},
+		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},
 			[]view.Problem{warning("silent: last entry never, last report 8.0 s ago; its requests are not counted")},
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
-			[]view.Problem{warning("2 streams of load reports under this node id from this address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each its own node id")},
+			[]view.Problem{warning("2 streams of load reports under this node id from this address: Envoys that " +
+				"cannot be distinguished; their reports are added up, and corrected late: give each its own node id")},
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
 			[]view.Problem{failure("refuses the runtime values that switch its access log: bad value")},
 		},
-		"cannot be told from others": {Client{Duplicates: 2}, []view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be distinguished, or one that reconnected")}},
+		"cannot be told from others": {Client{Duplicates: 2},
+			[]view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be " +
+				"distinguished, or one that reconnected")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, clientProblems(tc.in, map[string]bool{"llama": true}, noon)); diff != "" {
@@ -237,29 +278,37 @@ func TestStatusProblems(t *testing.T) {
 		clients int
 		want    []view.Problem
 	}{
-		"well":      {Status{ConfigGeneration: 1}, 1, []view.Problem{}},
-		"draining":  {Status{ConfigGeneration: 1, Draining: true}, 1, []view.Problem{warning("draining: the process is shutting down")}},
+		"well": {Status{ConfigGeneration: 1}, 1, []view.Problem{}},
+		"draining": {Status{ConfigGeneration: 1, Draining: true}, 1,
+			[]view.Problem{warning("draining: the process is shutting down")}},
 		"no config": {Status{}, 1, []view.Problem{failure("no config has been applied yet")}},
 		"no Envoys": {Status{ConfigGeneration: 1}, 0, []view.Problem{warning("no Envoy is connected")}},
 		"file is polled": {
 			Status{ConfigGeneration: 1, ConfigWatchError: "no watches left"}, 1,
 			[]view.Problem{warning("changes of the config are found by polling only: no watches left")},
 		},
-		"log is being written": {Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
+		"log is being written": {Status{ConfigGeneration: 1,
+			Log: LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
 		"log is not read": {
-			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4, LastDrop: view.At(noon)}}, 1,
-			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: check the reader of standard error")},
+			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4,
+				LastDrop: view.At(noon)}}, 1,
+			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: " +
+				"check the reader of standard error")},
 		},
 		"log cannot be written": {
-			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}}, 1,
+			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
+			1,
 			[]view.Problem{warning("the log cannot be written, 4 lines were dropped since the start: broken pipe")},
 		},
 		"log lacks lines": {
-			Status{ConfigGeneration: 1, Now: view.At(noon), Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
-			[]view.Problem{warning("4 log lines were dropped since the start, the latest 9 min ago, because they could not be written in time")},
+			Status{ConfigGeneration: 1, Now: view.At(noon),
+				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
+			[]view.Problem{warning("4 log lines were dropped since the start, the latest 9 min ago, because they " +
+				"could not be written in time")},
 		},
 		"log lacked lines": {
-			Status{ConfigGeneration: 1, Now: view.At(noon), Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
+			Status{ConfigGeneration: 1, Now: view.At(noon),
+				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
 			[]view.Problem{},
 		},
 		"bad reload": {
@@ -290,15 +339,22 @@ func TestPortProblems(t *testing.T) {
 		"full": {port, nil},
 		"refused": {
 			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
-			[]view.Problem{failure("the xDS port refuses peers, there are too many connections: 7 refused so far, the latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
+			[]view.Problem{failure("the xDS port refuses peers, there are too many connections: 7 refused so far, " +
+				"the latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
 		},
-		"refused long ago": {with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(time.Hour) }), nil},
+		"refused long ago": {with(func(p *Port) {
+			p.Connections.Refused, p.Connections.LastRefused = 7,
+				before(time.Hour)
+		}), nil},
 		"displaced": {
 			with(func(p *Port) {
 				p.OpenFilesLimit = view.Number{}
-				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1, LastDisplaced: before(2 * time.Minute)}
+				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1,
+					LastDisplaced: before(2 * time.Minute)}
 			}),
-			[]view.Problem{warning("the xDS port closes idle connections to make room for new ones, there are too many connections from one address: 1 closed so far, the latest 2 min ago; 20 of 20 are used (xds.limits.connections_per_address; – open files are allowed)")},
+			[]view.Problem{warning("the xDS port closes idle connections to make room for new ones, there are too " +
+				"many connections from one address: 1 closed so far, the latest 2 min ago; 20 of 20 are used " +
+				"(xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
 			with(func(p *Port) {
@@ -306,15 +362,18 @@ func TestPortProblems(t *testing.T) {
 				p.Subscriptions = Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
 			[]view.Problem{
-				failure("the xDS port refuses peers, there are too many streams: 1 refused so far, the latest < 1 s ago; 900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
-				failure("the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest < 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
+				failure("the xDS port refuses peers, there are too many streams: 1 refused so far, the latest < 1 s " +
+					"ago; 900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
+				failure("the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest " +
+					"< 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
 			},
 		},
 		"accepting fails": {
 			with(func(p *Port) {
 				p.AcceptErrors, p.LastAcceptError, p.LastAcceptErrorAt = 4, "too many open files", before(time.Second)
 			}),
-			[]view.Problem{failure("the xDS port could not accept connections 4 times, the latest 1.0 s ago: too many open files")},
+			[]view.Problem{failure("the xDS port could not accept connections 4 times, the latest 1.0 s ago: too " +
+				"many open files")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -334,9 +393,11 @@ func TestWorstFirst(t *testing.T) {
 		return view.Endpoint{Address: address, LoadPerSlot: perSlot, Problems: problems}
 	}
 	endpoints := []view.Endpoint{
-		endpoint("unknown load", view.Number{}), endpoint("b", view.Num(1)), endpoint("a", view.Num(1)), endpoint("full", view.Num(9)),
+		endpoint("unknown load", view.Number{}), endpoint("b", view.Num(1)), endpoint("a", view.Num(1)),
+		endpoint("full", view.Num(9)),
 		endpoint("warned", view.Num(0), view.Problem{Severity: view.SeverityWarning}),
-		endpoint("failed", view.Num(0), view.Problem{Severity: view.SeverityWarning}, view.Problem{Severity: view.SeverityError}),
+		endpoint("failed", view.Num(0), view.Problem{Severity: view.SeverityWarning},
+			view.Problem{Severity: view.SeverityError}),
 	}
 	sortWorstFirst(endpoints)
 	var got []string

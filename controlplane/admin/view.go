@@ -24,9 +24,11 @@ type Status struct {
 	ConfigFile       string    `json:"config_file"`
 	ConfigGeneration uint64    `json:"config_generation"` // 0 before the first config is applied
 	LastReload       Reload    `json:"last_reload"`
-	ConfigWatchError string    `json:"config_watch_error"` // why changes of the file are found by polling only; empty where the system notifies about them
-	Draining         bool      `json:"draining"`           // shutting down
-	BeenReady        bool      `json:"been_ready"`         // all clusters were ready at some time: one that is added later delays only itself
+	// why changes of the file are found by polling only; empty where the system notifies about them
+	ConfigWatchError string `json:"config_watch_error"`
+	Draining         bool   `json:"draining"` // shutting down
+	// all clusters were ready at some time: one that is added later delays only itself
+	BeenReady bool `json:"been_ready"`
 	// Signals sums up the reports of all Envoys about their requests.
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port use of their limits.
@@ -83,9 +85,10 @@ type Client struct {
 
 // A Subscription is what was sent of one cluster to one Envoy, and its answers.
 type Subscription struct {
-	Resource        string      `json:"resource"` // its EDS name: the cluster's, or a variant of it
-	Cluster         string      `json:"cluster"`  // the cluster that this name belongs to
-	Known           bool        `json:"known"`    // false: there is nothing to send, because the cluster is not configured, or not ready
+	Resource string `json:"resource"` // its EDS name: the cluster's, or a variant of it
+	Cluster  string `json:"cluster"`  // the cluster that this name belongs to
+	// false: there is nothing to send, because the cluster is not configured, or not ready
+	Known           bool        `json:"known"`
 	VersionSent     string      `json:"version_sent"`
 	VersionAcked    string      `json:"version_acked"`
 	InSync          bool        `json:"in_sync"`

@@ -52,7 +52,8 @@ func (d *decoder) merge(own []entry, from *yaml.Node, path string) []entry {
 		}
 		return own
 	case n.Kind != yaml.MappingNode:
-		d.complain(from, path, "<< takes the keys of another section, not %s: write an alias, such as <<: *name", describe(n))
+		d.complain(from, path, "<< takes the keys of another section, not %s: write an alias, such as <<: *name",
+			describe(n))
 		return own
 	case d.within[n]:
 		d.complain(from, path, "<< merges a section into itself: remove it")
@@ -117,7 +118,8 @@ func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 		d.complain(key, path, "unknown key %q here: it belongs in %s", key.Value, strings.Join(elsewhere, " or "))
 		return
 	}
-	d.complain(key, path, "unknown key \"%s\": the keys here are %s", strings.Trim(shown(key.Value), `"`), strings.Join(known, ", "))
+	d.complain(key, path, "unknown key \"%s\": the keys here are %s", strings.Trim(shown(key.Value), `"`),
+		strings.Join(known, ", "))
 }
 
 // sectionsWith lists the sections below a type that have the key, as paths from

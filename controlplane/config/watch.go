@@ -43,7 +43,8 @@ type Status struct {
 	LoadedAt   time.Time `json:"loaded_at"`  // when the running configuration was applied
 	Error      string    `json:"error"`      // why the newest file is not the running one; empty when it is
 	ErrorAt    time.Time `json:"error_at,omitzero"`
-	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where the system notifies about them
+	// why changes are found by polling only; empty where the system notifies about them
+	WatchError string `json:"watch_error"`
 }
 
 // A Watcher keeps a running configuration in step with its file: a good file is
@@ -107,7 +108,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				first = time.Now()
 			}
 			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case <-folders.errors: // events were lost: the poll finds the changes
+		case <-folders.errors: //nolint:errcheck // events were lost: the poll finds the changes
 		case <-quiet.C:
 			first = time.Time{}
 			w.look(ctx, folders)

@@ -87,7 +87,8 @@ func (c DNSConfig) validateType() error {
 	switch c.Type {
 	case TypeA, TypeAAAA:
 		if c.Port < 1 || c.Port > 65535 {
-			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers listen on", c.Port, c.Type)
+			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers "+
+				"listen on", c.Port, c.Type)
 		}
 	case TypeSRV:
 		if c.Port != 0 {

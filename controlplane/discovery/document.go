@@ -158,7 +158,8 @@ func parseYAML(body []byte) (value, error) {
 		return value{}, err // has its line in it
 	}
 	if err := decoder.Decode(&second); err == nil {
-		return value{}, &positioned{second.Line, errors.New("a second document follows; write all groups into one list")}
+		return value{}, &positioned{second.Line,
+			errors.New("a second document follows; write all groups into one list")}
 	} else if !errors.Is(err, io.EOF) {
 		return value{}, err
 	}

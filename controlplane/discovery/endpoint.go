@@ -71,7 +71,8 @@ func ParseAddress(s string) (string, error) {
 	case ap.Port() == 0:
 		return "", fmt.Errorf("address %q: port 0 cannot be connected to; write the port the server listens on", s)
 	case a.Zone() != "":
-		return "", fmt.Errorf("address %q: an IPv6 zone means nothing to another machine; write an address without %%%s", s, a.Zone())
+		return "", fmt.Errorf("address %q: an IPv6 zone means nothing to another machine; "+
+			"write an address without %%%s", s, a.Zone())
 	case a.IsUnspecified() || a.IsMulticast():
 		return "", fmt.Errorf("address %q: no single server has this IP; write the server's own", s)
 	}

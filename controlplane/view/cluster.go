@@ -116,7 +116,8 @@ type Endpoint struct {
 	ResponseBytesAgeSeconds Number `json:"response_bytes_age_seconds"`
 	FailedShare             Number `json:"failed_share"`
 	FailedShareAgeSeconds   Number `json:"failed_share_age_seconds"`
-	FailedRequests          Number `json:"failed_requests"` // since the start: no connection, reset, or a 5xx of its own; never decreases
+	// since the start: no connection, reset, or a 5xx of its own; never decreases
+	FailedRequests Number `json:"failed_requests"`
 	// ErrorRequests are the others that ended in an error, even if it is the request's own fault: a 4xx
 	// or a gRPC status; with load reports only, which have no 4xx, every error. Never decreases.
 	ErrorRequests Number `json:"error_requests"`

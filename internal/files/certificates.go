@@ -31,7 +31,8 @@ func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, er
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return tls.Certificate{}, KeyError{fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile, chain[0].Subject, err)}
+		return tls.Certificate{}, KeyError{fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile,
+			chain[0].Subject, err)}
 	}
 	return pair, nil
 }

@@ -16,8 +16,8 @@ import (
 // Patience is how long a file may take.
 const Patience = 2 * time.Second
 
-// Read returns the content of the regular file at path, at most limit bytes of it: whoever
-// has to know that there is no more asks for one more byte. It gives up when ctx is done.
+// Read returns the content of the regular file at path, at most limit bytes of it: a
+// caller that has to know whether there is more asks for one more byte. It gives up when ctx is done.
 func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return Within(ctx, path, "read "+strconv.FormatInt(limit, 10), func() ([]byte, error) {
 		info, err := os.Stat(path)
@@ -47,7 +47,8 @@ var underWay singleflight.Group
 // Patience has passed or ctx is done, and leaves the goroutine of do behind then. What is
 // done under the same name with the same path meanwhile is the same.
 func Within[T any](ctx context.Context, path, name string, do func() (T, error)) (T, error) {
-	patience, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience))
+	patience, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s has not answered within %v: is it on "+
+		"a file system that hangs?", path, Patience))
 	defer cancel()
 	done := underWay.DoChan(name+" "+path, func() (any, error) { return do() })
 	select {

@@ -89,7 +89,8 @@ func TestWhatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
 		if _, err := Within(ended, "/mnt/x", "read", hang); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("its caller's end: %v", err)
 		}
-		if got, err := Within(t.Context(), "/mnt/y", "read", func() (string, error) { return "other", nil }); got != "other" || err != nil {
+		if got, err := Within(t.Context(), "/mnt/y", "read",
+			func() (string, error) { return "other", nil }); got != "other" || err != nil {
 			t.Errorf("another file: %q, %v", got, err)
 		}
 		if n := begun.Load(); n != 1 {
@@ -109,7 +110,8 @@ func TestReadersOfOneFileShareNoMemory(t *testing.T) {
 		got := make(chan []byte, 2)
 		for range 2 {
 			go func() {
-				b, _ := Within(t.Context(), "/x", "read", func() ([]byte, error) { <-release; return []byte("abc"), nil })
+				b, _ := Within(t.Context(), "/x", "read",
+					func() ([]byte, error) { <-release; return []byte("abc"), nil })
 				got <- b
 			}()
 		}

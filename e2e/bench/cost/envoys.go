@@ -37,8 +37,9 @@ func connect(ctx context.Context, address string, n int, w *watch) (*envoys, err
 	for i := range n {
 		dialing.Go(func() error {
 			c, err := xdstest.Dial(xdstest.Config{
-				Address: address, NodeID: fmt.Sprintf("envoy-%04d", i), Clusters: []string{subscribed}, Extensions: extensions,
-				Accepted: func(_, version string, message []byte) { w.accepted(i, version, message, time.Now()) },
+				Address: address, NodeID: fmt.Sprintf("envoy-%04d", i), Clusters: []string{subscribed},
+				Extensions: extensions,
+				Accepted:   func(_, version string, message []byte) { w.accepted(i, version, message, time.Now()) },
 			})
 			if err != nil {
 				return err

@@ -110,7 +110,8 @@ func (w *writer) response(r reading) net.Buffers {
 		w.numbers = strconv.AppendFloat(w.numbers, value(r), 'f', -1, 64)
 		w.ends = append(w.ends, len(w.numbers))
 	}
-	w.header = append(w.header[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0; charset=utf-8\r\nContent-Length: "...)
+	w.header = append(w.header[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0; "+
+		"charset=utf-8\r\nContent-Length: "...)
 	w.header = strconv.AppendInt(w.header, int64(w.page.length+len(w.numbers)), 10)
 	w.header = append(w.header, "\r\n\r\n"...)
 	w.out = append(w.out[:0], w.header)

@@ -150,7 +150,8 @@ func (p *Process) Stop() error {
 		return nil
 	case <-grace.C:
 		err := p.Kill()
-		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed\n%s", p.name, p.grace, p.Tail()), err)
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed\n%s", p.name, p.grace,
+			p.Tail()), err)
 	}
 }
 

@@ -56,8 +56,10 @@ func Policies() []Policy {
 		{Name: "steelyard_scrape_1s", Title: "Steelyard, scraping 1 s", Control: &Control{Scrape: time.Second}},
 		{Name: "steelyard_scrape_250ms", Title: "Steelyard, scraping 250 ms", Control: &Control{Scrape: scrape}},
 		{Name: "steelyard_lrs", Title: "Steelyard, load reports", Control: &Control{Scrape: scrape, LoadReports: true}},
-		{Name: "steelyard_redis", Title: "Steelyard, Redis", Control: &Control{Scrape: scrape, Redis: 50 * time.Millisecond}},
-		{Name: "steelyard_access_log", Title: "Steelyard, access log", Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
+		{Name: "steelyard_redis", Title: "Steelyard, Redis",
+			Control: &Control{Scrape: scrape, Redis: 50 * time.Millisecond}},
+		{Name: "steelyard_access_log", Title: "Steelyard, access log",
+			Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
 		{Name: "shortest_queue", Title: "bound: shortest queue", Direct: true},
 	}
 }
@@ -91,7 +93,8 @@ func Named(name string) (Policy, error) {
 		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
 			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
 		default:
-			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name, rest, variantRoundRobin, variantShedding)
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name,
+				rest, variantRoundRobin, variantShedding)
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

@@ -149,7 +149,8 @@ const tailPoints = 400
 func (s Section) tailPlot(tints palette) (*plot.Plot, error) {
 	// The title names the y axis: next to a logarithmic axis the library makes
 	// room for a label as if it stood at the top.
-	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service), "wait, in mean services; colours as on the right", "")
+	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service),
+		"wait, in mean services; colours as on the right", "")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
 	for _, r := range s.Rows {
