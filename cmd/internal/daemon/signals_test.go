@@ -25,6 +25,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/xds"
 )
 
@@ -268,22 +269,22 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 	silent := ledger.EnvoyStatus{LastReport: now, Silent: true}
 	for name, c := range map[string]struct {
 		envoys                 []ledger.EnvoyStatus
-		log, reports           admin.SourceState
+		log, reports           view.SourceState
 		logIdle, reportMissing int
 	}{
-		"no watcher": {nil, admin.SourceOK, admin.SourceOK, 0, 0},
-		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, admin.SourceIdle, admin.SourceOff, 2,
+		"no watcher": {nil, view.SourceOK, view.SourceOK, 0, 0},
+		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, view.SourceIdle, view.SourceOff, 2,
 			2},
-		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, admin.SourceOff, admin.SourceOK, 0, 0},
-		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, admin.SourceOff, admin.SourcePartial,
+		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, view.SourceOff, view.SourceOK, 0, 0},
+		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, view.SourceOff, view.SourcePartial,
 			1, 1},
-		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, admin.SourcePartial, admin.SourceOK, 0,
+		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, view.SourcePartial, view.SourceOK, 0,
 			0},
-		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, admin.SourceOK, admin.SourcePartial,
+		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, view.SourceOK, view.SourcePartial,
 			1, 1},
-		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, admin.SourceDown, admin.SourceOK, 0,
+		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, view.SourceDown, view.SourceOK, 0,
 			0},
-		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, admin.SourceDown, admin.SourceDown,
+		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, view.SourceDown, view.SourceDown,
 			0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,8 +294,8 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 				id := ledger.Envoy{NodeID: fmt.Sprint(i)}
 				watchers, known[id] = append(watchers, id), e
 			}
-			log := source(admin.SourceAccessLog, watchers, known, heardOfLog)
-			reports := source(admin.SourceLoadReports, watchers, known, heardOfReports)
+			log := source(view.SourceAccessLog, watchers, known, heardOfLog)
+			reports := source(view.SourceLoadReports, watchers, known, heardOfReports)
 			if log.State != c.log || reports.State != c.reports {
 				t.Errorf("log %v, reports %v; want %v and %v", log.State, reports.State, c.log, c.reports)
 			}
@@ -401,7 +402,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
-	if intervals[admin.SourceAccessLog].Or(0) != 1 || intervals[admin.SourceLoadReports].Or(0) != 0.1 {
+	if intervals[view.SourceAccessLog].Or(0) != 1 || intervals[view.SourceLoadReports].Or(0) != 0.1 {
 		t.Errorf("%v", intervals)
 	}
 	begin(t, address, "without-log", "10.0.0.1", 80)
