@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 )

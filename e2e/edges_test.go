@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 )
 

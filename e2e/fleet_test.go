@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
 )
