@@ -3,6 +3,8 @@ package ledger
 import (
 	"math"
 	"time"
+
+	"steelyard/weighting/inflight"
 )
 
 // An accusation is what the Envoy that tells of most failures of an endpoint says of it, and what all
@@ -41,11 +43,11 @@ const (
 	failing    = 0.3             // of requests, three of them, from where on it seems to fail
 )
 
-func (r *record) note(now time.Time, d *sums) {
-	n := float64(max(d.ended, d.failed)) // one that got no connection failed, and did not end
+func (r *record) note(now time.Time, d *inflight.Sums) {
+	n := float64(max(d.Ended, d.Failed)) // one that got no connection failed, and did not end
 	keep := math.Exp(-now.Sub(r.at).Seconds()/recordTau.Seconds() - n/recordOf)
-	r.ended, r.failed, r.at = r.ended*keep+n, r.failed*keep+float64(d.failed), now
-	if r.row++; d.failed == 0 {
+	r.ended, r.failed, r.at = r.ended*keep+n, r.failed*keep+float64(d.Failed), now
+	if r.row++; d.Failed == 0 {
 		r.row, r.answered = 0, now
 	}
 }
@@ -74,26 +76,26 @@ func (s *newestAnswers) note(a *account, now time.Time) {
 // alone, while the others find the endpoint fine. The fault is between the two then, or in that Envoy,
 // whose own outlier detection is for that. Where others have no requests, or no answers any more, the
 // word of one is enough.
-func (a *account) vouch(now time.Time, d *sums) {
+func (a *account) vouch(now time.Time, d *inflight.Sums) {
 	s := a.slot
-	if d.failed == 0 && d.answered > 0 {
+	if d.Failed == 0 && d.Answered > 0 {
 		s.answers.note(a, now)
 	}
-	if s.accused != nil || d.failed > 0 {
+	if s.accused != nil || d.Failed > 0 {
 		s.hear(a, now, d)
 	}
 }
 
 // hear takes in the end of a request while there are failures.
-func (s *slot) hear(a *account, now time.Time, d *sums) {
-	if d.answered+d.failed == 0 {
+func (s *slot) hear(a *account, now time.Time, d *inflight.Sums) {
+	if d.Answered+d.Failed == 0 {
 		return // the client or Envoy went first
 	}
 	if s.accused == nil {
 		s.accused = &accusation{by: a, others: record{answered: s.answers.beside(a)}}
 	}
 	if !s.accused.counts(a, now, d) {
-		d.failed = 0
+		d.Failed = 0
 	}
 	if now.Sub(s.accused.failed) > forgotten {
 		s.accused = nil
@@ -109,8 +111,8 @@ func (s *newestAnswers) beside(a *account) time.Time {
 }
 
 // counts takes in the end of a request of a's, and reports whether it counts.
-func (acc *accusation) counts(a *account, now time.Time, d *sums) bool {
-	if d.failed > 0 {
+func (acc *accusation) counts(a *account, now time.Time, d *inflight.Sums) bool {
+	if d.Failed > 0 {
 		acc.failed = now
 		acc.vote(a)
 	}
@@ -119,7 +121,7 @@ func (acc *accusation) counts(a *account, now time.Time, d *sums) bool {
 		return true
 	}
 	acc.own.note(now, d)
-	if d.failed == 0 || !acc.own.fails() || !acc.others.fine(now) {
+	if d.Failed == 0 || !acc.own.fails() || !acc.others.fine(now) {
 		return true
 	}
 	if now.Sub(acc.last) > forgotten {

@@ -1,6 +1,10 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"steelyard/weighting/inflight"
+)
 
 // defaultAlpha is the weight of an end in the averages of a cluster that names none.
 const defaultAlpha = 0.3
@@ -23,12 +27,12 @@ func (m *average) add(now time.Time, alpha, value float64) {
 // average takes in an end that adds d to the sums. received are the bytes before the
 // beginning. What neither answered nor failed, because the client or Envoy went first,
 // says nothing of the endpoint.
-func (s *slot) average(now time.Time, o *Outcome, d *sums, received uint64) {
+func (s *slot) average(now time.Time, o *Outcome, d *inflight.Sums, received uint64) {
 	alpha := s.cluster.alpha
-	if d.answered > 0 {
+	if d.Answered > 0 {
 		s.bytes.add(now, alpha, float64(o.Bytes-min(received, o.Bytes)))
 	}
-	if d.answered+d.failed > 0 {
-		s.failed.add(now, alpha, float64(d.failed))
+	if d.Answered+d.Failed > 0 {
+		s.failed.add(now, alpha, float64(d.Failed))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/inflight"
 )
 
 // What one Envoy may say of an endpoint against what the endpoint and all others say.
@@ -104,10 +105,10 @@ func (l *Ledger) deny(at *address, before *denial, r *weighting.ServerReport, de
 	for _, s := range at.slots {
 		for _, e := range l.heardBy(s.cluster).counted {
 			a := e.accounts.of(s)
-			if a == nil || !a.watched || a.counted <= tolerated {
+			if a == nil || !a.watched || a.count.InFlight() <= tolerated {
 				continue
 			}
-			c := &claim{account: a, least: a.counted, ended: a.ended}
+			c := &claim{account: a, least: a.count.InFlight(), ended: a.ended}
 			if i := slices.IndexFunc(before.claims, func(b *claim) bool { return b.account == a }); i >= 0 {
 				c.contradicted = before.claims[i].contradicted
 			} else if now.Sub(e.doubted) < doubted {
@@ -130,7 +131,7 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 	d.inFlight += at.inFlight()
 	d.least = min(d.least, denied)
 	for _, c := range d.claims {
-		n := c.account.counted
+		n := c.account.count.InFlight()
 		if !c.account.watched {
 			n = 0
 		}
@@ -144,7 +145,7 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 func (d *denial) patience() time.Duration {
 	longest := laggard
 	for _, c := range d.claims {
-		if e := c.account.envoy; e.basis() == byReports {
+		if e := c.account.envoy; e.basis() == inflight.ByReports {
 			longest = max(longest, 5*e.asked/2)
 		}
 	}
@@ -236,7 +237,7 @@ func (a *address) inFlight() (sum int64) {
 // ended is how many requests to an endpoint are over, the same.
 func (a *address) ended() (sum uint64) {
 	for _, s := range a.slots {
-		sum += s.sums.ended
+		sum += s.sums.Ended
 	}
 	return sum
 }

@@ -1,12 +1,12 @@
 // Package ledger counts the requests that are in flight from each Envoy to each
-// endpoint, out of two sources that each lack what the other has.
+// endpoint, and sums of how they begin and end. It has two sources: Envoys' upstream access logs, which
+// report each beginning and each end within milliseconds, and their load reports, which are up to a second old
+// and true whatever was lost before.
 //
-// An Envoy's upstream access log tells of each beginning and each end within a
-// millisecond; but an entry that is lost (a broken stream, a full buffer) is lost
-// for good, and a count that only adds up drifts. Its load reports carry a
-// gauge of the requests in progress, which is true whatever was lost before; but it is
-// as old as the report, up to a second. The ledger counts by the first and mends
-// by the second.
+// How one Envoy's requests at one endpoint are counted by these two is package weighting/inflight: a pure
+// Counter that takes one step for each event and report. This package has one for each Envoy and endpoint, and
+// does what needs names and memory: which Envoy and endpoint an entry is of, which end belongs to which
+// beginning, who may move the counts of a cluster, and what all of them add up to.
 //
 // collectors/accesslog and collectors/loadstats write; the loop of each cluster reads
 // the sums over all Envoys, whenever it is woken because they changed. The ledger
@@ -15,70 +15,45 @@
 // # Who counts
 //
 // An Envoy is a node id at a remote IP. Only Envoys that subscribe to a cluster
-// (SetWatchers) move its counts, and only about its endpoints (SetMembers):
-// everything else that a stream says is ignored, and counted as that. What an
-// Envoy tells before it is known to subscribe is kept, and counts from then on.
+// (SetWatchers) move its counts, and only those of its endpoints (SetMembers):
+// everything else that a stream reports is ignored, and counted as ignored. What an
+// Envoy reports before it is known to subscribe is kept, and counts from then on.
 //
 // An endpoint may be in two clusters, and one Envoy use both. Then a request counts in the
-// cluster that it went through. A load report says that by the name in EDS, an entry of the
+// cluster that it went through. A load report names it by its name in EDS, an entry of the
 // log by the Envoy's own name for it; what that stands for is learned from its reports, and
 // without reports taken for the name in EDS, as in a bootstrap of Steelyard's. Where a name
 // is none of the endpoint's clusters (a fallback that is no EDS cluster), the request counts
 // in each: a load that nobody sees is worse than one that is seen twice. Where the endpoint
-// is in one cluster, no name is asked for.
+// is in one cluster, no name is needed.
 //
 // Counts belong to streams. A log stream that closes takes the requests that began over
 // it with it; a report stream takes its gauges. An Envoy has many log streams,
 // one for each worker and logger; an end may come over another than its
 // beginning. Beginning and end are paired by request id and address as a multiset,
-// for a request that is retried may come to one endpoint twice.
+// because a request that is retried may come to one endpoint twice.
 //
-// # Events, mended by reports
+// When an Envoy stops batching its log, an end may overtake its beginning. So for three seconds
+// ends without a beginning are remembered, and a beginning that comes later is not open. A refused connection
+// ends without having begun, and changes no count.
 //
-// For each Envoy and endpoint, with
+// # Several processes with one node id
 //
-//	b    requests begun and not ended, by the events
-//	g    requests in progress, by the latest report; an endpoint left out of a report has 0
-//	d    g − b, when the report came
-//	d₋₁  the same, at the report before
+// Envoy's hot restart runs two processes with one node id for minutes, the old one with the requests that it still
+// has and the new one with all others. Each has its own streams of both kinds. Package
+// inflight counts them together, exactly; EnvoyStatus.ReportStreams says how many there are. Several Envoys that
+// share a node id behind one address look the same and are counted in the same way.
 //
-// the number in flight is
+// A stream of load reports may also be left over from before its Envoy connected again. An older stream with
+// nothing heard between the opening of a newer one and its first report, and for more than an interval, has been
+// replaced by it. One that is silent for longer than an Envoy may be has ended. Either counts again when it
+// reports again.
 //
-//	n = max(0, b + c),   c = median(0, d₋₁, d)
+// # Which source counts
 //
-// A report and an event that cross on the way make a d that the next report does
-// not repeat, and the median leaves it out. A drift lasts, and is mended to its
-// smaller showing by the second report: within two intervals, that is two seconds. In
-// between,
-//
-//   - the first report of a stream stands for two, for until then nothing vouched for
-//     the events: after a restart one report is the truth.
-//   - an end without a beginning is that of a request that began unseen, if there is
-//     one (c > 0): c and d fall by one. Otherwise it changes nothing: a refused connection ends
-//     without having begun.
-//   - when an Envoy batches no more, an end that overtakes its beginning ends it: for three
-//     seconds ends without a beginning are remembered.
-//   - requests whose stream broke may go on unseen: they leave b, and d rises by one
-//     each, so that a single report brings them back.
-//   - where c was negative at two reports in a row, that many of the oldest open
-//     requests are closed: their ends were lost.
-//
-// Several streams of load reports under one name are of Envoys that share a node id
-// behind one address. Then g is their sum, and each report shows d of another moment than
-// the others tell of: d is the smallest of a round in which all told, a drift is mended
-// within three rounds, and no requests are taken for issued unseen. An older stream that says nothing
-// between the opening of a newer one and its first report has been replaced by it, and one
-// that is silent for longer than an Envoy may be has ended: it counts no more, until it
-// tells again.
-//
-// # Reports alone
-//
-// An Envoy without a log stream, or in ModeReports, has n = g. When it goes over to
-// events, c = d = g: what is in progress began unseen. When it goes over to
-// reports, its open requests are closed, since their ends will not be told.
-//
-// An Envoy that has load reports is never quiet. If nothing at all was heard of it for longer
-// than max(3 s, 3 intervals) it counts no more (silent), until it is heard of.
+// An Envoy with a log stream is counted by its log, and its reports correct the count. One without, or in
+// ModeReports, is counted by its reports. An Envoy that has load reports is never quiet: if nothing at all was
+// heard of it for longer than max(3 s, 3 intervals), it is silent and counts no more until it is heard of.
 //
 // # As of when
 //
@@ -90,33 +65,23 @@
 //
 // # Sums
 //
-// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds and Answered of an endpoint only ever rise, and
-// start with its membership. By events they are counted one by one. Requests
-// that the reports show to have been issued beyond that are added when every report
-// of a period says so: of 0.9 s, which is two in a row at an interval of 1 s, and ten at
-// 0.1 s, where the log may lag by more than an interval. What was added and then came by
-// the log after all is owed: so many later requests add nothing, and the sum never
-// falls. Of the first report of a stream only the gauge counts, because its counters
-// reach back to nobody knows when.
+// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds and Answered of an endpoint, and Sized, SizedBytes
+// and Unsized, only ever rise, and start with its membership.
 //
-//   - Sized, SizedBytes, Unsized: Issued by whether the log told the size of the request's body. A request
-//     that only reports show is Unsized; if the log tells of it after all, one that is owed adds
-//     no bytes either. So Sized and Unsized always add up to Issued, and neither falls.
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
-//     own. Reports count Envoy's timeouts among them, so it is known by events alone.
+//     own. Reports count Envoy's timeouts among them, so only a log shows it.
 //   - Errors: of the others, those that ended in an error, be it the request's own: a 4xx, or a
 //     gRPC status other than OK and CANCELLED. Succeeded: those that were answered without one.
-//     By reports alone, all errors that Envoy counts, and what it counts as a success, any
-//     4xx among it. A report that covers the end of a log says nothing of either: the log
-//     told of the same requests. So no change of the mode counts an error twice, and for as long
+//     From reports only: all errors that Envoy counts, and what it counts as a success, any
+//     4xx among it. A report that covers the end of a log adds neither, because the log
+//     showed the same requests. So no change of the mode counts an error twice, and for as long
 //     as a change takes some may not be counted.
-//   - Ended: by reports alone, what is in the sum of issued and not in progress. A request
-//     that was closed without an end is remembered (the last 1024 of an Envoy), so that its
-//     end, if it comes after all, does not count again; and what the log told since the last
-//     report before it ended is not taken from the next report, too.
+//   - Ended: a request that was closed without an end is remembered (the last 1024 of an Envoy), so that its
+//     end, if it comes after all, does not count again.
 //   - Answered, LatencySeconds: requests with a status and a last byte.
 //     The time runs from the first byte sent to the last received, so a client that
 //     went away or a timeout is no answer.
+//   - Sized, SizedBytes, Unsized: Issued by whether the log had the size of the request's body.
 //
 // # One against all
 //

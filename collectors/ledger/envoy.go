@@ -1,6 +1,10 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"steelyard/weighting/inflight"
+)
 
 // An envoy is one that has a stream.
 type envoy struct {
@@ -48,27 +52,18 @@ func (e *envoy) reported() bool { return e.counting > 0 }
 // none has no log either, and nothing that reports would tell sooner.
 func (e *envoy) alone() bool { return e.mode == ModeReports || e.streams == 0 && e.lone }
 
-// A basis is what an Envoy is counted by.
-type basis uint8
-
-const (
-	byNothing basis = iota
-	byEvents
-	byReports
-)
-
 // basis says what the Envoy is counted by. Events go before reports, which are
 // older. A silent Envoy is not counted at all.
-func (e *envoy) basis() basis {
+func (e *envoy) basis() inflight.Basis {
 	switch {
 	case e.silent:
-		return byNothing
+		return inflight.ByNothing
 	case e.streams > 0 && e.mode != ModeReports:
-		return byEvents
+		return inflight.ByLog
 	case e.reported():
-		return byReports
+		return inflight.ByReports
 	}
-	return byNothing
+	return inflight.ByNothing
 }
 
 // envoyFor returns the Envoy, a new one if need be; nil when there are too many.
@@ -96,19 +91,14 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	}
 	l.epoch++
 	for _, r := range e.reports {
-		r.logged = r.logged || before == byEvents
+		r.logged = r.logged || before == inflight.ByLog
 	}
 	e.accounts.each(func(a *account) {
-		switch {
-		case before == byEvents && after == byReports:
+		if before == inflight.ByLog && after == inflight.ByReports {
 			l.dropAll(a)
-			gap := a.gap // what was seen to begin, the next report will tell of again
-			a.restart(0)
-			a.gap = gap
-		case before == byReports && after == byEvents:
-			a.restart(a.inProgress) // their beginnings were not told
 		}
-		l.settle(a)
+		change := a.count.Switch(after)
+		l.apply(a, &change)
 	})
 }
 

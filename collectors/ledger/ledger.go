@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"steelyard/weighting/inflight"
 )
 
 // What a stranger can make a ledger keep.
@@ -23,12 +25,11 @@ const (
 	sweepInterval    = 250 * time.Millisecond
 	silentAfter      = 3 * time.Second
 	silentIntervals  = 3
-	maxServices      = 2048                   // names of clusters of one Envoy: two for each that can be configured
-	maxServicesTotal = 131_072                // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
-	maxKept          = 1_000_000_000          // requests, in a number that an account keeps
-	reckonPeriod     = 900 * time.Millisecond // a little less than between two reports beside a log
-	idleAfter        = 10 * time.Second       // without a beginning or an end of a request
-	idleReports      = 2                      // and so many reports of each that is counted by them alone
+	maxServices      = 2048             // names of clusters of one Envoy: two for each that can be configured
+	maxServicesTotal = 131_072          // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
+	maxKept          = 1_000_000_000    // requests, in a number that an account keeps
+	idleAfter        = 10 * time.Second // without a beginning or an end of a request
+	idleReports      = 2                // and so many reports of each that is counted by them alone
 )
 
 // A Ledger counts. It is safe for concurrent use.
@@ -102,7 +103,7 @@ type slot struct {
 	number   int
 	inFlight int64
 	disputed []*account // whose part of inFlight is not believed
-	sums     sums
+	sums     inflight.Sums
 	answers  newestAnswers
 	accused  *accusation // nil where nobody tells of failures
 	bytes    average     // of an answer

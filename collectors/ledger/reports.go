@@ -5,31 +5,24 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"steelyard/weighting/inflight"
 )
 
 // Reports is an open stream of load reports. An Envoy has one; several are of Envoys that
 // share a node id behind one address, and then they add up, or one is left over from
 // before its Envoy opened the next.
 type Reports struct {
-	ledger *Ledger
-	envoy  *envoy // nil for one too many, and after Close
-	counts bool   // what it tells is in the Envoy's accounts
-	later  bool   // there was a report over this stream
-	told   bool   // in this round
-	logged bool   // since the last report a log told of the same requests, too
-
-	// gauges are the requests in progress by its last report, where several streams count. They are
-	// nil for one that counts alone: then all that the accounts have in progress is its own.
-	gauges map[*account]int32
+	ledger  *Ledger
+	envoy   *envoy // nil for one too many, and after Close
+	process uint8  // tells it from the other streams of its Envoy
+	counts  bool   // what it tells is in the Envoy's accounts
+	later   bool   // there was a report over this stream
+	told    bool   // in this round
+	logged  bool   // since the last report a log told of the same requests, too
 
 	opened, heard time.Time
-	reckoned      time.Time // when the sums of requests issued were last compared
-}
-
-// A round is in which all streams of load reports of one Envoy that count have told once.
-type round struct {
-	begins, ends bool // with this report
-	first        bool // in it is the first report of a stream
+	compared      time.Time // when the sums of requests issued were last compared
 }
 
 // Reporters are the open streams of load reports of Envoys that watch a cluster, by whether
@@ -47,11 +40,26 @@ func (l *Ledger) Reporting(who Envoy, interval time.Duration, now time.Time) *Re
 	defer l.release()
 	r := &Reports{ledger: l, envoy: l.envoyFor(who, now), opened: now, heard: now}
 	if e := r.envoy; e != nil {
+		if r.process = e.process(); r.process == none {
+			r.envoy = nil
+			return r
+		}
 		e.reports, e.asked = append(e.reports, r), interval
 		l.regroup(e)
 		l.hear(e, now)
 	}
 	return r
+}
+
+// none is the process of no stream.
+const none = 255
+
+// process is the smallest number that no open stream of load reports has.
+func (e *envoy) process() (smallest uint8) {
+	for smallest < none && slices.ContainsFunc(e.reports, func(r *Reports) bool { return r.process == smallest }) {
+		smallest++
+	}
+	return smallest
 }
 
 // Reporters counts the streams of load reports.
@@ -119,11 +127,11 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 		return false
 	}
 	if !r.later {
-		l.replace(r)
+		l.replace(r, now)
 	}
 	l.unlearn(e, now)
 	issued, elsewhere := l.tally(e, clusters, r.later, now)
-	if e.basis() != byEvents && r.later {
+	if e.basis() != inflight.ByLog && r.later {
 		logged := issued
 		if e.wide {
 			logged += elsewhere
@@ -132,7 +140,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	}
 	e.lastReport, r.heard = now, now
 	l.hear(e, now)
-	l.apply(r, now)
+	l.count(r, now)
 	if !r.counts {
 		l.epoch++
 		l.restate(e, func() { r.counts, e.counting = true, e.counting+1 })
@@ -148,10 +156,12 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 }
 
 // replace has the older streams count no more of which nothing was heard since this one
-// opened: it took their place. One that is another Envoy's tells again, and counts again.
-func (l *Ledger) replace(r *Reports) {
+// opened, and for longer than a report may be late: it took their place. One that is another process's reports
+// again, and counts again.
+func (l *Ledger) replace(r *Reports, now time.Time) {
+	late := r.envoy.asked / 10
 	for _, old := range r.envoy.reports {
-		if old != r && old.counts && !old.heard.After(r.opened) {
+		if old != r && old.counts && !old.heard.After(r.opened) && now.Sub(old.heard) > r.envoy.asked+late {
 			l.stop(old)
 		}
 	}
@@ -176,71 +186,16 @@ func (l *Ledger) stop(r *Reports) {
 	l.epoch++
 	l.restate(e, func() {
 		e.counting--
+		logged := e.streams > 0 && e.mode != ModeReports
 		e.accounts.each(func(a *account) {
-			gone := r.gauge(a)
-			a.inProgress -= gone
-			if e.streams == 0 || e.mode == ModeReports {
-				a.unended -= gone
-			}
-			if e.counting == 0 {
-				a.restart(0)
-			}
+			change := a.count.Leave(r.process, e.counting, logged)
+			l.apply(a, &change)
 		})
-		r.counts, r.gauges = false, nil
+		r.counts = false
 		if e.counting == 0 && e.mode == ModeReports {
 			l.setMode(e, ModeBatched) // there is nothing else to count by
 		}
 	})
-	if e.counting == 1 {
-		e.join()
-	}
-	e.accounts.each(l.settle)
-}
-
-// gauge is what the stream last said of an endpoint.
-func (r *Reports) gauge(a *account) int32 {
-	switch {
-	case r.gauges != nil:
-		return r.gauges[a]
-	case r.counts:
-		return a.inProgress
-	}
-	return 0
-}
-
-func (r *Reports) setGauge(a *account, n int32) {
-	switch {
-	case r.gauges == nil:
-	case n == 0:
-		delete(r.gauges, a)
-	default:
-		r.gauges[a] = n
-	}
-}
-
-// split has each stream that counts, and one more, know its own gauges.
-func (e *envoy) split(more *Reports) {
-	for _, r := range e.reports {
-		if r.gauges != nil || !r.counts && r != more {
-			continue
-		}
-		gauges := make(map[*account]int32)
-		e.accounts.each(func(a *account) {
-			if n := r.gauge(a); n != 0 {
-				gauges[a] = n
-			}
-		})
-		r.gauges = gauges
-	}
-}
-
-// join is the opposite, where one stream is left that counts.
-func (e *envoy) join() {
-	for _, r := range e.reports {
-		if r.counts {
-			r.gauges = nil
-		}
-	}
 }
 
 // tally adds up what a report says, by endpoint: one may be in several clusters of an
@@ -349,66 +304,63 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	}
 }
 
-// apply takes the tallies of a report into the accounts.
-func (l *Ledger) apply(r *Reports, now time.Time) {
+// count takes the tallies of a report into the accounts.
+func (l *Ledger) count(r *Reports, now time.Time) {
 	e := r.envoy
-	turn := e.turn(r)
-	due := now.Sub(r.reckoned) >= reckonPeriod || now.Before(r.reckoned)
+	due := now.Sub(r.compared) >= inflight.ComparePeriod || now.Before(r.compared)
 	if due {
-		r.reckoned = now
+		r.compared = now
 	}
-	if e.counting > 1 || e.counting == 1 && !r.counts {
-		e.split(r)
+	report := inflight.Report{
+		Process: r.process, Processes: e.processes(r, now), Joins: !r.later || !r.counts, First: !r.later,
+		Round: e.turn(r), Due: due, Logged: r.logged,
+	}
+	if report.Processes > 1 && e.counting == 1 {
+		e.share()
 	}
 	e.progress = 0
 	e.accounts.each(func(a *account) {
 		t := a.next
 		a.next = tally{}
-		a.inProgress += t.inProgress - r.gauge(a)
-		r.setGauge(a, t.inProgress)
-		e.progress += int(a.inProgress)
-		if e.basis() == byEvents {
-			l.reconcile(a, &turn)
-			if r.later && e.counting == 1 {
-				l.reckon(a, t.issued, due)
-			} else { // of several, each is late by its own age
-				a.reckonAnew()
-			}
-		} else {
-			l.applyAlone(r, a, t)
-		}
-		l.settle(a)
+		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded, t.errors
+		change := a.count.Report(&report)
+		l.apply(a, &change)
+		e.progress += int(a.count.InProgress())
 	})
 }
 
-// applyAlone takes in a tally where no log tells of the same requests. What is in progress
-// at the first report of a stream began before it was counted, and stands for itself.
-func (l *Ledger) applyAlone(r *Reports, a *account, t tally) {
-	switch {
-	case r.later && r.counts:
-	case r.envoy.reported():
-		a.unended = kept(int64(a.unended) + int64(t.inProgress))
-	default:
-		a.reckonAnew()
-		a.unended = a.inProgress
+// processes is how many streams report, with the one that does now and those that were opened not long ago:
+// the requests of a process are in the log before its first report, an interval after it opened its stream.
+func (e *envoy) processes(reporting *Reports, now time.Time) (n int) {
+	for _, r := range e.reports {
+		if r == reporting || r.counts || !r.later && now.Sub(r.opened) <= e.patience() {
+			n++
+		}
 	}
-	l.report(a, t, r.logged)
+	return n
+}
+
+// share has the accounts of an Envoy note which process reported until now, before others do.
+func (e *envoy) share() {
+	for _, r := range e.reports {
+		if r.counts {
+			e.accounts.each(func(a *account) { a.count.Share(r.process) })
+		}
+	}
 }
 
 // turn says where in a round a report comes.
-func (e *envoy) turn(r *Reports) round {
+func (e *envoy) turn(r *Reports) inflight.Round {
 	e.first = e.first || !r.later
-	turn := round{begins: true, ends: true}
+	turn := inflight.Round{Begins: !r.told, Ends: true, First: e.first}
 	for _, other := range e.reports {
 		if other != r && other.counts {
-			turn.begins = turn.begins && !other.told
-			turn.ends = turn.ends && other.told
+			turn.Begins = turn.Begins && !other.told
+			turn.Ends = turn.Ends && other.told
 		}
 	}
-	turn.begins = turn.begins && !r.told
-	turn.first = e.first
 	r.told = true
-	if turn.ends {
+	if turn.Ends {
 		e.first = false
 		for _, other := range e.reports {
 			other.told = false
@@ -439,6 +391,5 @@ func (r *Reports) Close(now time.Time) {
 	}
 	l.epoch++
 	l.regroup(e)
-	e.accounts.each(l.settle)
 	l.leaveIfGone(e)
 }

@@ -76,7 +76,6 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	r := l.take()
 	r.key, r.stream, r.received = k, s, received
 	k.account.open.push(r)
-	k.account.begun++
 	s.open.push(r)
 	if first := e.requests[k]; first != nil { // a retry at the same endpoint
 		r.links[ofOneID].next = first
@@ -117,7 +116,7 @@ func (e *envoy) beganLate(k key) bool {
 	return true
 }
 
-// drop closes a request.
+// drop forgets a request. What its account counts is the caller's to change.
 func (l *Ledger) drop(r *request) {
 	a, e := r.key.account, r.stream.envoy
 	if r.closed {
@@ -126,7 +125,6 @@ func (l *Ledger) drop(r *request) {
 		a.closed--
 	} else {
 		a.open.remove(r)
-		a.begun--
 	}
 	r.stream.open.remove(r)
 	same := r.links[ofOneID]
@@ -151,7 +149,6 @@ func (l *Ledger) drop(r *request) {
 func (l *Ledger) close(r *request) {
 	a, e := r.key.account, r.stream.envoy
 	a.open.remove(r)
-	a.begun--
 	r.closed = true
 	a.closed++
 	e.closed.push(r)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/inflight"
 )
 
 // batchedAge is the most that a batched Envoy's entries are late: its logger's
@@ -39,11 +40,11 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 			continue
 		}
 		switch e.basis() {
-		case byEvents:
+		case inflight.ByLog:
 			h.events++
 			h.late = h.late || e.mode == ModeBatched
 			h.exact = h.exact && e.reported()
-		case byReports:
+		case inflight.ByReports:
 			h.reports++
 			h.late = true
 		default:
@@ -88,7 +89,7 @@ func (h *heard) asOf(now time.Time) time.Time {
 // slowest is the longest time between two reports of one that is counted by them.
 func (h *heard) slowest() (longest time.Duration) {
 	for _, e := range h.counted {
-		if e.basis() == byReports {
+		if e.basis() == inflight.ByReports {
 			longest = max(longest, e.asked)
 		}
 	}
@@ -101,7 +102,7 @@ func (h *heard) interval(now time.Time) time.Duration {
 		return 0
 	}
 	return h.mean(now, func(e *envoy) time.Duration {
-		if e.basis() == byReports {
+		if e.basis() == inflight.ByReports {
 			return e.asked
 		}
 		return 0
@@ -124,7 +125,7 @@ func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration
 // age is how old the counts of an Envoy are.
 func (e *envoy) age(now time.Time) time.Duration {
 	switch {
-	case e.basis() == byReports:
+	case e.basis() == inflight.ByReports:
 		return max(0, now.Sub(e.lastReport))
 	case e.mode == ModeBatched:
 		return min(batchedAge, max(0, now.Sub(e.lastEvent)))
@@ -166,18 +167,18 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 			Bytes:    weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			Failing:  weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
-				Issued:         reading(float64(s.sums.issued), at),
-				Ended:          reading(float64(s.sums.ended), at),
-				Failed:         reading(float64(s.sums.failed), logged),
-				Errors:         reading(float64(s.sums.errors), at),
-				Succeeded:      reading(float64(s.sums.succeeded), at),
-				LatencySeconds: reading(s.sums.latency, logged),
-				Answered:       reading(float64(s.sums.answered), logged),
+				Issued:         reading(float64(s.sums.Issued), at),
+				Ended:          reading(float64(s.sums.Ended), at),
+				Failed:         reading(float64(s.sums.Failed), logged),
+				Errors:         reading(float64(s.sums.Errors), at),
+				Succeeded:      reading(float64(s.sums.Succeeded), at),
+				LatencySeconds: reading(s.sums.Latency, logged),
+				Answered:       reading(float64(s.sums.Answered), logged),
 				Partial:        h.events > 0 && h.reports > 0,
 			},
-			Sized:      reading(float64(s.sums.sized), at),
-			SizedBytes: reading(s.sums.bytes, at),
-			Unsized:    reading(float64(s.sums.issued-s.sums.sized), at),
+			Sized:      reading(float64(s.sums.Sized), at),
+			SizedBytes: reading(s.sums.Bytes, at),
+			Unsized:    reading(float64(s.sums.Issued-s.sums.Sized), at),
 		})
 	}
 	return into

@@ -3,6 +3,8 @@ package ledger
 import (
 	"hash/maphash"
 	"time"
+
+	"steelyard/weighting/inflight"
 )
 
 // A Stream is an open access log stream. Each worker of an Envoy has one for each
@@ -123,71 +125,57 @@ func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event
 
 func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	k := key{id, a}
-	if !a.envoy.beganLate(k) && !l.record(s, k, ev.Bytes) {
+	endedBefore := a.envoy.beganLate(k)
+	recorded := !endedBefore && l.record(s, k, ev.Bytes)
+	if !recorded && !endedBefore {
 		a.envoy.unrecorded++
 	}
-	if a.envoy.reported() {
-		a.gap = kept(int64(a.gap) - 1)
-	}
-	l.issue(a, 1, ev.Body)
-	l.noteTraffic(a) // though nothing was issued where it is owed
-	l.settle(a)
+	change := a.count.Begin(inflight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
+	l.apply(a, &change)
+	l.noteTraffic(a) // though nothing was issued where requests were overcounted
 }
 
 func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 	received := uint64(0) // before the beginning
-	closed := false
+	change := inflight.Change{Sums: o.sums()}
 	if !o.ConnectFailed {
-		r := a.envoy.requests[key{id, a}]
-		if r == nil {
+		pairing := inflight.Unpaired
+		switch r := a.envoy.requests[key{id, a}]; {
+		case r == nil:
 			a.envoy.unpaired++
-			a.endUnseen()
 			l.endedEarly(a.envoy, now, key{id, a})
-		} else {
-			received, closed = r.received, r.closed
+		default:
+			pairing, received = inflight.Open, r.received
+			if r.closed {
+				pairing = inflight.Closed
+			}
 			l.drop(r)
 		}
-	}
-	d := o.sums()
-	if closed { // and its end is in the sums
-		d.ended = 0
-		a.endUnseen()
+		change = a.count.End(pairing, change.Sums)
 	}
 	if a.watched {
-		a.slot.average(now, o, &d, received)
-		a.vouch(now, &d)
+		a.slot.average(now, o, &change.Sums, received)
+		a.vouch(now, &change.Sums)
 	}
-	l.credit(a, d)
-	l.settle(a)
-}
-
-// endUnseen notes an end of a request that is not open. It lowers what a report told of
-// requests that began unseen, and never what was seen to begin.
-func (a *account) endUnseen() {
-	if a.correction > 0 {
-		a.correction--
-	}
-	if a.difference > 0 {
-		a.difference--
-	}
+	l.apply(a, &change)
 }
 
 // sums is what one end adds.
-func (o *Outcome) sums() sums {
+func (o *Outcome) sums() inflight.Sums {
 	if o.ConnectFailed {
-		return sums{failed: 1}
+		return inflight.Sums{Failed: 1}
 	}
-	d := sums{ended: 1}
+	d := inflight.Sums{Ended: 1}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
-		d.answered, d.latency = 1, seconds(o.Latency)
+		d.Answered, d.Latency = 1, seconds(o.Latency)
 	}
 	switch {
 	case o.failed():
-		d.failed = 1
+		d.Failed = 1
 	case o.erred():
-		d.errors = 1
+		d.Errors = 1
 	case o.GRPCStatus == 0:
-		d.succeeded = d.answered
+		d.Succeeded = d.Answered
 	}
 	return d
 }
@@ -219,11 +207,11 @@ func (s *Stream) Close(now time.Time) {
 	}
 	for s.open.head != nil {
 		r := s.open.head
-		a, counted := r.key.account, !r.closed
+		a, open := r.key.account, !r.closed
 		l.drop(r)
-		if counted {
-			a.difference++ // it may go on unseen: the next report is asked
-			l.settle(a)
+		if open {
+			change := a.count.Lose()
+			l.apply(a, &change)
 		}
 	}
 	l.restate(e, func() { e.streams-- })

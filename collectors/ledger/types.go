@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/inflight"
 )
 
 // An Envoy is who a stream speaks for: the id of its node and the remote IP of
@@ -52,10 +53,7 @@ type Event struct {
 }
 
 // A Size is a number of bytes that may be unknown, which is not zero.
-type Size struct {
-	Bytes uint64
-	Known bool
-}
+type Size = inflight.Size
 
 // A ClusterLoad is what a load report says of one cluster of an Envoy.
 type ClusterLoad struct {
