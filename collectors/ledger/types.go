@@ -129,7 +129,7 @@ type EnvoyStatus struct {
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports
 	Streams               int           // of its access log
-	// ReportStreams are those of load reports that count: more than one is of Envoys that
-	// share a node id behind one address.
+	// ReportStreams are the processes that report load: two during a hot restart, and more than one also of
+	// Envoys that share a node id behind one address.
 	ReportStreams int
 }

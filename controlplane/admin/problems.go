@@ -261,7 +261,8 @@ func signalProblems(s Signals, now time.Time) []Problem {
 		out = append(out, problem(SeverityWarning, "silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
 	}
 	if s.ReportStreams > 1 {
-		out = append(out, problem(SeverityWarning, "%d streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own", s.ReportStreams))
+		out = append(out, problem(SeverityWarning, "%d processes report load under this node id from this address, and are added up: "+
+			"a hot restart, which passes, or Envoys that cannot be told apart: give each a node id of its own", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {
 		out = append(out, problem(SeverityError, "refuses the runtime values that switch its access log: %s", s.Runtime.Nack))

@@ -205,7 +205,8 @@ func TestClientProblems(t *testing.T) {
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
-			[]Problem{{SeverityWarning, "2 streams of load reports under this node id from this address: Envoys that cannot be told apart; what they tell is added up, and mended late: give each a node id of its own"}},
+			[]Problem{{SeverityWarning, "2 processes report load under this node id from this address, and are added up: " +
+				"a hot restart, which passes, or Envoys that cannot be told apart: give each a node id of its own"}},
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
