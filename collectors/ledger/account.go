@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // An account is what one Envoy has with one endpoint of one cluster. Accounts are as
@@ -11,7 +11,7 @@ import (
 type account struct {
 	envoy *envoy
 	slot  *slot
-	count inflight.Counter
+	count flight.Counter
 
 	open   list   // requests begun and not ended, oldest first: as many as count has open
 	closed int32  // of the Envoy's closed requests, those of the account
@@ -38,14 +38,14 @@ func (s *slot) believed() int64 {
 }
 
 // apply takes what a step changed into the slot.
-func (l *Ledger) apply(a *account, change *inflight.Change) {
+func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
 		l.close(a.open.head)
 	}
 	a.envoy.reconciled += uint64(change.Corrected)
 	a.ended += uint32(change.Sums.Ended)
 	l.shift(a, change.InFlight)
-	if a.watched && change.Sums != (inflight.Sums{}) {
+	if a.watched && change.Sums != (flight.Sums{}) {
 		a.slot.sums.Add(&change.Sums)
 		l.changed(a.slot.cluster)
 		l.noteTraffic(a)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // An accusation is what the Envoy that tells of most failures of an endpoint says of it, and what all
@@ -43,7 +43,7 @@ const (
 	failing    = 0.3             // of requests, three of them, from where on it seems to fail
 )
 
-func (r *record) note(now time.Time, d *inflight.Sums) {
+func (r *record) note(now time.Time, d *flight.Sums) {
 	n := float64(max(d.Ended, d.Failed)) // one that got no connection failed, and did not end
 	keep := math.Exp(-now.Sub(r.at).Seconds()/recordTau.Seconds() - n/recordOf)
 	r.ended, r.failed, r.at = r.ended*keep+n, r.failed*keep+float64(d.Failed), now
@@ -76,7 +76,7 @@ func (s *newestAnswers) note(a *account, now time.Time) {
 // alone, while the others find the endpoint fine. The fault is between the two then, or in that Envoy,
 // whose own outlier detection is for that. Where others have no requests, or no answers any more, the
 // word of one is enough.
-func (a *account) vouch(now time.Time, d *inflight.Sums) {
+func (a *account) vouch(now time.Time, d *flight.Sums) {
 	s := a.slot
 	if d.Failed == 0 && d.Answered > 0 {
 		s.answers.note(a, now)
@@ -87,7 +87,7 @@ func (a *account) vouch(now time.Time, d *inflight.Sums) {
 }
 
 // hear takes in the end of a request while there are failures.
-func (s *slot) hear(a *account, now time.Time, d *inflight.Sums) {
+func (s *slot) hear(a *account, now time.Time, d *flight.Sums) {
 	if d.Answered+d.Failed == 0 {
 		return // the client or Envoy went first
 	}
@@ -111,7 +111,7 @@ func (s *newestAnswers) beside(a *account) time.Time {
 }
 
 // counts takes in the end of a request of a's, and reports whether it counts.
-func (acc *accusation) counts(a *account, now time.Time, d *inflight.Sums) bool {
+func (acc *accusation) counts(a *account, now time.Time, d *flight.Sums) bool {
 	if d.Failed > 0 {
 		acc.failed = now
 		acc.vote(a)

@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // defaultAlpha is the weight of an end in the averages of a cluster that names none.
@@ -27,7 +27,7 @@ func (m *average) add(now time.Time, alpha, value float64) {
 // average takes in an end that adds d to the sums. received are the bytes before the
 // beginning. What neither answered nor failed, because the client or Envoy went first,
 // says nothing of the endpoint.
-func (s *slot) average(now time.Time, o *Outcome, d *inflight.Sums, received uint64) {
+func (s *slot) average(now time.Time, o *Outcome, d *flight.Sums, received uint64) {
 	alpha := s.cluster.alpha
 	if d.Answered > 0 {
 		s.bytes.add(now, alpha, float64(o.Bytes-min(received, o.Bytes)))

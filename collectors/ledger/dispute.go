@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // What one Envoy may say of an endpoint against what the endpoint and all others say.
@@ -145,7 +145,7 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 func (d *denial) patience() time.Duration {
 	longest := laggard
 	for _, c := range d.claims {
-		if e := c.account.envoy; e.basis() == inflight.ByReports {
+		if e := c.account.envoy; e.basis() == flight.ByReports {
 			longest = max(longest, 5*e.asked/2)
 		}
 	}

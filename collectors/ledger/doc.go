@@ -3,7 +3,7 @@
 // report each beginning and each end within milliseconds, and their load reports, which are up to a second old
 // and true whatever was lost before.
 //
-// How one Envoy's requests at one endpoint are counted by these two is package weighting/inflight: a pure
+// How one Envoy's requests at one endpoint are counted by these two is package weighting/flight: a pure
 // Counter that takes one step for each event and report. This package has one for each Envoy and endpoint, and
 // does what needs names and memory: which Envoy and endpoint an entry is of, which end belongs to which
 // beginning, who may move the counts of a cluster, and what all of them add up to.
@@ -41,7 +41,7 @@
 //
 // Envoy's hot restart runs two processes with one node id for minutes, the old one with the requests that it still
 // has and the new one with all others. Each has its own streams of both kinds. Package
-// inflight counts them together, exactly; EnvoyStatus.ReportStreams says how many there are. Several Envoys that
+// flight counts them together, exactly; EnvoyStatus.ReportStreams says how many there are. Several Envoys that
 // share a node id behind one address look the same and are counted in the same way.
 //
 // A stream of load reports may also be left over from before its Envoy connected again. An older stream with

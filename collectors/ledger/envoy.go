@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // An envoy is one that has a stream.
@@ -54,16 +54,16 @@ func (e *envoy) alone() bool { return e.mode == ModeReports || e.streams == 0 &&
 
 // basis says what the Envoy is counted by. Events go before reports, which are
 // older. A silent Envoy is not counted at all.
-func (e *envoy) basis() inflight.Basis {
+func (e *envoy) basis() flight.Basis {
 	switch {
 	case e.silent:
-		return inflight.ByNothing
+		return flight.ByNothing
 	case e.streams > 0 && e.mode != ModeReports:
-		return inflight.ByLog
+		return flight.ByLog
 	case e.reported():
-		return inflight.ByReports
+		return flight.ByReports
 	}
-	return inflight.ByNothing
+	return flight.ByNothing
 }
 
 // envoyFor returns the Envoy, a new one if need be; nil when there are too many.
@@ -91,10 +91,10 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	}
 	l.epoch++
 	for _, r := range e.reports {
-		r.logged = r.logged || before == inflight.ByLog
+		r.logged = r.logged || before == flight.ByLog
 	}
 	e.accounts.each(func(a *account) {
-		if before == inflight.ByLog && after == inflight.ByReports {
+		if before == flight.ByLog && after == flight.ByReports {
 			l.dropAll(a)
 		}
 		change := a.count.Switch(after)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // What a stranger can make a ledger keep.
@@ -103,7 +103,7 @@ type slot struct {
 	number   int
 	inFlight int64
 	disputed []*account // whose part of inFlight is not believed
-	sums     inflight.Sums
+	sums     flight.Sums
 	answers  newestAnswers
 	accused  *accusation // nil where nobody tells of failures
 	bytes    average     // of an answer

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"steelyard/weighting"
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 const one = "10.1.0.1:80"
@@ -675,27 +675,27 @@ func TestSums(t *testing.T) {
 	cases := []struct {
 		name string
 		o    Outcome
-		want inflight.Sums
+		want flight.Sums
 	}{
-		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, inflight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
-		{"a redirect", Outcome{Status: 307, Latency: time.Second}, inflight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
-		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, inflight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full queue", Outcome{Status: 503, Latency: time.Second}, inflight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full engine", Outcome{Status: 429, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a request too late", Outcome{Status: 408, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, inflight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, inflight.Sums{Ended: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, inflight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"no connection", Outcome{ConnectFailed: true}, inflight.Sums{Failed: 1}},
-		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, inflight.Sums{Ended: 1, Failed: 1}},
-		{"the client went away", Outcome{Status: 200}, inflight.Sums{Ended: 1}},
-		{"a timeout", Outcome{}, inflight.Sums{Ended: 1}},
-		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, inflight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
+		{"a redirect", Outcome{Status: 307, Latency: time.Second}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full engine", Outcome{Status: 429, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a request too late", Outcome{Status: 408, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"no connection", Outcome{ConnectFailed: true}, flight.Sums{Failed: 1}},
+		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, flight.Sums{Ended: 1, Failed: 1}},
+		{"the client went away", Outcome{Status: 200}, flight.Sums{Ended: 1}},
+		{"a timeout", Outcome{}, flight.Sums{Ended: 1}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

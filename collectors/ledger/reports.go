@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // Reports is an open stream of load reports. An Envoy has one; several are of Envoys that
@@ -131,7 +131,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	}
 	l.unlearn(e, now)
 	issued, elsewhere := l.tally(e, clusters, r.later, now)
-	if e.basis() != inflight.ByLog && r.later {
+	if e.basis() != flight.ByLog && r.later {
 		logged := issued
 		if e.wide {
 			logged += elsewhere
@@ -307,11 +307,11 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 // count takes the tallies of a report into the accounts.
 func (l *Ledger) count(r *Reports, now time.Time) {
 	e := r.envoy
-	due := now.Sub(r.compared) >= inflight.ComparePeriod || now.Before(r.compared)
+	due := now.Sub(r.compared) >= flight.ComparePeriod || now.Before(r.compared)
 	if due {
 		r.compared = now
 	}
-	report := inflight.Report{
+	report := flight.Report{
 		Process: r.process, Processes: e.processes(r, now), Joins: !r.later || !r.counts, First: !r.later,
 		Round: e.turn(r), Due: due, Logged: r.logged,
 	}
@@ -350,9 +350,9 @@ func (e *envoy) share() {
 }
 
 // turn says where in a round a report comes.
-func (e *envoy) turn(r *Reports) inflight.Round {
+func (e *envoy) turn(r *Reports) flight.Round {
 	e.first = e.first || !r.later
-	turn := inflight.Round{Begins: !r.told, Ends: true, First: e.first}
+	turn := flight.Round{Begins: !r.told, Ends: true, First: e.first}
 	for _, other := range e.reports {
 		if other != r && other.counts {
 			turn.Begins = turn.Begins && !other.told

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // batchedAge is the most that a batched Envoy's entries are late: its logger's
@@ -40,11 +40,11 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 			continue
 		}
 		switch e.basis() {
-		case inflight.ByLog:
+		case flight.ByLog:
 			h.events++
 			h.late = h.late || e.mode == ModeBatched
 			h.exact = h.exact && e.reported()
-		case inflight.ByReports:
+		case flight.ByReports:
 			h.reports++
 			h.late = true
 		default:
@@ -89,7 +89,7 @@ func (h *heard) asOf(now time.Time) time.Time {
 // slowest is the longest time between two reports of one that is counted by them.
 func (h *heard) slowest() (longest time.Duration) {
 	for _, e := range h.counted {
-		if e.basis() == inflight.ByReports {
+		if e.basis() == flight.ByReports {
 			longest = max(longest, e.asked)
 		}
 	}
@@ -102,7 +102,7 @@ func (h *heard) interval(now time.Time) time.Duration {
 		return 0
 	}
 	return h.mean(now, func(e *envoy) time.Duration {
-		if e.basis() == inflight.ByReports {
+		if e.basis() == flight.ByReports {
 			return e.asked
 		}
 		return 0
@@ -125,7 +125,7 @@ func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration
 // age is how old the counts of an Envoy are.
 func (e *envoy) age(now time.Time) time.Duration {
 	switch {
-	case e.basis() == inflight.ByReports:
+	case e.basis() == flight.ByReports:
 		return max(0, now.Sub(e.lastReport))
 	case e.mode == ModeBatched:
 		return min(batchedAge, max(0, now.Sub(e.lastEvent)))

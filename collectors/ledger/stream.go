@@ -4,7 +4,7 @@ import (
 	"hash/maphash"
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // A Stream is an open access log stream. Each worker of an Envoy has one for each
@@ -130,24 +130,24 @@ func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	if !recorded && !endedBefore {
 		a.envoy.unrecorded++
 	}
-	change := a.count.Begin(inflight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
+	change := a.count.Begin(flight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
 	l.apply(a, &change)
 	l.noteTraffic(a) // though nothing was issued where requests were overcounted
 }
 
 func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 	received := uint64(0) // before the beginning
-	change := inflight.Change{Sums: o.sums()}
+	change := flight.Change{Sums: o.sums()}
 	if !o.ConnectFailed {
-		pairing := inflight.Unpaired
+		pairing := flight.Unpaired
 		switch r := a.envoy.requests[key{id, a}]; {
 		case r == nil:
 			a.envoy.unpaired++
 			l.endedEarly(a.envoy, now, key{id, a})
 		default:
-			pairing, received = inflight.Open, r.received
+			pairing, received = flight.Open, r.received
 			if r.closed {
-				pairing = inflight.Closed
+				pairing = flight.Closed
 			}
 			l.drop(r)
 		}
@@ -161,11 +161,11 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 }
 
 // sums is what one end adds.
-func (o *Outcome) sums() inflight.Sums {
+func (o *Outcome) sums() flight.Sums {
 	if o.ConnectFailed {
-		return inflight.Sums{Failed: 1}
+		return flight.Sums{Failed: 1}
 	}
-	d := inflight.Sums{Ended: 1}
+	d := flight.Sums{Ended: 1}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
 		d.Answered, d.Latency = 1, seconds(o.Latency)
 	}

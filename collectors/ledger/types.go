@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // An Envoy is who a stream speaks for: the id of its node and the remote IP of
@@ -53,7 +53,7 @@ type Event struct {
 }
 
 // A Size is a number of bytes that may be unknown, which is not zero.
-type Size = inflight.Size
+type Size = flight.Size
 
 // A ClusterLoad is what a load report says of one cluster of an Envoy.
 type ClusterLoad struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 	"steelyard/weighting/sim/engine"
 	"steelyard/xds/envoyspec"
@@ -31,8 +31,8 @@ type control struct {
 	members   []int32
 	endpoints []weighting.Endpoint // scratch, one for each member
 	server    []weighting.ServerReport
-	counts    [][]inflight.Counter // by Envoy and pod
-	proxies   []proxied            // by pod, over all Envoys
+	counts    [][]flight.Counter // by Envoy and pod
+	proxies   []proxied          // by pod, over all Envoys
 	redis     redis
 	scrapes   ring[scraped]
 	entries   entries
@@ -47,11 +47,11 @@ type control struct {
 // proxied is what the proxies report of one pod.
 type proxied struct {
 	inFlight int64
-	sums     inflight.Sums
+	sums     flight.Sums
 }
 
 // counted takes what changed at the count of an Envoy into that of the pod.
-func (c *control) counted(pod int32, change inflight.Change) {
+func (c *control) counted(pod int32, change flight.Change) {
 	p := &c.proxies[pod]
 	p.inFlight += int64(change.InFlight)
 	p.sums.Add(&change.Sums)
@@ -119,13 +119,13 @@ func (c *control) begin() {
 
 // resetCounts forgets what was counted.
 func (c *control) resetCounts() {
-	basis := inflight.ByLog
+	basis := flight.ByLog
 	if c.o.Source == LoadReports {
-		basis = inflight.ByReports
+		basis = flight.ByReports
 	}
-	c.counts = make([][]inflight.Counter, len(c.w.envoys))
+	c.counts = make([][]flight.Counter, len(c.w.envoys))
 	for i := range c.counts {
-		c.counts[i] = make([]inflight.Counter, len(c.w.pods))
+		c.counts[i] = make([]flight.Counter, len(c.w.pods))
 		for pod := range c.counts[i] {
 			c.counts[i][pod].Switch(basis)
 		}

@@ -10,7 +10,7 @@
 // and prints nothing: command `steelyard simulate` does, and it is the only caller
 // besides tests.
 //
-// What is real: [push.Gate] with the law in it, [inflight.Counter], and
+// What is real: [push.Gate] with the law in it, [flight.Counter], and
 // [envoyspec.WeightBounds] with its dither. What is modelled, after what was measured on Envoy 1.40 or
 // read in its source: the rest, as follows. Times are simulated seconds, in
 // nanoseconds.

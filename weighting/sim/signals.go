@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"steelyard/weighting/inflight"
+	"steelyard/weighting/flight"
 )
 
 // delays are those of messages to the control plane: one half fixed, one half
@@ -85,23 +85,23 @@ func (l *entries) deliver(envoy lane) {
 	k := &l.c.counts[envoy][e.pod]
 	switch {
 	case !e.end:
-		l.c.counted(e.pod, k.Begin(inflight.Beginning{Size: e.size(), Reported: l.c.reports.arrived[envoy] > 0}))
+		l.c.counted(e.pod, k.Begin(flight.Beginning{Size: e.size(), Reported: l.c.reports.arrived[envoy] > 0}))
 	case e.begun != never && e.begun >= l.c.since:
-		l.c.counted(e.pod, k.End(inflight.Open, e.sums()))
+		l.c.counted(e.pod, k.End(flight.Open, e.sums()))
 	default:
-		l.c.counted(e.pod, k.End(inflight.Unpaired, e.sums()))
+		l.c.counted(e.pod, k.End(flight.Unpaired, e.sums()))
 	}
 	l.c.poke() // counts or sums: something changed
 }
 
 // size is that of the request's body.
-func (e *logEntry) size() inflight.Size {
-	return inflight.Size{Bytes: uint64(e.bytes), Known: e.bytes > 0}
+func (e *logEntry) size() flight.Size {
+	return flight.Size{Bytes: uint64(e.bytes), Known: e.bytes > 0}
 }
 
 // sums are what an end adds.
-func (e *logEntry) sums() inflight.Sums {
-	return inflight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: float64(e.latency) / 1e9}
+func (e *logEntry) sums() flight.Sums {
+	return flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: float64(e.latency) / 1e9}
 }
 
 // reset forgets what is on its way, as when the streams break.
@@ -176,9 +176,9 @@ func (r *reports) deliver(envoy lane) {
 		return
 	}
 	first := r.arrived[envoy] == 0
-	report := inflight.Report{
-		Processes: 1, Joins: first, First: first, Round: inflight.Round{Begins: true, Ends: true, First: first},
-		Due: c.w.now-r.compared[envoy] >= at(inflight.ComparePeriod), Logged: c.o.Source == AccessLog,
+	report := flight.Report{
+		Processes: 1, Joins: first, First: first, Round: flight.Round{Begins: true, Ends: true, First: first},
+		Due: c.w.now-r.compared[envoy] >= at(flight.ComparePeriod), Logged: c.o.Source == AccessLog,
 	}
 	if report.Due {
 		r.compared[envoy] = c.w.now
@@ -189,7 +189,7 @@ func (r *reports) deliver(envoy lane) {
 		report.Succeeded = report.Issued + r.gauges[envoy][pod] - gauge
 		change := c.counts[envoy][pod].Report(&report)
 		c.counted(int32(pod), change)
-		if change.InFlight != 0 || change.Sums != (inflight.Sums{}) {
+		if change.InFlight != 0 || change.Sums != (flight.Sums{}) {
 			c.poke()
 		}
 	}

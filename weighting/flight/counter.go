@@ -1,4 +1,4 @@
-package inflight
+package flight
 
 // A Basis is what a proxy is counted by.
 type Basis uint8

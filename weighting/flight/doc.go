@@ -1,4 +1,4 @@
-// Package inflight counts the requests of one proxy at one endpoint: how many are in flight, and sums of
+// Package flight counts the requests of one proxy at one endpoint: how many are in flight, and sums of
 // what began and ended. A [Counter] takes one step for each thing that is reported and returns what
 // changed. It is pure: values in, values out, with no lock, clock, identity or name. Package
 // collectors/ledger has one for each Envoy and endpoint, and the simulator the same ones.
@@ -67,4 +67,4 @@
 //
 // Sized and Unsized partition Issued by whether the size of the request was logged. A request that only
 // reports show is Unsized, and the beginning that makes up for one overcounted adds no bytes either.
-package inflight
+package flight
