@@ -12,6 +12,7 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
 
@@ -60,8 +61,9 @@ type Publisher interface {
 // Proxies are read at every step: what the proxies report of their requests, by
 // access log and load reports. Whoever makes a Cluster pokes it when they change.
 type Proxies interface {
-	// Counts are those of one cluster. Its Endpoints are written over what into holds.
-	Counts(cluster string, now time.Time, into []ProxyCount) ProxyCounts
+	// Counts are those of one cluster. Its Endpoints are written over previous, those of the call before, and
+	// are newer.
+	Counts(cluster string, now time.Time, previous []flight.Counts) ProxyCounts
 	// Served is told what an endpoint says of its own requests, when it does: by that what
 	// one proxy says can be contradicted. It runs as many as slots where it has no gauge of
 	// them; 0 slots are not known.
@@ -81,21 +83,7 @@ type ProxyCounts struct {
 	// reported when it happens.
 	Interval  time.Duration
 	Dropped   weighting.Reading // requests that drop_overloads refused, cumulative
-	Endpoints []ProxyCount      // those that the proxies know; in any order, best in that of SetEndpoints
-}
-
-// A ProxyCount is what the proxies report of one endpoint.
-type ProxyCount struct {
-	Address  string
-	InFlight weighting.Reading
-	Exact    bool // cannot leak
-	Report   weighting.ProxyReport
-	// ResponseBytes is those of an answer and FailedShare, 0 to 1, the failures among the
-	// requests that the endpoint answered or failed: moving averages, for people.
-	ResponseBytes, FailedShare weighting.Reading
-	// Sized of the requests in Report.Issued began with a known size of their body, SizedBytes in sum, and
-	// Unsized without one. Cumulative.
-	Sized, SizedBytes, Unsized weighting.Reading
+	Endpoints []flight.Counts   // those that the proxies know; in any order, best in that of SetEndpoints
 }
 
 // An Observer is told of every step, after it was published: the decision before
@@ -118,7 +106,7 @@ type Cluster struct {
 	proxyActivity chan struct{}
 
 	// Buffers reused by the next step of the loop.
-	counted []ProxyCount
+	counted []flight.Counts
 	seen    []weighting.Endpoint
 
 	mu         sync.Mutex
@@ -143,7 +131,7 @@ type Cluster struct {
 type record struct {
 	server   weighting.ServerReport
 	inFlight weighting.Reading // as Redis says
-	proxies  ProxyCount
+	proxies  flight.Counts
 	round    int // that proxies is of
 	scrape   Scrape
 	failures int // scrapes in a row
@@ -419,7 +407,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Report,
+			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Proxies,
 		}
 		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
 		if e.Capacity == 0 {
@@ -440,7 +428,7 @@ func (c *Cluster) reported(counts ProxyCounts) {
 	}
 	for _, r := range c.inOrder {
 		if r.round != c.rounds {
-			r.proxies = ProxyCount{}
+			r.proxies = flight.Counts{}
 		}
 	}
 	counts.Endpoints = nil

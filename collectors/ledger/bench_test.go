@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
 // sizes are a fleet's: the usual one, and the largest.
@@ -74,10 +76,10 @@ func BenchmarkRead(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("%dx%d", size.envoys, size.endpoints), func(b *testing.B) {
 			f := newFleet(size.envoys, size.endpoints)
-			var counts []Counts
+			var counts []flight.Counts
 			b.ReportAllocs()
 			for b.Loop() {
-				counts = f.ledger.Read("chat", f.now, counts[:0])
+				counts = f.ledger.Read("chat", f.now, counts)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size.endpoints), "ns/endpoint")
 		})

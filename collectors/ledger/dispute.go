@@ -262,8 +262,8 @@ type Dispute struct {
 
 // Disputes are those about the endpoints of a cluster, sorted by Envoy and endpoint.
 func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	c := l.clusters[name]
 	if c == nil {
 		return nil

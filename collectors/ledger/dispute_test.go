@@ -125,7 +125,7 @@ func (w *ward) stand(s *sender, n int) {
 
 // believed reports whether all that is told counts.
 func (w *ward) believed() bool {
-	c := w.ledger.Read("chat", w.now, nil)[0]
+	c := w.ticked().Read("chat", w.now, nil)[0]
 	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
 }
 
@@ -185,7 +185,7 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if !slices.Equal(named, []string{"liar"}) {
 				t.Errorf("named %v, want the liar", named)
 			}
-			if c := w.ledger.Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
+			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
 				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
 			}
 			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one || w.now.Sub(d.Since) < 4*time.Second {
@@ -218,7 +218,7 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 	w.run(10 * time.Second)
 	believed := time.Duration(0)
 	for begun := w.now; w.now.Sub(begun) < 20*time.Second; w.step() {
-		if c := w.ledger.Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
+		if c := w.ticked().Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
 			believed += tick
 		}
 	}

@@ -129,14 +129,12 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 // patience is how long nothing may be heard of an Envoy, or of one of its streams.
 func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
-// sweep finds the Envoys and streams that went silent, those whose rate fell without an
-// event to tell it, and the clusters without traffic. It runs with the readings, a few times
-// a second.
-func (l *Ledger) sweep(now time.Time) {
-	if now.Sub(l.swept) < sweepInterval && !now.Before(l.swept) {
-		return
-	}
-	l.swept = now
+// Tick finds what changes with time, without a message: Envoys and streams that went silent, request
+// rates that fell, clusters without traffic, and reports of endpoints that came no more. It is called
+// about four times a second.
+func (l *Ledger) Tick(now time.Time) {
+	l.mu.Lock()
+	defer l.release()
 	for _, e := range l.envoys {
 		limit := e.patience()
 		if len(e.reports) > 0 && !e.silent && now.Sub(e.heard) > limit {

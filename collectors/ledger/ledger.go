@@ -22,7 +22,6 @@ const (
 	maxInProgress    = 1_000_000 // requests that one report says are in progress at one endpoint
 	maxIssued        = 100_000_000
 	maxLatency       = 24 * time.Hour
-	sweepInterval    = 250 * time.Millisecond
 	silentAfter      = 3 * time.Second
 	silentIntervals  = 3
 	maxServices      = 2048             // names of clusters of one Envoy: two for each that can be configured
@@ -37,7 +36,7 @@ type Ledger struct {
 	wake func(cluster string)
 	seed maphash.Seed // secret, so that nobody can make up ids that collide
 
-	mu        sync.Mutex
+	mu        sync.RWMutex // reads share it, and change nothing
 	clusters  map[string]*cluster
 	addresses map[string]*address
 	numbers   numbers
@@ -54,7 +53,6 @@ type Ledger struct {
 	dirty     []*cluster // to be woken when the lock is released
 	epoch     uint64     // changes with who is counted, and how
 	turns     uint64     // changes with which clusters have traffic, which is more often
-	swept     time.Time
 
 	batchAbove, reportsAbove float64
 
@@ -85,11 +83,10 @@ type cluster struct {
 	dropped  uint64
 	ignored  uint64
 	dirty    bool
-	heard    heard
-	read     time.Time // as of when the latest reading was
-	idle     bool      // no request for a while, and all watchers would have told
-	traffic  bool      // a request since the last sweep
-	quiet    time.Time // the first sweep without one
+	heard    atomic.Pointer[heard] // kept for the next read
+	idle     bool                  // no request for a while, and all watchers would have told
+	traffic  bool                  // a request since the last sweep
+	quiet    time.Time             // the first sweep without one
 }
 
 // watching is what an Envoy is subscribed to.

@@ -129,8 +129,8 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 // Modes are the modes of all Envoys that have a stream; one that has none is in
 // ModeEvents. The generation changes with every change of a mode.
 func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	modes = make(map[Envoy]Mode, len(l.envoys))
 	for who, e := range l.envoys {
 		modes[who] = e.mode

@@ -64,8 +64,8 @@ func (e *envoy) process() (smallest uint8) {
 
 // Reporters counts the streams of load reports.
 func (l *Ledger) Reporters() Reporters {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	return l.reporters
 }
 
@@ -73,8 +73,8 @@ func (l *Ledger) Reporters() Reporters {
 // whether it watches a cluster. One without a stream is taken for one that does, and has
 // a stream: it may be about to subscribe.
 func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone, watches bool) {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	all = l.reporters
 	e := l.envoys[who]
 	opened := e != nil && len(e.reports) > 0

@@ -13,26 +13,40 @@ import (
 // flush interval. Who has nothing to say in that time has nothing in its buffer.
 const batchedAge = time.Second
 
-// heard is who of a cluster's watchers is counted. It changes far more seldom
-// than the counts.
+// heard is which of a cluster's watchers are counted. It changes far less often than the counts.
 type heard struct {
-	epoch                   uint64
+	epoch, turns            uint64 // of the ledger, that it is of
 	counted                 []*envoy
 	events, reports, silent int
-	clusters                int    // the most that one of them watches
-	busy                    int    // of those with traffic, as of turns
-	turns                   uint64 // one more than the ledger's; 0: busy is not known
-	late                    bool   // somebody's counts are older than the events of this moment
-	exact                   bool   // all have load reports
+	clusters                int  // the most that one of them watches
+	busy                    int  // of those with traffic
+	late                    bool // somebody's counts are older than the events of this moment
+	exact                   bool // all have load reports
 }
 
-// heardBy brings the cluster's view of its watchers up to date.
+// heardBy returns which of the cluster's watchers are counted. It is a function of the ledger's state, and
+// kept until that changes.
 func (l *Ledger) heardBy(c *cluster) *heard {
-	h := &c.heard
-	if h.epoch == l.epoch && l.epoch > 0 {
-		return h
+	before := c.heard.Load()
+	if before != nil && before.epoch == l.epoch && before.turns == l.turns {
+		return before
 	}
-	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
+	h := &heard{epoch: l.epoch, turns: l.turns, exact: true}
+	if before != nil && before.epoch == l.epoch {
+		*h = *before
+		h.turns, h.busy = l.turns, 0
+	} else {
+		l.hearAll(c, h)
+	}
+	for who := range c.watchers {
+		h.busy = max(h.busy, l.watching[who].busy)
+	}
+	c.heard.Store(h)
+	return h
+}
+
+// hearAll goes through the watchers.
+func (l *Ledger) hearAll(c *cluster, h *heard) {
 	for who := range c.watchers {
 		h.clusters = max(h.clusters, l.watching[who].clusters)
 		e := l.envoys[who]
@@ -56,21 +70,6 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 		h.counted = append(h.counted, e)
 	}
 	h.exact = h.exact && len(h.counted) > 0
-	clear(h.counted[len(h.counted):cap(h.counted)]) // those that left
-	return h
-}
-
-// busyBy is how many clusters with traffic one watcher of the cluster watches: the most of any.
-func (l *Ledger) busyBy(c *cluster) int {
-	h := l.heardBy(c)
-	if h.turns == l.turns+1 {
-		return h.busy
-	}
-	h.busy, h.turns = 0, l.turns+1
-	for who := range c.watchers {
-		h.busy = max(h.busy, l.watching[who].busy)
-	}
-	return h.busy
 }
 
 // asOf is when the sums of a cluster were true: now, less the mean age of what its
@@ -133,39 +132,38 @@ func (e *envoy) age(now time.Time) time.Duration {
 	return 0
 }
 
-// Read appends to into what is known of each endpoint of a cluster, in the order
-// given to SetMembers. In-flight counts and sums are unknown while no watcher is
-// counted; what only access logs tell (failures, time to last byte, answers) while no
-// watcher is counted by its log. The averages are as of the newest end in them.
-func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+// Read returns what is known of each endpoint of a cluster, in the order given to SetMembers.
+// In-flight counts and sums are unknown while no watcher is counted; what only access logs show (failures,
+// time to last byte, answers) while no watcher is counted by its log. The averages are as of the newest end
+// in them.
+//
+// It writes over previous, which is the reader's last reading or nil. A reading is newer than that, even
+// where the Envoys with the newest reports have left: it holds what changed since, and readers
+// go by its time.
+func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []flight.Counts {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	into := previous[:0]
 	c := l.clusters[name]
 	if c == nil {
 		return into
 	}
 	h := l.heardBy(c)
 	at := h.asOf(now)
-	// A reading is newer than the one before, even where those who told the newest have
-	// left: it holds what changed since, and who reads goes by its time.
-	if next := c.read.Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
+	if next := newest(previous).Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
 		at = next
-	}
-	if !at.IsZero() {
-		c.read = at
 	}
 	var logged time.Time
 	if h.events > 0 {
 		logged = at
 	}
 	for _, s := range c.members {
-		into = append(into, Counts{
-			Address:  s.address,
-			InFlight: reading(float64(s.believed()), at),
-			Exact:    h.exact,
-			Bytes:    weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
-			Failing:  weighting.Reading{Value: s.failed.value, At: s.failed.at},
+		into = append(into, flight.Counts{
+			Address:       s.address,
+			InFlight:      reading(float64(s.believed()), at),
+			Exact:         h.exact,
+			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
+			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
 				Issued:         reading(float64(s.sums.Issued), at),
 				Ended:          reading(float64(s.sums.Ended), at),
@@ -184,6 +182,16 @@ func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
 	return into
 }
 
+// newest is when a reading was true.
+func newest(all []flight.Counts) (at time.Time) {
+	for i := range all {
+		if t := all[i].InFlight.At; t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
 func reading(value float64, at time.Time) weighting.Reading {
 	if at.IsZero() {
 		return weighting.Reading{}
@@ -193,9 +201,8 @@ func reading(value float64, at time.Time) weighting.Reading {
 
 // Cluster is the status of a cluster.
 func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	c := l.clusters[name]
 	if c == nil {
 		return ClusterStatus{}
@@ -203,7 +210,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	h := l.heardBy(c)
 	return ClusterStatus{
 		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
-		Clusters: h.clusters, Busy: l.busyBy(c), Idle: c.idle,
+		Clusters: h.clusters, Busy: h.busy, Idle: c.idle,
 		Interval: h.interval(now),
 		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}
@@ -236,8 +243,8 @@ func (t *Totals) add(e *envoy) {
 
 // Totals sums up what was heard so far.
 func (l *Ledger) Totals() Totals {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	t := l.left
 	for _, e := range l.envoys {
 		t.add(e)
@@ -246,9 +253,8 @@ func (l *Ledger) Totals() Totals {
 }
 
 func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	all := make([]EnvoyStatus, 0, len(l.envoys))
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{

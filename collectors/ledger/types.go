@@ -3,7 +3,6 @@ package ledger
 import (
 	"time"
 
-	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
 
@@ -71,22 +70,6 @@ type EndpointLoad struct {
 	Issued     uint64
 	Succeeded  uint64 // answered, be it with a 4xx
 	Errors     uint64 // 5xx, gRPC statuses that stand for one, no answer; and Envoy's own timeouts and full circuit breakers
-}
-
-// Counts is what is known of one endpoint.
-type Counts struct {
-	Address  string
-	InFlight weighting.Reading // over all watchers that report; unknown when none does
-	Exact    bool              // every watcher that is counted has load reports, too
-	// Bytes is those of an answer and Failing the share, 0 to 1, of the requests that the
-	// endpoint failed among those that it answered or failed: moving averages over the ends
-	// that logs tell of, as of the newest; unknown before the first.
-	Bytes, Failing weighting.Reading
-	Proxies        weighting.ProxyReport
-	// Of the requests in Proxies.Issued, Sized began with a known size of their body, of SizedBytes in
-	// sum, and Unsized without: chunked ones, and those that no access log showed to begin. Cumulative, and
-	// of the same time as Issued.
-	Sized, SizedBytes, Unsized weighting.Reading
 }
 
 // A ClusterStatus is how a cluster is watched and heard of.

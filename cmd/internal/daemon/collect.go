@@ -42,6 +42,13 @@ func (d *Daemon) followEndpoints(ctx context.Context) error {
 	}
 }
 
+// followSignals keeps what Envoys report in step with who they are, until ctx is done.
+func (d *Daemon) followSignals(ctx context.Context) error {
+	var beat liveness.Beat
+	defer d.beats.Watch("what Envoys report", &beat)()
+	return d.signals.run(ctx, &beat)
+}
+
 // retarget tells the collectors what to read.
 func (d *Daemon) retarget() {
 	var targets []scrape.Target

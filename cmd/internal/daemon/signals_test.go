@@ -213,7 +213,7 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 			want = map[string]float64{xds.RuntimeImmediate: 0, xds.RuntimeBatched: 100}
 		}
 		eventually(t, "it has a mode", func() error { return reportOften(d, ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"}) })
-		d.signals.follow("llama")
+		d.signals.tick(time.Now())
 		if got := layer(t, d.XDSAddress(), "busy"); !maps.Equal(got, want) {
 			t.Errorf("disabled %t: the layer of a busy one is %v, want %v", disabled, got, want)
 		}
@@ -461,7 +461,7 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
 	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
 	now := time.Now()
-	s.Counts("llama", now, nil) // takes the watchers from the streams, which have none
+	s.tick(now) // takes the watchers from the streams, which have none
 	who := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
 	s.ledger.SetWatchers("llama", []ledger.Envoy{who})
 	address := []byte("10.0.0.1:80")
@@ -474,9 +474,8 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	}
 }
 
-// TestEachLoopFollowsForItsOwnCluster: a step of one does not go through the Envoys of all the
-// others, and a cluster that was gone and is back has its Envoys again.
-func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
+// TestATickFollowsTheWatchersAndNoReadDoes: and a cluster that was gone and is back has its Envoys again.
+func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
 	server := grpc.NewServer()
@@ -506,13 +505,13 @@ func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
 		}
 	}
 	s.Counts("llama", time.Now(), nil)
-	expect("after a step of one", 1, 0)
-	s.Counts("other", time.Now(), nil)
-	expect("after one of each", 1, 1)
+	expect("after a read", 0, 0)
+	s.tick(time.Now())
+	expect("after a tick", 1, 1)
 	s.setMembers(map[string]membership{"llama": {}})
 	expect("without the other", 1, 0)
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
-	s.Counts("other", time.Now(), nil)
 	s.Counts("nobody's", time.Now(), nil)
+	s.tick(time.Now())
 	expect("with the other again", 1, 1)
 }
