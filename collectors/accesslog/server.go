@@ -83,7 +83,7 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	if err := stream.RecvMsg(m); err != nil {
 		return s.ended(stream, err)
 	}
-	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	who, err := wire.EnvoyOf(stream.Context(), m.node)
 	if err != nil {
 		s.refused.Add(1)
 		s.log.Debug("access log refused", "error", err)
@@ -107,8 +107,8 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 }
 
 // follow tells the ledger of each message, the one in m first.
-func (s *Server) follow(stream grpc.ServerStream, m *message, who wire.Speaker) error {
-	l := s.ledger.Open(ledger.Envoy(who), time.Now())
+func (s *Server) follow(stream grpc.ServerStream, m *message, who ledger.Envoy) error {
+	l := s.ledger.Open(who, time.Now())
 	defer func() { l.Close(time.Now()) }()
 	for {
 		s.messages.Add(1)

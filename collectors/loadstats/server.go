@@ -106,7 +106,7 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	if err := s.receive(stream, m); err != nil {
 		return err
 	}
-	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	who, err := wire.EnvoyOf(stream.Context(), m.node)
 	if err != nil {
 		s.refused.Add(1)
 		s.log.Debug("load reports refused", "error", err)
@@ -126,8 +126,7 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 
 // follow asks for reports and tells the ledger of each. The message in m says
 // only who speaks: nobody asked for loads before it.
-func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, log *slog.Logger) error {
-	envoy := ledger.Envoy(who)
+func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy, log *slog.Logger) error {
 	asked := s.options.Interval(envoy)
 	if err := ask(stream, asked); err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"steelyard/collectors/ledger"
 )
 
 // patience is how long a stream may take to say whom it speaks for. An Envoy says it with
@@ -24,7 +26,7 @@ type Gate struct {
 	mu      sync.Mutex
 	shut    bool
 	open    int
-	streams map[Speaker]int
+	streams map[ledger.Envoy]int
 }
 
 // NewGate lets in so many streams of each Envoy. How many there are of all is bounded by the port that they come
@@ -33,7 +35,7 @@ func NewGate(limitEach int) *Gate {
 	return &Gate{
 		limitEach: limitEach,
 		closed:    make(chan struct{}),
-		streams:   make(map[Speaker]int),
+		streams:   make(map[ledger.Envoy]int),
 	}
 }
 
@@ -98,7 +100,7 @@ func (g *Gate) exit() {
 
 // Admit counts a stream for its Envoy and says whether it is the first. It must
 // be followed by Dismiss, unless there is an error, which is a gRPC status.
-func (g *Gate) Admit(who Speaker) (first bool, err error) {
+func (g *Gate) Admit(who ledger.Envoy) (first bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := g.streams[who]
@@ -111,7 +113,7 @@ func (g *Gate) Admit(who Speaker) (first bool, err error) {
 }
 
 // Dismiss undoes Admit and says whether it was the Envoy's last stream.
-func (g *Gate) Dismiss(who Speaker) (last bool) {
+func (g *Gate) Dismiss(who ledger.Envoy) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.streams[who]--; g.streams[who] > 0 {
