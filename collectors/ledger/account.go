@@ -22,12 +22,12 @@ type account struct {
 	removed bool  // from its Envoy's accounts
 }
 
-// A tally is what a report says of one endpoint, over all clusters of an Envoy that
+// A tally is a report about one endpoint, over all clusters of an Envoy that
 // are meant by it.
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
-// believed is how many requests are in flight, without those that are disputed.
-func (s *slot) believed() int64 {
+// undisputed is how many requests are in flight, without those that are disputed.
+func (s *slot) undisputed() int64 {
 	n := s.inFlight
 	for _, a := range s.disputed {
 		if a.watched {
@@ -96,13 +96,13 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 	if a := e.account(s); a != nil {
 		return a
 	}
-	if l.accounts >= l.room(e.who, maxAccounts) {
+	if l.accounts >= l.room(e.node, maxAccounts) {
 		return nil
 	}
 	l.accounts++
 	a := &account{envoy: e, slot: s, open: list{which: inAccount}}
 	a.count.Switch(e.basis())
-	_, a.watched = s.cluster.watchers[e.who]
+	_, a.watched = s.cluster.watchers[e.node]
 	e.accounts.add(a)
 	return a
 }

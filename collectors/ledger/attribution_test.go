@@ -109,7 +109,7 @@ func TestTheNamesOfAnEnvoyAreBounded(t *testing.T) {
 		loads = append(loads, ClusterLoad{Name: strconv.Itoa(i), Cluster: "chat"})
 	}
 	e.reports.Report(w.now, loads)
-	if got := len(w.ledger.envoys[e.who].services); got != maxServices {
+	if got := len(w.ledger.envoys[e.node].services); got != maxServices {
 		t.Errorf("%d names are kept, want %d", got, maxServices)
 	}
 }

@@ -35,10 +35,10 @@ func newFleet(envoys, endpoints int) *fleet {
 	f.ledger.SetMembers("chat", f.addresses)
 	var watchers []Envoy
 	for i := range envoys {
-		who := Envoy{NodeID: strconv.Itoa(i), Host: "10.0.0.1"}
-		watchers = append(watchers, who)
-		f.streams = append(f.streams, f.ledger.Open(who, f.now))
-		f.reports = append(f.reports, f.ledger.Reporting(who, time.Second, f.now))
+		node := Envoy{NodeID: strconv.Itoa(i), Host: "10.0.0.1"}
+		watchers = append(watchers, node)
+		f.streams = append(f.streams, f.ledger.Open(node, f.now))
+		f.reports = append(f.reports, f.ledger.Reporting(node, time.Second, f.now))
 	}
 	f.ledger.SetWatchers("chat", watchers)
 	for _, r := range f.reports {

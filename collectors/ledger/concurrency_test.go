@@ -28,10 +28,10 @@ func TestManyStreamsAtOnce(t *testing.T) {
 	l.SetWatchers("chat", watchers[:4])
 	var running sync.WaitGroup
 	left := make([]*Stream, envoys)
-	for i, who := range watchers {
+	for i, node := range watchers {
 		running.Go(func() {
-			s := l.Open(who, start)
-			r := l.Reporting(who, time.Second, start)
+			s := l.Open(node, start)
+			r := l.Reporting(node, time.Second, start)
 			left[i] = s
 			for n := range requests {
 				s.Begin(start, strconv.Itoa(n), drawnAddresses[n%len(drawnAddresses)])
@@ -110,7 +110,7 @@ func history(read func(*world)) *world {
 			w.report(e)
 		case 9:
 			e.streams[0].Close(w.now)
-			e.streams[0] = w.ledger.Open(e.who, w.now)
+			e.streams[0] = w.ledger.Open(e.node, w.now)
 		case 10:
 			w.ledger.Tick(w.now)
 		case 11:

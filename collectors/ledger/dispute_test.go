@@ -124,7 +124,7 @@ func (w *ward) stand(s *sender, n int) {
 }
 
 // believed reports whether all that is told counts.
-func (w *ward) believed() bool {
+func (w *ward) undisputed() bool {
 	c := w.ticked().Read("chat", w.now, nil)[0]
 	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
 }
@@ -135,7 +135,7 @@ func (w *ward) run(length time.Duration) (disputed, first time.Duration, named [
 	first = -1
 	for begun := w.now; w.now.Sub(begun) < length; {
 		w.step()
-		if !w.believed() {
+		if !w.undisputed() {
 			if disputed += tick; first < 0 {
 				first = w.now.Sub(begun)
 			}
@@ -356,7 +356,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWard()
 			honest(w)
-			for !w.believed() { // until all have reported
+			for !w.undisputed() { // until all have reported
 				w.step()
 			}
 			if disputed, first, named := w.run(30 * time.Second); disputed > 0 {
@@ -372,11 +372,11 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 	w.fleet()
 	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 	w.run(10 * time.Second)
-	if w.believed() {
+	if w.undisputed() {
 		t.Fatal("it is believed")
 	}
 	w.seen = nil
-	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.believed() {
+	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.undisputed() {
 		t.Errorf("not believed for %v without a report", disputed)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {

@@ -85,8 +85,8 @@
 //
 // # One against all
 //
-// What one Envoy says is not believed where the endpoint denies it and the others do not find it. The
-// caller tells what each endpoint says of its own requests (Served). With, over a row of its reports
+// Requests that only one Envoy reports do not count where the endpoint denies them and the requests of
+// others contradict them. Served takes in each endpoint's own reports. With, over a row of them
 // of which each has more than 8 requests fewer than are counted,
 //
 //	x, e    requests in flight from one Envoy, the least of the row; and its requests that ended
@@ -101,21 +101,21 @@
 // Envoy with its ends has in flight if its requests take as long as the others'. Then its requests do not
 // count at the endpoint until there is a report that does not deny. So these stay in the count: a gauge that
 // lags by an iteration of up to two seconds (the row is too short), an endpoint that stalls, whole or in
-// part (E = 0, or x is as large as X says), up to 8 slow uploads or idle streams, and whatever an Envoy says
-// that has nobody beside it (E = 0). Envoys that are in flight and end nothing are no part of X; and of
-// ends, what the endpoint did not complete is no part of E or e.
+// part (E = 0, or x is as large as X predicts), up to 8 slow uploads or idle streams, and all requests of an
+// Envoy without another at the endpoint (E = 0). Envoys that have requests in flight and end none are no part
+// of X; and ends that the endpoint did not complete are no part of E or e.
 //
-// Failures that one Envoy alone tells of are not in the sum of Failed while the others find the endpoint
-// well: they had an answer in the last 5 s, not three failures since, and less than a quarter of theirs
-// failed of late. The Envoy in question is that of whom most failures are.
+// Failures that only one Envoy reports are not in the sum of Failed while the others find the endpoint
+// well: they had an answer in the last 5 s, not three failures since, and less than a quarter of their latest
+// requests failed. The Envoy in question is the one with most failures.
 //
 // # Averages
 //
-// Bytes and Failing of an endpoint are moving averages, m ← m + α(x − m) at each end, where
-// α is the cluster's (SetAlpha) and the first x is all of m. For Bytes, x is that of an
-// answer; Envoy adds up the bytes over the retries of a request, so those that its beginning
-// tells of are taken off. For Failing, x is 1 for a request that failed and 0 for one that was answered; one that
-// is neither says nothing. They are for people: time to last byte and failures are weighed
+// ResponseBytes and FailedShare of an endpoint are moving averages, m ← m + α(x − m) at each end, where
+// α is the cluster's (SetAlpha) and the first x is all of m. For ResponseBytes, x is that of an
+// answer; Envoy adds up the bytes over the retries of a request, so those before its beginning
+// are taken off. For FailedShare, x is 1 for a request that failed and 0 for one that was answered; one that
+// is neither changes nothing. They are for people: the law takes time to last byte and failures
 // from the sums.
 //
 // # Modes
@@ -126,18 +126,18 @@
 //	events ──rate > batchAbove──> batched ──rate > reportsAbove──> reports
 //
 // and back when the rate was below 0.7 of the threshold for 5 s. The rate is one
-// of the last seconds (time constant 2 s). Who has no load reports never gets beyond
-// batched. The rate is that of what the log tells, or would: where it told of requests to
-// addresses that are nobody's here, they count in the reports, too. The ledger decides
-// (Modes); package xds tells the Envoy. Into and out of ModeReports the counts go with a
-// report, when gauge and events are of one moment. What comes meanwhile by mistake, from an
-// Envoy that was not told yet, is not counted.
+// of the last seconds (time constant 2 s). An Envoy without load reports never gets beyond
+// batched. The rate is that of the requests in the log, or of those that would be in it: where it had requests to
+// other addresses than those here, they count in the reports, too. The ledger decides
+// (Modes); package xds tells the Envoy. Into and out of ModeReports the counts change with a
+// report, when gauge and events are of one moment. Entries that come meanwhile, from an
+// Envoy that has not switched yet, are not counted.
 //
 // # Bounds
 //
-// Memory goes by what is counted: a pair of an Envoy and an endpoint takes some 140 bytes from the first
-// word of it, whatever other endpoints there are, so a fleet of 1,000 Envoys and 1,000 endpoints takes
-// 140 MB, of however many clusters theirs is one.
+// Memory goes by what is counted: a pair of an Envoy and an endpoint takes some 150 bytes once there is
+// a report of it, whatever other endpoints there are, so a fleet of 1,000 Envoys and 1,000 endpoints takes
+// 150 MB, of however many clusters theirs is one.
 //
 //	                                            of one Envoy    of all    of those that watch nothing
 //	Envoys                                                      16,384                          4,096
@@ -145,14 +145,14 @@
 //	open requests, 140 bytes each                     65,536      1 Mi                       262,144
 //	names of clusters, a kilobyte each at most         2,048   131,072                        32,768
 //
-// An Envoy that watches no cluster may be about to, so it is listened to; but anybody can make one up, and
+// An Envoy that watches no cluster may be about to, so it is counted; but anybody can make one up, and
 // all of them together take 160 MB at most. An Envoy above its open requests goes over to reports. Names are
 // those that would be taken for another of the clusters here, or for none. Ids are kept as a hash with a
-// secret seed, so their length is no matter. What a report says is clamped to a million requests in progress
+// secret seed, so their length does not matter. A report is clamped to a million requests in progress
 // and a hundred million issued, and what an account keeps of them to a thousand million.
 //
 // # What it is not
 //
-// No protocol and no law: it knows neither gRPC nor weights, and smooths nothing but
-// request rates. It is no place for truth about traffic that bypasses the proxies.
+// No protocol and no law: it has neither gRPC nor weights, and smooths nothing but
+// request rates. It knows nothing of traffic that bypasses the Envoys.
 package ledger

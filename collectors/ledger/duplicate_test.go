@@ -36,7 +36,7 @@ func TestEnvoysOfOneNameAddUp(t *testing.T) {
 	if got := w.status(t); got.ReportStreams != 2 {
 		t.Errorf("%d streams of reports count, want 2", got.ReportStreams)
 	}
-	if got := w.ledger.envoys[a.who].progress; got != 7 {
+	if got := w.ledger.envoys[a.node].progress; got != 7 {
 		t.Errorf("%d in progress, want 7", got)
 	}
 	b.reports.Close(w.now)

@@ -437,7 +437,7 @@ func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
 	other := w.ticked().Read("chat", w.now, nil)[0].InFlight
 	after := w.read(t).InFlight
 	if !other.At.Before(before.At) {
-		t.Errorf("as of %v for somebody else, who did not see that as of %v", other.At, before.At)
+		t.Errorf("as of %v for somebody else, node did not see that as of %v", other.At, before.At)
 	}
 	if !after.At.After(before.At) || after.At.After(w.now) {
 		t.Errorf("as of %v, and before as of %v", after.At, before.At)
@@ -488,7 +488,7 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 // Between two reports of a large fleet, up to a minute apart, nobody hears of a request.
 func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 	w, e := single()
-	r := w.ledger.Reporting(e.who, time.Minute, w.now)
+	r := w.ledger.Reporting(e.node, time.Minute, w.now)
 	idle := func(seconds int) (n int) {
 		for range seconds {
 			w.after(time.Second)

@@ -30,7 +30,7 @@ type world struct {
 
 // realEnvoy is an Envoy with its requests.
 type realEnvoy struct {
-	who     Envoy
+	node    Envoy
 	open    []realRequest
 	issued  map[string]uint64 // since the last report
 	streams []*Stream
@@ -60,14 +60,14 @@ func (w *world) cluster(name string, members ...string) {
 func (w *world) watch(name string, envoys ...*realEnvoy) {
 	var watchers []Envoy
 	for _, e := range envoys {
-		watchers = append(watchers, e.who)
+		watchers = append(watchers, e.node)
 	}
 	w.watchers[name] = watchers
 	w.ledger.SetWatchers(name, watchers)
 }
 
 func (w *world) envoy(id string) *realEnvoy {
-	e := &realEnvoy{who: Envoy{NodeID: id, Host: "10.0.0.1"}, issued: map[string]uint64{}}
+	e := &realEnvoy{node: Envoy{NodeID: id, Host: "10.0.0.1"}, issued: map[string]uint64{}}
 	w.envoys = append(w.envoys, e)
 	return e
 }
@@ -75,7 +75,7 @@ func (w *world) envoy(id string) *realEnvoy {
 func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
 
 func (w *world) open(e *realEnvoy) *Stream {
-	s := w.ledger.Open(e.who, w.now)
+	s := w.ledger.Open(e.node, w.now)
 	e.streams = append(e.streams, s)
 	return s
 }
@@ -84,7 +84,7 @@ func (w *world) reporting(e *realEnvoy) {
 	if e.reports != nil {
 		e.older = append(e.older, e.reports)
 	}
-	e.reports = w.ledger.Reporting(e.who, time.Second, w.now)
+	e.reports = w.ledger.Reporting(e.node, time.Second, w.now)
 }
 
 // begin has a request begin, and the ledger told unless the entry is lost.
@@ -129,7 +129,7 @@ func (w *world) report(e *realEnvoy) {
 // truth is what is in flight at an address from the watchers of a cluster.
 func (w *world) truth(cluster, address string) (n int) {
 	for _, e := range w.envoys {
-		if !slices.Contains(w.watchers[cluster], e.who) {
+		if !slices.Contains(w.watchers[cluster], e.node) {
 			continue
 		}
 		for _, r := range e.open {
@@ -171,11 +171,11 @@ func (w *world) mustBeSound(t fataler) {
 		open += e.open
 		services += len(e.services)
 		switch {
-		case !w.watches(e.who):
-		case e.alone():
-			reporters.Alone += len(e.reports)
+		case !w.watches(e.node):
+		case e.reportsOnly():
+			reporters.ReportsOnly += len(e.reports)
 		default:
-			reporters.Beside += len(e.reports)
+			reporters.WithAccessLog += len(e.reports)
 		}
 		for _, a := range e.accounts.all {
 			if a.removed {
@@ -203,9 +203,9 @@ func (w *world) mustBeSound(t fataler) {
 	}
 }
 
-func (w *world) watches(who Envoy) bool {
+func (w *world) watches(node Envoy) bool {
 	for _, watchers := range w.watchers {
-		if slices.Contains(watchers, who) {
+		if slices.Contains(watchers, node) {
 			return true
 		}
 	}
@@ -260,20 +260,20 @@ func mustKnowWatchers(t fataler, l *Ledger) {
 	t.Helper()
 	watches := map[Envoy]watching{}
 	for _, c := range l.clusters {
-		for who := range c.watchers {
-			n := watches[who]
+		for node := range c.watchers {
+			n := watches[node]
 			if n.clusters++; !c.idle {
 				n.busy++
 			}
-			watches[who] = n
+			watches[node] = n
 		}
 	}
 	if len(watches) != len(l.watching) {
 		t.Fatalf("%d Envoys watch a cluster, counted %d", len(watches), len(l.watching))
 	}
-	for who, n := range watches {
-		if *l.watching[who] != n {
-			t.Fatalf("%v watches %+v, counted %+v", who, n, *l.watching[who])
+	for node, n := range watches {
+		if *l.watching[node] != n {
+			t.Fatalf("%v watches %+v, counted %+v", node, n, *l.watching[node])
 		}
 	}
 }
@@ -450,7 +450,7 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 				e := drawEnvoy(t, w)
 				i := rapid.IntRange(0, 1).Draw(t, "stream")
 				e.streams[i].Close(w.now)
-				e.streams[i] = w.ledger.Open(e.who, w.now)
+				e.streams[i] = w.ledger.Open(e.node, w.now)
 			},
 			"report": func(t *rapid.T) { w.after(time.Second); w.report(drawEnvoy(t, w)) },
 			"report stream": func(t *rapid.T) {

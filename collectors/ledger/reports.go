@@ -9,36 +9,35 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// Reports is an open stream of load reports. An Envoy has one; several are of Envoys that
-// share a node id behind one address, and then they add up, or one is left over from
-// before its Envoy opened the next.
+// Reports is an open stream of load reports. A process has one. Several of an Envoy are of several
+// processes, and then they add up, or one is left over from before its Envoy opened the next.
 type Reports struct {
-	ledger  *Ledger
-	envoy   *envoy // nil for one too many, and after Close
-	process uint8  // tells it from the other streams of its Envoy
-	counts  bool   // what it tells is in the Envoy's accounts
-	later   bool   // there was a report over this stream
-	told    bool   // in this round
-	logged  bool   // since the last report a log told of the same requests, too
+	ledger   *Ledger
+	envoy    *envoy // nil for one too many, and after Close
+	process  uint8  // identifies it among the streams of its Envoy
+	counts   bool   // its gauges are in the Envoy's accounts
+	later    bool   // there was a report over this stream
+	reported bool   // in this round
+	logged   bool   // since the last report a log showed the same requests, too
 
 	opened, heard time.Time
 	compared      time.Time // when the sums of requests issued were last compared
 }
 
 // Reporters are the open streams of load reports of Envoys that watch a cluster, by whether
-// a log tells of the same requests. Others do not count: they would make these report more
-// seldom, and anybody can invent them.
+// a log shows the same requests. Other Envoys do not count: anybody can invent them, and they would make
+// these report less often.
 type Reporters struct {
-	Beside int // a log that does, or the Envoy has no requests
-	Alone  int // there is nothing but the reports
+	WithAccessLog int // a log does, or the Envoy has no requests
+	ReportsOnly   int // there are only the reports
 }
 
 // Reporting notes that an Envoy opened a stream of load reports and was asked
-// for one every interval. What one Envoy too many says is ignored.
-func (l *Ledger) Reporting(who Envoy, interval time.Duration, now time.Time) *Reports {
+// for one every interval. One Envoy too many is ignored.
+func (l *Ledger) Reporting(node Envoy, interval time.Duration, now time.Time) *Reports {
 	l.mu.Lock()
 	defer l.release()
-	r := &Reports{ledger: l, envoy: l.envoyFor(who, now), opened: now, heard: now}
+	r := &Reports{ledger: l, envoy: l.envoyFor(node, now), opened: now, heard: now}
 	if e := r.envoy; e != nil {
 		if r.process = e.process(); r.process == none {
 			r.envoy = nil
@@ -69,41 +68,41 @@ func (l *Ledger) Reporters() Reporters {
 	return l.reporters
 }
 
-// ReportersWith counts them with this Envoy, and says whether its reports are alone and
-// whether it watches a cluster. One without a stream is taken for one that does, and has
-// a stream: it may be about to subscribe.
-func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone, watches bool) {
+// ReportersWith counts them with this Envoy, and reports whether its reports are its only source and
+// whether it watches a cluster. One without a stream counts as if it had one and watched a cluster: it may be
+// about to subscribe.
+func (l *Ledger) ReportersWith(node Envoy) (all Reporters, reportsOnly, watches bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	all = l.reporters
-	e := l.envoys[who]
+	e := l.envoys[node]
 	opened := e != nil && len(e.reports) > 0
-	alone = e != nil && e.alone()
-	watches = l.watching[who] != nil
+	reportsOnly = e != nil && e.reportsOnly()
+	watches = l.watching[node] != nil
 	switch {
 	case opened && watches:
-	case alone:
-		all.Alone++
+	case reportsOnly:
+		all.ReportsOnly++
 	default:
-		all.Beside++
+		all.WithAccessLog++
 	}
-	return all, alone, watches || !opened
+	return all, reportsOnly, watches || !opened
 }
 
 // regroup counts the Envoy's streams of load reports for what they are now.
 func (l *Ledger) regroup(e *envoy) {
-	l.reporters.Beside -= e.grouped.Beside
-	l.reporters.Alone -= e.grouped.Alone
+	l.reporters.WithAccessLog -= e.grouped.WithAccessLog
+	l.reporters.ReportsOnly -= e.grouped.ReportsOnly
 	switch {
-	case l.watching[e.who] == nil:
+	case l.watching[e.node] == nil:
 		e.grouped = Reporters{}
-	case e.alone():
-		e.grouped = Reporters{Alone: len(e.reports)}
+	case e.reportsOnly():
+		e.grouped = Reporters{ReportsOnly: len(e.reports)}
 	default:
-		e.grouped = Reporters{Beside: len(e.reports)}
+		e.grouped = Reporters{WithAccessLog: len(e.reports)}
 	}
-	l.reporters.Beside += e.grouped.Beside
-	l.reporters.Alone += e.grouped.Alone
+	l.reporters.WithAccessLog += e.grouped.WithAccessLog
+	l.reporters.ReportsOnly += e.grouped.ReportsOnly
 }
 
 // Asked notes that the Envoy was asked for a report every interval from now on.
@@ -116,8 +115,8 @@ func (r *Reports) Asked(interval time.Duration) {
 }
 
 // Report takes in one report. An endpoint that is left out has no requests in progress.
-// Of the first report of a stream only the gauge counts: its counters go back to a time
-// that nobody here knows. It says whether the Envoy watches a cluster.
+// Of the first report of a stream only the gauge counts: its counters reach back to an unknown
+// time. It reports whether the Envoy watches a cluster.
 func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	l := r.ledger
 	l.mu.Lock()
@@ -147,17 +146,16 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	}
 	r.later = true
 	if e.streams == 0 && (issued > 0 || e.progress > 0) {
-		e.lone = true
+		e.unlogged = true
 	}
 	l.regroup(e)
 	l.judge(e, now, true)
 	r.logged = false // if the log ends with this report, it ends between two
-	return l.watching[e.who] != nil
+	return l.watching[e.node] != nil
 }
 
-// replace has the older streams count no more of which nothing was heard since this one
-// opened, and for longer than a report may be late: it took their place. One that is another process's reports
-// again, and counts again.
+// replace stops counting the older streams that sent nothing since this one opened, and for longer than a
+// report may be late: this one took their place. A stream of another process reports again, and counts again.
 func (l *Ledger) replace(r *Reports, now time.Time) {
 	late := r.envoy.asked / 10
 	for _, old := range r.envoy.reports {
@@ -167,8 +165,7 @@ func (l *Ledger) replace(r *Reports, now time.Time) {
 	}
 }
 
-// stopSilent has the streams count no more of which nothing was heard since then, as long
-// as there is another.
+// stopSilent stops counting the streams that sent nothing since then, as long as there is another.
 func (l *Ledger) stopSilent(e *envoy, since time.Time) {
 	for _, r := range e.reports {
 		if r.counts && e.counting > 1 && r.heard.Before(since) {
@@ -198,9 +195,8 @@ func (l *Ledger) stop(r *Reports) {
 	})
 }
 
-// tally adds up what a report says, by endpoint: one may be in several clusters of an
-// Envoy. It returns the number of requests issued, and of those to addresses that are
-// nobody's here.
+// tally adds up a report by endpoint: one may be in several clusters of an
+// Envoy. It returns the number of requests issued to endpoints of clusters here, and to other addresses.
 func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued, elsewhere int64) {
 	for i := range clusters {
 		c := &clusters[i]
@@ -210,24 +206,24 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 		}
 		for j := range c.Endpoints {
 			load := &c.Endpoints[j]
-			told := int64(0)
+			issuedHere := int64(0)
 			if counters {
-				told = int64(min(load.Issued, maxIssued))
+				issuedHere = int64(min(load.Issued, maxIssued))
 			}
 			at := l.addresses[load.Address]
 			if at == nil {
-				elsewhere += told
+				elsewhere += issuedHere
 				continue
 			}
 			l.tallyOne(e, at, at.servedBy(c.Cluster), load, counters)
-			issued += told
+			issued += issuedHere
 		}
 	}
 	return issued, elsewhere
 }
 
-// tallyOne adds up what a report says of one endpoint; meant is the cluster of it, nil
-// for one that is not known here, which is all of them.
+// tallyOne adds up a report about one endpoint in the cluster meant, or in all of its clusters where that
+// is nil.
 func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointLoad, counters bool) {
 	for _, s := range at.slots {
 		if meant != nil && s.cluster != meant {
@@ -246,36 +242,36 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 	}
 }
 
-// learn keeps by which name a cluster of the Envoy is known in EDS, where its own name for
-// it, which entries of its log say, would be taken for another cluster or for none.
+// learn keeps the name in EDS of a cluster of the Envoy, where the Envoy's own name for
+// it, which entries of its log have, would be taken for another cluster or for none.
 func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
 	means, before := l.served(c.Cluster), len(e.services)
 	switch _, kept := e.services[c.Name]; {
 	case c.Name == "" || l.served(c.Name) == means:
 		delete(e.services, c.Name)
-	case !kept && (before >= maxServices || l.services >= l.room(e.who, maxServicesTotal)):
+	case !kept && (before >= maxServices || l.services >= l.room(e.node, maxServicesTotal)):
 	default:
 		if e.services == nil {
 			e.services = make(map[string]service)
 		}
-		s := service{told: now}
+		s := service{named: now}
 		if means != nil {
-			s.name = means.name // our string, and not one that the Envoy made up
+			s.name = means.name // our own string
 		}
 		e.services[c.Name] = s
 	}
 	l.services += len(e.services) - before
 }
 
-// unlearn makes room: a report names all clusters that the Envoy has, so what none named
+// unlearn makes room: a report names all clusters that the Envoy has, so a name that was in none
 // for a while was removed from its configuration.
 func (l *Ledger) unlearn(e *envoy, now time.Time) {
 	before := len(e.services)
-	if before < maxServices && l.services < l.room(e.who, maxServicesTotal) {
+	if before < maxServices && l.services < l.room(e.node, maxServicesTotal) {
 		return
 	}
 	since := now.Add(-e.patience())
-	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.told.Before(since) })
+	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.named.Before(since) })
 	l.services += len(e.services) - before
 }
 
@@ -289,7 +285,7 @@ func (l *Ledger) served(name string) *cluster {
 	return l.clusters[base]
 }
 
-// noteDropped counts what was shed.
+// noteDropped counts the requests that were shed.
 func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if load.Dropped == 0 {
 		return
@@ -298,7 +294,7 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if c == nil {
 		return
 	}
-	if _, watches := c.watchers[e.who]; watches {
+	if _, watches := c.watchers[e.node]; watches {
 		c.dropped += min(load.Dropped, maxIssued)
 		l.changed(c)
 	}
@@ -313,7 +309,7 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 	}
 	report := flight.Report{
 		Process: r.process, Processes: e.processes(r, now), Joins: !r.later || !r.counts, First: !r.later,
-		Round: e.turn(r), Due: due, Logged: r.logged,
+		Round: e.advanceRound(r), Due: due, Logged: r.logged,
 	}
 	if report.Processes > 1 && e.counting == 1 {
 		e.share()
@@ -349,24 +345,24 @@ func (e *envoy) share() {
 	}
 }
 
-// turn says where in a round a report comes.
-func (e *envoy) turn(r *Reports) flight.Round {
+// advanceRound takes a report into the round of the Envoy's processes, and says where in it the report is.
+func (e *envoy) advanceRound(r *Reports) flight.Round {
 	e.first = e.first || !r.later
-	turn := flight.Round{Begins: !r.told, Ends: true, First: e.first}
+	round := flight.Round{Begins: !r.reported, Ends: true, First: e.first}
 	for _, other := range e.reports {
 		if other != r && other.counts {
-			turn.Begins = turn.Begins && !other.told
-			turn.Ends = turn.Ends && other.told
+			round.Begins = round.Begins && !other.reported
+			round.Ends = round.Ends && other.reported
 		}
 	}
-	r.told = true
-	if turn.Ends {
+	r.reported = true
+	if round.Ends {
 		e.first = false
 		for _, other := range e.reports {
-			other.told = false
+			other.reported = false
 		}
 	}
-	return turn
+	return round
 }
 
 // plus adds up to a limit.

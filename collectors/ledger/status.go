@@ -10,17 +10,17 @@ import (
 )
 
 // batchedAge is the most that a batched Envoy's entries are late: its logger's
-// flush interval. Who has nothing to say in that time has nothing in its buffer.
+// flush interval. One that sends nothing for that time has nothing in its buffer.
 const batchedAge = time.Second
 
 // heard is which of a cluster's watchers are counted. It changes far less often than the counts.
 type heard struct {
-	epoch, turns            uint64 // of the ledger, that it is of
+	epoch, trafficEpoch     uint64 // of the ledger, that it is of
 	counted                 []*envoy
 	events, reports, silent int
 	clusters                int  // the most that one of them watches
 	busy                    int  // of those with traffic
-	late                    bool // somebody's counts are older than the events of this moment
+	late                    bool // the counts of one are older than the events of this moment
 	exact                   bool // all have load reports
 }
 
@@ -28,18 +28,18 @@ type heard struct {
 // kept until that changes.
 func (l *Ledger) heardBy(c *cluster) *heard {
 	before := c.heard.Load()
-	if before != nil && before.epoch == l.epoch && before.turns == l.turns {
+	if before != nil && before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
 		return before
 	}
-	h := &heard{epoch: l.epoch, turns: l.turns, exact: true}
+	h := &heard{epoch: l.epoch, trafficEpoch: l.trafficEpoch, exact: true}
 	if before != nil && before.epoch == l.epoch {
 		*h = *before
-		h.turns, h.busy = l.turns, 0
+		h.trafficEpoch, h.busy = l.trafficEpoch, 0
 	} else {
 		l.hearAll(c, h)
 	}
-	for who := range c.watchers {
-		h.busy = max(h.busy, l.watching[who].busy)
+	for node := range c.watchers {
+		h.busy = max(h.busy, l.watching[node].busy)
 	}
 	c.heard.Store(h)
 	return h
@@ -47,9 +47,9 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 
 // hearAll goes through the watchers.
 func (l *Ledger) hearAll(c *cluster, h *heard) {
-	for who := range c.watchers {
-		h.clusters = max(h.clusters, l.watching[who].clusters)
-		e := l.envoys[who]
+	for node := range c.watchers {
+		h.clusters = max(h.clusters, l.watching[node].clusters)
+		e := l.envoys[node]
 		if e == nil {
 			continue
 		}
@@ -72,9 +72,9 @@ func (l *Ledger) hearAll(c *cluster, h *heard) {
 	h.exact = h.exact && len(h.counted) > 0
 }
 
-// asOf is when the sums of a cluster were true: now, less the mean age of what its
-// Envoys told, each weighed by its request rate. For what a count misses is what
-// arrived since, rate times age, summed over the Envoys.
+// asOf is when the sums of a cluster were true: now, less the mean age of its Envoys' counts,
+// each weighed by its request rate. What a count misses is what
+// arrived since: rate times age, summed over the Envoys.
 func (h *heard) asOf(now time.Time) time.Time {
 	if len(h.counted) == 0 {
 		return time.Time{}
@@ -109,7 +109,7 @@ func (h *heard) interval(now time.Time) time.Duration {
 }
 
 // mean weighs the Envoys that are counted by their request rates: one without traffic
-// says nothing late.
+// misses nothing.
 func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration {
 	const idle = 0.01 // requests per second, so that there is always a weight
 	var weights, sum float64
@@ -160,7 +160,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	for _, s := range c.members {
 		into = append(into, flight.Counts{
 			Address:       s.address,
-			InFlight:      reading(float64(s.believed()), at),
+			InFlight:      reading(float64(s.undisputed()), at),
 			Exact:         h.exact,
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
@@ -231,7 +231,7 @@ type Totals struct {
 	Events     uint64 // access log entries
 	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
 	Unpaired   uint64 // ends without a beginning
-	Reconciled uint64 // requests that load reports added to or took from what access logs said
+	Reconciled uint64 // requests that load reports added to or took from the counts by access logs
 }
 
 func (t *Totals) add(e *envoy) {
@@ -241,7 +241,7 @@ func (t *Totals) add(e *envoy) {
 	t.Reconciled += e.reconciled
 }
 
-// Totals sums up what was heard so far.
+// Totals sums up all Envoys.
 func (l *Ledger) Totals() Totals {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -258,7 +258,7 @@ func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 	all := make([]EnvoyStatus, 0, len(l.envoys))
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{
-			Envoy: e.who, Mode: e.mode, Silent: e.silent,
+			Envoy: e.node, Mode: e.mode, Silent: e.silent,
 			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings,
 			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
 			Reconciled: e.reconciled, Unrecorded: e.unrecorded,

@@ -15,15 +15,15 @@ type Stream struct {
 	open   list   // requests that began over it
 }
 
-// Open notes that a stream of an Envoy's access log was opened. What one Envoy
-// too many says is ignored.
-func (l *Ledger) Open(who Envoy, now time.Time) *Stream {
+// Open notes that a stream of an Envoy's access log was opened. One Envoy
+// too many is ignored.
+func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 	l.mu.Lock()
 	defer l.release()
-	s := &Stream{ledger: l, envoy: l.envoyFor(who, now), open: list{which: inStream}}
+	s := &Stream{ledger: l, envoy: l.envoyFor(node, now), open: list{which: inStream}}
 	if s.envoy != nil {
 		l.restate(s.envoy, func() { s.envoy.streams++ })
-		s.envoy.lone = false
+		s.envoy.unlogged = false
 		l.regroup(s.envoy)
 		l.hear(s.envoy, now)
 	}
@@ -40,7 +40,7 @@ func (s *Stream) End(now time.Time, id, address string, o Outcome) {
 	s.Events(now, []Event{{Ended: true, ID: []byte(id), Address: []byte(address), Outcome: o}})
 }
 
-// Events notes what one message of the stream says, in order.
+// Events takes in one message of the stream, in order.
 func (s *Stream) Events(now time.Time, events []Event) {
 	l := s.ledger
 	l.mu.Lock()
@@ -70,8 +70,8 @@ func (l *Ledger) heardEvents(e *envoy, now time.Time, began int) {
 	l.judge(e, now, false)
 }
 
-// event takes in one event. Where it does not say which cluster of an endpoint the
-// request went through, it is one of each.
+// event takes in one event. Where it does not show which cluster of an endpoint the
+// request went through, it counts in each.
 func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	e := s.envoy
 	e.events++
@@ -89,7 +89,7 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 		}
 		if a := l.accountWith(e, slot); a != nil {
 			watched = watched || a.watched
-			l.tell(s, a, now, id, ev)
+			l.step(s, a, now, id, ev)
 		}
 	}
 	if !watched {
@@ -101,21 +101,21 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 }
 
 // meant is which of an endpoint's clusters an Envoy means by its own name for one; nil
-// where there is nothing to choose from, or no telling.
+// where there is nothing to choose from, or it is unknown.
 func (e *envoy) meant(at *address, name []byte) *cluster {
 	if len(at.slots) == 1 {
 		return nil
 	}
-	if s, told := e.services[string(name)]; told {
+	if s, known := e.services[string(name)]; known {
 		return at.servedBy(s.name)
 	}
 	return at.servedBy(string(name)) // as in a bootstrap of Steelyard's
 }
 
-// tell has an account take in an event.
-func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
+// step has an account take in an event.
+func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
 	switch {
-	case a.envoy.mode == ModeReports: // a straggler, or one that was not told: the reports count
+	case a.envoy.mode == ModeReports: // it has not switched yet: the reports count
 	case ev.Ended:
 		l.end(a, now, id, &ev.Outcome)
 	default:
@@ -180,9 +180,9 @@ func (o *Outcome) sums() flight.Sums {
 	return d
 }
 
-// failed says whether the endpoint failed the request. A full queue did, too, and who
-// answers each at once with a 503 would otherwise look like the fastest. What Envoy refuses
-// itself never came to an endpoint.
+// failed reports whether the endpoint failed the request. A 503 of a full queue is a failure, too: an endpoint
+// that answers each request with one at once would otherwise look like the fastest. What Envoy refuses itself
+// never reached an endpoint.
 func (o *Outcome) failed() bool {
 	return o.ConnectFailed || o.Reset || o.Status >= 500
 }
@@ -190,8 +190,8 @@ func (o *Outcome) failed() bool {
 // grpcCanceled is the gRPC status of a request that its client gave up.
 const grpcCanceled = 1
 
-// erred says whether the request ended in an error that may be its own: a model that nobody
-// has, or that this endpoint has no longer. Only a comparison with other endpoints can tell.
+// erred reports whether the request ended in an error that may be its own: a model that no endpoint
+// has, or that this one has no longer. Only a comparison with other endpoints shows which.
 func (o *Outcome) erred() bool {
 	return o.Status >= 400 || o.GRPCStatus != 0 && o.GRPCStatus != grpcCanceled
 }

@@ -41,7 +41,7 @@ const longest = 60 * time.Second
 
 // A Fleet is the Envoys that report their load, by whether an access log tells of the same
 // requests.
-type Fleet struct{ Beside, Alone int }
+type Fleet struct{ WithAccessLog, ReportsOnly int }
 
 // Intervals is how often Envoys of each kind are to report: the shortest intervals, in
 // the ratio of least to least, with
@@ -60,11 +60,11 @@ func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond, reportBytes 
 		return leastBeside, leastAlone
 	}
 	room := budgetBytesPerSecond / reportBytes // reports per second
-	wanted := float64(f.Beside)/leastBeside.Seconds() + float64(f.Alone)/leastAlone.Seconds()
+	wanted := float64(f.WithAccessLog)/leastBeside.Seconds() + float64(f.ReportsOnly)/leastAlone.Seconds()
 	beside = stretched(leastBeside, wanted/room)
 	if beside == longest { // and the others have what these leave
-		room = max(room-float64(f.Beside)/longest.Seconds(), 0)
-		return beside, stretched(leastAlone, float64(f.Alone)/leastAlone.Seconds()/room)
+		room = max(room-float64(f.WithAccessLog)/longest.Seconds(), 0)
+		return beside, stretched(leastAlone, float64(f.ReportsOnly)/leastAlone.Seconds()/room)
 	}
 	return beside, stretched(leastAlone, wanted/room)
 }

@@ -96,7 +96,7 @@ func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
 func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Duration) {
 	fleet := loadstats.Fleet(all)
 	if s.accessLogs == nil {
-		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
+		fleet = loadstats.Fleet{ReportsOnly: all.WithAccessLog + all.ReportsOnly}
 	}
 	r := s.config.LoadReports
 	return fleet.Intervals(r.Interval, float64(r.Budget), s.loadReports.ReportBytes())

@@ -377,7 +377,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	alone.report(3)
 	alone.mustBeAsked(100 * time.Millisecond)
 	logged.report(3)
-	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{Beside: 1, Alone: 1}) {
+	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{WithAccessLog: 1, ReportsOnly: 1}) {
 		t.Errorf("%+v", got)
 	}
 	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
@@ -386,7 +386,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	}
 	begin(t, address, "alone", "10.0.0.1", 80)
 	eventually(t, "its log is open", func() error {
-		if got := d.signals.ledger.Reporters(); got.Alone != 0 {
+		if got := d.signals.ledger.Reporters(); got.ReportsOnly != 0 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
@@ -406,7 +406,7 @@ func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
 	first := openReports(t, address, "first")
 	first.mustBeAsked(time.Second)
 	eventually(t, "it is counted", func() error {
-		if got := d.signals.ledger.Reporters(); got.Beside != 1 {
+		if got := d.signals.ledger.Reporters(); got.WithAccessLog != 1 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil

@@ -381,10 +381,10 @@ func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	}
 	budget := float64(r.Budget)
 	if isAlone {
-		_, alone := loadstats.Fleet{Alone: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+		_, alone := loadstats.Fleet{ReportsOnly: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
 		return alone
 	}
-	beside, _ := loadstats.Fleet{Beside: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+	beside, _ := loadstats.Fleet{WithAccessLog: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
 	return beside
 }
 
