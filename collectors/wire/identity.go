@@ -26,7 +26,8 @@ const maxIP = 64
 // may be nil, and the address of its connection. The error is for the person who runs the Envoy.
 func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	if node == nil {
-		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart by it: every Envoy sends one")
+		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart by it: " +
+			"every Envoy sends one")
 	}
 	id, err := nodeID(node)
 	if err != nil {
