@@ -12,6 +12,7 @@ import (
 	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
 
@@ -60,8 +61,9 @@ type Publisher interface {
 // Proxies are the proxies' reports of their requests, by access log and load reports. The loop
 // reads them at every step; the caller of NewCluster calls Poke when they change.
 type Proxies interface {
-	// Counts are those of one cluster. Its Endpoints are written over what into holds.
-	Counts(cluster string, now time.Time, into []ProxyCount) ProxyCounts
+	// Counts are those of one cluster. Its Endpoints are written over previous, those of the call before, and
+	// are newer.
+	Counts(cluster string, now time.Time, previous []flight.Counts) ProxyCounts
 	// Served takes an endpoint's report of its own requests, which can contradict the report of
 	// one proxy. Where the endpoint has no gauge of running requests, it runs as many as slots; 0
 	// slots are unknown.
@@ -81,18 +83,7 @@ type ProxyCounts struct {
 	// reported when it happens.
 	Interval  time.Duration
 	Dropped   weighting.Reading // requests that drop_overloads refused, cumulative
-	Endpoints []ProxyCount      // in any order; in that of SetEndpoints it is fastest
-}
-
-// A ProxyCount is what the proxies report of one endpoint.
-type ProxyCount struct {
-	Address  string
-	InFlight weighting.Reading
-	Exact    bool // cannot leak
-	Report   weighting.ProxyReport
-	// ResponseBytes is the size of a response and FailedShare, 0 to 1, the failures among the
-	// requests that the endpoint answered or failed: moving averages, for display.
-	ResponseBytes, FailedShare weighting.Reading
+	Endpoints []flight.Counts   // those that the proxies know; in any order, in that of SetEndpoints it is fastest
 }
 
 // An Observer is called after every step and its push, with the previous decision and the
@@ -115,7 +106,7 @@ type Cluster struct {
 	proxyActivity chan struct{}
 
 	// Buffers reused by the next step of the loop.
-	counted []ProxyCount
+	counted []flight.Counts
 	seen    []weighting.Endpoint
 
 	mu         sync.Mutex
@@ -140,7 +131,7 @@ type Cluster struct {
 type record struct {
 	server   weighting.ServerReport
 	inFlight weighting.Reading // from Redis
-	proxies  ProxyCount
+	proxies  flight.Counts
 	round    int // of proxies
 	scrape   Scrape
 	failures int // scrapes in a row
@@ -417,7 +408,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Report,
+			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Proxies,
 		}
 		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
 		if e.Capacity == 0 {
@@ -438,7 +429,7 @@ func (c *Cluster) reported(counts ProxyCounts) {
 	}
 	for _, r := range c.inOrder {
 		if r.round != c.rounds {
-			r.proxies = ProxyCount{}
+			r.proxies = flight.Counts{}
 		}
 	}
 	counts.Endpoints = nil

@@ -17,6 +17,7 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
 
@@ -59,7 +60,7 @@ func (r *recorder) Remove(cluster string) {
 	r.removed = append(r.removed, cluster)
 }
 
-func (r *recorder) Counts(string, time.Time, []ProxyCount) ProxyCounts {
+func (r *recorder) Counts(string, time.Time, []flight.Counts) ProxyCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
@@ -518,10 +519,10 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 			r.counts = ProxyCounts{
 				Fleet: push.Fleet{Proxies: c.subscribers}, Reporting: c.reporting, Interval: time.Second,
 				Dropped: weighting.Reading{Value: 11, At: now},
-				Endpoints: []ProxyCount{
+				Endpoints: []flight.Counts{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
 					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true,
-						Report: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
+						Proxies: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
 				},
 			}
 			o := testOptions()
@@ -814,7 +815,7 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
 		at := time.Now()
-		r.report(ProxyCounts{Endpoints: []ProxyCount{{
+		r.report(ProxyCounts{Endpoints: []flight.Counts{{
 			Address:       "10.0.0.1:80",
 			ResponseBytes: weighting.Reading{Value: 1500, At: at.Add(-2 * time.Second)},
 			FailedShare:   weighting.Reading{Value: 0.25, At: at.Add(-time.Second)},
@@ -928,9 +929,9 @@ func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
 			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
 			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1, Source: "access_log"}
 			for i, n := range []float64{3, 41, 1, 1} {
-				counts.Endpoints = append(counts.Endpoints, ProxyCount{
+				counts.Endpoints = append(counts.Endpoints, flight.Counts{
 					Address: endpoints[i].Address, InFlight: read(n), Exact: true,
-					Report: weighting.ProxyReport{Issued: read(n), Ended: read(0), Answered: read(0)},
+					Proxies: weighting.ProxyReport{Issued: read(n), Ended: read(0), Answered: read(0)},
 				})
 			}
 			r.report(counts)
@@ -1002,7 +1003,7 @@ func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1}
 		for _, a := range list {
 			counts.Endpoints = append(counts.Endpoints,
-				ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
+				flight.Counts{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
 		}
 		r.report(counts)
 		c.Poke()
@@ -1021,17 +1022,17 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 	r, now := &recorder{}, time.Now()
 	cluster := NewCluster("llama", Options{}, r, r, r, slog.New(slog.DiscardHandler))
 	cluster.SetEndpoints([]discovery.Endpoint{{Address: a}, {Address: b}, {Address: c}, {Address: a}})
-	count := func(address string, n float64) ProxyCount {
-		return ProxyCount{Address: address, InFlight: weighting.Reading{Value: n, At: now}, Exact: true}
+	count := func(address string, n float64) flight.Counts {
+		return flight.Counts{Address: address, InFlight: weighting.Reading{Value: n, At: now}, Exact: true}
 	}
 	for i, round := range []struct {
-		told []ProxyCount
+		told []flight.Counts
 		want []float64 // 0: unknown
 	}{
-		{[]ProxyCount{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
-		{[]ProxyCount{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)},
+		{[]flight.Counts{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
+		{[]flight.Counts{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)},
 			[]float64{4, 7, 6, 4}},
-		{[]ProxyCount{count(b, 8)}, []float64{0, 8, 0, 0}},
+		{[]flight.Counts{count(b, 8)}, []float64{0, 8, 0, 0}},
 		{nil, []float64{0, 0, 0, 0}},
 	} {
 		r.report(ProxyCounts{Endpoints: round.told})

@@ -93,10 +93,10 @@ func (c *Cluster) viewProxies(e *view.Endpoint, r *record, now time.Time) {
 	case !byProxies && r.inFlight.Known():
 		e.InFlightSource = "redis"
 	}
-	if f := r.proxies.Report.Failed; f.Known() {
+	if f := r.proxies.Proxies.Failed; f.Known() {
 		e.FailedRequests = view.Num(f.Value)
 	}
-	if f := r.proxies.Report.Errors; f.Known() {
+	if f := r.proxies.Proxies.Errors; f.Known() {
 		e.ErrorRequests = view.Num(f.Value)
 	}
 	e.ResponseBytes, e.ResponseBytesAgeSeconds = viewReading(r.proxies.ResponseBytes, now)

@@ -259,3 +259,42 @@ func TestBatchedEntriesOfAnIdleEnvoyDoNotWait(t *testing.T) {
 	r.becomes("it has ended", inFlight, 0)
 	wait()
 }
+
+// TestTheSizeOfARequestComesWithItsBeginning: by its content-length, in either form of the log. A chunked
+// body has none, and its size is unknown.
+func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
+	up := startUpstream(t)
+	r := receive(t, up.address)
+	envoy := r.envoy(logOnly, 1)
+	for i, form := range []struct{ immediate, batched float64 }{{100, 0}, {0, 100}} {
+		r.form(form.immediate, form.batched)
+		eventually(t, "the Envoy has taken the form", func() error {
+			for _, c := range r.streams.RuntimeClients() {
+				if !c.InSync {
+					return fmt.Errorf("%s has not", c.NodeID)
+				}
+			}
+			return nil
+		})
+		const size = 1234
+		done := make(chan struct{})
+		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", size)), io.MultiReader(strings.NewReader("of no known length"))} {
+			go func() {
+				if resp, err := http.Post(envoy.url, "text/plain", body); err == nil {
+					resp.Body.Close()
+				}
+				done <- struct{}{}
+			}()
+		}
+		r.becomes("both are in flight", inFlight, 2)
+		if n, bytes, without := r.sum(sized), r.sum(sizedBytes), r.sum(unsized); n != i+1 || bytes != (i+1)*size || without != i+1 {
+			t.Errorf("form %d: %d of a known size, %d bytes, %d without; want %d, %d, %d", i, n, bytes, without, i+1, (i+1)*size, i+1)
+		}
+		for range 2 {
+			up.let <- struct{}{}
+		}
+		<-done
+		<-done
+		r.becomes("both have ended", inFlight, 0)
+	}
+}

@@ -33,19 +33,26 @@ const (
 	commonBytesReceived        protowire.Number = 32 // upstream_wire_bytes_received
 	commonType                 protowire.Number = 33
 
-	requestID protowire.Number = 9
+	requestID      protowire.Number = 9
+	requestHeaders protowire.Number = 13 // a map of those that the Envoy was told to log
 
 	responseCode     protowire.Number = 1
-	responseHeaders  protowire.Number = 4 // maps of those that the Envoy was told to log
+	responseHeaders  protowire.Number = 4 // maps, like requestHeaders
 	responseTrailers protowire.Number = 5
 
 	mapKey   protowire.Number = 1
 	mapValue protowire.Number = 2
 )
 
-// grpcStatus is the name under which a gRPC server says how a call ended: in a trailer, or in a
+// grpcStatus is the name under which a gRPC server reports how a call ended: in a trailer, or in a
 // header where there is nothing else in the answer.
 const grpcStatus = "grpc-status"
+
+// contentLength is the name of the header with the size of a request's body. A chunked body has none.
+const contentLength = "content-length"
+
+// maxContentLength is the largest size that is taken for one, in bytes: up to it a float64 is exact.
+const maxContentLength = 1 << 53
 
 // unknownGRPCStatus stands for what is no number: gRPC's UNKNOWN.
 const unknownGRPCStatus = 2
@@ -80,9 +87,10 @@ type entry struct {
 	firstSent, lastReceived      span
 	duration                     span
 	status, bytes                uint64
-	grpcStatus                   int // 0 is OK, and none
+	body                         ledger.Size // of the request
+	grpcStatus                   int         // 0 is OK, and none
 	connectFailed, reset, halted bool
-	overflow                     bool // the Envoy's circuit breaker was open: the endpoint never heard of it
+	overflow                     bool // the Envoy's circuit breaker was open: the request never reached the endpoint
 }
 
 // A moment is a google.protobuf.Timestamp as it was sent; zero where there is none.
@@ -150,7 +158,7 @@ func (e *entry) readCommon(message []byte) error {
 }
 
 // readFlags sorts the flags by whose doing the end was: the endpoint's, or that of
-// the client or Envoy, who went before the answer was over.
+// the client or Envoy, before the answer was complete.
 func (e *entry) readFlags(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
@@ -173,8 +181,17 @@ func (e *entry) readFlags(message []byte) error {
 func (e *entry) readRequest(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
-		if r.Number == requestID {
+		switch r.Number {
+		case requestID:
 			e.requestID = r.Bytes
+		case requestHeaders:
+			key, value, err := readHeader(r.Bytes)
+			if err != nil {
+				return err
+			}
+			if string(key) == contentLength {
+				e.body = asSize(value)
+			}
 		}
 	}
 	return r.Err()
@@ -188,7 +205,10 @@ func (e *entry) readResponse(message []byte) error {
 		case responseCode:
 			err = e.readStatus(r.Bytes)
 		case responseHeaders, responseTrailers:
-			err = e.readHeader(r.Bytes)
+			var key, value []byte
+			if key, value, err = readHeader(r.Bytes); string(key) == grpcStatus {
+				e.grpcStatus = asGRPCStatus(value)
+			}
 		}
 		if err != nil {
 			return err
@@ -209,8 +229,7 @@ func (e *entry) readStatus(message []byte) error {
 }
 
 // readHeader takes an entry of a map of headers or trailers.
-func (e *entry) readHeader(message []byte) error {
-	var key, value []byte
+func readHeader(message []byte) (key, value []byte, err error) {
 	r := wire.Read(message)
 	for r.Next() {
 		switch r.Number {
@@ -220,10 +239,26 @@ func (e *entry) readHeader(message []byte) error {
 			value = r.Bytes
 		}
 	}
-	if string(key) == grpcStatus {
-		e.grpcStatus = asGRPCStatus(value)
+	return key, value, r.Err()
+}
+
+// asSize reads a content-length. Whatever is not a plain number within bounds is an unknown size.
+func asSize(text []byte) ledger.Size {
+	const digits = 16 // of maxContentLength
+	if len(text) == 0 || len(text) > digits {
+		return ledger.Size{}
 	}
-	return r.Err()
+	size := uint64(0)
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return ledger.Size{}
+		}
+		size = 10*size + uint64(c-'0')
+	}
+	if size > maxContentLength {
+		return ledger.Size{}
+	}
+	return ledger.Size{Bytes: size, Known: true}
 }
 
 // asGRPCStatus reads a grpc-status. It has one or two digits; what has not is an error, too.
@@ -258,7 +293,7 @@ func (s *span) read(message []byte) error {
 	if err := m.read(message); err != nil {
 		return err
 	}
-	// No request takes a year; what says so, or is negative, is not known.
+	// No request takes a year: a longer time, or a negative one, is unknown.
 	const year = 365 * 24 * 3600
 	if m.seconds < year && m.nanos < uint64(time.Second) {
 		*s = span{time.Duration(m.seconds)*time.Second + time.Duration(m.nanos), true}
@@ -266,7 +301,7 @@ func (s *span) read(message []byte) error {
 	return nil
 }
 
-// wanted says whether the entry is the beginning or the end of an attempt. One that the Envoy's
+// wanted reports whether the entry is the beginning or the end of an attempt. One that the Envoy's
 // own circuit breaker stopped has an end and an endpoint, which it never reached.
 func (e *entry) wanted() bool {
 	return e.kind == upstreamPoolReady || e.kind == upstreamEnd && !e.overflow
@@ -274,7 +309,7 @@ func (e *entry) wanted() bool {
 
 // appendID appends what the beginning and the end of an attempt have in common, and no
 // other attempt has: when it started, in 16 bytes, and the request's id. That may be
-// the client's, who may give any number of requests the same.
+// the client's, and a client may give any number of requests the same.
 func (e *entry) appendID(text []byte) []byte {
 	text = binary.BigEndian.AppendUint64(text, e.start.seconds)
 	text = binary.BigEndian.AppendUint64(text, e.start.nanos)
@@ -286,7 +321,9 @@ func (e *entry) appendID(text []byte) []byte {
 }
 
 func (e *entry) outcome() ledger.Outcome {
-	o := ledger.Outcome{GRPCStatus: e.grpcStatus, ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency()}
+	o := ledger.Outcome{
+		GRPCStatus: e.grpcStatus, ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency(),
+	}
 	if e.status < 1000 {
 		o.Status = int(e.status)
 	}
@@ -294,8 +331,8 @@ func (e *entry) outcome() ledger.Outcome {
 }
 
 // latency is the time to the last byte of this attempt, 0 where there was none.
-// Only that byte tells an answer from one that the client or a timeout cut short:
-// Envoy sets no flag for those. Where it is not said when the attempt was sent, the
+// Only that byte distinguishes an answer from one that the client or a timeout cut short:
+// Envoy sets no flag for those. Where the time at which the attempt was sent is missing, the
 // attempt's whole duration stands in.
 func (e *entry) latency() time.Duration {
 	switch {

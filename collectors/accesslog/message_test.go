@@ -186,6 +186,9 @@ func FuzzMessage(f *testing.F) {
 		}
 	}
 	f.Add([]byte("\x12\x04\x0a\x02\x0a\xff"))
+	for _, length := range append(oddLengths, "0", "1234567") {
+		f.Add(sized(f, length))
+	}
 	l := ledger.New(nil)
 	l.SetMembers("chat", []string{"127.0.0.1:80"})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -204,6 +207,38 @@ func FuzzMessage(f *testing.F) {
 		s.Events(time.Now(), m.events)
 		s.Close(time.Now())
 	})
+}
+
+// sized is a message with the beginning of a request that has this content-length.
+func sized(t testing.TB, length string) []byte {
+	t.Helper()
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+			CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("127.0.0.1", 80)},
+			Request:          &accessdatav3.HTTPRequestProperties{RequestHeaders: map[string]string{"content-length": length}},
+		}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestASizeIsAPlainNumberOrUnknown: unknown is not zero, and what is no number of bytes is no size.
+func TestASizeIsAPlainNumberOrUnknown(t *testing.T) {
+	sizes := map[string]ledger.Size{
+		"0": {Bytes: 0, Known: true}, "1234567": {Bytes: 1_234_567, Known: true},
+		"9007199254740992": {Bytes: 1 << 53, Known: true},
+	}
+	for _, length := range append(oddLengths, "0", "1234567") {
+		events, skipped := byHand(t, sized(t, length))
+		if len(events) != 1 || skipped != 0 || events[0].Body != sizes[length] {
+			t.Errorf("content-length %q: %+v, %d skipped; want a body of %+v", length, events, skipped, sizes[length])
+		}
+	}
+	if events, _ := byHand(t, recorded(t, "02-500-begin")); events[0].Body != (ledger.Size{}) {
+		t.Errorf("no content-length was logged, and yet %+v", events[0].Body)
+	}
 }
 
 // TestALargeMessageLeavesNoMemoryBehind: streams are open for ever.
@@ -227,7 +262,7 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		if err := m.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
-		m.letGo()
+		m.release()
 		if cap(m.events) > keptEvents || cap(m.text) > keptText {
 			t.Errorf("%s: room for %d events and %d bytes is kept", name, cap(m.events), cap(m.text))
 		}

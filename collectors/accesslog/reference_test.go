@@ -27,6 +27,7 @@ type told struct {
 	Ended       bool
 	ID, Address string
 	Cluster     string
+	Body        ledger.Size
 	ledger.Outcome
 }
 
@@ -38,7 +39,7 @@ func byHand(t testing.TB, data []byte) (events []told, skipped int) {
 		t.Fatal(err)
 	}
 	for _, e := range m.events {
-		events = append(events, told{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Outcome})
+		events = append(events, told{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Body, e.Outcome})
 	}
 	return events, m.skipped
 }
@@ -64,6 +65,10 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 			Address: net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
 			Cluster: common.GetUpstreamCluster(),
 			Outcome: ledger.Outcome{Bytes: common.GetUpstreamWireBytesReceived()},
+		}
+		given := e.GetRequest().GetRequestHeaders()["content-length"]
+		if length, err := strconv.ParseUint(given, 10, 64); err == nil && length <= 1<<53 {
+			ev.Body = ledger.Size{Bytes: length, Known: true}
 		}
 		start := binary.BigEndian.AppendUint64(nil, uint64(common.GetStartTime().GetSeconds()))
 		start = binary.BigEndian.AppendUint64(start, uint64(common.GetStartTime().GetNanos()))
@@ -131,6 +136,18 @@ func drawHeaders(t *rapid.T) map[string]string {
 	return headers
 }
 
+// drawLengths are request headers with a content-length, or something like one.
+func drawLengths(t *rapid.T) map[string]string {
+	length := rapid.SampledFrom(append(oddLengths, "0", "1", "1234567")).Draw(t, "content-length")
+	return map[string]string{"x-other": "7", "content-length": length}
+}
+
+// oddLengths are at the bounds of what is a size, and beyond.
+var oddLengths = []string{
+	"9007199254740992", "9007199254740993", "9999999999999999", "18446744073709551616", "", "-1", "+1", " 1", "1 ",
+	"1,1", "0x10", "1e3", "chunked", "\x00",
+}
+
 // drawEntry is any entry that Envoy could send.
 func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 	flag := func(name string) bool { return rapid.IntRange(0, 9).Draw(t, name) == 0 }
@@ -165,6 +182,9 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 		},
 		Request:  &accessdatav3.HTTPRequestProperties{RequestId: rapid.StringMatching(`[a-f0-9-]{0,36}`).Draw(t, "id"), Path: "/v1"},
 		Response: &accessdatav3.HTTPResponseProperties{ResponseBodyBytes: 5},
+	}
+	if rapid.Bool().Draw(t, "sized") {
+		e.Request.RequestHeaders = drawLengths(t)
 	}
 	if flag("trailers only") {
 		e.Response.ResponseHeaders = drawHeaders(t)

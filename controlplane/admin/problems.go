@@ -296,8 +296,8 @@ func signalProblems(s Signals, now time.Time) []view.Problem {
 			"counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
 	}
 	if s.ReportStreams > 1 {
-		out = append(out, problem(view.SeverityWarning, "%d streams of load reports under this node id from this "+
-			"address: Envoys that cannot be distinguished; their reports are added up, and corrected late: give each "+
+		out = append(out, problem(view.SeverityWarning, "%d processes report load under this node id from this "+
+			"address, and are added up: a hot restart, which passes, or Envoys that cannot be distinguished: give each "+
 			"its own node id", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {

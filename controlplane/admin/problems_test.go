@@ -253,8 +253,8 @@ func TestClientProblems(t *testing.T) {
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
-			[]view.Problem{warning("2 streams of load reports under this node id from this address: Envoys that " +
-				"cannot be distinguished; their reports are added up, and corrected late: give each its own node id")},
+			[]view.Problem{warning("2 processes report load under this node id from this address, and are added up: " +
+				"a hot restart, which passes, or Envoys that cannot be distinguished: give each its own node id")},
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
@@ -370,8 +370,8 @@ func TestPortProblems(t *testing.T) {
 		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
-			[]Problem{{SeverityWarning, "the xDS port ended 5 streams whose first message did not arrive in time, " +
-				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send"}},
+			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
+				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send")},
 		},
 		"accepting fails": {
 			with(func(p *Port) {

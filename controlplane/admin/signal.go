@@ -43,8 +43,8 @@ type Signals struct {
 	RequestRate  view.Number `json:"request_rate"`  // requests per second that it starts, smoothed
 	OpenRequests view.Number `json:"open_requests"` // that it has in flight to all endpoints
 	Streams      int         `json:"streams"`       // open streams of its access log
-	// ReportStreams are streams of load reports that count: one, or those of several Envoys
-	// that share a node id behind one address, which add up.
+	// ReportStreams are processes that report load: one, the two of a hot restart, or those of several
+	// Envoys that share a node id behind one address. They add up.
 	ReportStreams int     `json:"report_streams"`
 	Entries       Entries `json:"entries"`
 

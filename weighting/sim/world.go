@@ -42,6 +42,7 @@ type request struct {
 	started    instant
 	begun      instant // when its beginning was reported; never if it was not
 	work       float64 // seconds
+	bytes      float64 // content-length; 0 where there is none
 	envoy, pod int32
 	counts     bool
 	call       *engine.Request // to an engine; nil to a pod with slots
@@ -223,7 +224,9 @@ func (w *world) arrive() {
 		w.tally.refused(counts)
 		return
 	}
-	id := w.admit(request{arrived: w.now, begun: never, work: a.work, envoy: a.envoy, pod: pod, counts: counts})
+	id := w.admit(request{
+		arrived: w.now, begun: never, work: a.work, bytes: a.prompt.bytes, envoy: a.envoy, pod: pod, counts: counts,
+	})
 	e := w.envoys[a.envoy]
 	e.moved(w.assignment)
 	e.active[pod]++

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +15,10 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 	"steelyard/xds"
 )
@@ -28,7 +31,6 @@ type signals struct {
 	accessLogs  *accesslog.Server // nil where disabled
 	loadReports *loadstats.Server // nil where disabled
 	config      config.XDS
-	readings    sync.Pool // of *[]ledger.Counts
 
 	mu       sync.Mutex
 	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
@@ -41,7 +43,6 @@ type signals struct {
 func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluster string)) *signals {
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
-		readings: sync.Pool{New: func() any { return new([]ledger.Counts) }},
 		clusters: make(map[string]uint64), modes: make(map[ledger.Envoy]ledger.Mode),
 	}
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
@@ -95,7 +96,7 @@ func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
 func (s *signals) reportIntervals(all ledger.Reporters) (withLog, reportsOnly time.Duration) {
 	fleet := loadstats.Fleet(all)
 	if s.accessLogs == nil {
-		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
+		fleet = loadstats.Fleet{ReportsOnly: all.WithAccessLog + all.ReportsOnly}
 	}
 	r := s.config.LoadReports
 	return fleet.Intervals(r.Interval, float64(r.Budget), s.loadReports.ReportBytes())
@@ -130,18 +131,40 @@ func (s *signals) setMembers(members map[string]membership) {
 	}
 }
 
-// follow keeps the ledger's watchers of a cluster and the Envoys' modes up to date. Each loop does it for its own
-// cluster only: when a thousand Envoys reconnect to a hundred clusters, a few milliseconds apart, doing it for all
-// clusters at every step is too much.
-func (s *signals) follow(cluster string) {
+// tickInterval bounds how late the ledger knows which Envoys subscribe and which are silent, and Envoys how to report.
+const tickInterval = 250 * time.Millisecond
+
+// run ticks until ctx is done.
+func (s *signals) run(ctx context.Context, beat *liveness.Beat) error {
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			beat.Begin()
+			s.tick(now)
+			beat.End()
+		}
+	}
+}
+
+// tick keeps the ledger's watchers of all clusters and the Envoys' modes up to date. The loops of the clusters only
+// read: when a thousand Envoys reconnect to a hundred clusters, a few milliseconds apart, following them in every step
+// is too much.
+func (s *signals) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A generation of the streams is never 0, so a new set of clusters is followed too.
-	now := s.streams.WatchGeneration() + 1
-	if known, ok := s.clusters[cluster]; ok && known != now {
-		s.clusters[cluster] = now
-		s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
+	watched := s.streams.WatchGeneration() + 1
+	for cluster, known := range s.clusters {
+		if known != watched {
+			s.clusters[cluster] = watched
+			s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
+		}
 	}
+	s.ledger.Tick(now)
 	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modeGeneration {
 		s.sendModes()
 	}
@@ -196,9 +219,8 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 	return nil
 }
 
-// Counts returns the counts that the cluster's Envoys report, for its loop.
-func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
-	s.follow(cluster)
+// Counts returns the counts that the cluster's Envoys report, for its loop. It changes nothing.
+func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts) controlplane.ProxyCounts {
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
 		Fleet: push.Fleet{
@@ -216,15 +238,7 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	case status.Reports > 0:
 		c.Source = view.SourceLoadReports
 	}
-	counts := s.readings.Get().(*[]ledger.Counts)
-	defer s.readings.Put(counts)
-	*counts = s.ledger.Read(cluster, now, (*counts)[:0])
-	c.Endpoints = slices.Grow(into[:0], len(*counts))
-	for i := range *counts {
-		e := &(*counts)[i]
-		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{Address: e.Address, InFlight: e.InFlight,
-			Exact: e.Exact, Report: e.Proxies, ResponseBytes: e.Bytes, FailedShare: e.Failing})
-	}
+	c.Endpoints = s.ledger.Read(cluster, now, previous)
 	return c
 }
 

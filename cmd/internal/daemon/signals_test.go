@@ -25,6 +25,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
 	"steelyard/xds"
 )
@@ -223,7 +224,7 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 			return reportOften(d,
 				ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"})
 		})
-		d.signals.follow("llama")
+		d.signals.tick(time.Now())
 		if got := layer(t, d.XDSAddress(), "busy"); !maps.Equal(got, want) {
 			t.Errorf("disabled %t: the layer of a busy one is %v, want %v", disabled, got, want)
 		}
@@ -398,7 +399,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	withoutLog.report(3)
 	withoutLog.mustBeAsked(100 * time.Millisecond)
 	logged.report(3)
-	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{Beside: 1, Alone: 1}) {
+	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{WithAccessLog: 1, ReportsOnly: 1}) {
 		t.Errorf("%+v", got)
 	}
 	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
@@ -407,7 +408,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	}
 	begin(t, address, "without-log", "10.0.0.1", 80)
 	eventually(t, "its log is open", func() error {
-		if got := d.signals.ledger.Reporters(); got.Alone != 0 {
+		if got := d.signals.ledger.Reporters(); got.ReportsOnly != 0 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
@@ -427,7 +428,7 @@ func TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing(t
 	first := openReports(t, address, "first")
 	first.mustBeAsked(time.Second)
 	eventually(t, "it is counted", func() error {
-		if got := d.signals.ledger.Reporters(); got.Beside != 1 {
+		if got := d.signals.ledger.Reporters(); got.WithAccessLog != 1 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
@@ -475,9 +476,28 @@ func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 	openReports(t, d.XDSAddress(), "envoy").mustBeAsked(100 * time.Millisecond)
 }
 
-// TestEachLoopFollowsForItsOwnCluster: a step of one does not go through the Envoys of all the
-// others, and a cluster that was gone and is back has its Envoys again.
-func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
+// TestSizesOfRequestsReachTheLoop: as the access log told them, with those that it did not.
+func TestSizesOfRequestsReachTheLoop(t *testing.T) {
+	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
+	defer streams.Close()
+	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
+	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
+	now := time.Now()
+	s.tick(now) // takes the watchers from the streams, which have none
+	who := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
+	s.ledger.SetWatchers("llama", []ledger.Envoy{who})
+	address := []byte("10.0.0.1:80")
+	s.ledger.Open(who, now).Events(now, []ledger.Event{
+		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
+	})
+	c := s.Counts("llama", now, nil).Endpoints[0]
+	if c.Sized.Value != 2 || c.SizedBytes.Value != 703 || c.Unsized.Value != 1 || c.Sized.At != now {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestATickFollowsTheWatchersAndNoReadDoes: and a cluster that was gone and is back has its Envoys again.
+func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
 	server := grpc.NewServer()
@@ -507,13 +527,13 @@ func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
 		}
 	}
 	s.Counts("llama", time.Now(), nil)
-	expect("after a step of one", 1, 0)
-	s.Counts("other", time.Now(), nil)
-	expect("after one of each", 1, 1)
+	expect("after a read", 0, 0)
+	s.tick(time.Now())
+	expect("after a tick", 1, 1)
 	s.setMembers(map[string]membership{"llama": {}})
 	expect("without the other", 1, 0)
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
-	s.Counts("other", time.Now(), nil)
 	s.Counts("unknown", time.Now(), nil)
+	s.tick(time.Now())
 	expect("with the other again", 1, 1)
 }

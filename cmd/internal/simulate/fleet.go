@@ -393,10 +393,10 @@ func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	}
 	budget := float64(r.Budget)
 	if isAlone {
-		_, alone := loadstats.Fleet{Alone: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+		_, alone := loadstats.Fleet{ReportsOnly: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
 		return alone
 	}
-	withLog, _ := loadstats.Fleet{Beside: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+	withLog, _ := loadstats.Fleet{WithAccessLog: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
 	return withLog
 }
 
