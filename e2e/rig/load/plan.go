@@ -108,7 +108,8 @@ func (p Plan) validate() error {
 	switch p.Work.Shape {
 	case Exponential, Deterministic, LogNormal, TwoClass:
 	default:
-		return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic, LogNormal, TwoClass)
+		return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic,
+			LogNormal, TwoClass)
 	}
 	for i, s := range p.Shares {
 		if !(s > 0) || math.IsInf(s, 0) {

@@ -154,7 +154,8 @@ func (f *Fleet) startControl(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(f.config()), 0o600); err != nil {
 		return err
 	}
-	f.control, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
+	f.control, err = proc.StartSteelyard(ctx,
+		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
 	return err
 }
 
@@ -162,7 +163,8 @@ func (f *Fleet) startControl(ctx context.Context) error {
 func (f *Fleet) config() string {
 	c := f.Policy.Control
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds:\n  listen: %s\n  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", f.xds, !c.AccessLog, !c.LoadReports)
+	fmt.Fprintf(&b, "xds:\n  listen: %s\n  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", f.xds,
+		!c.AccessLog, !c.LoadReports)
 	fmt.Fprintf(&b, "admin: {listen: %s}\n", f.admin)
 	if f.redis != nil {
 		fmt.Fprintf(&b, "redis: {addresses: [%q], interval: %s}\n", f.redis.Address(), c.Redis)

@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"math"
@@ -7,10 +7,10 @@ import (
 	"steelyard/weighting"
 )
 
-// FromDecision turns a decision into what is shown of it. Ages are as of now,
-// not as of the decision: if the loop has stopped, they grow. The caller adds
-// what a decision does not know: engine, weight and last scrape. The zero
-// decision, before the first step, is unknown throughout.
+// FromDecision turns a decision into its view. Ages are at the time now, not at the
+// time of the decision: if the loop has stopped, they grow. The caller adds what a
+// decision does not have: engine, weight and last scrape. The zero decision, before
+// the first step, gives unknown values only.
 func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	if d.At.IsZero() {
 		return Decision{}, []Endpoint{}
@@ -23,7 +23,7 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	at := At(d.At)
 	return Decision{
 		At:                at,
-		AgeSeconds:        age(at, now),
+		AgeSeconds:        at.Age(now),
 		ArrivalRate:       Num(d.ArrivalRate),
 		ArrivalRateSource: string(d.ArrivalRateSource),
 		HorizonSeconds:    Seconds(d.Horizon),
@@ -67,11 +67,11 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 func fromInputs(inputs []weighting.Input, since time.Duration) []Input {
 	out := make([]Input, 0, len(inputs))
 	for _, in := range inputs {
-		view := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
+		input := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
 		if in.State != weighting.StateUnknown {
-			view.AgeSeconds = Seconds(in.Age + since)
+			input.AgeSeconds = Seconds(in.Age + since)
 		}
-		out = append(out, view)
+		out = append(out, input)
 	}
 	return out
 }
