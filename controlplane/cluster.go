@@ -254,13 +254,16 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 	return c.slots(address), true
 }
 
-// slots are those of an endpoint as of the latest decision, 0 where they are only assumed.
+// slots are those of an endpoint as of the latest decision, 0 where they are only assumed or there are none.
 func (c *Cluster) slots(address string) float64 {
 	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address,
 		func(e weighting.EndpointDecision, address string) int {
 			return strings.Compare(e.Address, address)
 		})
-	if !found || c.decision.Endpoints[i].SlotsSource == weighting.CapacityAssumed {
+	if !found {
+		return 0
+	}
+	if from := c.decision.Endpoints[i].SlotsSource; from == weighting.CapacityAssumed || from == weighting.CapacityWork {
 		return 0
 	}
 	return c.decision.Endpoints[i].Slots

@@ -65,7 +65,8 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 var schema = map[string]any{
 	"Status": Status{}, "Port": Port{}, "Bound": Bound{}, "Reload": Reload{}, "Problem": view.Problem{},
 	"ClusterList": clusterList{}, "Cluster": view.Cluster{},
-	"EndpointCounts": view.EndpointCounts{}, "Dispute": view.Dispute{}, "Push": view.Push{},
+	"EndpointCounts": view.EndpointCounts{},
+	"Work":           view.Work{}, "EndpointWork": view.EndpointWork{}, "Dispute": view.Dispute{}, "Push": view.Push{},
 	"SourceStatus": view.SourceStatus{}, "Decision": view.Decision{},
 	"Endpoint": view.Endpoint{}, "Input": view.Input{}, "Scrape": view.Scrape{}, "Window": Window{},
 	"EndpointTrace": EndpointTrace{},

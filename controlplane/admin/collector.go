@@ -44,10 +44,11 @@ type collector struct {
 	all       []series
 
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
+	tokensPerRequest, tokensPerByte, prefillRate,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
 	disputed series
 
-	weight, share, overloaded, load, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes,
+	weight, share, overloaded, load, work, promptTokens, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes,
 	responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
@@ -82,6 +83,12 @@ func (c *collector) describeClusters() {
 		labelCluster)
 	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, "+
 		"push delay and push period.", labelCluster)
+	c.tokensPerRequest = c.gauge("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an "+
+		"engine compute.", labelCluster)
+	c.tokensPerByte = c.gauge("steelyard_prompt_tokens_per_byte", "Prompt tokens for each byte of a request's body.",
+		labelCluster)
+	c.prefillRate = c.gauge("steelyard_prefill_tokens_per_second", "Prompt tokens that a typical engine computes in a "+
+		"second.", labelCluster)
 	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for "+
 		"each slot.", labelCluster)
 	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
@@ -116,6 +123,10 @@ func (c *collector) describeEndpoints() {
 	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
 		labelCluster, labelEndpoint)
 	c.load = c.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.", labelCluster, labelEndpoint)
+	c.work = c.gauge("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches "+
+		"continuously keeps it busy.", labelCluster, labelEndpoint)
+	c.promptTokens = c.gauge("steelyard_endpoint_prompt_tokens", "Prompt tokens that the engine is guessed not to have "+
+		"computed yet.", labelCluster, labelEndpoint)
 	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
 	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.",
 		labelCluster, labelEndpoint)
@@ -276,6 +287,9 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Clu
 	c.arrivalRate.set(ch, d.ArrivalRate, name)
 	c.horizon.set(ch, d.HorizonSeconds, name)
 	c.waterLevel.set(ch, d.WaterLevel, name)
+	c.tokensPerRequest.set(ch, d.Work.PromptTokens, name)
+	c.tokensPerByte.set(ch, d.Work.TokensPerByte, name)
+	c.prefillRate.set(ch, d.Work.PrefillRate, name)
 	c.decisionAge.set(ch, d.At.Age(now), name)
 	if at := cluster.LastPush.At; !at.IsZero() {
 		c.lastPush.set(ch, view.Num(float64(at.UnixNano())/1e9), name)
@@ -338,6 +352,8 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 	c.share.set(ch, e.Share, cluster, e.Address)
 	c.overloaded.set(ch, oneIf(e.Overloaded), cluster, e.Address)
 	c.load.set(ch, e.Load, cluster, e.Address)
+	c.work.set(ch, e.Work.Seconds, cluster, e.Address)
+	c.promptTokens.set(ch, e.Work.PromptTokens, cluster, e.Address)
 	c.queue.set(ch, e.Input("queue").Value, cluster, e.Address)
 	var oldest view.Number
 	for _, in := range e.Inputs {

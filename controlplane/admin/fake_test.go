@@ -156,6 +156,10 @@ func llamaDecision(now time.Time) weighting.Decision {
 	d := weighting.Decision{
 		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
 		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
+		Work: &weighting.Work{
+			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, TokensPerByte: 0.238, BySize: true,
+			PrefillRate: 12_300, Iteration: 0.021,
+		},
 	}
 	for i, reason := range reasons {
 		d.Endpoints = append(d.Endpoints, endpointDecision(i, reason, shares[i]))
@@ -195,6 +199,9 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 	if queue.State != weighting.StateUnknown {
 		running.Value, used.Value = 8, 0.62
 		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
+	}
+	e.Work = &weighting.EndpointWork{
+		PromptTokens: 700 * float64(i), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095, PrefillRate: 12_300 * e.RelativeSpeed,
 	}
 	e.Inputs = []weighting.Input{queue, running, used, inFlight}
 	return e

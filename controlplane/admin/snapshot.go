@@ -128,8 +128,12 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// loadPerSlot is how full an endpoint is: above 1, requests wait.
+// loadPerSlot is how full an endpoint is: above 1, requests wait. An engine has no slots; there it is the work in mean
+// requests.
 func loadPerSlot(e view.Endpoint) view.Number {
+	if _, byWork := e.Work.Requests.Value(); byWork {
+		return e.Work.Requests
+	}
 	load, okLoad := e.Load.Value()
 	slots, okSlots := e.Slots.Value()
 	if !okLoad || !okSlots || slots <= 0 {

@@ -75,7 +75,28 @@ type Decision struct {
 	WaterLevel        Number `json:"water_level"` // requests for each slot
 	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`
+	Unit              string `json:"unit"`                  // of load: "requests" or "work"; empty before the first decision
+	Work              Work   `json:"work"`                  // all null where the unit is the request
 	ExpectedWait      Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool
+}
+
+// Work is what requests cost engines that batch continuously, as learned in about the last minute.
+type Work struct {
+	PromptTokens     Number `json:"prompt_tokens"` // that a mean request makes an engine compute
+	OutputTokens     Number `json:"output_tokens"` // of a mean request
+	Requests         Number `json:"requests"`      // that the means stand on
+	TokensPerByte    Number `json:"tokens_per_byte"`
+	BySize           bool   `json:"by_size"`      // prompts are guessed by the size of requests
+	PrefillRate      Number `json:"prefill_rate"` // prompt tokens per second of a typical engine
+	IterationSeconds Number `json:"iteration_seconds"`
+}
+
+// EndpointWork is the work that is outstanding at an endpoint.
+type EndpointWork struct {
+	PromptTokens Number `json:"prompt_tokens"` // guessed not to be computed yet
+	Requests     Number `json:"requests"`      // the work in mean requests: the load that the share goes by
+	Seconds      Number `json:"seconds"`
+	PrefillRate  Number `json:"prefill_rate"` // prompt tokens per second
 }
 
 // An Endpoint is one address with its weight and the working of it.
@@ -97,6 +118,8 @@ type Endpoint struct {
 	RelativeSpeed Number `json:"relative_speed"`
 	Ramp          Number `json:"ramp"`
 	Unproxied     Number `json:"unproxied"` // requests
+
+	Work EndpointWork `json:"work"` // all null where the unit of load is the request
 
 	Inputs []Input `json:"inputs"`
 

@@ -21,6 +21,7 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 		endpoints = append(endpoints, fromEndpoint(e, since))
 	}
 	at := At(d.At)
+	unit, work := fromWork(d.Work)
 	return Decision{
 		At:                at,
 		AgeSeconds:        at.Age(now),
@@ -32,7 +33,35 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 		MedianLoad:        Num(d.MedianLoad),
 		DropFraction:      Num(d.DropFraction),
 		ExpectedWait:      Num(d.ExpectedWait),
+		Unit:              unit,
+		Work:              work,
 	}, endpoints
+}
+
+// The units of load.
+const (
+	UnitRequests = "requests"
+	UnitWork     = "work"
+)
+
+func fromWork(w *weighting.Work) (unit string, out Work) {
+	if w == nil {
+		return UnitRequests, Work{}
+	}
+	return UnitWork, Work{
+		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), Requests: Num(w.Requests),
+		TokensPerByte: Num(w.TokensPerByte), BySize: w.BySize,
+		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration),
+	}
+}
+
+func fromEndpointWork(w *weighting.EndpointWork) EndpointWork {
+	if w == nil {
+		return EndpointWork{}
+	}
+	return EndpointWork{
+		PromptTokens: Num(w.PromptTokens), Requests: Num(w.Requests), Seconds: Num(w.Seconds), PrefillRate: Num(w.PrefillRate),
+	}
 }
 
 func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
@@ -55,6 +84,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		RelativeSpeed:        Num(e.RelativeSpeed),
 		Ramp:                 Num(e.Ramp),
 		Unproxied:            Num(e.Unproxied),
+		Work:                 fromEndpointWork(e.Work),
 		Inputs:               fromInputs(e.Inputs, since),
 		CompletionRate:       Num(e.CompletionRate),
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),
