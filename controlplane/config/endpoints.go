@@ -264,7 +264,7 @@ func (d *decoder) checkScrape(c *Cluster) {
 		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports "+
 			"would be stale between two scrapes: write an interval of at most %s, or a longer hold",
 			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold),
-			durationText(c.Weighting.Hold))
+			DurationText(c.Weighting.Hold))
 	}
 }
 

@@ -239,7 +239,7 @@ func (f *file) check(c *config.Checker) {
 	}
 	if f.WarmUp >= f.Duration {
 		c.Fail(&f.WarmUp, "%s takes all of the duration of %s: write a shorter warm_up or a longer duration",
-			span(f.WarmUp), span(f.Duration))
+			config.DurationText(f.WarmUp), config.DurationText(f.Duration))
 	}
 	if c.Written(&f.Load) && c.Written(&f.Rate) {
 		c.Fail(&f.Rate, "the traffic is given as load too: keep one of them")
@@ -365,7 +365,8 @@ var (
 func (e *event) check(c *config.Checker, pods int, end time.Duration) {
 	kind := sim.EventKind(e.Kind)
 	if e.At >= end {
-		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration", span(end))
+		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration",
+			config.DurationText(end))
 	}
 	switch written := c.Written(&e.Factor); {
 	case withFactor[kind] && !written:

@@ -175,7 +175,8 @@ func (f *fleet) noteScenario(s sim.Scenario) {
 	if s.Prompts != nil {
 		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
 	} else {
-		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), span(s.Service.Mean)), fromScenario)
+		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), config.DurationText(s.Service.Mean)),
+			fromScenario)
 	}
 	if text := eventsText(s.Events); text != "" {
 		f.note("events", text, fromScenario+", stretched over the endpoints")
@@ -239,10 +240,11 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	if !c.Scrape.Disabled {
 		y.ScrapeInterval = c.Scrape.Interval
-		f.note("scrapes", "every "+span(c.Scrape.Interval), f.file)
+		f.note("scrapes", "every "+config.DurationText(c.Scrape.Interval), f.file)
 	}
 	f.source(y, s)
-	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)),
+	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", config.DurationText(c.Push.MinInterval),
+		number(c.Push.Deadband)),
 		f.file)
 	f.mode(y, s)
 	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20),
@@ -252,7 +254,8 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	f.note("budgets", budgets, f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
-		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)),
+		c.Policy, config.DurationText(c.Weighting.Fresh), config.DurationText(c.Weighting.Hold),
+		config.DurationText(c.Weighting.Decay), number(c.Weighting.Floor)),
 		f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
 	f.noteSignals(s.Signals, y.Source)
@@ -267,7 +270,7 @@ func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
 		delay *time.Duration
 	}{{"scrapes", g.ScrapeDelay}, {"signals", g.Delay}, {"pushes", g.PushDelay}} {
 		if d.delay != nil {
-			delays = append(delays, span(*d.delay)+" of "+d.of)
+			delays = append(delays, config.DurationText(*d.delay)+" of "+d.of)
 		}
 	}
 	if len(delays) > 0 {
@@ -308,7 +311,8 @@ func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 		if after > stale {
 			from += ", stretched to the budgets"
 		}
-		f.note("fallback", "Envoys balance by themselves "+span(after)+" after the last push (mode failsafe)", from)
+		f.note("fallback", "Envoys balance by themselves "+config.DurationText(after)+
+			" after the last push (mode failsafe)", from)
 	}
 }
 
@@ -334,7 +338,7 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
 		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of "+
 			"an Envoy",
-			span(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
+			config.DurationText(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
 	case !x.AccessLog.Disabled:
 		y.Source = sim.AccessLog
 		y.ReportInterval = f.reportInterval(s.Envoys, false)
@@ -344,16 +348,16 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
 		}
 		if y.Unmended = x.LoadReports.Disabled; !y.Unmended {
-			text += ", put right by load reports every " + span(y.ReportInterval)
+			text += ", put right by load reports every " + config.DurationText(y.ReportInterval)
 		}
 		f.note("in flight", text, f.file+besides)
 	case !x.LoadReports.Disabled:
 		y.Source = sim.LoadReports
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
-		f.note("in flight", "Envoys' load reports every "+span(y.ReportInterval), f.file+besides)
+		f.note("in flight", "Envoys' load reports every "+config.DurationText(y.ReportInterval), f.file+besides)
 	case redis:
 		y.Source, y.ReportInterval = sim.Redis, f.config.Redis.Interval
-		f.note("in flight", "Redis, read every "+span(y.ReportInterval), f.file)
+		f.note("in flight", "Redis, read every "+config.DurationText(y.ReportInterval), f.file)
 	default:
 		y.Source = sim.Scrape
 		f.note("in flight", "nothing but scrapes", f.file)

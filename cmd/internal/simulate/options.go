@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
 )
@@ -82,7 +83,8 @@ func (o *Options) check() error {
 	case o.Duration != 0 && o.Duration < shortest:
 		return usage("--duration %s is too short: write at least %s", o.Duration, shortest)
 	case o.Duration > longest:
-		return usage("--duration %s is too long: write at most %s", span(o.Duration), span(longest))
+		return usage("--duration %s is too long: write at most %s", config.DurationText(o.Duration),
+			config.DurationText(longest))
 	case o.Hunt < 0 || o.Hunt > mostSeeds:
 		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
 	case o.Config == "" && o.Cluster != "":
@@ -179,8 +181,9 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	}
 	for _, e := range s.Events {
 		if e.At >= s.Duration {
-			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind,
-				span(e.At))
+			return s, usage("--duration %s ends before %s happens, at %s: write a longer one",
+				config.DurationText(s.Duration), e.Kind,
+				config.DurationText(e.At))
 		}
 	}
 	return s, nil
@@ -231,7 +234,7 @@ func checkRequests(s sim.Scenario) error {
 			"instead of load:, or one where fewer join later")
 	case n > mostRequests:
 		return usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million",
-			n/1e6, span(s.Duration), int(mostRequests/1e6))
+			n/1e6, config.DurationText(s.Duration), int(mostRequests/1e6))
 	}
 	return nil
 }

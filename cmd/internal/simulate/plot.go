@@ -9,6 +9,7 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -102,7 +103,7 @@ func (r run) graph(series [][]float64, top float64) string {
 		asciigraph.XAxisRange(0, r.scenario.Duration.Seconds()),
 		asciigraph.XAxisTickCount(5),
 		asciigraph.XAxisValueFormatter(func(v float64) string {
-			return span(time.Duration(v * float64(time.Second)).Round(time.Second))
+			return config.DurationText(time.Duration(v * float64(time.Second)).Round(time.Second))
 		}),
 	}
 	if len(series) > 1 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -39,7 +40,7 @@ func find(known []sim.Policy, name string) (sim.Policy, bool) {
 	interval, err := time.ParseDuration(text)
 	isInterval := isAt && err == nil
 	if isInterval {
-		name = steelyardAt + span(interval) // 1000ms is 1s
+		name = steelyardAt + config.DurationText(interval) // 1000ms is 1s
 	}
 	for _, p := range known {
 		if p.Name == name {
@@ -88,11 +89,11 @@ func described(p sim.Policy) string {
 		by = append(by, source)
 	}
 	if y.ScrapeInterval > 0 {
-		by = append(by, "scrapes every "+span(y.ScrapeInterval))
+		by = append(by, "scrapes every "+config.DurationText(y.ScrapeInterval))
 	}
 	text := "Steelyard's weights by " + strings.Join(by, " and ")
 	if y.MinInterval > 0 {
-		text += ", pushed at most every " + span(y.MinInterval)
+		text += ", pushed at most every " + config.DurationText(y.MinInterval)
 	}
 	return text
 }

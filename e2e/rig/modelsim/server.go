@@ -108,7 +108,6 @@ type Server struct {
 type backend interface {
 	state() state
 	inFlight() int
-	setSpeed(speed float64)
 	freeze()
 	thaw()
 	stop()
@@ -312,10 +311,6 @@ func (s *Server) Served() uint64 {
 	st := s.backend.state()
 	return st.served + st.failed
 }
-
-// SetSpeed changes the speed of requests that start from now on, or of an engine at
-// once.
-func (s *Server) SetSpeed(speed float64) { s.backend.setSpeed(speed) }
 
 // SetKVUsage sets the share of the KV cache that the server claims to use,
 // 0..1. NaN, the default, lets it follow the running requests: 0.8 with all

@@ -177,12 +177,6 @@ func (s *station) thaw() {
 // stop disarms every timer; no job completes from here on.
 func (s *station) stop() { s.freeze() }
 
-func (s *station) setSpeed(speed float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.speed = speed
-}
-
 // report is what the station reports in a response.
 func (s *station) report(o ORCA) string {
 	s.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
@@ -75,10 +76,10 @@ func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
 			if diff := cmp.Diff(weighted, cluster, ignore); diff != "" {
 				t.Errorf("the clusters differ (-steelyard +native):\n%s", diff)
 			}
-			if n := reroute(rest, "same"); n != 1 {
+			if n := proc.Reroute(rest, "same"); n != 1 {
 				t.Errorf("%d routes, want 1", n)
 			}
-			reroute(weightedRest, "same")
+			proc.Reroute(weightedRest, "same")
 			if diff := cmp.Diff(weightedRest, rest); diff != "" {
 				t.Errorf("what is around the clusters differs (-steelyard +native):\n%s", diff)
 			}
