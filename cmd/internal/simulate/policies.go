@@ -14,7 +14,7 @@ import (
 const steelyardAt = "steelyard@"
 
 // choose finds the policies of the names among the known ones. A steelyard@ with
-// an interval that is not among them goes by the access log and pushes at most that
+// an interval that is not among them uses the access log and pushes at most that
 // often. No names mean all.
 func choose(known []sim.Policy, names []string) ([]sim.Policy, error) {
 	if len(names) == 0 {
@@ -68,8 +68,8 @@ func policyNames(policies []sim.Policy) []string {
 	return names
 }
 
-// isBound says that nobody can switch this policy on: it sees every pod for every
-// request.
+// isBound reports whether this policy is a bound: it sees every pod for every request, which no
+// policy of an Envoy does.
 func isBound(p sim.Policy) bool {
 	bounds := []sim.Balancer{sim.ShortestQueue, sim.FewestInFlight, sim.LeastWork, sim.LeastWorkGuessed}
 	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)

@@ -61,7 +61,7 @@ func TestTable(t *testing.T) { golden(t, "table.txt", someRun().table()) }
 
 func TestPlots(t *testing.T) {
 	r := someRun()
-	text := r.plots(telling(r.policies), interesting(r.scenario))
+	text := r.plots(typical(r.policies), interesting(r.scenario))
 	golden(t, "plots.txt", text)
 	for line := range strings.Lines(text) {
 		if n := len([]rune(line)); n > 101 {

@@ -63,7 +63,7 @@ func (o *Options) compare(ctx context.Context, s sim.Scenario, policies []sim.Po
 	if o.JSONFile != "-" {
 		fmt.Fprint(o.Out, r.table())
 		if o.Plot {
-			over := telling(policies)
+			over := typical(policies)
 			if len(o.Policies) > 0 {
 				over = func(sim.Policy) bool { return true }
 			}

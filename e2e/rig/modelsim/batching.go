@@ -185,7 +185,7 @@ func (b *batcher) pace(speed float64) {
 func (b *batcher) freeze() { b.pace(0) }
 func (b *batcher) thaw()   { b.pace(b.speed) }
 
-// stop lets nothing happen any more.
+// stop ends all activity.
 func (b *batcher) stop() { b.freeze() }
 
 func (b *batcher) inFlight() int {
