@@ -65,7 +65,7 @@ func TestAChangeIsKnownByWeightsThatShowIt(t *testing.T) {
 
 func TestABrokenAssignmentKnowsNothing(t *testing.T) {
 	for _, lower := range []bool{true, false} {
-		if read([]byte{0xff}).knows(&change{address: "127.0.0.1:1", lower: lower}) {
+		if read([]byte{0xff}).includes(&change{address: "127.0.0.1:1", lower: lower}) {
 			t.Error("it knows a change")
 		}
 	}
