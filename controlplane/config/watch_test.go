@@ -360,9 +360,9 @@ func TestWatcherFollowsALinkIntoAnotherFolder(t *testing.T) {
 	w.await(t, "a b c d, 3 good, 0 bad")
 }
 
-// TestWatcherPollsWhatNothingTellsOf swaps the folder by a link above it: the
+// TestWatcherPollsForChangesWithoutNotification swaps the folder by a link above it: the
 // folder that is watched stays as it is.
-func TestWatcherPollsWhatNothingTellsOf(t *testing.T) {
+func TestWatcherPollsForChangesWithoutNotification(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"a", "b"} {
 		mkdir(t, filepath.Join(root, name))

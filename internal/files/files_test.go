@@ -27,7 +27,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// pipe is a named pipe that nobody writes to.
+// pipe is a named pipe without a writer.
 func pipe(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")

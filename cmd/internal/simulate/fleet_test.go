@@ -127,7 +127,7 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 	}
 }
 
-func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
+func TestADryRunListsWhatComesFromWhere(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"})
 	explanation, table, _ := strings.Cut(text, "\nshort: ")
 	golden(t, "fleet.txt", explanation)
@@ -154,7 +154,7 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	golden(t, "resolved.txt", f.explanation())
 }
 
-func TestADryRunSaysThatABudgetPutsOffTheFallback(t *testing.T) {
+func TestADryRunReportsThatABudgetDelaysTheFallback(t *testing.T) {
 	for endpoints, want := range map[int]string{
 		4:    "9s after the last push (mode failsafe) steelyard.yaml budgets",
 		9000: "13s after the last push (mode failsafe) steelyard.yaml, stretched to the budgets budgets",
@@ -170,7 +170,7 @@ func TestADryRunSaysThatABudgetPutsOffTheFallback(t *testing.T) {
 	}
 }
 
-func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
+func TestADryRunListsDelaysAndLossesOfSignals(t *testing.T) {
 	tests := []struct {
 		signals sim.Signals
 		source  sim.Source

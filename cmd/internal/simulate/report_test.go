@@ -110,7 +110,7 @@ func TestTheBestIsMarkedAmongWhatOneCanSwitchOn(t *testing.T) {
 	}
 }
 
-func TestRatiosOfWaitsThatNobodyFeelsAreOne(t *testing.T) {
+func TestRatiosOfWaitsTooShortToNoticeAreOne(t *testing.T) {
 	tests := []struct{ p99, other, want float64 }{
 		{0, 0, 1}, {0.05, 0, 1}, {0.1, 0, 2}, {0, 0.1, 0.5}, {3, 10, 0.3},
 	}

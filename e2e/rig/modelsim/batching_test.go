@@ -122,7 +122,7 @@ func TestGaugesOfAnEngineLagByAnIteration(t *testing.T) {
 	})
 }
 
-func TestAnEngineGoesOnAfterAFreezeWhereItStopped(t *testing.T) {
+func TestAnEngineContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
 		begin := time.Now()
 		c := b.arrive(1200, 1, 0)
