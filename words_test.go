@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// notYet lists folders that do not have to pass the tests of this file yet. A folder that ends in a slash stands
-// for all below it, another only for the files in it.
+// notYet lists folders that do not have to pass the tests of this file yet. A folder that ends in a slash
+// includes all below it, another only the files in it.
 var notYet = []string{
 	"xds/", "collectors/", "weighting/", "cmd/internal/daemon/", "cmd/internal/asynclog/", "controlplane/liveness/",
 	"e2e", "e2e/chaos/",

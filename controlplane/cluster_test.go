@@ -772,9 +772,9 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 	})
 }
 
-// TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests: a pool without traffic is
+// TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests: a pool without traffic is
 // no fault, and one with traffic that no Envoy reports is seen.
-func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
+func TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
 			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
@@ -985,9 +985,9 @@ func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 	})
 }
 
-// TestWhoRefusedTheLastScrapeIsNotGoneForEver: where scrapes are switched off, no later one
+// TestAServerThatRefusedTheLastScrapeIsNotGoneForEver: where scrapes are switched off, no later one
 // says that the endpoint is back.
-func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
+func TestAServerThatRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 	o := testOptions()
 	inLoop(t, o, func(c *Cluster, r *recorder) {
 		list := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
