@@ -88,7 +88,8 @@ func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage 
 }
 
 // send sends entries. Of a stream that has ended meanwhile, the answer says why.
-func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient, m *accesslogv3.StreamAccessLogsMessage) {
+func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient,
+	m *accesslogv3.StreamAccessLogsMessage) {
 	t.Helper()
 	if err := stream.Send(m); err != nil && err != io.EOF {
 		t.Fatal(err)
@@ -139,7 +140,8 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
 	counts := s.ledger.Read("chat", time.Now(), nil)[0]
 	proxies := counts.Proxies
-	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || counts.ResponseBytes.Value != 138 {
+	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 ||
+		proxies.Answered.Value != 1 || counts.ResponseBytes.Value != 138 {
 		t.Errorf("%+v", proxies)
 	}
 	if _, err := first.CloseAndRecv(); err != nil {
@@ -190,8 +192,10 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		says  string
 		count func(Stats) uint64
 	}{
-		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
-		{"no id", &accesslogv3.StreamAccessLogsMessage{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
+		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node",
+			func(s Stats) uint64 { return s.Refused }},
+		{"no id", &accesslogv3.StreamAccessLogsMessage{
+			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
 			codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
 	}

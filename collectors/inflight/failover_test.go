@@ -108,7 +108,8 @@ func TestCountsComeBackWithTheNewPrimaryOfARedisCluster(t *testing.T) {
 		}
 	}
 	away := time.Since(elected)
-	t.Logf("new primary after %v, counts %v later", elected.Sub(killed).Round(time.Millisecond), away.Round(time.Millisecond))
+	t.Logf("new primary after %v, counts %v later", elected.Sub(killed).Round(time.Millisecond),
+		away.Round(time.Millisecond))
 	if away > 2*time.Second {
 		t.Errorf("counts were back %v after there was a new primary, want at most 2 s", away.Round(time.Millisecond))
 	}

@@ -38,7 +38,8 @@ func TestAReplicaThatLostItsPrimaryIsAnErrorThoughItAnswers(t *testing.T) {
 	if got.Requests != nil {
 		t.Errorf("without its primary: %s", describe(got))
 	}
-	wantError(t, got.Err, llama.Key, replica.address, "it is a replica without a connection to its primary "+primary.address)
+	wantError(t, got.Err, llama.Key, replica.address,
+		"it is a replica without a connection to its primary "+primary.address)
 	if n := do(t, &redis.Options{Addr: replica.address}, "ZCARD", llama.Key); n != int64(2) {
 		t.Errorf("the replica has %v members: it was to go on answering", n)
 	}
@@ -131,7 +132,10 @@ func TestRoleThatSaysNothingOfAReplicaDoubtsNothing(t *testing.T) {
 		offset int64
 		at     int64 // seconds
 		old    bool
-	}{{12, 100, false}, {12, 115, false}, {12, 116, true}, {13, 117, false}, {13, 132, false}, {7, 140, false}, {7, 156, true}} {
+	}{
+		{12, 100, false}, {12, 115, false}, {12, 116, true}, {13, 117, false}, {13, 132, false}, {7, 140, false},
+		{7, 156, true},
+	} {
 		if err := r.check(replica("connected", step.offset), nil, time.Unix(step.at, 0)); (err != nil) != step.old {
 			t.Errorf("step %d: %v, want an error: %v", i, err, step.old)
 		}

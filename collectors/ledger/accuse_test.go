@@ -94,7 +94,8 @@ func TestFailuresThatOneEnvoyAloneTellsOfDoNotCount(t *testing.T) {
 			if named := len(disputes) > 0; named != c.named {
 				t.Errorf("disputes %+v", disputes)
 			}
-			if c.named && (disputes[0].Envoy.NodeID != "envoy-0" || disputes[0].Kind != DisputedFailures || court.now.Sub(disputes[0].Since) < 25*time.Second) {
+			if c.named && (disputes[0].Envoy.NodeID != "envoy-0" || disputes[0].Kind != DisputedFailures ||
+				court.now.Sub(disputes[0].Since) < 25*time.Second) {
 				t.Errorf("disputes %+v, want the first Envoy, from the beginning", disputes)
 			}
 		})

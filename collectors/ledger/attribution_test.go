@@ -27,7 +27,8 @@ func (w *world) mustHave(t *testing.T, name string, inFlight, issued int) {
 	w.mustBeSound(t)
 	got := w.ticked().Read(name, w.now, nil)[0]
 	if int(got.InFlight.Value) != inFlight || int(got.Proxies.Issued.Value) != issued {
-		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight, issued)
+		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight,
+			issued)
 	}
 }
 
@@ -86,7 +87,8 @@ func TestARequestThroughAnUnknownClusterIsOneOfEach(t *testing.T) {
 	w.mustHave(t, "embed", 3, 3)
 	w.reporting(e)
 	w.after(time.Second)
-	e.reports.Report(w.now, []ClusterLoad{{Name: "x", Cluster: "x", Endpoints: []EndpointLoad{{Address: one, InProgress: 3}}}})
+	e.reports.Report(w.now, []ClusterLoad{{Name: "x", Cluster: "x",
+		Endpoints: []EndpointLoad{{Address: one, InProgress: 3}}}})
 	w.mustHave(t, "chat", 3, 3)
 	w.mustHave(t, "embed", 3, 3)
 }

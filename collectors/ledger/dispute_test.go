@@ -82,7 +82,8 @@ func (w *ward) step() {
 		}
 	}
 	if w.ticks%5 == 0 && w.seen != nil {
-		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now}, Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
+		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now},
+			Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
 		if !w.uncounted {
 			r.Completions = weighting.Reading{Value: w.completed, At: w.now}
 		}
@@ -188,7 +189,8 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
 				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
 			}
-			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one || w.now.Sub(d.Since) < 4*time.Second {
+			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one ||
+				w.now.Sub(d.Since) < 4*time.Second {
 				t.Errorf("%+v", d)
 			}
 			w.senders[3].realEnvoy.reports.Close(w.now)
@@ -223,7 +225,8 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 		}
 	}
 	if most := 5 * 300 * time.Millisecond; believed > most {
-		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed, most)
+		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed,
+			most)
 	}
 }
 
@@ -249,7 +252,8 @@ func TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T
 	for _, s := range w.senders[:3] {
 		s.every = 200
 	}
-	if _, first, named := w.run(20 * time.Second); first < 0 || first > 12*time.Second || !slices.Equal(named, []string{"liar"}) {
+	if _, first, named := w.run(20 * time.Second); first < 0 || first > 12*time.Second ||
+		!slices.Equal(named, []string{"liar"}) {
 		t.Errorf("contradicted after %v: %v", first, named)
 	}
 }
@@ -376,7 +380,8 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 		t.Fatal("it is believed")
 	}
 	w.seen = nil
-	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.undisputed() {
+	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second ||
+		!w.undisputed() {
 		t.Errorf("not believed for %v without a report", disputed)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {
@@ -401,7 +406,8 @@ func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
 	}
 	liar.alsoInFlight = constantly(1000)
 	liar.reports = 3
-	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond || !slices.Equal(named, []string{"liar"}) {
+	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond ||
+		!slices.Equal(named, []string{"liar"}) {
 		t.Errorf("contradicted after %v: %v", first, named)
 	}
 }

@@ -18,7 +18,8 @@ func twins() (w *world, a, b *realEnvoy) {
 
 // gauge sends a report of the one endpoint now.
 func (w *world) gauge(e *realEnvoy, inProgress, issued uint64) {
-	e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}})
+	e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat",
+		Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}})
 }
 
 func TestEnvoysOfOneNameAddUp(t *testing.T) {

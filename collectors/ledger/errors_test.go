@@ -87,7 +87,10 @@ func TestErrorsGoOnOverAChangeOfTheMode(t *testing.T) {
 	for _, step := range []struct {
 		perSecond int
 		want      Mode
-	}{{100, ModeEvents}, {600, ModeBatched}, {2000, ModeReports}, {100, ModeEvents}, {2000, ModeReports}, {600, ModeBatched}} {
+	}{
+		{100, ModeEvents}, {600, ModeBatched}, {2000, ModeReports}, {100, ModeEvents}, {2000, ModeReports},
+		{600, ModeBatched},
+	} {
 		for range 15 {
 			second(step.perSecond)
 			w.mustHaveAnswered(t, w.mode(e).String(), all.errors, all.succeeded)
@@ -154,7 +157,8 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 					t.Fatalf("%v errors of %d, %v succeeded of %d", now.Errors.Value, all.errors, now.Succeeded.Value, all.succeeded)
 				}
 				if now.Errors.Value < before.Errors.Value || now.Succeeded.Value < before.Succeeded.Value {
-					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value, now.Succeeded.Value, before.Succeeded.Value)
+					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value, now.Succeeded.Value,
+						before.Succeeded.Value)
 				}
 				before = now
 			},

@@ -48,7 +48,8 @@ func (w *world) says(e *realEnvoy, inProgress, issued uint64) {
 	w.after(time.Second)
 	var loads []ClusterLoad
 	if inProgress > 0 || issued > 0 {
-		loads = []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}}
+		loads = []ClusterLoad{{Cluster: "chat",
+			Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}}
 	}
 	e.reports.Report(w.now, loads)
 }
@@ -283,7 +284,8 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	if w.woken["chat"] == 0 {
 		t.Error("nobody was woken")
 	}
-	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 || got.Reports != 0 {
+	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 ||
+		got.Reports != 0 {
 		t.Errorf("%+v", got)
 	}
 	if got := w.status(t); !got.Silent {
@@ -456,7 +458,8 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 		for name, idle := range map[string]bool{"chat": chat, "other": other} {
 			got := w.ticked().Cluster(name, w.now)
 			if got.Idle != idle || got.Busy != busy || got.Clusters != 2 {
-				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy, got.Clusters, idle, busy)
+				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy,
+					got.Clusters, idle, busy)
 			}
 		}
 	}
@@ -648,13 +651,15 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 		t.Errorf("forgotten, and yet %v", got)
 	}
 	if l := w.ledger; l.accounts != 0 || l.open != 0 || len(l.addresses) != 0 || len(l.watching) != 0 {
-		t.Errorf("left: %d accounts, %d requests, %d addresses, %d watching", l.accounts, l.open, len(l.addresses), len(l.watching))
+		t.Errorf("left: %d accounts, %d requests, %d addresses, %d watching", l.accounts, l.open, len(l.addresses),
+			len(l.watching))
 	}
 }
 
 func TestMembersAreReadInTheOrderGiven(t *testing.T) {
 	w := newWorld()
-	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"}, {"x:1", "x:1"}} {
+	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"},
+		{"x:1", "x:1"}} {
 		w.cluster("chat", order...)
 		var got []string
 		for _, c := range w.ticked().Read("chat", w.now, nil) {
@@ -681,25 +686,41 @@ func TestSums(t *testing.T) {
 		o    Outcome
 		want flight.Sums
 	}{
-		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
-		{"a redirect", Outcome{Status: 307, Latency: time.Second}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
-		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full queue", Outcome{Status: 503, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full engine", Outcome{Status: 429, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a request too late", Outcome{Status: 408, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
+		{"a redirect", Outcome{Status: 307, Latency: time.Second},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full engine", Outcome{Status: 429, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a failed generation", Outcome{Status: 424, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a model that is gone", Outcome{Status: 404, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a request too late", Outcome{Status: 408, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"the client's mistake", Outcome{Status: 400, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second},
+			flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
 		{"no connection", Outcome{ConnectFailed: true}, flight.Sums{Failed: 1}},
-		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, flight.Sums{Ended: 1, Failed: 1}},
+		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true},
+			flight.Sums{Ended: 1, Failed: 1}},
 		{"the client went away", Outcome{Status: 200}, flight.Sums{Ended: 1}},
 		{"a timeout", Outcome{}, flight.Sums{Ended: 1}},
-		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -858,7 +879,8 @@ func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
 	w, e := single()
 	w.cluster("other", "10.1.0.9:80")
 	w.reporting(e)
-	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4}, {Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
+	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4},
+		{Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
 	e.reports.Report(w.now, loads)
 	if got := w.ticked().Cluster("chat", w.now).Dropped; got != 0 {
 		t.Errorf("%d dropped by the first report, want 0", got)
@@ -888,8 +910,10 @@ func TestTheBytesOfAnAttemptAreItsOwn(t *testing.T) {
 		want   float64
 	}{
 		{"one attempt", []Event{attempt("1", false, 0), attempt("1", true, 9)}, 9},
-		{"two in a row", []Event{attempt("1", false, 0), attempt("1", true, 9), attempt("2", false, 9), attempt("2", true, 30)}, 21},
-		{"two that overlap", []Event{attempt("1", false, 0), attempt("2", false, 5), attempt("1", true, 9), attempt("2", true, 12)}, 7},
+		{"two in a row", []Event{attempt("1", false, 0), attempt("1", true, 9), attempt("2", false, 9),
+			attempt("2", true, 30)}, 21},
+		{"two that overlap", []Event{attempt("1", false, 0), attempt("2", false, 5), attempt("1", true, 9),
+			attempt("2", true, 12)}, 7},
 		{"fewer than before", []Event{attempt("1", false, 9), attempt("1", true, 2)}, 0},
 		{"no beginning", []Event{attempt("1", true, 9)}, 9},
 	}

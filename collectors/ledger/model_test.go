@@ -191,7 +191,8 @@ func (w *world) mustBeSound(t fataler) {
 		t.Fatalf("%+v report, counted %+v", reporters, l.reporters)
 	}
 	if open != l.open || accounts != l.accounts || services != l.services {
-		t.Fatalf("%d of %d requests, %d of %d accounts, %d of %d names", open, l.open, accounts, l.accounts, services, l.services)
+		t.Fatalf("%d of %d requests, %d of %d accounts, %d of %d names", open, l.open, accounts, l.accounts, services,
+			l.services)
 	}
 	mustKnowWatchers(t, l)
 	for _, c := range l.clusters {
@@ -352,7 +353,8 @@ func TestCountsAreTheTruthWhenNothingIsLost(t *testing.T) {
 				w.mustBeTrueAndSound(t)
 				for _, c := range w.ticked().Read("chat", w.now, nil) {
 					if p := c.Proxies; p.Issued.Value-p.Ended.Value != c.InFlight.Value {
-						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value, p.Ended.Value, c.InFlight.Value)
+						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value, p.Ended.Value,
+							c.InFlight.Value)
 					}
 				}
 			},
@@ -402,7 +404,8 @@ func (w *world) readings() map[string]string {
 		var b strings.Builder
 		for _, c := range w.ticked().Read(name, w.now, nil) {
 			p := c.Proxies
-			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value, p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, c.Sized.Value, c.SizedBytes.Value)
+			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value,
+				p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, c.Sized.Value, c.SizedBytes.Value)
 		}
 		all[name] = b.String()
 	}

@@ -80,7 +80,8 @@ func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
 			t.Fatalf("%d requests/s for %v: %v, want %v", step.perSecond, step.lasting, got, step.want)
 		}
 		w.mustBeSound(t)
-		if got := w.status(t); got.RequestRate < 0.7*float64(step.perSecond) || got.RequestRate > 1.3*float64(step.perSecond) {
+		if got := w.status(t); got.RequestRate < 0.7*float64(step.perSecond) ||
+			got.RequestRate > 1.3*float64(step.perSecond) {
 			t.Errorf("%d requests/s are taken for %.0f", step.perSecond, got.RequestRate)
 		}
 	}
@@ -276,7 +277,8 @@ func TestWhoWatchesNothingMakesNobodyReportMoreSeldom(t *testing.T) {
 		w.mustBeSound(t)
 		got, _, watches := w.ledger.ReportersWith(node)
 		if got != want || watches != watching {
-			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want, watching)
+			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want,
+				watching)
 		}
 	}
 	w.reporting(e)

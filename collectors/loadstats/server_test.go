@@ -36,7 +36,8 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 	t.Helper()
 	s := &served{ledger: ledger.New(nil)}
 	s.interval.Store(int64(time.Second))
-	s.Server = New(s.ledger, Options{Interval: func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }}, nil)
+	interval := func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }
+	s.Server = New(s.ledger, Options{Interval: interval}, nil)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +289,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		says  string
 		count func(Stats) uint64
 	}{
-		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
+		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node",
+			func(s Stats) uint64 { return s.Refused }},
 		{"no id", named(""), codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
 		{"too long for gRPC", tooHuge, codes.ResourceExhausted, "larger than max", func(s Stats) uint64 { return s.Broken }},

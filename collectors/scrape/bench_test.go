@@ -106,7 +106,8 @@ func respond(b *testing.B) dialFunc {
 	if err != nil {
 		b.Fatal(err)
 	}
-	response := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	header := "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0\r\nContent-Length: %d\r\n\r\n"
+	response := fmt.Appendf(nil, header+"%s", len(body), body)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

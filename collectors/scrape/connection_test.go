@@ -59,10 +59,13 @@ func answer200(n int) string {
 // does all the time: no scrape may fail for it.
 func TestAConnectionThatWasClosedMeanwhileIsReplaced(t *testing.T) {
 	for name, url := range map[string]string{
-		"closed without a word":      talk(t, []func(net.Conn){say(answer200(1))}, []func(net.Conn){say(answer200(2))}),
-		"after what nobody asked":    talk(t, []func(net.Conn){say(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")}, []func(net.Conn){say(answer200(2))}),
-		"announced":                  talk(t, []func(net.Conn){say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page(1))}, []func(net.Conn){say(answer200(2))}),
-		"in HTTP/1.0, by its nature": talk(t, []func(net.Conn){say("HTTP/1.0 200 OK\r\n\r\n" + page(1))}, []func(net.Conn){say(answer200(2))}),
+		"closed without a word": talk(t, []func(net.Conn){say(answer200(1))}, []func(net.Conn){say(answer200(2))}),
+		"after what nobody asked": talk(t, []func(net.Conn){say(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")},
+			[]func(net.Conn){say(answer200(2))}),
+		"announced": talk(t, []func(net.Conn){say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page(1))},
+			[]func(net.Conn){say(answer200(2))}),
+		"in HTTP/1.0, by its nature": talk(t, []func(net.Conn){say("HTTP/1.0 200 OK\r\n\r\n" + page(1))},
+			[]func(net.Conn){say(answer200(2))}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := looped(t, patient(url))

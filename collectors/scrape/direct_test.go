@@ -42,7 +42,8 @@ func TestAnAnswerAsServersWriteItIsReadInPlace(t *testing.T) {
 		"in a chunk":           chunked(page(7)),
 		"in chunks":            chunked(page(7)[:9], page(7)[9:10], page(7)[10:]),
 		"longer than expected": chunked(long, page(7)),
-		"long, of a length":    fmt.Sprintf("HTTP/1.1 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: %d\r\n\r\n%s%s", len(long+page(7)), long, page(7)),
+		"long, of a length": fmt.Sprintf("HTTP/1.1 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: %d\r\n\r\n%s%s",
+			len(long+page(7)), long, page(7)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := looped(t, patient(talk(t, []func(net.Conn){say(answer200(1)), say(answer), sayInBytes(answer)})))
@@ -86,7 +87,8 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 		"a header without end":      "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", maxHeader),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tgt := patient(talk(t, []func(net.Conn){say(answer)}, []func(net.Conn){say(answer200(1)), say(answer)}, []func(net.Conn){say(answer)}))
+			tgt := patient(talk(t, []func(net.Conn){say(answer)}, []func(net.Conn){say(answer200(1)), say(answer)},
+				[]func(net.Conn){say(answer)}))
 			first := looped(t, tgt).scrape(t.Context())
 			l := looped(t, tgt)
 			if r := l.scrape(t.Context()); r.Err != nil {

@@ -64,7 +64,8 @@ func (p *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
 
 // bubble runs a pool in a synctest bubble for some (false) time and returns
 // its results and when, since its start, each request came in.
-func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result, asked []time.Duration) {
+func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result,
+	asked []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

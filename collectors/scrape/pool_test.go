@@ -243,7 +243,8 @@ func TestKindsAreFewAndComplete(t *testing.T) {
 		}
 		known[k] = true
 	}
-	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded, fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
+	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+		fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
 		if !known[Kind(err)] {
 			t.Errorf("kind %q of %v is not listed", Kind(err), err)
 		}

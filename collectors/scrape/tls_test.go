@@ -128,15 +128,19 @@ func TestClientCertificate(t *testing.T) {
 	}{
 		{"right", s.URL, KindOK, "", good},
 		{"right name of the server", s.URL, KindOK, "", with(func(c *TLS) { c.ServerName = "server" })},
-		{"authority unknown, but not asked", s.URL, KindOK, "", with(func(c *TLS) { c.CAFile, c.InsecureSkipVerify = "", true })},
+		{"authority unknown, but not asked", s.URL, KindOK, "",
+			with(func(c *TLS) { c.CAFile, c.InsecureSkipVerify = "", true })},
 		{"authority unknown", s.URL, KindTLS, "unknown authority", with(func(c *TLS) { c.CAFile = "" })},
 		{"wrong name of the server", s.URL, KindTLS, "not other", with(func(c *TLS) { c.ServerName = "other" })},
-		{"no certificate to show", s.URL, KindTLS, "certificate required", with(func(c *TLS) { c.CertFile, c.KeyFile = "", "" })},
-		{"a stranger's certificate", s.URL, KindTLS, "", with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
+		{"no certificate to show", s.URL, KindTLS, "certificate required",
+			with(func(c *TLS) { c.CertFile, c.KeyFile = "", "" })},
+		{"a stranger's certificate", s.URL, KindTLS, "",
+			with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
 		{"the server speaks no TLS", "https" + plain.URL[len("http"):], KindTLS, "HTTP response to HTTPS client", good},
 		{"no CA file", s.URL, KindConfig, "reading CA file", with(func(c *TLS) { c.CAFile = "/nowhere" })},
 		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate", with(func(c *TLS) { c.CAFile = key })},
-		{"no client certificate file", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.CertFile = "/nowhere" })},
+		{"no client certificate file", s.URL, KindConfig, "loading client certificate",
+			with(func(c *TLS) { c.CertFile = "/nowhere" })},
 		{"certificate without key", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.KeyFile = "" })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
