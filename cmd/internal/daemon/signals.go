@@ -80,10 +80,10 @@ const unwatching = 5 * time.Second
 
 // reportInterval is how often an Envoy is to report its load.
 func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
-	all, isAlone, watches := s.ledger.ReportersWith(e)
-	interval, alone := s.reportIntervals(all)
-	if isAlone || s.accessLogs == nil {
-		interval = alone
+	all, reportsOnly, watches := s.ledger.ReportersWith(e)
+	interval, without := s.reportIntervals(all)
+	if reportsOnly || s.accessLogs == nil {
+		interval = without
 	}
 	if !watches {
 		return max(interval, unwatching)
@@ -91,9 +91,8 @@ func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
 	return interval
 }
 
-// reportIntervals are those of Envoys beside whose reports there is an access log, and of
-// those with reports alone.
-func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Duration) {
+// reportIntervals are those of Envoys with an access log next to the reports, and of those with reports only.
+func (s *signals) reportIntervals(all ledger.Reporters) (withLog, without time.Duration) {
 	fleet := loadstats.Fleet(all)
 	if s.accessLogs == nil {
 		fleet = loadstats.Fleet{ReportsOnly: all.WithAccessLog + all.ReportsOnly}
@@ -425,10 +424,10 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
 		t.Streams[admin.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused, Broken: stats.Broken}
-		beside, alone := s.reportIntervals(s.ledger.Reporters())
-		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(alone)}
+		withLog, without := s.reportIntervals(s.ledger.Reporters())
+		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(without)}
 		if s.accessLogs != nil {
-			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(beside)
+			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(withLog)
 		}
 	}
 	if s.accessLogs != nil {
