@@ -7,7 +7,7 @@ import (
 )
 
 // shared is an Envoy that watches two clusters with one endpoint in both.
-func shared() (*world, *realEnvoy) {
+func shared() (*world, *testEnvoy) {
 	w, e := single()
 	w.cluster("embed", one)
 	w.watch("embed", e)
@@ -76,7 +76,7 @@ func TestLoadReportsTellWhichClusterANameMeans(t *testing.T) {
 	w.mustHave(t, "embed", 1, 3+2)
 }
 
-// TestARequestThroughAnUnknownClusterIsOneOfEach: a load that nobody counts is worse
+// TestARequestThroughAnUnknownClusterIsOneOfEach: a load that is not counted is worse
 // than one that is counted twice.
 func TestARequestThroughAnUnknownClusterIsOneOfEach(t *testing.T) {
 	w, e := shared()
@@ -125,12 +125,12 @@ func names(prefix string, n int, service string) (loads []ClusterLoad) {
 }
 
 // TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas: clusters of other control planes,
-// names that say themselves what they stand for, and clusters that are gone.
+// names that stand for themselves, and clusters that are gone.
 func TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas(t *testing.T) {
 	ours := ClusterLoad{Name: "ours", Cluster: "chat/failsafe"}
 	for name, before := range map[string][]ClusterLoad{
 		"clusters of others":            names("", 2*maxServices, "elsewhere"),
-		"names that need no telling":    names("chat/", 2*maxServices, "chat/failsafe"),
+		"names that need no learning":   names("chat/", 2*maxServices, "chat/failsafe"),
 		"clusters that were since gone": names("", maxServices, "embed"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,11 +40,11 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 	w.after(time.Second)
 	s.End(w.now, "1", one, Outcome{Status: 200}) // the client went away
 	if got := w.read(t); got.ResponseBytes != before.ResponseBytes || got.FailedShare != before.FailedShare {
-		t.Errorf("nobody answered and nobody failed, and yet %+v after %+v", got, before)
+		t.Errorf("no answer and no failure, and yet %+v after %+v", got, before)
 	}
 }
 
-func TestWhoDoesNotWatchMovesNoAverage(t *testing.T) {
+func TestAnEnvoyThatDoesNotWatchMovesNoAverage(t *testing.T) {
 	w, e := single()
 	w.watch("chat")
 	w.open(e).End(w.now, "1", one, Outcome{Status: 500, Latency: time.Second, Bytes: 9})
