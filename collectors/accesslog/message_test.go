@@ -19,9 +19,9 @@ import (
 	"steelyard/collectors/wire"
 )
 
-// TestWhatARealEnvoySays holds every recorded message to what it is known to be
+// TestRecordedMessagesOfARealEnvoy holds every recorded message to what it is known to be
 // of, and to the generated code.
-func TestWhatARealEnvoySays(t *testing.T) {
+func TestRecordedMessagesOfARealEnvoy(t *testing.T) {
 	cases := []struct {
 		recorded string
 		want     ledger.Outcome // Latency to the millisecond

@@ -22,8 +22,8 @@ import (
 	"steelyard/collectors/ledger"
 )
 
-// told is an event, in a form that can be compared and printed.
-type told struct {
+// event is one in a form that can be compared and printed.
+type event struct {
 	Ended       bool
 	ID, Address string
 	Cluster     string
@@ -32,20 +32,20 @@ type told struct {
 }
 
 // byHand reads a message as the server does.
-func byHand(t testing.TB, data []byte) (events []told, skipped int) {
+func byHand(t testing.TB, data []byte) (events []event, skipped int) {
 	t.Helper()
 	m := &message{wantNode: true}
 	if err := m.UnmarshalWire(data); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range m.events {
-		events = append(events, told{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Body, e.Outcome})
+		events = append(events, event{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Body, e.Outcome})
 	}
 	return events, m.skipped
 }
 
 // byReference reads a message by its generated code.
-func byReference(t testing.TB, data []byte) (events []told, skipped int) {
+func byReference(t testing.TB, data []byte) (events []event, skipped int) {
 	t.Helper()
 	var m accesslogv3.StreamAccessLogsMessage
 	if err := proto.Unmarshal(data, &m); err != nil {
@@ -61,7 +61,7 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 			skipped++
 			continue
 		}
-		ev := told{
+		ev := event{
 			Address: net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
 			Cluster: common.GetUpstreamCluster(),
 			Outcome: ledger.Outcome{Bytes: common.GetUpstreamWireBytesReceived()},
@@ -91,7 +91,7 @@ func referenceOutcome(e *accessdatav3.HTTPAccessLogEntry) ledger.Outcome {
 			flags.GetUpstreamProtocolError(),
 	}
 	for _, m := range []map[string]string{e.GetResponse().GetResponseHeaders(), e.GetResponse().GetResponseTrailers()} {
-		if text, told := m["grpc-status"]; told {
+		if text, logged := m["grpc-status"]; logged {
 			status, err := strconv.ParseUint(cmp.Or(text, "0"), 10, 32)
 			if err != nil || len(text) > 2 {
 				status = 2

@@ -87,7 +87,7 @@ func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage 
 	return &m
 }
 
-// send sends entries. Of a stream that has ended meanwhile, the answer says why.
+// send sends entries. Of a stream that has ended meanwhile, the answer is why.
 func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient,
 	m *accesslogv3.StreamAccessLogsMessage) {
 	t.Helper()
@@ -151,7 +151,7 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	if _, err := second.CloseAndRecv(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "nobody heard", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
 	want := Stats{Messages: 3, Entries: 3}
 	if got := s.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -189,7 +189,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		name  string
 		first *accesslogv3.StreamAccessLogsMessage
 		code  codes.Code
-		says  string
+		err   string
 		count func(Stats) uint64
 	}{
 		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node",
@@ -207,8 +207,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{})
-			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v: …%s…", err, c.code, c.says)
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %v: …%s…", err, c.code, c.err)
 			}
 			s.eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
 			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {

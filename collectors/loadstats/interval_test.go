@@ -30,7 +30,7 @@ func TestIntervals(t *testing.T) {
 		{"a least of one's own", Fleet{10, 10}, 50 * ms, 100 * mib, ReportBytes, 50 * ms, 50 * ms},
 		{"a long least", Fleet{WithAccessLog: 10}, 2 * time.Minute, 100 * mib, ReportBytes, 2 * time.Minute, 2 * time.Minute},
 		{"no budget", Fleet{1000, 1000}, 0, 0, ReportBytes, time.Second, 100 * ms},
-		{"nobody", Fleet{}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
+		{"no Envoy", Fleet{}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestReportsKeepToTheirBudget: whoever they are, unless all report as seldom as can be.
+// TestReportsKeepToTheirBudget: of whatever kind they are, unless all report at the longest interval.
 func TestReportsKeepToTheirBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Fleet{rapid.IntRange(0, 5000).Draw(t, "withLog"), rapid.IntRange(0, 5000).Draw(t, "without")}

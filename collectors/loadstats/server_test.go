@@ -84,7 +84,7 @@ func (s *served) open(t *testing.T, first *loadstatsv3.LoadStatsRequest) peer {
 	return p
 }
 
-// send sends a report. Of a stream that has ended meanwhile, Recv says why.
+// send sends a report. Of a stream that has ended meanwhile, Recv returns why.
 func (p peer) send(m *loadstatsv3.LoadStatsRequest) {
 	p.t.Helper()
 	if err := p.Send(m); err != nil && err != io.EOF {
@@ -181,7 +181,7 @@ func TestReportsAreCounted(t *testing.T) {
 	if err := p.ended(); status.Code(err) == codes.Unknown && err.Error() != "EOF" {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "nobody heard", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
 	got := s.Stats()
 	if got.Reports != 3 || got.Bytes == 0 || got.Refused != 0 || got.Broken != 0 {
 		t.Errorf("%+v", got)
@@ -217,7 +217,7 @@ func TestAServerWithoutAnIntervalAsksForOneASecond(t *testing.T) {
 }
 
 // TestTheSizeOfReportsIsMeasured: a report of ten thousand endpoints is several times that of
-// a few. Whoever watches no cluster sends what it likes.
+// a few. An Envoy that watches no cluster may send anything.
 func TestTheSizeOfReportsIsMeasured(t *testing.T) {
 	const size, reports = 344_000, 500
 	s := serve(t, withCodec(), grpc.MaxRecvMsgSize(2*maxMessage))
@@ -286,7 +286,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		name  string
 		first *loadstatsv3.LoadStatsRequest
 		code  codes.Code
-		says  string
+		err   string
 		count func(Stats) uint64
 	}{
 		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node",
@@ -299,8 +299,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, withCodec(), grpc.MaxRecvMsgSize(2*maxMessage))
 			err := s.open(t, c.first).ended()
-			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v: …%s…", err, c.code, c.says)
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %v: …%s…", err, c.code, c.err)
 			}
 			eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
 			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {

@@ -61,7 +61,7 @@ func TestSumsNeverGoBack(t *testing.T) {
 
 // A value that no server can have come to since the report before is a bad reading, or another server's: it is
 // counted, the sums stay as they are, and they go on from there, be it from the new value or from the old one.
-func TestACounterThatLeapsTellsNothing(t *testing.T) {
+func TestACounterThatLeapsShowsNothing(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	for name, steps := range map[string][]struct {
 		completions, sum float64

@@ -167,7 +167,7 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 					t.Fatalf("error %v, want one with %q", err, c.err)
 				}
 				if line(report) != unknown {
-					t.Errorf("report %s beside an error", line(report))
+					t.Errorf("report %s with an error", line(report))
 				}
 				return
 			}
@@ -267,7 +267,7 @@ func TestExplainAgreesWithReadAndNamesTheSeries(t *testing.T) {
 	}
 }
 
-func TestExplainTellsWhyNothingWasRead(t *testing.T) {
+func TestExplainShowsWhyNothingWasRead(t *testing.T) {
 	fields, err := newReader(t, EngineVLLM).Explain([]byte("vllm:kv_cache_usage_perc 3\n"))
 	if err == nil {
 		t.Fatal("no error for a body without one usable value")

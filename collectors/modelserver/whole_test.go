@@ -99,9 +99,9 @@ func compareWithWhole(t *testing.T, r *Reader, report Report, whole map[Field]Nu
 	}
 }
 
-// TestPickedLinesSayWhatTheWholeBodySays compares with a parse of the whole
+// TestPickedLinesReadAsTheWholeBodyDoes compares with a parse of the whole
 // body, types and histograms included.
-func TestPickedLinesSayWhatTheWholeBodySays(t *testing.T) {
+func TestPickedLinesReadAsTheWholeBodyDoes(t *testing.T) {
 	for _, b := range bodies(t) {
 		parsed, err := parseWhole(b.text)
 		if err != nil {
@@ -214,7 +214,7 @@ func twice(parsed map[string]*dto.MetricFamily, r *Reader) bool {
 }
 
 // samplesWithPlainNames drops comments, since the type of a family changes how
-// the parser of whole bodies files its samples, not what they say; and samples
+// the parser of whole bodies files its samples, not their values; and samples
 // whose name stands within the braces, which Read does not find (a known limit)
 // and that parser panics on (prometheus/common 0.67.5, "{}0" in the first line).
 func samplesWithPlainNames(body []byte) []byte {
@@ -227,7 +227,7 @@ func samplesWithPlainNames(body []byte) []byte {
 	return out
 }
 
-// essence keeps the lines of a vLLM body that say something about requests.
+// essence keeps the lines of a vLLM body about requests.
 func essence(body []byte) []byte {
 	var out []byte
 	for l := range bytes.Lines(body) {

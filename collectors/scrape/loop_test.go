@@ -263,7 +263,7 @@ func scrapedTogether(t *testing.T, interval, beat time.Duration) {
 	}
 }
 
-func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {
+func TestATargetThatCanNeverBeScrapedReportsThatOnce(t *testing.T) {
 	for name, change := range map[string]func(*Target){
 		"timeout above interval": func(t *Target) { t.Timeout = 2 * t.Interval },
 		"no interval":            func(t *Target) { t.Interval = 0 },
@@ -287,7 +287,7 @@ func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestTheLogTellsChangesNotRepetitions(t *testing.T) {
+func TestTheLogHasChangesNotRepetitions(t *testing.T) {
 	var log strings.Builder
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
 	tgt := target("http://server")

@@ -90,7 +90,7 @@ func (a *authority) save(t *testing.T, name, kind string, der []byte) string {
 }
 
 // serveTLS answers with the number of requests that the name of the client's
-// certificate has letters; without a certificate nobody is let in.
+// certificate has letters; without a certificate no client is let in.
 func (a *authority) serveTLS(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// The token is for the host and for nobody on the way to it.
+// The token is for the host and for no one on the way to it.
 func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
 	var connections atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
 	tgt.BearerTokenFile = write(t, "very-secret")
 	wantFailure(t, once(t, tgt), KindRedirect, "redirected to http://"+s.Listener.Addr().String())
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections, want the first alone: the token would go over another in plain text", n)
+		t.Errorf("%d connections, want only the first: the token would go over another in plain text", n)
 	}
 }
 

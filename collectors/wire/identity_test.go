@@ -17,7 +17,7 @@ func from(addr net.Addr) context.Context {
 	return peer.NewContext(context.Background(), &peer.Peer{Addr: addr})
 }
 
-func TestWhoSpeaks(t *testing.T) {
+func TestTheEnvoyOfAStream(t *testing.T) {
 	v4 := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 1234}
 	long := strings.Repeat("x", maxNodeID-1)
 	cases := []struct {

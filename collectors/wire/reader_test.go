@@ -66,7 +66,7 @@ func FuzzReader(f *testing.F) {
 		}
 		whole := proto.Unmarshal(data, &emptypb.Empty{}) == nil
 		if whole != (r.Err() == nil) {
-			t.Errorf("the reader says %v, protobuf %v", r.Err(), whole)
+			t.Errorf("the reader has %v, protobuf %v", r.Err(), whole)
 		}
 	})
 }
