@@ -14,7 +14,8 @@ func (w *world) expectSizes(t *testing.T, sized, bytes, unsized float64) {
 	t.Helper()
 	c := w.read(t)
 	if c.Sized.Value != sized || c.SizedBytes.Value != bytes || c.Unsized.Value != unsized {
-		t.Errorf("%v sized, %v bytes, %v unsized; want %v, %v, %v", c.Sized.Value, c.SizedBytes.Value, c.Unsized.Value, sized, bytes, unsized)
+		t.Errorf("%v sized, %v bytes, %v unsized; want %v, %v, %v", c.Sized.Value, c.SizedBytes.Value, c.Unsized.Value,
+			sized, bytes, unsized)
 	}
 	if c.Sized.At != c.Proxies.Issued.At || c.SizedBytes.At != c.Proxies.Issued.At || c.Unsized.At != c.Proxies.Issued.At {
 		t.Errorf("as of %v, %v and %v, and issued as of %v", c.Sized.At, c.SizedBytes.At, c.Unsized.At, c.Proxies.Issued.At)
@@ -25,7 +26,7 @@ func (w *world) expectSizes(t *testing.T, sized, bytes, unsized float64) {
 func TestASizeOfZeroIsKnown(t *testing.T) {
 	w, e := single()
 	if c := w.read(t); c.Sized.Known() || c.SizedBytes.Known() || c.Unsized.Known() {
-		t.Errorf("nobody reports, and yet %+v", c)
+		t.Errorf("no Envoy reports, and yet %+v", c)
 	}
 	s := w.open(e)
 	w.beginSized(s, "1", Size{Known: true})
@@ -38,20 +39,20 @@ func TestASizeOfZeroIsKnown(t *testing.T) {
 	w.expectSizes(t, 2, 1<<53, 1)
 }
 
-// TestARequestThatOnlyReportsShowHasNoSize: and where its beginning is told after all, the request that
+// TestARequestThatOnlyReportsShowHasNoSize: and where its beginning is logged after all, the request that
 // makes up for it adds no bytes either.
 func TestARequestThatOnlyReportsShowHasNoSize(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
-	w.says(e, 1, 1)
-	w.says(e, 1, 0)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 1, 1)
+	w.nextReport(e, 1, 0)
 	w.expectSizes(t, 0, 0, 1)
 	w.beginSized(s, "late", Size{Bytes: 7, Known: true}) // counted twice, until the next reports show it
 	w.expectSizes(t, 1, 7, 1)
-	w.says(e, 1, 0)
-	w.says(e, 1, 0)
+	w.nextReport(e, 1, 0)
+	w.nextReport(e, 1, 0)
 	w.beginSized(s, "makes up for it", Size{Bytes: 5, Known: true})
 	w.expectSizes(t, 1, 7, 1)
 	w.beginSized(s, "next", Size{Bytes: 3, Known: true})
@@ -61,12 +62,12 @@ func TestARequestThatOnlyReportsShowHasNoSize(t *testing.T) {
 	}
 }
 
-// TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize: there is no log that could tell.
+// TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize: there is no log that could show it.
 func TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
-	w.says(e, 0, 0)
-	w.says(e, 2, 5)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 2, 5)
 	w.after(time.Second)
 	w.expectSizes(t, 0, 0, 5)
 }
