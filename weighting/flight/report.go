@@ -60,13 +60,16 @@ func (c *Counter) observe(r *Report) (low, high int32) {
 	return c.shared.narrow(r.Round, c.gauge-c.open+behind, c.gauge-c.open+ahead)
 }
 
-// reconcile corrects the count by the log. low and high bound what the reports of a round show of its
-// drift; a drift that may as well be none is none.
+// reconcile corrects the count by the log. low and high bound its drift by the reports of a round: what is
+// corrected already stays as far as they allow it.
 func (c *Counter) reconcile(r *Report, low, high int32, change *Change) {
 	if !r.Round.Ends && r.Processes > 1 {
 		return
 	}
-	difference := median(0, low, high)
+	difference := c.correction
+	if low <= high {
+		difference = max(low, min(high, difference))
+	}
 	if r.Round.First {
 		c.difference = difference
 		c.unended = clamp(int64(c.unended) + int64(max(0, difference-c.correction))) // issued at an unknown time
@@ -116,11 +119,7 @@ func (c *Counter) compareIssued(r *Report, change *Change) {
 // of the sums until it ends.
 func (c *Counter) reportOnly(r *Report, change *Change) {
 	adds := &change.Sums
-	switch {
-	case !r.Joins:
-	case r.Processes > 1:
-		c.unended = clamp(int64(c.unended) + int64(r.InProgress))
-	default:
+	if r.Joins {
 		c.forgetGap()
 		c.unended = c.gauge
 	}
