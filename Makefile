@@ -65,7 +65,8 @@ vet: need-go
 lint: $(LINTER)
 	$(call step,golangci-lint)
 	@for module in . $(BENCH_MODULE); do \
-	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache $(CURDIR)/$(LINTER) run ./...); done
+	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache \
+	$(CURDIR)/$(LINTER) run --allow-parallel-runners ./...); done
 
 # Built from source, which takes two minutes of CPU, and again only when tools/go.mod changes.
 $(LINTER): tools/go.mod tools/go.sum | need-go

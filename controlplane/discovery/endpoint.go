@@ -22,7 +22,7 @@ const (
 	maxZone = 253  // bytes
 	maxPath = 1024 // bytes
 	// maxFaults bounds the length of an error: the first ones are enough to
-	// start mending, and a thousand bad lines are often one mistake.
+	// start with, and a thousand bad lines are often one mistake.
 	maxFaults = 10
 )
 
