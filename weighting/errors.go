@@ -22,7 +22,7 @@ func (e *ends) answeredShare() float64 { return (e.answered + 1) / (e.requests()
 // would. It tells an endpoint that fails (the model is gone, the engine is full) from requests that
 // fail wherever they go: package comment.
 type streak struct {
-	lately      ends // of the endpoint's own, the last few
+	recent      ends // of the endpoint's own, the last few
 	own, others ends
 	share       float64 // of the answers of the whole pool, by the endpoint's shares of the traffic
 	inFlight    float64 // at the beginning
@@ -37,15 +37,15 @@ func (s *streak) extend(own, pool ends, share, inFlight float64) {
 	)
 	if s.own.errors == 0 {
 		first := ends{errors: own.errors} // what was answered in the same step may have come before
-		s.own, s.lately, s.inFlight = first, first, inFlight
+		s.own, s.recent, s.inFlight = first, first, inFlight
 		return
 	}
 	keep := math.Exp(-own.requests() / few)
-	s.lately = ends{s.lately.errors*keep + own.errors, s.lately.answered*keep + own.answered}
+	s.recent = ends{s.recent.errors*keep + own.errors, s.recent.answered*keep + own.answered}
 	s.own.add(own)
 	s.others.add(ends{pool.errors - own.errors, pool.answered - own.answered})
 	s.share += share * pool.answered
-	if s.lately.answered >= s.lately.requests()*s.others.answeredShare()/2 {
+	if s.recent.answered >= s.recent.requests()*s.others.answeredShare()/2 {
 		*s = streak{}
 	}
 	if s.share > 2*memory {
@@ -80,7 +80,7 @@ func surprise(number, expected float64) float64 {
 // errs says how the endpoint answers with errors what others answer; nothing, if it is empty. The
 // more others answer with errors, too, the more streaks chance makes; and one that was ill until
 // now has to prove that it is not.
-func (c *conduct) errs() string {
+func (c *outlier) errorReason() string {
 	const chance = 3
 	s := &c.streak
 	if s.own.errors == 0 {
@@ -89,7 +89,7 @@ func (c *conduct) errs() string {
 	others := s.others.answeredShare()
 	least := improbable - chance*math.Log(others)
 	few := least / 2 // five errors: a proxy may eject the endpoint then, and send it no more
-	if c.state == suspect {
+	if c.state == probing {
 		least = few
 	}
 	served := s.served(c.inFlight)
@@ -102,8 +102,8 @@ func (c *conduct) errs() string {
 
 // unlogged reports whether the proxies tell of errors by load reports alone, which take a 4xx for
 // a success.
-func (c *conduct) unlogged() bool { return c.proxies.Errors.Known() && !c.proxies.Answered.Known() }
+func (c *outlier) reportsOnly() bool { return c.proxies.Errors.Known() && !c.proxies.Answered.Known() }
 
 // unproven is said of an endpoint that was flagged for errors while a log told of them, and is to
 // be tried when none does.
-func (c *conduct) unproven() bool { return c.state == suspect && c.erring && c.unlogged() }
+func (c *outlier) unproven() bool { return c.state == probing && c.ejectedForErrors && c.reportsOnly() }

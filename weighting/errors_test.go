@@ -339,7 +339,7 @@ func TestAChangeOfWhatTheProxiesTellReleasesNobody(t *testing.T) {
 				log := i/60%2 == 1
 				logged(log)
 				w.others()
-				if w.law.memory["0"].conduct.state == suspect { // it is tried
+				if w.law.memory["0"].outlier.state == probing { // it is tried
 					fails(b, log)
 					requests++
 				}

@@ -19,7 +19,7 @@ const (
 // usable returns the reading, or the unknown one where its value cannot be a
 // count, a sum or a share (an exporter's NaN is no load), or its time is so far
 // ahead that it would stay fresh for ever and keep true readings out.
-func usable(r Reading, now time.Time, largest float64) Reading {
+func valid(r Reading, now time.Time, largest float64) Reading {
 	const skew = time.Second // more than that between two clocks is an error
 	if !r.Known() || !(r.Value >= 0) || math.IsInf(r.Value, 0) || r.At.Sub(now) > skew {
 		return Reading{}
@@ -28,22 +28,22 @@ func usable(r Reading, now time.Time, largest float64) Reading {
 	return r
 }
 
-// usableReport is the report without what cannot be used of it.
-func usableReport(r ServerReport, now time.Time) ServerReport {
-	r.Queue = usable(r.Queue, now, largestCount)
-	r.Running = usable(r.Running, now, largestCount)
-	r.Utilization = usable(r.Utilization, now, largestCount)
-	r.Completions = usable(r.Completions, now, largestSum)
-	r.QueueSeconds = usable(r.QueueSeconds, now, largestSum)
-	r.BusySeconds = usable(r.BusySeconds, now, largestSum)
-	r.Tokens = usableTokens(r.Tokens, now)
+// validReport is the report without what cannot be used of it.
+func validReport(r ServerReport, now time.Time) ServerReport {
+	r.Queue = valid(r.Queue, now, largestCount)
+	r.Running = valid(r.Running, now, largestCount)
+	r.Utilization = valid(r.Utilization, now, largestCount)
+	r.Completions = valid(r.Completions, now, largestSum)
+	r.QueueSeconds = valid(r.QueueSeconds, now, largestSum)
+	r.BusySeconds = valid(r.BusySeconds, now, largestSum)
+	r.Tokens = validTokens(r.Tokens, now)
 	return r
 }
 
-// usableTokens is the same of counts of tokens, which come as one.
-func usableTokens(t TokenCounts, now time.Time) TokenCounts {
+// validTokens is the same of counts of tokens, which come as one.
+func validTokens(t TokenCounts, now time.Time) TokenCounts {
 	for _, count := range []*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations} {
-		r := usable(Reading{*count, t.At}, now, largestSum)
+		r := valid(Reading{*count, t.At}, now, largestSum)
 		if !r.Known() {
 			return TokenCounts{}
 		}
@@ -52,14 +52,14 @@ func usableTokens(t TokenCounts, now time.Time) TokenCounts {
 	return t
 }
 
-// usableProxies is the same of what proxies say.
-func usableProxies(r ProxyReport, now time.Time) ProxyReport {
+// validProxies is the same of what proxies say.
+func validProxies(r ProxyReport, now time.Time) ProxyReport {
 	for _, sum := range []*Reading{
 		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
 	} {
-		*sum = usable(*sum, now, largestSum)
+		*sum = valid(*sum, now, largestSum)
 	}
-	r.SizedBytes = usable(r.SizedBytes, now, largestBytes)
+	r.SizedBytes = valid(r.SizedBytes, now, largestBytes)
 	return r
 }
 
@@ -98,16 +98,16 @@ func newestTokens(a, b TokenCounts) TokenCounts {
 
 // unite two entries of one address: the same whichever comes first.
 func unite(a, b *Endpoint, now time.Time) *Endpoint {
-	serverA, serverB := usableReport(a.Server, now), usableReport(b.Server, now)
+	serverA, serverB := validReport(a.Server, now), validReport(b.Server, now)
 	return &Endpoint{
 		Address:  a.Address,
 		Zone:     max(a.Zone, b.Zone),
 		Capacity: max(a.Capacity, b.Capacity),
 		Server:   merge(&serverA, &serverB),
 		Refused:  a.Refused && b.Refused,
-		InFlight: newest(usable(a.InFlight, now, largestCount), usable(b.InFlight, now, largestCount)),
+		InFlight: newest(valid(a.InFlight, now, largestCount), valid(b.InFlight, now, largestCount)),
 		Exact:    a.Exact && b.Exact,
-		Proxies:  mergeProxies(usableProxies(a.Proxies, now), usableProxies(b.Proxies, now)),
+		Proxies:  mergeProxies(validProxies(a.Proxies, now), validProxies(b.Proxies, now)),
 	}
 }
 
@@ -156,11 +156,11 @@ func (p *Params) at(r Reading, now time.Time) field {
 }
 
 // believed reports whether a field in this state is used as it is.
-func believed(s FieldState) bool { return s == StateFresh || s == StateHold }
+func trusted(s FieldState) bool { return s == StateFresh || s == StateHold }
 
 // tells reports whether the field says something of this endpoint: one that has
 // turned into the pool's median does not.
-func (f *field) tells() bool { return believed(f.state) || f.state == StateDecay }
+func (f *field) usable() bool { return trusted(f.state) || f.state == StateDecay }
 
 // blend is the field faded into what a median endpoint of this one's size would
 // report. Without a median a stale field tells nothing, and ok is false once

@@ -7,16 +7,16 @@ import (
 
 // flows are the rates of a pool that shedding goes by, each for one slot.
 type flows struct {
-	served steady  // completions of full slots, by those who see all of them
-	done   steady  // the same, by those who also tell what arrives
-	sent   steady  // arrivals, over the part of the time that was not refused
-	moves  moments // of loads that come without counters
+	served  adaptiveRate // completions of full slots, by those who see all of them
+	done    adaptiveRate // the same, by those who also tell what arrives
+	sent    adaptiveRate // arrivals, over the part of the time that was not refused
+	changes loadChanges  // of loads that come without counters
 }
 
 // capacity is completions per second of a slot that is never free.
 func (f *flows) capacity() float64 {
-	if f.served.usual.slotSeconds == 0 && f.moves.slotSeconds > 0 {
-		return f.moves.left()
+	if f.served.long.slotSeconds == 0 && f.changes.slotSeconds > 0 {
+		return f.changes.departures()
 	}
 	return f.served.rate()
 }
@@ -28,40 +28,40 @@ func (f *flows) excess() float64 {
 		sure    = 10   // requests
 		extreme = 1e-9 // of a ratio
 	)
-	if f.sent.usual.requests < sure {
+	if f.sent.long.requests < sure {
 		return 0
 	}
 	left := f.done.rate()
-	if f.done.usual.requests < sure {
-		if f.moves.readings < sure {
+	if f.done.long.requests < sure {
+		if f.changes.readings < sure {
 			return 0
 		}
-		left = f.moves.left()
+		left = f.changes.departures()
 	}
 	return math.Log(max(f.sent.rate()/left, extreme))
 }
 
 // again has what is offered be learned again, from the last few. Where nobody counts
 // it is known of a full pool alone, and so from nothing.
-func (f *flows) again() {
-	f.sent.usual = f.sent.lately
-	if f.done.usual.requests == 0 {
-		f.sent = steady{}
+func (f *flows) relearnOffered() {
+	f.sent.long = f.sent.short
+	if f.done.long.requests == 0 {
+		f.sent = adaptiveRate{}
 	}
 }
 
 // turned reports whether what is offered or what is served is no longer what it was.
-func (f *flows) turned() bool { return f.sent.turned || f.done.turned }
+func (f *flows) changed() bool { return f.sent.changed || f.done.changed }
 
 // fade lets the rates forget.
 func (f *flows) fade(elapsed, slots, accepted float64, full bool) {
-	const requests, least, most = 100, 4, 60 // of moments; seconds
+	const requests, least, most = 100, 4, 60 // of loadChanges; seconds
 	f.sent.fade(elapsed, slots*accepted, 1)
-	f.done.turned = false
+	f.done.changed = false
 	if full {
 		f.done.fade(elapsed, slots, least)
 		f.served.fade(elapsed, slots, least)
-		f.moves.fade(keep(elapsed, f.moves.left()*slots, requests, least, most))
+		f.changes.fade(keep(elapsed, f.changes.departures()*slots, requests, least, most))
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *shedder) count(p *pool) {
 		m := &p.members[i]
 		all, pair, change := m.passages(p)
 		m.tally.note(m)
-		if m.ill() || m.unused {
+		if m.ejected() || m.unused {
 			continue
 		}
 		if all.seconds+pair.seconds+change.seconds > 0 {
@@ -86,8 +86,8 @@ func (s *shedder) count(p *pool) {
 		if s.full {
 			s.rates.done.add(pair.left, pair.seconds*m.slotCount)
 			s.rates.served.add(all.left, all.seconds*m.slotCount)
-			s.rates.moves.add(change.arrived-change.left, change.seconds*m.slotCount)
-			change.arrived += s.rates.moves.left()*change.seconds*m.slotCount - change.left
+			s.rates.changes.add(change.arrived-change.left, change.seconds*m.slotCount)
+			change.arrived += s.rates.changes.departures()*change.seconds*m.slotCount - change.left
 			s.offered(m, &change)
 		}
 	}
@@ -97,10 +97,10 @@ func (s *shedder) count(p *pool) {
 // anything they stand: arrivals are forgotten sooner than completions, so that a
 // silence would read as a flood.
 func (s *shedder) forget(now time.Time, slots float64) {
-	if !s.heard.IsZero() && now.After(s.heard) {
-		s.rates.fade(now.Sub(s.heard).Seconds(), slots, accepting(s.steps.last().drop), s.full)
+	if !s.lastReading.IsZero() && now.After(s.lastReading) {
+		s.rates.fade(now.Sub(s.lastReading).Seconds(), slots, accepting(s.steps.last().drop), s.full)
 	}
-	s.heard = now
+	s.lastReading = now
 }
 
 // offered counts what arrived together with what was refused meanwhile. A share
@@ -108,8 +108,8 @@ func (s *shedder) forget(now time.Time, slots float64) {
 // arrivals by the old one just after that, which would read as a flood.
 func (s *shedder) offered(m *member, p *passage) {
 	const unsure = 100 * time.Millisecond
-	turn := s.steps.last().since.Add(s.delay)
-	if p.seconds > 0 && !(p.to.After(turn) && p.to.Before(turn.Add(unsure)) && p.to.Sub(p.from) < unsure) {
+	inForce := s.steps.last().since.Add(s.delay)
+	if p.seconds > 0 && !(p.to.After(inForce) && p.to.Before(inForce.Add(unsure)) && p.to.Sub(p.from) < unsure) {
 		accepted := s.steps.accepted(p.from.Add(-s.delay), p.to.Add(-s.delay))
 		s.rates.sent.add(p.arrived, p.seconds*m.slotCount*accepted)
 	}
@@ -127,7 +127,7 @@ type passage struct {
 // and ends by one source, and, without such a source, of the load. A pair of one
 // source misses the same requests on both sides, so their ratio is right.
 func (m *member) passages(p *pool) (all, pair, change passage) {
-	server, proxies := p.tells(m.server.Completions), p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended)
+	server, proxies := p.usable(m.server.Completions), p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended)
 	switch {
 	case server && proxies:
 		return m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies), change
@@ -214,33 +214,33 @@ func (t *tally) byChange(seen Reading) passage {
 
 // steady is a rate that stands on many requests, for as long as the last few do not
 // contradict it: then it begins anew.
-type steady struct {
-	lately, usual throughput
-	turned        bool // at the last fading
+type adaptiveRate struct {
+	short, long throughput
+	changed     bool // at the last fading
 }
 
-func (s *steady) add(requests, slotSeconds float64) {
-	s.lately.add(requests, slotSeconds)
-	s.usual.add(requests, slotSeconds)
+func (s *adaptiveRate) add(requests, slotSeconds float64) {
+	s.short.add(requests, slotSeconds)
+	s.long.add(requests, slotSeconds)
 }
 
-func (s *steady) rate() float64 { return s.usual.rate() }
+func (s *adaptiveRate) rate() float64 { return s.long.rate() }
 
 // fade lets the rate forget. The last few are no fewer than come in the least time
 // given, in seconds.
-func (s *steady) fade(elapsed, slots, least float64) {
+func (s *adaptiveRate) fade(elapsed, slots, least float64) {
 	const (
 		few, many  = 100, 2000 // requests
 		sigmas     = 4         // of a rate that stands on the few
-		anew       = 10        // requests of the few that still count then
+		kept       = 10        // requests of the few that still count then
 		some, most = 15, 60    // seconds
 	)
-	s.lately.fade(keep(elapsed, s.lately.rate()*slots, few, least, 5*least))
-	s.usual.fade(keep(elapsed, s.usual.rate()*slots, many, some, most))
-	off := math.Abs(math.Log(s.lately.rate() / s.usual.rate()))
-	if s.turned = off*math.Sqrt(2*s.lately.requests) > sigmas; s.turned {
-		s.lately.fade(min(1, anew/s.lately.requests))
-		s.usual = s.lately
+	s.short.fade(keep(elapsed, s.short.rate()*slots, few, least, 5*least))
+	s.long.fade(keep(elapsed, s.long.rate()*slots, many, some, most))
+	off := math.Abs(math.Log(s.short.rate() / s.long.rate()))
+	if s.changed = off*math.Sqrt(2*s.short.requests) > sigmas; s.changed {
+		s.short.fade(min(1, kept/s.short.requests))
+		s.long = s.short
 	}
 }
 
@@ -267,17 +267,17 @@ func (t *throughput) add(requests, slotSeconds float64) {
 // completes has a rate, too: one that falls with time.
 func (t *throughput) rate() float64 { return (t.requests + 1) / t.slotSeconds }
 
-// moments are of the changes of loads between two readings.
-type moments struct{ readings, sum, falls, slotSeconds float64 }
+// loadChanges are of the changes of loads between two readings.
+type loadChanges struct{ readings, sum, falls, slotSeconds float64 }
 
-func (m *moments) fade(keep float64) {
+func (m *loadChanges) fade(keep float64) {
 	m.readings *= keep
 	m.sum *= keep
 	m.falls *= keep
 	m.slotSeconds *= keep
 }
 
-func (m *moments) add(change, slotSeconds float64) {
+func (m *loadChanges) add(change, slotSeconds float64) {
 	if slotSeconds <= 0 {
 		return
 	}
@@ -291,7 +291,7 @@ func (m *moments) add(change, slotSeconds float64) {
 // arrived meanwhile. With f the mean fall between two readings, f leave where they
 // are few, and f + f² is right for those that are fewer than one, and too little by
 // half at five.
-func (m *moments) left() float64 {
+func (m *loadChanges) departures() float64 {
 	f := m.falls / max(m.readings, 1)
 	return (f*(1+f)*m.readings + 1) / m.slotSeconds
 }

@@ -42,7 +42,7 @@ func (l *latency) lasts(decay time.Duration) time.Duration {
 }
 
 // tells reports whether the average is of late.
-func (l *latency) tells(p *pool) bool {
+func (l *latency) usable(p *pool) bool {
 	return !l.at.IsZero() && p.now.Sub(l.at) <= l.lasts(p.params.Decay)
 }
 
@@ -66,8 +66,8 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 //
 // As a vessel it holds those requests and is as wide as it is fast, so the fill
 // that evens out levels evens out costs.
-func (p *pool) cost(m *member, typical float64) vessel {
-	if !m.latency.tells(p) || m.latency.seconds <= 0 {
+func (p *pool) latencyVessel(m *member, typical float64) vessel {
+	if !m.latency.usable(p) || m.latency.seconds <= 0 {
 		untried := m.latency.at.IsZero()
 		if untried && m.load <= 0 {
 			return vessel{load: 0, slots: 1, speed: 1}
@@ -82,7 +82,7 @@ func (p *pool) cost(m *member, typical float64) vessel {
 // slow reports whether a member answers so late that it gets its floor and no
 // more, as long as another does not.
 func (p *pool) slow(m *member) bool {
-	return p.params.LeastLatency.Enabled && m.latency.tells(p) &&
+	return p.params.LeastLatency.Enabled && m.latency.usable(p) &&
 		m.latency.seconds > p.params.LeastLatency.Threshold.Seconds()
 }
 
@@ -98,11 +98,11 @@ func (p *pool) vessels() []vessel {
 		if math.IsNaN(typical) {
 			out[i] = m.holding(m.todo)
 		} else {
-			out[i] = p.cost(m, typical)
+			out[i] = p.latencyVessel(m, typical)
 		}
 	}
-	p.setAside(out)
-	p.hold(out)
+	p.excludeSlow(out)
+	p.excludeFromFill(out)
 	return out
 }
 
@@ -110,7 +110,7 @@ func (p *pool) vessels() []vessel {
 func (p *pool) typicalLatency() float64 {
 	var seconds []float64
 	for i := range p.members {
-		if l := p.members[i].latency; l.seconds > 0 && l.tells(p) {
+		if l := p.members[i].latency; l.seconds > 0 && l.usable(p) {
 			seconds = append(seconds, l.seconds)
 		}
 	}
@@ -118,7 +118,7 @@ func (p *pool) typicalLatency() float64 {
 }
 
 // setAside fills up those that are to get their floor alone.
-func (p *pool) setAside(vessels []vessel) {
+func (p *pool) excludeSlow(vessels []vessel) {
 	var slow []int
 	for i := range p.members {
 		p.members[i].slow = p.slow(&p.members[i])

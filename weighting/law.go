@@ -11,19 +11,19 @@ import (
 // it has learned, and what it last decided. It is not safe for concurrent use:
 // one loop steps it.
 type Law struct {
-	params  Params
-	started bool
-	memory  map[string]*memory
-	listed  list
-	shedder shedder
-	lift    lift
-	pardon  pardon
-	prompts prompts
-	cost    cost     // of the engines; zero while unknown
-	byWork  bool     // the unit of load is the work of a mean request
-	rate    float64  // requests per second that arrive at all endpoints, as of the last step
-	arrived float64  // requests, at all endpoints
-	scratch []member // of the step before, to be overwritten
+	params    Params
+	started   bool
+	memory    map[string]*memory
+	listed    list
+	shedder   shedder
+	lift      lift
+	panicMode panicMode
+	prompts   prompts
+	cost      cost     // of the engines; zero while unknown
+	byWork    bool     // the unit of load is the work of a mean request
+	rate      float64  // requests per second that arrive at all endpoints, as of the last step
+	arrived   float64  // requests, at all endpoints
+	scratch   []member // of the step before, to be overwritten
 }
 
 // A list is the endpoints of a snapshot in the order of their addresses, so that the order of
@@ -84,7 +84,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.loads()
 	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
-	l.judge(pool)
+	l.detectOutliers(pool)
 	l.flag(pool)
 	l.used(pool, &s)
 	pool.arrivals(&d, s)

@@ -33,8 +33,8 @@ func (p *pool) look() {
 		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
-		p.queues = p.queues || m.seen.queue.tells()
-		p.executes = p.executes || m.seen.executing.tells()
+		p.queues = p.queues || m.seen.queue.usable()
+		p.executes = p.executes || m.seen.executing.usable()
 	}
 }
 
@@ -58,25 +58,25 @@ func (m *member) correction() float64 {
 // typical collects one field over the pool. Its median is that of the believed
 // values; while there is none, as when a whole source is away, that of the
 // fading ones, so that the pool meets in its own middle.
-type typical struct{ believed, fading []float64 }
+type typical struct{ trusted, fading []float64 }
 
 // newTypical has room for the whole pool.
 func (p *pool) newTypical() typical {
-	return typical{believed: make([]float64, 0, len(p.members))}
+	return typical{trusted: make([]float64, 0, len(p.members))}
 }
 
 func (t *typical) add(s FieldState, value float64) {
 	switch s {
 	case StateFresh, StateHold:
-		t.believed = append(t.believed, value)
+		t.trusted = append(t.trusted, value)
 	case StateDecay:
 		t.fading = append(t.fading, value)
 	}
 }
 
 func (t *typical) median() float64 {
-	if len(t.believed) > 0 {
-		return median(t.believed)
+	if len(t.trusted) > 0 {
+		return median(t.trusted)
 	}
 	return median(t.fading)
 }
@@ -179,8 +179,8 @@ func (p *pool) measure(m *member) {
 	usuallyRunning := min(usual, m.slotCount)
 	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
 
-	source, paired := LoadScraped, m.seen.paired.tells()
-	whole := m.seen.queue.tells() && m.seen.executing.tells() && m.measuresRunning(m.slotsSource)
+	source, paired := LoadScraped, m.seen.paired.usable()
+	whole := m.seen.queue.usable() && m.seen.executing.usable() && m.measuresRunning(m.slotsSource)
 	if counted.leads(use, paired || !whole) {
 		use, source = counted, LoadInFlight
 		if paired {
@@ -201,8 +201,8 @@ func (e *estimate) leads(scraped estimate, better bool) bool {
 	switch {
 	case e.state == StateUnknown || scraped.state == StateUnknown:
 		return e.state != StateUnknown
-	case believed(e.state) && better:
+	case trusted(e.state) && better:
 		return true
 	}
-	return !believed(scraped.state) && e.age < scraped.age
+	return !trusted(scraped.state) && e.age < scraped.age
 }

@@ -17,27 +17,27 @@ type memory struct {
 	recent   [64]Reading // of inFlight, to pair with scrapes; a ring, see remember
 	next     int
 
-	paired       time.Time // when the scrape was taken that was last paired
-	unproxied    smoothed  // scraped − in-flight, requests
-	arrivals     smoothed  // requests per second, by completions and growth
-	rises        smoothed  // requests per second, by rises of queue + running
-	latency      latency   // time to the last byte, as the proxies see it
-	increments   smoothed  // requests per second, by rises of the in-flight count
-	issued       smoothed  // requests per second, as the proxies sent them
-	completions  smoothed  // requests per second
-	queueSeconds smoothed  // request-seconds per second
-	executing    smoothed  // mean requests executing, by the counter of busy time
-	usual        smoothed  // the same over a longer time
-	fullBusy     smoothed  // the same, from reports with requests waiting on
-	fullKnown    bool      // that is enough to go by
-	ceiling      ceiling   // of the gauge of running requests
-	pace         pace
-	ratio        ratio
-	slots        float64 // as of the last step, configured or learned; 0 unknown
-	untold       float64 // slot-seconds that may have been executed and not told of, see executed
+	paired        time.Time // when the scrape was taken that was last paired
+	unproxied     smoothed  // scraped − in-flight, requests
+	arrivals      smoothed  // requests per second, by completions and growth
+	rises         smoothed  // requests per second, by rises of queue + running
+	latency       latency   // time to the last byte, as the proxies see it
+	increments    smoothed  // requests per second, by rises of the in-flight count
+	issued        smoothed  // requests per second, as the proxies sent them
+	completions   smoothed  // requests per second
+	queueSeconds  smoothed  // request-seconds per second
+	executing     smoothed  // mean requests executing, by the counter of busy time
+	executingLong smoothed  // the same over a longer time
+	fullBusy      smoothed  // the same, from reports with requests waiting on
+	fullKnown     bool      // that is enough to go by
+	ceiling       ceiling   // of the gauge of running requests
+	pace          pace
+	ratio         ratio
+	slots         float64 // as of the last step, configured or learned; 0 unknown
+	unreported    float64 // slot-seconds that may have been executed and not told of, see executed
 
 	tally   tally
-	conduct conduct
+	outlier outlier
 	engine  *engineState // nil while no member of the pool counts tokens
 	share   float64      // of the traffic, in force since the last step
 	use     use
@@ -50,19 +50,19 @@ type memory struct {
 
 // work is what a server has done in about the last minute: both sums fade with
 // the time constant speedTau, so their ratio weighs the recent past most.
-type work struct {
+type serviceRate struct {
 	completions float64 // requests
 	busy        float64 // slot-seconds
 }
 
-func (w *work) add(completions, busy float64, dt time.Duration) {
+func (w *serviceRate) add(completions, busy float64, dt time.Duration) {
 	keep := math.Exp(-dt.Seconds() / speedTau.Seconds())
 	w.completions = w.completions*keep + completions
 	w.busy = w.busy*keep + busy
 }
 
 // rate is completions per busy slot-second; false before it means anything.
-func (w *work) rate() (float64, bool) {
+func (w *serviceRate) rate() (float64, bool) {
 	const (
 		fewest  = 10  // completions
 		extreme = 1e9 // per second; its inverse is the other end
@@ -78,18 +78,18 @@ func (w *work) rate() (float64, bool) {
 func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	m.lastSeen = now
 	if e.InFlight != m.inFlight {
-		m.observeInFlight(usable(e.InFlight, now, largestCount))
+		m.observeInFlight(valid(e.InFlight, now, largestCount))
 	}
 	m.observeProxies(e.Proxies, now, alpha)
 	if e.Server == m.server {
 		return // nothing is new, which is so in most steps
 	}
-	server := usableReport(e.Server, now)
+	server := validReport(e.Server, now)
 	seen := merge(&m.server, &server)
 	// What a restart lost neither completed nor left: that interval tells nothing.
 	if seen.Restarts == m.server.Restarts {
 		m.observeRates(&m.server, &seen)
-		m.observeWork(&m.server, &seen)
+		m.observeService(&m.server, &seen)
 	} else {
 		m.restarted()
 	}
@@ -139,7 +139,7 @@ func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) 
 	if seen == m.proxies {
 		return // nothing is new
 	}
-	if seen = usableProxies(seen, now); seen == m.proxies {
+	if seen = validProxies(seen, now); seen == m.proxies {
 		return
 	}
 	issued, dt := flow(m.proxies.Issued, seen.Issued)
@@ -173,12 +173,12 @@ func sumKnown(a, b float64) float64 {
 	return a + b
 }
 
-// observeWork learns slots and speed from what happened between two reports.
-func (m *memory) observeWork(old, seen *ServerReport) {
+// observeService learns slots and speed from what happened between two reports.
+func (m *memory) observeService(old, seen *ServerReport) {
 	busy, dtBusy := flow(old.BusySeconds, seen.BusySeconds)
 	executed := m.executed(busy, dtBusy)
 	m.executing.add(executed, dtBusy, windowTau)
-	m.usual.add(executed, dtBusy, speedTau)
+	m.executingLong.add(executed, dtBusy, speedTau)
 	_, dtQueue := slope(old.Queue, seen.Queue)
 	_, dtRunning := slope(old.Running, seen.Running)
 	m.fullBusy.fade(dtQueue, slotsTau)
@@ -206,10 +206,10 @@ func (m *memory) executed(busy float64, dt time.Duration) float64 {
 	if !ok || m.slots == 0 || math.IsNaN(busy) {
 		return busy
 	}
-	m.untold = min(m.untold+m.slots*dt.Seconds(), m.slots*requests/rate)
-	told := min(busy*dt.Seconds(), m.untold)
-	m.untold -= told
-	return told / dt.Seconds()
+	m.unreported = min(m.unreported+m.slots*dt.Seconds(), m.slots*requests/rate)
+	counted := min(busy*dt.Seconds(), m.unreported)
+	m.unreported -= counted
+	return counted / dt.Seconds()
 }
 
 // orZero is no contribution where x is unknown.
@@ -283,8 +283,8 @@ func (m *memory) executes(slots float64) Reading {
 		return m.server.Running
 	case queue.Known() && queue.Value > 0:
 		return Reading{Value: slots, At: queue.At}
-	case queue.Known() && m.usual.over(0):
-		return Reading{Value: min(m.usual.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
+	case queue.Known() && m.executingLong.over(0):
+		return Reading{Value: min(m.executingLong.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
 	}
 	return Reading{}
 }
@@ -308,19 +308,19 @@ func earlier(a, b time.Time) time.Time {
 // two readings.
 func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
 	source = RateUnknown
-	if m.arrivals.over(0) && p.tells(m.server.Completions) {
+	if m.arrivals.over(0) && p.usable(m.server.Completions) {
 		perSecond, source = m.arrivals.or(0), RateCompletions
 	}
-	if m.issued.over(0) && p.tells(m.proxies.Issued) && (source == RateUnknown || m.issued.or(0) > perSecond) {
+	if m.issued.over(0) && p.usable(m.proxies.Issued) && (source == RateUnknown || m.issued.or(0) > perSecond) {
 		perSecond, source = m.issued.or(0), RateIssued
 	}
 	if source != RateUnknown {
 		return perSecond, source
 	}
-	if m.increments.over(0) && p.tells(m.inFlight) {
+	if m.increments.over(0) && p.usable(m.inFlight) {
 		perSecond, source = m.increments.or(0), RateIncrements
 	}
-	if m.rises.over(0) && p.tells(newest(m.server.Queue, m.server.Running)) {
+	if m.rises.over(0) && p.usable(newest(m.server.Queue, m.server.Running)) {
 		perSecond, source = max(perSecond, m.rises.or(0)), RateIncrements
 	}
 	return perSecond, source

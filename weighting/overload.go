@@ -15,14 +15,14 @@ func (l *Law) flag(p *pool) {
 		m := &p.members[i]
 		m.queued = p.queuedPerSlot(m)
 		m.hysteresis(p)
-		if m.overloaded || m.ill() {
+		if m.overloaded || m.ejected() {
 			over = append(over, m)
 		}
 	}
 	// A stable order keeps the same members flagged while more are overloaded
 	// than may be. Those that stall or fail come first: the others do serve.
 	slices.SortStableFunc(over, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(b.conduct.rank(), a.conduct.rank()), a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(b.outlier.rank(), a.outlier.rank()), a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
 	})
 	if len(over) < len(p.members) {
 		over = over[:min(len(over), p.params.Overload.most(len(p.members)))]
@@ -30,13 +30,13 @@ func (l *Law) flag(p *pool) {
 	for _, m := range over {
 		m.flagged = true
 	}
-	l.lift.turn(p, len(over))
+	l.lift.update(p, len(over))
 	for i := range p.members {
 		m := &p.members[i]
-		m.lifted = m.flagged && l.lift.on && !m.ill()
+		m.lifted = m.flagged && l.lift.on && !m.ejected()
 		m.flagged = m.flagged && !m.lifted
 		p.spared = p.spared || !m.flagged
-		m.show(p.now)
+		m.noteShown(p.now)
 	}
 }
 
@@ -50,15 +50,15 @@ type lift struct {
 // free and their queues are as deep as would keep a flag, and puts them back when
 // these are half as deep or one has a slot free. Where there are no such members that
 // the proxies use, the rest is full whatever it is.
-func (f *lift) turn(p *pool, flags int) {
+func (f *lift) update(p *pool, flags int) {
 	var waiting, slots, free float64
-	alone := true
+	noOther := true
 	for i := range p.members {
 		m := &p.members[i]
-		if m.overloaded || m.ill() || m.use.none || m.gone {
+		if m.overloaded || m.ejected() || m.use.none || m.gone {
 			continue
 		}
-		alone = false
+		noOther = false
 		if n := m.waiting(); !math.IsNaN(n) {
 			waiting, slots, free = waiting+n, slots+m.slotCount, free+m.freeSlots(n)
 		}
@@ -69,9 +69,9 @@ func (f *lift) turn(p *pool, flags int) {
 		on = false
 	case p.now.Sub(f.since) < p.params.Overload.MinDwell:
 	case !f.on:
-		on = alone || free == 0 && depth >= leave
+		on = noOther || free == 0 && depth >= leave
 	default:
-		on = alone || free == 0 && depth >= leave/2
+		on = noOther || free == 0 && depth >= leave/2
 	}
 	if on != f.on {
 		f.on, f.since = on, p.now
@@ -90,7 +90,7 @@ func (f *lift) turn(p *pool, flags int) {
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.conduct.unproven():
+	case m.lifted && m.strained(p) || m.outlier.unproven():
 		return trickle
 	case m.unused:
 		return 1
@@ -127,7 +127,7 @@ func (o *Overload) most(pool int) int {
 }
 
 // show notes since when the proxies have seen the flag.
-func (m *member) show(now time.Time) {
+func (m *member) noteShown(now time.Time) {
 	switch {
 	case !m.flagged:
 		m.shownSince = time.Time{}
@@ -166,7 +166,7 @@ func (m *member) hysteresis(p *pool) {
 // unknown pace outlasts.
 func (m *member) outlasts(p *pool, dwell time.Duration) bool {
 	perSecond := m.completions.or(math.NaN())
-	if !p.tells(m.server.Completions) || math.IsNaN(perSecond) {
+	if !p.usable(m.server.Completions) || math.IsNaN(perSecond) {
 		return true
 	}
 	return m.queued*m.slotCount >= perSecond*dwell.Seconds()
@@ -182,7 +182,7 @@ func (m *member) strained(p *pool) bool {
 
 // utilization is as reported; NaN where nothing tells.
 func (m *member) utilization() float64 {
-	if u := &m.seen.utilization; u.tells() {
+	if u := &m.seen.utilization; u.usable() {
 		return u.Value
 	}
 	return math.NaN()
@@ -211,11 +211,11 @@ func (p *pool) queuedPerSlot(m *member) float64 {
 	switch {
 	case m.blackout:
 		return math.NaN()
-	case m.seen.queue.tells():
+	case m.seen.queue.usable():
 		return m.seen.queue.Value / m.slotCount
 	case m.slotsSource == CapacityWork:
 		return math.NaN()
-	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
+	case m.slotsSource != CapacityAssumed && trusted(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.atOnce()) / m.slotCount
 	}
 	return math.NaN()

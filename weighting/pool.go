@@ -86,7 +86,7 @@ func (p *pool) speeds() {
 // ratio is a relative speed and what it was made of: of most members that is the same from
 // step to step.
 type ratio struct {
-	of      work
+	of      serviceRate
 	typical float64
 	speed   float64
 }
@@ -100,7 +100,7 @@ func (m *memory) relativeSpeed(typical float64) float64 {
 	return m.ratio.speed
 }
 
-func (w *work) speed(typical float64) float64 {
+func (w *serviceRate) speed(typical float64) float64 {
 	const widest = 20 // ratio
 	rate, ok := w.rate()
 	if !ok || !(typical > 0) {
@@ -130,7 +130,7 @@ func (p *Params) trust(m *memory, now time.Time) (blackout bool, ramp float64) {
 
 // tells reports whether a reading is recent enough to say something of its
 // endpoint.
-func (p *pool) tells(r Reading) bool {
+func (p *pool) usable(r Reading) bool {
 	return r.Known() && r.Age(p.now) <= p.params.Decay
 }
 
@@ -138,7 +138,7 @@ func (p *pool) tells(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Failing: m.ill(), Reason: m.reason(),
+		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Reason: m.reason(),
 		Load: m.load, LoadSource: m.loadSource,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
@@ -147,11 +147,11 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d.PromptTokens, d.WorkSeconds = m.work(p)
 	if m.flagged {
 		d.OverloadReason = m.flagReason
-		if m.ill() {
-			d.OverloadReason = m.conduct.reason
+		if m.ejected() {
+			d.OverloadReason = m.outlier.reason
 		}
 	}
-	if p.tells(m.server.Completions) {
+	if p.usable(m.server.Completions) {
 		d.CompletionRate = m.completions.or(math.NaN())
 	}
 	d.Latency, d.LatencyAge = math.NaN(), 0
@@ -167,7 +167,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 func (m *member) meanQueueTime(p *pool) float64 {
 	const least = 1e-6 // completions per second that a mean stands on
 	rate := m.completions.or(math.NaN())
-	if !p.tells(m.server.Completions) || !p.tells(m.server.QueueSeconds) || !(rate > least) {
+	if !p.usable(m.server.Completions) || !p.usable(m.server.QueueSeconds) || !(rate > least) {
 		return math.NaN()
 	}
 	return m.queueSeconds.or(math.NaN()) / rate
@@ -178,9 +178,9 @@ func (m *member) busyFraction(p *pool) float64 {
 	switch {
 	case m.slotsSource == CapacityWork:
 		return math.NaN()
-	case m.seen.running.tells():
+	case m.seen.running.usable():
 		return min(1, m.server.Running.Value/m.slotCount)
-	case p.tells(m.server.BusySeconds):
+	case p.usable(m.server.BusySeconds):
 		return min(1, m.executing.or(math.NaN())/m.slotCount)
 	}
 	return math.NaN()

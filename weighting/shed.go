@@ -7,22 +7,22 @@ import (
 
 // shedder keeps the wait of a saturated pool near its target (package comment).
 type shedder struct {
-	full    bool          // whether nearly all slots were taken at the last step
-	heard   time.Time     // when the rates were last told anything
-	delay   time.Duration // of a push
-	steps   stairs        // share refused
-	rates   flows
-	settled bool    // the wait has been near the aim since the load last turned
-	long    float64 // seconds in which a wait off the aim is to go, once settled
+	full        bool          // whether nearly all slots were taken at the last step
+	lastReading time.Time     // when the rates were last told anything
+	delay       time.Duration // of a push
+	steps       dropQuantizer // share refused
+	rates       flows
+	settled     bool    // the wait has been near the aim since the load last turned
+	long        float64 // seconds in which a wait off the aim is to go, once settled
 }
 
 // backlog is what shedding sees of a pool.
 type backlog struct {
-	slots   float64       // of all members that serve
-	told    float64       // slots, of those whose queue is known
-	waiting float64       // requests, at those
-	free    float64       // slots
-	idle    time.Duration // for which a slot has been free, the longest
+	slots      float64       // of all members that serve
+	knownSlots float64       // slots, of those whose queue is known
+	waiting    float64       // requests, at those
+	free       float64       // slots
+	idle       time.Duration // for which a slot has been free, the longest
 }
 
 // shed settles the share of requests to refuse.
@@ -31,12 +31,12 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	s.delay = min(max(0, snapshot.PushDelay), time.Second)
 	s.count(p)
 	q := p.queued()
-	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.told)
+	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.knownSlots)
 	most := min(max(0, o.MaxDrop), 1)
 	if !o.Enabled || q.slots == 0 || q.idle > d.Horizon+p.takes(d) {
 		s.leave(p.now)
 	} else {
-		s.steps.climb(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
+		s.steps.update(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
 	s.full = q.free <= q.slots*spare
 	d.DropFraction = min(s.steps.last().drop, most)
@@ -47,7 +47,7 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 func (s *shedder) leave(now time.Time) {
 	if s.steps.last().drop > 0 {
 		s.steps.step(0, now)
-		s.rates.again()
+		s.rates.relearnOffered()
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
 	if begins && d.ExpectedWait < max(aim/2, min(aim, wait/2)) {
 		return 0
 	}
-	s.settled = math.Abs(d.ExpectedWait-aim) < near*aim || s.settled && !begins && !s.rates.turned()
+	s.settled = math.Abs(d.ExpectedWait-aim) < near*aim || s.settled && !begins && !s.rates.changed()
 	within := aim
 	if s.settled {
 		within = s.long
@@ -106,13 +106,13 @@ func (s *shedder) aim(wanted, horizon, slots, endpoints float64) float64 {
 func (p *pool) queued() (q backlog) {
 	for i := range p.members {
 		m := &p.members[i]
-		if m.ill() || m.unused {
+		if m.ejected() || m.unused {
 			continue
 		}
 		q.slots += m.slotCount
 		waiting := m.waiting()
 		if !math.IsNaN(waiting) {
-			q.told += m.slotCount
+			q.knownSlots += m.slotCount
 			q.waiting += waiting
 		}
 		free := p.openSlots(m, waiting)
@@ -142,7 +142,7 @@ func (p *pool) takes(d *Decision) time.Duration {
 // though nothing waits there: until what it executes has ended.
 func (m *member) blind() time.Duration {
 	const longest = 10.0 // seconds
-	if m.seen.running.tells() || m.loadSource == LoadInFlight || m.loadSource == LoadFused {
+	if m.seen.running.usable() || m.loadSource == LoadInFlight || m.loadSource == LoadFused {
 		return 0
 	}
 	rate, _ := m.pace.known.rate()
@@ -171,7 +171,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 func (m *member) freeSlots(waiting float64) float64 {
 	const half = 0.5 // of a request: loads are made of two signals
 	switch {
-	case !believed(m.loadState) || m.loadSource == LoadMedian || waiting > 0:
+	case !trusted(m.loadState) || m.loadSource == LoadMedian || waiting > 0:
 		return 0
 	case m.slotsSource == CapacityWork:
 		return m.slotCount
@@ -187,7 +187,7 @@ func (m *member) freeSlots(waiting float64) float64 {
 // less: one at least, and those that it says it does.
 func (m *member) atOnce() float64 {
 	least := max(1, m.slotCount)
-	if believed(m.seen.running.state) {
+	if trusted(m.seen.running.state) {
 		least = max(least, m.seen.running.Value)
 	}
 	return least
@@ -197,7 +197,7 @@ func (m *member) atOnce() float64 {
 // requests in flight tell it earlier than the server.
 func (m *member) waiting() float64 {
 	early := m.loadSource == LoadFused || m.loadSource == LoadInFlight
-	if early && m.slotsSource != CapacityWork && believed(m.loadState) && m.slotsSource != CapacityAssumed {
+	if early && m.slotsSource != CapacityWork && trusted(m.loadState) && m.slotsSource != CapacityAssumed {
 		return max(0, m.load-m.atOnce())
 	}
 	return m.queued * m.slotCount

@@ -272,7 +272,7 @@ func TestTheShareRefusedRisesAtOnceAndFallsSlowly(t *testing.T) {
 }
 
 func TestStairs(t *testing.T) {
-	var s stairs
+	var s dropQuantizer
 	at := func(after float64) time.Time { return epoch.Add(seconds(after)) }
 	for _, c := range []struct {
 		after, wanted, is float64
@@ -291,15 +291,15 @@ func TestStairs(t *testing.T) {
 		{4.4, 0, 0.2, "has not lasted"},
 		{5.4, 0, 0, "falls, no faster than 0.1 a second"},
 	} {
-		s.climb(c.wanted, 0.1, at(c.after))
+		s.update(c.wanted, 0.1, at(c.after))
 		wantNear(t, fmt.Sprintf("at %v, where %v %s: step", c.after, c.wanted, c.why), s.last().drop, c.is, 1e-9)
 	}
 	wantNear(t, "accepted from 2 to 2.2", s.accepted(at(2), at(2.2)), 1-(0.07+0.3)/2, 1e-6)
 	wantNear(t, "accepted at first", s.accepted(at(-9), at(-1)), 1, 1e-9)
 	wantNear(t, "accepted at a moment", s.accepted(at(6), at(6)), 1, 1e-9)
 	for i := range 100 { // more than it remembers
-		s.climb(float64(i%2)*0.5, 9, at(10+2*float64(i)))
-		s.climb(float64(i%2)*0.5, 9, at(11.5+2*float64(i)))
+		s.update(float64(i%2)*0.5, 9, at(10+2*float64(i)))
+		s.update(float64(i%2)*0.5, 9, at(11.5+2*float64(i)))
 	}
 	wantNear(t, "accepted of late", s.accepted(at(160), at(200)), 1-0.5*3.5/4, 0.03)
 }
@@ -315,13 +315,13 @@ func TestMomentsOfPoissonFlows(t *testing.T) {
 		return n
 	}
 	for _, mean := range []float64{0.05, 0.2, 1, 2, 5} { // requests between two readings
-		var m moments
+		var m loadChanges
 		for range 20000 {
 			m.add(poisson(mean)-poisson(mean), 1)
 		}
-		t.Logf("%v between two readings: told %.3f", mean, m.left())
-		if ratio := m.left() / mean; ratio < 0.5 || ratio > 1.1 {
-			t.Errorf("%v leave between two readings, told %v", mean, m.left())
+		t.Logf("%v between two readings: told %.3f", mean, m.departures())
+		if ratio := m.departures() / mean; ratio < 0.5 || ratio > 1.1 {
+			t.Errorf("%v leave between two readings, told %v", mean, m.departures())
 		}
 	}
 }

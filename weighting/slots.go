@@ -21,7 +21,7 @@ const (
 // limit shows in a number that stands. Whenever requests wait, as many run as ever did, though
 // requests end and others take their place.
 type ceiling struct {
-	lately, before float64   // requests running, the most in this span of slotsTau and in the one before
+	recent, before float64   // requests running, the most in this span of slotsTau and in the one before
 	since          time.Time // of this span
 
 	at     float64 // requests running, of which the rest is said
@@ -31,7 +31,7 @@ type ceiling struct {
 }
 
 // most is how many requests ran at once, of late.
-func (c *ceiling) most() float64 { return max(c.lately, c.before) }
+func (c *ceiling) most() float64 { return max(c.recent, c.before) }
 
 // observe takes in the gauges of two reports, one after another.
 func (c *ceiling) observe(old, seen *ServerReport) {
@@ -40,9 +40,9 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 		return
 	}
 	if seen.Running.At.Sub(c.since) >= slotsTau {
-		c.lately, c.before, c.since = 0, c.lately, seen.Running.At
+		c.recent, c.before, c.since = 0, c.recent, seen.Running.At
 	}
-	c.lately = max(c.lately, running)
+	c.recent = max(c.recent, running)
 	if running > c.at || !c.limits && c.at > c.most() {
 		c.at, c.stood, c.ended, c.limits = c.most(), 0, 0, false
 	}

@@ -10,12 +10,12 @@ import (
 // moment) does not count, unless the next says the same: then the machine has changed, or what was known was wrong,
 // and nothing of it is left.
 type pace struct {
-	known   work // usual, with the span as far as that agrees
-	usual   work // spans that count
-	span    work // what is told of now
+	known   serviceRate // usual, with the span as far as that agrees
+	usual   serviceRate // spans that count
+	span    serviceRate // what is told of now
 	seconds float64
-	other   work      // the span before, where it did not count
-	at      time.Time // of the last completion
+	other   serviceRate // the span before, where it did not count
+	at      time.Time   // of the last completion
 }
 
 // add takes in what was done in a time that ended at now.
@@ -28,7 +28,7 @@ func (s *pace) add(now time.Time, completions, busy float64, dt time.Duration) {
 	s.span.busy += busy
 	s.seconds += dt.Seconds()
 	agrees := s.span.agrees(s.usual)
-	if s.tells() {
+	if s.complete() {
 		s.close(agrees)
 		agrees = true
 	}
@@ -41,7 +41,7 @@ func (s *pace) add(now time.Time, completions, busy float64, dt time.Duration) {
 // close ends the span.
 func (s *pace) close(agrees bool) {
 	span, seconds := s.span, s.seconds
-	s.span, s.seconds = work{}, 0
+	s.span, s.seconds = serviceRate{}, 0
 	switch {
 	case agrees:
 	case s.other.busy > 0 && span.agrees(s.other):
@@ -50,14 +50,14 @@ func (s *pace) close(agrees bool) {
 		s.other = span
 		return
 	}
-	s.other = work{}
+	s.other = serviceRate{}
 	s.usual.weigh(span, seconds)
 	s.usual.add(span.completions, span.busy, 0)
 }
 
 // weigh has what is known weigh no more than a few minutes like the span: a counter that was wrong may have
 // told of the work of hours.
-func (w *work) weigh(span work, seconds float64) {
+func (w *serviceRate) weigh(span serviceRate, seconds float64) {
 	const few = 4
 	if _, ok := span.rate(); !ok {
 		return
@@ -69,7 +69,7 @@ func (w *work) weigh(span work, seconds float64) {
 }
 
 // tells reports whether the span is long enough to be compared.
-func (s *pace) tells() bool {
+func (s *pace) complete() bool {
 	const (
 		shortest, longest = 5, 60 // seconds
 		enough            = 20    // completions, seen and expected
@@ -84,7 +84,7 @@ func (s *pace) tells() bool {
 // agrees reports whether what was done may be chance where the usual is right, or nothing usual is known:
 // were completions a Poisson process, they would be less than six standard deviations off (by the likelihood
 // ratio, which holds for few of them, too). Most services vary more than that, and come to three.
-func (w work) agrees(usual work) bool {
+func (w serviceRate) agrees(usual serviceRate) bool {
 	const improbable = 6 * 6
 	rate, ok := usual.rate()
 	if !ok {

@@ -12,54 +12,54 @@ import (
 type health int
 
 const (
-	well    health = iota
-	ill            // stalls or fails: flagged, and its share is the floor
-	suspect        // was ill, and nothing tells whether it still is: trusted as little as a new one
+	healthy health = iota
+	ejected        // it stalls or fails: flagged, and its share is the floor
+	probing        // it was ejected, and nothing shows whether it recovered: trusted as little as a new one
 )
 
 // conduct is how an endpoint treats the requests that the proxies sent it.
-type conduct struct {
+type outlier struct {
 	at       time.Time // of the last step
 	inFlight float64   // requests at that time
 	proxies  ProxyReport
 	server   ServerReport // as the server last said
 	lows     lows         // of inFlight
 
-	alive  time.Time // of the last answer; or the last time when nothing was in flight
-	active time.Time // of the last work: an answer, or what works sees
+	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
+	lastProgress time.Time // of the last work: an answer, or what progress sees
 
-	report time.Time // the last that was held against the count
-	shown  float64   // requests in it, by a gauge of running ones
-	hides  float64   // requests in flight that it did not show
-	hidden float64   // of those, the ones that no report showed while the endpoint worked: uploads, idle streams
-	denied float64   // the others, as far as they had stood for StalledAfter
+	comparedAt   time.Time // the last that was held against the count
+	shown        float64   // requests in it, by a gauge of running ones
+	notShown     float64   // requests in flight that it did not show
+	hidden       float64   // of those, the ones that no report showed while the endpoint worked: uploads, idle streams
+	contradicted float64   // the others, as far as they had stood for StalledAfter
 
-	pending float64 // request-seconds in flight since the last answer
-	usual   work    // answers, and the request-seconds in flight until the last one
-	longest float64 // request-seconds in flight between two answers, the most of late
+	pending float64     // request-seconds in flight since the last answer
+	usual   serviceRate // answers, and the request-seconds in flight until the last one
+	longest float64     // request-seconds in flight between two answers, the most of late
 
 	latest ends   // since the last step
 	streak streak // of errors
 
 	ended, failed float64 // requests of late, without errors that may be the request's own
-	row           float64 // requests that failed since one was answered
+	consecutive   float64 // requests that failed since one was answered
 	failing       bool    // at least half of those that were told of last
 
-	state    health
-	since    time.Time // of the state
-	reason   string    // why it is ill
-	strikes  int       // illnesses without an answer between them
-	answered bool      // since it fell ill
-	proof    proof     // of that, where it takes two
-	erring   bool      // it fell ill for errors that a log told of
+	state            health
+	since            time.Time // of the state
+	reason           string    // why it is ill
+	ejections        int       // illnesses without an answer between them
+	recovered        bool      // since it fell ill
+	proof            proof     // of that, where it takes two
+	ejectedForErrors bool      // it fell ill for errors that a log told of
 }
 
 // ill reports whether the endpoint stalls or fails.
-func (m *member) ill() bool { return m.conduct.state == ill }
+func (m *member) ejected() bool { return m.outlier.state == ejected }
 
 // rank is 1 for an endpoint that is ill.
-func (c *conduct) rank() int {
-	if c.state == ill {
+func (c *outlier) rank() int {
+	if c.state == ejected {
 		return 1
 	}
 	return 0
@@ -67,10 +67,10 @@ func (c *conduct) rank() int {
 
 // hold fills up those that stall or fail, so that they get their floor alone, and
 // those that get a fixed part instead of what would fill them.
-func (p *pool) hold(vessels []vessel) {
+func (p *pool) excludeFromFill(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ill() || m.fixed(p) > 0 {
+		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
@@ -79,48 +79,48 @@ func (p *pool) hold(vessels []vessel) {
 // judge finds the members that stall or fail. While that is more than half of a
 // pool, the fault is more likely in the reports, or in the requests; and so it is where
 // one fails no more than all do. And while there is nobody else, those are as good as any.
-func (l *Law) judge(p *pool) {
-	longest, bad, well := 0.0, 0, 0
+func (l *Law) detectOutliers(p *pool) {
+	longest, suspects, fine := 0.0, 0, 0
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
-		m.conduct.observe(m, p)
-		longest = max(longest, m.conduct.longest)
-		all.add(m.conduct.latest)
+		m.outlier.observe(m, p)
+		longest = max(longest, m.outlier.longest)
+		all.add(m.outlier.latest)
 	}
 	found := make([]string, len(p.members))
 	var shares failures
 	for i := range p.members {
-		c := &p.members[i].conduct
+		c := &p.members[i].outlier
 		c.streak.extend(c.latest, all, p.members[i].share, c.inFlight)
-		stalls, fails, errs := c.stalls(p, longest), c.fails(), c.errs()
-		complaint := cmp.Or(stalls, fails, errs)
+		stall, failure, errors := c.stallReason(p, longest), c.failureReason(), c.errorReason()
+		reason := cmp.Or(stall, failure, errors)
 		switch {
-		case complaint == "" && l.pardon.on && c.often():
-			bad++ // as before its latest answer
-		case complaint == "" && c.healthy():
-			well++
-		case complaint != "":
-			bad++
+		case reason == "" && l.panicMode.on && c.failsOften():
+			suspects++ // as before its latest answer
+		case reason == "" && c.state == healthy:
+			fine++
+		case reason != "":
+			suspects++
 			if shares == nil { // of most pools nobody asks
-				shares = p.failed()
+				shares = p.failedShares()
 			}
-			if stalls == "" && !c.failsMoreThan(shares.others(c)) {
-				fails = ""
+			if stall == "" && !c.failsMoreThan(shares.others(c)) {
+				failure = ""
 			}
 		}
-		found[i] = cmp.Or(stalls, fails, errs)
-		c.erring = c.erring || errs != "" && !c.unlogged()
+		found[i] = cmp.Or(stall, failure, errors)
+		c.ejectedForErrors = c.ejectedForErrors || errors != "" && !c.reportsOnly()
 	}
-	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
+	panicking := l.panicMode.update(len(p.members) > 1 && (2*suspects > len(p.members) || fine == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
-		if nobody {
+		if panicking {
 			found[i] = ""
-			m.conduct.release(p.now)
+			m.outlier.endEjection(p.now)
 		}
-		m.conduct.turn(found[i], p)
-		if m.conduct.state == suspect && !nobody {
+		m.outlier.transition(found[i], p)
+		if m.outlier.state == probing && !panicking {
 			m.ramp = min(m.ramp, leastRamp)
 		}
 	}
@@ -129,13 +129,13 @@ func (l *Law) judge(p *pool) {
 // A pardon says whether nobody is ill because most of the pool seems so. It stands, and stays
 // away, as long as a flag does: all flags hang on it, and it may hang on the next request of one
 // endpoint that fails every other.
-type pardon struct {
+type panicMode struct {
 	on    bool
 	since time.Time
 }
 
 // turn follows what the pool asks for, and reports what holds.
-func (a *pardon) turn(on bool, p *pool) bool {
+func (a *panicMode) update(on bool, p *pool) bool {
 	if on != a.on && (a.since.IsZero() || p.now.Sub(a.since) >= p.params.Overload.MinDwell) {
 		a.on, a.since = on, p.now
 	}
@@ -144,52 +144,52 @@ func (a *pardon) turn(on bool, p *pool) bool {
 
 // observe takes in what the proxies and the server say of the endpoint's requests.
 // Only of an exact count it can be said that its requests still stand.
-func (c *conduct) observe(m *member, p *pool) {
+func (c *outlier) observe(m *member, p *pool) {
 	elapsed := max(0, p.now.Sub(c.at))
 	c.pending += c.unanswered() * elapsed.Seconds()
 	c.at, c.inFlight = p.now, 0
-	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
+	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
 		c.inFlight = m.inFlight.Value
 	}
 	failed, errors := risen(c.proxies.Failed, m.proxies.Failed), risen(c.proxies.Errors, m.proxies.Errors)
 	c.latest = ends{failed + errors, risen(c.proxies.Succeeded, m.proxies.Succeeded)}
 	c.outcomes(failed, max(0, risen(c.proxies.Ended, m.proxies.Ended)-errors), elapsed)
 	answers, whole := c.answers(m)
-	c.answered = c.answered || c.serves(m, p, answers)
-	works := answers > 0
+	c.recovered = c.recovered || c.showsRecovery(m, p, answers)
+	progress := answers > 0
 	if m.server != c.server { // in most steps nothing is new
-		works = works || c.works(&m.server)
+		progress = progress || c.showsProgress(&m.server)
 		c.server = m.server
 	}
-	if works {
-		c.active = p.now
-		if p.now.Sub(c.report) <= p.params.Hold {
-			c.hidden = c.hides
+	if progress {
+		c.lastProgress = p.now
+		if p.now.Sub(c.comparedAt) <= p.params.Hold {
+			c.hidden = c.notShown
 		}
 	}
 	c.proxies = m.proxies
 	c.lows.note(c.inFlight, p.now, p.params.Overload.StalledAfter)
 	c.compare(m, p)
 	c.hidden = min(c.hidden, c.inFlight)
-	switch silence := max(0, p.now.Sub(c.alive)); {
+	switch silence := max(0, p.now.Sub(c.lastAnswer)); {
 	case whole > rounding:
 		c.usual.add(whole, c.pending, silence)
 		c.longest = max(c.pending, c.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
 		fallthrough
-	case c.unanswered() < 1 || c.alive.IsZero():
-		c.alive, c.denied, c.pending = p.now, 0, 0
+	case c.unanswered() < 1 || c.lastAnswer.IsZero():
+		c.lastAnswer, c.contradicted, c.pending = p.now, 0, 0
 	case answers > 0: // errors, which show that it lives, and not how long a request takes
 		c.usual.add(0, 0, silence)
-		c.alive, c.denied = p.now, 0
+		c.lastAnswer, c.contradicted = p.now, 0
 	}
 }
 
 // unanswered is how many requests are in flight that an answer is due for, sooner or later.
-func (c *conduct) unanswered() float64 { return c.inFlight - c.hidden }
+func (c *outlier) unanswered() float64 { return c.inFlight - c.hidden }
 
-// works reports whether a server's report shows work that was done since the one before:
+// progress reports whether a server's report shows work that was done since the one before:
 // requests that completed, or a KV cache that changes while no request comes or goes.
-func (c *conduct) works(seen *ServerReport) bool {
+func (c *outlier) showsProgress(seen *ServerReport) bool {
 	old := &c.server
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
 		return true
@@ -199,26 +199,26 @@ func (c *conduct) works(seen *ServerReport) bool {
 }
 
 // outcomes adds requests that failed, and all that ended, in a time.
-func (c *conduct) outcomes(failed, ended float64, elapsed time.Duration) {
-	keep := math.Exp(-elapsed.Seconds()/failingTau.Seconds() - ended/failingOf)
+func (c *outlier) outcomes(failed, ended float64, elapsed time.Duration) {
+	keep := math.Exp(-elapsed.Seconds()/failingTau.Seconds() - ended/failingRequests)
 	c.failed, c.ended = c.failed*keep+failed, c.ended*keep+ended
-	if c.row += failed; ended-failed > rounding {
-		c.row = 0
+	if c.consecutive += failed; ended-failed > rounding {
+		c.consecutive = 0
 	}
 	if failed+ended > 0 {
-		c.failing = failed >= failing*ended
+		c.failing = failed >= failingShare*ended
 	}
 }
 
 // logged reports whether all proxies tell how each request ended.
-func (m *member) logged() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
+func (m *member) withAccessLog() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
 
 // answers is how many requests were answered since the last step, and how many of them not
 // with an error. A client that gave up ends a request, too, and says nothing for the endpoint.
-func (c *conduct) answers(m *member) (all, whole float64) {
+func (c *outlier) answers(m *member) (all, whole float64) {
 	told := risen(c.proxies.Answered, m.proxies.Answered)
 	errors := told - c.latest.answered
-	if !m.logged() {
+	if !m.withAccessLog() {
 		told, errors = max(told, risen(c.proxies.Ended, m.proxies.Ended)), c.latest.errors
 	}
 	all = max(told, risen(c.server.Completions, m.server.Completions))
@@ -234,15 +234,15 @@ type proof struct{ succeeded, completed bool }
 // serves reports whether the requests since the last step say that the endpoint is well. Load
 // reports take an answer with a 404 or 429 for a success; the server completes nothing then. It counts
 // what fails otherwise, too, which load reports tell.
-func (c *conduct) serves(m *member, p *pool, answers float64) bool {
+func (c *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 	switch {
 	case !m.proxies.Succeeded.Known():
 		return answers > c.latest.errors+rounding
-	case m.logged():
+	case m.withAccessLog():
 		return c.latest.answered > c.latest.errors+rounding
 	}
 	c.proof.succeeded = c.proof.succeeded || c.latest.answered > c.latest.errors+rounding
-	c.proof.completed = c.proof.completed || risen(c.server.Completions, m.server.Completions) > 0 || !p.tells(m.server.Completions)
+	c.proof.completed = c.proof.completed || risen(c.server.Completions, m.server.Completions) > 0 || !p.usable(m.server.Completions)
 	return c.proof.succeeded && c.proof.completed
 }
 
@@ -256,7 +256,7 @@ func risen(old, seen Reading) float64 {
 // A server without a gauge of running requests shows those that fit its slots. What a gauge shows
 // may be as old as an iteration of the engine, so that a request is denied only once it has stood
 // for longer than that.
-func (c *conduct) compare(m *member, p *pool) {
+func (c *outlier) compare(m *member, p *pool) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
@@ -264,7 +264,7 @@ func (c *conduct) compare(m *member, p *pool) {
 		running = Reading{Value: m.atOnce(), At: queue.At}
 	}
 	at := earlier(queue.At, running.At)
-	if !queue.Known() || !running.Known() || !at.After(c.report) {
+	if !queue.Known() || !running.Known() || !at.After(c.comparedAt) {
 		return
 	}
 	inFlight, ok := m.inFlightNear(at, within)
@@ -272,13 +272,13 @@ func (c *conduct) compare(m *member, p *pool) {
 		return
 	}
 	shows := queue.Value + running.Value
-	c.report, c.hides, c.shown, c.denied = at, max(0, inFlight-shows), 0, 0
+	c.comparedAt, c.notShown, c.shown, c.contradicted = at, max(0, inFlight-shows), 0, 0
 	if gauge {
 		c.shown = shows
 	}
-	c.hidden = min(c.hidden, c.hides)
-	if since := at.Add(-p.params.Overload.StalledAfter); !c.active.After(since) {
-		c.denied = c.lows.since(since) - shows - c.hidden
+	c.hidden = min(c.hidden, c.notShown)
+	if since := at.Add(-p.params.Overload.StalledAfter); !c.lastProgress.After(since) {
+		c.contradicted = c.lows.since(since) - shows - c.hidden
 	}
 }
 
@@ -291,58 +291,58 @@ const (
 	// meanTimes and twice are for requests that do not end at random, such as a
 	// batch of long ones that began together: so many mean times, and so often the
 	// longest silence that ended well.
-	meanTimes, twice = 3, 2
-	fewestAnswers    = 20 // behind a mean
-	fewestEnded      = 5  // behind a share of failures
-	failing          = 0.5
-	failingTau       = 10 * time.Second
-	failingOf        = 50   // requests, if they are fewer than those of that time
-	several          = 2    // requests: one that stands is an upload or an idle stream as likely as a stall
-	failedInARow     = 5    // after which an Envoy may eject it, and nothing more is heard of it
-	rounding         = 1e-6 // of differences of sums
-	longestTau       = 10 * time.Minute
+	meanTimes, twice    = 3, 2
+	fewestAnswers       = 20 // behind a mean
+	fewestEnded         = 5  // behind a share of failures
+	failingShare        = 0.5
+	failingTau          = 10 * time.Second
+	failingRequests     = 50   // requests, if they are fewer than those of that time
+	several             = 2    // requests: one that stands is an upload or an idle stream as likely as a stall
+	consecutiveFailures = 5    // after which an Envoy may eject it, and nothing more is heard of it
+	rounding            = 1e-6 // of differences of sums
+	longestTau          = 10 * time.Minute
 )
 
 // stalls says how the endpoint stalls; nothing, if it is empty.
-func (c *conduct) stalls(p *pool, longest float64) string {
+func (c *outlier) stallReason(p *pool, longest float64) string {
 	const half = 0.5 // of a request: counts come as numbers that may not be whole
 	after := p.params.Overload.StalledAfter
-	silent := p.now.Sub(c.alive)
+	silent := p.now.Sub(c.lastAnswer)
 	mean := c.usual.busy / c.usual.completions // seconds that a request is in flight
 	switch {
 	case after <= 0:
-	case c.unanswered() < 1 || min(silent, p.now.Sub(c.active)) < after:
-	case c.denied > several-half:
-		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.alive), c.denied)
+	case c.unanswered() < 1 || min(silent, p.now.Sub(c.lastProgress)) < after:
+	case c.contradicted > several-half:
+		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.lastAnswer), c.contradicted)
 	case c.unanswered() < several && c.shown < 1:
 	case c.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
 		c.pending >= max(improbable*mean, twice*longest):
-		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.unanswered(), mean)
+		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.lastAnswer), c.unanswered(), mean)
 	}
 	return ""
 }
 
 // fails says how the endpoint fails; nothing, if it is empty.
-func (c *conduct) fails() string {
+func (c *outlier) failureReason() string {
 	switch {
-	case c.row >= failedInARow:
-		return fmt.Sprintf("failing: the last %.0f requests", c.row)
-	case c.often() && c.failing:
+	case c.consecutive >= consecutiveFailures:
+		return fmt.Sprintf("failing: the last %.0f requests", c.consecutive)
+	case c.failsOften() && c.failing:
 		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, c.attempts())
 	}
 	return ""
 }
 
 // often reports whether it failed at least half of the requests of late.
-func (c *conduct) often() bool {
-	share, told := c.share()
-	return told && share >= failing
+func (c *outlier) failsOften() bool {
+	share, enough := c.failedShare()
+	return enough && share >= failingShare
 }
 
 // failsMoreThan reports whether what was told of the endpoint's failures is no chance where
 // such a share of all requests fails.
-func (c *conduct) failsMoreThan(share float64) bool {
-	if c.row >= failedInARow && c.row*-math.Log(share) >= improbable {
+func (c *outlier) failsMoreThan(share float64) bool {
+	if c.consecutive >= consecutiveFailures && c.consecutive*-math.Log(share) >= improbable {
 		return true
 	}
 	attempts := c.attempts()
@@ -352,10 +352,10 @@ func (c *conduct) failsMoreThan(share float64) bool {
 // failures are the shares of their requests that members fail, sorted.
 type failures []float64
 
-func (p *pool) failed() failures {
+func (p *pool) failedShares() failures {
 	shares := make(failures, 0, len(p.members))
 	for i := range p.members {
-		if share, told := p.members[i].conduct.share(); told {
+		if share, enough := p.members[i].outlier.failedShare(); enough {
 			shares = append(shares, share)
 		}
 	}
@@ -364,20 +364,20 @@ func (p *pool) failed() failures {
 }
 
 // share is that of the requests which failed; false where they are too few.
-func (c *conduct) share() (share float64, told bool) {
+func (c *outlier) failedShare() (share float64, enough bool) {
 	attempts := c.attempts()
 	return c.failed / attempts, attempts >= fewestEnded
 }
 
 // attempts are the requests of late. One that got no connection failed, and is not among those
 // that ended.
-func (c *conduct) attempts() float64 { return max(c.ended, c.failed) }
+func (c *outlier) attempts() float64 { return max(c.ended, c.failed) }
 
 // others is what the others of the pool fail: the median, and none where nothing tells. What
 // all of them fail now and then is the fault of the requests, or of how many there are.
-func (f failures) others(but *conduct) float64 {
+func (f failures) others(but *outlier) float64 {
 	own, others := len(f), len(f)
-	if share, told := but.share(); told {
+	if share, enough := but.failedShare(); enough {
 		own, _ = slices.BinarySearch(f, share)
 		others--
 	}
@@ -398,53 +398,50 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 // turn moves the endpoint between the states of health. What is flagged gets no
 // requests, so that it may be well again shows only once it is let go: later each
 // time that it soon falls ill again.
-func (c *conduct) turn(complaint string, p *pool) {
+func (c *outlier) transition(reason string, p *pool) {
 	const (
-		forgiven   = time.Minute      // of good health
-		probeAfter = 30 * time.Second // where requests stand on
-		doublings  = 5
+		forgetAfter = time.Minute      // of good health
+		probeAfter  = 30 * time.Second // where requests stand on
+		doublings   = 5
 	)
 	held := p.now.Sub(c.since)
 	switch {
-	case c.state != ill && complaint != "":
-		if c.state == well && held > forgiven {
-			c.strikes = 0
+	case c.state != ejected && reason != "":
+		if c.state == healthy && held > forgetAfter {
+			c.ejections = 0
 		}
-		c.strikes = min(c.strikes+1, doublings)
-		c.enter(ill, p.now)
-		c.reason = complaint
-	case c.state == ill && held < min(p.params.Overload.MinDwell, time.Hour)<<(c.strikes-1):
-	case c.state == ill && complaint == "" && c.answered:
-		c.enter(well, p.now)
-	case c.state == ill && (c.inFlight < 1 || held >= probeAfter<<(c.strikes-1)):
-		c.try(p.now)
-	case c.state == suspect && c.answered:
-		c.enter(well, p.now)
+		c.ejections = min(c.ejections+1, doublings)
+		c.enterState(ejected, p.now)
+		c.reason = reason
+	case c.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(c.ejections-1):
+	case c.state == ejected && reason == "" && c.recovered:
+		c.enterState(healthy, p.now)
+	case c.state == ejected && (c.inFlight < 1 || held >= probeAfter<<(c.ejections-1)):
+		c.probe(p.now)
+	case c.state == probing && c.recovered:
+		c.enterState(healthy, p.now)
 	}
 }
 
 // try lets an endpoint go that was ill, to see how it is now.
-func (c *conduct) try(now time.Time) {
-	c.enter(suspect, now)
-	c.alive, c.denied, c.pending, c.hidden = now, 0, 0, max(0, c.inFlight-c.shown) // what stands is no news
-	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
+func (c *outlier) probe(now time.Time) {
+	c.enterState(probing, now)
+	c.lastAnswer, c.contradicted, c.pending, c.hidden = now, 0, 0, max(0, c.inFlight-c.shown) // what stands is no news
+	c.ended, c.failed, c.consecutive, c.failing = 0, 0, 0, false
 	c.streak = streak{}
 }
 
 // release ends an illness at once, and forgives it: the fault was another's. What told of
 // it stands until an answer does away with it: else the pool would seem well a moment later, and
 // the same would be flagged again and again.
-func (c *conduct) release(now time.Time) {
-	c.strikes = 0
-	if c.state == ill {
-		c.enter(suspect, now)
+func (c *outlier) endEjection(now time.Time) {
+	c.ejections = 0
+	if c.state == ejected {
+		c.enterState(probing, now)
 	}
 }
 
-// healthy is said of an endpoint that neither is ill nor was until now.
-func (c *conduct) healthy() bool { return c.state == well }
-
-func (c *conduct) enter(s health, now time.Time) {
-	c.state, c.since, c.answered, c.proof = s, now, false, proof{}
-	c.erring = c.erring && s != well
+func (c *outlier) enterState(s health, now time.Time) {
+	c.state, c.since, c.recovered, c.proof = s, now, false, proof{}
+	c.ejectedForErrors = c.ejectedForErrors && s != healthy
 }

@@ -436,14 +436,14 @@ func TestAnEndpointThatAnswersEverythingWithAnErrorIsFlaggedWithinThreeSeconds(t
 			var sent float64
 			w.run(5*time.Minute, func() {
 				w.others()
-				if w.law.memory["0"].conduct.state == suspect {
+				if w.law.memory["0"].outlier.state == probing {
 					b.serve(1)
 					b.failed++
 					sent++
 				}
 			})
 			t.Logf("flagged after %v; %v requests in five minutes", flagged, sent)
-			if tries := sent / failedInARow; tries < 5 || tries > 25 {
+			if tries := sent / consecutiveFailures; tries < 5 || tries > 25 {
 				t.Errorf("%v requests in five minutes, want it tried now and then", sent)
 			}
 			w.run(40*second, w.others)
@@ -631,17 +631,17 @@ func TestWhatTheOthersFailIsTheMedianWithoutOneself(t *testing.T) {
 		p := &pool{members: make([]member, rapid.IntRange(1, 9).Draw(t, "members"))}
 		for i := range p.members {
 			ended := float64(rapid.IntRange(0, 10).Draw(t, "ended"))
-			p.members[i].memory = &memory{conduct: conduct{ended: ended, failed: float64(rapid.IntRange(0, int(ended)).Draw(t, "failed"))}}
+			p.members[i].memory = &memory{outlier: outlier{ended: ended, failed: float64(rapid.IntRange(0, int(ended)).Draw(t, "failed"))}}
 		}
-		all := p.failed()
+		all := p.failedShares()
 		for i := range p.members {
 			var others []float64
 			for j := range p.members {
-				if share, told := p.members[j].conduct.share(); told && j != i {
+				if share, enough := p.members[j].outlier.failedShare(); enough && j != i {
 					others = append(others, share)
 				}
 			}
-			if got, want := all.others(&p.members[i].conduct), orZero(median(others)); got != want {
+			if got, want := all.others(&p.members[i].outlier), orZero(median(others)); got != want {
 				t.Fatalf("%v without number %d: %v, want %v", all, i, got, want)
 			}
 		}

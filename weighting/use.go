@@ -33,9 +33,9 @@ func (m *member) arrived(p *pool) (a arrived) {
 	failed := risen(m.tally.proxies.Failed, m.proxies.Failed)
 	a.any = max(server.arrived, proxies.arrived, failed) > rounding
 	switch {
-	case p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended):
+	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
 		a.requests, a.at = proxies.arrived, m.proxies.Issued.At
-	case p.tells(m.server.Completions):
+	case p.usable(m.server.Completions):
 		a.requests, a.at = max(0, server.arrived), m.server.Completions.At
 	}
 	return a
@@ -58,7 +58,7 @@ func (l *Law) used(p *pool, s *Snapshot) {
 	for i := range p.members {
 		m := &p.members[i]
 		m.use.observe(&m.came, l.arrived, p)
-		if m.unused = m.use.none && !m.ill() && !m.flagged && !m.blackout && !m.gone; m.unused {
+		if m.unused = m.use.none && !m.ejected() && !m.flagged && !m.blackout && !m.gone; m.unused {
 			unused++
 		}
 	}

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// stairs turn a share to refuse, which drifts, into few steps, for each of them is
+// dropQuantizer turn a share to refuse, which drifts, into few steps, for each of them is
 // a push, and remember them.
-type stairs struct {
-	past  [32]stair // a ring
+type dropQuantizer struct {
+	past  [32]dropStep // a ring
 	n     int
 	apart time.Time // since when the share wanted has been off the step; zero while it is not
 	above bool      // it was above
 }
 
-type stair struct {
+type dropStep struct {
 	since time.Time
 	drop  float64
 }
@@ -26,9 +26,9 @@ const (
 	longEnough = time.Second
 )
 
-func (s *stairs) last() stair {
+func (s *dropQuantizer) last() dropStep {
 	if s.n == 0 {
-		return stair{}
+		return dropStep{}
 	}
 	return s.past[(s.n-1)%len(s.past)]
 }
@@ -36,7 +36,7 @@ func (s *stairs) last() stair {
 // climb goes towards the share wanted if that is worth a step: at once where it is
 // far above, after a while where it is not, and down no faster than fall, in shares
 // per second.
-func (s *stairs) climb(want, fall float64, now time.Time) {
+func (s *dropQuantizer) update(want, fall float64, now time.Time) {
 	last := s.last()
 	off := math.Log(accepting(last.drop) / accepting(want))
 	switch above := off > 0; {
@@ -54,9 +54,9 @@ func (s *stairs) climb(want, fall float64, now time.Time) {
 	}
 }
 
-func (s *stairs) step(drop float64, now time.Time) {
+func (s *dropQuantizer) step(drop float64, now time.Time) {
 	const resolution = 1e4
-	s.past[s.n%len(s.past)] = stair{now, math.Round(drop*resolution) / resolution}
+	s.past[s.n%len(s.past)] = dropStep{now, math.Round(drop*resolution) / resolution}
 	s.n++
 	s.apart = time.Time{}
 }
@@ -67,7 +67,7 @@ const leastAccepted = 0.02
 func accepting(drop float64) float64 { return max(leastAccepted, 1-drop) }
 
 // accepted is the mean share accepted between two times.
-func (s *stairs) accepted(from, to time.Time) float64 {
+func (s *dropQuantizer) accepted(from, to time.Time) float64 {
 	whole := to.Sub(from).Seconds()
 	if whole <= 0 {
 		return accepting(s.last().drop)
