@@ -1,39 +1,51 @@
 package weighting
 
+// Slots: how many requests an endpoint executes at once
+//
+// Slots are configured, learned or assumed.
+//
+// That requests wait is no proof that no more can run: an engine that batches continuously holds requests back at any
+// number running, while the tokens of one iteration are spent or its KV cache is short. So slots are learned from a
+// number that stays: while requests waited, the most that ran in the last five to ten minutes ran for ten seconds
+// longer than fewer did, and at least as many requests ended meanwhile. One more running ends that, and it fades within
+// ten minutes or so without a queue.
+//
+// Where no gauge shows what runs, slots are the mean number executing, by the counter of busy time, over ten seconds or
+// more that began with a queue of at least half of what completes in them. Those of a pool count as the same within a
+// fifth of each other: a deviation x of the logarithm is shrunk by max(0, 1 − 0.2²/x²). They fade as well.
+//
+// Endpoints of which neither is known count as the same: they get the median of the known ones, and no fewer than the
+// most that any of them ran at once in that time (pool.go). Where slots are assumed and all endpoints have one speed,
+// the shares do not depend on how many they are.
+
 import (
 	"math"
 	"time"
 )
 
-// What it takes to believe that an endpoint has slots of its own, and for how long that is
-// believed.
+// What it takes to learn the slots of an endpoint, and for how long they are trusted.
 const (
 	slotsLeast = 10 * time.Second // under a queue, to begin with
-	slotsKept  = 2 * time.Second  // of the same, as long as it is believed
-	slotsMost  = 20 * time.Second // of the same, that counts
-	slotsTau   = 5 * time.Minute  // in which what was seen fades
+	slotsKept  = 2 * time.Second  // of the same, to go on
+	slotsMost  = 20 * time.Second // of the same, at most
+	slotsTau   = 5 * time.Minute  // in which evidence fades
 )
 
-// A ceiling is what the gauge of running requests tells of how many an endpoint runs at once.
-//
-// That others wait proves no limit: an engine that batches continuously holds requests back at
-// any number running, while the tokens of one iteration are spent or its KV cache is short. A
-// limit shows in a number that stands. Whenever requests wait, as many run as ever did, though
-// requests end and others take their place.
+// A ceiling is what the gauge of running requests shows about how many an endpoint runs at once.
 type ceiling struct {
 	recent, before float64   // requests running, the most in this span of slotsTau and in the one before
 	since          time.Time // of this span
 
-	at     float64 // requests running, of which the rest is said
+	at     float64 // requests running, to which the rest refers
 	stood  float64 // seconds for which so many ran while others waited, less those for which fewer did
-	ended  float64 // requests completed meanwhile; NaN where nothing tells
-	limits bool    // it is a limit, and not only the most that was seen
+	ended  float64 // requests completed meanwhile; NaN while unknown
+	limits bool    // at is a limit, and not only the most that was seen
 }
 
-// most is how many requests ran at once, of late.
+// most is how many requests ran at once recently.
 func (c *ceiling) most() float64 { return max(c.recent, c.before) }
 
-// observe takes in the gauges of two reports, one after another.
+// observe takes in the gauges of two successive reports.
 func (c *ceiling) observe(old, seen *ServerReport) {
 	running := seen.Running.Value
 	if !seen.Running.Known() || running >= largestCount {
@@ -71,10 +83,9 @@ func (c *ceiling) waited(full bool, seconds float64, old, seen *ServerReport) {
 	c.ended += completed * dt.Seconds()
 }
 
-// alike is the number of slots of an endpoint whose own ones were measured from counters, in a
-// pool where typical ones were. A server that gathers requests into batches executes as many at
-// once as are there, so who gets less measures less, and would get less again: within a fifth
-// of the others all are the same.
+// alike is the number of slots of an endpoint whose own were measured from counters, in a pool where typical slots are
+// so many. A server that gathers requests into batches executes as many at once as are there, so one that gets fewer
+// measures fewer, and would get fewer again: within a fifth of the others all count as the same.
 func alike(own, typical float64) float64 {
 	const same = 0.2 // of the logarithm
 	return typical * shrunk(own/typical, same)
