@@ -196,7 +196,7 @@ func TestShareOfAPodThatTurnsSlowIsRightWithinSeconds(t *testing.T) {
 		{"gauges", signals{gauges: true, counters: true}, 0.15},
 		{"counters", signals{triton: true, configured: true}, 0.15},
 		{"all", signals{gauges: true, counters: true, inFlight: true}, 0.15},
-		// Counts alone tell no speed: the pod is kept as full as the others, not as
+		// Counts do not show the speed: the pod is kept as full as the others, not as
 		// busy, and with four slots that is a fifth more.
 		{"in-flight", signals{inFlight: true}, 0.3},
 	} {

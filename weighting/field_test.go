@@ -193,7 +193,7 @@ func TestEntriesOfOneAddressAreUnited(t *testing.T) {
 	want(t, "in flight", input(t, x, FieldInFlight).Value, 5)
 }
 
-// When a source dies for all, everybody's load fades into the common median and
+// When a source dies for all, every load fades into the common median and
 // the traffic into the capacity shares: slowly, without a jump at any border, and
 // at no time as if the last loads were news.
 func TestWholeSourceAwayFadesSmoothlyIntoCapacityShares(t *testing.T) {

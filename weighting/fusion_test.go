@@ -33,10 +33,10 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 		{"three quarters count half", 2, 4, 6.75, 6.75, 0, 0, 6.375, -0.375, LoadFused, ReasonFill},
 		{"three quarters count half, the other way", 2, 4, 5.25, 5.25, 0, 0, 5.625, 0.375, LoadFused, ReasonFill},
 		{"a whole request counts in full", 2, 4, 7, 7, 0, 0, 6, -1, LoadFused, ReasonFill},
-		{"in-flight alone", 0, 0, 6, 6, never, 0, 6, 0, LoadInFlight, ReasonFill},
-		{"in-flight alone, held", 0, 0, 6, 6, never, 3 * second, 6, 0, LoadInFlight, ReasonFill},
-		{"scraped alone", 2, 4, 0, 0, 0, never, 6, 0, LoadScraped, ReasonFill},
-		{"scraped alone, held", 2, 4, 0, 0, 3 * second, never, 6, 0, LoadScraped, ReasonFill},
+		{"in-flight only", 0, 0, 6, 6, never, 0, 6, 0, LoadInFlight, ReasonFill},
+		{"in-flight only, held", 0, 0, 6, 6, never, 3 * second, 6, 0, LoadInFlight, ReasonFill},
+		{"scraped only", 2, 4, 0, 0, 0, never, 6, 0, LoadScraped, ReasonFill},
+		{"scraped only, held", 2, 4, 0, 0, 3 * second, never, 6, 0, LoadScraped, ReasonFill},
 		{"scrape held, in-flight fresh", 5, 4, 6, 7, 3 * second, 0, 10, 3, LoadFused, ReasonFill},
 		{"scrape half decayed, in-flight fresh: half of the correction", 5, 4, 6, 7, 6500 * time.Millisecond, 0, 8.5, 1.5, LoadFused, ReasonFill},
 		{"scrape stale, in-flight fresh: no correction is left", 5, 4, 6, 7, 11 * second, 0, 7, 0, LoadInFlight, ReasonFill},
@@ -79,7 +79,7 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 	}
 }
 
-// Unproxied traffic that begins is believed within a few scrapes, and what has
+// Unproxied traffic that begins is trusted within a few scrapes, and what has
 // gone is forgotten as fast.
 func TestCorrectionFollowsWithinSeconds(t *testing.T) {
 	law := NewLaw(DefaultParams())
@@ -103,7 +103,7 @@ func TestCorrectionFollowsWithinSeconds(t *testing.T) {
 	}
 }
 
-// A server that tells only one of queue and running cannot correct a count.
+// A server that exports only one of queue and running cannot correct a count.
 func TestHalfAReportCorrectsNothing(t *testing.T) {
 	for name, blind := range map[string]func(*ServerReport){
 		"without queue":   func(r *ServerReport) { r.Queue = Reading{} },
@@ -175,7 +175,7 @@ func TestCountsAreRememberedForAsLongAsAScrapeTakes(t *testing.T) {
 		t.Run(every.String(), func(t *testing.T) {
 			var m memory
 			for now := time.Duration(0); now < 10*time.Second; now += every {
-				m.observeInFlight(Reading{Value: now.Seconds(), At: epoch.Add(now)}) // a count that tells when it was
+				m.observeInFlight(Reading{Value: now.Seconds(), At: epoch.Add(now)}) // the count is its own time
 				for _, back := range []time.Duration{0, every, 100 * time.Millisecond, 600 * time.Millisecond} {
 					at := max(0, now-back)
 					got, ok := m.inFlightNear(epoch.Add(at), 500*time.Millisecond)

@@ -30,7 +30,7 @@ func TestAFieldThatOnlyOneLeavesOutIsNotZero(t *testing.T) {
 	}
 }
 
-func TestAFieldThatNobodyReportsIsNoPartOfAnyLoad(t *testing.T) {
+func TestAFieldThatNoServerReportsIsNoPartOfAnyLoad(t *testing.T) {
 	pool := []Endpoint{scraped("a", 4, 0, 4, epoch), scraped("b", 4, 0, 2, epoch)}
 	for i := range pool {
 		pool[i].Server.Queue = Reading{}
@@ -49,7 +49,7 @@ func leak(count float64, now time.Time) Snapshot {
 	return s
 }
 
-func TestALeakedCountThatIsPutRightDoesNotMakeAFullServerLookIdle(t *testing.T) {
+func TestALeakedCountThatIsCorrectedDoesNotMakeAFullServerLookIdle(t *testing.T) {
 	for _, leaked := range []float64{60, 220, 1.76e9} {
 		law, now := NewLaw(DefaultParams()), epoch
 		step := func(count float64) EndpointDecision {
@@ -88,7 +88,7 @@ func TestAGarbageCountDoesNotSetTheArrivalRateOfThePool(t *testing.T) {
 	want(t, "source", d.ArrivalRateSource, RateCompletions)
 }
 
-func TestAGarbageGaugeOfOneServerIsNotEverybodysSlots(t *testing.T) {
+func TestAGarbageGaugeOfOneServerDoesNotSetTheSlotsOfAll(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	var d Decision
 	for i := range 20 {

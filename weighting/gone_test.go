@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refusing is an endpoint whose last report is that of then, and who refuses now.
+// refusing is an endpoint that reported, and refuses connections now.
 func refusing(e Endpoint) Endpoint {
 	e.Refused = true
 	return e
@@ -44,7 +44,7 @@ func TestAServerThatRefusesIsNotIdleBecauseNothingIsInFlightThere(t *testing.T) 
 	wantNear(t, "load", of(t, d, "a").Load, 8, 1e-9)
 }
 
-func TestNothingIsTakenToArriveAtAServerThatRefuses(t *testing.T) {
+func TestNoArrivalsAreExpectedAtAServerThatRefuses(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	var d Decision
 	for i := range 20 {
@@ -63,7 +63,7 @@ func TestNothingIsTakenToArriveAtAServerThatRefuses(t *testing.T) {
 	wantNear(t, "rate", d.ArrivalRate, 3, 1e-9)
 }
 
-func TestWhileMostOfThePoolRefusesNobodyIsTakenForGone(t *testing.T) {
+func TestWhileMostOfThePoolRefusesNoServerIsGone(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	now := epoch
 	d := law.Step(now, Snapshot{Endpoints: []Endpoint{
@@ -81,7 +81,7 @@ func TestAssumedSlotsAreTheSameForAllAndNoFewerThanWereSeenAtOnce(t *testing.T) 
 	for _, address := range []string{"a", "b"} {
 		want(t, "slots of "+address, of(t, d, address).Slots, 6)
 		want(t, "source", of(t, d, address).SlotsSource, CapacityAssumed)
-		want(t, "slots of "+address+" later, beside one that is known", of(t, d2, address).Slots, 6)
+		want(t, "slots of "+address+" later, next to a known one", of(t, d2, address).Slots, 6)
 	}
 	want(t, "slots of the known one", of(t, d2, "c").Slots, 2)
 	wantNear(t, "busy", of(t, d, "a").BusyFraction, 1, 1e-9)

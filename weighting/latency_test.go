@@ -80,7 +80,7 @@ func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing
 		{"many go by speed", 1000, []timed{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4}, []Reason{ReasonFill, ReasonFill, ReasonFill}},
 		{"above the threshold a floor is left", 1000, []timed{{3.1, 0}, {2.9, 0}}, []float64{0, 1}, []Reason{ReasonSlow, ReasonFill}},
 		{"all above it share", 1000, []timed{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3}, []Reason{ReasonFill, ReasonFill}},
-		{"nobody has answered: by load", 1, []timed{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"none has answered: by load", 1, []timed{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, e := range sharesByLatency(t, c.arrivals, c.endpoints...) {
@@ -92,8 +92,8 @@ func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing
 	}
 }
 
-// Between two answers that take a minute each nothing is told of an endpoint, and yet
-// it is no unknown one; nor is it known for ever.
+// Between two answers that take a minute each there is no new report of an endpoint, and yet it is not unknown; nor is
+// it known for ever.
 func TestALatencyLastsUntilTheNextAnswerIsOverdue(t *testing.T) {
 	for _, c := range []struct {
 		name       string

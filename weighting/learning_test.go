@@ -60,8 +60,8 @@ func TestAPassingQueueOfShortRequestsTeachesNoSlots(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		gauge bool
-		slots float64 // the most that was seen, or what is assumed of who does not tell
-	}{{"with a gauge of running requests", true, 4}, {"with counters alone", false, 1}} {
+		slots float64 // the most that was seen, or what is assumed where nothing shows it
+	}{{"with a gauge of running requests", true, 4}, {"with counters only", false, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			law := NewLaw(DefaultParams())
 			var d Decision
@@ -109,7 +109,7 @@ func TestSlotsAreConfiguredLearnedOrAssumed(t *testing.T) {
 			want(t, "source", of(t, d, "x").SlotsSource, c.source)
 		})
 	}
-	t.Run("nobody knows", func(t *testing.T) {
+	t.Run("unknown everywhere", func(t *testing.T) {
 		d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{scraped("x", 0, 0, 0, epoch)}})
 		want(t, "slots", of(t, d, "x").Slots, 1)
 		want(t, "source", of(t, d, "x").SlotsSource, CapacityAssumed)
@@ -203,7 +203,7 @@ func TestArrivalRateComesFromWhatThereIs(t *testing.T) {
 			e.Server.Completions = known(float64(5*i), at)
 			return e
 		}, 3, RateCompletions},
-		{"completions alone", func(i int, at time.Time) Endpoint {
+		{"completions only", func(i int, at time.Time) Endpoint {
 			return Endpoint{Address: "x", Server: ServerReport{Completions: known(float64(5*i), at)}}
 		}, 5, RateCompletions},
 		{"rises of the in-flight count", func(i int, at time.Time) Endpoint {
@@ -275,7 +275,7 @@ func TestRestartOfAServerIsNoNegativeRate(t *testing.T) {
 	wantNear(t, "rate", d.ArrivalRate, 5, 1e-9)
 }
 
-func TestSumThatGoesBackTellsNothingOnce(t *testing.T) {
+func TestSumThatGoesBackIsSkippedOnce(t *testing.T) {
 	d, _ := rateAfter(t, 20, func(i int, at time.Time) Endpoint {
 		e := scraped("x", 4, 0, 4, at)
 		e.Server.Completions = known(float64(5*(i%19)), at)
@@ -321,8 +321,8 @@ func TestBusyFractionOfAServerWithCountersOnly(t *testing.T) {
 	want(t, "mean queue time is unknown", math.IsNaN(d.Endpoints[0].MeanQueueTime), true)
 }
 
-// Once the counter of busy time has died, what it said is no news, though the
-// queue goes on being reported.
+// Once the counter of busy time has died, its last value is not current, though the queue is
+// still reported.
 func TestBusyTimeAgesByItsOwnClock(t *testing.T) {
 	report := func(i int, at time.Time) Endpoint {
 		e := Endpoint{Address: "x", Capacity: 4, Server: ServerReport{Queue: known(0, at)}}

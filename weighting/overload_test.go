@@ -215,7 +215,7 @@ func TestOverloadByMeanQueueTime(t *testing.T) {
 	}
 }
 
-// slowQueues is a law that flags by the mean queue time alone, stepped each second.
+// slowQueues is a law that flags only by the mean queue time, stepped each second.
 type slowQueues struct {
 	law   *Law
 	now   time.Time
@@ -313,7 +313,7 @@ func TestFlagsAreLiftedWhileTheRestIsSaturated(t *testing.T) {
 	want(t, "flags while a slot is free", fmt.Sprint(flagged(law.Step(at(13), Snapshot{Endpoints: free}))), "[0 1]")
 }
 
-// Who is short of memory gets a trickle then, however short its queue.
+// An endpoint that is short of memory gets a trickle then, however short its queue.
 func TestAnEndpointShortOfMemoryGetsATrickleWhileTheRestIsSaturated(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	step := func(seconds int, rest float64) EndpointDecision {

@@ -9,7 +9,7 @@ import (
 // A capacity may be given as less than a slot, to weigh endpoints against each other. Each of
 // them executes a request at a time all the same: one that does so has none waiting, and one
 // that does not is free.
-func TestWhoHasLessThanASlotExecutesARequest(t *testing.T) {
+func TestAnEndpointWithLessThanASlotExecutesARequest(t *testing.T) {
 	for _, capacity := range []float64{0.1, 0.4, 1} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
 			const endpoints, service = 20, 10 * time.Second
@@ -42,14 +42,14 @@ func TestWhoHasLessThanASlotExecutesARequest(t *testing.T) {
 	}
 }
 
-func TestWhoHasLessThanASlotAndOneRequestIsNotStalled(t *testing.T) {
-	w := newWard(4)
-	for i := range w.beds {
-		b := &w.beds[i]
+func TestAnEndpointWithLessThanASlotAndOneRequestIsNotStalled(t *testing.T) {
+	w := newCountedPool(4)
+	for i := range w.endpoints {
+		b := &w.endpoints[i]
 		b.capacity, b.noGauge, b.inFlight, b.issued = 0.4, true, 1, 1
 	}
-	for i := 1; i < len(w.beds); i++ {
-		w.beds[i].inFlight = 0
+	for i := 1; i < len(w.endpoints); i++ {
+		w.endpoints[i].inFlight = 0
 	}
 	for range 50 {
 		d := w.step()
@@ -59,7 +59,7 @@ func TestWhoHasLessThanASlotAndOneRequestIsNotStalled(t *testing.T) {
 	}
 }
 
-// Requests that a server executes do not wait, however few it was said to execute at once.
+// Requests that a server executes do not wait, however few its configured capacity is.
 func TestWhatAServerExecutesBeyondItsCapacityDoesNotWait(t *testing.T) {
 	params := DefaultParams()
 	params.Shedding.Enabled = true

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A count that cannot leak is not put down to one by a server that denies the
-// requests: a server that stalls before it counts looks idle and is not.
+// A count that cannot leak is not corrected downwards by a server that does not show the requests: a server that stalls before it counts looks idle and is not.
 func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -45,11 +44,11 @@ func TestTheArrivalRateIsTheLargerOfWhatServersCompletedAndProxiesSent(t *testin
 		want              float64
 		source            RateSource
 	}{
-		{"servers alone", 4, math.NaN(), 4, RateCompletions},
-		{"proxies alone", math.NaN(), 3, 3, RateIssued},
-		{"traffic beside the proxies", 4, 3, 4, RateCompletions},
+		{"servers only", 4, math.NaN(), 4, RateCompletions},
+		{"proxies only", math.NaN(), 3, 3, RateIssued},
+		{"traffic past the proxies", 4, 3, 4, RateCompletions},
 		{"a server that does not count all", 1, 3, 3, RateIssued},
-		{"nobody", math.NaN(), math.NaN(), 0, RateUnknown},
+		{"none", math.NaN(), math.NaN(), 0, RateUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			law := NewLaw(DefaultParams())

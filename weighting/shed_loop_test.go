@@ -14,7 +14,7 @@ import (
 type watch struct {
 	name    string
 	signals signals
-	exact   bool    // the proxies tell each request that begins and ends
+	exact   bool    // the proxies report each request that begins and ends
 	scrape  float64 // seconds
 	step    float64 // seconds from one decision to the next
 }
@@ -262,7 +262,7 @@ func TestSheddingEndsWithTheOverload(t *testing.T) {
 				empty := c.first(leaves, func(s sample) bool { return s.wait == 0 })
 				over := c.first(leaves, func(s sample) bool { return s.drop == 0 })
 				t.Logf("nothing waits after %.1f s, nothing is refused after %.1f s", empty-leaves, over-leaves)
-				if math.IsNaN(empty) { // by chance somebody waits somewhere at each decision
+				if math.IsNaN(empty) { // by chance some request waits at each decision
 					empty = ends
 				}
 				if !(over <= empty+1.5+2*w.scrape) { // the reports are late

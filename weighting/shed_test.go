@@ -72,7 +72,7 @@ func (f *flood) run(length time.Duration, see func(Decision)) (last Decision) {
 	return last
 }
 
-func TestSheddingSettlesAndThenStandsStill(t *testing.T) {
+func TestSheddingSettlesAndThenStays(t *testing.T) {
 	const blind = 0.5 // seconds of two steps, the first of which sees no queue yet
 	for _, factor := range []float64{1.05, 1.2, 2, 5, 15} {
 		for _, target := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
@@ -169,7 +169,7 @@ func TestNothingIsRefusedWhileASlotIsFree(t *testing.T) {
 	})
 }
 
-// Slots of a server that stalls are not free, whatever it says.
+// Slots of a server that stalls are not free, whatever it reports.
 func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)
 	f.edit = func(pool []Endpoint) {
@@ -202,7 +202,7 @@ func TestASlotThatNothingIsSentToIsNotFree(t *testing.T) {
 }
 
 // A pool whose metrics all died is not a saturated one.
-func TestSheddingEndsWhenNothingTells(t *testing.T) {
+func TestSheddingEndsWhenNothingIsReported(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)
 	if d := f.run(20*second, nil); d.DropFraction < 0.3 {
 		t.Fatalf("refused %v at twice the capacity", d.DropFraction)
@@ -221,7 +221,7 @@ func TestSheddingEndsWhenNothingTells(t *testing.T) {
 
 // Servers short of CPU are slow to answer scrapes, too: a pool that is just above its
 // capacity and falls silent is not to be taken for one that is flooded.
-func TestSheddingDoesNotRiseWhenNothingIsHeard(t *testing.T) {
+func TestSheddingDoesNotRiseWhileNothingIsReported(t *testing.T) {
 	const tick = 10 * time.Millisecond
 	f := newFlood(shedding(2*second, 0.95), 525, 0)
 	f.slots, f.served = 50, 500
@@ -245,7 +245,7 @@ func TestSheddingDoesNotRiseWhenNothingIsHeard(t *testing.T) {
 	}
 }
 
-// A pool that stands still altogether refuses as much as it may.
+// A pool that completes nothing refuses as much as it may.
 func TestAPoolThatCompletesNothingRefuses(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.9), 20, 0)
 	f.served = 0
@@ -271,7 +271,7 @@ func TestTheShareRefusedRisesAtOnceAndFallsSlowly(t *testing.T) {
 	})
 }
 
-func TestStairs(t *testing.T) {
+func TestDropQuantizer(t *testing.T) {
 	var s dropQuantizer
 	at := func(after float64) time.Time { return epoch.Add(seconds(after)) }
 	for _, c := range []struct {
@@ -304,9 +304,9 @@ func TestStairs(t *testing.T) {
 	wantNear(t, "accepted of late", s.accepted(at(160), at(200)), 1-0.5*3.5/4, 0.03)
 }
 
-// What leaves unseen between two readings is told by what is seen: exactly where it
+// What leaves unseen between two readings is estimated from what is seen: exactly where it
 // is rare, and to within half where up to five leave.
-func TestMomentsOfPoissonFlows(t *testing.T) {
+func TestLoadChangesOfPoissonFlows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	poisson := func(mean float64) (n float64) {
 		for at := rng.ExpFloat64(); at < mean; at += rng.ExpFloat64() {

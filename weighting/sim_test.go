@@ -45,7 +45,7 @@ type pod struct {
 	completions              int
 	queueSeconds, busySecond float64
 
-	distort func(*ServerReport) // what it says of itself, where it does not say the truth
+	distort func(*ServerReport) // makes its report wrong
 }
 
 func (p *pod) load() int { return len(p.queue) + p.running }
@@ -209,7 +209,7 @@ func (w *world) equalWeights() []float64 {
 	return out
 }
 
-// signals says what the law gets to see.
+// signals are what the law gets to see.
 type signals struct {
 	configured bool // capacity
 	gauges     bool // queue and running

@@ -24,7 +24,7 @@ func gauged(law *Law, from time.Time, length time.Duration, report func(n int) (
 }
 
 // That requests wait is no proof that no more can run.
-func TestALimitShowsInANumberThatStands(t *testing.T) {
+func TestALimitIsLearnedFromANumberThatStays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, c := range []struct {
 		name    string
@@ -34,7 +34,7 @@ func TestALimitShowsInANumberThatStands(t *testing.T) {
 		source  CapacitySource
 	}{
 		{"as many as ever whenever requests wait", 15, func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }, 8, CapacityLearned},
-		{"nobody counts what completes", 15, func(int) (float64, float64, float64) { return 8, 3, math.NaN() }, 8, CapacityLearned},
+		{"nothing counts completions", 15, func(int) (float64, float64, float64) { return 8, 3, math.NaN() }, 8, CapacityLearned},
 		{"fewer now and then, until the next takes its place", 20, func(n int) (float64, float64, float64) {
 			return 8 - float64(n%20/19), 3, float64(2 * n)
 		}, 8, CapacityLearned},
@@ -73,8 +73,8 @@ func TestWhatWasLearnedOfSlotsFades(t *testing.T) {
 	want(t, "source", d.Endpoints[0].SlotsSource, CapacityAssumed)
 }
 
-// Of a server without a gauge of running requests, the counter of busy time tells. How many it
-// executes then depends on how many are there, where it gathers them into batches.
+// Slots of a server without a gauge of running requests are measured from its counter of busy time. A server that gathers
+// requests into batches executes as many as are there.
 func TestEndpointsOfAboutTheSameMeasuredSlotsAreAlike(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -267,7 +267,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	}
 }
 
-func TestTheLawKnowsThePushPeriod(t *testing.T) {
+func TestTheLawGetsThePushPeriod(t *testing.T) {
 	g := NewGate(Options{Budget: Budget{MinInterval: 50 * time.Millisecond}})
 	in := twoEndpoints(epoch, 0)
 	in.PushDelay = 30 * time.Millisecond

@@ -154,7 +154,7 @@ func TestEventsOfEngines(t *testing.T) {
 }
 
 // Whatever counts is played to its end, unless nothing ends.
-func TestRequestsToEnginesAreSeenToTheirEnd(t *testing.T) {
+func TestRequestsToEnginesAreFollowedToTheirEnd(t *testing.T) {
 	t.Parallel()
 	s := engines()
 	s.Duration, s.WarmUp = time.Minute, 10*time.Second

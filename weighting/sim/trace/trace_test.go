@@ -125,7 +125,7 @@ func TestTheTraceOfAzure(t *testing.T) {
 	}
 }
 
-func TestRoundedTimesAreToldAndSpread(t *testing.T) {
+func TestRoundedTimesAreReportedAndSpread(t *testing.T) {
 	at := func(all ...time.Duration) *Trace {
 		t := &Trace{Name: "rounded"}
 		for _, a := range all {
