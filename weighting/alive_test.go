@@ -19,15 +19,19 @@ func TestRequestsThatNoGaugeShowsDoNotFlagAnEndpointThatWorks(t *testing.T) {
 		learn       time.Duration // of short requests before
 	}
 	for name, c := range map[string]story{
-		"an idle WebSocket and long generations":              {hidden: 1, generations: 2, every: 6 * second},
-		"the same after many short requests, by its KV cache": {hidden: 1, generations: 2, every: 6 * second, learn: time.Minute, cache: true},
-		"an idle WebSocket, and nothing else any more":        {hidden: 1, learn: time.Minute},
-		"the same without scrapes":                            {hidden: 1, learn: time.Minute, silent: true},
-		"an upload and nothing else":                          {hidden: 1},
-		"open gRPC streams and generations":                   {hidden: 5, generations: 2, every: 1500 * time.Millisecond},
-		"the same after many short requests":                  {hidden: 5, generations: 2, every: 1500 * time.Millisecond, learn: time.Minute},
-		"uploads and generations that fill the KV cache":      {hidden: 5, generations: 2, every: 20 * second, cache: true},
-		"uploads and a generation that fills the KV cache":    {hidden: 3, generations: 1, cache: true},
+		"an idle WebSocket and long generations": {hidden: 1, generations: 2, every: 6 * second},
+		"the same after many short requests, by its KV cache": {hidden: 1, generations: 2, every: 6 * second,
+			learn: time.Minute, cache: true},
+		"an idle WebSocket, and nothing else any more": {hidden: 1, learn: time.Minute},
+		"the same without scrapes":                     {hidden: 1, learn: time.Minute, silent: true},
+		"an upload and nothing else":                   {hidden: 1},
+		"open gRPC streams and generations": {hidden: 5, generations: 2,
+			every: 1500 * time.Millisecond},
+		"the same after many short requests": {hidden: 5, generations: 2,
+			every: 1500 * time.Millisecond, learn: time.Minute},
+		"uploads and generations that fill the KV cache": {hidden: 5, generations: 2, every: 20 * second,
+			cache: true},
+		"uploads and a generation that fills the KV cache": {hidden: 3, generations: 1, cache: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCountedPool(4)
@@ -79,7 +83,8 @@ func TestAPauseOfTheTrafficWithOpenStreamsIsNoStall(t *testing.T) {
 // While an engine computes a long prompt its gauges do not change.
 func TestGaugesThatLagByAnIterationAreNoStall(t *testing.T) {
 	for _, c := range []struct{ lag, every time.Duration }{
-		{500 * time.Millisecond, 250 * time.Millisecond}, {2 * second, 250 * time.Millisecond}, {2 * second, time.Second},
+		{500 * time.Millisecond, 250 * time.Millisecond}, {2 * second, 250 * time.Millisecond},
+		{2 * second, time.Second},
 	} {
 		t.Run(fmt.Sprintf("%v, reports each %v", c.lag, c.every), func(t *testing.T) {
 			w := newCountedPool(4)
@@ -111,7 +116,8 @@ func TestAnEngineThatIsGoneWithItsRequestsIsFoundWithinThreeSeconds(t *testing.T
 			w := newCountedPool(4)
 			w.reportEvery = every
 			b := &w.endpoints[0]
-			w.run(20*second+time.Duration(phase)*100*time.Millisecond, func() { w.others(); b.inFlight, b.running = 4, 4; b.serve(0.1) })
+			w.run(20*second+time.Duration(phase)*100*time.Millisecond,
+				func() { w.others(); b.inFlight, b.running = 4, 4; b.serve(0.1) })
 			flagged, _ := w.run(5*second, func() { w.others(); b.inFlight, b.running = 4, 0 })
 			if most := 2*second + every + 100*time.Millisecond; flagged < 0 || flagged > most {
 				t.Errorf("reports each %v: flagged after %v, want within %v", every, flagged, most)

@@ -99,7 +99,8 @@ type EndpointDecision struct {
 	// RelativeSpeed is completions per busy slot-second, as a ratio to the pool's median; 1 while not learned.
 	RelativeSpeed float64
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
-	// Unproxied is requests that the server reports and the in-flight counts do not (negative: the counts have drifted up).
+	// Unproxied is requests that the server reports and the in-flight counts do not (negative: the counts have drifted
+	// up).
 	Unproxied float64
 
 	// PromptTokens are those that are estimated to be outstanding, and WorkSeconds how long they and the outputs of the

@@ -157,8 +157,8 @@ func (dep *deployment) run(length time.Duration, see func(Decision)) {
 	}
 }
 
-// Errors that all requests of one client get are its own fault, however many there are and wherever they go: no endpoint
-// is flagged for them, neither as failing nor as stalled among such short answers.
+// Errors that all requests of one client get are its own fault, however many there are and wherever they go: no
+// endpoint is flagged for them, neither as failing nor as stalled among such short answers.
 func TestAClientsOwnErrorsFlagNoEndpoint(t *testing.T) {
 	bursts := func(dep *deployment) {
 		if dep.bad = 0; dep.now%(5*second) >= 5*second-deployTick {
@@ -254,15 +254,24 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 		within    time.Duration
 		errors    float64 // in a minute, at most
 	}{
-		"short requests":                        {pods: 4, good: 60, mean: second / 50, fails: gone, within: second, errors: 60},
-		"long ones":                             {pods: 4, good: 5, mean: 10 * second, fails: gone, within: 15 * second, errors: 90},
-		"a large pool":                          {pods: 12, good: 54, mean: 10 * second, fails: gone, within: 2 * second, errors: 120},
-		"requests with errors come again":       {pods: 4, good: 60, mean: second / 50, retries: true, fails: gone, within: second, errors: 90},
-		"few requests":                          {pods: 4, good: 2, mean: second / 2, fails: gone, within: 40 * second, errors: 30},
-		"two endpoints":                         {pods: 2, good: 10, mean: second / 5, fails: gone, within: 8 * second, errors: 100},
-		"and a client that fails everywhere":    {pods: 4, good: 20, mean: second, bad: 100, fails: gone, within: 6 * second, errors: 600},
-		"a full engine, where others have room": {pods: 4, good: 40, mean: second / 2, fails: full, within: 5 * second, errors: 200},
-		"a full engine, long requests":          {pods: 4, good: 10, mean: 5 * second, fails: full, within: 10 * second, errors: 100},
+		"short requests": {pods: 4, good: 60, mean: second / 50, fails: gone, within: second,
+			errors: 60},
+		"long ones": {pods: 4, good: 5, mean: 10 * second, fails: gone, within: 15 * second,
+			errors: 90},
+		"a large pool": {pods: 12, good: 54, mean: 10 * second, fails: gone,
+			within: 2 * second, errors: 120},
+		"requests with errors come again": {pods: 4, good: 60, mean: second / 50, retries: true, fails: gone,
+			within: second, errors: 90},
+		"few requests": {pods: 4, good: 2, mean: second / 2, fails: gone, within: 40 * second,
+			errors: 30},
+		"two endpoints": {pods: 2, good: 10, mean: second / 5, fails: gone, within: 8 * second,
+			errors: 100},
+		"and a client that fails everywhere": {pods: 4, good: 20, mean: second, bad: 100, fails: gone,
+			within: 6 * second, errors: 600},
+		"a full engine, where others have room": {pods: 4, good: 40, mean: second / 2, fails: full, within: 5 * second,
+			errors: 200},
+		"a full engine, long requests": {pods: 4, good: 10, mean: 5 * second, fails: full, within: 10 * second,
+			errors: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,7 +290,8 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 					}
 					if d.Endpoints[0].Overloaded && flagged < 0 {
 						flagged = dep.now - from
-						t.Logf("after %v and %v errors %s", flagged, dep.replicas[0].errors-before, d.Endpoints[0].OverloadReason)
+						t.Logf("after %v and %v errors %s", flagged, dep.replicas[0].errors-before,
+							d.Endpoints[0].OverloadReason)
 					}
 				})
 				errors := dep.replicas[0].errors - before
@@ -292,7 +302,8 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 				dep.replicas[0].gone, dep.replicas[0].limit = false, 0
 				dep.run(2*time.Minute, nil)
 				if e := dep.last.Endpoints[0]; e.Overloaded || e.Ramp < 1 {
-					t.Errorf("seed %d: two minutes after it is well: flagged %t, trusted with %v", seed, e.Overloaded, e.Ramp)
+					t.Errorf("seed %d: two minutes after it is well: flagged %t, trusted with %v", seed, e.Overloaded,
+						e.Ramp)
 				}
 			}
 		})
@@ -357,7 +368,8 @@ func TestAChangeOfTheProxiesReportsEndsNoEjection(t *testing.T) {
 			logged(false)
 			_, d := w.run(40*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 			if e := d.Endpoints[0]; e.Overloaded || e.Ramp < 1 {
-				t.Errorf("healed, by load reports: flagged %t (%s), trusted with %v", e.Overloaded, e.OverloadReason, e.Ramp)
+				t.Errorf("healed, by load reports: flagged %t (%s), trusted with %v", e.Overloaded, e.OverloadReason,
+					e.Ramp)
 			}
 		})
 	}
@@ -479,7 +491,8 @@ func TestSurpriseIsABoundOnChance(t *testing.T) {
 			t.Fatalf("%d answers of %v surprise by %v", answered, expected, got)
 		}
 		if !(math.Exp(-got) >= probability*(1-1e-9)) {
-			t.Fatalf("%d answers of %v: a bound of %v, and a probability of %v", answered, expected, math.Exp(-got), probability)
+			t.Fatalf("%d answers of %v: a bound of %v, and a probability of %v", answered, expected, math.Exp(-got),
+				probability)
 		}
 	})
 }

@@ -84,6 +84,7 @@ func TestTailOfTheWaitsInAMixedPool(t *testing.T) {
 	law := tail(func(w *world) { w.steer(signals{gauges: true, counters: true}, 0.25, 0.01, nil) })
 	t.Logf("round robin %.1f, law %.2f", roundRobin, law)
 	if law > 0.8 || law > roundRobin/10 {
-		t.Errorf("p99 wait %.2f, more than 0.8 mean services of the fast ones or a tenth of round robin's %.2f", law, roundRobin)
+		t.Errorf("p99 wait %.2f, more than 0.8 mean services of the fast ones or a tenth of round robin's %.2f", law,
+			roundRobin)
 	}
 }

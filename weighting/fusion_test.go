@@ -38,14 +38,18 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 		{"scraped only", 2, 4, 0, 0, 0, never, 6, 0, LoadScraped, ReasonFill},
 		{"scraped only, held", 2, 4, 0, 0, 3 * second, never, 6, 0, LoadScraped, ReasonFill},
 		{"scrape held, in-flight fresh", 5, 4, 6, 7, 3 * second, 0, 10, 3, LoadFused, ReasonFill},
-		{"scrape half decayed, in-flight fresh: half of the correction", 5, 4, 6, 7, 6500 * time.Millisecond, 0, 8.5, 1.5, LoadFused, ReasonFill},
-		{"scrape stale, in-flight fresh: no correction is left", 5, 4, 6, 7, 11 * second, 0, 7, 0, LoadInFlight, ReasonFill},
+		{"scrape half decayed, in-flight fresh: half of the correction", 5, 4, 6, 7, 6500 * time.Millisecond, 0, 8.5,
+			1.5, LoadFused, ReasonFill},
+		{"scrape stale, in-flight fresh: no correction is left", 5, 4, 6, 7, 11 * second, 0, 7, 0, LoadInFlight,
+			ReasonFill},
 		{"in-flight held, scrape fresh", 5, 4, 6, 6, 0, 3 * second, 9, 3, LoadFused, ReasonFill},
 		{"in-flight decaying, scrape fresh", 5, 4, 6, 6, 0, 3*second + 1, 9, 0, LoadScraped, ReasonFill},
 		{"in-flight stale, scrape fresh", 5, 4, 6, 6, 0, 11 * second, 9, 0, LoadScraped, ReasonFill},
 		// Without another endpoint the median is its own.
-		{"both decaying, in-flight younger", 5, 4, 6, 6, 6500 * time.Millisecond, 4 * second, 7.5, 1.5, LoadFused, ReasonDecay},
-		{"both decaying, scrape younger", 5, 4, 6, 6, 4 * second, 6500 * time.Millisecond, 9, 0, LoadScraped, ReasonDecay},
+		{"both decaying, in-flight younger", 5, 4, 6, 6, 6500 * time.Millisecond, 4 * second, 7.5, 1.5, LoadFused,
+			ReasonDecay},
+		{"both decaying, scrape younger", 5, 4, 6, 6, 4 * second, 6500 * time.Millisecond, 9, 0, LoadScraped,
+			ReasonDecay},
 		{"both stale", 5, 4, 6, 6, 11 * second, 11 * second, 4, 0, LoadMedian, ReasonNeutral},
 		{"neither known: just full", 0, 0, 0, 0, never, never, 4, 0, LoadMedian, ReasonNeutral},
 	} {
@@ -154,9 +158,10 @@ func TestCountsOfATritonLikeServerAreCorrectedOnlyAsFarAsNeeded(t *testing.T) {
 			for i := range 60 {
 				now := epoch.Add(time.Duration(i) * 250 * time.Millisecond)
 				seconds := now.Sub(epoch).Seconds()
-				x := Endpoint{Address: "x", Capacity: c.capacity, InFlight: known(c.inFlight, now), Server: ServerReport{
-					Queue: known(c.queue, now), Completions: known(math.Floor(seconds), now),
-				}}
+				x := Endpoint{Address: "x", Capacity: c.capacity, InFlight: known(c.inFlight, now),
+					Server: ServerReport{
+						Queue: known(c.queue, now), Completions: known(math.Floor(seconds), now),
+					}}
 				if c.capacity > 0 {
 					x.Server.BusySeconds = known(math.Floor(seconds), now)
 				}
@@ -171,7 +176,8 @@ func TestCountsOfATritonLikeServerAreCorrectedOnlyAsFarAsNeeded(t *testing.T) {
 // TestCountsAreRememberedForAsLongAsAScrapeTakes: a scrape that took half a second is paired
 // with the count of its moment, however often counts come.
 func TestCountsAreRememberedForAsLongAsAScrapeTakes(t *testing.T) {
-	for _, every := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+	for _, every := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond,
+		10 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(every.String(), func(t *testing.T) {
 			var m memory
 			for now := time.Duration(0); now < 10*time.Second; now += every {
@@ -179,7 +185,8 @@ func TestCountsAreRememberedForAsLongAsAScrapeTakes(t *testing.T) {
 				for _, back := range []time.Duration{0, every, 100 * time.Millisecond, 600 * time.Millisecond} {
 					at := max(0, now-back)
 					got, ok := m.inFlightNear(epoch.Add(at), 500*time.Millisecond)
-					if off := time.Duration(math.Abs(got-at.Seconds()) * 1e9).Round(time.Microsecond); !ok || off > max(every, 10*time.Millisecond) || back == 0 && off > 0 {
+					if off := time.Duration(math.Abs(got-at.Seconds()) * 1e9).Round(time.Microsecond); !ok ||
+						off > max(every, 10*time.Millisecond) || back == 0 && off > 0 {
 						t.Fatalf("after %v, of %v before: the count of %v off, known %v", now, back, off, ok)
 					}
 				}

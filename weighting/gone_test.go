@@ -18,7 +18,8 @@ func TestAServerThatRefusesIsNeutralAtOnce(t *testing.T) {
 	idle := scraped("a", 4, 0, 0, then)
 	law.Step(then, Snapshot{Endpoints: []Endpoint{idle, scraped("b", 4, 4, 4, then), scraped("c", 4, 4, 4, then)}})
 	now := then.Add(250 * time.Millisecond)
-	d := law.Step(now, Snapshot{Endpoints: []Endpoint{refusing(idle), scraped("b", 4, 4, 4, now), scraped("c", 4, 4, 4, now)}})
+	d := law.Step(now, Snapshot{Endpoints: []Endpoint{refusing(idle), scraped("b", 4, 4, 4, now),
+		scraped("c", 4, 4, 4, now)}})
 	a := of(t, d, "a")
 	want(t, "reason", a.Reason, ReasonNeutral)
 	wantNear(t, "load", a.Load, 8, 1e-9) // the median, not the 0 it last said
@@ -26,7 +27,8 @@ func TestAServerThatRefusesIsNeutralAtOnce(t *testing.T) {
 	wantNear(t, "share", a.Share, 1.0/3, 1e-9)
 
 	now = now.Add(250 * time.Millisecond)
-	d = law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 0, now), scraped("b", 4, 4, 4, now), scraped("c", 4, 4, 4, now)}})
+	d = law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 0, now), scraped("b", 4, 4, 4, now),
+		scraped("c", 4, 4, 4, now)}})
 	want(t, "reason when it answers again", of(t, d, "a").Reason, ReasonFill)
 }
 
@@ -77,7 +79,9 @@ func TestAssumedSlotsAreTheSameForAllAndNoFewerThanWereSeenAtOnce(t *testing.T) 
 	law := NewLaw(DefaultParams())
 	d := law.Step(epoch, Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 6, epoch), scraped("b", 0, 0, 1, epoch)}})
 	later := epoch.Add(second)
-	d2 := law.Step(later, Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 2, later), scraped("b", 0, 0, 1, later), scraped("c", 2, 0, 1, later)}})
+	d2 := law.Step(later,
+		Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 2, later), scraped("b", 0, 0, 1, later),
+			scraped("c", 2, 0, 1, later)}})
 	for _, address := range []string{"a", "b"} {
 		want(t, "slots of "+address, of(t, d, address).Slots, 6)
 		want(t, "source", of(t, d, address).SlotsSource, CapacityAssumed)
@@ -105,6 +109,7 @@ func TestARestartForgetsWhatTheProcessDid(t *testing.T) {
 	now := epoch.Add(10 * second)
 	d = law.Step(now, Snapshot{Endpoints: []Endpoint{report(9, 1, now)}})
 	if e := d.Endpoints[0]; !math.IsNaN(e.CompletionRate) || !math.IsNaN(e.MeanQueueTime) {
-		t.Errorf("after the restart %v completions per second after %v s, want both unknown", e.CompletionRate, e.MeanQueueTime)
+		t.Errorf("after the restart %v completions per second after %v s, want both unknown", e.CompletionRate,
+			e.MeanQueueTime)
 	}
 }

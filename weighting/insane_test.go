@@ -22,7 +22,8 @@ var counterKinds = map[string]signals{
 
 // meanShares are those of four equal pods from one second to another, where distort may change
 // what they report. What has queued until clear is taken away.
-func meanShares(seed uint64, s signals, clear, from, to float64, distort func(w *world, i int) func(*ServerReport)) [4]float64 {
+func meanShares(seed uint64, s signals, clear, from, to float64,
+	distort func(w *world, i int) func(*ServerReport)) [4]float64 {
 	w := newWorld(seed, 6, 4, 4, 0.7)
 	w.push(w.equalWeights())
 	for i, p := range w.pods {
@@ -114,7 +115,8 @@ func TestASumOfProxiesThatJumpsIsNoTraffic(t *testing.T) {
 // readings no share is further from a quarter than chance has it in half a minute.
 func TestGarbageInCountersIsForgotten(t *testing.T) {
 	const sane = 40.0 // seconds
-	leap := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 10, 1e3, 1e5, 2.4e5, 1e9, 1e15, 1e18, -1e18}), rapid.Float64Range(0, 1e6))
+	leap := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 10, 1e3, 1e5, 2.4e5, 1e9, 1e15, 1e18, -1e18}),
+		rapid.Float64Range(0, 1e6))
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom(slices.Sorted(maps.Keys(counterKinds))).Draw(t, "kind")
 		liars := rapid.IntRange(1, 4).Draw(t, "liars")

@@ -32,7 +32,8 @@ func TestSlotsAreLearned(t *testing.T) {
 	}{
 		{"by the gauge", 4, exponential(1), signals{gauges: true}, 0.95, 20, 0},
 		{"by the gauge, 64 slots", 64, exponential(1), signals{gauges: true}, 0.97, 60, 0},
-		{"by counters, lumpy: one slot, requests of 1 s, scrapes of 250 ms", 1, fixed(1), signals{triton: true}, 0.98, 60, 0.2},
+		{"by counters, lumpy: one slot, requests of 1 s, scrapes of 250 ms", 1, fixed(1), signals{triton: true}, 0.98,
+			60, 0.2},
 		{"by counters, one slot, requests of any length", 1, exponential(1), signals{triton: true}, 0.95, 120, 0.25},
 		{"by counters, 8 slots", 8, exponential(1), signals{triton: true}, 0.98, 60, 0.1},
 		{"by counters, requests of 4 s", 8, fixed(4), signals{triton: true}, 0.98, 120, 0.1},
@@ -143,7 +144,8 @@ func TestUniformPoolStaysUniform(t *testing.T) {
 			}
 			t.Logf("mean distance from 1: %.4f; %.2f %% of the speeds more than %v off", sum/n, 100*far/n, off)
 			if sum/n > meanOff || far/n > wrong {
-				t.Errorf("mean distance %v (at most %v), %v of them more than %v off (at most %v)", sum/n, meanOff, far/n, off, wrong)
+				t.Errorf("mean distance %v (at most %v), %v of them more than %v off (at most %v)", sum/n, meanOff,
+					far/n, off, wrong)
 			}
 		})
 	}

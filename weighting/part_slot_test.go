@@ -16,21 +16,25 @@ func TestAnEndpointWithLessThanASlotExecutesARequest(t *testing.T) {
 			params := DefaultParams()
 			params.Shedding.Enabled = true
 			law := NewLaw(params)
-			for now, ended := epoch, 0.0; now.Before(epoch.Add(2 * time.Minute)); now = now.Add(100 * time.Millisecond) {
+			now, ended := epoch, 0.0
+			for ; now.Before(epoch.Add(2 * time.Minute)); now = now.Add(100 * time.Millisecond) {
 				ended += 0.1 / service.Seconds()
 				s := Snapshot{PushPeriod: 100 * time.Millisecond}
 				for i := range endpoints {
-					e := Endpoint{Address: fmt.Sprintf("%02d", i), Capacity: capacity, Exact: true, InFlight: known(0, now)}
+					e := Endpoint{Address: fmt.Sprintf("%02d", i), Capacity: capacity, Exact: true,
+						InFlight: known(0, now)}
 					e.Proxies = ProxyReport{Issued: known(0, now), Ended: known(0, now)}
 					if i%2 == 0 {
 						whole := float64(int(ended + float64(i)/endpoints))
-						e.InFlight, e.Proxies.Issued, e.Proxies.Ended = known(1, now), known(whole+1, now), known(whole, now)
+						e.InFlight, e.Proxies.Issued, e.Proxies.Ended = known(1, now), known(whole+1, now),
+							known(whole, now)
 					}
 					s.Endpoints = append(s.Endpoints, e)
 				}
 				d := law.Step(now, s)
 				if d.DropFraction > 0 || d.ExpectedWait > 0 {
-					t.Fatalf("%v refused and %v s to wait while every other endpoint is idle", d.DropFraction, d.ExpectedWait)
+					t.Fatalf("%v refused and %v s to wait while every other endpoint is idle", d.DropFraction,
+						d.ExpectedWait)
 				}
 				for _, e := range d.Endpoints {
 					if e.Overloaded {
@@ -72,12 +76,14 @@ func TestWhatAServerExecutesBeyondItsCapacityDoesNotWait(t *testing.T) {
 			ended := float64(int(float64(n)*each.Seconds()*running/service + float64(i)/20))
 			s.Endpoints = append(s.Endpoints, Endpoint{
 				Address: fmt.Sprintf("%02d", i), Capacity: 2, Exact: true, InFlight: known(running, now),
-				Server:  ServerReport{Queue: known(0, now), Running: known(running, now), Completions: known(ended, now)},
+				Server: ServerReport{Queue: known(0, now), Running: known(running, now),
+					Completions: known(ended, now)},
 				Proxies: ProxyReport{Issued: known(ended+running, now), Ended: known(ended, now)},
 			})
 		}
 		if d := law.Step(now, s); d.DropFraction > 0 || d.ExpectedWait > 0 {
-			t.Fatalf("after %v: %v refused and %.1f s to wait, where nothing waits", now.Sub(epoch), d.DropFraction, d.ExpectedWait)
+			t.Fatalf("after %v: %v refused and %.1f s to wait, where nothing waits", now.Sub(epoch), d.DropFraction,
+				d.ExpectedWait)
 		}
 	}
 }

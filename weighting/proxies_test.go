@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A count that cannot leak is not corrected downwards by a server that does not show the requests: a server that stalls before it counts looks idle and is not.
+// A count that cannot leak is not corrected downwards by a server that does not show the requests: a server that stalls
+// before it counts looks idle and is not.
 func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -31,7 +32,8 @@ func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 			}
 			e := d.Endpoints[0]
 			if math.Abs(e.Load-c.want) > 0.01 || math.Abs(e.Unproxied-c.unproxied) > 0.01 || e.LoadSource != LoadFused {
-				t.Errorf("load %.2f (unproxied %.2f, %s), want %.2f (%.2f, %s)", e.Load, e.Unproxied, e.LoadSource, c.want, c.unproxied, LoadFused)
+				t.Errorf("load %.2f (unproxied %.2f, %s), want %.2f (%.2f, %s)", e.Load, e.Unproxied, e.LoadSource,
+					c.want, c.unproxied, LoadFused)
 			}
 		})
 	}

@@ -87,11 +87,13 @@ func TestSheddingSettlesAndThenStays(t *testing.T) {
 						changes, last = changes+1, d.DropFraction
 					}
 				})
-				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most, changes)
+				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most,
+					changes)
 				wantNear(t, "wait of the target", f.wait()/target.Seconds(), 1, 0.2)
 				wantNear(t, "expected wait of the wait", d.ExpectedWait/f.wait(), 1, 0.05)
 				wantNear(t, "what is accepted, of the capacity", factor*(1-(least+most)/2), 1, 0.05)
-				if rate := float64(changes) / (20*target + 20*second).Seconds(); peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
+				rate := float64(changes) / (20*target + 20*second).Seconds()
+				if peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
 					t.Errorf("peak %.2f s, %.2f changes a second", peak, rate)
 				}
 			})
@@ -102,7 +104,8 @@ func TestSheddingSettlesAndThenStays(t *testing.T) {
 func TestNothingIsRefusedUnlessAskedFor(t *testing.T) {
 	off := shedding(time.Second, 0.9)
 	off.Shedding.Enabled = false
-	for name, p := range map[string]Params{"by default": DefaultParams(), "disabled": off, "no target": shedding(0, 0.9), "of nothing": shedding(time.Second, 0)} {
+	for name, p := range map[string]Params{"by default": DefaultParams(), "disabled": off,
+		"no target": shedding(0, 0.9), "of nothing": shedding(time.Second, 0)} {
 		t.Run(name, func(t *testing.T) {
 			newFlood(p, 20, 100).run(20*second, func(d Decision) { want(t, "share refused", d.DropFraction, 0) })
 		})
@@ -148,7 +151,8 @@ func TestTheLongerTheQueuesTheMoreIsRefused(t *testing.T) {
 // Whatever else there is: as long as a slot is free, nothing is refused.
 func TestNothingIsRefusedWhileASlotIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFlood(shedding(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "target"), 0.95),
+		f := newFlood(shedding(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t,
+			"target"), 0.95),
 			rapid.Float64Range(0, 1000).Draw(t, "offered"), rapid.Float64Range(0, 1000).Draw(t, "waiting"))
 		running := rapid.Float64Range(0, f.slots-1).Draw(t, "running")
 		free := func(pool []Endpoint) {
@@ -179,7 +183,8 @@ func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	}
 	d := f.run(20*second, nil)
 	if e := d.Endpoints[0]; !e.Overloaded || d.DropFraction < 0.3 {
-		t.Errorf("refused %v, flagged %v (%s); want a flag, and slots that do not count", d.DropFraction, e.Overloaded, e.OverloadReason)
+		t.Errorf("refused %v, flagged %v (%s); want a flag, and slots that do not count", d.DropFraction, e.Overloaded,
+			e.OverloadReason)
 	}
 }
 
@@ -215,7 +220,8 @@ func TestSheddingEndsWhenNothingIsReported(t *testing.T) {
 	}
 	d := f.run(DefaultParams().Decay+25*second, nil)
 	if d.DropFraction != 0 || !math.IsNaN(d.ExpectedWait) {
-		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait, f.now.Sub(died))
+		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait,
+			f.now.Sub(died))
 	}
 }
 

@@ -28,10 +28,10 @@ func (c *crowd) reversals(from, to float64) (n int) {
 
 // A siege is the same overload several times, and what became of it.
 type siege struct {
-	waits  []float64 // of the accepted, after it had settled
-	idle   float64   // part of the slots' time while the overload lasted
-	reversals  float64   // of the share, a minute
-	unrest float64   // standard deviation of the share
+	waits     []float64 // of the accepted, after it had settled
+	idle      float64   // part of the slots' time while the overload lasted
+	reversals float64   // of the share, a minute
+	unrest    float64   // standard deviation of the share
 }
 
 func besiege(w watch, slots int, mean, target, factor float64) (s siege) {
@@ -42,7 +42,8 @@ func besiege(w watch, slots int, mean, target, factor float64) (s siege) {
 		seeds, w.step = 3, 0.05
 	}
 	for seed := range uint64(seeds) {
-		c := &crowd{watch: w, slots: slots, mean: mean, target: target, warmUp: settled, load: loadStep(begins, 0.5, factor)}
+		c := &crowd{watch: w, slots: slots, mean: mean, target: target, warmUp: settled,
+			load: loadStep(begins, 0.5, factor)}
 		c.run(seed+1, settled+lasts)
 		_, unrest, _ := c.over(settled, settled+lasts, dropped)
 		s.waits = append(s.waits, c.waits...)
@@ -68,7 +69,8 @@ func TestTheWaitOfTheAcceptedStaysWithinTwiceTheTarget(t *testing.T) {
 					if target != 2 && (mean < 1 || slots > 4) {
 						continue // all the room there is
 					}
-					t.Run(fmt.Sprintf("target %v s, service %v s, %d slots, %v times the capacity", target, mean, slots, factor), func(t *testing.T) {
+					t.Run(fmt.Sprintf("target %v s, service %v s, %d slots, %v times the capacity", target, mean, slots,
+						factor), func(t *testing.T) {
 						t.Parallel()
 						s := besiege(byLog, slots, mean, target, factor)
 						p99 := quantile(s.waits, 0.99) / target
@@ -80,10 +82,12 @@ func TestTheWaitOfTheAcceptedStaysWithinTwiceTheTarget(t *testing.T) {
 						if services := target * float64(slots) / mean; services < room {
 							return
 						} else if p99 > 2 && factor <= 2 || p99 > 2.1 {
-							t.Errorf("p99 of the wait is %.2f targets of %.3g services, want 2 at most, and 2.1 far above the capacity", p99, services)
+							t.Errorf("p99 of the wait is %.2f targets of %.3g services, want 2 at most, and 2.1 far "+
+								"above the capacity", p99, services)
 						}
 						if s.reversals > 4 || factor >= 2 && s.reversals > 2 || s.unrest > 0.1 {
-							t.Errorf("share ± %.3f, %.1f reversals a minute; want 2 at most, and 4 near the capacity", s.unrest, s.reversals)
+							t.Errorf("share ± %.3f, %.1f reversals a minute; want 2 at most, and 4 near the capacity",
+								s.unrest, s.reversals)
 						}
 					})
 				}
@@ -119,12 +123,14 @@ func TestSheddingFollowsAFlashCrowd(t *testing.T) {
 						}
 					}
 					_, _, early := c.over(0, comes, dropped)
-					t.Logf("refuses after %.2f s, wait %.1f s at most; empty %.1f s after the crowd has left, refuses for %.1f s", up-comes, peak, empty-goes, over-goes)
+					t.Logf("refuses after %.2f s, wait %.1f s at most; empty %.1f s after the crowd has left, "+
+						"refuses for %.1f s", up-comes, peak, empty-goes, over-goes)
 					if !(up <= comes+2.5) || peak > 4 {
 						t.Errorf("refuses after %.2f s, wait %.1f s at most; want 2.5 s and 4 s", up-comes, peak)
 					}
 					if !(over <= empty+1.5+2*w.scrape) || early > 0 {
-						t.Errorf("refuses until %.1f s after the crowd has left, empty after %.1f s; refused %.2f before it came", over-goes, empty-goes, early)
+						t.Errorf("refuses until %.1f s after the crowd has left, empty after %.1f s; refused %.2f "+
+							"before it came", over-goes, empty-goes, early)
 					}
 				})
 			}

@@ -99,7 +99,8 @@ func exponential(mean float64) func(*rand.Rand) float64 {
 func newWorld(seed uint64, proxies, pods, slots int, load float64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: load * float64(pods*slots)}
 	for i := range pods {
-		w.pods = append(w.pods, &pod{address: fmt.Sprintf("10.0.0.%d:8000", i+1), slots: slots, service: exponential(1)})
+		w.pods = append(w.pods,
+			&pod{address: fmt.Sprintf("10.0.0.%d:8000", i+1), slots: slots, service: exponential(1)})
 	}
 	for range proxies {
 		w.proxies = append(w.proxies, &proxy{world: w})

@@ -38,7 +38,8 @@ type countedEndpoint struct {
 }
 
 func newCountedPool(n int) *countedPool {
-	w := &countedPool{law: NewLaw(DefaultParams()), now: epoch, endpoints: make([]countedEndpoint, n), reportEvery: 250 * time.Millisecond}
+	w := &countedPool{law: NewLaw(DefaultParams()), now: epoch, endpoints: make([]countedEndpoint, n),
+		reportEvery: 250 * time.Millisecond}
 	for i := range w.endpoints {
 		w.endpoints[i].capacity = 4
 	}
@@ -51,11 +52,14 @@ func (b *countedEndpoint) serve(n float64) {
 }
 
 func (b *countedEndpoint) endpoint(i int, now time.Time) Endpoint {
-	e := Endpoint{Address: fmt.Sprint(i), Capacity: b.capacity, Exact: !b.drifts, InFlight: known(b.inFlight, now), Server: b.report}
+	e := Endpoint{Address: fmt.Sprint(i), Capacity: b.capacity, Exact: !b.drifts, InFlight: known(b.inFlight, now),
+		Server: b.report}
 	b.succeeded = max(b.succeeded, b.answered-b.failed-b.errors)
-	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now), Errors: known(b.errors, now), Succeeded: known(b.succeeded, now)}
+	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now), Errors: known(b.errors, now),
+		Succeeded: known(b.succeeded, now)}
 	if !b.reportsOnly {
-		e.Proxies.Failed, e.Proxies.Answered, e.Proxies.Partial = known(b.failed, now), known(b.answered, now), b.partial
+		e.Proxies.Failed, e.Proxies.Answered, e.Proxies.Partial = known(b.failed, now), known(b.answered, now),
+			b.partial
 	}
 	return e
 }
@@ -108,30 +112,40 @@ func (w *countedPool) others() {
 }
 
 func TestAnEndpointWhoseReportDoesNotShowItsRequestsIsStalled(t *testing.T) {
+	const often = 250 * time.Millisecond
+	has := func(inFlight, running float64, more ...func(*countedEndpoint)) func(*countedEndpoint) {
+		return func(b *countedEndpoint) {
+			b.inFlight, b.running = inFlight, running
+			for _, do := range more {
+				do(b)
+			}
+		}
+	}
+	noGauge := func(b *countedEndpoint) { b.noGauge = true }
 	for name, c := range map[string]struct {
 		stall func(*countedEndpoint)
 		every time.Duration // reports
 		flag  bool
 	}{
-		"idle by its own report":       {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0 }, 250 * time.Millisecond, true},
-		"a report each second":         {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0 }, time.Second, true},
-		"two requests":                 {func(b *countedEndpoint) { b.inFlight, b.running = 2, 0 }, 250 * time.Millisecond, true},
-		"a single request":             {func(b *countedEndpoint) { b.inFlight, b.running = 1, 0 }, 250 * time.Millisecond, false},
-		"it sees one of two":           {func(b *countedEndpoint) { b.inFlight, b.running = 2, 1 }, 250 * time.Millisecond, false},
-		"it sees one of three":         {func(b *countedEndpoint) { b.inFlight, b.running = 3, 1 }, 250 * time.Millisecond, true},
-		"without a gauge of running":   {func(b *countedEndpoint) { b.inFlight, b.running, b.noGauge = 6, 0, true }, 250 * time.Millisecond, true},
-		"load reports without answers": {func(b *countedEndpoint) { b.inFlight, b.running, b.reportsOnly = 3, 0, true }, 250 * time.Millisecond, true},
-		"clients give up":              {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0; b.issued++; b.ended++ }, 250 * time.Millisecond, true},
+		"idle by its own report":       {has(3, 0), often, true},
+		"a report each second":         {has(3, 0), time.Second, true},
+		"two requests":                 {has(2, 0), often, true},
+		"a single request":             {has(1, 0), often, false},
+		"it sees one of two":           {has(2, 1), often, false},
+		"it sees one of three":         {has(3, 1), often, true},
+		"without a gauge of running":   {has(6, 0, noGauge), often, true},
+		"load reports without answers": {has(3, 0, func(b *countedEndpoint) { b.reportsOnly = true }), often, true},
+		"clients give up":              {has(3, 0, func(b *countedEndpoint) { b.issued++; b.ended++ }), often, true},
 
-		"it runs what it has":             {func(b *countedEndpoint) { b.inFlight, b.running = 3, 3 }, 250 * time.Millisecond, false},
-		"what it has fits its slots":      {func(b *countedEndpoint) { b.inFlight, b.running, b.noGauge = 4, 0, true }, 250 * time.Millisecond, false},
-		"it queues what it has":           {func(b *countedEndpoint) { b.inFlight, b.running, b.queue = 6, 4, 2 }, 250 * time.Millisecond, false},
-		"it sees more than the proxies":   {func(b *countedEndpoint) { b.inFlight, b.running = 1, 3 }, 250 * time.Millisecond, false},
-		"nothing is in flight":            {func(b *countedEndpoint) { b.inFlight, b.running = 0, 0 }, 250 * time.Millisecond, false},
-		"it answers":                      {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0; b.serve(0.1) }, 250 * time.Millisecond, false},
-		"it completes, of others":         {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0; b.completed += 0.1 }, 250 * time.Millisecond, false},
-		"the count may drift":             {func(b *countedEndpoint) { b.inFlight, b.running, b.drifts = 3, 0, true }, 250 * time.Millisecond, false},
-		"its reports are late, not wrong": {func(b *countedEndpoint) { b.inFlight, b.running = 3, 0; b.silent = true }, 250 * time.Millisecond, false},
+		"it runs what it has":           {has(3, 3), often, false},
+		"what it has fits its slots":    {has(4, 0, noGauge), often, false},
+		"it queues what it has":         {has(6, 4, func(b *countedEndpoint) { b.queue = 2 }), often, false},
+		"it sees more than the proxies": {has(1, 3), often, false},
+		"nothing is in flight":          {has(0, 0), often, false},
+		"it answers":                    {has(3, 0, func(b *countedEndpoint) { b.serve(0.1) }), often, false},
+		"it completes, of others":       {has(3, 0, func(b *countedEndpoint) { b.completed += 0.1 }), often, false},
+		"the count may drift":           {has(3, 0, func(b *countedEndpoint) { b.drifts = true }), often, false},
+		"reports are late, not wrong":   {has(3, 0, func(b *countedEndpoint) { b.silent = true }), often, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newCountedPool(4)
@@ -241,7 +255,8 @@ func TestLongGenerationsAreNoStall(t *testing.T) {
 	}{{30, 1, 90 * second}, {30, 2, 60 * second}, {60, 4, 60 * second}} {
 		for seed := range uint64(2) {
 			if got := silence(seed, c.mean, c.inFlight, 15*time.Minute, c.silent); got >= 0 {
-				t.Errorf("%d in flight of %v s: flagged after %v of silence, want never within %v", c.inFlight, c.mean, got, c.silent)
+				t.Errorf("%d in flight of %v s: flagged after %v of silence, want never within %v", c.inFlight, c.mean,
+					got, c.silent)
 			}
 		}
 	}
@@ -277,7 +292,8 @@ func TestAStalledEndpointThatAnswersIsHealthyAgainAfterTheDwell(t *testing.T) {
 	_, d := w.run(second, nil)
 	healthy = w.now.Sub(since)
 	if d.Endpoints[0].Overloaded || d.Endpoints[0].Share < 0.1 {
-		t.Errorf("%v after it answers again: flagged %v, share %v", healthy, d.Endpoints[0].Overloaded, d.Endpoints[0].Share)
+		t.Errorf("%v after it answers again: flagged %v, share %v", healthy, d.Endpoints[0].Overloaded,
+			d.Endpoints[0].Share)
 	}
 }
 
@@ -348,7 +364,8 @@ func TestAnEndpointThatFailsMostRequestsIsFlagged(t *testing.T) {
 			w.run(5*second, func() { w.others(); b.serve(1) })
 			flagged, d := w.run(15*second, func() { w.others(); c.do(b) })
 			want(t, "flagged", flagged >= 0, c.flag)
-			if e := d.Endpoints[0]; c.flag && (!strings.HasPrefix(e.OverloadReason, "failing: ") || e.Reason != ReasonFloor) {
+			if e := d.Endpoints[0]; c.flag &&
+				(!strings.HasPrefix(e.OverloadReason, "failing: ") || e.Reason != ReasonFloor) {
 				t.Errorf("reason %q, share for %s", e.OverloadReason, e.Reason)
 			}
 		})
@@ -376,7 +393,8 @@ func TestPanicModeWhileMostOfAPoolSeemsToBeOutliers(t *testing.T) {
 }
 
 func TestStalledAfterCanBeSetAndTurnedOff(t *testing.T) {
-	for after, most := range map[time.Duration]time.Duration{0: -1, second: 1500 * time.Millisecond, 5 * second: 5500 * time.Millisecond} {
+	for after, most := range map[time.Duration]time.Duration{0: -1, second: 1500 * time.Millisecond,
+		5 * second: 5500 * time.Millisecond} {
 		w := newCountedPool(4)
 		p := DefaultParams()
 		p.Overload.StalledAfter = after
@@ -426,7 +444,8 @@ func TestAnEndpointThatAnswersEverythingWithAnErrorIsFlaggedWithinThreeSeconds(t
 				fail()
 				flagged += 100 * time.Millisecond
 			}
-			if e := d.Endpoints[0]; flagged >= 3*second || e.Share > DefaultParams().Floor || !strings.HasPrefix(e.OverloadReason, "failing: ") {
+			if e := d.Endpoints[0]; flagged >= 3*second || e.Share > DefaultParams().Floor ||
+				!strings.HasPrefix(e.OverloadReason, "failing: ") {
 				t.Fatalf("flagged after %v for %q, share %v", flagged, e.OverloadReason, e.Share)
 			}
 			// Flagged, it gets nothing; it is probed for as long as it takes to see it fail.
@@ -487,7 +506,8 @@ func TestWhileAllFailNoEndpointIsEjected(t *testing.T) {
 	want(t, "flagged after all have healed", healed, -1)
 }
 
-// One endpoint after another begins to fail, and goes on failing. Once most do, the ejections end and do not begin again.
+// One endpoint after another begins to fail, and goes on failing. Once most do, the ejections end and do not begin
+// again.
 func TestAnEjectionThatEndsBecauseMostFailDoesNotBeginAgain(t *testing.T) {
 	for _, bad := range []int{6, 9} {
 		t.Run(fmt.Sprintf("%d of 10", bad), func(t *testing.T) {
@@ -628,7 +648,8 @@ func TestTheFailedShareOfTheOthersIsTheMedianWithoutTheEndpoint(t *testing.T) {
 		p := &pool{members: make([]member, rapid.IntRange(1, 9).Draw(t, "members"))}
 		for i := range p.members {
 			ended := float64(rapid.IntRange(0, 10).Draw(t, "ended"))
-			p.members[i].memory = &memory{outlier: outlier{ended: ended, failed: float64(rapid.IntRange(0, int(ended)).Draw(t, "failed"))}}
+			p.members[i].memory = &memory{outlier: outlier{ended: ended,
+				failed: float64(rapid.IntRange(0, int(ended)).Draw(t, "failed"))}}
 		}
 		all := p.failedShares()
 		for i := range p.members {

@@ -56,7 +56,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				issued := out.issued
 				w.runUntil(ends)
 				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > 5 || sent < rate/8 {
-					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back, sent)
+					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back,
+						sent)
 				}
 			}
 			t.Logf("mean wait %.3f, of a pool of three %.3f", four, three)
@@ -93,8 +94,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotKeepAPoolFromShedding(t *testing
 	}
 }
 
-// Where all endpoints in use are overloaded, none of them gets the requests of all, if the only one that could take some
-// is not used by the proxies, or gone.
+// Where all endpoints in use are overloaded, none of them gets the requests of all, if the only one that could take
+// some is not used by the proxies, or gone.
 func TestFlagsAreLiftedWhereTheOnlyOtherEndpointIsNotUsed(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		law := NewLaw(DefaultParams())

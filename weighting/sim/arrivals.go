@@ -59,8 +59,9 @@ func scrambled(x uint64) uint64 {
 
 func newArrivals(s *Scenario, rate float64) *arrivals {
 	a := &arrivals{
-		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces), services: source(s.Seed, streamServices),
-		rate: rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
+		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces),
+		services: source(s.Seed, streamServices),
+		rate:     rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
 	}
 	var sum float64
 	for i := range s.Envoys {

@@ -111,16 +111,17 @@ type EventKind string
 
 // The kinds of events. Those with a duration end after Event.For, or last if it is 0.
 const (
-	Join             EventKind = "join"               // pods appear; absent before if that is their first join or leave
-	Leave            EventKind = "leave"              // pods are no longer endpoints; what they hold they finish
-	Stall            EventKind = "stall"              // pods execute nothing; their metrics are true
-	Hang             EventKind = "hang"               // pods execute nothing, and their metrics look idle
-	Recover          EventKind = "recover"            // ends stall, hang and slow
-	Slow             EventKind = "slow"               // pods are Factor times slower
-	StaleMetrics     EventKind = "stale-metrics"      // scrapes of the pods fail
-	FreshMetrics     EventKind = "fresh-metrics"      // ends stale-metrics
-	FlashCrowd       EventKind = "flash-crowd"        // Factor times the arrivals
-	ControlPlaneAway EventKind = "control-plane-away" // nothing is counted, decided or pushed; it comes back knowing nothing
+	Join         EventKind = "join"          // pods appear; absent before if that is their first join or leave
+	Leave        EventKind = "leave"         // pods are no longer endpoints; what they hold they finish
+	Stall        EventKind = "stall"         // pods execute nothing; their metrics are true
+	Hang         EventKind = "hang"          // pods execute nothing, and their metrics look idle
+	Recover      EventKind = "recover"       // ends stall, hang and slow
+	Slow         EventKind = "slow"          // pods are Factor times slower
+	StaleMetrics EventKind = "stale-metrics" // scrapes of the pods fail
+	FreshMetrics EventKind = "fresh-metrics" // ends stale-metrics
+	FlashCrowd   EventKind = "flash-crowd"   // Factor times the arrivals
+	// ControlPlaneAway: nothing is counted, decided or pushed; it comes back without memory.
+	ControlPlaneAway EventKind = "control-plane-away"
 )
 
 // An Event happens to pods, or to the whole world.

@@ -190,7 +190,8 @@ func columns(header string) (parser, error) {
 			return f.parser(len(names), at, prompt, output), nil
 		}
 	}
-	return nil, fmt.Errorf("%.60q is no header of a trace: want %s,%s,%s (Azure), the columns %s, %s and %s (BurstGPT), or a JSON object a line (Mooncake)",
+	return nil, fmt.Errorf("%.60q is no header of a trace: want %s,%s,%s (Azure), the columns %s, %s and %s "+
+		"(BurstGPT), or a JSON object a line (Mooncake)",
 		header, forms[0].time, forms[0].prompt, forms[0].output, forms[1].time, forms[1].prompt, forms[1].output)
 }
 
