@@ -21,7 +21,7 @@ func (v vessel) capacity() float64 { return v.slots * v.speed }
 // brim is the load at which a further request takes the last slot, or waits.
 func (v vessel) brim() float64 { return max(0, v.slots-1) }
 
-// level is how high the load stands.
+// level is how high the load fills it.
 func (v vessel) level() float64 {
 	served := min(v.load, v.brim())
 	return served/v.slots + (v.load-served)/v.capacity()

@@ -22,7 +22,7 @@ func TestAServerThatRefusesIsNeutralAtOnce(t *testing.T) {
 		scraped("c", 4, 4, 4, now)}})
 	a := of(t, d, "a")
 	want(t, "reason", a.Reason, ReasonNeutral)
-	wantNear(t, "load", a.Load, 8, 1e-9) // the median, not the 0 it last said
+	wantNear(t, "load", a.Load, 8, 1e-9) // the median, not the 0 that it last reported
 	want(t, "state of the queue", input(t, a, FieldQueue).State, StateNeutral)
 	wantNear(t, "share", a.Share, 1.0/3, 1e-9)
 

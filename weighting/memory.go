@@ -51,7 +51,7 @@ type memory struct {
 	executing     smoothed  // mean requests executing, by the counter of busy time
 	executingLong smoothed  // the same over a longer time
 	fullBusy      smoothed  // the same, from readings that began with requests waiting
-	fullKnown     bool      // fullBusy stands on enough
+	fullKnown     bool      // fullBusy covers enough time
 	ceiling       ceiling   // of the gauge of running requests
 	pace          pace
 	ratio         ratio

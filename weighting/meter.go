@@ -31,7 +31,7 @@ func (s *smoothed) fade(dt, tau time.Duration) {
 	s.seconds *= keep
 }
 
-// over reports whether the mean stands on at least this much time.
+// over reports whether the mean covers at least this much time.
 func (s *smoothed) over(least time.Duration) bool {
 	return s.seconds > 0 && s.seconds >= least.Seconds()
 }

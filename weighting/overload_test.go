@@ -345,7 +345,7 @@ func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 	want(t, "flag", of(t, d, "0").Overloaded, false)
 }
 
-// A flag stands for a while, and a queue that is gone by then needs none: at 50 ms
+// A flag lasts for a while, and a queue that is gone by then needs none: at 50 ms
 // a request, four waiting are an accident of a fifth of a second.
 func TestAQueueThatDrainsBeforeAFlagFallsRaisesNone(t *testing.T) {
 	for _, c := range []struct {

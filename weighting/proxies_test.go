@@ -11,7 +11,7 @@ func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		exact     bool
-		running   float64 // as the server says
+		running   float64 // as the server reports
 		want      float64 // load
 		unproxied float64
 	}{

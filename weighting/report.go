@@ -6,7 +6,7 @@ import "time"
 // zero: a server whose queue could not be read must not look like an idle one.
 type Reading struct {
 	Value float64
-	// At is when the source held this value, as near as the collector can tell:
+	// At is when the source held this value, as closely as the collector knows:
 	// the middle of the exchange that fetched it. Zero means unknown.
 	At time.Time
 }

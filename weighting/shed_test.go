@@ -132,7 +132,7 @@ func TestTheLongerTheQueuesTheMoreIsRefused(t *testing.T) {
 		offered := rapid.Float64Range(5, 100).Draw(t, "offered")
 		queue := rapid.Float64Range(0, 100).Draw(t, "queue")
 		more := queue + rapid.Float64Range(0, 100).Draw(t, "more")
-		// The flows are the same, and the queues stand, whatever is refused.
+		// The flows are the same, and the queues do not change, whatever is refused.
 		refused := func(queue float64) float64 {
 			f := newFlood(shedding(2*second, 0.95), offered, queue)
 			f.edit = func(pool []Endpoint) {

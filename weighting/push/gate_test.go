@@ -243,7 +243,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		fleet    Fleet
-		scrapes  time.Duration // interval, where they only tell the loads
+		scrapes  time.Duration // interval, where loads come from scrapes only
 		n        int           // endpoints
 		spent    time.Duration
 		took     time.Duration

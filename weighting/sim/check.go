@@ -41,7 +41,7 @@ func (s Scenario) withDefaults() Scenario {
 	return s
 }
 
-// Check says what is wrong with a scenario, all of it; nil if nothing.
+// Check returns all mistakes of a scenario; nil if there are none.
 func (s Scenario) Check() error {
 	s = s.withDefaults()
 	return s.check()

@@ -96,7 +96,7 @@ func TestATraceIsPlayedAtAnotherPace(t *testing.T) {
 	want(t, "the next interval under twice the rate", (a.at - was).duration(), 150*ms)
 }
 
-// What is told of the size of prompts, and what is cached of them, is as asked for.
+// The sizes of prompts, and the cached part of them, are as configured.
 func TestSizesOfPrompts(t *testing.T) {
 	s := engines()
 	for _, c := range []struct{ cached, chunked, spread float64 }{{0, 0, 0}, {0.3, 0.25, 0.5}, {0.9, 1, -1},
@@ -144,7 +144,7 @@ func TestEventsOfEngines(t *testing.T) {
 	want(t, "requests", usual.Requests > 0, true)
 	for _, kind := range []EventKind{Stall, Hang} {
 		r := played(Event{At: from, Kind: kind, Pods: []int{3}, For: lasts})
-		want(t, fmt.Sprintf("%s: somebody waits for as long", kind),
+		want(t, fmt.Sprintf("%s: some request waits for as long", kind),
 			r.FirstToken.Max > lasts.Seconds() && r.FirstToken.Max < 2*lasts.Seconds(), true)
 		want(t, fmt.Sprintf("%s: requests are those of before", kind), r.Requests, usual.Requests)
 	}
@@ -172,7 +172,7 @@ func TestRequestsToEnginesAreFollowedToTheirEnd(t *testing.T) {
 	}
 	s.Events = []Event{{At: 30 * time.Second, Kind: Stall}}
 	r = run(t, s, Policy{Balancer: FewestInFlight})
-	wantNear(t, "who never gets a token has waited to the end: first token", r.FirstToken.Max, 90, 0.01)
+	wantNear(t, "a request that never gets a token has waited to the end: first token", r.FirstToken.Max, 90, 0.01)
 	want(t, "end to end", r.EndToEnd.Max >= r.FirstToken.Max, true)
 }
 
@@ -200,8 +200,8 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 		{func(s *Scenario) { s.Prompts.Chunked = -1 }, Random, "chunked -1: 0 to 1"},
 		{func(s *Scenario) { s.Prompts.BytesPerToken = -1 }, Random, "bytes per token -1"},
 		{func(s *Scenario) { s.Prompts.BytesSpread = 6 }, Random, "spread of the bytes per token 6"},
-		{func(*Scenario) {}, ShortestQueue, "shortest_queue goes by slots, and the pods are engines"},
-		{func(*Scenario) {}, FreeSlots, "free_slots goes by slots, and the pods are engines"},
+		{func(*Scenario) {}, ShortestQueue, "shortest_queue needs slots, and the pods are engines"},
+		{func(*Scenario) {}, FreeSlots, "free_slots needs slots, and the pods are engines"},
 	} {
 		s := engines()
 		p := *s.Prompts
@@ -214,7 +214,7 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 	}
 	for _, b := range []Balancer{LeastWork, LeastWorkGuessed} {
 		if _, err := Run(context.Background(), Scenario{}, Policy{Balancer: b}); err == nil ||
-			!strings.Contains(err.Error(), "goes by prompts, and the pods are no engines") {
+			!strings.Contains(err.Error(), "needs prompts, and the pods are no engines") {
 			t.Errorf("%s of slots: error = %v", b, err)
 		}
 	}

@@ -231,7 +231,7 @@ func TestPodsJoinAndLeave(t *testing.T) {
 }
 
 // A pod that hangs while its own metrics look idle fills up without end under
-// round robin; its Envoys are told to prefer others within three seconds.
+// round robin; its Envoys prefer others within three seconds.
 func TestPodThatHangs(t *testing.T) {
 	t.Parallel()
 	hangs := Event{At: 29500 * time.Millisecond, Kind: Hang, Pods: []int{3}, For: 40 * time.Second}
@@ -349,7 +349,7 @@ func TestLostEntriesLeaveNoDrift(t *testing.T) {
 	}
 }
 
-// What the Envoys are told to refuse they refuse, at random.
+// Envoys refuse the share that they are sent, at random.
 func TestDrop(t *testing.T) {
 	s := small()
 	s = s.withDefaults()
@@ -384,8 +384,8 @@ func signalled(t *testing.T, o Steelyard, signals Signals) float64 {
 	return run(t, s, steelyard("steelyard", o)).Wait.P99
 }
 
-// A scenario that says what every policy has by default changes nothing, no delay is
-// a delay that can be had, and who hears nothing does not notice.
+// A scenario that sets what every policy has by default changes nothing, no delay is
+// a delay that can be had, and a policy without signals does not notice.
 func TestSignalsOfAScenarioAreThoseOfEachPolicy(t *testing.T) {
 	t.Parallel()
 	plain := small()

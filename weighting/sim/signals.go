@@ -251,7 +251,7 @@ func (r *reports) age() (time.Duration, bool) {
 	return time.Duration(sum), true
 }
 
-// reset forgets what was reported. Issued counts start anew with the stream.
+// reset forgets what was reported. Issued counts start again with the stream.
 func (r *reports) reset() {
 	clear(r.arrived)
 	for i := range r.gauges {

@@ -156,8 +156,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// Pods that are slower take longer, and those that share a full set are slowed by
-// as much as is said.
+// Pods that are slower take longer, and those that share a full set are slowed by SlowDown.
 func TestSpeeds(t *testing.T) {
 	t.Parallel()
 	s := long(1, 1, 0, 0)

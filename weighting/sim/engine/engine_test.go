@@ -18,7 +18,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// round has numbers that are easy to reckon with: 1 ms for each prompt token.
+// round has numbers that are easy to calculate with: 1 ms for each prompt token.
 func round() Params {
 	return Params{Iteration: 10 * ms, Sequence: ms, PrefillRate: 1000, TokenBudget: 100, MaxSequences: 4,
 		KVTokens: 1000}

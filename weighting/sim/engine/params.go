@@ -27,7 +27,7 @@ func Defaults() Params {
 	}
 }
 
-// Check says what is wrong with the constants, all of it; nil if nothing.
+// Check returns all mistakes of the constants; nil if there are none.
 func (p Params) Check() error {
 	var errs []error
 	want := func(ok bool, format string, args ...any) {

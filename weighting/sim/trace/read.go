@@ -57,7 +57,7 @@ func decompressed(from io.Reader) (io.Reader, error) {
 	return plain, nil
 }
 
-// A reader is a trace in the making.
+// A reader is a trace that is being read.
 type reader struct {
 	trace *Trace
 	bytes io.LimitedReader
@@ -121,7 +121,7 @@ func (r *reader) readAll(parse parser) error {
 	return nil
 }
 
-// ended says why there are no more lines; nil at the end of the file, or before it.
+// ended is why there are no more lines; nil at the end of the file, or before it.
 func (r *reader) ended() error {
 	err := r.lines.Err()
 	switch {

@@ -21,7 +21,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// The published forms, with what they say.
+// The published forms, and the requests in them.
 var published = []struct {
 	name, text string
 	requests   []Request
@@ -141,7 +141,7 @@ func TestTheTraceOfAzure(t *testing.T) {
 	}
 	for _, word := range []string{"CC-BY 4.0", "github.com/Azure/AzurePublicDataset"} {
 		if !strings.Contains(AzureSource, word) || !bytes.Contains(licence, []byte(word)) {
-			t.Errorf("the source and the README beside the trace have to name %s", word)
+			t.Errorf("the source and the README next to the trace have to name %s", word)
 		}
 	}
 }
