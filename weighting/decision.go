@@ -45,12 +45,12 @@ type Work struct {
 	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.
 	BySize bool
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
-	// iterations takes in addition, in seconds; NaN while unknown.
+	// iterations takes besides, in seconds; NaN while unknown.
 	PrefillRate, Iteration float64
 }
 
-// Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
-// none is flagged for its load and nothing is dropped. Endpoints that stall or fail keep their share, which is the
+// Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
+// none flagged for its load and nothing dropped. Endpoints that stall or fail keep their share, which is the
 // floor, and their flags: they would fail what they are sent, with or without a control plane.
 func (d Decision) Neutral() Decision {
 	var capacity, kept float64
@@ -91,21 +91,18 @@ type EndpointDecision struct {
 	Reason Reason
 
 	// Working.
-	Load        float64 // requests waiting and running, from all signals; always finite
-	LoadSource  LoadSource
-	Capacity    float64 // slots x relative speed x ramp: proportional to the share when the horizon is long
-	Slots       float64 // concurrent requests, configured or learned
-	SlotsSource CapacitySource
-	// RelativeSpeed is completions per busy slot-second, as a ratio to the pool's median; 1 while not learned.
-	RelativeSpeed float64
+	Load          float64 // requests waiting and running, as believed; always finite
+	LoadSource    LoadSource
+	Capacity      float64 // slots x relative speed x ramp: what the share goes by when the horizon is long
+	Slots         float64 // concurrent requests, configured or learned
+	SlotsSource   CapacitySource
+	RelativeSpeed float64 // completions per busy slot-second, as a ratio to the pool's median; 1 when not learned
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
-	// Unproxied is requests that the server reports and the in-flight counts do not (negative: the counts have drifted
-	// up).
-	Unproxied float64
+	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
 
-	// PromptTokens are those that are estimated to be outstanding, and WorkSeconds how long they and the outputs of the
-	// requests in flight keep the endpoint busy; NaN where the unit of load is the request, and WorkSeconds while no
-	// prefill rate is known.
+	// PromptTokens are those that are guessed not to be computed yet, and WorkSeconds how long they and the
+	// outputs of the requests that are there keep the endpoint busy; NaN where the unit of load is the request,
+	// and WorkSeconds while no prefill rate is known.
 	PromptTokens, WorkSeconds float64
 
 	Inputs []Input // one for each field of the load or the flag, in a fixed order

@@ -57,8 +57,9 @@
 //	H       horizon, seconds            half the count interval + push delay + push period; where proxies do not
 //	                                    count requests, two scrape intervals + push delay + push period
 //
-// P_i rises with each request by its guessed prompt and drains at half of the engine's prefill rate, as a prompt also
-// waits for the iteration under way and for the sequences that decode in its own. Each scrape bounds it: engines take
+// P_i rises with each request by its guessed prompt and drains at the engine's prefill rate divided by a constant
+// (occupied, in work.go), as a prompt also waits for the iteration under way and for the sequences that decode in its
+// own. An engine that holds requests back drains only as fast as it was seen to. Each scrape bounds P_i: engines take
 // requests in order, so the ones that wait are the last that began and are outstanding in full, and no more can be than
 // the last that began, for as many as have no first token yet (outstanding.go). What is learned of the cluster, from
 // the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of 60 s:
@@ -67,9 +68,9 @@
 //	                        guesses by size are worse than P by more than a quarter (prompts.go)
 //	tokens per byte         ratio of the sums, of the readings within a factor of 4 of the median ratio (prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
-//	                        readings between which the engine was busy (efficiency.go)
+//	                        times in which the engine was busy (efficiency.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are
-//	                        noise (work.go). An engine that holds requests back drains as fast as it was seen to.
+//	                        noise (work.go)
 //
 // Otherwise, and until ten requests are known, the request is the unit.
 //
