@@ -82,7 +82,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
 	l.detectOutliers(pool)
 	l.flag(pool)
-	l.used(pool, &s)
+	l.findUnused(pool, &s)
 	pool.arrivals(&d, s)
 	l.rate = d.ArrivalRate
 	pool.share(&d)
@@ -121,7 +121,7 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	for i := range members {
 		members[i].observe(members[i].Endpoint, now, l.params.LeastLatency.Alpha)
 	}
-	p.missGone()
+	p.markGone()
 	return p
 }
 
@@ -142,11 +142,11 @@ func (l *Law) list(now time.Time, endpoints []Endpoint) {
 	})
 }
 
-// missGone marks the members whose server is gone. A refused connection is no late report: the process that reported is
+// markGone marks the members whose server is gone. A refused connection is no late report: the process that reported is
 // gone, and its last report with it. Its fields are neutral at once, an empty in-flight count does not make it idle,
 // and no requests are expected to arrive there. While more than half of the pool refuses, the fault is more likely on
 // the way there, and no member is gone.
-func (p *pool) missGone() {
+func (p *pool) markGone() {
 	refused := 0
 	for i := range p.members {
 		if p.members[i].Refused {
@@ -187,7 +187,7 @@ type pool struct {
 	members []member
 
 	queues, executes bool // some member reports its queue, and what it executes
-	spared           bool // some member has no flag, so that flagged ones get nothing
+	someUnflagged    bool // some member has no flag, so that flagged ones get nothing
 
 	// Medians over the members with usable fields; NaN where there is none.
 	scraped, inFlight float64 // level of each signal

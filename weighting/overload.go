@@ -54,7 +54,7 @@ func (l *Law) flag(p *pool) {
 		m := &p.members[i]
 		m.lifted = m.flagged && l.lift.on && !m.ejected()
 		m.flagged = m.flagged && !m.lifted
-		p.spared = p.spared || !m.flagged
+		p.someUnflagged = p.someUnflagged || !m.flagged
 		m.noteShown(p.now)
 	}
 }

@@ -99,8 +99,8 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	q := p.queued()
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.knownSlots)
 	most := min(max(0, o.MaxDrop), 1)
-	if !o.Enabled || q.slots == 0 || q.idle > d.Horizon+p.takes(d) {
-		s.leave(p.now)
+	if !o.Enabled || q.slots == 0 || q.idle > d.Horizon+p.timeToFill(d) {
+		s.stop(p.now)
 	} else {
 		s.steps.update(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
@@ -108,9 +108,9 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	d.DropFraction = min(s.steps.last().drop, most)
 }
 
-// leave ends all refusing. What was offered before counts only as far as it is recent, because a slot may have stayed
+// stop ends all refusing. What was offered before counts only as far as it is recent, because a slot may have stayed
 // free by chance.
-func (s *shedder) leave(now time.Time) {
+func (s *shedder) stop(now time.Time) {
 	if s.steps.last().drop > 0 {
 		s.steps.step(0, now)
 		s.rates.relearnOffered()
@@ -188,9 +188,9 @@ func (p *pool) queued() (q backlog) {
 	return q
 }
 
-// takes is how long a free slot may stay so by chance: until as many requests have arrived as the pool has slots, and a
+// timeToFill is how long a free slot may stay so by chance: until as many requests have arrived as the pool has slots, and a
 // few; and longer while others wait, because then there are requests to fill it.
-func (p *pool) takes(d *Decision) time.Duration {
+func (p *pool) timeToFill(d *Decision) time.Duration {
 	const few, most, longer = 5.0, 0.5, 2 // requests, seconds, times
 	some := few
 	for i := range p.members {
@@ -221,7 +221,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 	const half = 0.5 // of a request
 	free := m.freeSlots(waiting)
 	switch {
-	case m.flagged && p.spared, m.lifted && m.strained(p), m.slow:
+	case m.flagged && p.someUnflagged, m.lifted && m.strained(p), m.slow:
 		return 0
 	case m.ramp < 1:
 		if free = min(free, m.slotCount*m.ramp-m.todo); free < half {

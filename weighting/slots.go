@@ -37,7 +37,7 @@ type ceiling struct {
 	since          time.Time // of this span
 
 	at     float64 // requests running, to which the rest refers
-	stood  float64 // seconds for which so many ran while others waited, less those for which fewer did
+	stayed float64 // seconds for which so many ran while others waited, less those for which fewer did
 	ended  float64 // requests completed meanwhile; NaN while unknown
 	limits bool    // at is a limit, and not only the most that was seen
 }
@@ -56,30 +56,30 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 	}
 	c.recent = max(c.recent, running)
 	if running > c.at || !c.limits && c.at > c.most() {
-		c.at, c.stood, c.ended, c.limits = c.most(), 0, 0, false
+		c.at, c.stayed, c.ended, c.limits = c.most(), 0, 0, false
 	}
 	_, dt := slope(old.Running, seen.Running)
 	_, dtQueue := slope(old.Queue, seen.Queue)
 	dt = min(dt, slotsLeast)
-	c.stood *= math.Exp(-dt.Seconds() / slotsTau.Seconds())
+	c.stayed *= math.Exp(-dt.Seconds() / slotsTau.Seconds())
 	if dt > 0 && dtQueue > 0 && old.Queue.Value > 0 && seen.Queue.Value > 0 {
 		c.waited(running >= c.at, dt.Seconds(), old, seen)
 	}
-	enough := c.stood >= slotsLeast.Seconds() || c.limits && c.stood >= slotsKept.Seconds()
+	enough := c.stayed >= slotsLeast.Seconds() || c.limits && c.stayed >= slotsKept.Seconds()
 	c.limits = enough && !(c.ended < c.at)
 }
 
 // waited counts seconds in which requests waited, with as many running as ever or fewer.
 func (c *ceiling) waited(full bool, seconds float64, old, seen *ServerReport) {
 	if !full {
-		c.stood = max(0, c.stood-seconds)
+		c.stayed = max(0, c.stayed-seconds)
 		return
 	}
 	completed, dt := flow(old.Completions, seen.Completions)
 	if seen.Completions.Known() {
 		completed = orZero(completed)
 	}
-	c.stood = min(c.stood+seconds, slotsMost.Seconds())
+	c.stayed = min(c.stayed+seconds, slotsMost.Seconds())
 	c.ended += completed * dt.Seconds()
 }
 
