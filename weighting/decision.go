@@ -45,15 +45,15 @@ type Work struct {
 	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.
 	BySize bool
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
-	// iterations takes besides, in seconds; NaN while unknown.
+	// iterations takes in addition, in seconds; NaN while unknown.
 	PrefillRate, Iteration float64
 }
 
 // EndpointWork is the work that is outstanding at an endpoint.
 type EndpointWork struct {
-	PromptTokens float64 // guessed not to be computed yet
-	// Requests is the work in mean requests: the prompts, and half of an output for each request that is there. It
-	// takes the place of the load.
+	PromptTokens float64 // estimated to be outstanding
+	// Requests is the work in mean requests: the prompts, and half of an output for each request in flight. It takes
+	// the place of the load.
 	Requests float64
 	// Seconds is how long that keeps an engine of this speed busy; NaN while no prefill rate is known.
 	Seconds float64
@@ -61,8 +61,8 @@ type EndpointWork struct {
 	PrefillRate float64
 }
 
-// Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
-// none flagged for its load and nothing dropped. Endpoints that stall or fail keep their share, which is the
+// Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
+// none is flagged for its load and nothing is dropped. Endpoints that stall or fail keep their share, which is the
 // floor, and their flags: they would fail what they are sent, with or without a control plane.
 func (d Decision) Neutral() Decision {
 	var capacity, kept float64
@@ -103,14 +103,18 @@ type EndpointDecision struct {
 	Reason Reason
 
 	// Working.
-	Load          float64 // requests waiting and running, as believed; always finite
-	LoadSource    LoadSource
-	Capacity      float64 // slots x relative speed x ramp: what the share goes by when the horizon is long
-	Slots         float64 // concurrent requests, configured or learned; NaN where the unit of load is work
-	SlotsSource   CapacitySource
-	RelativeSpeed float64 // completions per busy slot-second, or of engines work per second, as a ratio to the pool's median; 1 when not learned
+	Load        float64 // requests waiting and running, from all signals; always finite
+	LoadSource  LoadSource
+	Capacity    float64 // slots x relative speed x ramp: proportional to the share when the horizon is long
+	Slots       float64 // concurrent requests, configured or learned; NaN where the unit of load is work
+	SlotsSource CapacitySource
+	// RelativeSpeed is completions per busy slot-second, or work per second of an engine, as a ratio to the pool's
+	// median; 1 while not learned.
+	RelativeSpeed float64
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
-	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
+	// Unproxied is requests that the server reports and the in-flight counts do not (negative: the counts have drifted
+	// up).
+	Unproxied float64
 
 	// Work is what is outstanding; nil where the unit of load is the request.
 	Work *EndpointWork

@@ -308,7 +308,7 @@ func (o *outlier) compare(m *member, p *pool) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
-	if !gauge && m.slotsSource != CapacityAssumed {
+	if !gauge && m.slotsSource != CapacityAssumed && m.slotsSource != CapacityWork {
 		running = Reading{Value: m.atOnce(), At: queue.At}
 	}
 	at := earlier(queue.At, running.At)
