@@ -144,7 +144,7 @@ func (m *member) hysteresis(p *pool) {
 		return
 	}
 	if m.overloaded {
-		if !(m.queued >= o.QueueLeave) && !m.strained(p) {
+		if !(m.queued >= o.QueueLeave) && !m.strained(p) || m.ahead(p) <= 0 {
 			m.setFlag(false, p.now, "")
 		}
 		return
@@ -152,12 +152,30 @@ func (m *member) hysteresis(p *pool) {
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
 	switch enter := o.QueueTimeEnter.Seconds(); {
 	case m.queued >= o.QueueEnter && m.outlasts(p, o.MinDwell):
-		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
-	case utilization >= o.UtilizationEnter:
+		m.setFlag(true, p.now, m.queueReason(p))
+	case utilization >= o.UtilizationEnter && !(m.ahead(p) < o.MinDwell.Seconds()):
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
 	case enter > 0 && queueTime >= enter && m.completedLately(p):
 		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
 	}
+}
+
+// queueReason says in a sentence why a queue is too long.
+func (m *member) queueReason(p *pool) string {
+	if _, seconds := m.work(p); p.byWork {
+		return fmt.Sprintf("%.0f requests wait, %.1f s of work", m.queued, seconds)
+	}
+	return fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, p.params.Overload.QueueEnter)
+}
+
+// ahead is by how many seconds of work the member has more to do than a median one; NaN where the unit is the
+// request, and while no rate is known. One that is not ahead of the others by the time that a flag stands would be
+// idle before its flag is down, and what it holds is in its load.
+func (m *member) ahead(p *pool) float64 {
+	if !p.byWork {
+		return math.NaN()
+	}
+	return (m.todo/m.speed - orZero(p.load)) * p.whole / p.second
 }
 
 // outlasts reports whether the queue takes longer to drain than a flag stands at
@@ -165,6 +183,9 @@ func (m *member) hysteresis(p *pool) {
 // time would leave it idle, and its load with the others. A queue that drains at an
 // unknown pace outlasts.
 func (m *member) outlasts(p *pool, dwell time.Duration) bool {
+	if p.byWork {
+		return m.ahead(p) >= dwell.Seconds()
+	}
 	perSecond := m.completions.or(math.NaN())
 	if !p.tells(m.server.Completions) || math.IsNaN(perSecond) {
 		return true

@@ -170,6 +170,11 @@ func (p *plant) arrive() {
 	default:
 		c.pod = weighted(p.picks, p.effective())
 	}
+	p.place(c, size)
+}
+
+// place hands a request to its engine.
+func (p *plant) place(c *call, size float64) {
 	if p.hit != nil {
 		c.Cached = p.hit(c.pod, c.Prompt)
 	}
@@ -248,6 +253,7 @@ func (p *plant) report(i int) ServerReport {
 		Completions: known(gone.Completions.Value+float64(c.Finished), now),
 	}
 	if was := &gone.Tokens; p.tokens {
+		r.Utilization = known(g.KVUsage, now)
 		r.Tokens = TokenCounts{
 			At: now, Prompt: was.Prompt + float64(c.PromptTokens), Cached: was.Cached + float64(c.CachedTokens),
 			Generated: was.Generated + float64(c.GenerationTokens), First: was.First + float64(c.FirstTokens),

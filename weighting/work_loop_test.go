@@ -3,6 +3,7 @@ package weighting
 import (
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 	"time"
 
@@ -480,5 +481,160 @@ func TestAPoolWithoutTrafficKeepsItsUnit(t *testing.T) {
 			p.next, p.rate = p.now, rate
 			p.run(p.now+1, func(d Decision) { want(t, "the unit is work", d.Work != nil, true) })
 		})
+	}
+}
+
+// configured sets the capacities of the first engines.
+func configured(capacities ...float64) func(float64, *Snapshot) {
+	return func(_ float64, s *Snapshot) {
+		for i, c := range capacities {
+			s.Endpoints[i].Capacity = c
+		}
+	}
+}
+
+// Capacities in proportion to speed go before what is learned. Of those that have none it is what was learned, in
+// proportion to the others.
+func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name             string
+		fast             []float64 // speeds of the first engines
+		configured, want []float64
+	}{
+		{"all, and none is faster", nil, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
+		{"all, and one is faster than that says", []float64{4}, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
+		{"all the same, and one is faster", []float64{2}, []float64{128, 128, 128, 128, 128}, []float64{1, 1, 1, 1, 1}},
+		{"one that is like the others", nil, []float64{64}, []float64{1, 1, 1, 1, 1}},
+		{"one that is faster", []float64{2}, []float64{64}, []float64{2, 1, 1, 1, 1}},
+		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128}, []float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 5, nil)
+			for i, speed := range c.fast {
+				p.engines[i].SetSpeed(0, speed)
+			}
+			p.atLoad(0.7)
+			p.alter = configured(c.configured...)
+			p.run(60, nil)
+			for i, e := range p.decide().Endpoints {
+				wantNear(t, "speed of "+e.Address, e.RelativeSpeed, c.want[i], 0.1)
+				want(t, "slots of "+e.Address, e.SlotsSource, CapacityWork)
+			}
+		})
+	}
+}
+
+// A saturated pool of engines refuses as much as keeps the time to the first token near the target.
+func TestEnginesShedToATimeToTheFirstToken(t *testing.T) {
+	t.Parallel()
+	const load, begins, ends = 1.5, 40.0, 120.0
+	for _, c := range []struct {
+		name   string
+		counts bool
+	}{{"with exact counts", true}, {"from scrapes only", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 12, nil)
+			p.counts = c.counts
+			params := DefaultParams()
+			params.Shedding.Enabled = true
+			p.law.SetParams(params)
+			p.atLoad(load)
+			p.run(begins, nil)
+			was, n, wait := p.finished(), 0.0, 0.0
+			p.run(ends, func(d Decision) {
+				n++
+				wait += (d.ExpectedWait - wait) / n
+			})
+			target := params.Shedding.TargetWait.Seconds()
+			first := quantile(p.firsts(begins, ends-10), 0.5)
+			goodput := (p.finished() - was) / (ends - begins) / (p.rate / load)
+			t.Logf("expected wait %.2f s, half have their first token after %.2f s; goodput %.2f", wait, first, goodput)
+			wantNear(t, "expected wait, of the target", wait/target, 1, 0.2)
+			wantNear(t, "median time to the first token, of the target", first/target, 1, 0.25)
+			wantNear(t, "goodput, of the capacity", goodput, 1, 0.05)
+		})
+	}
+}
+
+// finished is the requests that are done.
+func (p *plant) finished() (n float64) {
+	for _, e := range p.engines {
+		n += float64(e.Counters().Finished)
+	}
+	return n
+}
+
+// An engine that holds requests back, or whose KV cache is full, is no worse than the others that do: what waits there
+// is in its load, and a flag would only leave it idle.
+func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	long := func(rng *rand.Rand) *engine.Request { return tokens(rng, 6000, 100) }
+	for _, c := range []struct {
+		name    string
+		engine  func(*engine.Params)
+		request func(*rand.Rand) *engine.Request
+	}{
+		{"KV cache of 30,000 tokens", func(p *engine.Params) { p.KVTokens = 30_000 }, conversation},
+		{"16 sequences", func(p *engine.Params) { p.MaxSequences = 16 }, conversation},
+		{"long prompts", nil, long},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			flags := 0
+			played := func(o Overload) float64 {
+				p := engines(1, 12, c.engine)
+				params := DefaultParams()
+				params.Overload = o
+				p.law.SetParams(params)
+				p.request = c.request
+				p.atLoad(0.95)
+				was := make([]bool, len(p.engines))
+				p.run(120, func(Decision) {
+					for i, flagged := range p.flags {
+						if flagged && !was[i] {
+							flags++
+						}
+						was[i] = flagged
+					}
+				})
+				return p.p99(20, 120)
+			}
+			o := DefaultParams().Overload
+			with := played(o)
+			raised := flags
+			o.MaxShare = 0
+			without := played(o)
+			t.Logf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
+			if raised > 5 || with > 1.1*without {
+				t.Errorf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
+			}
+		})
+	}
+}
+
+// An engine that gets forty requests at once from elsewhere has more to do than the others for seconds, and is flagged
+// with the reason.
+func TestAnEngineWithSecondsMoreWorkIsFlagged(t *testing.T) {
+	t.Parallel()
+	p := engines(1, 12, nil)
+	p.atLoad(0.7)
+	p.run(30, nil)
+	for range 40 {
+		p.place(&call{Request: engine.Request{Prompt: 2000, Output: 200}, pod: 0, proxy: -1}, 0)
+	}
+	reason, flagged := "", 0.0
+	p.run(50, func(d Decision) {
+		for i, e := range d.Endpoints {
+			if e.Overloaded && i > 0 {
+				t.Errorf("at %.2f s %s is flagged: %s", p.now, e.Address, e.OverloadReason)
+			}
+		}
+		if e := d.Endpoints[0]; e.Overloaded {
+			reason, flagged = e.OverloadReason, flagged+p.step
+		}
+	})
+	t.Logf("%s; flagged for %.2f s", reason, flagged)
+	if ok, _ := regexp.MatchString(`^\d+ requests wait, \d+\.\d s of work$`, reason); !ok || flagged > 10 {
+		t.Errorf("the reason is %q, for %.2f s", reason, flagged)
 	}
 }
