@@ -106,3 +106,32 @@ func TestAGarbageGaugeOfOneServerDoesNotSetTheSlotsOfAll(t *testing.T) {
 	}
 	want(t, "reason of the garbage", of(t, d, "a").Reason, ReasonFloor)
 }
+
+// Counts of tokens that cannot be are none, and what they say of one engine is not said of the requests of all.
+func TestGarbageCountsOfTokensTeachNothing(t *testing.T) {
+	for _, garbage := range []float64{math.NaN(), math.Inf(1), -1, 1e308} {
+		law := NewLaw(DefaultParams())
+		var d Decision
+		for i := range 40 {
+			now := epoch.Add(time.Duration(i) * second)
+			var pool []Endpoint
+			for _, address := range []string{"a", "b", "c"} {
+				e := scraped(address, 0, 0, 10, now)
+				n := float64(i)
+				e.Server.Tokens = TokenCounts{At: now, Prompt: 5000 * n, Generated: 1000 * n, First: 5 * n, Iterations: 25 * n}
+				if address == "a" && i%2 == 1 {
+					e.Server.Tokens.Prompt = garbage
+				}
+				pool = append(pool, e)
+			}
+			d = law.Step(now, Snapshot{Endpoints: pool})
+		}
+		if d.Work == nil {
+			t.Fatalf("%v: the unit is the request", garbage)
+		}
+		wantNear(t, "prompt tokens of a request", d.Work.PromptTokens, 1000, 0.01)
+		for _, e := range d.Endpoints {
+			wantNear(t, "share of "+e.Address, e.Share, 1.0/3, 0.25)
+		}
+	}
+}

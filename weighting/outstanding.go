@@ -11,8 +11,7 @@ type outstanding struct {
 	at     time.Time // of tokens; zero before the first step
 	tokens float64   // prompt tokens, guessed
 	rate   float64   // prompt tokens per second that it computes while it has any
-	holds  bool      // requests waited at the last two readings
-	held   float64   // then, prompt tokens per second that it computed between them
+	held   smoothed  // prompt tokens per second that it computed while requests waited; none while none wait
 
 	begun, guessed float64    // requests, and their prompt tokens: cumulative
 	past           [64]moment // when requests began; a ring
@@ -35,23 +34,34 @@ const unseenSpan = 5 * time.Second
 
 // start begins the account.
 func (o *outstanding) start(now time.Time, m *member) {
-	*o = outstanding{at: now, holds: o.holds, held: o.held, sent: m.proxies, inFlight: m.inFlight.Value}
+	*o = outstanding{at: now, held: o.held, sent: m.proxies, inFlight: m.inFlight.Value}
 	o.note()
 }
 
 // forget ends the account: of the requests before, nothing is known any more.
 func (o *outstanding) forget() { *o = outstanding{} }
 
+// hold notes at what rate prompts are computed while requests wait: an engine that holds them back because its KV
+// cache is short, or because only so many may run, computes them later than it could.
+func (o *outstanding) hold(d *tokenGrowth, waits bool) {
+	const tau = 2 * time.Second // prompts count when their last token is computed
+	if !waits {
+		o.held = smoothed{}
+		return
+	}
+	o.held.add(d.computed/d.seconds, time.Duration(d.seconds*float64(time.Second)), tau)
+}
+
 // pace sets the rate: what an engine can compute where that is known, and no more than what it was seen to compute
-// while requests wait.
-func (o *outstanding) pace(able float64) {
+// while requests wait, as long as that was lately.
+func (o *outstanding) pace(able float64, lately bool) {
 	const soon = 1e9 // tokens per second: without a rate, nothing is left at the next step
 	o.rate = soon
 	if !math.IsNaN(able) {
 		o.rate = able
 	}
-	if o.holds {
-		o.rate = min(o.rate, o.held)
+	if lately {
+		o.rate = min(o.rate, o.held.or(o.rate))
 	}
 }
 

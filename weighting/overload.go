@@ -159,7 +159,7 @@ func (m *member) hysteresis(p *pool) {
 		return
 	}
 	if m.overloaded {
-		if !(m.queued >= o.QueueLeave) && !m.strained(p) {
+		if !(m.queued >= o.QueueLeave) && !m.strained(p) || m.ahead(p) <= 0 {
 			m.setFlag(false, p.now, "")
 		}
 		return
@@ -167,18 +167,39 @@ func (m *member) hysteresis(p *pool) {
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
 	switch enter := o.QueueTimeEnter.Seconds(); {
 	case m.queued >= o.QueueEnter && m.outlasts(p, o.MinDwell):
-		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
-	case utilization >= o.UtilizationEnter:
+		m.setFlag(true, p.now, m.queueReason(p))
+	case utilization >= o.UtilizationEnter && !(m.ahead(p) < o.MinDwell.Seconds()):
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
 	case enter > 0 && queueTime >= enter && m.completedRecently(p):
 		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
 	}
 }
 
+// queueReason says in a sentence why a queue is too long.
+func (m *member) queueReason(p *pool) string {
+	if work := m.work(p); work != nil {
+		return fmt.Sprintf("%.0f requests wait, %.1f s of work", m.queued, work.Seconds)
+	}
+	return fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, p.params.Overload.QueueEnter)
+}
+
+// ahead is by how many seconds of work the member has more to do than a median one; NaN where the unit is the
+// request, and while no rate is known. One that is not ahead of the others by the time that a flag lasts would be
+// idle before its flag is down, and what it holds is in its load.
+func (m *member) ahead(p *pool) float64 {
+	if !p.byWork {
+		return math.NaN()
+	}
+	return (m.todo/m.speed - orZero(p.load)) * p.whole / p.second
+}
+
 // outlasts reports whether the queue takes longer to drain than a flag lasts at least. What drains sooner is for the
 // weights: taking the endpoint out for all that time would leave it idle, and its load with the others. A queue that
 // drains at an unknown pace outlasts.
 func (m *member) outlasts(p *pool, dwell time.Duration) bool {
+	if p.byWork {
+		return m.ahead(p) >= dwell.Seconds()
+	}
 	perSecond := m.completions.or(math.NaN())
 	if !p.usable(m.server.Completions) || math.IsNaN(perSecond) {
 		return true

@@ -3,6 +3,7 @@ package weighting
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -35,6 +36,27 @@ func readingGen(now time.Time) *rapid.Generator[Reading] {
 	})
 }
 
+// tokensGen is counts of tokens: none, garbage, or those of an engine that has been at work for some time.
+func tokensGen(now time.Time) *rapid.Generator[TokenCounts] {
+	r := readingGen(now)
+	return rapid.Custom(func(t *rapid.T) TokenCounts {
+		switch rapid.IntRange(0, 4).Draw(t, "tokens") {
+		case 0:
+			return TokenCounts{}
+		case 1:
+			return TokenCounts{
+				At: r.Draw(t, "at").At, Prompt: anyNumber.Draw(t, "prompt"), Cached: anyNumber.Draw(t, "cached"),
+				Generated: anyNumber.Draw(t, "generated"), First: anyNumber.Draw(t, "first"), Iterations: anyNumber.Draw(t, "iterations"),
+			}
+		}
+		worked := float64(rapid.IntRange(0, 50).Draw(t, "worked"))
+		return TokenCounts{
+			At: now, Prompt: 20_000 * worked, Cached: 5000 * worked, Generated: 4000 * worked, First: 20 * worked,
+			Iterations: float64(rapid.SampledFrom([]int{0, 100}).Draw(t, "iterations")) * worked,
+		}
+	})
+}
+
 func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 	r := readingGen(now)
 	return rapid.Custom(func(t *rapid.T) Endpoint {
@@ -47,6 +69,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Queue: r.Draw(t, "queue"), Running: r.Draw(t, "running"), Utilization: r.Draw(t, "utilization"),
 				Completions: r.Draw(t, "completions"), QueueSeconds: r.Draw(t, "queueSeconds"),
 				BusySeconds: r.Draw(t, "busySeconds"),
+				Tokens:      tokensGen(now).Draw(t, "tokens"),
 				Restarts:    rapid.IntRange(-1, 2).Draw(t, "restarts"),
 			},
 			Refused:  rapid.Bool().Draw(t, "refused"),
@@ -56,6 +79,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"),
 				Errors: r.Draw(t, "errors"), Succeeded: r.Draw(t, "succeeded"),
 				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
+				Sized: r.Draw(t, "sized"), SizedBytes: r.Draw(t, "sizedBytes"),
 			},
 		}
 	})
@@ -134,15 +158,25 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 	if d.Arrivals < 1 || d.Horizon < 0 {
 		t.Fatalf("arrivals = %v in %v", d.Arrivals, d.Horizon)
 	}
+	if w := d.Work; w != nil {
+		finite("prompt tokens of a request", w.PromptTokens)
+		finite("output tokens of a request", w.OutputTokens)
+		finite("requests learned from", w.Requests)
+		noInfinity("tokens per byte", w.TokensPerByte)
+		noInfinity("prefill rate", w.PrefillRate)
+		finite("iteration", w.Iteration)
+	}
 	var sum float64
 	for i, e := range d.Endpoints {
 		if i > 0 && d.Endpoints[i-1].Address >= e.Address {
 			t.Fatalf("%s comes after %s", e.Address, d.Endpoints[i-1].Address)
 		}
 		sum += e.Share
+		if (e.SlotsSource == CapacityWork) != (d.Work != nil) || math.IsNaN(e.Slots) != (d.Work != nil) {
+			t.Fatalf("%v slots by %s, and work %v", e.Slots, e.SlotsSource, d.Work)
+		}
 		for what, v := range map[string]float64{
-			"share": e.Share, "load": e.Load, "capacity": e.Capacity, "slots": e.Slots, "speed": e.RelativeSpeed,
-			"ramp": e.Ramp,
+			"share": e.Share, "load": e.Load, "capacity": e.Capacity, "speed": e.RelativeSpeed, "ramp": e.Ramp,
 		} {
 			finite(e.Address+" "+what, v)
 			if v == 0 && what != "load" {
@@ -150,6 +184,12 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 			}
 		}
 		finite("unproxied", math.Abs(e.Unproxied))
+		if w := e.Work; w != nil {
+			finite("prompt tokens", w.PromptTokens)
+			finite("work in requests", w.Requests)
+			noInfinity("seconds of work", w.Seconds)
+			noInfinity("prefill rate", w.PrefillRate)
+		}
 		noInfinity("completion rate", e.CompletionRate)
 		noInfinity("mean queue time", e.MeanQueueTime)
 		noInfinity("busy fraction", e.BusyFraction)
@@ -202,6 +242,37 @@ func TestSameStoryInAnyOrderGivesEqualDecisions(t *testing.T) {
 					cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
 					t.Fatalf("step %d differs:\n%s", i, diff)
 				}
+			}
+		}
+	})
+}
+
+// Engines that count tokens are placed by work only where they are most of the pool. In any other pool neither their
+// counts nor the sizes of requests change a decision.
+func TestAPoolOfFewEnginesIsPlacedAsIfNoneCountedTokens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := paramsGen.Draw(t, "params")
+		with, without := NewLaw(p), NewLaw(p)
+		for i, s := range storyGen.Draw(t, "story") {
+			addresses := map[string]bool{}
+			for _, e := range s.snapshot.Endpoints {
+				addresses[e.Address] = true
+			}
+			seen, plain := s.snapshot, s.snapshot
+			seen.Endpoints, plain.Endpoints = slices.Clone(s.snapshot.Endpoints), slices.Clone(s.snapshot.Endpoints)
+			for k := range plain.Endpoints {
+				if len(addresses) < 2 || seen.Endpoints[k].Address != "10.0.0.1:80" {
+					seen.Endpoints[k].Server.Tokens = TokenCounts{}
+				}
+				e := &plain.Endpoints[k]
+				e.Server.Tokens, e.Proxies.Sized, e.Proxies.SizedBytes = TokenCounts{}, Reading{}, Reading{}
+			}
+			if len(addresses) == 1 && addresses["10.0.0.1:80"] {
+				continue // that engine is the pool, and what it counted before is remembered
+			}
+			got, want := with.Step(s.now, seen), without.Step(s.now, plain)
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
+				t.Fatalf("step %d differs:\n%s", i, diff)
 			}
 		}
 	})

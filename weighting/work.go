@@ -12,6 +12,7 @@ type engineState struct {
 	fresh       bool        // the reading is new
 	compared    tokenGrowth // since guesses were compared
 	comparedTo  ProxyReport
+	busy        tokenGrowth // since the cost was learned from
 	efficiency  efficiency
 	speed       float64 // relative to the typical one; 1 while unknown
 	outstanding outstanding
@@ -57,7 +58,7 @@ func (l *Law) work(p *pool) {
 		if m.engine == nil && !m.server.Tokens.At.IsZero() {
 			m.engine = &engineState{speed: 1}
 		}
-		if m.engine != nil && m.engine.read(k, m) {
+		if m.engine != nil && m.engine.read(k, l.cost, m) {
 			counting++
 		}
 	}
@@ -112,8 +113,11 @@ func (m *member) work(p *pool) *EndpointWork {
 	}
 }
 
+// costSpan is the seconds of one comparison of the time that an engine took with what it did.
+const costSpan = 2.0
+
 // read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
-func (e *engineState) read(k *prompts, m *member) (counts bool) {
+func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	seen := &m.server.Tokens
 	if !seen.At.After(e.tokens.At) {
 		return !e.tokens.At.IsZero()
@@ -123,14 +127,14 @@ func (e *engineState) read(k *prompts, m *member) (counts bool) {
 	if e.fresh = ok && known; e.fresh {
 		k.learn(&d, seen.At)
 		e.learnSizes(k, &d, &m.proxies)
-		e.learnCost(&d, m.server.Running.Value)
-		e.hold(&d, m.server.Queue.Value)
+		e.learnCost(&d, valueOf(m.server.Running), c)
+		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.server.Queue) > 0)
 	} else {
 		e.outstanding.forget()
 		e.compared, e.comparedTo = tokenGrowth{}, m.proxies
 	}
 	e.tokens, e.restarts = *seen, m.server.Restarts
-	e.running, e.waiting, e.sent = m.server.Running.Value, m.server.Queue.Value, m.proxies
+	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.server.Queue), m.proxies
 	return true
 }
 
@@ -146,26 +150,40 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) 
 	}
 }
 
-// learnCost takes in how long the engine took, if it was never idle as far as that can be told. Each iteration
-// generates a token for each sequence that runs, where the engine does not count iterations.
-func (e *engineState) learnCost(d *tokenGrowth, running float64) {
-	if e.running <= 0 || running <= 0 {
+// learnCost learns from how long the engine took, while it never was idle as far as gauges show. Prompts count when
+// their last token is computed: what was computed before the first reading and counts after it, and the other way
+// round at the last, has to be little of what is compared, or the cost of a token is underestimated by half.
+// Each iteration generates a token for each sequence that runs, where the engine does not count iterations. A count
+// that leaped is no reading: nothing is suddenly that much faster.
+func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost) {
+	if !(e.running > 0 && running > 0) {
+		e.busy = tokenGrowth{}
 		return
 	}
-	iterations := d.iterations
-	if iterations == 0 {
-		iterations = d.generated / ((e.running + running) / 2)
+	if e.busy.add(d); d.iterations == 0 {
+		e.busy.iterations += d.generated / ((e.running + running) / 2)
 	}
-	if iterations > 0 {
-		e.efficiency.add(iterations, d.computed+outputCost*d.generated, d.seconds)
+	if e.busy.seconds < costSpan {
+		return
 	}
+	const leap = 4 // ratio
+	tokens := e.busy.computed + outputCost*e.busy.generated
+	usual := (known.iteration*e.busy.iterations + known.token*tokens) / e.speed
+	switch {
+	case e.efficiency.seconds >= enough && usual > leap*e.busy.seconds:
+		e.efficiency.fade(math.Exp(-e.busy.seconds / workTau.Seconds())) // until it may be true
+	case e.busy.iterations > 0:
+		e.efficiency.add(e.busy.iterations, tokens, e.busy.seconds)
+	}
+	e.busy = tokenGrowth{}
 }
 
-// hold notes at what rate prompts are computed while requests wait: an engine that holds them back for want of
-// KV cache, or because only so many may run, computes them later than it could.
-func (e *engineState) hold(d *tokenGrowth, waiting float64) {
-	e.outstanding.holds = e.waiting > 0 && waiting > 0
-	e.outstanding.held = d.computed / d.seconds
+// valueOf is what was read; NaN where nothing was.
+func valueOf(r Reading) float64 {
+	if !r.Known() {
+		return math.NaN()
+	}
+	return r.Value
 }
 
 // engineSpeeds settles what a token costs, and each engine's speed relative to the median one.
@@ -207,12 +225,12 @@ func shrunk(ratio, noise float64) float64 {
 func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	// occupied is how much longer a prompt keeps the endpoint from others than it takes to compute: it waits for
 	// the iteration under way, and the sequences that decode go along in its own.
-	const occupied = 2
+	const occupied = 1.5
 	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
 		o.start(p.now, m)
 	}
-	o.pace(p.second * m.engine.speed / occupied)
+	o.pace(p.second*m.engine.speed/occupied, p.usable(Reading{At: m.engine.tokens.At}))
 	switch {
 	case p.usable(m.proxies.Issued):
 		sent := m.proxies.since(&o.sent)
@@ -230,7 +248,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	if e := m.engine; e.fresh {
 		e.fresh = false
 		o.correct(standing{
-			at: e.tokens.At, waiting: e.waiting, present: e.waiting + e.running, computed: e.tokens.First,
+			at: e.tokens.At, waiting: max(0, orZero(e.waiting)), present: e.waiting + e.running, computed: e.tokens.First,
 		}, mean)
 	}
 	m.todo = (o.tokens + m.load*k.decode()) / p.whole
@@ -256,17 +274,18 @@ func (p *pool) levelWork() {
 	}
 }
 
-// settleSpeeds takes configured capacities for relative speeds, where there are some.
+// settleSpeeds takes configured capacities for relative speeds, where there are some. Those without one are compared
+// with the others by what was learned.
 func (p *pool) settleSpeeds() {
-	configured := make([]float64, 0, len(p.members))
+	configured, learned := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
 		m.speed = m.engine.speed
-		if _, from := m.ownSlots(); from == CapacityConfigured {
-			configured = append(configured, m.Capacity)
+		if own, from := m.ownSlots(); from == CapacityConfigured {
+			configured, learned = append(configured, own), append(learned, m.speed)
 		}
 	}
-	typical := median(configured)
+	typical := median(configured) / median(learned)
 	for i := range p.members {
 		m := &p.members[i]
 		if own, from := m.ownSlots(); from == CapacityConfigured {

@@ -1,0 +1,345 @@
+package weighting
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
+)
+
+// A plant is a pool of engines behind proxies that follow the law's shares, or that choose by themselves.
+type plant struct {
+	law     *Law
+	rng     *rand.Rand // of arrivals and requests: the same however they are placed
+	picks   *rand.Rand
+	now     float64 // seconds
+	engines []*engine.Engine
+	sent    []channel // by engine
+	seen    []ServerReport
+	shares  []float64
+	flags   []bool
+	drop    float64
+	calls   []*call
+	gone    []ServerReport // what the engine before had counted
+	refused int
+
+	rate    float64 // requests per second
+	burst   int     // requests that arrive at the same instant; 0 is 1
+	scrape  float64 // seconds between two scrapes of an engine
+	step    float64 // seconds between two steps of the law
+	counts  bool    // proxies report their requests
+	tokens  bool    // engines export counts of tokens
+	least   bool    // the proxies choose by their own least requests, and not by the shares
+	proxies int     // that choose so
+	bypass  float64 // part of the requests that do not pass the proxies
+	next    float64 // arrival
+
+	gauges  func(pod int, running, waiting float64) (float64, float64)
+	request func(*rand.Rand) *engine.Request
+	size    func(*rand.Rand, *engine.Request) float64 // content-length; nil or 0: a chunked body
+	hit     func(pod int, prompt int) int             // tokens in the prefix cache of that engine
+	alter   func(now float64, s *Snapshot)            // what the law sees
+	ticks   func()                                    // at each tick
+	reads   func(pod int) bool                        // whether a scrape succeeds; nil: always
+}
+
+// A channel is what the proxies sent to one engine.
+type channel struct {
+	issued, ended, sized, bytes float64
+	active                      []int // in flight, by proxy
+}
+
+// A call is a request in the plant.
+type call struct {
+	engine.Request
+	pod, proxy int // proxy -1: it passed none
+}
+
+func newPlant(seed uint64, engines int, change func(*engine.Params)) *plant {
+	p := &plant{
+		law: NewLaw(DefaultParams()), rng: rand.New(rand.NewPCG(seed, 11)), picks: rand.New(rand.NewPCG(seed, 12)),
+		scrape: 0.25, step: 0.05, proxies: 6,
+	}
+	params := engine.Defaults()
+	if change != nil {
+		change(&params)
+	}
+	for range engines {
+		p.engines = append(p.engines, engine.New(params))
+		p.shares = append(p.shares, 1/float64(engines))
+		p.sent = append(p.sent, channel{active: make([]int, p.proxies)})
+	}
+	p.seen, p.flags, p.gone = make([]ServerReport, engines), make([]bool, engines), make([]ServerReport, engines)
+	p.request = chat
+	return p
+}
+
+// chat is a request of a prompt of 1,000 tokens and an answer of 200, in the mean.
+func chat(rng *rand.Rand) *engine.Request { return tokens(rng, 1000, 200) }
+
+func tokens(rng *rand.Rand, prompt, answer float64) *engine.Request {
+	length := func(mean float64) int { return 1 + min(int(rng.ExpFloat64()*mean), 14_000) }
+	return &engine.Request{Prompt: length(prompt), Output: length(answer)}
+}
+
+// conversation is a request of the trace of Azure, any of them.
+func conversation(rng *rand.Rand) *engine.Request {
+	r := trace.Azure().Requests
+	one := r[rng.IntN(len(r))]
+	return &engine.Request{Prompt: int(one.Prompt), Output: int(one.Output)}
+}
+
+// text is the content-length of a request of text.
+func text(rng *rand.Rand, r *engine.Request) float64 {
+	const perToken, spread = 4.2, 0.2
+	return math.Ceil(float64(r.Prompt) * perToken * math.Exp(spread*rng.NormFloat64()-spread*spread/2))
+}
+
+// atLoad sets the rate to a part of what the engines can do, for requests as they are set.
+func (p *plant) atLoad(load float64) {
+	p.rate = 0
+	rates := map[engine.Params]float64{}
+	for _, e := range p.engines {
+		if rates[e.Params()] == 0 {
+			rng := rand.New(rand.NewPCG(1, 1))
+			rates[e.Params()] = e.Params().Throughput(func() (prompt, cached, output int) {
+				r := p.request(rng)
+				return r.Prompt, r.Cached, r.Output
+			})
+		}
+		p.rate += load * e.Speed() * rates[e.Params()]
+	}
+}
+
+// run goes on until that second, and calls see after each step of the law.
+func (p *plant) run(until float64, see func(d Decision)) {
+	const tick = 0.005 // seconds
+	every := func(n int, span, phase float64) bool {
+		ticks := int(math.Round(span / tick))
+		return (n-int(math.Round(phase/tick)))%ticks == 0
+	}
+	for n := int(math.Round(p.now / tick)); p.now < until; n++ {
+		p.now = float64(n+1) * tick
+		for p.next <= p.now && p.rate > 0 {
+			burst := max(1, p.burst)
+			for range burst {
+				p.arrive()
+			}
+			p.next += p.rng.ExpFloat64() / p.rate * float64(burst)
+		}
+		if p.ticks != nil {
+			p.ticks()
+		}
+		for i, e := range p.engines {
+			for at, ok := e.Next(); ok && at <= seconds(p.now); at, ok = e.Next() {
+				p.ended(e.Step(at))
+			}
+			if every(n, p.scrape, p.scrape*float64(i)/float64(len(p.engines))) && (p.reads == nil || p.reads(i)) {
+				p.seen[i] = p.report(i)
+			}
+		}
+		if d := (Decision{}); !p.least && every(n, p.step, 0) {
+			if d = p.decide(); see != nil {
+				see(d)
+			}
+		}
+	}
+}
+
+// arrive places the next request.
+func (p *plant) arrive() {
+	r := p.request(p.rng)
+	size := 0.0
+	if p.size != nil {
+		size = p.size(p.rng, r)
+	}
+	c := &call{Request: *r, proxy: p.rng.IntN(p.proxies)}
+	past, refused := p.rng.Float64() < p.bypass, p.picks.Float64() < p.drop
+	switch {
+	case past:
+		c.pod, c.proxy = p.rng.IntN(len(p.engines)), -1
+	case refused:
+		p.refused++
+		return
+	case p.least:
+		c.pod = p.leastOfTwo(c.proxy)
+	default:
+		c.pod = weighted(p.picks, p.effective())
+	}
+	p.place(c, size)
+}
+
+// place hands a request to its engine.
+func (p *plant) place(c *call, size float64) {
+	if p.hit != nil {
+		c.Cached = p.hit(c.pod, c.Prompt)
+	}
+	if c.proxy >= 0 {
+		p.begin(c.pod, c.proxy, size)
+	}
+	c.ID = int32(len(p.calls))
+	p.calls = append(p.calls, c)
+	p.engines[c.pod].Arrive(seconds(p.now), &c.Request)
+}
+
+// begin is a request that a proxy sends to an engine, or that it says it does.
+func (p *plant) begin(pod, proxy int, size float64) {
+	f := &p.sent[pod]
+	f.issued++
+	f.active[proxy]++
+	if size > 0 {
+		f.sized++
+		f.bytes += size
+	}
+}
+
+// end is the end of one.
+func (p *plant) end(pod, proxy int) {
+	p.sent[pod].active[proxy]--
+	p.sent[pod].ended++
+}
+
+func (p *plant) ended(done []*engine.Request) {
+	for _, r := range done {
+		if c := p.calls[r.ID]; c.proxy >= 0 {
+			p.end(c.pod, c.proxy)
+		}
+	}
+}
+
+// leastOfTwo is Envoy's least request.
+func (p *plant) leastOfTwo(proxy int) int {
+	a, b := p.picks.IntN(len(p.engines)), p.picks.IntN(len(p.engines))
+	if p.sent[b].active[proxy] < p.sent[a].active[proxy] {
+		return b
+	}
+	return a
+}
+
+// effective are the shares without those of flagged endpoints, as long as a tenth has no flag.
+func (p *plant) effective() []float64 {
+	spared := 0
+	for _, flagged := range p.flags {
+		if !flagged {
+			spared++
+		}
+	}
+	if 10*spared < len(p.flags) || spared == len(p.flags) {
+		return p.shares
+	}
+	shares := slices.Clone(p.shares)
+	for i, flagged := range p.flags {
+		if flagged {
+			shares[i] = 0
+		}
+	}
+	return shares
+}
+
+func (p *plant) report(i int) ServerReport {
+	e, now := p.engines[i], at(p.now)
+	g, c := e.Gauges(), e.Counters()
+	running, waiting := float64(g.Running), float64(g.Waiting)
+	if p.gauges != nil {
+		running, waiting = p.gauges(i, running, waiting)
+	}
+	gone := &p.gone[i]
+	r := ServerReport{
+		Queue: known(waiting, now), Running: known(running, now), Restarts: gone.Restarts,
+		Completions: known(gone.Completions.Value+float64(c.Finished), now),
+	}
+	if was := &gone.Tokens; p.tokens {
+		r.Utilization = known(g.KVUsage, now)
+		r.Tokens = TokenCounts{
+			At: now, Prompt: was.Prompt + float64(c.PromptTokens), Cached: was.Cached + float64(c.CachedTokens),
+			Generated: was.Generated + float64(c.GenerationTokens), First: was.First + float64(c.FirstTokens),
+			Iterations: was.Iterations + float64(c.Iterations),
+		}
+	}
+	return r
+}
+
+// restart puts a new engine in the place of one. Its counts go on from those before, as a collector has them do, or
+// begin at nothing.
+func (p *plant) restart(pod int, goOn bool) {
+	if goOn {
+		p.gone[pod] = p.report(pod)
+		p.gone[pod].Restarts++
+	}
+	e := engine.New(p.engines[pod].Params())
+	e.SetSpeed(seconds(p.now), p.engines[pod].Speed())
+	p.engines[pod] = e
+	for _, c := range p.calls {
+		if c.pod == pod && c.proxy >= 0 && !c.Ended() {
+			p.end(pod, c.proxy)
+			c.proxy = -1
+		}
+	}
+}
+
+func (p *plant) decide() Decision {
+	now := at(p.now)
+	s := Snapshot{PushDelay: 10 * time.Millisecond, PushPeriod: seconds(p.step), ScrapeInterval: seconds(p.scrape)}
+	for i := range p.engines {
+		endpoint := Endpoint{Address: fmt.Sprintf("%02d", i), Server: p.seen[i]}
+		if f := &p.sent[i]; p.counts {
+			ended := known(f.ended, now)
+			endpoint.InFlight, endpoint.Exact = known(f.issued-f.ended, now), true
+			endpoint.Proxies = ProxyReport{
+				Issued: known(f.issued, now), Ended: ended, Answered: ended,
+				Sized: known(f.sized, now), SizedBytes: known(f.bytes, now),
+			}
+		}
+		s.Endpoints = append(s.Endpoints, endpoint)
+	}
+	if p.alter != nil {
+		p.alter(p.now, &s)
+	}
+	d := p.law.Step(now, s)
+	for i, e := range d.Endpoints {
+		p.shares[i], p.flags[i] = e.Share, e.Overloaded
+	}
+	p.drop = d.DropFraction
+	return d
+}
+
+// firsts are the times to the first token, in seconds, of the requests that arrived from one second to another.
+// One without it has waited until now.
+func (p *plant) firsts(from, to float64) []float64 {
+	var firsts []float64
+	for _, c := range p.calls {
+		switch {
+		case c.Arrived < seconds(from) || c.Arrived >= seconds(to):
+		case c.Generated > 0:
+			firsts = append(firsts, (c.First - c.Arrived).Seconds())
+		default:
+			firsts = append(firsts, p.now-c.Arrived.Seconds())
+		}
+	}
+	return firsts
+}
+
+// running are the mean numbers of running requests of each engine until that second, and how far
+// the one that is furthest from their mean is from it, as a part of it.
+func (p *plant) running(until float64) (means []float64, off float64) {
+	means = make([]float64, len(p.engines))
+	n := 0.0
+	p.run(until, func(Decision) {
+		n++
+		for i, e := range p.engines {
+			means[i] += (float64(len(e.Running())) - means[i]) / n
+		}
+	})
+	var mean float64
+	for _, m := range means {
+		mean += m / float64(len(means))
+	}
+	for _, m := range means {
+		off = max(off, math.Abs(m/mean-1))
+	}
+	return means, off
+}

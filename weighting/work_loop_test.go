@@ -1,0 +1,642 @@
+package weighting
+
+import (
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim/engine"
+)
+
+// engines is a pool of engines on the trace of Azure whose law sees all that there is.
+func engines(seed uint64, n int, change func(*engine.Params)) *plant {
+	p := newPlant(seed, n, change)
+	p.request, p.size, p.counts, p.tokens, p.step = conversation, text, true, true, 0.03
+	return p
+}
+
+// p99 is the 99th percentile of the time to the first token, in seconds, of requests that arrived from one
+// second to another.
+func (p *plant) p99(from, to float64) float64 { return quantile(p.firsts(from, to), 0.99) }
+
+// A track is the shares of a run, one row for each step, as parts of an equal one.
+type track struct {
+	step float64 // seconds
+	rows [][]float64
+}
+
+// tracked runs the plant until then and keeps the shares.
+func (p *plant) tracked(t *testing.T, until float64) *track {
+	r := &track{step: p.step}
+	p.run(until, func(d Decision) {
+		row := make([]float64, len(d.Endpoints))
+		for i, e := range d.Endpoints {
+			row[i] = e.Share * float64(len(d.Endpoints))
+			w := e.Work
+			sound := w == nil || w.PromptTokens >= 0 && w.Requests >= 0 && !math.IsInf(w.Requests+w.Seconds, 0)
+			if !(e.Share > 0 && e.Share <= 1) || math.IsNaN(e.Load) || !sound {
+				t.Fatalf("at %.2f s: %+v", p.now, e)
+			}
+		}
+		r.rows = append(r.rows, row)
+	})
+	return r
+}
+
+// lowest is the lowest mean share of any endpoint over a window of that many seconds.
+func (r *track) lowest(window float64) float64 {
+	n, least := int(window/r.step), math.Inf(1)
+	for i := range r.rows[0] {
+		sum := 0.0
+		for k := range r.rows {
+			if sum += r.rows[k][i]; k >= n {
+				sum -= r.rows[k-n][i]
+			}
+			if k >= n-1 {
+				least = min(least, sum/float64(n))
+			}
+		}
+	}
+	return least
+}
+
+// closed is for how many seconds in a row an endpoint got less than a tenth of its share, at most.
+func (r *track) closed() float64 {
+	longest := 0
+	for i := range r.rows[0] {
+		row := 0
+		for k := range r.rows {
+			if row++; r.rows[k][i] >= 0.1 {
+				row = 0
+			}
+			longest = max(longest, row)
+		}
+	}
+	return float64(longest) * r.step
+}
+
+// One request in ten is an image of 5 MB that makes 1,000 tokens, like the texts of 4 kB between.
+func TestImagesCloseNoEndpoint(t *testing.T) {
+	t.Parallel()
+	request := func(*rand.Rand) *engine.Request { return &engine.Request{Prompt: 1000, Output: 200} }
+	images := func(rng *rand.Rand, r *engine.Request) float64 {
+		if rng.Float64() < 0.1 {
+			return 5e6
+		}
+		return text(rng, r)
+	}
+	for _, c := range []struct {
+		scrape  float64 // seconds
+		engines int
+		change  func(*engine.Params)
+	}{
+		{0.25, 12, nil}, {1, 12, nil},
+		{1, 4, func(p *engine.Params) { // many small requests to each
+			p.Iteration, p.Sequence, p.Context, p.PrefillRate = 5*time.Millisecond, 20*time.Microsecond, 0, 100_000
+		}},
+	} {
+		played := func(size func(*rand.Rand, *engine.Request) float64) (p99, closed float64, w *Work) {
+			p := engines(1, c.engines, c.change)
+			p.request, p.size, p.scrape = request, size, c.scrape
+			p.atLoad(0.8)
+			p.run(20, nil)
+			shares := p.tracked(t, 100)
+			return p.p99(20, 100), shares.closed(), p.decide().Work
+		}
+		chunked, usual, _ := played(nil)
+		p99, closed, w := played(images)
+		t.Logf("scrapes each %v s: p99 %.3f s, chunked %.3f s; closed for %.2f s, chunked %.2f s; %.3f tokens per byte, by size %v",
+			c.scrape, p99, chunked, closed, usual, w.TokensPerByte, w.BySize)
+		if p99 > 1.1*chunked {
+			t.Errorf("p99 %.3f s, with chunked bodies %.3f s", p99, chunked)
+		}
+		if closed > max(usual+c.scrape, 2*c.scrape) {
+			t.Errorf("an endpoint is closed for %.2f s, with chunked bodies %.2f s", closed, usual)
+		}
+		// Where hardly a scrape is without an image the ratio is that of the sums, and is not used.
+		if c.change == nil {
+			wantNear(t, "tokens per byte, of those of text", w.TokensPerByte*4.2, 1, 0.2)
+		}
+		want(t, "guesses by size", w.BySize, false)
+	}
+}
+
+// A client announces bodies that it never sends: 200 within a minute. The endpoint that one of them goes to is taken
+// for one with a prompt as long as the longest, for as long as that would take.
+func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {
+	t.Parallel()
+	played := func(size float64) (lowest5, lowest8, p99 float64) {
+		const begins, lasts, ghosts = 30.0, 60.0, 200
+		p := engines(1, 12, nil)
+		p.atLoad(0.8)
+		next := begins
+		p.ticks = func() {
+			for ; size > 0 && p.now >= next && next < begins+lasts; next += lasts / ghosts {
+				p.begin(weighted(p.picks, p.shares), 0, size)
+			}
+		}
+		p.run(begins, nil)
+		shares := p.tracked(t, begins+lasts+20)
+		return shares.lowest(5), shares.lowest(8), p.p99(begins, begins+lasts+20)
+	}
+	usual5, usual8, usual := played(0)
+	t.Logf("without: the lowest share over 5 s is %.2f of an equal one, over 8 s %.2f; p99 %.2f s", usual5, usual8, usual)
+	for _, size := range []float64{1e9, 1 << 53} {
+		lowest5, lowest8, p99 := played(size)
+		t.Logf("%g bytes: the lowest share over 5 s is %.2f of an equal one, over 8 s %.2f; p99 %.2f s", size, lowest5, lowest8, p99)
+		if lowest5 < 0.75*usual5 || lowest8 < 0.5 {
+			t.Errorf("%g bytes: the lowest share over 5 s is %.2f of an equal one (without them %.2f), over 8 s %.2f", size, lowest5, usual5, lowest8)
+		}
+		if p99 > 1.5*usual {
+			t.Errorf("%g bytes: p99 %.2f s, without them %.2f s", size, p99, usual)
+		}
+	}
+}
+
+// versus runs two plants that are the same but for who places the requests, and returns p99 by the law and by
+// Envoy's least request.
+func versus(t *testing.T, make func() *plant, from, to float64) (law, least float64) {
+	t.Helper()
+	p := make()
+	p.tracked(t, to)
+	o := make()
+	o.least = true
+	o.run(to, nil)
+	return p.p99(from, to), o.p99(from, to)
+}
+
+// Whatever is hard for the guess, placement is never worse than Envoy's least request. These are a thousandth of
+// an hour, so that 1 % of the requests are some 80.
+func TestByWorkNeverAboveLeastRequest(t *testing.T) {
+	t.Parallel()
+	rate := func(factor float64) func(*plant) {
+		return func(p *plant) {
+			p.alter = func(float64, *Snapshot) { p.teach(cost{0.02, 1 / (factor * p.engines[0].Params().PrefillRate)}) }
+		}
+	}
+	params := func(change func(*engine.Params)) func(*engine.Params) { return change }
+	for _, c := range []struct {
+		name   string
+		load   float64
+		engine func(*engine.Params)
+		set    func(*plant)
+	}{
+		{"rate 40 % too high", 0.8, nil, rate(1.4)},
+		{"rate 40 % too low", 0.8, nil, rate(0.6)},
+		{"rate five times too high", 0.8, nil, rate(5)},
+		{"rate five times too low", 0.8, nil, rate(0.2)},
+		{"chunked bodies", 0.8, nil, func(p *plant) { p.size = nil }},
+		{"load 0.6", 0.6, nil, nil},
+		{"load 0.9", 0.9, nil, nil},
+		{"load 0.95", 0.95, nil, nil},
+		{"KV cache of 30,000 tokens", 0.8, params(func(p *engine.Params) { p.KVTokens = 30_000 }), nil},
+		{"16 sequences", 0.8, params(func(p *engine.Params) { p.MaxSequences = 16 }), nil},
+		{"ten at the same instant", 0.8, nil, func(p *plant) { p.burst = 10 }},
+		{"half of it bypasses the proxies", 0.8, nil, func(p *plant) { p.bypass = 0.5 }},
+		{"half of it bypasses the proxies, KV cache of 30,000 tokens", 0.8, params(func(p *engine.Params) { p.KVTokens = 30_000 }), func(p *plant) { p.bypass = 0.5 }},
+		{"in-flight counts only", 0.8, nil, func(p *plant) { p.alter = inFlightOnly }},
+		{"prefix cache", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5) }},
+		{"prefix cache, one engine much better", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5, 0.95) }},
+		{"prefix cache, one engine much worse", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.7, 0.01) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var law, least float64
+			const seeds = 2
+			for seed := range uint64(seeds) {
+				a, b := versus(t, func() *plant {
+					p := engines(seed, 12, c.engine)
+					p.atLoad(c.load)
+					if c.set != nil {
+						c.set(p)
+					}
+					return p
+				}, 20, 120)
+				law, least = law+a/seeds, least+b/seeds
+			}
+			t.Logf("p99 %.2f s, least request %.2f s: %.2f", law, least, law/least)
+			if law > least {
+				t.Errorf("p99 %.2f s, least request %.2f s", law, least)
+			}
+		})
+	}
+}
+
+// teach sets what a token costs, and lets no other cost be learned.
+func (p *plant) teach(c cost) {
+	p.law.cost = c
+	for _, m := range p.law.memory {
+		if m.engine != nil {
+			m.engine.efficiency = efficiency{}
+		}
+	}
+}
+
+// inFlightOnly is a source that counts requests in flight, and neither those that begin nor their sizes.
+func inFlightOnly(_ float64, s *Snapshot) {
+	for i := range s.Endpoints {
+		s.Endpoints[i].Proxies, s.Endpoints[i].Exact = ProxyReport{}, false
+	}
+}
+
+// hits are prefix caches that answer a share of each prompt on average; those of the first engines have shares of
+// their own.
+func hits(p *plant, share float64, first ...float64) func(pod, prompt int) int {
+	return func(pod, prompt int) int {
+		of := share
+		if pod < len(first) {
+			of = first[pod]
+		}
+		return engine.Cached(prompt, of, p.picks.Float64())
+	}
+}
+
+// Engines that are alike stay alike, whatever their constants, and one that is twice as fast gets about twice as
+// much.
+func TestEnginesDoNotDriftApart(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		engine func(*engine.Params)
+		speeds []float64 // of the first engines; the others have 1
+		load   float64
+	}{
+		{"a sequence costs nothing", func(p *engine.Params) { p.Sequence = 0 }, nil, 0.8},
+		{"context costs five times as much", func(p *engine.Params) { p.Context *= 5 }, nil, 0.8},
+		{"token budget 1,024", func(p *engine.Params) { p.TokenBudget = 1024 }, nil, 0.8},
+		{"iteration 6 ms", func(p *engine.Params) { p.Iteration = 6 * time.Millisecond }, nil, 0.8},
+		{"iteration 6 ms, load 0.2", func(p *engine.Params) { p.Iteration = 6 * time.Millisecond }, nil, 0.2},
+		{"four of twelve twice as fast", nil, []float64{2, 2, 2, 2}, 0.8},
+		{"four of twelve half as fast", nil, []float64{0.5, 0.5, 0.5, 0.5}, 0.8},
+		{"four of twelve half as fast, context costs five times as much", func(p *engine.Params) { p.Context *= 5 }, []float64{0.5, 0.5, 0.5, 0.5}, 0.8},
+		{"four of twelve half as fast, load 0.4", nil, []float64{0.5, 0.5, 0.5, 0.5}, 0.4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				p := engines(seed, 12, c.engine)
+				speed := func(i int) float64 {
+					if i < len(c.speeds) {
+						return c.speeds[i]
+					}
+					return 1
+				}
+				for i, e := range p.engines {
+					e.SetSpeed(0, speed(i))
+				}
+				p.atLoad(c.load)
+				p.run(60, nil)
+				means, _ := p.running(120)
+				var mean, off, wrong float64
+				for i, m := range means {
+					mean += m / speed(i) / float64(len(means))
+				}
+				var speeds []float64
+				for i, e := range p.decide().Endpoints {
+					off = max(off, math.Abs(means[i]/speed(i)/mean-1))
+					wrong = max(wrong, math.Abs(e.RelativeSpeed/speed(i)-1))
+					speeds = append(speeds, e.RelativeSpeed)
+				}
+				t.Logf("running %.0f, %.0f %% off; speeds %.2f", means, 100*off, speeds)
+				allowed := 0.03
+				if c.speeds != nil {
+					allowed = 0.1
+				}
+				if off > 0.15 || wrong > allowed {
+					t.Errorf("running %.1f: %.0f %% off, want 15 at most; speeds %.2f", means, 100*off, speeds)
+				}
+			}
+		})
+	}
+}
+
+// An engine whose gauges show few running while one waits, for a moment, is like the others again soon.
+func TestAMomentOfFewRunningDoesNotLockAnEngineOutByWork(t *testing.T) {
+	t.Parallel()
+	const shows, lasts = 30.0, 2.5 // seconds
+	for _, c := range []struct {
+		name   string
+		counts bool
+		scrape float64
+		from   float64 // when it shows so
+	}{
+		{"from scrapes only", false, 0.25, shows},
+		{"from scrapes only, each second", false, 1, shows},
+		{"with exact counts", true, 1, shows},
+		{"with exact counts, from the first scrape on", true, 0.25, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 4, nil)
+			p.request, p.rate, p.counts, p.scrape = chat, 21, c.counts, c.scrape
+			p.gauges = func(pod int, running, waiting float64) (float64, float64) {
+				if pod == 0 && p.now >= c.from && p.now < c.from+lasts {
+					return 3, 1
+				}
+				return running, waiting
+			}
+			p.run(c.from+lasts+20, nil)
+			means, off := p.running(c.from + lasts + 40)
+			t.Logf("running, in the mean of the 20 s that begin 20 s later: %.1f", means)
+			if off > 0.1 {
+				t.Errorf("%.1f running: %.0f %% from equal, want 10 at most", means, 100*off)
+			}
+		})
+	}
+}
+
+// What may go wrong with the counts of tokens costs a moment.
+func TestCountsOfTokensThatFail(t *testing.T) {
+	t.Parallel()
+	const begins, lasts, ends = 40.0, 30.0, 100.0 // seconds
+	during := func(now float64) bool { return now >= begins && now < begins+lasts }
+	short := func(p *engine.Params) { p.KVTokens = 30_000 }
+	for _, c := range []struct {
+		name   string
+		engine func(*engine.Params)
+		set    func(*plant)
+		lowest float64 // mean share of any endpoint over 10 s, as a part of an equal one
+	}{
+		{"an engine restarts", nil, func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, true) }) }, 0.5},
+		{"an engine restarts, and its counts go back", nil, func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, false) }) }, 0.5},
+		{"the tokens of one are no longer exported", nil, func(p *plant) {
+			p.alter = func(now float64, s *Snapshot) {
+				if during(now) {
+					s.Endpoints[0].Server.Tokens = TokenCounts{}
+				}
+			}
+		}, 0.5},
+		{"the same, with a KV cache of 30,000 tokens", short, func(p *plant) {
+			p.alter = func(now float64, s *Snapshot) {
+				if during(now) {
+					s.Endpoints[0].Server.Tokens = TokenCounts{}
+				}
+			}
+		}, 0.35},
+		{"one never exported any", nil, func(p *plant) {
+			p.alter = func(_ float64, s *Snapshot) { s.Endpoints[0].Server.Tokens = TokenCounts{} }
+		}, 0.5},
+		{"those of one are frozen", nil, func(p *plant) {
+			var was TokenCounts
+			p.alter = func(now float64, s *Snapshot) {
+				if e := &s.Endpoints[0].Server; during(now) {
+					was.At = e.Tokens.At
+					e.Tokens = was
+				} else if now < begins {
+					was = e.Tokens
+				}
+			}
+		}, 0.4},
+		{"those of one leap for 30 s", nil, func(p *plant) {
+			p.alter = func(now float64, s *Snapshot) {
+				if e := &s.Endpoints[0].Server; during(now) {
+					e.Tokens = TokenCounts{At: e.Tokens.At, Prompt: 1e6, First: 1000, Generated: 1e5, Iterations: 1e4}
+				}
+			}
+		}, 0.4},
+		{"those of one leap, again and again", nil, func(p *plant) {
+			p.alter = func(now float64, s *Snapshot) {
+				if e := &s.Endpoints[0].Server; during(now) && math.Mod(now, 2) < 1 {
+					e.Tokens.Prompt += 1e6
+				}
+			}
+		}, 0.4},
+		{"a scrape source dies", nil, func(p *plant) { p.reads = func(int) bool { return !during(p.now) } }, 0.5},
+		{"a scrape source dies, KV cache of 30,000 tokens", short, func(p *plant) { p.reads = func(int) bool { return !during(p.now) } }, 0.35},
+		{"scrapes of one die, KV cache of 30,000 tokens", short, func(p *plant) { p.reads = func(pod int) bool { return pod > 0 || !during(p.now) } }, 0.35},
+		{"scrapes are the only source, and die", nil, func(p *plant) {
+			p.counts, p.reads = false, func(int) bool { return !during(p.now) }
+		}, 0.5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			make := func() *plant {
+				p := engines(1, 12, c.engine)
+				p.atLoad(0.8)
+				c.set(p)
+				return p
+			}
+			p := make()
+			turns, was := 0, false
+			p.run(20, nil)
+			look := p.alter
+			p.alter = func(now float64, s *Snapshot) {
+				if look != nil {
+					look(now, s)
+				}
+				if p.law.byWork != was {
+					turns, was = turns+1, p.law.byWork
+				}
+			}
+			lowest := p.tracked(t, ends).lowest(10)
+			o := make()
+			o.least = true
+			o.run(ends, nil)
+			p99, least := p.p99(begins, ends), o.p99(begins, ends)
+			t.Logf("the lowest share over 10 s is %.2f of an equal one; p99 from then on %.2f s, least request %.2f s", lowest, p99, least)
+			const noise = 1.1 // without any source the shares are equal, and least request is better than chance
+			if lowest < c.lowest || p99 > noise*least {
+				t.Errorf("the lowest share over 10 s is %.2f of an equal one; p99 %.2f s, least request %.2f s", lowest, p99, least)
+			}
+			want(t, "turns of the unit", turns, 1)
+		})
+	}
+}
+
+func once(now *float64, at float64, do func()) func() {
+	done := false
+	return func() {
+		if !done && *now >= at {
+			done = true
+			do()
+		}
+	}
+}
+
+// After ten minutes without a request the law knows what it knew.
+func TestAPoolWithoutTrafficKeepsItsUnit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		paused bool // no step is made meanwhile
+	}{{"steps", false}, {"no steps", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 4, nil)
+			p.atLoad(0.5)
+			p.run(60, nil)
+			before := p.decide().Work
+			rate := p.rate
+			p.rate = 0
+			if c.paused {
+				p.run(90, nil)
+				p.now += 600
+			} else {
+				p.tracked(t, 690)
+			}
+			d := p.decide()
+			if d.Work == nil {
+				t.Fatal("the unit is the request")
+			}
+			for _, e := range d.Endpoints {
+				wantNear(t, "share of "+e.Address, e.Share, 0.25, 0.05)
+				want(t, "tokens outstanding at "+e.Address, e.Work.PromptTokens, 0.0)
+			}
+			wantNear(t, "prompt tokens of a request", d.Work.PromptTokens/before.PromptTokens, 1, 0.2)
+			p.next, p.rate = p.now, rate
+			p.run(p.now+1, func(d Decision) { want(t, "the unit is work", d.Work != nil, true) })
+		})
+	}
+}
+
+// configured sets the capacities of the first engines.
+func configured(capacities ...float64) func(float64, *Snapshot) {
+	return func(_ float64, s *Snapshot) {
+		for i, c := range capacities {
+			s.Endpoints[i].Capacity = c
+		}
+	}
+}
+
+// Capacities in proportion to speed go before what is learned. Of those that have none it is what was learned, in
+// proportion to the others.
+func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name             string
+		fast             []float64 // speeds of the first engines
+		configured, want []float64
+	}{
+		{"all, and none is faster", nil, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
+		{"all, and one is faster than that says", []float64{4}, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
+		{"all the same, and one is faster", []float64{2}, []float64{128, 128, 128, 128, 128}, []float64{1, 1, 1, 1, 1}},
+		{"one that is like the others", nil, []float64{64}, []float64{1, 1, 1, 1, 1}},
+		{"one that is faster", []float64{2}, []float64{64}, []float64{2, 1, 1, 1, 1}},
+		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128}, []float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 5, nil)
+			for i, speed := range c.fast {
+				p.engines[i].SetSpeed(0, speed)
+			}
+			p.atLoad(0.7)
+			p.alter = configured(c.configured...)
+			p.run(60, nil)
+			for i, e := range p.decide().Endpoints {
+				wantNear(t, "speed of "+e.Address, e.RelativeSpeed, c.want[i], 0.1)
+				want(t, "slots of "+e.Address, e.SlotsSource, CapacityWork)
+			}
+		})
+	}
+}
+
+// A saturated pool of engines refuses as much as keeps the time to the first token near the target.
+func TestEnginesShedToATimeToTheFirstToken(t *testing.T) {
+	t.Parallel()
+	const load, begins, ends = 1.5, 40.0, 120.0
+	for _, c := range []struct {
+		name   string
+		counts bool
+	}{{"with exact counts", true}, {"from scrapes only", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 12, nil)
+			p.counts = c.counts
+			params := DefaultParams()
+			params.Shedding.Enabled = true
+			p.law.SetParams(params)
+			p.atLoad(load)
+			p.run(begins, nil)
+			was, n, wait := p.finished(), 0.0, 0.0
+			p.run(ends, func(d Decision) {
+				n++
+				wait += (d.ExpectedWait - wait) / n
+			})
+			target := params.Shedding.TargetWait.Seconds()
+			first := quantile(p.firsts(begins, ends-10), 0.5)
+			goodput := (p.finished() - was) / (ends - begins) / (p.rate / load)
+			t.Logf("expected wait %.2f s, half have their first token after %.2f s; goodput %.2f", wait, first, goodput)
+			wantNear(t, "expected wait, of the target", wait/target, 1, 0.2)
+			wantNear(t, "median time to the first token, of the target", first/target, 1, 0.25)
+			wantNear(t, "goodput, of the capacity", goodput, 1, 0.05)
+		})
+	}
+}
+
+// finished is the requests that are done.
+func (p *plant) finished() (n float64) {
+	for _, e := range p.engines {
+		n += float64(e.Counters().Finished)
+	}
+	return n
+}
+
+// An engine that holds requests back, or whose KV cache is full, is no worse than the others that do: what waits there
+// is in its load, and a flag would only leave it idle.
+func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	long := func(rng *rand.Rand) *engine.Request { return tokens(rng, 6000, 100) }
+	for _, c := range []struct {
+		name    string
+		engine  func(*engine.Params)
+		request func(*rand.Rand) *engine.Request
+	}{
+		{"KV cache of 30,000 tokens", func(p *engine.Params) { p.KVTokens = 30_000 }, conversation},
+		{"16 sequences", func(p *engine.Params) { p.MaxSequences = 16 }, conversation},
+		{"long prompts", nil, long},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			flags := 0
+			played := func(o Overload) float64 {
+				p := engines(1, 12, c.engine)
+				params := DefaultParams()
+				params.Overload = o
+				p.law.SetParams(params)
+				p.request = c.request
+				p.atLoad(0.95)
+				was := make([]bool, len(p.engines))
+				p.run(120, func(Decision) {
+					for i, flagged := range p.flags {
+						if flagged && !was[i] {
+							flags++
+						}
+						was[i] = flagged
+					}
+				})
+				return p.p99(20, 120)
+			}
+			o := DefaultParams().Overload
+			with := played(o)
+			raised := flags
+			o.MaxShare = 0
+			without := played(o)
+			t.Logf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
+			if raised > 5 || with > 1.1*without {
+				t.Errorf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
+			}
+		})
+	}
+}
+
+// An engine that gets forty requests at once from elsewhere has more to do than the others for seconds, and is flagged
+// with the reason.
+func TestAnEngineWithSecondsMoreWorkIsFlagged(t *testing.T) {
+	t.Parallel()
+	p := engines(1, 12, nil)
+	p.atLoad(0.7)
+	p.run(30, nil)
+	for range 40 {
+		p.place(&call{Request: engine.Request{Prompt: 2000, Output: 200}, pod: 0, proxy: -1}, 0)
+	}
+	reason, flagged := "", 0.0
+	p.run(50, func(d Decision) {
+		for i, e := range d.Endpoints {
+			if e.Overloaded && i > 0 {
+				t.Errorf("at %.2f s %s is flagged: %s", p.now, e.Address, e.OverloadReason)
+			}
+		}
+		if e := d.Endpoints[0]; e.Overloaded {
+			reason, flagged = e.OverloadReason, flagged+p.step
+		}
+	})
+	t.Logf("%s; flagged for %.2f s", reason, flagged)
+	if ok, _ := regexp.MatchString(`^\d+ requests wait, \d+\.\d s of work$`, reason); !ok || flagged > 10 {
+		t.Errorf("the reason is %q, for %.2f s", reason, flagged)
+	}
+}
