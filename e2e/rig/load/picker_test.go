@@ -97,3 +97,17 @@ func TestRunTellsWhatEnvoyDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestLeastMeasuredTakesTheLeastAndAnyOfEquals(t *testing.T) {
+	measures := []float64{2, 1, 3, 1}
+	l := NewLeastMeasured(len(measures), func(i int) float64 { return measures[i] }, 1)
+	got := make([]int, len(measures))
+	for range 1000 {
+		target := l.Pick()
+		got[target]++
+		l.Done(target)
+	}
+	if got[0] != 0 || got[2] != 0 || got[1] < 400 || got[3] < 400 {
+		t.Errorf("picks %v, want all at the second and the fourth, about evenly", got)
+	}
+}

@@ -9,14 +9,17 @@ import (
 // A Sample is what became of one request.
 type Sample struct {
 	Arrival
-	Status   int           // 0 without an answer
-	Err      error         // why there is no answer
-	Wait     float64       // seconds in the server's queue; NaN if the answer does not say
-	Service  float64       // seconds that the server executed it; NaN if the answer does not say
-	Latency  time.Duration // from when the request was due to the end of the answer
-	Lateness time.Duration // from when the request was due to when it was sent
-	Server   string        // as the answer says
-	Dropped  bool          // Envoy refused it by drop_overloads, and says so in a header
+	Status  int           // 0 without an answer
+	Err     error         // why there is no answer
+	Wait    float64       // seconds in the server's queue; NaN if the answer does not say
+	Service float64       // seconds that the server executed it; NaN if the answer does not say
+	Latency time.Duration // from when the request was due to the end of the answer
+	// FirstByte is from when the request was due to the first byte of the answer's body,
+	// which of a stream is the first token. Without an answer it says nothing.
+	FirstByte time.Duration
+	Lateness  time.Duration // from when the request was due to when it was sent
+	Server    string        // as the answer says
+	Dropped   bool          // Envoy refused it by drop_overloads, and says so in a header
 }
 
 // Failed reports whether the request counts as an error.

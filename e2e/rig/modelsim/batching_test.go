@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -523,4 +524,18 @@ func BenchmarkEngines(b *testing.B) {
 		}
 	}
 	requests.Wait()
+}
+
+func TestWorkIsOfEnginesOnly(t *testing.T) {
+	slots, err := Start(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slots.Close()
+	want(t, "work of slots is unknown", math.IsNaN(slots.Work(200)), true)
+	inEngine(t, func(t *testing.T, b *batcher) {
+		b.arrive(1200, 100, 0) // is taken up at once
+		b.arrive(2400, 100, 0)
+		want(t, "seconds", b.work(200), 0.2+2*100*120e-6)
+	})
 }
