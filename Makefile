@@ -101,6 +101,11 @@ bench-placement: need-go tools-envoy tools-redis ## waits on real Envoys under e
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
 	@bin/bench-placement $(ARGS)
 
+.PHONY: bench-llm
+bench-llm: need-go tools-envoy ## times to the first token on real Envoys and emulated engines, into bench/ (ARGS="--quick": two minutes)
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
+	@bin/bench-llm $(ARGS)
+
 .PHONY: bench-cost
 bench-cost: need-go ## what steelyard serve costs, CPU, memory and time to the ACKs, into bench/cost.json (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost
