@@ -21,9 +21,10 @@ import (
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
 type Counters struct {
-	completions, queueSeconds, busySeconds counterSum
-	restarts, leaps                        int
-	at                                     time.Time // of the report before; zero for none
+	completions, queueSeconds, busySeconds       counterSum
+	prompt, cached, generated, first, iterations counterSum
+	restarts, leaps                              int
+	at                                           time.Time // of the report before; zero for none
 }
 
 // A counterSum is the sum of the series of one field.
@@ -64,6 +65,7 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 		QueueSeconds: cumulative(FieldQueueSeconds, &c.queueSeconds),
 		BusySeconds:  cumulative(FieldBusySeconds, &c.busySeconds),
 	}
+	out.Tokens = c.tokens(at, &rep, cumulative)
 	if seen.leaped {
 		c.leaps++
 	}
@@ -73,6 +75,23 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 	c.at = at
 	out.Restarts, out.Implausible = c.restarts, c.leaps
 	return out
+}
+
+// tokens are the sums of an engine that counts prompts and what it generates.
+func (c *Counters) tokens(at time.Time, rep *Report, sum func(Field, *counterSum) weighting.Reading) weighting.TokenCounts {
+	sum(FieldPromptTokens, &c.prompt)
+	sum(FieldCachedTokens, &c.cached)
+	sum(FieldGeneratedTokens, &c.generated)
+	sum(FieldFirstTokens, &c.first)
+	sum(FieldIterations, &c.iterations)
+	t := weighting.TokenCounts{
+		Prompt: c.prompt.sum, Cached: c.cached.sum, Generated: c.generated.sum,
+		First: c.first.sum, Iterations: c.iterations.sum,
+	}
+	if rep.PromptTokens.Known && rep.GeneratedTokens.Known && rep.FirstTokens.Known {
+		t.At = at
+	}
+	return t
 }
 
 // reading dates a gauge.

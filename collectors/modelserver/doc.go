@@ -21,6 +21,12 @@
 //	              completions    vllm:request_success_total, or vllm:request_success
 //	              queue_seconds  vllm:request_queue_time_seconds_sum
 //	              busy_seconds   vllm:request_inference_time_seconds_sum
+//	              prompt_tokens     vllm:prompt_tokens_total, or vllm:prompt_tokens
+//	              cached_tokens     vllm:prompt_tokens_cached_total, or vllm:prefix_cache_hits_total,
+//	                                or vllm:gpu_prefix_cache_hits_total (older)
+//	              generated_tokens  vllm:generation_tokens_total, or vllm:generation_tokens
+//	              first_tokens      vllm:time_to_first_token_seconds_count
+//	              iterations        vllm:iteration_tokens_total_count
 //	triton        queue          nv_inference_pending_request_count
 //	              completions    nv_inference_request_success + nv_inference_request_failure, or the former alone
 //	              queue_seconds  nv_inference_queue_duration_us / 1e6
@@ -32,16 +38,25 @@
 //	                             or trtllm_request_success_total, or trtllm_num_requests_completed_total
 //	              queue_seconds  trtllm_request_queue_time_seconds_sum
 //	              busy_seconds   trtllm_request_inference_time_seconds_sum
+//	              first_tokens   trtllm_time_to_first_token_seconds_count
 //	sglang        queue          sglang:num_queue_reqs{priority=""}
 //	              running        sglang:num_running_reqs{priority=""}
 //	              utilization    max sglang:token_usage
 //	              completions    sglang:num_requests_total
 //	              queue_seconds  sglang:queue_time_seconds_sum
+//	              prompt_tokens     sglang:prompt_tokens_total
+//	              cached_tokens     sglang:cached_tokens_total
+//	              generated_tokens  sglang:generation_tokens_total
+//	              first_tokens      sglang:time_to_first_token_seconds_count
 //	tgi           queue          tgi_queue_size
 //	              running        tgi_batch_current_size
 //	              completions    tgi_request_success
 //	              queue_seconds  tgi_request_queue_duration_sum
 //	              busy_seconds   tgi_request_inference_duration_sum
+//	              prompt_tokens     tgi_request_input_length_sum
+//	              generated_tokens  tgi_request_generated_tokens_sum
+//	              first_tokens      tgi_request_queue_duration_count: requests that left the queue
+//	              iterations        tgi_batch_inference_count
 //	custom        as the user names them; utilization max, the others added up
 //
 // Names of vLLM (0.32.0) and Triton (2.51.0) are checked against bodies recorded

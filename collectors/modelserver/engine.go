@@ -123,6 +123,15 @@ func vllmSources() []fieldSources {
 			summed(1, named("vllm:request_success"))), // exporters that drop the suffix
 		from(FieldQueueSeconds, summed(1, named("vllm:request_queue_time_seconds_sum"))),
 		from(FieldBusySeconds, summed(1, named("vllm:request_inference_time_seconds_sum"))),
+		from(FieldPromptTokens, summed(1, named("vllm:prompt_tokens_total")), summed(1, named("vllm:prompt_tokens"))),
+		from(FieldCachedTokens,
+			summed(1, named("vllm:prompt_tokens_cached_total")),
+			summed(1, named("vllm:prefix_cache_hits_total")), // older, with the prompts of preempted requests
+			summed(1, named("vllm:gpu_prefix_cache_hits_total"))),
+		from(FieldGeneratedTokens,
+			summed(1, named("vllm:generation_tokens_total")), summed(1, named("vllm:generation_tokens"))),
+		from(FieldFirstTokens, summed(1, named("vllm:time_to_first_token_seconds_count"))),
+		from(FieldIterations, summed(1, named("vllm:iteration_tokens_total_count"))),
 	}
 }
 
@@ -138,6 +147,7 @@ func tritonSources() []fieldSources {
 			named("nv_inference_compute_input_duration_us"),
 			named("nv_inference_compute_infer_duration_us"),
 			named("nv_inference_compute_output_duration_us"))),
+		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens), from(FieldIterations),
 	}
 }
 
@@ -159,6 +169,9 @@ func tensorRTLLMSources() []fieldSources {
 			summed(1, named("trtllm_num_requests_completed_total"))),
 		from(FieldQueueSeconds, summed(1, named("trtllm_request_queue_time_seconds_sum"))),
 		from(FieldBusySeconds, summed(1, named("trtllm_request_inference_time_seconds_sum"))),
+		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), // not exported
+		from(FieldFirstTokens, summed(1, named("trtllm_time_to_first_token_seconds_count"))),
+		from(FieldIterations),
 	}
 }
 
@@ -170,6 +183,11 @@ func sglangSources() []fieldSources {
 		from(FieldCompletions, summed(1, named("sglang:num_requests_total"))),
 		from(FieldQueueSeconds, summed(1, named("sglang:queue_time_seconds_sum"))),
 		from(FieldBusySeconds), // only latencies that contain the queue
+		from(FieldPromptTokens, summed(1, named("sglang:prompt_tokens_total"))),
+		from(FieldCachedTokens, summed(1, named("sglang:cached_tokens_total"))),
+		from(FieldGeneratedTokens, summed(1, named("sglang:generation_tokens_total"))),
+		from(FieldFirstTokens, summed(1, named("sglang:time_to_first_token_seconds_count"))),
+		from(FieldIterations),
 	}
 }
 
@@ -181,6 +199,11 @@ func tgiSources() []fieldSources {
 		from(FieldCompletions, summed(1, named("tgi_request_success"))),
 		from(FieldQueueSeconds, summed(1, named("tgi_request_queue_duration_sum"))),
 		from(FieldBusySeconds, summed(1, named("tgi_request_inference_duration_sum"))),
+		from(FieldPromptTokens, summed(1, named("tgi_request_input_length_sum"))),
+		from(FieldCachedTokens),
+		from(FieldGeneratedTokens, summed(1, named("tgi_request_generated_tokens_sum"))),
+		from(FieldFirstTokens, summed(1, named("tgi_request_queue_duration_count"))),
+		from(FieldIterations, summed(1, named("tgi_batch_inference_count"))),
 	}
 }
 
@@ -199,6 +222,7 @@ func customSources(c Custom) []fieldSources {
 		optional(FieldCompletions, c.Completions, total),
 		from(FieldQueueSeconds),
 		from(FieldBusySeconds),
+		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens), from(FieldIterations),
 	}
 }
 

@@ -55,11 +55,14 @@ func TestReadsEveryEngine(t *testing.T) {
 		want   string
 	}{
 		{"vLLM", EngineVLLM, []string{"recorded", "vllm-0.32.0-loaded.prom"},
-			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 busy_seconds=32.29528330600033"},
+			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 busy_seconds=32.29528330600033" +
+				" prompt_tokens=219 cached_tokens=0 generated_tokens=17181 first_tokens=47 iterations=4460"},
 		{"vLLM that has served nothing yet", EngineVLLM, []string{"recorded", "vllm-0.32.0-idle.prom"},
-			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0"},
+			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0" +
+				" prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
 		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM, []string{"handmade", "vllm-two-engines.prom"},
-			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 busy_seconds=64.59056661200066"},
+			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 busy_seconds=64.59056661200066" +
+				" prompt_tokens=438 cached_tokens=0 generated_tokens=34362 first_tokens=94 iterations=8920"},
 		{"vLLM without engine label and with the old name of the gauge", EngineVLLM, []string{"handmade", "vllm-0.8-no-engine-label.prom"},
 			"queue=3 running=7 utilization=0.25 completions=15 queue_seconds=? busy_seconds=?"},
 		{"vLLM in OpenMetrics", EngineVLLM, []string{"handmade", "vllm-openmetrics.prom"},
@@ -77,26 +80,32 @@ func TestReadsEveryEngine(t *testing.T) {
 		{"TensorRT-LLM served by itself", EngineTensorRTLLM, []string{"handmade", "trtllm-serve.prom"},
 			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25"},
 		{"SGLang", EngineSGLang, []string{"handmade", "sglang.prom"},
-			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=?"},
+			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=?" +
+				" prompt_tokens=8.128902e+06 cached_tokens=1.5e+06 generated_tokens=7.557572e+06 first_tokens=11017 iterations=?"},
 		{"SGLang with data parallelism, and priorities not counted twice", EngineSGLang, []string{"handmade", "sglang-priorities.prom"},
 			"queue=5 running=11 utilization=0.5 completions=321 queue_seconds=12.5 busy_seconds=?"},
 		{"TGI", EngineTGI, []string{"handmade", "tgi.prom"},
-			"queue=3 running=4 utilization=? completions=120 queue_seconds=3.25 busy_seconds=240.5"},
+			"queue=3 running=4 utilization=? completions=120 queue_seconds=3.25 busy_seconds=240.5" +
+				" prompt_tokens=88200 cached_tokens=? generated_tokens=24000 first_tokens=124 iterations=6190"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			report, err := newReader(t, c.engine).Read(read(t, c.file...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := line(report); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
+			want := c.want
+			if !strings.Contains(want, "prompt_tokens") {
+				want += " prompt_tokens=? cached_tokens=? generated_tokens=? first_tokens=? iterations=?"
+			}
+			if got := line(report); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		})
 	}
 }
 
 func TestReadsWhatStrangersWrite(t *testing.T) {
-	const unknown = "queue=? running=? utilization=? completions=? queue_seconds=? busy_seconds=?"
+	unknown := line(Report{})
 	with := func(s string) string { // replaces the fields in s
 		out := unknown
 		for _, f := range strings.Fields(s) {
@@ -218,7 +227,8 @@ func TestReportMarshalsUnknownAsNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"queue":7,"running":null,"utilization":null,"completions":118,"queue_seconds":2,"busy_seconds":6}`
+	const want = `{"queue":7,"running":null,"utilization":null,"completions":118,"queue_seconds":2,"busy_seconds":6,` +
+		`"prompt_tokens":null,"cached_tokens":null,"generated_tokens":null,"first_tokens":null,"iterations":null}`
 	if string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

@@ -44,7 +44,14 @@ type Report struct {
 	QueueSeconds Number `json:"queue_seconds"` // request-seconds spent waiting
 	BusySeconds  Number `json:"busy_seconds"`  // request-seconds spent executing
 
-	// series holds every counter sample behind the three sums above. A sum hides
+	// Counters of tokens, of engines that generate text.
+	PromptTokens    Number `json:"prompt_tokens"`    // of requests with a first token, cached ones included
+	CachedTokens    Number `json:"cached_tokens"`    // of those, the ones that a prefix cache answered
+	GeneratedTokens Number `json:"generated_tokens"` // tokens
+	FirstTokens     Number `json:"first_tokens"`     // requests whose first token is generated
+	Iterations      Number `json:"iterations"`       // of the scheduler
+
+	// series holds every counter sample behind the sums above. A sum hides
 	// that one of its parts has begun again, so Counters works on the parts.
 	series []counterSample
 }
@@ -69,8 +76,18 @@ func (r *Report) number(f Field) *Number {
 		return &r.Completions
 	case FieldQueueSeconds:
 		return &r.QueueSeconds
-	default:
+	case FieldBusySeconds:
 		return &r.BusySeconds
+	case FieldPromptTokens:
+		return &r.PromptTokens
+	case FieldCachedTokens:
+		return &r.CachedTokens
+	case FieldGeneratedTokens:
+		return &r.GeneratedTokens
+	case FieldFirstTokens:
+		return &r.FirstTokens
+	default:
+		return &r.Iterations
 	}
 }
 
@@ -79,20 +96,28 @@ type Field string
 
 // The fields of a Report.
 const (
-	FieldQueue        Field = "queue"
-	FieldRunning      Field = "running"
-	FieldUtilization  Field = "utilization"
-	FieldCompletions  Field = "completions"
-	FieldQueueSeconds Field = "queue_seconds"
-	FieldBusySeconds  Field = "busy_seconds"
+	FieldQueue           Field = "queue"
+	FieldRunning         Field = "running"
+	FieldUtilization     Field = "utilization"
+	FieldCompletions     Field = "completions"
+	FieldQueueSeconds    Field = "queue_seconds"
+	FieldBusySeconds     Field = "busy_seconds"
+	FieldPromptTokens    Field = "prompt_tokens"
+	FieldCachedTokens    Field = "cached_tokens"
+	FieldGeneratedTokens Field = "generated_tokens"
+	FieldFirstTokens     Field = "first_tokens"
+	FieldIterations      Field = "iterations"
 )
 
 // counter reports whether the field is cumulative.
 func (f Field) counter() bool {
-	return f == FieldCompletions || f == FieldQueueSeconds || f == FieldBusySeconds
+	return f != FieldQueue && f != FieldRunning && f != FieldUtilization
 }
 
 // Fields lists the fields in the order of the Report.
 func Fields() []Field {
-	return []Field{FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds}
+	return []Field{
+		FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds,
+		FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations,
+	}
 }

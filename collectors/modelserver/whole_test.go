@@ -22,11 +22,17 @@ func parseWhole(body []byte) (map[string]*dto.MetricFamily, error) {
 }
 
 // wholeValues flattens parsed families to the samples that carry one of the
-// names. A histogram's sum is looked up under the histogram's own name.
+// names. A histogram's sum and count are looked up under the histogram's own name.
 func wholeValues(parsed map[string]*dto.MetricFamily, name string) (values []float64, metrics []*dto.Metric) {
 	if h := parsed[strings.TrimSuffix(name, "_sum")]; h != nil && h.GetType() == dto.MetricType_HISTOGRAM {
 		for _, m := range h.Metric {
 			values, metrics = append(values, m.Histogram.GetSampleSum()), append(metrics, m)
+		}
+		return values, metrics
+	}
+	if h := parsed[strings.TrimSuffix(name, "_count")]; h != nil && h.GetType() == dto.MetricType_HISTOGRAM {
+		for _, m := range h.Metric {
+			values, metrics = append(values, float64(m.Histogram.GetSampleCount())), append(metrics, m)
 		}
 		return values, metrics
 	}
