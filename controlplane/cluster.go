@@ -93,9 +93,6 @@ type ProxyCount struct {
 	// ResponseBytes is those of an answer and FailedShare, 0 to 1, the failures among the
 	// requests that the endpoint answered or failed: moving averages, for people.
 	ResponseBytes, FailedShare weighting.Reading
-	// Sized of the requests in Report.Issued began with a known size of their body, SizedBytes in sum, and
-	// Unsized without one. Cumulative.
-	Sized, SizedBytes, Unsized weighting.Reading
 }
 
 // An Observer is told of every step, after it was published: the decision before

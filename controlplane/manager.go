@@ -26,6 +26,11 @@ type Manager struct {
 	beats     *liveness.Monitor
 	log       *slog.Logger
 
+	// reload is the beat of Apply. The change of each cluster is a piece of work of its own: a list of endpoints on a
+	// mount that hangs holds each up for two seconds, and there may be many.
+	reload  liveness.Beat
+	unwatch func() // of reload
+
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
 	closed   bool       // guarded by applying
 
@@ -69,9 +74,15 @@ func (t task) stop() {
 // NewManager makes a manager of no clusters. changed is called from any goroutine
 // whenever what Each would tell has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
-// The loops are watched by beats.
-func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(), beats *liveness.Monitor, log *slog.Logger) *Manager {
-	return &Manager{publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed, beats: beats, log: log, clusters: make(map[string]*running)}
+// The loops and Apply are watched by beats.
+func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(),
+	beats *liveness.Monitor, log *slog.Logger) *Manager {
+	m := &Manager{
+		publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed,
+		beats: beats, log: log, clusters: make(map[string]*running),
+	}
+	m.unwatch = beats.Watch("reload of the configuration", &m.reload)
+	return m
 }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
@@ -87,11 +98,13 @@ func (m *Manager) Apply(cfg *config.Config) {
 	m.settle(false)
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
+		m.reload.Begin()
 		if r := m.running(c.Name); r != nil {
 			m.change(r, c, optionsOf(c, cfg, m.cost))
 		} else {
 			m.add(c, optionsOf(c, cfg, m.cost))
 		}
+		m.reload.End()
 	}
 	m.settle(true)
 	m.changed()
@@ -115,17 +128,23 @@ func (m *Manager) remove(cfg *config.Config) {
 	}
 	m.mu.Unlock()
 	for _, r := range gone {
+		m.reload.Begin()
 		m.stop(r)
 		m.publisher.Remove(r.name)
+		m.reload.End()
 	}
 }
 
-// Close stops all loops and waits for them; a later Apply does nothing. The
-// proxies keep what they have. No loop waits for another, nor for a source of endpoints.
+// Close stops all loops and waits for them; a later Apply does nothing. The proxies keep what they have. No loop waits
+// for another, for a source of endpoints or for an Apply that is stuck: its last push must lift the drop fraction.
 func (m *Manager) Close() {
+	for _, r := range m.sorted() {
+		r.loop.cancel()
+	}
 	m.applying.Lock()
 	defer m.applying.Unlock()
 	m.closed = true
+	m.unwatch()
 	all := m.sorted()
 	for _, r := range all {
 		r.loop.cancel()

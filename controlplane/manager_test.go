@@ -201,6 +201,66 @@ func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.
 	return b.recorder.Publish(cluster, d, staleAfter)
 }
 
+// slowToRemove takes 20 looks of a Monitor to remove a cluster.
+type slowToRemove struct {
+	*recorder
+	beats *liveness.Monitor
+	stuck []liveness.Stuck
+}
+
+func (s *slowToRemove) Remove(string) {
+	for range 20 {
+		s.beats.Check()
+	}
+	s.stuck = append(s.stuck, s.beats.Stuck()...)
+}
+
+// TestAReloadOfManySlowClustersIsNotStuck: each may wait for a mount that hangs until it is given up.
+func TestAReloadOfManySlowClustersIsNotStuck(t *testing.T) {
+	beats := liveness.New(slog.New(slog.DiscardHandler))
+	s := &slowToRemove{recorder: &recorder{}, beats: beats}
+	m := NewManager(s, push.Cost{}, s, s, func() {}, beats, slog.New(slog.DiscardHandler))
+	defer m.Close()
+	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80")),
+		clusterConfig("c", static("10.0.0.3:80"))))
+	m.Apply(configOf())
+	if len(s.stuck) > 0 {
+		t.Errorf("stuck: %v, want nothing", s.stuck)
+	}
+}
+
+// heldRemoval does not return from removing a cluster until it is released.
+type heldRemoval struct {
+	*recorder
+	removing, release chan struct{}
+	pushes            atomic.Int64 // of cluster a
+}
+
+func (h *heldRemoval) Remove(string) { close(h.removing); <-h.release }
+
+func (h *heldRemoval) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+	if cluster == "a" {
+		h.pushes.Add(1)
+	}
+	return h.recorder.Publish(cluster, d, staleAfter)
+}
+
+func TestTheLastPushDoesNotWaitForAnApplyThatIsStuck(t *testing.T) {
+	h := &heldRemoval{recorder: &recorder{}, removing: make(chan struct{}), release: make(chan struct{})}
+	m := NewManager(h, push.Cost{}, h, h, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	a := clusterConfig("a", static("10.0.0.1:80"))
+	a.Capacity, a.Push.MinInterval = 4, time.Hour // so that the only other push is the last
+	m.Apply(configOf(a, clusterConfig("b", static("10.0.0.2:80"))))
+	eventually(t, "the first push", func() bool { return h.pushes.Load() == 1 })
+	var all sync.WaitGroup
+	all.Go(func() { m.Apply(configOf(a)) })
+	<-h.removing
+	all.Go(m.Close)
+	eventually(t, "the last push", func() bool { return h.pushes.Load() == 2 })
+	close(h.release)
+	all.Wait()
+}
+
 // TestNoClustersLastPushWaitsForAnothers: Envoys of the last cluster would have theirs late, or not at all.
 func TestNoClustersLastPushWaitsForAnothers(t *testing.T) {
 	b := &barrier{}

@@ -18,7 +18,8 @@ const second = "second"
 
 // withSecond gives an Envoy of mode shedding the second cluster, under /second.
 var withSecond = []edit{
-	{"              routes:\n", "              routes:\n              - {match: {prefix: /second}, route: {cluster: second, timeout: 0s}}\n"},
+	{"              routes:\n", "              routes:\n              - {match: {prefix: /second}, route: " +
+		"{cluster: second, timeout: 0s}}\n"},
 	{"  clusters:\n", `  clusters:
   - name: second
     type: EDS
@@ -26,7 +27,10 @@ var withSecond = []edit{
     eds_cluster_config:
       eds_config:
         resource_api_version: V3
-        api_config_source: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: steelyard_xds}}]}
+        api_config_source:
+          api_type: GRPC
+          transport_api_version: V3
+          grpc_services: [{envoy_grpc: {cluster_name: steelyard_xds}}]
 `},
 }
 
@@ -34,7 +38,8 @@ func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	busy, idle := addresses(pool[:2]), addresses(pool[2:])
 	cluster1 := func(members ...string) string {
-		return "scrape: {disabled: true}\nendpoints: {static: [{address: " + strings.Join(members, "}, {address: ") + "}]}"
+		list := strings.Join(members, "}, {address: ")
+		return "scrape: {disabled: true}\nendpoints: {static: [{address: " + list + "}]}"
 	}
 	f := start(t, plan{
 		cluster:   cluster1(busy[0]),
@@ -62,7 +67,8 @@ func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hosts := clusters[second]; len(hosts) != 2 || math.Abs(float64(hosts[0].Weight)/float64(hosts[1].Weight)-1) > 0.1 {
+	if hosts := clusters[second]; len(hosts) != 2 ||
+		math.Abs(float64(hosts[0].Weight)/float64(hosts[1].Weight)-1) > 0.1 {
 		t.Errorf("the idle second cluster has the hosts %v, want two of one weight", hosts)
 	}
 	p := quick(600)
@@ -72,8 +78,10 @@ func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range idle {
-		if share := float64(result.Servers[a]) / float64(result.Requests); math.Abs(share-0.5) > 0.3 || result.Errors > 0 {
-			t.Errorf("the second cluster sends %.2f of its requests to %s, with %d errors; want about half, and none", share, a, result.Errors)
+		share := float64(result.Servers[a]) / float64(result.Requests)
+		if math.Abs(share-0.5) > 0.3 || result.Errors > 0 {
+			t.Errorf("the second cluster sends %.2f of its requests to %s, with %d errors; want about half, and none",
+				share, a, result.Errors)
 		}
 	}
 	f.eventually("the first cluster has its count", func() error { return f.loads(cluster, busy[0], long) })
@@ -82,7 +90,7 @@ func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
 	wait()
 }
 
-// loads wants an endpoint of a cluster to have so many requests, counted by Envoys.
+// loads wants an endpoint of a cluster to have this number of requests, counted by Envoys.
 func (f *fleet) loads(name, address string, want float64) error {
 	v, err := f.viewOf(name)
 	if err != nil {
@@ -90,7 +98,8 @@ func (f *fleet) loads(name, address string, want float64) error {
 	}
 	for _, e := range v.Endpoints {
 		if e.Address == address && (e.Load.Or(-1) != want || e.InFlightSource == "") {
-			return fmt.Errorf("%s has %v requests at %s by %q, want %v", name, e.Load.Or(-1), address, e.InFlightSource, want)
+			return fmt.Errorf("%s has %v requests at %s by %q, want %v", name, e.Load.Or(-1), address, e.InFlightSource,
+				want)
 		}
 	}
 	return nil
@@ -100,7 +109,8 @@ func (f *fleet) loads(name, address string, want float64) error {
 func TestAReloadSwitchesThePolicyToLeastLatencyLive(t *testing.T) {
 	pool := servers(t, modelsim.Options{Slots: 1000, Speed: 0.1}, wide, wide)
 	slow := pool[0].Address()
-	endpoints := fmt.Sprintf("endpoints:\n  static:\n  - {address: %s, capacity: 100}\n  - {address: %s, capacity: 1}\n  - {address: %s, capacity: 1}\n",
+	endpoints := fmt.Sprintf("endpoints:\n  static:\n  - {address: %s, capacity: 100}\n"+
+		"  - {address: %s, capacity: 1}\n  - {address: %s, capacity: 1}\n",
 		slow, pool[1].Address(), pool[2].Address())
 	f := start(t, plan{cluster: endpoints, envoys: 2})
 	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
@@ -122,16 +132,18 @@ func TestAReloadSwitchesThePolicyToLeastLatencyLive(t *testing.T) {
 	if requests, failed := traffic.stop(t); failed != 0 || requests == 0 {
 		t.Errorf("%d of %d requests failed", failed, requests)
 	}
-	if n := f.envoyStat("cluster.steelyard_xds.upstream_cx_destroy"); n != 0 || after.Acks <= before.Acks || after.Nacks != 0 {
-		t.Errorf("%v connections to the control plane ended, ACKs %d then %d, %d NACKs; want the same stream going on", n, before.Acks, after.Acks, after.Nacks)
+	if n := f.envoyStat("cluster.steelyard_xds.upstream_cx_destroy"); n != 0 || after.Acks <= before.Acks ||
+		after.Nacks != 0 {
+		t.Errorf("%v connections to the control plane ended, ACKs %d then %d, %d NACKs; want the same stream going on",
+			n, before.Acks, after.Acks, after.Nacks)
 	}
 }
 
-// Envoys above reports_above tell of their requests by load reports alone.
+// Envoys above reports_above report their requests only by load reports.
 func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, envoys: 2, listen: ", access_log: {batch_above: 5, reports_above: 10}"})
-	const long = 20 // requests that are open throughout, of which a successor was told nothing
+	const long = 20 // requests that are open throughout, whose begin a restarted Steelyard has not seen
 	ctx, end := context.WithCancel(t.Context())
 	wait := asking(t, ctx, long, f.urls[0], modelsim.HeaderService, "60")
 	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 4})
@@ -141,7 +153,7 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 		}
 		return f.countedByReports(long)
 	}
-	f.eventually("the Envoys tell by reports alone", counted)
+	f.eventually("the Envoys send only load reports", counted)
 
 	if err := f.control.Kill(); err != nil {
 		t.Fatal(err)
@@ -162,7 +174,7 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 	wait()
 }
 
-// modes wants every Envoy to tell of its requests in a mode.
+// modes wants every Envoy to report its requests in a mode.
 func (f *fleet) modes(want admin.SignalMode) error {
 	clients, err := f.clients()
 	if err != nil {
@@ -181,7 +193,7 @@ func (f *fleet) modes(want admin.SignalMode) error {
 	return nil
 }
 
-// countedByReports wants so many requests at least to be counted, by load reports.
+// countedByReports wants at least this number of requests to be counted, by load reports.
 func (f *fleet) countedByReports(least float64) error {
 	v, err := f.view()
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// gone checks that these Envoys are listed as gone, "node: cause" by node, and named among the problems.
+// gone wants these Envoys to be listed as gone, as "node: cause" by node, and to be named in the problems.
 func (f *fleet) gone(want ...string) error {
 	s, err := f.status()
 	if err != nil {
@@ -55,7 +55,8 @@ func (f *fleet) connected(node string) (bool, error) {
 // launch starts an Envoy that need not get endpoints.
 func (f *fleet) launch(name string, args ...string) *proc.Envoy {
 	f.t.Helper()
-	text := run(f.t, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", name, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	text := run(f.t, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", name,
+		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	e, err := proc.LaunchEnvoy(f.t.Context(), proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name})
 	if err != nil {
 		f.t.Fatal(err)
@@ -121,16 +122,19 @@ func newAuthority(t *testing.T) *authority {
 }
 
 // issue makes a certificate until end; the first is the authority's own.
-func (a *authority) issue(name string, end time.Time) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+func (a *authority) issue(name string, end time.Time) (
+	cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	own := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: end.Add(-1000 * time.Hour), NotAfter: end, IsCA: a.cert == nil, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   end.Add(-1000 * time.Hour), NotAfter: end, IsCA: a.cert == nil, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
@@ -148,7 +152,9 @@ func (a *authority) issue(name string, end time.Time) (cert *x509.Certificate, k
 		a.t.Fatal(err)
 	}
 	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			a.t.Fatal(err)
 		}
@@ -156,14 +162,15 @@ func (a *authority) issue(name string, end time.Time) (cert *x509.Certificate, k
 	return cert, key, certFile, keyFile
 }
 
-// What real Envoys are refused for, and refuse: each tries again and again by itself.
+// Each Envoy retries by itself.
 func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 	a, strangers := newAuthority(t), newAuthority(t)
 	_, _, cert, key := a.issue("steelyard", time.Now().Add(13*24*time.Hour))
 	_, _, late, lateKey := a.issue("late", time.Now().Add(-time.Hour))
 	_, _, strange, strangeKey := strangers.issue("stranger", time.Now().Add(time.Hour))
 	_, _, good, goodKey := a.issue("envoy", time.Now().Add(time.Hour))
-	f := alone(t, plan{servers: servers(t, same(1, wide)...), listen: fmt.Sprintf(", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}", cert, key, a.file)})
+	f := withoutEnvoys(t, plan{servers: servers(t, same(1, wide)...),
+		listen: fmt.Sprintf(", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}", cert, key, a.file)})
 	f.launch("none", "--xds-ca-file", a.file)
 	f.launch("late", "--xds-ca-file", a.file, "--xds-cert-file", late, "--xds-key-file", lateKey)
 	f.launch("strange", "--xds-ca-file", a.file, "--xds-cert-file", strange, "--xds-key-file", strangeKey)
@@ -175,13 +182,16 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client", "not_tls"} {
-			i := slices.IndexFunc(s.RefusedHandshakes, func(h admin.RefusedHandshake) bool { return h.Reason == reason })
+		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client",
+			"not_tls"} {
+			i := slices.IndexFunc(s.RefusedHandshakes,
+				func(h admin.RefusedHandshake) bool { return h.Reason == reason })
 			if i < 0 || s.RefusedHandshakes[i].Count == 0 {
 				return fmt.Errorf("%s is not counted: %+v", reason, s.RefusedHandshakes)
 			}
 			text := "TLS handshakes on the xDS port are refused (" + reason + ")"
-			if !slices.ContainsFunc(s.Problems, func(p admin.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
+			if !slices.ContainsFunc(s.Problems,
+				func(p admin.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
 				return fmt.Errorf("no problem says %q: %+v", text, s.Problems)
 			}
 		}
@@ -192,7 +202,7 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 		return err
 	})
 	if err := f.gone(); err != nil {
-		t.Errorf("who never got in: %v", err)
+		t.Errorf("Envoys that never connected: %v", err)
 	}
 	if end := f.metric("steelyard_certificate_expiry_timestamp_seconds"); end == 0 {
 		t.Error("no series has the end of the certificates")
@@ -210,7 +220,8 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 }
 
 func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
-	f := alone(t, plan{cluster: "endpoints: {static: [{address: 127.0.0.1:9}]}", asked: ", allowed_hosts: [steelyard.example.com]"})
+	f := withoutEnvoys(t, plan{cluster: "endpoints: {static: [{address: 127.0.0.1:9}]}",
+		asked: ", allowed_hosts: [steelyard.example.com]"})
 	ask := func(host, path string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.admin+path, nil)
 		if err != nil {
@@ -226,7 +237,8 @@ func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	for host, want := range map[string]int{
-		f.admin: 200, "localhost:19000": 200, "10.1.2.3:19000": 200, "steelyard.gpu.svc:19000": 200, "steelyard.example.com": 200, "rebound.example.net": 421,
+		f.admin: 200, "localhost:19000": 200, "10.1.2.3:19000": 200, "steelyard.gpu.svc:19000": 200,
+		"steelyard.example.com": 200, "rebound.example.net": 421,
 	} {
 		status, body := ask(host, "/api/v1/status")
 		if status != want || want == 421 && !strings.Contains(body, "admin.allowed_hosts") {
@@ -238,7 +250,8 @@ func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
 	}
 	f.eventually("the refusal is a problem", func() error {
 		s, err := f.status()
-		if err == nil && !slices.ContainsFunc(s.Problems, func(p admin.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
+		if err == nil && !slices.ContainsFunc(s.Problems,
+			func(p admin.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
 			err = fmt.Errorf("problems %+v", s.Problems)
 		}
 		return err

@@ -38,8 +38,8 @@ func (f *fleet) serving(pool []*modelsim.Server) {
 	})
 }
 
-// errors are the requests that ended in an error so far, at all endpoints, of which none may have
-// a flag.
+// errors returns how many requests have ended in an error so far, at all endpoints, and fails if one of these is
+// flagged.
 func (f *fleet) errors() (sum float64, err error) {
 	v, err := f.view()
 	for _, e := range v.Endpoints {
@@ -51,8 +51,8 @@ func (f *fleet) errors() (sum float64, err error) {
 	return sum, err
 }
 
-// flagsNobody watches the pool for so many errors.
-func (f *fleet) flagsNobody(errors float64) {
+// flagsNoEndpoint watches the pool for so many errors.
+func (f *fleet) flagsNoEndpoint(errors float64) {
 	f.t.Helper()
 	before, err := f.errors()
 	if err != nil {
@@ -86,13 +86,12 @@ func TestAServerThatAnswersWithErrorsIsFlaggedUnlessAllDo(t *testing.T) {
 		for _, s := range pool {
 			s.SetServingFault(fault)
 		}
-		f.flagsNobody(120)
+		f.flagsNoEndpoint(120)
 	}
 }
 
-// What one client does wrong is answered with an error by whoever gets it: here, by nobody's fault,
-// nine requests in ten.
-func TestAClientThatIsAnsweredWithErrorsFlagsNobody(t *testing.T) {
+// Nine requests in ten are bad requests of one client, which any server answers with an error. No server is at fault.
+func TestAClientThatIsAnsweredWithErrorsFlagsNoEndpoint(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(load.Plan{Rate: 10, Work: load.Work{Mean: 500 * time.Millisecond}, Seed: 9})
@@ -107,13 +106,12 @@ func TestAClientThatIsAnsweredWithErrorsFlagsNobody(t *testing.T) {
 			}
 		})
 	}
-	f.flagsNobody(400)
+	f.flagsNoEndpoint(400)
 	end()
 	clients.Wait()
 }
 
-// A grpcServer is a gRPC server that answers every call with what it gets, after 20 ms, or at once
-// with a status.
+// A grpcServer is a gRPC server that echoes every call after 20 ms, or answers it at once with a status.
 type grpcServer struct {
 	address string
 	fault   atomic.Uint32 // a codes.Code
@@ -156,7 +154,7 @@ func (s *grpcServer) answer(_ any, stream grpc.ServerStream) error {
 	return status.Error(fault, "simulated failure") // nil for OK
 }
 
-// rawCodec has messages be bytes.
+// rawCodec treats messages as bytes.
 type rawCodec struct{}
 
 var _ encoding.Codec = rawCodec{}
@@ -246,7 +244,7 @@ func TestAServerThatAnswersWithGRPCErrorsIsFlaggedUnlessAllDo(t *testing.T) {
 			s.bare.Store(fault.bare)
 			s.fault.Store(uint32(fault.code))
 		}
-		f.flagsNobody(120)
+		f.flagsNoEndpoint(120)
 	}
 }
 
@@ -291,10 +289,11 @@ func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 	})
 }
 
-// A log that goes off and on again lets nobody go: not one whose errors load reports tell of, nor
-// one whose errors they take for successes.
-func TestAChangeOfTheModeReleasesNobody(t *testing.T) {
-	for name, fault := range map[string]modelsim.ServingFault{"404": modelsim.ServingNotFound, "500": modelsim.ServingFailing} {
+// A log that goes off and on again unflags no endpoint: neither one with errors in the load reports, nor one whose
+// errors count as successes there.
+func TestAChangeOfTheModeUnflagsNoEndpoint(t *testing.T) {
+	for name, fault := range map[string]modelsim.ServingFault{"404": modelsim.ServingNotFound,
+		"500": modelsim.ServingFailing} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := servers(t, same(4, wide)...)
@@ -321,8 +320,8 @@ func TestAChangeOfTheModeReleasesNobody(t *testing.T) {
 	}
 }
 
-// watchTrust looks at an endpoint all the time until it is stopped, and fails the test if it has
-// neither a flag nor as little trust as one that is tried.
+// watchTrust looks at an endpoint all the time until it is stopped, and fails the test if the endpoint is neither
+// flagged nor being probed.
 func (f *fleet) watchTrust(address string) (stop func()) {
 	const tried = 0.1
 	ctx, cancel := context.WithCancel(f.t.Context())

@@ -33,7 +33,8 @@ func TestEndpointsComeAndGoThroughTheFileUnderLoad(t *testing.T) {
 	traffic := f.send(steady(4 * time.Second))
 
 	f.write(path, list(a, b, c))
-	f.everywhere("the new endpoint is there", func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && hosts[c].Weight > 0 })
+	f.everywhere("the new endpoint is there",
+		func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && hosts[c].Weight > 0 })
 	f.eventually("the new endpoint serves", func() error {
 		if pool[2].Served() == 0 {
 			return fmt.Errorf("nothing served")
@@ -43,13 +44,14 @@ func TestEndpointsComeAndGoThroughTheFileUnderLoad(t *testing.T) {
 	f.write(path, "- targets: [not an address") // an operator's slip
 	f.eventually("the slip is shown", func() error { return f.sourceFails("discovery") })
 	f.write(path, list(b, c))
-	f.everywhere("the old endpoint is gone", func(hosts map[string]proc.Host) bool { _, there := hosts[a]; return len(hosts) == 2 && !there })
+	f.everywhere("the old endpoint is gone",
+		func(hosts map[string]proc.Host) bool { _, there := hosts[a]; return len(hosts) == 2 && !there })
 	if result := traffic.wait(t); result.Errors != 0 {
 		t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
 	}
 }
 
-// everywhere waits until a condition holds of the hosts of every Envoy.
+// everywhere waits until a condition holds for the hosts of every Envoy.
 func (f *fleet) everywhere(what string, holds func(map[string]proc.Host) bool) {
 	f.t.Helper()
 	f.eventually(what, func() error {
@@ -125,7 +127,7 @@ func TestAKilledControlPlaneCostsNoRequestAndItsSuccessorKeepsGoodWeights(t *tes
 	}
 }
 
-// avoided reports whether an endpoint has a small part of the mean weight.
+// avoided reports whether the weight of an endpoint is less than a tenth of the mean weight.
 func avoided(hosts map[string]proc.Host, address string) bool {
 	var sum float64
 	for _, h := range hosts {
@@ -134,8 +136,7 @@ func avoided(hosts map[string]proc.Host, address string) bool {
 	return float64(hosts[address].Weight) < 0.1*sum/float64(len(hosts))
 }
 
-// watchWeights looks at the hosts of every Envoy all the time until stopped, and
-// fails the test when what it sees is wrong.
+// watchWeights checks the hosts of every Envoy all the time until stopped, and fails the test when the check fails.
 func (f *fleet) watchWeights(check func(map[string]proc.Host) error) (stop func()) {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan struct{})
@@ -196,7 +197,7 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("Redis is shown as down", func() error { return f.sourceIs("redis", admin.SourceDown) })
-	f.eventually("the loop runs on scrapes alone", func() error {
+	f.eventually("the loop uses only scrapes", func() error {
 		e, err := f.endpoint(pool[0].Address())
 		if err == nil && e.LoadSource != "scraped" {
 			err = fmt.Errorf("load from %s", e.LoadSource)
@@ -250,7 +251,8 @@ func TestAFaultyMetricsPageMakesOnlyItsEndpointStale(t *testing.T) {
 			}
 			result := f.send(quick(200)).wait(t)
 			if result.Errors != 0 || result.Servers[pool[0].Address()] == 0 {
-				t.Errorf("%d errors, %d requests to the endpoint without metrics; want none and some", result.Errors, result.Servers[pool[0].Address()])
+				t.Errorf("%d errors, %d requests to the endpoint without metrics; want none and some", result.Errors,
+					result.Servers[pool[0].Address()])
 			}
 			pool[0].SetMetricsFault(modelsim.MetricsHealthy)
 			f.eventually("the endpoint recovers", func() error {
@@ -264,22 +266,24 @@ func TestAFaultyMetricsPageMakesOnlyItsEndpointStale(t *testing.T) {
 	}
 }
 
-// What the Envoys count stands in for a page that cannot be read: the endpoint
-// keeps a weight of its own, and its failed scrape stays in sight.
+// The Envoys' counts stand in for a page that cannot be read: the endpoint keeps a weight of its own, and its failed
+// scrape is still shown.
 func TestAnEndpointWithoutMetricsIsWeighedByWhatEnvoysCount(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, cluster: "weighting: {fresh: 500ms, hold: 700ms, decay: 1s}"})
 	pool[0].SetMetricsFault(modelsim.MetricsError)
 	traffic := f.send(steady(3 * time.Second))
-	f.eventually("it is weighed by counts alone", func() error {
+	f.eventually("it is weighed only by counts", func() error {
 		e, err := f.endpoint(pool[0].Address())
-		if err == nil && (e.Reason != "fill" || e.LoadSource != string(weighting.LoadInFlight) || !strings.Contains(e.LastScrape.Error, "500")) {
+		if err == nil && (e.Reason != "fill" || e.LoadSource != string(weighting.LoadInFlight) ||
+			!strings.Contains(e.LastScrape.Error, "500")) {
 			err = fmt.Errorf("reason %s, load source %s, scrape error %q", e.Reason, e.LoadSource, e.LastScrape.Error)
 		}
 		return err
 	})
 	if result := traffic.wait(t); result.Errors != 0 || result.Servers[pool[0].Address()] == 0 {
-		t.Errorf("%d errors, %d requests to the endpoint without metrics; want none and some", result.Errors, result.Servers[pool[0].Address()])
+		t.Errorf("%d errors, %d requests to the endpoint without metrics; want none and some", result.Errors,
+			result.Servers[pool[0].Address()])
 	}
 }
 
@@ -335,7 +339,8 @@ func (f *fleet) shareOf(address string, least, most float64) error {
 func TestAServerThatEnvoyEjectsIsNotCountedOnAndComesBack(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	const before = "    # Weights act across localities:"
-	check := "    health_checks:\n    - {timeout: 1s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1, http_health_check: {path: /health}}\n"
+	check := "    health_checks:\n    - {timeout: 1s, interval: 0.1s, no_traffic_interval: 0.1s, " +
+		"unhealthy_threshold: 1, healthy_threshold: 1, http_health_check: {path: /health}}\n"
 	f := start(t, plan{servers: pool, edits: []edit{{before, check + before}}})
 	pool[0].SetServingFault(modelsim.ServingUnavailable)
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 200 * time.Millisecond}, Seed: 7})

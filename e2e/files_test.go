@@ -17,8 +17,8 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// alone starts a control plane without Envoys.
-func alone(t *testing.T, p plan) *fleet {
+// withoutEnvoys starts a control plane without Envoys.
+func withoutEnvoys(t *testing.T, p plan) *fleet {
 	t.Helper()
 	ports, err := proc.FreeAddresses(2)
 	if err != nil {
@@ -31,13 +31,13 @@ func alone(t *testing.T, p plan) *fleet {
 	return f
 }
 
-// status is what /api/v1/status says.
+// status is the answer of /api/v1/status.
 func (f *fleet) status() (s admin.Status, err error) {
 	err = f.get("/api/v1/status", &s)
 	return s, err
 }
 
-// pipe makes a named pipe that nobody writes to.
+// pipe makes a named pipe without a writer.
 func pipe(t *testing.T, path string) string {
 	t.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -46,7 +46,7 @@ func pipe(t *testing.T, path string) string {
 	return path
 }
 
-// check runs steelyard check and returns its exit status and what it says on standard error.
+// check runs steelyard check and returns its exit status and its standard error.
 func check(t *testing.T, path string) (status int, said string) {
 	t.Helper()
 	binary, err := proc.BuildSteelyard()
@@ -76,19 +76,24 @@ func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
 	endless := pipe(t, filepath.Join(dir, "pipe"))
 	naming := func(name, scrape, top string) string {
 		path := filepath.Join(dir, name)
-		text := fmt.Sprintf("%s\nclusters:\n- name: llama\n  engine: vllm\n  endpoints: {static: [{address: 127.0.0.1:9}]}\n  scrape: {%s}\n", top, scrape)
+		text := fmt.Sprintf("%s\nclusters:\n- name: llama\n  engine: vllm\n"+
+			"  endpoints: {static: [{address: 127.0.0.1:9}]}\n  scrape: {%s}\n", top, scrape)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
+	cert, password := "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}",
+		"redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"
 	for path, says := range map[string]string{
 		endless:     endless + " is a named pipe, not a regular file",
 		"/dev/zero": "/dev/zero is a device, not a regular file",
-		naming("token.yaml", "bearer_token_file: "+endless, ""):                                      "token.yaml:6:12: clusters[llama].scrape.bearer_token_file: ",
-		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""):                            "ca.yaml:6:33: clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
-		naming("cert.yaml", "", "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}"):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
-		naming("password.yaml", "", "redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"): "password.yaml:1:35: redis.password_file: ",
+		naming("token.yaml", "bearer_token_file: "+endless, ""): "token.yaml:6:12: " +
+			"clusters[llama].scrape.bearer_token_file: ",
+		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""): "ca.yaml:6:33: " +
+			"clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
+		naming("cert.yaml", "", cert):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
+		naming("password.yaml", "", password): "password.yaml:1:35: redis.password_file: ",
 	} {
 		began := time.Now()
 		status, said := check(t, path)
@@ -101,7 +106,7 @@ func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
 	}
 }
 
-// What is read again and again while it runs, by a loop for each endpoint.
+// Scrape loops read these files again and again.
 func TestATokenAndAuthoritiesThatNeverEndFailScrapesAndHoldNothingUp(t *testing.T) {
 	for name, scrape := range map[string]string{
 		"token":       "bearer_token_file: PIPE",
@@ -109,7 +114,8 @@ func TestATokenAndAuthoritiesThatNeverEndFailScrapesAndHoldNothingUp(t *testing.
 	} {
 		endless := pipe(t, filepath.Join(t.TempDir(), "pipe"))
 		pool := servers(t, same(1, wide)...)
-		f := alone(t, plan{servers: pool, cluster: "scrape: {" + strings.ReplaceAll(scrape, "PIPE", endless) + "}"})
+		f := withoutEnvoys(t, plan{servers: pool,
+			cluster: "scrape: {" + strings.ReplaceAll(scrape, "PIPE", endless) + "}"})
 		f.eventually(name+": the source says why it fails", func() error {
 			s, err := f.source("scrape")
 			if err == nil && !strings.Contains(s.LastError, endless+" is a named pipe") {
@@ -129,7 +135,7 @@ func TestATokenAndAuthoritiesThatNeverEndFailScrapesAndHoldNothingUp(t *testing.
 
 func TestAConfigurationThatNeverEndsIsRefusedAndHoldsNothingUp(t *testing.T) {
 	const static = "endpoints: {static: [{address: 127.0.0.1:9}]}"
-	f := alone(t, plan{cluster: static})
+	f := withoutEnvoys(t, plan{cluster: static})
 	swap := func() {
 		if err := os.Rename(pipe(t, f.config+".pipe"), f.config); err != nil {
 			t.Fatal(err)

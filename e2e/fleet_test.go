@@ -21,30 +21,28 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// limit is how long a condition may take to come true. It is generous: the tests
-// wait for conditions, and those that bound a time measure it themselves.
+// limit bounds the wait for a condition. It is generous: tests that promise a time measure it themselves.
 const limit = 30 * time.Second
 
-// plan says what a fleet is made of. The servers are given, because tests differ
-// in them most.
+// A plan describes a fleet. Tests start the servers themselves, because they differ in them most.
 type plan struct {
 	servers []*modelsim.Server
 	// cluster is the YAML of the cluster below its name and engine: endpoints are
 	// added unless it names some.
 	cluster string
-	// top is YAML beside clusters, such as redis; more is YAML of other clusters.
+	// top is YAML of further sections, such as redis; more is YAML of further clusters.
 	top, more string
 	envoys    int      // 1 when 0
 	bootstrap []string // more arguments of steelyard bootstrap
-	edits     []edit   // of what it prints
-	// xds is the address that Envoys are told, Steelyard's own when empty.
+	edits     []edit   // of its output
+	// xds is the xDS address in the Envoys' configuration, Steelyard's own when empty.
 	xds string
-	// listen is more YAML of the xds section, in braces' form: ", key: value"; asked is
-	// that of the admin section.
+	// listen is more YAML of the xds section, in flow style: ", key: value"; asked is that of the admin section.
 	listen, asked string
 	// openFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
 	openFiles string
 	args      []string // more arguments of steelyard serve
+	binary    string   // another steelyard than that of this checkout
 	stderr    *os.File // of steelyard serve, instead of its log
 }
 
@@ -63,8 +61,8 @@ type fleet struct {
 
 const cluster = "llama"
 
-// silent are arguments of bootstrap for an Envoy that tells nothing of its
-// requests: what it tells would be believed before Redis and a scrape.
+// silent are arguments of bootstrap for an Envoy that does not report its requests: its reports would take precedence
+// over Redis and scrapes.
 var silent = []string{"--upstream-log=false", "--load-reports=false"}
 
 // servers starts simulated model servers that are closed at the test's end.
@@ -108,7 +106,7 @@ func start(t *testing.T, p plan) *fleet {
 	return f
 }
 
-// writeConfig replaces the configuration file in one move.
+// writeConfig replaces the configuration file by a rename.
 func (f *fleet) writeConfig(body string) {
 	f.t.Helper()
 	var b strings.Builder
@@ -129,7 +127,7 @@ func (f *fleet) writeConfig(body string) {
 	f.write(f.config, b.String()+"\n"+f.plan.more)
 }
 
-// write puts a file in its place in one move, as an operator's tools do.
+// write replaces a file by a rename, as an operator's tools do.
 func (f *fleet) write(path, text string) {
 	f.t.Helper()
 	fresh := path + ".new"
@@ -143,14 +141,15 @@ func (f *fleet) write(path, text string) {
 
 func (f *fleet) startControl(name string) *proc.Process {
 	f.t.Helper()
-	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name, Args: f.plan.args, Stderr: f.plan.stderr}
+	c := proc.SteelyardConfig{Config: f.config, Admin: f.admin, Dir: f.dir, Name: name, Args: f.plan.args,
+		Path: f.plan.binary, Stderr: f.plan.stderr}
 	if f.plan.openFiles != "" {
 		c.Path = f.limited()
 	}
 	return proctest.Steelyard(f.t, c)
 }
 
-// limited writes a script that is Steelyard with other limits of open files.
+// limited writes a script that runs Steelyard with other limits of open files.
 func (f *fleet) limited() string {
 	f.t.Helper()
 	binary, err := proc.BuildSteelyard()
@@ -158,13 +157,14 @@ func (f *fleet) limited() string {
 		f.t.Fatal(err)
 	}
 	path := filepath.Join(f.dir, "limited.sh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nulimit "+f.plan.openFiles+"\nexec '"+binary+"' \"$@\"\n"), 0o700); err != nil {
+	script := "#!/bin/sh\nulimit " + f.plan.openFiles + "\nexec '" + binary + "' \"$@\"\n"
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		f.t.Fatal(err)
 	}
 	return path
 }
 
-// startEnvoy runs an Envoy on what steelyard bootstrap prints.
+// startEnvoy runs an Envoy with the output of steelyard bootstrap.
 func (f *fleet) startEnvoy(i int) {
 	f.t.Helper()
 	xds := f.xds
@@ -190,7 +190,7 @@ func (f *fleet) startEnvoy(i int) {
 	})
 }
 
-// run calls the steelyard binary and returns what it prints.
+// run runs the steelyard binary and returns its output.
 func run(t testing.TB, args ...string) []byte {
 	t.Helper()
 	binary, err := proc.BuildSteelyard()
@@ -330,8 +330,8 @@ func (tr *traffic) wait(t *testing.T) load.Result {
 	return tr.result
 }
 
-// stop ends a load that would go on and returns how many requests it sent, and how
-// many of them failed; those that were open at this moment are no failures.
+// stop ends a load and returns how many requests it sent, and how many of them failed. Requests that are open at this
+// moment do not count as failed.
 func (tr *traffic) stop(t *testing.T) (requests, failed int) {
 	t.Helper()
 	tr.cancel()

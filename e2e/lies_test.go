@@ -23,14 +23,14 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// A liar is a client of the xDS port that follows the cluster as an Envoy does, and tells what it likes.
+// A liar is a client of the xDS port that subscribes to the cluster like an Envoy, and sends false reports.
 type liar struct {
 	f    *fleet
 	conn *grpc.ClientConn
 	node *corev3.Node
 }
 
-// lie has one subscribe under the name "liar".
+// lie starts one with the node id "liar".
 func (f *fleet) lie() *liar {
 	f.t.Helper()
 	const name = "liar"
@@ -47,7 +47,8 @@ func (f *fleet) lie() *liar {
 	return &liar{f, conn, &corev3.Node{Id: name}}
 }
 
-// claim reports requests in progress at servers, as often as it is asked to, until the test ends.
+// claim sends load reports with requests in progress at servers, at the interval that Steelyard asks for, until the
+// test ends.
 func (l *liar) claim(inProgress uint64, at ...*modelsim.Server) {
 	t := l.f.t
 	t.Helper()
@@ -69,12 +70,13 @@ func (l *liar) claim(inProgress uint64, at ...*modelsim.Server) {
 		})
 	}
 	report := &loadservice.LoadStatsRequest{ClusterStats: []*endpointv3.ClusterStats{{
-		ClusterName: cluster, ClusterServiceName: cluster + "/failsafe", UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality},
+		ClusterName: cluster, ClusterServiceName: cluster + "/failsafe",
+		UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality},
 	}}}
 	l.repeat(asked.GetLoadReportingInterval().AsDuration(), func() error { return stream.Send(report) })
 }
 
-// repeat says something again and again, until the test ends.
+// repeat sends a message periodically, until the test ends.
 func (l *liar) repeat(every time.Duration, say func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -93,7 +95,7 @@ func (l *liar) repeat(every time.Duration, say func() error) {
 	}()
 }
 
-// accuse says, ten times a second, that twenty connections to a server were refused.
+// accuse sends, ten times a second, access log entries of twenty refused connections to a server.
 func (l *liar) accuse(s *modelsim.Server) {
 	t := l.f.t
 	t.Helper()
@@ -133,7 +135,7 @@ func served(pool []*modelsim.Server) (n []float64) {
 	return n
 }
 
-// sharesOver are the parts of the traffic that the servers got in a time.
+// sharesOver returns the shares of the traffic that the servers get within d.
 func sharesOver(pool []*modelsim.Server, d time.Duration) []float64 {
 	before := served(pool)
 	time.Sleep(d)
@@ -159,7 +161,7 @@ func mustBeFair(t *testing.T, shares []float64) {
 	}
 }
 
-// problem waits for a problem of the cluster that says all of these.
+// problem waits for a problem of the cluster with all of these texts.
 func (f *fleet) problem(texts ...string) {
 	f.t.Helper()
 	f.eventually("a problem names it", func() error {
@@ -180,8 +182,8 @@ func (f *fleet) problem(texts ...string) {
 	})
 }
 
-// TestOneClientsLoadReportsDoNotOverruleTheServers: whoever may follow the cluster may claim what it
-// likes; what the servers deny and other Envoys do not find is believed for a few seconds.
+// TestOneClientsLoadReportsDoNotOverruleTheServers: any client of the xDS port can send false load reports. Reports
+// that contradict the servers, and that no other Envoy confirms, count for a few seconds only.
 func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 	for name, at := range map[string]int{"at three of four servers": 3, "at one of them": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +209,8 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 				}
 				for _, e := range v.Endpoints {
 					if e.Overloaded || e.Share.Or(0) > 0.4 || e.Load.Or(math.Inf(1)) > 100 {
-						return fmt.Errorf("%s: load %v, share %v, flagged %v: %s", e.Address, e.Load, e.Share, e.Overloaded, e.OverloadReason)
+						return fmt.Errorf("%s: load %v, share %v, flagged %v: %s", e.Address, e.Load, e.Share,
+							e.Overloaded, e.OverloadReason)
 					}
 				}
 				return nil
@@ -223,16 +226,17 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 					t.Errorf("%s is flagged: %s", e.Address, e.OverloadReason)
 				}
 			}
-			if len(v.Disputes) != 1 || v.Disputes[0].NodeID != "liar" || len(v.Disputes[0].Endpoints) != at || v.Disputes[0].Requests.Or(0) < 900*float64(at) {
+			if len(v.Disputes) != 1 || v.Disputes[0].NodeID != "liar" || len(v.Disputes[0].Endpoints) != at ||
+				v.Disputes[0].Requests.Or(0) < 900*float64(at) {
 				t.Errorf("disputes %+v", v.Disputes)
 			}
 		})
 	}
 }
 
-// TestOneClientsFailuresFlagNobodyThatOthersFindWell: a log of refused connections to a server that
-// answers everybody else.
-func TestOneClientsFailuresFlagNobodyThatOthersFindWell(t *testing.T) {
+// TestOneClientsFailuresFlagNoServerThatWorksForOthers: an access log of refused connections to a server that answers
+// all other clients.
+func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 10})
@@ -252,8 +256,8 @@ func TestOneClientsFailuresFlagNobodyThatOthersFindWell(t *testing.T) {
 	}
 }
 
-// TestWhatSeveralEnvoysTellOfIsBelieved: a server that stalls and says that it is idle, and one that fails.
-func TestWhatSeveralEnvoysTellOfIsBelieved(t *testing.T) {
+// TestReportsOfSeveralEnvoysCount: a server that stalls while its metrics show it idle, and one that fails.
+func TestReportsOfSeveralEnvoysCount(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool, envoys: 3, cluster: "push: {heartbeat: 300ms}"})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 50 * time.Millisecond}, Seed: 12})
@@ -276,7 +280,7 @@ func TestWhatSeveralEnvoysTellOfIsBelieved(t *testing.T) {
 	}
 }
 
-// TestAnInsaneCounterIsForgottenAndShown: a page that claims 10^18 completions for a second.
+// TestAnInsaneCounterIsForgottenAndShown: a metrics page shows 10^18 completions for a second.
 func TestAnInsaneCounterIsForgottenAndShown(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})

@@ -30,7 +30,7 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// piped runs a fleet whose control plane logs all it has into a pipe, and returns its reader.
+// piped runs a fleet whose control plane logs at level debug into a pipe, and returns the reading end.
 func piped(t *testing.T) (*fleet, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -42,8 +42,8 @@ func piped(t *testing.T) (*fleet, *os.File) {
 	return start(t, plan{servers: servers(t, same(2, wide)...), stderr: w, args: []string{"--log-level", "debug"}}), r
 }
 
-// noise connects clients that refuse what they are sent, again and again, until enough is
-// true. Each of them is worth some long lines in a log for debugging.
+// noise connects clients that refuse each assignment, again and again, until enough returns nil. Each of them makes
+// some long lines in a log of level debug.
 func (f *fleet) noise(what string, enough func() error) {
 	f.t.Helper()
 	names := []string{cluster}
@@ -87,7 +87,7 @@ func (f *fleet) dropping() {
 	})
 }
 
-// answer asks the admin API, which is given a second.
+// answer asks the admin API, with a timeout of a second.
 func (f *fleet) answer(path string) (string, error) {
 	client := http.Client{Timeout: time.Second}
 	resp, err := client.Get("http://" + f.admin + path)
@@ -104,7 +104,7 @@ func (f *fleet) answer(path string) (string, error) {
 
 var droppedSeries = regexp.MustCompile(`(?m)^steelyard_log_lines_dropped_total (\S+)$`)
 
-// dropped is how many lines of the log were dropped, as /metrics says.
+// dropped returns how many lines of the log were dropped, by /metrics.
 func (f *fleet) dropped() (lines int, err error) {
 	body, err := f.answer("/metrics")
 	if err != nil {
@@ -118,8 +118,8 @@ func (f *fleet) dropped() (lines int, err error) {
 	return int(n), err
 }
 
-// serves checks that everything goes on: the admin API answers, a client is pushed to, an Envoy
-// that starts gets its endpoints; and that the API says what is wrong with the log.
+// serves checks that the control plane works: the admin API answers, a client gets pushes, an Envoy that starts gets
+// its endpoints; and that the API has the problem of the log.
 func (f *fleet) serves(problem string) {
 	f.t.Helper()
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/api/v1/clients", "/api/v1/clusters/" + cluster} {
@@ -153,7 +153,7 @@ func (f *fleet) serves(problem string) {
 	})
 }
 
-func TestAProcessLogThatNobodyReadsStopsNothing(t *testing.T) {
+func TestAProcessLogThatIsNotReadStopsNothing(t *testing.T) {
 	f, r := piped(t)
 	f.dropping()
 	if n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ); err != nil || n < 32<<10 {
@@ -171,30 +171,30 @@ func TestAProcessLogThatNobodyReadsStopsNothing(t *testing.T) {
 	}
 }
 
-func TestTheProcessLogSaysHowMuchItsReaderMissed(t *testing.T) {
+func TestTheProcessLogHasTheNumberOfDroppedLines(t *testing.T) {
 	f, r := piped(t)
 	f.dropping()
 	notice := regexp.MustCompile(`level=WARN msg="log lines were dropped[^"]*" lines=(\d+)`)
-	var told atomic.Int64
+	var logged atomic.Int64
 	go func() {
 		in := bufio.NewScanner(r)
 		in.Buffer(nil, 1<<20)
 		for in.Scan() {
 			if m := notice.FindStringSubmatch(in.Text()); m != nil {
 				n, _ := strconv.ParseInt(m[1], 10, 64)
-				told.Add(n)
+				logged.Add(n)
 			}
 		}
 	}()
 	f.eventually("the log and /metrics say the same", func() error {
-		if n, err := f.dropped(); err != nil || int64(n) != told.Load() {
-			return fmt.Errorf("the log %d, /metrics %d, %v", told.Load(), n, err)
+		if n, err := f.dropped(); err != nil || int64(n) != logged.Load() {
+			return fmt.Errorf("the log %d, /metrics %d, %v", logged.Load(), n, err)
 		}
 		return nil
 	})
 }
 
-func TestAProcessLogWhoseReaderIsGoneStopsNothing(t *testing.T) {
+func TestAProcessLogWithoutAReaderStopsNothing(t *testing.T) {
 	f, r := piped(t)
 	r.Close()
 	f.dropping()
@@ -223,7 +223,8 @@ func TestAClientThatReconnectsAThousandTimesIsSummarised(t *testing.T) {
 	for i := range times {
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())
 		if err == nil {
-			err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("envoy-", i)}, TypeUrl: xdstest.EndpointType})
+			err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: fmt.Sprint("envoy-", i)},
+				TypeUrl: xdstest.EndpointType})
 		}
 		if err == nil {
 			err = stream.CloseSend()
@@ -247,7 +248,8 @@ func TestAClientThatReconnectsAThousandTimesIsSummarised(t *testing.T) {
 	}
 	for _, line := range []string{"envoy stream opened", "envoy stream closed"} {
 		said := strings.Count(string(log), `msg="`+line+`"`)
-		for _, m := range regexp.MustCompile(`line="`+line+`" host=127.0.0.1 left_out=(\d+)`).FindAllStringSubmatch(string(log), -1) {
+		summary := regexp.MustCompile(`line="` + line + `" host=127.0.0.1 left_out=(\d+)`)
+		for _, m := range summary.FindAllStringSubmatch(string(log), -1) {
 			n, _ := strconv.Atoi(m[1])
 			said += n
 		}

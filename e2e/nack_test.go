@@ -20,9 +20,8 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// corrupter stands between an Envoy and Steelyard and, when armed, sets a weight
-// of the next assignment to 0, which Envoy refuses. Steelyard itself never sends
-// one, so the fault has to be made on the way.
+// corrupter is a proxy between an Envoy and Steelyard. When armed it sets a weight of the next assignment to 0, which
+// Envoy refuses. Steelyard itself never sends such an assignment.
 type corrupter struct {
 	endpointservice.UnimplementedEndpointDiscoveryServiceServer
 	upstream endpointservice.EndpointDiscoveryServiceClient
@@ -126,7 +125,8 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 		return err
 	})
 	flood(t, pool[0], 500)
-	f.everywhere("both Envoys follow the load", func(hosts map[string]proc.Host) bool { return avoided(hosts, pool[0].Address()) })
+	f.everywhere("both Envoys follow the load",
+		func(hosts map[string]proc.Host) bool { return avoided(hosts, pool[0].Address()) })
 	if len(before) != 2 {
 		t.Errorf("%d hosts before the NACK, want 2", len(before))
 	}

@@ -16,8 +16,7 @@ import (
 	"steelyard/weighting"
 )
 
-// An overload is a pool that is offered more than it can serve from the first
-// moment on.
+// An overload is a pool whose offered load is above its capacity from the beginning.
 type overload struct {
 	servers []modelsim.Options
 	mean    time.Duration // of the service
@@ -27,16 +26,14 @@ type overload struct {
 	length  time.Duration
 }
 
-// twice is the overload that the figures are promised for. A wait of twenty services
-// is one that chance alone keeps within twice its mean.
+// twice is the overload of the promised figures. Chance keeps a wait of twenty services within twice its mean.
 var twice = overload{
 	servers: same(8, modelsim.Options{Slots: 1}),
 	mean:    100 * time.Millisecond, factor: 2, target: 2 * time.Second,
 	settle: 6 * time.Second, length: 16 * time.Second,
 }
 
-// longer are services of which four fit into the target, and of which a slot ends but
-// sixty in the time.
+// longer has services of which four fit into the target, and of which a slot ends only sixty in the time.
 var longer = overload{
 	servers: same(20, modelsim.Options{Slots: 1}),
 	mean:    500 * time.Millisecond, factor: 2, target: 2 * time.Second,
@@ -81,7 +78,8 @@ func (o overload) goodput(r load.Result) float64 {
 
 // settled are the samples that arrived after the pool had settled.
 func (o overload) settled(r load.Result) []load.Sample {
-	from, _ := slices.BinarySearchFunc(r.Samples, o.settle, func(s load.Sample, at time.Duration) int { return int(s.At - at) })
+	from, _ := slices.BinarySearchFunc(r.Samples, o.settle,
+		func(s load.Sample, at time.Duration) int { return int(s.At - at) })
 	return r.Samples[from:]
 }
 
@@ -96,7 +94,7 @@ func summary(samples []load.Sample, dropped bool, of func(load.Sample) float64) 
 }
 
 func TestSheddingHoldsTheWaitAtTwiceTheCapacity(t *testing.T) {
-	const scrapesAlone = ", access_log: {disabled: true}, load_reports: {disabled: true}"
+	const onlyScrapes = ", access_log: {disabled: true}, load_reports: {disabled: true}"
 	for _, c := range []struct {
 		name    string
 		engine  modelsim.Engine
@@ -104,8 +102,9 @@ func TestSheddingHoldsTheWaitAtTwiceTheCapacity(t *testing.T) {
 		cluster string
 	}{
 		{"by access logs", modelsim.VLLM, "", ""},
-		{"by scrapes of vLLM alone", modelsim.VLLM, scrapesAlone, ""},
-		{"by scrapes of Triton alone, each second", modelsim.Triton, scrapesAlone, "engine: triton\nscrape: {interval: 1s}\n"},
+		{"only by scrapes of vLLM", modelsim.VLLM, onlyScrapes, ""},
+		{"only by scrapes of Triton, each second", modelsim.Triton, onlyScrapes,
+			"engine: triton\nscrape: {interval: 1s}\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +122,8 @@ func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 		most   float64 // targets, p99
 		fewest float64 // goodput
 	}{
-		{"one slot", longer, 2.25, 0.93}, // of some 900 requests: 1.9 by simulation of many, and 0.95 to 0.99 of the capacity in five runs
+		// of some 900 requests: 1.9 by simulation of many, and 0.95 to 0.99 of the capacity in five runs
+		{"one slot", longer, 2.25, 0.93},
 		{"sixteen slots", batched, 2, 0.95},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,9 +133,8 @@ func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 	}
 }
 
-// sheds runs the load with shedding, and checks what was promised for it. The wait of
-// 99 in 100 of the accepted is that many targets at most, and the goodput such a part
-// of the capacity.
+// sheds runs the load with shedding, and checks the promised figures: the wait of 99 in 100 accepted requests is at
+// most that many targets, and the goodput at least that part of the capacity.
 func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 	p.cluster += fmt.Sprintf("shedding: {enabled: true, target_wait: %v}", o.target)
 	_, r := o.run(t, p)
@@ -143,8 +142,10 @@ func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 	wait := summary(settled, false, func(s load.Sample) float64 { return s.Wait })
 	refusal := summary(settled, true, func(s load.Sample) float64 { return (s.Latency - s.Lateness).Seconds() })
 	goodput := o.goodput(r)
-	t.Logf("wait %.2f s, p99 %.2f s (target %v); goodput %.3f of the capacity; %d of %d refused, in %.1f ms, p90 %.1f ms; generator late by p99 %.1f ms",
-		wait.Mean, wait.P99, o.target, goodput, refusal.N, len(settled), 1e3*refusal.P50, 1e3*refusal.P90, 1e3*r.Lateness.P99)
+	t.Logf("wait %.2f s, p99 %.2f s (target %v); goodput %.3f of the capacity; %d of %d refused, in %.1f ms, p90 "+
+		"%.1f ms; generator late by p99 %.1f ms",
+		wait.Mean, wait.P99, o.target, goodput, refusal.N, len(settled), 1e3*refusal.P50, 1e3*refusal.P90,
+		1e3*r.Lateness.P99)
 	if most := most * o.target.Seconds(); wait.P99 > most {
 		t.Errorf("p99 of the wait of accepted requests is %.2f s, want at most %.2f s", wait.P99, most)
 	}
@@ -195,7 +196,7 @@ func (f *fleet) flaggedWithin(most time.Duration, address, reason string) {
 	})
 }
 
-// wellAgain waits until the endpoint is without a flag and serves its part.
+// wellAgain waits until the endpoint is not flagged and serves its share.
 func (f *fleet) wellAgain(s *modelsim.Server) {
 	f.t.Helper()
 	served := s.Served()
@@ -208,7 +209,7 @@ func (f *fleet) wellAgain(s *modelsim.Server) {
 	})
 }
 
-func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T) {
+func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms}"})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
@@ -231,7 +232,8 @@ func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T)
 	})
 	f.flaggedWithin(3*time.Second, stalled.Address(), "stalled since ")
 	e, err := f.endpoint(stalled.Address())
-	if err != nil || e.Input(string(weighting.FieldQueue)).Value.Or(-1) != 0 || e.Input(string(weighting.FieldRunning)).Value.Or(-1) != 0 {
+	if err != nil || e.Input(string(weighting.FieldQueue)).Value.Or(-1) != 0 ||
+		e.Input(string(weighting.FieldRunning)).Value.Or(-1) != 0 {
 		t.Errorf("its own report is %+v (%v), want an idle server's", e.Inputs, err)
 	}
 	stalled.SetFrozen(false)
@@ -239,9 +241,9 @@ func TestAStalledServerThatSaysItIsIdleIsFlaggedWithinThreeSeconds(t *testing.T)
 	f.wellAgain(stalled)
 }
 
-// A request whose body comes slowly is in flight, and no work of the server yet. With few and long
-// requests beside it there are seconds without an answer.
-func TestASlowUploadFlagsNobody(t *testing.T) {
+// A request whose body comes slowly is in flight, and the server does not work on it yet. If all other requests are few
+// and long, there are seconds without an answer.
+func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(load.Plan{Rate: 1, Work: load.Work{Mean: 6 * time.Second}, Seed: 5})
@@ -277,9 +279,10 @@ func TestASlowUploadFlagsNobody(t *testing.T) {
 	}
 }
 
-// Who answers at once looks idle, and attracts what the others would have served.
+// A server that fails at once looks idle, and attracts the requests of the others.
 func TestAServerThatFailsFastIsFlagged(t *testing.T) {
-	for name, fault := range map[string]modelsim.ServingFault{"503 at once": modelsim.ServingUnavailable, "500": modelsim.ServingFailing} {
+	for name, fault := range map[string]modelsim.ServingFault{"503 at once": modelsim.ServingUnavailable,
+		"500": modelsim.ServingFailing} {
 		t.Run(name, func(t *testing.T) {
 			pool := servers(t, same(3, wide)...)
 			f := start(t, plan{servers: pool})
@@ -307,9 +310,9 @@ func TestWhileAllServersFailNoneIsFlagged(t *testing.T) {
 	for _, s := range pool {
 		s.SetServingFault(modelsim.ServingUnavailable)
 	}
-	// After five an endpoint would be flagged, were the others well; and an Envoy ejects one
-	// of the three, which hears of five more each ten, twenty, thirty seconds alone.
-	f.eventually("all have failed often, and nobody is flagged", func() error {
+	// After five failures an endpoint would be flagged if the others were healthy. An Envoy ejects one of the three,
+	// which then gets five more requests only every ten, twenty, thirty seconds.
+	f.eventually("all have failed often, and none is flagged", func() error {
 		failed := 0.0
 		for _, s := range pool {
 			e, err := f.endpoint(s.Address())
@@ -317,7 +320,8 @@ func TestWhileAllServersFailNoneIsFlagged(t *testing.T) {
 				return err
 			}
 			if e.FailedRequests.Or(0) < 5 || e.Overloaded {
-				return fmt.Errorf("%s: %v failed, flagged %v: %q", s.Address(), e.FailedRequests, e.Overloaded, e.OverloadReason)
+				return fmt.Errorf("%s: %v failed, flagged %v: %q", s.Address(), e.FailedRequests, e.Overloaded,
+					e.OverloadReason)
 			}
 			failed += e.FailedRequests.Or(0)
 		}
@@ -330,7 +334,7 @@ func TestWhileAllServersFailNoneIsFlagged(t *testing.T) {
 		s.SetServingFault(modelsim.ServingHealthy)
 	}
 	// One of them may still be ejected by the Envoy, for ten seconds or more.
-	f.eventually("they serve, and nobody is flagged", func() error {
+	f.eventually("they serve, and none is flagged", func() error {
 		served := 0
 		for _, s := range pool {
 			e, err := f.endpoint(s.Address())

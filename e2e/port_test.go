@@ -28,7 +28,7 @@ func (f *fleet) restartEnvoy() (took time.Duration) {
 	return time.Since(began)
 }
 
-// answers fails the test unless the admin listener does so soon.
+// answers fails the test unless the admin listener answers soon.
 func (f *fleet) answers(path string) {
 	f.t.Helper()
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -43,7 +43,7 @@ func (f *fleet) answers(path string) {
 	}
 }
 
-// complains waits until the status has a problem with the words in it.
+// complains waits until the status has a problem with this text.
 func (f *fleet) complains(words string) {
 	f.t.Helper()
 	f.eventually("the problem is shown: "+words, func() error {
@@ -60,7 +60,7 @@ func (f *fleet) complains(words string) {
 	})
 }
 
-// logged counts the lines of Steelyard's log with the words in them.
+// logged counts the lines of Steelyard's log with this text.
 func (f *fleet) logged(words string) int {
 	f.t.Helper()
 	text, err := os.ReadFile(f.control.LogFile())
@@ -91,7 +91,7 @@ func (f *fleet) pushed(i int) {
 	})
 }
 
-func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+func TestIdleConnectionsKeepNoEnvoyOut(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, openFiles: "-n 1024"})
 	for range 1100 {
@@ -122,8 +122,8 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestOneAddressMayNotTakeAllConnections: strangers at one address, with a stream each, leave room for other addresses,
-// and an Envoy at the same address that is connected keeps its service.
+// TestOneAddressMayNotTakeAllConnections: clients at one address, with a stream each, leave room for other addresses,
+// and a connected Envoy at the same address keeps its service.
 func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, listen: ", limits: {connections: 60, connections_per_address: 40}"})
@@ -145,7 +145,8 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	var p admin.Port
 	f.eventually("each of the 50 is served or refused", func() error {
 		p, err = f.port()
-		if n := p.Streams.Used - before.Streams.Used + int(p.ConnectionsPerAddress.Refused+p.ConnectionsPerAddress.Displaced); err == nil && n < 50 {
+		served, refused := p.Streams.Used-before.Streams.Used, p.ConnectionsPerAddress.Refused
+		if n := served + int(refused+p.ConnectionsPerAddress.Displaced); err == nil && n < 50 {
 			err = fmt.Errorf("%+v", p)
 		}
 		return err
@@ -156,7 +157,9 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 			open++
 		}
 	}
-	if open > 39 || open < 30 || p.ConnectionsPerAddress.Used != 40 || p.ConnectionsPerAddress.Refused+p.ConnectionsPerAddress.Displaced != uint64(50-open) || p.Connections.Refused != 0 {
+	if open > 39 || open < 30 || p.ConnectionsPerAddress.Used != 40 ||
+		p.ConnectionsPerAddress.Refused+p.ConnectionsPerAddress.Displaced != uint64(50-open) ||
+		p.Connections.Refused != 0 {
 		t.Errorf("%d of 50 strangers are connected; %+v", open, p)
 	}
 	if other := subscribe("127.0.0.2"); !isOpen(other) {
@@ -172,9 +175,9 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	}
 }
 
-// TestAStrangerWhoTakesAllStreamsAndNamesTakesThemFromNobody: neither from an Envoy that is connected, nor from one that
-// starts later.
-func TestAStrangerWhoTakesAllStreamsAndNamesTakesThemFromNobody(t *testing.T) {
+// TestAStrangerThatUsesUpStreamsAndNamesCostsNoEnvoyItsOwn: neither an Envoy that is connected, nor one that starts
+// later.
+func TestAStrangerThatUsesUpStreamsAndNamesCostsNoEnvoyItsOwn(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, listen: ", limits: {streams: 1000, subscriptions: 2000}"})
 	for i := range 10 {
@@ -214,10 +217,11 @@ func TestAStrangerWhoTakesAllStreamsAndNamesTakesThemFromNobody(t *testing.T) {
 	if result := f.send(quick(200)).wait(t); result.Errors != 0 {
 		t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
 	}
-	f.eventually("the restarted Envoy tells of its requests, too", func() error {
+	f.eventually("the restarted Envoy reports its requests, too", func() error {
 		clients, err := f.clients()
 		for _, c := range clients {
-			if c.NodeID == "envoy-0" && c.Signals.Streams > 0 && c.Signals.ReportStreams > 0 && c.Signals.Runtime.InSync {
+			if c.NodeID == "envoy-0" && c.Signals.Streams > 0 && c.Signals.ReportStreams > 0 &&
+				c.Signals.Runtime.InSync {
 				return nil
 			}
 		}
@@ -244,13 +248,16 @@ func TestTheLimitOfOpenFilesIsRaisedAndShown(t *testing.T) {
 	// The Go runtime raises it to one below the hard limit.
 	const want = 2000 - 1
 	shown, lines := f.metric("process_max_fds"), f.logged(fmt.Sprintf("open_files_limit=%d", want))
-	if limit.Cur != want || p.OpenFilesLimit.Or(0) != want || p.Connections.Limit != want-1-256 || shown != want || lines != 1 {
-		t.Errorf("the limit is %d, the API has %v open files and %d connections, process_max_fds is %v, and the log has %d lines; want %d everywhere and one line",
+	if limit.Cur != want || p.OpenFilesLimit.Or(0) != want || p.Connections.Limit != want-1-256 || shown != want ||
+		lines != 1 {
+		t.Errorf("the limit is %d, the API has %v open files and %d connections, process_max_fds is %v, and the "+
+			"log has %d lines; want %d everywhere and one line",
 			limit.Cur, p.OpenFilesLimit, p.Connections.Limit, shown, lines, want)
 	}
 }
 
-// TestRunningOutOfFileDescriptorsEndsNothing: the limit is lowered while it runs, so that nothing is kept.
+// TestRunningOutOfFileDescriptorsEndsNothing: the limit is lowered while Steelyard runs, so that no descriptor is
+// reserved.
 func TestRunningOutOfFileDescriptorsEndsNothing(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool})

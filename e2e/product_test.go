@@ -70,7 +70,8 @@ func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
 	busy := pool[0].Address()
 	f.everywhere("the busy server is avoided", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
 
-	traffic := f.send(load.Plan{Rate: 50, Duration: 8 * time.Second, Work: load.Work{Mean: 5 * time.Millisecond}, Seed: 3})
+	traffic := f.send(load.Plan{Rate: 50, Duration: 8 * time.Second, Work: load.Work{Mean: 5 * time.Millisecond},
+		Seed: 3})
 	if err := f.control.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,8 @@ func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
 		return nil
 	})
 	f.control = f.startControl("steelyard-2")
-	f.everywhere("the weights are back", func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && avoided(hosts, busy) })
+	f.everywhere("the weights are back",
+		func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && avoided(hosts, busy) })
 	if result := traffic.wait(t); result.Errors != 0 {
 		t.Errorf("%d errors: %v", result.Errors, result.Codes)
 	}
@@ -123,7 +125,7 @@ func TestSheddingEnvoysRefuseAShareOfASaturatedPoolUntilTheControllerLeaves(t *t
 		return nil
 	})
 
-	// The controller leaves: what it had Envoy refuse must not outlive it.
+	// The control plane stops: its drop fraction must not outlive it.
 	if err := f.control.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +136,7 @@ func TestSheddingEnvoysRefuseAShareOfASaturatedPoolUntilTheControllerLeaves(t *t
 	}
 }
 
-// refused sends one request, gives up on an answer soon, and says whether Envoy
-// itself refused it.
+// refused sends one request with a short timeout, and reports whether Envoy itself refused it.
 func refused(t *testing.T, url string) bool {
 	t.Helper()
 	client := http.Client{Timeout: 50 * time.Millisecond}
@@ -182,7 +183,8 @@ func TestReloadAppliesWithoutAGapAndRefusesABadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.Errors != 0 || after.Acks <= before.Acks {
-		t.Errorf("%d errors, ACKs %d then %d; want none, and the same stream going on", result.Errors, before.Acks, after.Acks)
+		t.Errorf("%d errors, ACKs %d then %d; want none, and the same stream going on", result.Errors, before.Acks,
+			after.Acks)
 	}
 	if n := f.envoyStat("cluster.steelyard_xds.upstream_cx_destroy"); n != 0 {
 		t.Errorf("%v of the Envoy's connections to the control plane ended, want none", n)
@@ -211,14 +213,14 @@ func (f *fleet) envoyStat(name string) float64 {
 	return stats[name]
 }
 
-// A server that the project did not write: a real Triton, whose queue Steelyard
-// reads from its metrics port, beside another that is idle.
+// Two real Tritons, one with a queue, which Steelyard reads from its metrics port, and one that is idle.
 func TestARealTritonWithAQueueLosesTraffic(t *testing.T) {
 	busy := proctest.Triton(t, proc.TritonConfig{Name: "triton-busy"})
 	free := proctest.Triton(t, proc.TritonConfig{Name: "triton-free"})
 	endpoints := "engine: triton\nendpoints:\n  static:\n"
 	for _, s := range []*proc.Triton{busy, free} {
-		endpoints += fmt.Sprintf("  - {address: %s, metrics_port: %s}\n", s.HTTP, s.Metrics[strings.LastIndex(s.Metrics, ":")+1:])
+		endpoints += fmt.Sprintf("  - {address: %s, metrics_port: %s}\n", s.HTTP,
+			s.Metrics[strings.LastIndex(s.Metrics, ":")+1:])
 	}
 	f := start(t, plan{cluster: endpoints})
 
@@ -226,13 +228,15 @@ func TestARealTritonWithAQueueLosesTraffic(t *testing.T) {
 	for range cap(ends) {
 		go func() { ends <- infer("http://"+busy.HTTP, 1000) }()
 	}
-	f.everywhere("the Triton with a queue is avoided", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy.HTTP) })
+	f.everywhere("the Triton with a queue is avoided",
+		func(hosts map[string]proc.Host) bool { return avoided(hosts, busy.HTTP) })
 	e, err := f.endpoint(busy.HTTP)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e.Input("queue").Value.Or(0) < 1 || e.Input("running").State != "unknown" {
-		t.Errorf("queue %v, running %s; want a queue, and a gauge that Triton does not have", e.Input("queue").Value.Or(-1), e.Input("running").State)
+		t.Errorf("queue %v, running %s; want a queue, and a gauge that Triton does not have",
+			e.Input("queue").Value.Or(-1), e.Input("running").State)
 	}
 	for range 20 {
 		if status := infer(strings.TrimSuffix(f.urls[0], "/"), 1); status != http.StatusOK {
@@ -252,7 +256,8 @@ func TestARealTritonWithAQueueLosesTraffic(t *testing.T) {
 	if report.Queue == nil || report.Running != nil || report.Completions == nil || *report.Completions < 12 {
 		t.Errorf("inspect says %s", out)
 	}
-	if table := run(t, "inspect", "--engine", "triton", "http://"+busy.Metrics+"/metrics"); !bytes.Contains(table, []byte("nv_inference_pending_request_count")) {
+	table := run(t, "inspect", "--engine", "triton", "http://"+busy.Metrics+"/metrics")
+	if !bytes.Contains(table, []byte("nv_inference_pending_request_count")) {
 		t.Errorf("inspect's table does not name the series:\n%s", table)
 	}
 }

@@ -32,7 +32,7 @@ func BenchmarkCostOfPushes(b *testing.B) {
 	for _, endpoints := range []int{20, 100, 1000} {
 		pool := make([]string, endpoints)
 		for i := range pool {
-			pool[i] = fmt.Sprintf("127.1.%d.%d:9", i/250, i%250+1) // nobody sends a request there
+			pool[i] = fmt.Sprintf("127.1.%d.%d:9", i/250, i%250+1) // no request is sent there
 		}
 		for _, way := range followings {
 			o := way.options
@@ -59,7 +59,7 @@ func BenchmarkCostOfPushes(b *testing.B) {
 
 // second pushes new weights so many times, evenly over a second, and returns the CPU
 // time that an Envoy used in it.
-func (r *receiver) second(e *teller, pushes int) time.Duration {
+func (r *receiver) second(e *receiverEnvoy, pushes int) time.Duration {
 	b := r.t.(*testing.B)
 	before := cpu(b, e.Pid())
 	end := time.After(time.Second)
@@ -79,7 +79,8 @@ func (r *receiver) second(e *teller, pushes int) time.Duration {
 func random(members []string) weighting.Decision {
 	d := weighting.Decision{At: time.Now()}
 	for _, m := range members {
-		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: m, Share: rand.ExpFloat64() / float64(len(members))})
+		d.Endpoints = append(d.Endpoints,
+			weighting.EndpointDecision{Address: m, Share: rand.ExpFloat64() / float64(len(members))})
 	}
 	return d
 }

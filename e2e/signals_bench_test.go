@@ -15,8 +15,8 @@ import (
 	"steelyard/xds"
 )
 
-// tellings are the ways of telling Steelyard; the first is the baseline.
-var tellings = []struct {
+// reportingWays are the ways in which an Envoy reports its requests; the first is the baseline.
+var reportingWays = []struct {
 	name    string
 	options envoybootstrap.Options
 	form    [2]float64    // immediate and batched, in percent
@@ -30,21 +30,21 @@ var tellings = []struct {
 	{name: "reports-100ms", options: envoybootstrap.Options{NoUpstreamLog: true}, reports: 100 * time.Millisecond},
 }
 
-// BenchmarkCostOfSignals measures what it costs an Envoy of one worker to tell
-// Steelyard of its requests: the CPU beyond that of an Envoy which tells nothing and
-// gets the same load, in percent of a core, as the median over the rounds. In every
-// round each Envoy has a turn of a second.
+// BenchmarkCostOfSignals measures what it costs an Envoy of one worker to report its requests to Steelyard: the CPU
+// beyond that of an Envoy that does not report and gets the same load, in percent of a core, as the median over the
+// rounds. In every round each Envoy is measured for a second.
 //
 //	go test ./e2e -run '^$' -bench CostOfSignals -benchtime 10x
 func BenchmarkCostOfSignals(b *testing.B) {
 	pool := servers(b, same(10, wide)...)
-	envoys := make([]*teller, len(tellings))
-	for i, way := range tellings {
+	envoys := make([]*receiverEnvoy, len(reportingWays))
+	for i, way := range reportingWays {
 		r := receive(b, addresses(pool)...)
 		r.interval.Store(int64(max(way.reports, time.Millisecond)))
 		envoys[i] = r.envoy(way.options, 1)
 		for _, w := range r.streams.Watchers(cluster) {
-			r.streams.SetRuntime(w, map[string]float64{xds.RuntimeImmediate: way.form[0], xds.RuntimeBatched: way.form[1]})
+			r.streams.SetRuntime(w, map[string]float64{xds.RuntimeImmediate: way.form[0],
+				xds.RuntimeBatched: way.form[1]})
 		}
 	}
 	for _, rate := range []float64{0, 50, 100, 200, 400} {
@@ -53,7 +53,7 @@ func BenchmarkCostOfSignals(b *testing.B) {
 			for round := 0; b.Loop(); round++ {
 				for i := range envoys {
 					i = (i + round) % len(envoys)
-					used[i] = append(used[i], 100*turn(b, envoys[i], rate, uint64(round)))
+					used[i] = append(used[i], 100*measured(b, envoys[i], rate, uint64(round)))
 				}
 			}
 			report(b, used)
@@ -61,14 +61,15 @@ func BenchmarkCostOfSignals(b *testing.B) {
 	}
 }
 
-// turn sends an Envoy a second of load and returns the share of a core that it used.
-func turn(b *testing.B, e *teller, rate float64, seed uint64) float64 {
+// measured sends an Envoy a second of load and returns the share of a core that it used.
+func measured(b *testing.B, e *receiverEnvoy, rate float64, seed uint64) float64 {
 	b.Helper()
 	before, began := cpu(b, e.Pid()), time.Now()
 	if rate == 0 {
 		time.Sleep(time.Second)
 	} else {
-		p := load.Plan{Targets: []string{e.url}, Rate: rate, Duration: time.Second, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: seed}
+		p := load.Plan{Targets: []string{e.url}, Rate: rate, Duration: time.Second,
+			Work: load.Work{Mean: 20 * time.Millisecond}, Seed: seed}
 		if result, err := load.Run(b.Context(), p); err != nil || result.Errors != 0 {
 			b.Fatalf("%d errors, %v", result.Errors, err)
 		}
@@ -79,13 +80,13 @@ func turn(b *testing.B, e *teller, rate float64, seed uint64) float64 {
 // report gives the medians of the differences to the baseline of the same round.
 func report(b *testing.B, used [][]float64) {
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(median(used[0]), tellings[0].name+"-%")
+	b.ReportMetric(median(used[0]), reportingWays[0].name+"-%")
 	for i := 1; i < len(used); i++ {
 		more := make([]float64, len(used[i]))
 		for round := range more {
 			more[round] = used[i][round] - used[0][round]
 		}
-		b.ReportMetric(median(more), "+"+tellings[i].name+"-%")
+		b.ReportMetric(median(more), "+"+reportingWays[i].name+"-%")
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 	"steelyard/weighting"
 )
 
-// twoClusters has an Envoy reach two of Steelyard's clusters, under names of its own that
-// mislead: what it calls by the name of the one is the other.
+// twoClusters has an Envoy reach two of Steelyard's clusters, each under the name of the other.
 var twoClusters = []edit{
 	{`- name: "` + cluster + `"
     type: EDS`, `- name: "` + cluster + `"
@@ -38,12 +37,14 @@ var twoClusters = []edit{
 // TestSignalsCountARequestInTheClusterThatItWentThrough: an endpoint is in two clusters,
 // and one Envoy uses both.
 func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
-	for name, o := range map[string]envoybootstrap.Options{"access log and load reports": {}, "load reports alone": {NoUpstreamLog: true}} {
+	for name, o := range map[string]envoybootstrap.Options{"access log and load reports": {},
+		"only load reports": {NoUpstreamLog: true}} {
 		t.Run(name, func(t *testing.T) {
 			up := startUpstream(t)
 			r := receive(t, up.address)
 			r.ledger.SetMembers("embed", r.members)
-			d := weighting.Decision{At: time.Now(), Endpoints: []weighting.EndpointDecision{{Address: up.address, Share: 1}}}
+			d := weighting.Decision{At: time.Now(),
+				Endpoints: []weighting.EndpointDecision{{Address: up.address, Share: 1}}}
 			r.streams.Publish("embed", d, 0)
 			envoy := r.envoy(o, 1, twoClusters...)
 			both := []string{cluster, "embed"}
@@ -55,7 +56,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 					}
 					r.ledger.SetWatchers(name, watchers)
 					if len(watchers) == 0 {
-						return fmt.Errorf("nobody follows %s", name)
+						return fmt.Errorf("no Envoy follows %s", name)
 					}
 				}
 				if r.reports.Stats().Reports == 0 {

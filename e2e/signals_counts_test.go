@@ -15,11 +15,10 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
-// logOnly has an Envoy tell by its access log alone, so that nothing else can mend
-// a count.
+// logOnly has an Envoy report only by its access log, so that nothing else can correct a count.
 var logOnly = envoybootstrap.Options{NoLoadReports: true}
 
-// ask sends a request and returns when its answer, or the lack of one, is there.
+// ask sends a request and returns when it is answered or has failed.
 func ask(ctx context.Context, url string, headers ...string) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {
@@ -34,7 +33,7 @@ func ask(ctx context.Context, url string, headers ...string) {
 	}
 }
 
-// asking sends n requests at once and returns what waits for them.
+// asking sends n requests at once and returns a function that waits for them.
 func asking(t *testing.T, ctx context.Context, n int, url string, headers ...string) (wait func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -85,9 +84,11 @@ func TestARequestIsInFlightUntilItEndsHoweverItEnds(t *testing.T) {
 				}
 				r.becomes("in flight when it has ended", inFlight, 0)
 				wait()
-				gotFailed, gotAnswered, gotEnded := r.sum(failed)-hadFailed, r.sum(answered)-hadAnswered, r.sum(ended)-hadEnded
+				gotFailed, gotAnswered, gotEnded := r.sum(failed)-hadFailed, r.sum(answered)-hadAnswered,
+					r.sum(ended)-hadEnded
 				if gotFailed != tt.failed || gotAnswered != tt.answered || gotEnded != 1 {
-					t.Errorf("counted as failed %d, answered %d, ended %d; want %d, %d, 1", gotFailed, gotAnswered, gotEnded, tt.failed, tt.answered)
+					t.Errorf("counted as failed %d, answered %d, ended %d; want %d, %d, 1", gotFailed, gotAnswered,
+						gotEnded, tt.failed, tt.answered)
 				}
 			})
 		}
@@ -106,7 +107,8 @@ func TestARefusedConnectionMovesNoCountAndItsRetryIsCounted(t *testing.T) {
 	wait := asking(t, t.Context(), n, envoy.url)
 	r.becomes("all are in flight", inFlight, n)
 	counts := r.counts()
-	if refused := counts[0]; refused.InFlight.Value != 0 || refused.Proxies.Issued.Value != 0 || refused.Proxies.Failed.Value == 0 {
+	if refused := counts[0]; refused.InFlight.Value != 0 || refused.Proxies.Issued.Value != 0 ||
+		refused.Proxies.Failed.Value == 0 {
 		t.Errorf("the endpoint that refuses has %v in flight, %v issued, %v failed; want 0, 0 and some",
 			refused.InFlight.Value, refused.Proxies.Issued.Value, refused.Proxies.Failed.Value)
 	}
@@ -117,8 +119,7 @@ func TestARefusedConnectionMovesNoCountAndItsRetryIsCounted(t *testing.T) {
 	r.becomes("none is in flight", inFlight, 0)
 }
 
-// An Envoy logs an end of a request that its own circuit breaker stopped, with an endpoint that never
-// got it.
+// An Envoy logs the end of a request that its own circuit breaker stopped, with an endpoint that never got the request.
 func TestWhatACircuitBreakerStopsMovesNoCount(t *testing.T) {
 	up := startUpstream(t)
 	r := receive(t, up.address)
@@ -161,7 +162,8 @@ func TestRequestsWithOneIDOrNoneAreCountedOneByOne(t *testing.T) {
 
 // mixed is a load of many short requests.
 func mixed(url string, count int) load.Plan {
-	return load.Plan{Targets: []string{url}, Rate: 400, Count: count, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5}
+	return load.Plan{Targets: []string{url}, Rate: 400, Count: count, Work: load.Work{Mean: 20 * time.Millisecond},
+		Seed: 5}
 }
 
 // carry sends a load, none of which may fail.
@@ -238,7 +240,7 @@ func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
 		streams = max(streams, r.logs.Stats().Streams)
 	}
 	wait()
-	// Each form has a stream in every worker that had a request, which one may not.
+	// Each form has a stream in every worker that had a request. A worker may have had none.
 	if streams < 2 {
 		t.Errorf("%d log streams, want one of each form at least", streams)
 	}
@@ -250,7 +252,7 @@ func TestBatchedEntriesOfAnIdleEnvoyDoNotWait(t *testing.T) {
 	r := receive(t, up.address)
 	envoy := r.envoy(logOnly, 1)
 	r.form(0, 100)
-	// One request, after which nothing happens that could drive its entry out.
+	// One request, and then none that would flush its entry.
 	wait := asking(t, t.Context(), 1, envoy.url)
 	r.becomes("it is in flight", inFlight, 1)
 	up.let <- struct{}{}

@@ -29,8 +29,7 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
-// broken are services that fail as they are told to: by never reading what comes,
-// or with an error at the first message.
+// broken are services that fail: they never read, or answer the first message with an error.
 type broken struct {
 	accesslogservice.UnimplementedAccessLogServiceServer
 	loadservice.UnimplementedLoadReportingServiceServer
@@ -69,8 +68,7 @@ func TestNoRequestSuffersFromBrokenSignals(t *testing.T) {
 	}
 }
 
-// TestALogThatIsDisabledIsNotSent: an Envoy would try a stream that is refused again
-// with each of its entries.
+// TestALogThatIsDisabledIsNotSent: an Envoy would otherwise open a stream, which is refused, with each entry.
 func TestALogThatIsDisabledIsNotSent(t *testing.T) {
 	f := start(t, plan{servers: servers(t, wide), listen: ", access_log: {disabled: true}"})
 	before := f.stat("cluster.steelyard_xds.upstream_rq_total")
@@ -85,7 +83,7 @@ func TestALogThatIsDisabledIsNotSent(t *testing.T) {
 	}
 }
 
-// stat is a number of the first Envoy's; 0 where it has none of that name.
+// stat returns a statistic of the first Envoy; 0 where it has none of that name.
 func (f *fleet) stat(name string) float64 {
 	f.t.Helper()
 	stats, err := f.envoys[0].Stats(f.t.Context(), "^"+name+"$")
@@ -95,19 +93,20 @@ func (f *fleet) stat(name string) float64 {
 	return stats[name]
 }
 
-func TestALogThatNobodyReadsIsDroppedAndCostsNoRequest(t *testing.T) {
+func TestAnAccessLogThatIsNotReadIsDroppedAndCostsNoRequest(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	r := receiveBroken(t, func(s *grpc.Server) { registerBroken(s, &broken{deaf: true}) }, addresses(pool))
 	envoy := r.envoy(envoybootstrap.Options{}, 1)
 	// Two entries of some 250 bytes for each request: more than Envoy keeps.
 	const requests = 2600
-	carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 700, Count: requests, Work: load.Work{Mean: time.Millisecond}, Seed: 7})
+	carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 700, Count: requests,
+		Work: load.Work{Mean: time.Millisecond}, Seed: 7})
 	const log = "access_logs.grpc_access_log."
 	dropped, failed := envoy.stat(t, log+"logs_dropped"), envoy.stat(t, log+"grpc_entries_flush_failed")
 	if dropped == 0 {
 		t.Error("nothing was dropped: Envoy keeps it all")
 	}
-	// It would be their sum over all requests if each entry took all before it along.
+	// If each entry were written together with all entries before it, it would be the sum over all requests.
 	if failed > 2*requests {
 		t.Errorf("%v entries were written in vain, for %d requests", failed, requests)
 	}
@@ -137,7 +136,8 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 	r.becomes("the long requests are in flight", inFlight, long)
 
 	traffic := carrying(t, load.Plan{
-		Targets: []string{envoy.url}, Rate: 100, Duration: 5 * time.Second, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 3,
+		Targets: []string{envoy.url}, Rate: 100, Duration: 5 * time.Second,
+		Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 3,
 	})
 	for range 2 {
 		r.stop()
@@ -157,14 +157,14 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 		})
 	}
 	traffic()
-	// Nobody told the new Steelyard of their beginnings: the load reports do.
+	// The new Steelyard has not seen the requests begin: it counts them by the load reports.
 	r.becomes("the long requests are in flight again", inFlight, long)
 	end()
 	wait()
 	r.becomes("none is in flight", inFlight, 0)
 }
 
-func TestLoadReportsTellTheRequestsInProgress(t *testing.T) {
+func TestLoadReportsCountTheRequestsInProgress(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
 	r := receive(t, addresses(pool)...)
 	envoy := r.envoy(envoybootstrap.Options{NoUpstreamLog: true}, 2)
@@ -225,8 +225,7 @@ func TestSignalsGoThroughTLS(t *testing.T) {
 	})
 }
 
-// selfSigned is a server's certificate for 127.0.0.1 and, as a file, who vouches
-// for it.
+// selfSigned makes a server's certificate for 127.0.0.1, and a file with the certificate of its authority.
 func selfSigned(t *testing.T) (credentials.TransportCredentials, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -234,9 +233,12 @@ func selfSigned(t *testing.T) (credentials.TransportCredentials, string) {
 		t.Fatal(err)
 	}
 	own := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
 	if err != nil {
@@ -246,5 +248,6 @@ func selfSigned(t *testing.T) (credentials.TransportCredentials, string) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}), path
+	pair := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}}), path
 }

@@ -27,8 +27,8 @@ import (
 	"steelyard/xds"
 )
 
-// A receiver is the side of Steelyard that Envoys talk to, in the test's own
-// process, so that its counts can be read one by one and its faults be made at will.
+// A receiver is Steelyard's services for Envoys in the test's own process, so that a test can read its counts one by
+// one and make faults.
 type receiver struct {
 	t        testing.TB
 	address  string
@@ -53,15 +53,15 @@ func receive(t testing.TB, members ...string) *receiver {
 	return r
 }
 
-// start serves at the address that it had before, with empty counts, as a Steelyard
-// that was restarted.
+// start serves at the same address as before, with empty counts, like a Steelyard that was restarted.
 func (r *receiver) start(register func(*grpc.Server)) {
 	r.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	r.ledger = ledger.New(nil)
 	r.streams = xds.NewServer(xds.Options{Log: quiet})
 	r.logs = accesslog.New(r.ledger, quiet)
-	r.reports = loadstats.New(r.ledger, loadstats.Options{Interval: func(ledger.Envoy) time.Duration { return time.Duration(r.interval.Load()) }}, quiet)
+	interval := func(ledger.Envoy) time.Duration { return time.Duration(r.interval.Load()) }
+	r.reports = loadstats.New(r.ledger, loadstats.Options{Interval: interval}, quiet)
 	r.ledger.SetMembers(cluster, r.members)
 	r.publish(r.members...)
 
@@ -77,7 +77,7 @@ func (r *receiver) start(register func(*grpc.Server)) {
 	r.stop = func() { server.Stop(); <-done }
 }
 
-// everything is what Steelyard serves.
+// everything registers all services of Steelyard.
 func (r *receiver) everything(s *grpc.Server) {
 	r.streams.Register(s)
 	r.logs.Register(s)
@@ -109,7 +109,7 @@ func (r *receiver) counts() []ledger.Counts {
 	return r.ledger.Read(cluster, time.Now(), nil)
 }
 
-// sum adds up what is known of a number over all endpoints.
+// sum adds up the known values of a number over all endpoints.
 func (r *receiver) sum(of func(ledger.Counts) weighting.Reading) int {
 	r.t.Helper()
 	total := 0.0
@@ -168,13 +168,13 @@ func (r *receiver) form(immediate, batched float64) {
 	}
 }
 
-// A teller is an Envoy that tells a receiver of its requests.
-type teller struct {
+// A receiverEnvoy is an Envoy that reports its requests to a receiver.
+type receiverEnvoy struct {
 	*proc.Envoy
 	url string
 }
 
-// An edit replaces a text of a bootstrap, which must be there.
+// An edit replaces a text of a bootstrap, which must have it.
 type edit struct{ old, new string }
 
 // edited is a bootstrap with its edits.
@@ -189,10 +189,11 @@ func edited(t testing.TB, text []byte, edits []edit) []byte {
 	return text
 }
 
-var toHTTP2 = edit{"explicit_http_config: {http_protocol_options: {}}", "explicit_http_config: {http2_protocol_options: {}}"}
+var toHTTP2 = edit{"explicit_http_config: {http_protocol_options: {}}",
+	"explicit_http_config: {http2_protocol_options: {}}"}
 
 // envoy starts an Envoy on a receiver.
-func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *teller {
+func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *receiverEnvoy {
 	r.t.Helper()
 	o.Cluster, o.XDS, o.Mode = cluster, r.address, cmp.Or(o.Mode, envoybootstrap.ModeShedding)
 	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
@@ -207,15 +208,15 @@ func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *
 	}
 	eventually(r.t, "the Envoy subscribes", func() error {
 		if r.watch() == 0 {
-			return errors.New("nobody does")
+			return errors.New("no Envoy does")
 		}
 		return nil
 	})
-	return &teller{e, "http://" + listener + "/"}
+	return &receiverEnvoy{e, "http://" + listener + "/"}
 }
 
 // stat is one of the Envoy's counters.
-func (e *teller) stat(t *testing.T, name string) float64 {
+func (e *receiverEnvoy) stat(t *testing.T, name string) float64 {
 	t.Helper()
 	all, err := e.Stats(t.Context(), "^"+name+"$")
 	if err != nil {
@@ -224,7 +225,7 @@ func (e *teller) stat(t *testing.T, name string) float64 {
 	return all[name]
 }
 
-// An upstream is a model server that does what a request's path says, once it is let.
+// An upstream is a model server that does what the path of a request says, when the test lets it.
 type upstream struct {
 	address string
 	let     chan struct{} // one for each request that goes on
@@ -249,7 +250,7 @@ func startUpstream(t *testing.T) *upstream {
 }
 
 func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	// Only a request that was read to its end is watched for a client that goes away.
+	// The server notices a client that goes away only for a request that was read to its end.
 	_, _ = io.Copy(io.Discard, req.Body)
 	say := func() { fmt.Fprint(w, "some of the answer"); w.(http.Flusher).Flush() }
 	if strings.HasPrefix(req.URL.Path, "/stream") {

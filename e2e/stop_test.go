@@ -13,10 +13,10 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// stopLimit is the longest that the process may take to end, whatever its peers do.
+// stopLimit bounds the time that the process takes to end, whatever its peers do.
 const stopLimit = 1500 * time.Millisecond
 
-// frozen waits until an Envoy that is paused has owed an answer for longer than anybody is to wait for one.
+// frozen waits until an Envoy that is paused has not answered for longer than Steelyard waits.
 func (f *fleet) frozen(node string) {
 	f.t.Helper()
 	f.eventually(node+" is frozen", func() error {
@@ -58,7 +58,7 @@ func (f *fleet) port() (admin.Port, error) {
 	return s.XDSPort, err
 }
 
-// taken waits until the server has taken in so many connections and streams.
+// taken waits until the server has accepted this number of connections and streams.
 func (f *fleet) taken(connections, streams int) {
 	f.t.Helper()
 	f.eventually("the connections are accepted", func() error {
@@ -114,7 +114,8 @@ func subscribeWithoutReading(f *fleet) {
 }
 
 func callAndSendNothing(f *fleet) {
-	methods := []string{fetchEndpoints, fetchRuntime, streamEndpoints, deltaEndpoints, streamAggregated, streamRuntime, streamAccessLogs, streamLoadStats}
+	methods := []string{fetchEndpoints, fetchRuntime, streamEndpoints, deltaEndpoints, streamAggregated, streamRuntime,
+		streamAccessLogs, streamLoadStats}
 	for _, method := range methods {
 		if err := intrude(f.t, loopback, f.xds).call(method); err != nil {
 			f.t.Fatal(err)
@@ -143,9 +144,9 @@ func freezeOne(f *fleet) {
 	f.frozen("envoy-1")
 }
 
-// TestARestartBesideAFrozenEnvoyIsOneForTheOthersAlone: they get the last push of the old process, which is to harm
-// nobody, and have weights of the new one soon. No request notices.
-func TestARestartBesideAFrozenEnvoyIsOneForTheOthersAlone(t *testing.T) {
+// TestARestartWithAFrozenEnvoyIsQuickForTheOthers: they get the last push of the old process, which avoids no endpoint,
+// and soon have weights of the new one. No request fails.
+func TestARestartWithAFrozenEnvoyIsQuickForTheOthers(t *testing.T) {
 	// Wide enough that the requests which an avoided server gets are served.
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, envoys: 3})
@@ -163,11 +164,12 @@ func TestARestartBesideAFrozenEnvoyIsOneForTheOthersAlone(t *testing.T) {
 	f.stopWithin(time.Second)
 	for i := range f.envoys {
 		if hosts := f.hosts(i); avoided(hosts, busy) {
-			t.Errorf("envoy %d has not got the last push, which is to avoid nobody: %v", i, hosts)
+			t.Errorf("envoy %d has not got the last push, which avoids no endpoint: %v", i, hosts)
 		}
 	}
 	f.control = f.startControl("steelyard-2")
-	f.everywhere("the busy server is avoided again", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
+	f.everywhere("the busy server is avoided again",
+		func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
 	took := time.Since(began)
 	t.Logf("new weights %v after SIGTERM", took)
 	if took > stopLimit {

@@ -27,7 +27,7 @@ const (
 	streamLoadStats  = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 )
 
-// connect opens a TCP connection, from an address of this machine, and says nothing.
+// connect opens a TCP connection from an address of this machine, and sends nothing.
 func connect(t testing.TB, from, to string) net.Conn {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -39,10 +39,10 @@ func connect(t testing.TB, from, to string) net.Conn {
 	return conn
 }
 
-// loopback is where everything else in these tests comes from.
+// loopback is the address of all other clients in these tests.
 const loopback = "127.0.0.1"
 
-// A stranger is a peer of the xDS port that does what no Envoy does. It reads nothing unless it is told to.
+// A stranger is a peer of the xDS port that behaves like no Envoy. It reads only when the test reads.
 type stranger struct {
 	net.Conn
 	framer  *http2.Framer
@@ -73,7 +73,8 @@ func (s *stranger) call(method string, messages ...proto.Message) error {
 	}
 	id := 2*s.streams + 1
 	s.streams++
-	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+	if err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(),
+		EndHeaders: true}); err != nil {
 		return err
 	}
 	for _, m := range messages {
@@ -91,7 +92,7 @@ func (s *stranger) call(method string, messages ...proto.Message) error {
 	return nil
 }
 
-// isOpen reports whether the server has the connection open still. It reads what there is.
+// isOpen reads from the connection, and reports whether the server still has it open.
 func isOpen(conn net.Conn) bool {
 	_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := io.Copy(io.Discard, conn)

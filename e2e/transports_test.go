@@ -9,8 +9,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// attached is an Envoy whose operator wrote the configuration: no aggregate, and
-// EDS the way the two texts say.
+// attached is the configuration of an Envoy that an operator wrote: no aggregate cluster, and EDS as in the two texts.
 const attached = `
 node: {id: %[1]s, cluster: operators}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
@@ -39,11 +38,13 @@ static_resources:
       endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %[4]s}}}}]}]
 `
 
-const source = `api_type: %s, transport_api_version: V3, set_node_on_first_message_only: true, grpc_services: [{envoy_grpc: {cluster_name: xds}}]`
+const source = `api_type: %s, transport_api_version: V3, set_node_on_first_message_only: true, ` +
+	`grpc_services: [{envoy_grpc: {cluster_name: xds}}]`
 
 func TestRealEnvoysFollowOnEveryTransport(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
-	f := start(t, plan{servers: pool, more: "- name: second\n  engine: vllm\n  endpoints: {static: [{address: " + pool[1].Address() + "}]}\n"})
+	another := "- name: second\n  engine: vllm\n  endpoints: {static: [{address: " + pool[1].Address() + "}]}\n"
+	f := start(t, plan{servers: pool, more: another})
 	busy := pool[0].Address()
 	for _, tt := range []struct{ transport, api, top, eds string }{
 		{"eds", "GRPC", "", "api_config_source: {" + source + "}"},
@@ -58,9 +59,11 @@ func TestRealEnvoysFollowOnEveryTransport(t *testing.T) {
 			return text
 		}
 		text := fmt.Sprintf(attached, tt.transport, fill(tt.top), fill(tt.eds), f.xds[strings.LastIndex(f.xds, ":")+1:])
-		f.envoys = append(f.envoys, proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: []byte(text), Dir: f.dir, Name: tt.transport}))
+		f.envoys = append(f.envoys, proctest.Envoy(t,
+			proc.EnvoyConfig{Bootstrap: []byte(text), Dir: f.dir, Name: tt.transport}))
 	}
-	f.everywhere("all have the endpoints", func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && !avoided(hosts, busy) })
+	f.everywhere("all have the endpoints",
+		func(hosts map[string]proc.Host) bool { return len(hosts) == 3 && !avoided(hosts, busy) })
 	flood(t, pool[0], 300)
 	f.everywhere("all follow the load", func(hosts map[string]proc.Host) bool { return avoided(hosts, busy) })
 

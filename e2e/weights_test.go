@@ -16,16 +16,17 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// quick is load that leaves its mark on a count and none on the servers.
+// quick is a load that shows in counts but not in the load of the servers.
 func quick(count int) load.Plan {
-	return load.Plan{Process: load.Fixed, Rate: 800, Count: count, Work: load.Work{Mean: time.Millisecond, Shape: load.Deterministic}, Seed: 1}
+	return load.Plan{Process: load.Fixed, Rate: 800, Count: count,
+		Work: load.Work{Mean: time.Millisecond, Shape: load.Deterministic}, Seed: 1}
 }
 
-// exactly has Envoy follow the weights whatever it has open itself, so that
-// traffic can be held against them.
+// exactly has Envoy follow the weights whatever requests it has open itself, so that traffic can be compared with the
+// weights.
 var exactly = []string{"--lb-policy", "round_robin"}
 
-// wide servers never queue what these tests send.
+// wide servers have a slot for each request of these tests.
 var wide = modelsim.Options{Slots: 1000}
 
 func TestTrafficFollowsTheWeights(t *testing.T) {
@@ -62,7 +63,7 @@ func TestAQueueThatGrowsLosesTrafficWithinASecond(t *testing.T) {
 		return nil
 	})
 
-	// Ten requests of a minute that come by another way.
+	// Ten requests of a minute that do not come through the Envoys.
 	flood(t, pool[0], 10)
 	changed := time.Now()
 	f.eventually("every Envoy turns away from it", func() error {
@@ -82,8 +83,8 @@ func TestAQueueThatGrowsLosesTrafficWithinASecond(t *testing.T) {
 	}
 }
 
-// flood puts n requests of a minute on a server, past the proxies, and returns
-// when they are there. They end with the test.
+// flood sends n requests of a minute to a server, not through the Envoys, and returns when the server has them. They
+// end with the test.
 func flood(t *testing.T, s *modelsim.Server, n int) {
 	t.Helper()
 	before := s.InFlight()
@@ -164,7 +165,7 @@ func TestInFlightCountsInRedisShiftTrafficWithoutAScrape(t *testing.T) {
 	setCounts(t, store.Address(), map[string]float64{
 		pool[0].Address(): 0, pool[1].Address(): 0, pool[2].Address(): 0, "10.9.9.9:80": 5,
 	})
-	// What Envoys tell of their own requests would be believed before it.
+	// Reports of the Envoys would take precedence over Redis.
 	f := start(t, plan{servers: pool, cluster: countsOnly, top: redisSection(store),
 		bootstrap: slices.Concat(exactly, silent)})
 	f.eventually("the idle pool is balanced", func() error {

@@ -27,7 +27,25 @@ type Decision struct {
 	// the mean over the pool; NaN while unknown.
 	ExpectedWait float64
 
+	// Work is what was learned of the requests of a pool whose unit of load is the work of a mean
+	// request; nil where the unit is the request.
+	Work *Work
+
 	vessels []vessel // as filled, in the order of Endpoints
+}
+
+// Work is what requests cost engines that batch continuously, as learned from about the last minute.
+type Work struct {
+	PromptTokens float64 // of a mean request, without those from a prefix cache
+	OutputTokens float64 // of a mean request
+	Requests     float64 // that the means stand on
+	// TokensPerByte is prompt tokens for each byte of a request's body; NaN while unknown.
+	TokensPerByte float64
+	// BySize says that prompts are guessed by the size of requests; otherwise each counts as a mean one.
+	BySize bool
+	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
+	// iterations takes besides, in seconds; NaN while unknown.
+	PrefillRate, Iteration float64
 }
 
 // Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
@@ -80,6 +98,11 @@ type EndpointDecision struct {
 	RelativeSpeed float64 // completions per busy slot-second, as a ratio to the pool's median; 1 when not learned
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
 	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
+
+	// PromptTokens are those that are guessed not to be computed yet, and WorkSeconds how long they and the
+	// outputs of the requests that are there keep the endpoint busy; NaN where the unit of load is the request,
+	// and WorkSeconds while no prefill rate is known.
+	PromptTokens, WorkSeconds float64
 
 	Inputs []Input // one for each field that the load or the flag is made of, in a fixed order
 

@@ -45,6 +45,14 @@ func (e *efficiency) plus(o *efficiency, speed float64) {
 // A cost is what an engine's work takes, in seconds.
 type cost struct{ iteration, token float64 }
 
+// rate is prompt tokens per second; NaN while unknown.
+func (c cost) rate() float64 {
+	if c.token <= 0 {
+		return math.NaN()
+	}
+	return 1 / c.token
+}
+
 // cost is the least-squares solution. A pull of a hundredth towards an iteration that takes as long as 200
 // tokens, about where the arithmetic of a GPU takes as long as reading the weights, decides where the readings cannot
 // tell the two apart.
@@ -66,7 +74,7 @@ func (e *efficiency) cost() (c cost, ok bool) {
 // speed is how fast the engine was, as a ratio to one of that cost.
 func (e *efficiency) speed(c cost) (float64, bool) {
 	const widest = 20 // ratio
-	if e.seconds < enough {
+	if e.seconds < enough || c.token <= 0 {
 		return 1, false
 	}
 	return min(max((c.iteration*e.iterations+c.token*e.tokens)/e.seconds, 1.0/widest), widest), true

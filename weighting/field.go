@@ -13,6 +13,7 @@ import (
 const (
 	largestCount = 1e5  // requests at one endpoint
 	largestSum   = 1e15 // of a cumulative field
+	largestBytes = 1e18 // of the sizes of requests
 )
 
 // usable returns the reading, or the unknown one where its value cannot be a
@@ -54,10 +55,11 @@ func usableTokens(t TokenCounts, now time.Time) TokenCounts {
 // usableProxies is the same of what proxies say.
 func usableProxies(r ProxyReport, now time.Time) ProxyReport {
 	for _, sum := range []*Reading{
-		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized, &r.SizedBytes,
+		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
 	} {
 		*sum = usable(*sum, now, largestSum)
 	}
+	r.SizedBytes = usable(r.SizedBytes, now, largestBytes)
 	return r
 }
 

@@ -20,6 +20,7 @@ type Law struct {
 	pardon  pardon
 	prompts prompts
 	cost    cost     // of the engines; zero while unknown
+	byWork  bool     // the unit of load is the work of a mean request
 	rate    float64  // requests per second that arrive at all endpoints, as of the last step
 	arrived float64  // requests, at all endpoints
 	scratch []member // of the step before, to be overwritten
@@ -90,6 +91,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.rate = d.ArrivalRate
 	pool.share(&d)
 	l.shed(pool, &d, s)
+	d.Work = l.learned(pool)
 	pool.verdicts(&d)
 	for i := range l.scratch {
 		l.scratch[i].Endpoint = nil // the snapshot is the caller's
@@ -196,7 +198,8 @@ type pool struct {
 
 	byWork  bool    // the unit of load is the work of a mean request
 	counted bool    // then, the proxies report the requests that begin
-	prompt  float64 // then, the part of a prompt in the work of a mean request
+	whole   float64 // then, that work in prompt tokens
+	second  float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
 
 	level float64       // of the water
 	held  time.Duration // a share decided for as long is in force

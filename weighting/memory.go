@@ -38,8 +38,8 @@ type memory struct {
 
 	tally   tally
 	conduct conduct
-	engine  engineState
-	share   float64 // of the traffic, in force since the last step
+	engine  *engineState // nil while no member of the pool counts tokens
+	share   float64      // of the traffic, in force since the last step
 	use     use
 
 	overloaded bool

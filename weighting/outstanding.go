@@ -11,6 +11,8 @@ type outstanding struct {
 	at     time.Time // of tokens; zero before the first step
 	tokens float64   // prompt tokens, guessed
 	rate   float64   // prompt tokens per second that it computes while it has any
+	holds  bool      // requests waited at the last two readings
+	held   float64   // then, prompt tokens per second that it computed between them
 
 	begun, guessed float64    // requests, and their prompt tokens: cumulative
 	past           [64]moment // when requests began; a ring
@@ -31,6 +33,28 @@ type moment struct {
 // that never come to be computed, such as slow uploads, look like prompts under way for as long.
 const unseenSpan = 5 * time.Second
 
+// start begins the account.
+func (o *outstanding) start(now time.Time, m *member) {
+	*o = outstanding{at: now, holds: o.holds, held: o.held, sent: m.proxies, inFlight: m.inFlight.Value}
+	o.note()
+}
+
+// forget ends the account: of the requests before, nothing is known any more.
+func (o *outstanding) forget() { *o = outstanding{} }
+
+// pace sets the rate: what an engine can compute where that is known, and no more than what it was seen to compute
+// while requests wait.
+func (o *outstanding) pace(able float64) {
+	const soon = 1e9 // tokens per second: without a rate, nothing is left at the next step
+	o.rate = soon
+	if !math.IsNaN(able) {
+		o.rate = able
+	}
+	if o.holds {
+		o.rate = min(o.rate, o.held)
+	}
+}
+
 // begin adds requests that begin now, of so many prompt tokens by guess.
 func (o *outstanding) begin(now time.Time, requests, tokens float64) {
 	o.drain(now)
@@ -40,6 +64,12 @@ func (o *outstanding) begin(now time.Time, requests, tokens float64) {
 	o.begun += requests
 	o.guessed += tokens
 	o.tokens += tokens
+	o.note()
+}
+
+// note keeps the moment.
+func (o *outstanding) note() {
+	now := o.at
 	o.past[o.next%len(o.past)] = moment{now, o.begun, o.guessed, o.tokens}
 	o.next++
 }
@@ -53,9 +83,10 @@ func (o *outstanding) drain(to time.Time) {
 }
 
 // kept is how many moments are known, and back the one that is so far back.
-func (o *outstanding) kept() int           { return min(o.next, len(o.past)) }
-func (o *outstanding) back(n int) *moment  { return &o.past[(o.next-1-n)%len(o.past)] }
-func (o *outstanding) forget(at time.Time) { *o = outstanding{at: at, rate: o.rate} }
+func (o *outstanding) kept() int          { return min(o.next, len(o.past)) }
+func (o *outstanding) back(n int) *moment { return &o.past[(o.next-1-n)%len(o.past)] }
+
+// last is the prompt tokens of the last n of so many requests.
 func (o *outstanding) last(n, of, mean float64) float64 {
 	return max(0, o.guessedAt(of, mean)-o.guessedAt(of-n, mean))
 }

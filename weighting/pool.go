@@ -144,6 +144,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),
 	}
+	d.PromptTokens, d.WorkSeconds = m.work(p)
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 		if m.ill() {

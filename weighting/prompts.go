@@ -89,7 +89,7 @@ func (k *prompts) sizes(b batch) float64 {
 
 // fade forgets.
 func (k *prompts) fade(now time.Time) {
-	if !k.faded.IsZero() && now.After(k.faded) {
+	if !k.faded.IsZero() && now.After(k.faded) && k.first > 2*fewestPrompts { // the last few stand until others come
 		keep := math.Exp(-now.Sub(k.faded).Seconds() / workTau.Seconds())
 		for _, sum := range []*float64{&k.computed, &k.first, &k.generated, &k.offBySize, &k.offByMean} {
 			*sum *= keep

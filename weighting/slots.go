@@ -77,6 +77,5 @@ func (c *ceiling) waited(full bool, seconds float64, old, seen *ServerReport) {
 // of the others all are the same.
 func alike(own, typical float64) float64 {
 	const same = 0.2 // of the logarithm
-	x := math.Log(own / typical)
-	return typical * math.Exp(x*max(0, 1-same*same/(x*x)))
+	return typical * shrunk(own/typical, same)
 }

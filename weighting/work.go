@@ -1,9 +1,6 @@
 package weighting
 
-import (
-	"math"
-	"time"
-)
+import "math"
 
 // An engineState is what the law knows of an endpoint that batches continuously.
 type engineState struct {
@@ -16,7 +13,7 @@ type engineState struct {
 	compared    tokenGrowth // since guesses were compared
 	comparedTo  ProxyReport
 	efficiency  efficiency
-	speed       float64 // relative to the typical one; 0 unknown
+	speed       float64 // relative to the typical one; 1 while unknown
 	outstanding outstanding
 }
 
@@ -57,54 +54,81 @@ func (l *Law) work(p *pool) {
 	counting := 0
 	for i := range p.members {
 		m := &p.members[i]
-		m.engine.read(k, m)
-		if m.engine.tells(p) {
+		if m.engine == nil && !m.server.Tokens.At.IsZero() {
+			m.engine = &engineState{speed: 1}
+		}
+		if m.engine != nil && m.engine.read(k, m) {
 			counting++
 		}
 	}
 	p.byWork = 2*counting > len(p.members) && !math.IsNaN(k.mean())
+	if p.byWork != l.byWork {
+		l.byWork, l.shedder = p.byWork, shedder{} // its rates are for each slot
+	}
+	for i := range p.members {
+		if m := &p.members[i]; p.byWork && m.engine == nil {
+			m.engine = &engineState{speed: 1}
+		}
+	}
 	if !p.byWork {
 		for i := range p.members {
 			m := &p.members[i]
-			m.todo = m.load
-			m.engine.outstanding.forget(time.Time{})
+			if m.todo = m.load; m.engine != nil && !m.engine.outstanding.at.IsZero() {
+				m.engine.outstanding.forget()
+			}
 		}
 		return
 	}
 	l.engineSpeeds(p)
+	p.whole, p.second = k.whole(), l.cost.rate()
 	for i := range p.members {
 		m := &p.members[i]
-		m.count(p, k, l.rate, l.cost)
+		m.count(p, k, l.rate)
 	}
-	p.levelWork(k)
+	p.levelWork()
 }
 
-// tells reports whether the engine's counts are of late.
-func (e *engineState) tells(p *pool) bool {
-	return !e.tokens.At.IsZero() && p.now.Sub(e.tokens.At) <= p.params.Decay
+// learned is what is known of the requests of the pool, for people.
+func (l *Law) learned(p *pool) *Work {
+	if !p.byWork {
+		return nil
+	}
+	k := &l.prompts
+	return &Work{
+		PromptTokens: k.mean(), OutputTokens: k.output(), Requests: k.first,
+		TokensPerByte: k.perByte.typical(), BySize: k.bySize(),
+		PrefillRate: p.second, Iteration: l.cost.iteration,
+	}
 }
 
-// read takes in a reading of the engine's counts, if there is a new one.
-func (e *engineState) read(k *prompts, m *member) {
+// work is what is outstanding at the member, in prompt tokens and in seconds; NaN where the unit is the request.
+func (m *member) work(p *pool) (tokens, seconds float64) {
+	if !p.byWork {
+		return math.NaN(), math.NaN()
+	}
+	return m.engine.outstanding.tokens, m.todo * p.whole / (p.second * m.speed)
+}
+
+// read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
+func (e *engineState) read(k *prompts, m *member) (counts bool) {
 	seen := &m.server.Tokens
 	if !seen.At.After(e.tokens.At) {
-		return
+		return !e.tokens.At.IsZero()
 	}
 	d, ok := seen.growth(&e.tokens)
 	known := !e.tokens.At.IsZero() && e.restarts == m.server.Restarts
-	if running := m.server.Running.Value; ok && known {
+	if e.fresh = ok && known; e.fresh {
 		k.learn(&d, seen.At)
 		e.learnSizes(k, &d, &m.proxies)
-		e.learnCost(&d, running)
+		e.learnCost(&d, m.server.Running.Value)
 		e.hold(&d, m.server.Queue.Value)
-	}
-	if !known || !ok {
-		e.outstanding.forget(time.Time{})
+	} else {
+		e.outstanding.forget()
 		e.compared, e.comparedTo = tokenGrowth{}, m.proxies
-		e.outstanding.rate = math.Inf(1)
 	}
-	e.tokens, e.restarts, e.fresh = *seen, m.server.Restarts, known && ok
+	e.tokens, e.restarts = *seen, m.server.Restarts
 	e.running, e.waiting, e.sent = m.server.Running.Value, m.server.Queue.Value, m.proxies
+	return true
 }
 
 // learnSizes holds the sizes of requests against their tokens.
@@ -137,20 +161,15 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64) {
 // hold notes at what rate prompts are computed while requests wait: an engine that holds them back for want of
 // KV cache, or because only so many may run, computes them later than it could.
 func (e *engineState) hold(d *tokenGrowth, waiting float64) {
-	e.outstanding.rate = math.Inf(1)
-	if e.waiting > 0 && waiting > 0 {
-		e.outstanding.rate = d.computed / d.seconds
-	}
+	e.outstanding.holds = e.waiting > 0 && waiting > 0
+	e.outstanding.held = d.computed / d.seconds
 }
 
 // engineSpeeds settles what a token costs, and each engine's speed relative to the median one.
 func (l *Law) engineSpeeds(p *pool) {
 	var all efficiency
 	for i := range p.members {
-		e := &p.members[i].engine
-		if e.speed == 0 {
-			e.speed = 1
-		}
+		e := p.members[i].engine
 		all.plus(&e.efficiency, e.speed)
 	}
 	if c, ok := all.cost(); ok {
@@ -158,35 +177,39 @@ func (l *Law) engineSpeeds(p *pool) {
 	}
 	speeds := make([]float64, 0, len(p.members))
 	for i := range p.members {
-		e := &p.members[i].engine
-		speed, ok := e.efficiency.speed(l.cost)
-		if ok && l.cost.token > 0 {
-			e.speed = speed
+		if speed, ok := p.members[i].engine.efficiency.speed(l.cost); ok {
 			speeds = append(speeds, speed)
 		}
 	}
-	if typical := median(speeds); !math.IsNaN(typical) {
-		for i := range p.members {
-			if e := &p.members[i].engine; e.efficiency.seconds >= enough {
-				e.speed /= typical
-			}
+	typical := median(speeds)
+	for i := range p.members {
+		e := p.members[i].engine
+		if speed, ok := e.efficiency.speed(l.cost); ok {
+			e.speed = shrunk(speed/typical, sameSpeed)
 		}
 	}
 }
 
+// sameSpeed is the deviation, of the logarithm, up to which engines are taken for equally fast: the cost is that of a
+// simple model of an iteration.
+const sameSpeed = 0.05
+
+// shrunk is a ratio without what its noise explains, both by their logarithm (positive-part James-Stein).
+func shrunk(ratio, noise float64) float64 {
+	x := math.Log(ratio)
+	return math.Exp(x * max(0, 1-noise*noise/(x*x)))
+}
+
 // count brings the account of a member up to now.
-func (m *member) count(p *pool, k *prompts, perSecond float64, c cost) {
+func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	// occupied is how much longer a prompt keeps the endpoint from others than it takes to compute: it waits for
 	// the iteration under way, and the sequences that decode go along in its own.
 	const occupied = 2
-	o := &m.engine.outstanding
-	if own := m.engine.speed / (occupied * c.token); c.token > 0 {
-		o.rate = min(o.rate, own)
-	}
+	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
-		o.at, o.sent, o.inFlight = p.now, m.proxies, m.inFlight.Value
-		o.begin(p.now, 1e-9, 0)
+		o.start(p.now, m)
 	}
+	o.pace(p.second * m.engine.speed / occupied)
 	switch {
 	case p.tells(m.proxies.Issued):
 		sent := m.proxies.since(&o.sent)
@@ -194,26 +217,25 @@ func (m *member) count(p *pool, k *prompts, perSecond float64, c cost) {
 		p.counted = true
 	case p.tells(m.inFlight):
 		rise := max(0, m.inFlight.Value-o.inFlight)
-		o.begin(p.now, rise, rise*k.mean())
+		o.begin(p.now, rise, rise*mean)
 		p.counted = true
 	default:
 		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
-		o.begin(p.now, expected, expected*k.mean())
+		o.begin(p.now, expected, expected*mean)
 	}
 	o.sent, o.inFlight = m.proxies, m.inFlight.Value
-	if e := &m.engine; e.fresh {
+	if e := m.engine; e.fresh {
 		e.fresh = false
 		o.correct(standing{
 			at: e.tokens.At, waiting: e.waiting, present: e.waiting + e.running, computed: e.tokens.First,
-		}, k.mean())
+		}, mean)
 	}
-	m.todo = (o.tokens + m.load*k.decode()) / k.whole()
+	m.todo = (o.tokens + m.load*k.decode()) / p.whole
 }
 
 // levelWork sets the capacities of the members by their speeds, and the load of those of which nothing is known to that
 // of a median one.
-func (p *pool) levelWork(k *prompts) {
-	p.prompt = k.mean() / k.whole()
+func (p *pool) levelWork() {
 	p.settleSpeeds()
 	levels := p.newTypical()
 	for i := range p.members {

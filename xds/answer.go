@@ -9,13 +9,13 @@ import (
 // clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
 const clientSmoothing = 0.2
 
-// An answer is what an Envoy said to a response, for the observer, and the names that it was the
-// first to subscribe to. Both are told outside of the tracker's lock.
+// An answer is an Envoy's ACK or NACK of a response, for the observer, and the names that it is the first to subscribe
+// to. The tracker reports both after it has released its lock.
 type answer struct {
 	node, message string
 	acked         []ackedPart
 	nacked        []string
-	wanted        []string
+	firstNames    []string
 }
 
 type ackedPart struct {
@@ -23,7 +23,7 @@ type ackedPart struct {
 	delay   time.Duration
 }
 
-func (a answer) tell(o Observer) {
+func (a answer) report(o Observer) {
 	for _, p := range a.acked {
 		o.Acked(p.cluster, p.delay)
 	}
@@ -32,15 +32,15 @@ func (a answer) tell(o Observer) {
 	}
 }
 
-// answer matches a request with the response that it acknowledges or refuses, if it does either.
+// answer finds the response that a request acknowledges or refuses, if any.
 func (t *tracker) answer(st *stream, r request, a *answer) {
 	i := slices.IndexFunc(st.pending, func(p response) bool { return p.nonce == r.nonce })
 	if r.nonce == "" || i < 0 {
 		return
 	}
 	sent := st.pending[i]
-	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: what was sent before has none any more
-	a.node, a.message = st.who.id, clip(r.message, maxMessage)
+	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
+	a.node, a.message = st.node.id, clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {
@@ -51,9 +51,8 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 }
 
-// ack takes an acceptance down. The delay runs from the push, so that it holds the time for which a
-// slow Envoy made the assignment wait; for a stream that came later than the push it
-// runs from the subscription.
+// ack records an ACK. The delay starts at the push, so that it includes the time for which a slow Envoy made the
+// assignment wait; on a stream that subscribed after the push it starts at the subscription.
 func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.Time) {
 	start := p.published
 	sub := st.subscriptions[p.cluster]
@@ -70,7 +69,8 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		return
 	}
 	if sub.Nacked {
-		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version)
+		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again",
+			"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version)
 	}
 	sub.Nacked = false
 	sub.Acks++
@@ -78,22 +78,23 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	sub.AckDelaySmoothed = smooth(sub.AckDelaySmoothed, delay, clientSmoothing)
 }
 
-// nack takes a refusal down. A NACK covers the whole response, so every cluster in it is marked.
+// nack records a NACK. It covers the whole response, so it marks every cluster in it.
 func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 	a.nacked = append(a.nacked, p.cluster)
 	level := slog.LevelWarn
 	if sub := st.subscriptions[p.cluster]; sub != nil {
 		if sub.Nacked {
-			level = slog.LevelDebug // known: the state has not changed
+			level = slog.LevelDebug // already logged: the state has not changed
 		}
 		sub.Nacked = true
 		sub.Nacks++
 		sub.NackMessage, sub.NackedAt = a.message, now
 	}
-	t.mu.note(level, "envoy refuses the assignment", "cluster", p.cluster, "node", st.who.id, "peer", st.peer, "version", p.version, "message", a.message)
+	t.mu.note(level, "envoy refuses the assignment",
+		"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version, "message", a.message)
 }
 
-// smooth moves an average towards the newest value by the share weight. Zero is no average yet.
+// smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.
 func smooth(average, value time.Duration, weight float64) time.Duration {
 	if average == 0 {
 		return value

@@ -10,13 +10,14 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// BenchmarkPublish measures the time from a push of 1000 endpoints until the last of 100 streams has
-// acknowledged it, over loopback, the clients' work included.
+// BenchmarkPublish measures the time from a push of 1000 endpoints until the last of 100 streams has acknowledged it,
+// over loopback, including the work of the clients.
 //
 //	go test ./xds -run '^$' -bench Publish -count 6 | benchstat -
 func BenchmarkPublish(b *testing.B) {
 	for _, delta := range []bool{false, true} {
-		b.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(b *testing.B) { benchmarkPublish(b, 1000, 100, delta) })
+		b.Run(map[bool]string{false: "sotw", true: "delta"}[delta],
+			func(b *testing.B) { benchmarkPublish(b, 1000, 100, delta) })
 	}
 }
 
@@ -28,7 +29,8 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	server.Publish("llama", d, 0)
 	var client *xdstest.Client
 	for i := range streams {
-		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta, Clusters: []string{"llama"}})
+		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta,
+			Clusters: []string{"llama"}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -64,8 +66,8 @@ type signal chan struct{}
 func (s signal) Acked(string, time.Duration) { s <- struct{}{} }
 func (signal) Nacked(string, string, string) {}
 
-// BenchmarkPublishToVariants measures what a push of 1000 endpoints under all names of a cluster costs
-// before it reaches a stream, by the names that somebody subscribes to.
+// BenchmarkPublishToVariants measures what a push of 1000 endpoints under all names of a cluster costs before it
+// reaches a stream, depending on which names have subscribers.
 func BenchmarkPublishToVariants(b *testing.B) {
 	for _, suffixes := range [][]string{nil, {""}, {"/failsafe", "/fallback"}, {"", "/failsafe", "/fallback"}} {
 		b.Run(fmt.Sprintf("subscribed=%q", suffixes), func(b *testing.B) {
@@ -75,8 +77,9 @@ func BenchmarkPublishToVariants(b *testing.B) {
 			d := equal(1000)
 			server.Publish("llama", d, 0)
 			for _, suffix := range suffixes {
-				// It receives and never answers, so that the server alone is measured.
-				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix, Clusters: []string{"llama" + suffix}, HoldAnswers: true})
+				// It receives and never answers, so that the benchmark measures only the server.
+				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix,
+					Clusters: []string{"llama" + suffix}, HoldAnswers: true})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A holdingCache answers with assignments only, and holds every other request:
-// it leaves the watch open and silent.
+// A holdingCache answers requests for assignments, and holds every other request: it leaves the watch open and never
+// answers.
 type holdingCache struct {
 	linear *cachev3.LinearCache
 	served *nameSet
@@ -23,8 +23,8 @@ type holdingCache struct {
 	mu sync.RWMutex
 }
 
-// set serves an assignment, which wakes the watches of its cluster. The name is
-// shown last: one that is shown and not in the cache is a removal.
+// set serves an assignment, which wakes the watches of its cluster. It shows the name last: a name that is shown but
+// not in the cache is a removal.
 func (c *holdingCache) set(name string, m *endpointv3.ClusterLoadAssignment) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,8 +35,7 @@ func (c *holdingCache) set(name string, m *endpointv3.ClusterLoadAssignment) err
 	return nil
 }
 
-// drop takes an assignment back and wakes nobody. The name is hidden first, so that
-// no stream sees it go.
+// drop removes an assignment and wakes no watch. It hides the name first, so that no stream sees the removal.
 func (c *holdingCache) drop(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,23 +45,26 @@ func (c *holdingCache) drop(name string) error {
 
 var _ cachev3.Cache = (*holdingCache)(nil)
 
-// CreateWatch opens a state-of-the-world watch. The request that LinearCache sees
-// carries this process's version prefix, whatever Envoy sent, because otherwise it
-// would be answered at once, with nothing when there is nothing. What the stream
-// already has is in the subscription, which go-control-plane keeps.
-func (c *holdingCache) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, out chan cachev3.Response) (func(), error) {
+// CreateWatch opens a state-of-the-world watch. It passes a request with the version prefix of this process to
+// LinearCache, whatever Envoy sent: LinearCache would answer any other at once, even if it has nothing to send. What
+// the stream already has is in the subscription, which go-control-plane keeps.
+func (c *holdingCache) CreateWatch(
+	r *cachev3.Request, sub cachev3.Subscription, out chan cachev3.Response,
+) (func(), error) {
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	// The copy is kept for as long as the watch is open: without node and names it is small.
+	// LinearCache keeps the request for as long as the watch is open: without node and names it is small.
 	follower := &discoveryv3.DiscoveryRequest{TypeUrl: resource.EndpointType, VersionInfo: c.prefix}
 	return c.linear.CreateWatch(follower, view{sub, c.served}, out)
 }
 
 // CreateDeltaWatch opens a delta watch.
-func (c *holdingCache) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Subscription, out chan cachev3.DeltaResponse) (func(), error) {
+func (c *holdingCache) CreateDeltaWatch(
+	r *cachev3.DeltaRequest, sub cachev3.Subscription, out chan cachev3.DeltaResponse,
+) (func(), error) {
 	if r.GetTypeUrl() != resource.EndpointType {
 		return nil, nil
 	}
@@ -72,15 +74,14 @@ func (c *holdingCache) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Sub
 	return c.linear.CreateDeltaWatch(follower, view{sub, c.served}, out)
 }
 
-// Fetch refuses polling over REST: weights that are polled are late.
+// Fetch refuses polling over REST: polled weights are late.
 func (c *holdingCache) Fetch(context.Context, *cachev3.Request) (cachev3.Response, error) {
 	return nil, status.Error(codes.Unimplemented, "polling is not served; use a gRPC stream")
 }
 
-// A view is a subscription as LinearCache is to see it: by name only, and with
-// no memory of clusters that are not served. What it remembered would be
-// reported to a delta stream as removed, though it may be known from before a
-// restart and only not be ready yet.
+// A view is a subscription as LinearCache has to see it: by name only, and without returned resources that are not
+// served. LinearCache would report those as removed on a delta stream, although the Envoy may know them from before a
+// restart, and they may only not be ready yet.
 type view struct {
 	cachev3.Subscription
 	served *nameSet
@@ -88,7 +89,7 @@ type view struct {
 
 func (v view) IsWildcard() bool { return false }
 
-// ReturnedResources is asked for again on every update, so it follows what is served.
+// ReturnedResources is called on every update, so it follows what is served.
 func (v view) ReturnedResources() map[string]string {
 	returned := v.Subscription.ReturnedResources()
 	subscribed := v.SubscribedResources()
@@ -115,7 +116,7 @@ func (v view) shows(name string, subscribed map[string]struct{}) bool {
 	return ok && v.served.has(name)
 }
 
-// A nameSet is the set of clusters in the cache, readable while the cache is locked.
+// A nameSet is the set of clusters in the cache. It can be read while the cache is locked.
 type nameSet struct {
 	mu    sync.RWMutex
 	names map[string]struct{}

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// callbacks translates what go-control-plane reports of its streams into
-// the tracker's terms. It is called from the goroutine of the stream, in order.
+// callbacks passes the events of go-control-plane's streams to the tracker. go-control-plane calls it from the
+// goroutine of the stream, in order.
 type callbacks struct{ t *tracker }
 
 var _ serverv3.Callbacks = callbacks{}
@@ -23,7 +23,8 @@ func (c callbacks) OnStreamOpen(ctx context.Context, id int64, typeURL string) e
 }
 
 func (c callbacks) OnDeltaStreamOpen(ctx context.Context, id int64, typeURL string) error {
-	return c.t.opened(ctx, streamKey{delta: true, id: id}, transport(typeURL, TransportEDSDelta, TransportADSDelta), peerAddress(ctx))
+	key := streamKey{delta: true, id: id}
+	return c.t.opened(ctx, key, transport(typeURL, TransportEDSDelta, TransportADSDelta), peerAddress(ctx))
 }
 
 func (c callbacks) OnStreamClosed(id int64, _ *corev3.Node) { c.t.closed(streamKey{id: id}) }
@@ -32,7 +33,7 @@ func (c callbacks) OnDeltaStreamClosed(id int64, _ *corev3.Node) {
 	c.t.closed(streamKey{delta: true, id: id})
 }
 
-// OnStreamRequest takes a request down.
+// OnStreamRequest records a request.
 func (c callbacks) OnStreamRequest(id int64, r *discoveryv3.DiscoveryRequest) error {
 	return c.t.requested(streamKey{id: id}, request{
 		node:      takeIdentity(r.GetNode()),
@@ -45,7 +46,7 @@ func (c callbacks) OnStreamRequest(id int64, r *discoveryv3.DiscoveryRequest) er
 	})
 }
 
-// OnStreamDeltaRequest is the same for delta. The type of an EDS request may be left out.
+// OnStreamDeltaRequest does the same for delta. A request on an EDS stream may leave out the type.
 func (c callbacks) OnStreamDeltaRequest(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
 	return c.t.requested(streamKey{delta: true, id: id}, request{
 		node:        takeIdentity(r.GetNode()),
@@ -58,7 +59,9 @@ func (c callbacks) OnStreamDeltaRequest(id int64, r *discoveryv3.DeltaDiscoveryR
 	})
 }
 
-func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.DiscoveryRequest, r *discoveryv3.DiscoveryResponse) {
+func (c callbacks) OnStreamResponse(
+	_ context.Context, id int64, _ *discoveryv3.DiscoveryRequest, r *discoveryv3.DiscoveryResponse,
+) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
 		parts = append(parts, part{cluster: clusterName(res.GetValue())})
@@ -66,7 +69,9 @@ func (c callbacks) OnStreamResponse(_ context.Context, id int64, _ *discoveryv3.
 	c.t.sent(streamKey{id: id}, r.GetNonce(), r.GetVersionInfo(), parts)
 }
 
-func (c callbacks) OnStreamDeltaResponse(id int64, _ *discoveryv3.DeltaDiscoveryRequest, r *discoveryv3.DeltaDiscoveryResponse) {
+func (c callbacks) OnStreamDeltaResponse(
+	id int64, _ *discoveryv3.DeltaDiscoveryRequest, r *discoveryv3.DeltaDiscoveryResponse,
+) {
 	parts := make([]part, 0, len(r.GetResources()))
 	for _, res := range r.GetResources() {
 		parts = append(parts, part{cluster: res.GetName()})
@@ -80,7 +85,7 @@ func (c callbacks) OnFetchRequest(context.Context, *discoveryv3.DiscoveryRequest
 
 func (c callbacks) OnFetchResponse(*discoveryv3.DiscoveryRequest, *discoveryv3.DiscoveryResponse) {}
 
-// transport tells the two services apart by the type that the stream was opened for.
+// transport returns eds or ads, depending on the type for which the stream was opened.
 func transport(typeURL, eds, ads string) string {
 	if typeURL == resource.AnyType {
 		return ads
@@ -96,8 +101,8 @@ func peerAddress(ctx context.Context) string {
 	return p.Addr.String()
 }
 
-// clusterName reads the name out of a marshalled ClusterLoadAssignment. It is the
-// first field, so that this does not depend on the number of endpoints.
+// clusterName reads the name from a marshalled ClusterLoadAssignment. It is the first field, so the cost does not
+// depend on the number of endpoints.
 func clusterName(message []byte) string {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// clients takes a snapshot of all streams and puts together those that are of one Envoy.
+// clients takes a snapshot of all streams and merges those of each Envoy.
 func (t *tracker) clients() []Client {
 	clients := group(t.snapshot())
 	countDuplicates(clients)
@@ -14,17 +14,17 @@ func (t *tracker) clients() []Client {
 	return clients
 }
 
-// snapshot copies every stream as a client of its own.
+// snapshot returns a client for each stream.
 func (t *tracker) snapshot() []Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]Client, 0, len(t.streams))
 	for _, st := range t.streams {
 		c := Client{
-			NodeID:        st.who.id,
-			NodeCluster:   st.who.cluster,
-			Version:       st.who.version,
-			Locality:      st.who.locality,
+			NodeID:        st.node.id,
+			NodeCluster:   st.node.cluster,
+			Version:       st.node.version,
+			Locality:      st.node.locality,
 			Peer:          st.peer,
 			Transport:     st.transport,
 			ConnectedAt:   st.connected,
@@ -43,7 +43,7 @@ func (t *tracker) snapshot() []Client {
 	return out
 }
 
-// group puts the streams of one connection, node and transport into one client.
+// group merges the streams of each connection, node and transport into one client.
 func group(streams []Client) []Client {
 	type key struct{ node, peer, transport string }
 	index := make(map[key]int, len(streams))
@@ -73,9 +73,8 @@ func merge(into *Client, c Client) {
 	into.Subscriptions = append(into.Subscriptions, c.Subscriptions...)
 }
 
-// countDuplicates finds the nodes that subscribe to one cluster over several
-// connections. An Envoy has one connection to its control plane, over which even two of
-// its clusters with one EDS name would come.
+// countDuplicates counts the connections over which the same node id subscribes to the same cluster. An Envoy has one
+// connection to its control plane, and would use it even for two clusters with the same EDS name.
 func countDuplicates(clients []Client) {
 	type claim struct{ node, cluster string }
 	peers := make(map[claim]map[string]struct{})

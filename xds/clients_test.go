@@ -30,11 +30,12 @@ import (
 )
 
 func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("llama", equal(2))
 	twin := b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"llama"}})
 	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"llama", "mistral"}})
-	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"other"}}) // no overlap: one Envoy may have two connections
+	// Without a common cluster: one Envoy may have two connections.
+	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"other"}})
 	b.dial(xdstest.Config{NodeID: "single", Clusters: []string{"llama"}})
 	var clients []xds.Client
 	eventually(t, "four clients", func() bool {
@@ -69,7 +70,7 @@ func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
 }
 
 func TestStreamsOfOneConnectionAreOneClient(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("b", equal(2))
 	conn := b.connect()
 	for _, cluster := range []string{"b", "a"} {
@@ -86,8 +87,8 @@ func TestStreamsOfOneConnectionAreOneClient(t *testing.T) {
 	})
 }
 
-func TestWhatAnEnvoySaysOfItselfIsBounded(t *testing.T) {
-	b := newBench(t)
+func TestThePropertiesOfANodeAreLimitedInLength(t *testing.T) {
+	b := newTestServer(t)
 	stream := b.open(b.connect())
 	long := strings.Repeat("ü", 1000)
 	n := node(long)
@@ -105,9 +106,11 @@ func TestWhatAnEnvoySaysOfItselfIsBounded(t *testing.T) {
 		}
 		return c.NodeID != ""
 	})
-	for what, got := range map[string]string{"node id": c.NodeID, "node cluster": c.NodeCluster, "version": c.Version, "locality": c.Locality} {
+	for what, got := range map[string]string{"node id": c.NodeID, "node cluster": c.NodeCluster, "version": c.Version,
+		"locality": c.Locality} {
 		if len(got) > 256 || len(got) < 250 || !strings.HasSuffix(got, "ü") {
-			t.Errorf("%s has %d bytes and ends in %q, want at most 256 and a whole rune", what, len(got), got[len(got)-2:])
+			t.Errorf("%s has %d bytes and ends in %q, want at most 256 and a whole rune", what, len(got),
+				got[len(got)-2:])
 		}
 	}
 }
@@ -124,29 +127,35 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 		requests []*discoveryv3.DiscoveryRequest
 		code     codes.Code
 	}{
-		"too many clusters": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: many(10_001)}}, codes.ResourceExhausted},
-		"a long name":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType, ResourceNames: []string{strings.Repeat("x", 1025)}}}, codes.InvalidArgument},
-		"a long type":       {[]*discoveryv3.DiscoveryRequest{{TypeUrl: strings.Repeat("x", 1025)}}, codes.ResourceExhausted},
-		"no type":           {[]*discoveryv3.DiscoveryRequest{{}}, codes.InvalidArgument},
+		"too many clusters": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType,
+			ResourceNames: many(10_001)}}, codes.ResourceExhausted},
+		"a long name": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: xdstest.EndpointType,
+			ResourceNames: []string{strings.Repeat("x", 1025)}}}, codes.InvalidArgument},
+		"a long type": {[]*discoveryv3.DiscoveryRequest{{TypeUrl: strings.Repeat("x", 1025)}},
+			codes.ResourceExhausted},
+		"no type": {[]*discoveryv3.DiscoveryRequest{{}}, codes.InvalidArgument},
 		"too many types": {func() (rs []*discoveryv3.DiscoveryRequest) {
 			for _, n := range many(33) {
 				rs = append(rs, &discoveryv3.DiscoveryRequest{TypeUrl: n})
 			}
 			return rs
 		}(), codes.ResourceExhausted},
-		"a large message": {[]*discoveryv3.DiscoveryRequest{requestOf(4<<20 + 1)}, codes.ResourceExhausted},
+		"a large message": {[]*discoveryv3.DiscoveryRequest{requestOf(1<<20 + 1)}, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newTestServer(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(b.connect()).StreamAggregatedResources(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
+			if c.requests[0].Node == nil {
+				c.requests[0].Node = &corev3.Node{Id: "envoy-1"}
+			}
 			for _, r := range c.requests {
 				if err := stream.Send(r); err != nil {
-					break // closed already; Recv says why
+					break // already closed; Recv returns the reason
 				}
 			}
 			_, err = stream.Recv()
@@ -158,11 +167,11 @@ func TestStreamsThatAskForTooMuchAreClosedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsAreBoundedInTotal: a stranger takes what it can get over many connections, of each transport,
-// and an Envoy keeps what it has and gets what it needs.
-func TestSubscriptionsAreBoundedInTotal(t *testing.T) {
+// TestTheSubscriptionsOfAllStreamsAreLimited: an unknown client subscribes to as much as it can over many connections,
+// of each transport; an Envoy keeps its subscriptions and can add others.
+func TestTheSubscriptionsOfAllStreamsAreLimited(t *testing.T) {
 	const limit, names = 2000, 100
-	b := newBench(t)
+	b := newTestServer(t)
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Names: limit})
 	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	b.publish("llama", equal(1))
@@ -219,11 +228,11 @@ func requestOf(size int) *discoveryv3.DiscoveryRequest {
 	return r
 }
 
-func TestARequestOfFourMebibytesIsNotTooLarge(t *testing.T) {
-	b := newBench(t)
+func TestARequestOfOneMebibyteIsNotTooLarge(t *testing.T) {
+	b := newTestServer(t)
 	b.publish("llama", equal(1))
 	stream := b.open(b.connect())
-	if err := stream.Send(requestOf(4 << 20)); err != nil {
+	if err := stream.Send(requestOf(1 << 20)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); err != nil {
@@ -231,8 +240,22 @@ func TestARequestOfFourMebibytesIsNotTooLarge(t *testing.T) {
 	}
 }
 
+// TestASubscriptionToAllNamesThatCanBeServedIsNotTooLarge: a configuration has at most 1000 clusters, with names of at
+// most 256 bytes.
+func TestASubscriptionToAllNamesThatCanBeServedIsNotTooLarge(t *testing.T) {
+	b := newTestServer(t)
+	var names []string
+	for i := range 1000 {
+		cluster := fmt.Sprintf("%0256d", i)
+		names = append(names, cluster, cluster+"/failsafe", cluster+"/fallback")
+	}
+	b.publish(names[0], equal(1))
+	client := b.dial(xdstest.Config{ADS: true, Clusters: names, Extensions: 500})
+	b.received(client, names[0], 1)
+}
+
 func TestTenThousandClustersAreNotTooMany(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	names := make([]string, 10_000)
 	for i := range names {
 		names[i] = fmt.Sprint("cluster-", i)
@@ -243,10 +266,9 @@ func TestTenThousandClustersAreNotTooMany(t *testing.T) {
 	b.received(client, "cluster-5000", 1)
 }
 
-// A real Envoy's node is 61 KB on the wire. A thousand of them would be
-// hundreds of megabytes if the parsed messages were kept.
+// A real Envoy's node is 61 KB on the wire. The parsed messages of a thousand Envoys would take hundreds of megabytes.
 func TestTheNodesExtensionsAreNotKept(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("llama", equal(2))
 	const envoys = 30
 	before := heap()
@@ -269,12 +291,13 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestPollingIsNotServed: a call whose request never comes would have to be waited for.
+// TestPollingIsNotServed: a server that stops would wait for unary calls whose request never arrives.
 func TestPollingIsNotServed(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("llama", equal(1))
 	r := &discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}
-	_, endpoints := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).FetchEndpoints(context.Background(), r)
+	_, endpoints := endpointservice.NewEndpointDiscoveryServiceClient(b.connect()).
+		FetchEndpoints(context.Background(), r)
 	_, layers := runtimeservice.NewRuntimeDiscoveryServiceClient(b.connect()).FetchRuntime(context.Background(), r)
 	if status.Code(endpoints) != codes.Unimplemented || status.Code(layers) != codes.Unimplemented {
 		t.Errorf("polling: %v and %v, want both unimplemented", endpoints, layers)
@@ -284,8 +307,10 @@ func TestPollingIsNotServed(t *testing.T) {
 func TestGRPCOptionsWithTLS(t *testing.T) {
 	certificate, roots := selfSigned(t)
 	server := xds.NewServer(xds.Options{Log: quiet()})
-	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}}))...)
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
+	serverTLS := xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}})
+	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(serverTLS)...)
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +321,8 @@ func TestGRPCOptionsWithTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{ResourceNames: []string{"llama"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "envoy-1"},
+		ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
 	server.Publish("llama", equal(1), 0)
@@ -311,7 +337,8 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"},
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -325,8 +352,8 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// connect and open are for tests that speak the protocol by hand.
-func (b *bench) connect() *grpc.ClientConn {
+// connect and open are for tests that send the requests themselves.
+func (b *testServer) connect() *grpc.ClientConn {
 	b.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -336,7 +363,7 @@ func (b *bench) connect() *grpc.ClientConn {
 	return conn
 }
 
-func (b *bench) open(conn *grpc.ClientConn) endpointservice.EndpointDiscoveryService_StreamEndpointsClient {
+func (b *testServer) open(conn *grpc.ClientConn) endpointservice.EndpointDiscoveryService_StreamEndpointsClient {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.t.Cleanup(cancel)

@@ -8,12 +8,11 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// Everything at once: pushes, removals, clients that come, change their minds and go.
-// In the end every client has the last assignment of every cluster, and
-// none was ever told of an empty or a removed one.
+// Concurrent pushes, removals, and clients that connect, change their subscriptions and disconnect. In the end every
+// client has the latest assignment of every cluster, and none ever got an empty assignment or a removal.
 func TestEverythingAtOnce(t *testing.T) {
 	const rounds, perTransport = 60, 3
-	b := newBench(t)
+	b := newTestServer(t)
 	clusters := []string{"a", "b", "c"}
 	kinds := []xdstest.Config{{}, {Delta: true}, {ADS: true}, {ADS: true, Delta: true}}
 	var clients []*xdstest.Client
@@ -59,7 +58,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		for _, cluster := range clusters {
 			sub := b.subscription(fmt.Sprint("envoy-", i), cluster, "in sync", inSync)
 			if sub.Acks == 0 || sub.Nacks != 0 {
-				t.Errorf("client %d, cluster %s: %+v, want ACKs alone", i, cluster, sub)
+				t.Errorf("client %d, cluster %s: %+v, want only ACKs", i, cluster, sub)
 			}
 		}
 		s := client.State()

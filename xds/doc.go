@@ -1,86 +1,82 @@
-// Package xds serves endpoint assignments to Envoys and knows what each of them
-// made of it.
+// Package xds serves endpoint assignments to Envoys, and tracks which of them each Envoy has accepted.
 //
-// The control loop calls Publish with every decision that package weighting/push found worth a push; the
-// server has package assignment build the messages, and hands them to every stream that subscribed to the
-// cluster. Clients returns what each Envoy was sent and what it answered, for the admin pages. The protocol
-// itself (streams, nonces, watches) is go-control-plane's LinearCache and server.
+// The control loop calls Publish with every decision that package weighting/push found worth a push. The server has
+// package assignment build the messages, and sends them on every stream that subscribes to the cluster. Clients returns
+// what each Envoy was sent and what it answered, for the admin pages. go-control-plane's LinearCache and server
+// implement the protocol itself (streams, nonces, watches).
 //
-// It is not a clock: there is no goroutine but those of the gRPC streams. When a cluster is ready, how far
-// apart pushes are and when a heartbeat is due is decided by the caller. It serves endpoints, and the one
-// runtime layer that switches the Envoys' access loggers: clusters, listeners and routes come from Envoy's
-// own configuration.
+// The package has no clock and no goroutines except those of the gRPC streams. The caller decides when a cluster is
+// ready, how far apart pushes are and when a heartbeat is due. The server serves endpoints, and the one runtime layer
+// that switches the Envoys' access loggers; clusters, listeners and routes come from Envoy's own configuration.
 //
-// # What is spoken
+// # Services
 //
-// EDS on its own stream and over ADS, each as state of the world and as delta. Any
-// other resource type that is asked for over ADS is held: never answered.
-// Answering with an empty list would tell Envoy to delete what it has, and
-// closing the stream would take the endpoints away with it.
+// EDS on its own stream and over ADS, each as state of the world and as delta. A request for another resource type over
+// ADS is held, which means that it is never answered: an empty answer would make Envoy delete the resources that it
+// has, and closing the stream would take the endpoints away too.
 //
-// RTDS on its own stream, as state of the world: see below.
+// RTDS on its own stream, as state of the world (see Runtime layers).
 //
 // # Rules of the stream
 //
-//   - Nothing is sent for a cluster before its first Publish, not even an empty answer: Envoy would
-//     end its warming without endpoints, and serve 503s.
-//     A subscription to an unknown cluster waits, visible as Known: false. LinearCache
-//     answers a request that carries no version, or another server's, with whatever there
-//     is, even if that is nothing, so it is shown requests that carry this process's prefix.
-//   - The first request of a stream is answered with every assignment there is, also
-//     when its version is the current one: the Envoy may have dropped the endpoints as
-//     stale while it was away. A delta request that names the current content of a resource
-//     is not answered until the next push.
-//   - An ACK is never answered with the version it acknowledges. Neither is a NACK: the
-//     refused assignment would be refused again. The next push goes out as usual.
-//   - One response is in flight per stream. What is published meanwhile replaces
-//     what was waiting, so a slow Envoy costs freshness, never memory. (A delta stream that
-//     changes its subscriptions before it has answered can have a second one in flight.)
-//   - Names only: an empty list of names or "*" subscribes to nothing. Envoy sends the empty
-//     list when its last EDS cluster went away, which is no wish for all of ours.
-//   - A removed cluster is not taken away from Envoys, see Server.Remove.
+//   - The server sends nothing for a cluster before its first Publish, not even an empty answer: Envoy would end its
+//     warming without endpoints, and answer requests with 503. A subscription to an unknown cluster waits, visible as
+//     Known: false. LinearCache answers a request without a version, or with that of another server, at once, even if
+//     it has nothing to send; so the server passes it requests with the version prefix of this process.
+//   - The first request of a stream is answered with all assignments that there are, even if it carries the current
+//     version: the Envoy may have dropped the endpoints as stale while it was disconnected. A delta request that
+//     carries the current content of a resource is not answered until the next push.
+//   - An ACK is never answered with the version that it acknowledges, and neither is a NACK: Envoy would refuse the
+//     same assignment again. The next push goes out as usual.
+//   - Each stream has at most one unanswered response. A push that comes meanwhile replaces the one that waits, so that
+//     a slow Envoy costs freshness and never memory. (A delta stream that changes its subscriptions before it has
+//     answered can have a second one.)
+//   - The first request of a stream names the Envoy's node, or the server ends the stream. Package port ends a stream
+//     whose first request does not arrive within ten seconds.
+//   - An empty list of names, or "*", subscribes to nothing. Envoy sends the empty list when its last EDS cluster was
+//     removed, and does not mean all of our clusters.
+//   - The server does not remove a removed cluster from Envoys; see Server.Remove.
 //
 // # Versions
 //
-// A version is a prefix unique to the process (random bits and the time of its start) and a number
-// that rises by one with every push of any cluster. After a restart every Envoy's
-// version is foreign, and it gets the new assignment as soon as there is one. The
-// version of a response is the server's at that moment; what Clients shows per cluster is
-// the version of that cluster's own last push in it. Delta streams compare the content, so
-// a heartbeat must differ in content: it is a push with fresh dither.
+// A version is a prefix that is unique to the process (random bits and its start time) and a number that rises by one
+// with every push of any cluster. So after a restart, every Envoy has a foreign version, and gets the new assignment as
+// soon as there is one. The version of a response is the server's current one; Clients shows for each cluster the
+// version of that cluster's own latest push in it. Delta streams compare the content, so a heartbeat has to differ in
+// content: it is a push with fresh dither.
 //
-// # Who watches
+// # Watchers
 //
-// Watchers names the Envoys that subscribe to a cluster, so that counts of
-// requests which come over other services of the same port are believed for the clusters that
-// an Envoy watches, and no others. It is told apart by node id and IP address.
+// Watchers returns the Envoys that subscribe to a cluster. Other services of the same port accept request counts from
+// an Envoy only for the clusters that it watches. An Envoy is identified by node id and IP address.
 //
-// # Who is gone
+// # Vanished Envoys
 //
-// An Envoy that stops resets its streams and then closes the connection. One whose connection ends
-// under its streams (closed by the kernel, reset, silent) has vanished: Gone names it for ten minutes,
-// or until it comes back. This is seen by the Listener, whose connections learn of their end before the
-// streams do. Handshakes sums up the TLS handshakes that fail, by reason.
+// An Envoy that stops resets its streams before it closes the connection. An Envoy whose connection ends under its
+// streams (closed by the kernel, reset, silent) has vanished: Gone lists it for ten minutes, or until it reconnects.
+// The Listener detects this, because its connections learn of their end before the streams do. Handshakes counts the
+// TLS handshakes that fail, by reason.
 //
 // # Runtime layers
 //
-// Each Envoy has a layer RuntimeLayer, set by SetRuntime, with that of Options until then. Envoy
-// waits for its runtime layers when it starts, so the first request is answered at once,
-// always, and a layer of another name with an empty one. A change is sent when the response before it
-// was answered; one that is refused is not repeated. RuntimeClients shows who follows.
-// There is no answer over ADS or delta: the layer's config source must be a stream of its own.
+// Each Envoy has a layer RuntimeLayer, which SetRuntime sets; until then it is that of Options. Envoy waits for its
+// runtime layers when it starts, so the server answers the first request at once in any case, and one for a layer with
+// another name with an empty layer. The server sends a change when the previous response has been answered, and does
+// not repeat a layer that was refused. RuntimeClients shows the Envoys that subscribe. There is no RTDS over ADS or
+// delta: the config source of the layer has to be a stream of its own.
 //
 // # Stopping
 //
-// Settled says when every responsive Envoy has the last push; a frozen one does not count. Only streams are
-// served, no unary calls, so that Close ends everything whatever the peers do.
+// Settled reports whether every responsive Envoy has the latest push; a frozen one does not count. The server registers
+// only streams and no unary methods, so that Close ends everything without waiting for peers.
 //
-// # Bounds
+// # Limits
 //
-// Requests are at most 4 MiB (GRPCOptions), names of clusters 1 KiB, a stream has at most 10,000
-// subscriptions and 32 other types, a runtime stream 8 layers; all streams together have Options.Names
-// subscriptions and other types, shared by connection as package port says. Beyond that a stream is closed with the
-// reason. At most 16,384 Envoys have runtime values of their own. Of the node,
-// only what Client shows is kept: its list of extensions, some 61 KB, is dropped at once. What Envoy
-// says of itself or in a NACK is cut to a length. A client that went is forgotten.
+// Requests are at most 1 MiB (GRPCOptions), which is also what a stream can hold of one that has not arrived
+// completely. Names of clusters are at most 1 KiB. A stream has at most 10,000 subscriptions and 32 other types, and a
+// runtime stream 8 layers; all streams together have Options.Names subscriptions and other types, which connections
+// share as package port describes. The server ends a stream that asks for more, and gives the reason. At most 16,384
+// Envoys have runtime values of their own. Of the node, the server keeps only what Client shows: it drops the list of
+// extensions, some 61 KB, at once. Strings that Envoy sends in its node or in a NACK are truncated. The server forgets
+// a client that disconnects.
 package xds

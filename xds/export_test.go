@@ -12,9 +12,9 @@ func (s *Server) RuntimeLayers() int {
 	return len(s.runtimes.layers)
 }
 
-// Vanish makes the server lose an Envoy.
+// Vanish makes an Envoy vanish.
 func Vanish(s *Server, node string, since time.Time) {
 	s.tracker.mu.Lock()
 	defer s.tracker.mu.Unlock()
-	s.tracker.lose(Gone{NodeID: node, Since: since})
+	s.tracker.gone.add(Gone{NodeID: node, Since: since})
 }

@@ -1,11 +1,9 @@
 package xds
 
 import (
-	"cmp"
+	"container/list"
 	"errors"
-	"maps"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,14 +11,14 @@ import (
 )
 
 const (
-	// goneFor is how long an Envoy that vanished is remembered, unless it returns.
+	// goneFor is how long the server remembers an Envoy that vanished, unless it reconnects.
 	goneFor = 10 * time.Minute
-	// maxGone is how many are. Beyond that the one that vanished first is forgotten.
+	// maxGone is how many of them it remembers. Beyond that it forgets the one that vanished first.
 	maxGone = 1024
 )
 
-// A Gone is an Envoy that vanished: its connection ended while its streams were open. One
-// that stops resets them first.
+// A Gone is an Envoy that vanished: its connection ended while its streams were open. An Envoy that stops resets them
+// first.
 type Gone struct {
 	NodeID string
 	Peer   string // remote address of the connection
@@ -36,74 +34,100 @@ const (
 	causeRefused = "Steelyard closed the connection"
 )
 
-// endStreams says that it is the server that ends the streams from now on.
-func (t *tracker) endStreams() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closing = true
-}
-
-// Gone returns the Envoys that vanished in the last ten minutes and have not come back, the
-// latest first.
+// Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
 func (s *Server) Gone() []Gone { return s.tracker.vanished() }
 
 func (t *tracker) vanished() []Gone {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetGone()
-	return slices.SortedFunc(maps.Values(t.gone), func(a, b Gone) int {
-		return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.NodeID, b.NodeID))
-	})
+	t.gone.expire(t.now())
+	return t.gone.latestFirst()
 }
 
-func (t *tracker) forgetGone() {
-	now := t.now()
-	maps.DeleteFunc(t.gone, func(_ string, g Gone) bool { return now.Sub(g.Since) > goneFor })
+// A goneList holds the Envoys that vanished, each once. The zero value is empty.
+type goneList struct {
+	byNode map[string]*list.Element
+	order  list.List // of Gone; the one that vanished first is at the front
 }
 
-// disconnected takes down that the connection of a peer has ended. It is called before the
-// streams learn of it: a stream whose context is done was ended by the Envoy.
-func (t *tracker) disconnected(peer, cause string) {
-	if node := t.lost(peer, cause); node != "" {
+// add costs the same however many there are. The caller adds in the order of Since.
+func (l *goneList) add(g Gone) {
+	if l.byNode == nil {
+		l.byNode = make(map[string]*list.Element)
+	}
+	l.remove(g.NodeID)
+	if len(l.byNode) >= maxGone {
+		l.remove(l.order.Front().Value.(Gone).NodeID)
+	}
+	l.byNode[g.NodeID] = l.order.PushBack(g)
+}
+
+func (l *goneList) remove(node string) {
+	if e := l.byNode[node]; e != nil {
+		l.order.Remove(e)
+		delete(l.byNode, node)
+	}
+}
+
+// expire removes those that vanished longer ago than goneFor.
+func (l *goneList) expire(now time.Time) {
+	for e := l.order.Front(); e != nil; e = l.order.Front() {
+		g := e.Value.(Gone)
+		if now.Sub(g.Since) <= goneFor {
+			return
+		}
+		l.remove(g.NodeID)
+	}
+}
+
+func (l *goneList) latestFirst() []Gone {
+	out := make([]Gone, 0, len(l.byNode))
+	for e := l.order.Back(); e != nil; e = e.Prev() {
+		out = append(out, e.Value.(Gone))
+	}
+	return out
+}
+
+// connectionEnded records that the connection of a peer has ended. It has to be called before gRPC cancels the streams:
+// a stream whose context is done by then was ended by the Envoy.
+func (t *tracker) connectionEnded(peer, cause string) {
+	if node := t.vanishedWith(peer, cause); node != "" {
 		t.mu.log.Warn("envoy vanished without closing its stream", "node", node, "peer", peer, "cause", cause)
 	}
 }
 
-// lost returns the node that vanished with a connection, empty when none did.
-func (t *tracker) lost(peer, cause string) (node string) {
+// vanishedWith returns the node that vanished with a connection, or "" if none did. The cost depends on the number of
+// streams of that Envoy, not of all: thousands of connections can end at the same moment.
+func (t *tracker) vanishedWith(peer, cause string) (node string) {
+	if t.closing.Load() {
+		return ""
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, st := range t.streams {
-		if st.peer == peer && st.who.id != "" && st.ctx.Err() == nil && !t.closing && !t.back(st) {
-			t.lose(Gone{NodeID: st.who.id, Peer: peer, Since: t.now(), Cause: cause})
-			return st.who.id
+	var newest *stream // among those that the Envoy has not ended
+	for st := range t.byPeer[peer] {
+		if st.node.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
+			newest = st
 		}
 	}
-	return ""
+	if newest == nil || t.reconnected(newest) {
+		return ""
+	}
+	t.gone.add(Gone{NodeID: newest.node.id, Peer: peer, Since: t.now(), Cause: cause})
+	return newest.node.id
 }
 
-// back reports whether the Envoy of a stream has connected again since.
-func (t *tracker) back(st *stream) bool {
-	for _, other := range t.streams {
-		if other.who.id == st.who.id && other.peer != st.peer && other.connected.After(st.connected) {
+// reconnected reports whether the Envoy of a stream has opened another connection since.
+func (t *tracker) reconnected(st *stream) bool {
+	for other := range t.byNode[st.node.id] {
+		if other.peer != st.peer && other.connected.After(st.connected) {
 			return true
 		}
 	}
 	return false
 }
 
-func (t *tracker) lose(g Gone) {
-	if len(t.gone) >= maxGone {
-		t.forgetGone()
-	}
-	if len(t.gone) >= maxGone {
-		first := slices.MinFunc(slices.Collect(maps.Values(t.gone)), func(a, b Gone) int { return a.Since.Compare(b.Since) })
-		delete(t.gone, first.NodeID)
-	}
-	t.gone[g.NodeID] = g
-}
-
-// Listener watches how the connections end that l accepts: without it, Gone names nobody.
+// Listener wraps l so that the server sees how connections end. Without it, Gone is empty.
 func (s *Server) Listener(l net.Listener) net.Listener { return watchedListener{l, s.tracker} }
 
 type watchedListener struct {
@@ -121,9 +145,9 @@ func (l watchedListener) Accept() (net.Conn, error) {
 	return w, nil
 }
 
-// A watchedConn tells the tracker once that it has ended. gRPC reads it in one goroutine,
-// which has cancelled the streams that the peer reset before it reads the end; and it closes
-// it, on a silent peer, before it cancels the streams.
+// A watchedConn reports its end to the tracker once. gRPC reads it in one goroutine, which cancels the streams that the
+// peer has reset before it reads the end of the connection. If the peer is silent, gRPC closes the connection before it
+// cancels the streams.
 type watchedConn struct {
 	net.Conn
 	tracker *tracker
@@ -138,7 +162,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 		c.heard.Store(time.Now().UnixNano())
 	case errors.Is(err, syscall.ECONNRESET):
 		c.end(causeReset)
-	case errors.Is(err, syscall.ETIMEDOUT): // what was sent was not acknowledged
+	case errors.Is(err, syscall.ETIMEDOUT): // the peer did not acknowledge what was sent
 		c.end(causeSilent)
 	case !errors.Is(err, net.ErrClosed):
 		c.end(causeClosed)
@@ -156,5 +180,5 @@ func (c *watchedConn) Close() error {
 }
 
 func (c *watchedConn) end(cause string) {
-	c.ended.Do(func() { c.tracker.disconnected(c.RemoteAddr().String(), cause) })
+	c.ended.Do(func() { c.tracker.connectionEnded(c.RemoteAddr().String(), cause) })
 }

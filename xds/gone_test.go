@@ -18,10 +18,10 @@ import (
 	"steelyard/xds"
 )
 
-// listened makes a bench whose server sees how connections end.
-func listened(t *testing.T) *bench {
+// listened makes a testServer that sees how connections end.
+func listened(t *testing.T) *testServer {
 	t.Helper()
-	b := &bench{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
+	b := &testServer{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Seed: 1, Observer: b.seen})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,8 +49,8 @@ type envoy struct {
 	stop func() // ends the stream as an Envoy does that is stopped, and then the connection
 }
 
-// connectAs opens a stream, and returns once the server knows whose it is.
-func (b *bench) connectAs(node string) *envoy {
+// connectAs opens a stream, and returns once the server has the node of the stream.
+func (b *testServer) connectAs(node string) *envoy {
 	b.t.Helper()
 	e := &envoy{}
 	connected := make(chan net.Conn, 1)
@@ -73,12 +73,13 @@ func (b *bench) connectAs(node string) *envoy {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, ResourceNames: []string{"llama"}}); err != nil {
+	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node},
+		ResourceNames: []string{"llama"}}); err != nil {
 		b.t.Fatal(err)
 	}
 	e.raw = (<-connected).(*net.TCPConn)
 	e.peer = e.raw.LocalAddr().String()
-	eventually(b.t, node+" is known", func() bool { return b.knows(e.peer) })
+	eventually(b.t, "the server has the node "+node, func() bool { return b.connected(e.peer) })
 	e.stop = func() {
 		cancel()
 		_, _ = stream.Recv() // returns when the stream is reset
@@ -87,7 +88,7 @@ func (b *bench) connectAs(node string) *envoy {
 	return e
 }
 
-func (b *bench) knows(peer string) bool {
+func (b *testServer) connected(peer string) bool {
 	for _, c := range b.server.Clients() {
 		if c.Peer == peer && c.NodeID != "" {
 			return true
@@ -96,13 +97,13 @@ func (b *bench) knows(peer string) bool {
 	return false
 }
 
-// forgotten waits until the server has taken down that the connection ended.
-func (b *bench) forgotten(e *envoy) {
+// forgotten waits until the server has recorded the end of the connection.
+func (b *testServer) forgotten(e *envoy) {
 	b.t.Helper()
-	eventually(b.t, e.peer+" is no longer connected", func() bool { return !b.knows(e.peer) })
+	eventually(b.t, e.peer+" is no longer connected", func() bool { return !b.connected(e.peer) })
 }
 
-func (b *bench) gone(t *testing.T, want ...xds.Gone) {
+func (b *testServer) gone(t *testing.T, want ...xds.Gone) {
 	t.Helper()
 	if want == nil {
 		want = []xds.Gone{}
@@ -125,10 +126,11 @@ func TestAnEnvoyWhoseConnectionEndsUnderItsStreamIsGone(t *testing.T) {
 
 		b.clock.advance(9 * time.Minute)
 		again := b.connectAs("edge-1")
-		b.gone(t) // it is back
+		b.gone(t) // it has reconnected
 		other.raw.Close()
 		b.forgotten(other)
-		b.gone(t, xds.Gone{NodeID: "edge-2", Peer: other.peer, Since: since.Add(9 * time.Minute), Cause: "the connection was closed"})
+		b.gone(t, xds.Gone{NodeID: "edge-2", Peer: other.peer, Since: since.Add(9 * time.Minute),
+			Cause: "the connection was closed"})
 		b.clock.advance(10 * time.Minute)
 		b.gone(t, b.server.Gone()[0]) // for all of ten minutes
 		b.clock.advance(time.Second)
@@ -139,7 +141,7 @@ func TestAnEnvoyWhoseConnectionEndsUnderItsStreamIsGone(t *testing.T) {
 
 func TestAnEnvoyThatEndsItsStreamIsNotGone(t *testing.T) {
 	b := listened(t)
-	for range 50 { // what is seen must not depend on which goroutine is first
+	for range 50 { // the result must not depend on which goroutine is first
 		e := b.connectAs("edge-1")
 		e.stop()
 		b.forgotten(e)
@@ -147,8 +149,8 @@ func TestAnEnvoyThatEndsItsStreamIsNotGone(t *testing.T) {
 	}
 }
 
-// A half-open connection is noticed after its Envoy has connected again.
-func TestAnEnvoyThatCameBackBeforeItsOldConnectionEndedIsNotGone(t *testing.T) {
+// The server detects a half-open connection after its Envoy has reconnected.
+func TestAnEnvoyThatReconnectedBeforeItsOldConnectionEndedIsNotGone(t *testing.T) {
 	b := listened(t)
 	old := b.connectAs("edge-1")
 	b.clock.advance(time.Second)
@@ -158,7 +160,7 @@ func TestAnEnvoyThatCameBackBeforeItsOldConnectionEndedIsNotGone(t *testing.T) {
 	b.gone(t)
 }
 
-func TestAServerThatStopsLosesNobody(t *testing.T) {
+func TestEnvoysAreNotGoneWhenTheServerStops(t *testing.T) {
 	b := listened(t)
 	e := b.connectAs("edge-1")
 	b.server.Close()
@@ -167,7 +169,7 @@ func TestAServerThatStopsLosesNobody(t *testing.T) {
 	b.gone(t)
 }
 
-func TestOnlySoManyEnvoysThatVanishedAreRemembered(t *testing.T) {
+func TestTheNumberOfRememberedGoneEnvoysIsLimited(t *testing.T) {
 	s := xds.NewServer(xds.Options{Log: quiet()})
 	const room = 1024
 	for i := range room + 10 {

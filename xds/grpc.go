@@ -9,38 +9,41 @@ import (
 )
 
 const (
-	// maxRequestBytes bounds a request: Envoy's Node alone is 61 KB, and a
-	// subscription to ten thousand clusters is some hundred more.
-	maxRequestBytes = 4 << 20
-	// maxStreamsPerConnection is far above what an Envoy with one EDS stream
-	// for each of its clusters opens.
+	// maxRequestBytes limits a message, and with it what a stream can hold of one that has not arrived completely.
+	// The largest useful request subscribes to all names that Steelyard can serve: 1,000 clusters, each under three
+	// names of at most 256 + 9 bytes, which is 0.8 MB, and 61 KB of Node. A load report of this size can have 20,000
+	// endpoints.
+	maxRequestBytes = 1 << 20
+	// maxStreamsPerConnection is above what an Envoy with an EDS stream for each of 1,000 clusters and each of their
+	// fallbacks opens.
 	maxStreamsPerConnection = 4096
 
-	// Fixed windows, above HTTP/2's 64 KiB, keep gRPC from measuring the bandwidth: for
-	// that it sends a ping after each piece of data, which wakes the Envoy once more
-	// for each entry of its access log (measured at 100 requests a second: 1.1 % of a core
-	// with the pings, 0.8 % without). A quarter of a megabyte is a thousand
-	// entries or four load reports, and what a stream may hold that is not read.
+	// Fixed windows above HTTP/2's 64 KiB keep gRPC from measuring the bandwidth. It would send a ping after each piece
+	// of data, which wakes the Envoy once more for each entry of its access log (measured at 100 requests a second:
+	// 1.1 % of a core with the pings, 0.8 % without). The window of a stream holds a thousand entries or four load
+	// reports, and limits what the server buffers of complete messages that it has not read yet.
 	streamWindow     = 256 << 10
 	connectionWindow = 1 << 20
 
-	pingInterval     = 10 * time.Second // of silence, before the server asks whether the peer is there
-	pingTimeout      = 5 * time.Second  // after which a half-open connection is closed
+	pingInterval     = 10 * time.Second // without data, after which the server sends a ping
+	pingTimeout      = 5 * time.Second  // without an answer to it, after which the server closes the connection
 	pingMinimum      = time.Second      // Envoys may ping this often; the bootstrap has them do so every 5 s
 	handshakeTimeout = 10 * time.Second
-	idleTimeout      = 5 * time.Minute // without a stream, after which a connection is closed; an Envoy that has any is not idle
+	idleTimeout      = 5 * time.Minute // without a stream, after which the server closes a connection
 )
 
-// GRPCOptions are the settings of a gRPC server that Envoys connect to: pings that
-// find half-open connections in both directions, bounds on what a peer can ask for, and
-// windows of a fixed size. The credentials are nil for plain text.
+// GRPCOptions are the settings of a gRPC server that Envoys connect to: keepalive pings that detect half-open
+// connections in both directions, limits on what a peer can ask for, and windows of a fixed size. The credentials are
+// nil for plain text.
 func GRPCOptions(c credentials.TransportCredentials) []grpc.ServerOption {
 	return grpcOptions(c, idleTimeout)
 }
 
 func grpcOptions(c credentials.TransportCredentials, idle time.Duration) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingInterval, Timeout: pingTimeout, MaxConnectionIdle: idle}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingInterval, Timeout: pingTimeout, MaxConnectionIdle: idle,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxRecvMsgSize(maxRequestBytes),

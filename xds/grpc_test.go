@@ -21,21 +21,20 @@ import (
 // ACK, stream 0, and a content of its own.
 var bandwidthPing = []byte{0, 0, 8, 6, 0, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7}
 
-// TestNoPingsForTheBandwidth: the pings that gRPC answers data with would wake every
-// Envoy once more for each entry of its access log.
+// TestNoPingsForTheBandwidth: gRPC would answer data with pings, which wake every Envoy once more for each entry of its
+// access log.
 func TestNoPingsForTheBandwidth(t *testing.T) {
 	if sent := sentTo(t); !bytes.Contains(sent, bandwidthPing) {
-		t.Errorf("gRPC's own settings make no such ping: the test has lost its object")
+		t.Errorf("gRPC's default settings cause no such ping: the test tests nothing")
 	}
 	if sent := sentTo(t, xds.GRPCOptions(nil)...); bytes.Contains(sent, bandwidthPing) {
 		t.Error("the server pings to measure the bandwidth")
 	}
 }
 
-// sentTo is what a server with these options sends to an Envoy that subscribes,
-// is answered and acknowledges.
+// sentTo returns what a server with these options sends to an Envoy that subscribes, is answered and acknowledges.
 func sentTo(t *testing.T, options ...grpc.ServerOption) []byte {
-	b := &bench{t: t, clock: &clock{}, seen: &observer{}}
+	b := &testServer{t: t, clock: &clock{}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet()})
 	address, _ := xdstest.Serve(t, b.server.Register, options...)
 	tap := tapped(t, address)
@@ -86,10 +85,10 @@ func tapped(t *testing.T, to string) *tap {
 	return &tap{address: l.Addr().String(), stop: stop}
 }
 
-// TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot: an Envoy always has one.
+// TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot: an Envoy always has a stream.
 func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
 	const idle = 20 * time.Millisecond
-	b := &bench{t: t, clock: &clock{}, seen: &observer{}}
+	b := &testServer{t: t, clock: &clock{}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet()})
 	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptionsIdle(nil, idle)...)
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
@@ -106,21 +105,22 @@ func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
 	if err := client.WriteSettings(); err != nil {
 		t.Fatal(err)
 	}
-	told := false
+	goAway := false
 	for err = nil; err == nil; {
 		var frame http2.Frame
 		frame, err = client.ReadFrame()
 		switch f := frame.(type) {
 		case *http2.GoAwayFrame:
-			told = true
+			goAway = true
 		case *http2.PingFrame:
 			if err := client.WritePing(true, f.Data); err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Fatal(err)
 			}
 		}
 	}
-	if !told || !errors.Is(err, io.EOF) || time.Since(start) < idle {
-		t.Errorf("after %v: %v, told to go away: %v; want the end after %v, and to be told", time.Since(start), err, told, idle)
+	if !goAway || !errors.Is(err, io.EOF) || time.Since(start) < idle {
+		t.Errorf("after %v: %v, GOAWAY %v; want GOAWAY and the end of the connection after %v",
+			time.Since(start), err, goAway, idle)
 	}
 	b.publish("llama", equal(1))
 	b.received(envoy, "llama", 1)

@@ -20,13 +20,13 @@ import (
 // Why a TLS handshake failed.
 const (
 	failedExpired        = "expired"           // the client's certificate has expired, or is not valid yet
-	failedUnknown        = "unknown_authority" // nobody who may sign for clients signed it
-	failedBadCertificate = "bad_certificate"   // anything else about it
-	failedNoCertificate  = "no_certificate"    // the client showed none
-	failedByClient       = "refused_by_client" // the client refused ours
-	failedNotTLS         = "not_tls"           // what came is no TLS
+	failedUnknown        = "unknown_authority" // no CA that may sign for clients signed it
+	failedBadCertificate = "bad_certificate"   // any other defect of it
+	failedNoCertificate  = "no_certificate"    // the client sent none
+	failedByClient       = "refused_by_client" // the client refused the server's
+	failedNotTLS         = "not_tls"           // the data is not TLS
 	failedProtocol       = "protocol"          // no version, cipher or protocol in common
-	failedClosed         = "closed"            // the client went, as one does that only looks if the port is open
+	failedClosed         = "closed"            // the client disconnected, as a check of the port does
 	failedTimeout        = "timeout"
 	failedOther          = "other"
 )
@@ -36,14 +36,13 @@ var handshakeReasons = []string{
 	failedNotTLS, failedProtocol, failedClosed, failedTimeout, failedOther,
 }
 
-// handshakesLogged is the least time between two log lines of one reason: a client that is
-// refused tries again at once.
+// handshakesLogged is the least time between two log lines of one reason: a client that is refused retries at once.
 const handshakesLogged = time.Minute
 
-// maxHandshakeError bounds what is kept of an error, which can quote the certificate; in bytes.
+// maxHandshakeError limits the length of a kept error in bytes: it can quote the certificate.
 const maxHandshakeError = 256
 
-// A RefusedHandshake sums up the handshakes that failed for one reason.
+// A RefusedHandshake counts the handshakes that failed for one reason.
 type RefusedHandshake struct {
 	Reason string
 	Count  uint64    // since the start
@@ -52,8 +51,8 @@ type RefusedHandshake struct {
 	Error  string    // of the last
 }
 
-// Handshakes counts the TLS handshakes that fail, and logs the first of each reason at once and
-// the others a minute at a time.
+// Handshakes counts the TLS handshakes that fail. It logs the first of each reason at once, and the others once a
+// minute.
 type Handshakes struct {
 	log *slog.Logger
 
@@ -64,10 +63,10 @@ type Handshakes struct {
 type refusedHandshakes struct {
 	RefusedHandshake
 	unlogged uint64
-	waiting  bool // for the next line
+	waiting  bool // the next line waits for its timer
 }
 
-// NewHandshakes has counted none.
+// NewHandshakes returns counters that are all zero.
 func NewHandshakes(log *slog.Logger) *Handshakes {
 	h := &Handshakes{log: log, refused: make(map[string]*refusedHandshakes, len(handshakeReasons))}
 	for _, reason := range handshakeReasons {
@@ -76,7 +75,7 @@ func NewHandshakes(log *slog.Logger) *Handshakes {
 	return h
 }
 
-// Refused returns one sum for each reason there can be, always in the same order.
+// Refused returns the count of each possible reason, always in the same order.
 func (h *Handshakes) Refused() []RefusedHandshake {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,7 +86,7 @@ func (h *Handshakes) Refused() []RefusedHandshake {
 	return out
 }
 
-// Credentials are those of a server whose handshakes are counted.
+// Credentials returns server credentials whose failed handshakes are counted.
 func (h *Handshakes) Credentials(c *tls.Config) credentials.TransportCredentials {
 	return countedCredentials{credentials.NewTLS(c), h}
 }
@@ -115,37 +114,37 @@ func (h *Handshakes) failed(peer string, err error) {
 	r.Count++
 	r.At, r.Peer, r.Error = time.Now(), peer, clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	r.unlogged++
-	speak := !r.waiting
-	if speak {
+	due := !r.waiting
+	if due {
 		r.waiting = true
 		time.AfterFunc(handshakesLogged, func() { h.summarise(r) })
 	}
-	line := r.line(speak)
+	line := r.line(due)
 	h.mu.Unlock()
 	line.write(h.log)
 }
 
-// summarise logs what has come since the last line, and waits on if there was anything.
+// summarise logs the failures since the last line, and starts the timer again if there were any.
 func (h *Handshakes) summarise(r *refusedHandshakes) {
 	h.mu.Lock()
-	speak := r.unlogged > 0
-	r.waiting = speak
-	if speak {
+	due := r.unlogged > 0
+	r.waiting = due
+	if due {
 		time.AfterFunc(handshakesLogged, func() { h.summarise(r) })
 	}
-	line := r.line(speak)
+	line := r.line(due)
 	h.mu.Unlock()
 	line.write(h.log)
 }
 
-// A handshakeLine is written without the lock.
+// A handshakeLine is a log line, which is written without the lock.
 type handshakeLine struct {
 	RefusedHandshake
-	count uint64 // that it is about; 0: it is not written
+	count uint64 // of handshakes; 0: the line is not written
 }
 
-func (r *refusedHandshakes) line(speak bool) handshakeLine {
-	if !speak {
+func (r *refusedHandshakes) line(due bool) handshakeLine {
+	if !due {
 		return handshakeLine{}
 	}
 	l := handshakeLine{r.RefusedHandshake, r.unlogged}
@@ -157,17 +156,19 @@ func (l handshakeLine) write(log *slog.Logger) {
 	switch {
 	case l.count == 0:
 	case l.Reason == failedClosed:
-		log.Debug("TLS handshakes with clients not finished", "reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
+		log.Debug("TLS handshakes with clients not finished",
+			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
 	default:
-		log.Warn("TLS handshakes with clients refused", "reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
+		log.Warn("TLS handshakes with clients refused",
+			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
 	}
 }
 
-// handshakeReason sorts an error of a handshake. Some of crypto/tls have no type.
+// handshakeReason classifies the error of a handshake. Some errors of crypto/tls have no type of their own.
 func handshakeReason(err error) string {
 	var invalid x509.CertificateInvalidError
 	var operation *net.OpError
-	said := func(texts ...string) bool {
+	contains := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
 	switch {
@@ -177,17 +178,20 @@ func handshakeReason(err error) string {
 		return failedExpired
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return failedUnknown
-	case errors.As(err, new(*tls.CertificateVerificationError)), said("failed to parse client certificate", "invalid signature by the client certificate"):
+	case errors.As(err, new(*tls.CertificateVerificationError)),
+		contains("failed to parse client certificate", "invalid signature by the client certificate"):
 		return failedBadCertificate
-	case said("client didn't provide a certificate"):
+	case contains("client didn't provide a certificate"):
 		return failedNoCertificate
 	case errors.As(err, &operation) && operation.Op == "remote error":
 		return failedByClient
-	case said("offered only unsupported versions", "no cipher suite supported", "unsupported application protocols", "missing selected ALPN"):
+	case contains("offered only unsupported versions", "no cipher suite supported",
+		"unsupported application protocols", "missing selected ALPN"):
 		return failedProtocol
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return failedTimeout
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return failedClosed
 	}
 	return failedOther

@@ -26,13 +26,17 @@ func TestHandshakesThatAreRefusedAgainAndAgainAreSummedUpOnceAMinute(t *testing.
 		synctest.Wait()
 
 		counted := map[string][]int{}
-		for _, m := range regexp.MustCompile(`(?m)^.* level=WARN msg="TLS handshakes with clients refused" reason=(\S+) count=(\d+) last_peer=.* last_error=.*$`).FindAllStringSubmatch(out.String(), -1) {
+		lines := regexp.MustCompile(`(?m)^.* level=WARN msg="TLS handshakes with clients refused" ` +
+			`reason=(\S+) count=(\d+) last_peer=.* last_error=.*$`)
+		for _, m := range lines.FindAllStringSubmatch(out.String(), -1) {
 			n, _ := strconv.Atoi(m[2])
 			counted[m[1]] = append(counted[m[1]], n)
 		}
 		none, other := counted["no_certificate"], counted["other"]
-		if len(none) != 4 || none[0] != 1 || none[0]+none[1]+none[2]+none[3] != refused || len(other) != 1 || strings.Count(out.String(), "\n") != 5 {
-			t.Errorf("counts of the lines %v, want no_certificate [1 60 60 29] and other [1]:\n%s", counted, out.String())
+		if len(none) != 4 || none[0] != 1 || none[0]+none[1]+none[2]+none[3] != refused || len(other) != 1 ||
+			strings.Count(out.String(), "\n") != 5 {
+			t.Errorf("counts of the lines %v, want no_certificate [1 60 60 29] and other [1]:\n%s", counted,
+				out.String())
 		}
 		for _, r := range h.Refused() {
 			if r.Reason == "other" && (r.Count != 1 || len(r.Error) != maxHandshakeError || r.Peer != "10.0.0.2:1") {

@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds the waiting for what must happen; nothing waits this long when all is well.
+// patience limits how long a test waits for a condition; a test that passes never waits this long.
 const patience = 20 * time.Second
 
-// A bench is a server on loopback, with a clock that stands still until it is moved.
-type bench struct {
+// A testServer is a server on loopback, with a clock that stands still until it is moved.
+type testServer struct {
 	t       testing.TB
 	server  *xds.Server
 	address string
@@ -32,16 +32,16 @@ type bench struct {
 	seen    *observer
 }
 
-func newBench(t testing.TB) *bench {
+func newTestServer(t testing.TB) *testServer {
 	t.Helper()
-	b := &bench{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
+	b := &testServer{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: slog.New(unlocked{b}), Now: b.clock.Now, Seed: 1, Observer: b.seen})
 	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	return b
 }
 
 // publish pushes and returns the version.
-func (b *bench) publish(cluster string, d weighting.Decision) string {
+func (b *testServer) publish(cluster string, d weighting.Decision) string {
 	b.t.Helper()
 	version, err := b.server.Publish(cluster, d, 0)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *bench) publish(cluster string, d weighting.Decision) string {
 	return version
 }
 
-func (b *bench) dial(c xdstest.Config) *xdstest.Client {
+func (b *testServer) dial(c xdstest.Config) *xdstest.Client {
 	b.t.Helper()
 	c.Address = b.address
 	if c.NodeID == "" {
@@ -65,7 +65,7 @@ func (b *bench) dial(c xdstest.Config) *xdstest.Client {
 }
 
 // wait waits for a state of the client.
-func (b *bench) wait(c *xdstest.Client, what string, wanted func(xdstest.State) bool) xdstest.State {
+func (b *testServer) wait(c *xdstest.Client, what string, wanted func(xdstest.State) bool) xdstest.State {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -79,13 +79,14 @@ func (b *bench) wait(c *xdstest.Client, what string, wanted func(xdstest.State) 
 func withoutMessages(s xdstest.State) xdstest.State { s.Messages = nil; return s }
 
 // received waits until the client has accepted n assignments of the cluster.
-func (b *bench) received(c *xdstest.Client, cluster string, n int) xdstest.State {
+func (b *testServer) received(c *xdstest.Client, cluster string, n int) xdstest.State {
 	b.t.Helper()
-	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster), func(s xdstest.State) bool { return s.Received[cluster] >= n })
+	return b.wait(c, fmt.Sprintf("%d assignments of %s", n, cluster),
+		func(s xdstest.State) bool { return s.Received[cluster] >= n })
 }
 
-// subscription waits until what the server says of the node's subscription is as wanted.
-func (b *bench) subscription(node, cluster, what string, wanted func(xds.Subscription) bool) xds.Subscription {
+// subscription waits until the node's subscription is as wanted.
+func (b *testServer) subscription(node, cluster, what string, wanted func(xds.Subscription) bool) xds.Subscription {
 	b.t.Helper()
 	var last []xds.Client
 	deadline := time.Now().Add(patience)
@@ -132,7 +133,8 @@ func transports(t *testing.T, test func(t *testing.T, c xdstest.Config, transpor
 func shares(values ...float64) weighting.Decision {
 	var d weighting.Decision
 	for i, v := range values {
-		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Share: v})
+		d.Endpoints = append(d.Endpoints,
+			weighting.EndpointDecision{Address: fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256), Share: v})
 	}
 	return d
 }
@@ -173,7 +175,7 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// An observer remembers what it was told.
+// An observer records the calls of its methods.
 type observer struct {
 	mu     sync.Mutex
 	acked  map[string][]time.Duration
@@ -195,11 +197,11 @@ func (o *observer) Nacked(cluster, node, message string) {
 	o.nacked = append(o.nacked, cluster+" "+node+" "+message)
 }
 
-// delays waits until the observer was told of n ACKs, which is after the server's own books.
-func (b *bench) delays(cluster string, n int) []time.Duration {
+// delays waits until the observer has n ACKs, which is after the server has recorded them.
+func (b *testServer) delays(cluster string, n int) []time.Duration {
 	b.t.Helper()
 	var got []time.Duration
-	eventually(b.t, fmt.Sprintf("the observer knows of %d ACKs", n), func() bool {
+	eventually(b.t, fmt.Sprintf("the observer has %d ACKs", n), func() bool {
 		b.seen.mu.Lock()
 		defer b.seen.mu.Unlock()
 		got = slices.Clone(b.seen.acked[cluster])
@@ -209,10 +211,10 @@ func (b *bench) delays(cluster string, n int) []time.Duration {
 }
 
 // refusals does the same for NACKs.
-func (b *bench) refusals(n int) []string {
+func (b *testServer) refusals(n int) []string {
 	b.t.Helper()
 	var got []string
-	eventually(b.t, fmt.Sprintf("the observer knows of %d NACKs", n), func() bool {
+	eventually(b.t, fmt.Sprintf("the observer has %d NACKs", n), func() bool {
 		b.seen.mu.Lock()
 		defer b.seen.mu.Unlock()
 		got = slices.Clone(b.seen.nacked)
@@ -221,9 +223,9 @@ func (b *bench) refusals(n int) []string {
 	return got
 }
 
-// unlocked is a log that fails the test when a line is written under a lock of the server: a log
-// may be slow, and nobody else is to wait for it. Lines of the library are written under its own.
-type unlocked struct{ b *bench }
+// unlocked is a log handler that fails the test if a line is written while a lock of the server is held: a log may be
+// slow, and other goroutines must not wait for it. The library logs under locks of its own.
+type unlocked struct{ b *testServer }
 
 func (unlocked) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 func (u unlocked) WithAttrs([]slog.Attr) slog.Handler             { return u }

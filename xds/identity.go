@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	maxIdentity = 256  // bytes of each thing that an Envoy says of itself
-	maxMessage  = 1024 // bytes of a NACK's words
+	maxIdentity = 256  // bytes of each property of the node
+	maxMessage  = 1024 // bytes of a NACK's message
 )
 
-// An identity is what is kept of a node.
+// An identity is what the server keeps of a node.
 type identity struct {
 	id, cluster, version, locality string
 }
 
-// takeIdentity reads the node and then empties it but for the id. go-control-plane keeps the
-// message for as long as the stream lives, and Envoy's list of extensions
-// alone is some 61 KB on the wire and several times that in memory.
+// takeIdentity reads the node and then removes everything except the id from it. go-control-plane keeps the message for
+// as long as the stream lives, and Envoy's list of extensions takes some 61 KB on the wire and several times that in
+// memory.
 func takeIdentity(n *corev3.Node) identity {
 	if n == nil {
 		return identity{}
 	}
-	who := identity{
+	node := identity{
 		id:       clip(n.GetId(), maxIdentity),
 		cluster:  clip(n.GetCluster(), maxIdentity),
 		version:  clip(userAgentVersion(n), maxIdentity),
 		locality: clip(localityName(n.GetLocality()), maxIdentity),
 	}
 	n.Reset()
-	n.Id = who.id
-	return who
+	n.Id = node.id
+	return node
 }
 
 func userAgentVersion(n *corev3.Node) string {
@@ -47,7 +47,7 @@ func localityName(l *corev3.Locality) string {
 	return strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
 }
 
-// clip cuts s to at most limit bytes, on a rune's edge, into memory of its own.
+// clip copies at most limit bytes of s, up to the end of a rune.
 func clip(s string, limit int) string {
 	if len(s) > limit {
 		for limit > 0 && !utf8.RuneStart(s[limit]) {

@@ -23,15 +23,18 @@ func TestClusterNameIsReadFromTheWire(t *testing.T) {
 		}
 		return b
 	}
-	full := marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama", Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: 1}}})
-	policyFirst := marshal(&endpointv3.ClusterLoadAssignment{Policy: &endpointv3.ClusterLoadAssignment_Policy{WeightedPriorityHealth: true}})
+	full := marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama",
+		Endpoints: []*endpointv3.LocalityLbEndpoints{{Priority: 1}}})
+	policy := &endpointv3.ClusterLoadAssignment_Policy{WeightedPriorityHealth: true}
+	policyFirst := marshal(&endpointv3.ClusterLoadAssignment{Policy: policy})
 	for _, c := range []struct {
 		name    string
 		message []byte
 		want    string
 	}{
 		{"as marshalled", full, "llama"},
-		{"name at the end", append(policyFirst, marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama"})...), "llama"},
+		{"name at the end", append(policyFirst, marshal(&endpointv3.ClusterLoadAssignment{ClusterName: "llama"})...),
+			"llama"},
 		{"no name", policyFirst, ""},
 		{"empty", nil, ""},
 		{"cut in the name", full[:4], ""},
@@ -88,7 +91,8 @@ func TestLibraryLinesAreDebug(t *testing.T) {
 		want  []string
 	}{
 		{slog.LevelInfo, []string{"level=WARN msg=w1", "level=ERROR msg=e1"}},
-		{slog.LevelDebug, []string{"level=DEBUG msg=d1", "level=DEBUG msg=i1", "level=WARN msg=w1", "level=ERROR msg=e1"}},
+		{slog.LevelDebug, []string{"level=DEBUG msg=d1", "level=DEBUG msg=i1", "level=WARN msg=w1",
+			"level=ERROR msg=e1"}},
 	} {
 		var out bytes.Buffer
 		log := quietLog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: c.level})))
@@ -120,7 +124,7 @@ func TestIdentityIsTakenAndTheNodeEmptied(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if !proto.Equal(n, &corev3.Node{Id: "envoy-1"}) {
-		t.Errorf("what is kept is %v, want the id alone", n)
+		t.Errorf("what is kept is %v, want only the id", n)
 	}
 	if got := takeIdentity(nil); got != (identity{}) {
 		t.Errorf("no node gives %+v", got)
@@ -137,7 +141,8 @@ func TestEveryPushMovesAWeightWhateverTheDitherDraws(t *testing.T) {
 	s.dither = mathrand.New(unlucky{})
 	d := weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "10.0.0.1:80", Share: 1}}}
 	weight := func() uint32 {
-		return s.clusters["llama"].last.message.GetEndpoints()[0].GetLbEndpoints()[0].GetLoadBalancingWeight().GetValue()
+		endpoints := s.clusters["llama"].last.message.GetEndpoints()[0].GetLbEndpoints()
+		return endpoints[0].GetLoadBalancingWeight().GetValue()
 	}
 	s.Publish("llama", d, 0)
 	for _, drop := range []float64{0.1, 0.2, 0} {

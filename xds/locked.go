@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// A loggingMutex is a lock with a log: what is logged while it is held is written when it
-// is released. A log may be slow, and whoever waits for the lock is not to wait for it.
+// A loggingMutex is a lock with a log: it writes the lines that are logged while it is held when it is released. A log
+// may be slow, and goroutines that wait for the lock must not wait for the log too.
 type loggingMutex struct {
 	sync.Mutex
 	log   *slog.Logger
-	lines []line // of the critical section under way
+	lines []line // of the current critical section
 }
 
 type line struct {
@@ -20,7 +20,7 @@ type line struct {
 	args    []any
 }
 
-// note logs a line as soon as the lock is released. It is called with the lock.
+// note logs a line as soon as the lock is released. The caller holds the lock.
 func (m *loggingMutex) note(level slog.Level, message string, args ...any) {
 	m.lines = append(m.lines, line{level, message, args})
 }

@@ -8,9 +8,8 @@ import (
 	cplog "github.com/envoyproxy/go-control-plane/pkg/log"
 )
 
-// quietLog hands go-control-plane's lines to slog. It logs at Info for every watch, which
-// is twice per push and Envoy, so that is Debug here, and formatted only when
-// somebody listens.
+// quietLog passes go-control-plane's lines to slog. go-control-plane logs at Info for every watch, twice per push and
+// Envoy; that is Debug here, and formatted only if the level is enabled.
 func quietLog(log *slog.Logger) cplog.Logger {
 	at := func(level slog.Level) func(string, ...any) {
 		return func(format string, args ...any) {

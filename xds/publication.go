@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// recentPushes is how many pushes of a cluster are remembered, to tell which of them a
-// response holds. A response goes out right after it was made, so a few would do.
+// recentPushes is how many pushes of a cluster the tracker remembers, to find the one that a response contains. A
+// response is sent right after it is made, so a few would be enough.
 const recentPushes = 32
 
-// fewestAcks bounds the smoothing of a cluster's ACK delay from below, so that with one
-// or two Envoys a single slow ACK does not stand for all.
+// fewestAcks is the least number of ACKs over which the ACK delay of a cluster is smoothed, so that with one or two
+// Envoys a single slow ACK does not determine it.
 const fewestAcks = 8
 
-// A publication is what the streams need to know of a served cluster: its recent pushes, newest
-// last, and how soon they are acknowledged.
+// A publication has what the streams need of a served cluster: its recent pushes, and how soon Envoys acknowledge them.
 type publication struct {
 	pushes   [recentPushes]publishedAt
 	count    uint64        // of all pushes; the newest is at (count-1) % recentPushes
@@ -26,7 +25,7 @@ type publishedAt struct {
 	at  time.Time
 }
 
-// published takes down that the cluster's content is about to be that of update seq of the cache.
+// published records that update seq of the cache is about to change the cluster's content.
 func (t *tracker) published(cluster string, seq uint64, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,9 +53,9 @@ func (t *tracker) ackDelay(cluster string) time.Duration {
 	return 0
 }
 
-// versionAt is the version of the cluster's own last push within update seq of the cache,
-// and when that was. Where it is no longer known, because it was removed or
-// many pushes ago, the version of the update stands in, with a zero time.
+// versionAt returns the version of the cluster's latest push up to update seq of the cache, and its time. If the
+// tracker no longer has it, because the cluster was removed or pushed many times since, it returns the version of the
+// update and a zero time.
 func (p *publication) versionAt(prefix string, seq uint64) (string, time.Time) {
 	if p != nil {
 		for i := p.count; i > 0 && p.count-i < recentPushes; i-- {
@@ -68,7 +67,7 @@ func (p *publication) versionAt(prefix string, seq uint64) (string, time.Time) {
 	return prefix + strconv.FormatUint(seq, 10), time.Time{}
 }
 
-// newest is the cluster's last push.
+// newest is the cluster's latest push.
 func (p *publication) newest() publishedAt { return p.pushes[(p.count-1)%recentPushes] }
 
 // version is the cluster's current version.
@@ -76,7 +75,7 @@ func (p *publication) version(prefix string) string {
 	return prefix + strconv.FormatUint(p.newest().seq, 10)
 }
 
-// acked smooths the delay over about one round of all subscribers.
+// acked updates the delay, smoothed over about one ACK of each subscriber.
 func (p *publication) acked(delay time.Duration, subscribers int) {
 	if p == nil {
 		return

@@ -17,7 +17,7 @@ import (
 
 func TestAHeartbeatHasNewBytes(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		d := shares(1)
 		name := "llama/failsafe"
 		b.server.Publish("llama", d, 3*time.Second)
@@ -38,7 +38,8 @@ func TestAHeartbeatHasNewBytes(t *testing.T) {
 				t.Errorf("the heartbeat repeats the weights %v", w)
 			}
 			last = w
-			if got := client.State().Assignment(name).GetPolicy().GetEndpointStaleAfter().AsDuration(); got != 3*time.Second {
+			policy := client.State().Assignment(name).GetPolicy()
+			if got := policy.GetEndpointStaleAfter().AsDuration(); got != 3*time.Second {
 				t.Errorf("endpoint_stale_after %v, want 3s", got)
 			}
 		}
@@ -47,7 +48,7 @@ func TestAHeartbeatHasNewBytes(t *testing.T) {
 
 func TestADropChangeMovesAWeight(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		d := shares(1)
 		b.publish("llama", d)
 		c.Clusters = []string{"llama"}
@@ -73,9 +74,9 @@ func TestADropChangeMovesAWeight(t *testing.T) {
 	})
 }
 
-func TestAnEmptiedPoolIsTold(t *testing.T) {
+func TestAnEmptiedPoolIsPushed(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.publish("llama", equal(2))
 		c.Clusters = []string{"llama"}
 		client := b.dial(c)
@@ -94,7 +95,7 @@ func withDrop(d weighting.Decision, fraction float64) weighting.Decision {
 }
 
 func TestWhatCannotBeBuiltLeavesThePreviousAssignment(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	good := b.publish("llama", equal(2))
 	client := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	b.subscription("envoy-1", "llama", "in sync", inSync)
@@ -107,7 +108,8 @@ func TestWhatCannotBeBuiltLeavesThePreviousAssignment(t *testing.T) {
 	} {
 		version, err := b.server.Publish("llama", bad, 0)
 		if err == nil || !strings.Contains(err.Error(), "llama") || version != good {
-			t.Errorf("%s: version %q, error %v; want an error that names the cluster, and the version that stays", name, version, err)
+			t.Errorf("%s: version %q, error %v; want an error that names the cluster, and the version that stays", name,
+				version, err)
 		}
 	}
 	unbuildable := weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "x", Share: 1}}}
@@ -130,7 +132,7 @@ func TestVersionsRiseAndAreUniqueToTheProcess(t *testing.T) {
 		}
 		seen[version] = true
 	}
-	b := newBench(t)
+	b := newTestServer(t)
 	for n, want := range []string{".1", ".2", ".3", ".4"} {
 		if version := b.publish([]string{"a", "b"}[n%2], equal(n+1)); !strings.HasSuffix(version, want) {
 			t.Errorf("version %q, want one that ends in %q", version, want)
@@ -165,7 +167,7 @@ func TestCloseLetsAGracefulStopFinish(t *testing.T) {
 
 func TestALateSubscriberToAVariantIsAnsweredAtOnce(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.server.Publish("llama", equal(2), 0)
 		b.server.Publish("llama", equal(3), 0) // and nothing after it
 		c.Clusters = []string{"llama/failsafe"}

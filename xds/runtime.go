@@ -20,17 +20,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// RuntimeLayer is the name of the runtime layer that an Envoy asks for, and the keys in it
-// are percentages of the requests, 0 to 100, of which each access logger tells.
+// RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
+// 0 to 100, that each access logger logs.
 const (
 	RuntimeLayer     = "steelyard"
-	RuntimeImmediate = "steelyard.access_log.immediate" // every entry as it happens
-	RuntimeBatched   = "steelyard.access_log.batched"   // many entries at a time
+	RuntimeImmediate = "steelyard.access_log.immediate" // sends every entry at once
+	RuntimeBatched   = "steelyard.access_log.batched"   // sends many entries at a time
 )
 
 const (
-	maxRuntimeLayers = 8      // layers that one stream asks for; an Envoy asks for one
-	maxRuntimeEnvoys = 16_384 // Envoys with a layer of their own
+	maxRuntimeLayers = 8      // layers to which one stream subscribes; an Envoy subscribes to one
+	maxRuntimeEnvoys = 16_384 // Envoys whose layer is not the default
 )
 
 // A RuntimeClient is one Envoy's stream of runtime values.
@@ -38,32 +38,30 @@ type RuntimeClient struct {
 	Watcher
 	Peer        string // remote address of the connection
 	ConnectedAt time.Time
-	Layer       map[string]float64 // what it is to use; the receiver's own
-	InSync      bool               // it accepted Layer
+	Layer       map[string]float64 // that it should use; the caller may change the map
+	InSync      bool               // the Envoy accepted Layer
 	Acks, Nacks uint64
-	Nacked      bool   // the last answer was a NACK
-	NackMessage string // of the latest NACK, in Envoy's words
+	Nacked      bool   // its last answer was a NACK
+	NackMessage string // Envoy's message in its latest NACK
 }
 
-// SetRuntime says what an Envoy's runtime layer holds from now on: percentages by key, cut to
-// 0..100. nil is the default of Options.Runtime. It
-// is sent if it differs from what held before, and kept for an Envoy that is not
-// connected, until it is set to nil.
+// SetRuntime sets an Envoy's runtime layer: percentages by key, which it limits to 0..100; nil is the default,
+// Options.Runtime. The server sends the layer if it differs from the previous one. It also keeps the layer of an Envoy
+// that is not connected, until it is set to nil.
 func (s *Server) SetRuntime(w Watcher, layer map[string]float64) { s.runtimes.set(w, layer) }
 
-// RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id,
-// host and peer. The result is the caller's.
+// RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id, host and peer. The caller may
+// change the result.
 func (s *Server) RuntimeClients() []RuntimeClient { return s.runtimes.clients() }
 
-// runtimes serves the layer to each Envoy over a stream of its own (state of the
-// world). The first request is answered at once, because an Envoy waits
-// for its runtime layers before it starts.
+// runtimes serves each Envoy its layer over a stream of its own (state of the world). It answers the first request at
+// once, because an Envoy waits for its runtime layers when it starts.
 type runtimes struct {
 	runtimev3.UnimplementedRuntimeDiscoveryServiceServer
 
 	closing <-chan struct{}
 	prefix  string
-	normal  map[string]float64 // the layer of an Envoy that nothing was said about
+	normal  map[string]float64 // the layer of an Envoy without one of its own
 	now     func() time.Time
 	log     *slog.Logger
 
@@ -73,8 +71,7 @@ type runtimes struct {
 	streams map[*runtimeStream]struct{}
 }
 
-// A layer is what one Envoy's differs from the default in. seq names its
-// content; the default is zero.
+// A layer is the runtime layer of one Envoy. seq identifies its content; that of the default is zero.
 type layer struct {
 	values map[string]float64
 	seq    uint64
@@ -82,17 +79,17 @@ type layer struct {
 
 // A runtimeStream is one open stream. It has at most one unanswered response.
 type runtimeStream struct {
-	who       Watcher
+	envoy     Watcher
 	peer      string
 	connected time.Time
-	changed   chan struct{} // capacity one: the layer may be another
+	changed   chan struct{} // capacity one: the layer may have changed
 
-	names []string // of the layers it asks for
-	asks  bool     // wants an answer even if nothing changed
-	nonce uint64   // of the last response; zero is none
+	names []string // of the layers it subscribes to
+	asks  bool     // has to be answered even if the layer has not changed
+	nonce uint64   // of the last response; zero if there was none
 	open  bool     // the last response is not answered
 
-	sent, acked uint64 // seq of the layer; meaningful when nonce, acks are not zero
+	sent, acked uint64 // seq of the layer; valid if nonce or acks, respectively, are not zero
 	acks, nacks uint64
 	nacked      bool
 	message     string
@@ -126,20 +123,21 @@ func (r *runtimes) set(w Watcher, values map[string]float64) {
 	case maps.Equal(values, r.normal):
 		delete(r.layers, w)
 	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
-		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default", "node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
+		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default",
+			"node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
 		return
 	default:
 		r.seq++
 		r.layers[w] = layer{values: values, seq: r.seq}
 	}
 	for st := range r.streams {
-		if st.who == w {
+		if st.envoy == w {
 			st.wake()
 		}
 	}
 }
 
-// percentages is a copy with every value within 0..100; what is no number is left out.
+// percentages returns a copy with every value limited to 0..100, and without NaN.
 func percentages(values map[string]float64) map[string]float64 {
 	out := make(map[string]float64, len(values))
 	for key, v := range values {
@@ -164,7 +162,7 @@ func (st *runtimeStream) wake() {
 	}
 }
 
-// StreamRuntime serves one stream until it or the server ends.
+// StreamRuntime serves one stream until the stream or the server ends.
 func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) error {
 	st := r.opened(peerAddress(stream.Context()))
 	defer r.closed(st)
@@ -177,7 +175,7 @@ func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_Stream
 			return err
 		case q := <-requests:
 			if err := r.requested(st, q); err != nil {
-				r.log.Warn("envoy's runtime stream refused", "node", st.who.NodeID, "peer", st.peer, "error", err)
+				r.log.Warn("envoy's runtime stream refused", "node", st.envoy.NodeID, "peer", st.peer, "error", err)
 				return err
 			}
 		case <-st.changed:
@@ -190,15 +188,16 @@ func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_Stream
 			continue
 		}
 		if err := stream.Send(response); err != nil {
-			return err // the peer has gone
+			return err // the stream has ended
 		}
 	}
 }
 
-// receive reads a stream's requests until it ends. Its goroutine ends with the
-// stream, which is right after the handler that called it: nothing else can interrupt
-// a read.
-func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-chan *discoveryv3.DiscoveryRequest, <-chan error) {
+// receive reads the requests of a stream until it ends. Its goroutine ends with the stream, right after the handler
+// that called it: nothing else can interrupt a read.
+func receive(
+	stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer,
+) (<-chan *discoveryv3.DiscoveryRequest, <-chan error) {
 	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
 	go func() {
 		for {
@@ -222,7 +221,7 @@ func receive(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) (<-ch
 
 func (r *runtimes) opened(peer string) *runtimeStream {
 	st := &runtimeStream{peer: peer, connected: r.now(), changed: make(chan struct{}, 1)}
-	st.who.Host = hostOf(peer)
+	st.envoy.Host = hostOf(peer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[st] = struct{}{}
@@ -235,22 +234,28 @@ func (r *runtimes) closed(st *runtimeStream) {
 	delete(r.streams, st)
 }
 
-// requested takes a request down. An error ends the stream.
+// requested records a request. An error ends the stream.
 func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest) error {
 	if t := q.GetTypeUrl(); t != "" && t != resource.RuntimeType {
-		return status.Error(codes.InvalidArgument, "this stream serves runtime layers, nothing else")
+		return status.Error(codes.InvalidArgument, "this stream serves only runtime layers")
 	}
 	names := q.GetResourceNames()
-	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names, func(n string) bool { return len(n) > maxNameBytes }) {
-		return status.Errorf(codes.ResourceExhausted, "more than %d runtime layers, or a name of more than %d bytes: this server has the layer %q only", maxRuntimeLayers, maxNameBytes, RuntimeLayer)
+	tooLong := func(name string) bool { return len(name) > maxNameBytes }
+	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names, tooLong) {
+		return status.Errorf(codes.ResourceExhausted,
+			"more than %d runtime layers, or a name of more than %d bytes: this server has only the layer %q",
+			maxRuntimeLayers, maxNameBytes, RuntimeLayer)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if who := takeIdentity(q.GetNode()); st.who.NodeID == "" {
-		st.who.NodeID = who.id
+	if node := takeIdentity(q.GetNode()); st.envoy.NodeID == "" {
+		st.envoy.NodeID = node.id
+	}
+	if st.envoy.NodeID == "" {
+		return errNoNode
 	}
 	if st.nonce > 0 && q.GetResponseNonce() != strconv.FormatUint(st.nonce, 10) {
-		return nil // about an earlier response than the last: stale, names and all
+		return nil // answers an earlier response than the last: stale, including its names
 	}
 	r.answered(st, q)
 	if !slices.Equal(names, st.names) {
@@ -267,7 +272,7 @@ func cloned(names []string) []string {
 	return out
 }
 
-// answered takes an ACK or a NACK down.
+// answered records an ACK or a NACK.
 func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) {
 	if !st.open {
 		return
@@ -281,19 +286,18 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 	}
 	level := slog.LevelWarn
 	if st.nacked {
-		level = slog.LevelDebug // known: the state has not changed
+		level = slog.LevelDebug // already logged: the state has not changed
 	}
 	st.nacks++
 	st.nacked, st.message = true, clip(refusal.GetMessage(), maxMessage)
-	r.mu.note(level, "envoy refuses its runtime layer", "node", st.who.NodeID, "peer", st.peer, "message", st.message)
+	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.message)
 }
 
-// next is the response that the stream is due, nil for none. What changes while a response
-// is unanswered is sent after the answer.
+// next returns the response to send on the stream, nil for none. While a response is unanswered, changes wait.
 func (r *runtimes) next(st *runtimeStream) (*discoveryv3.DiscoveryResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.layer(st.who)
+	l := r.layer(st.envoy)
 	if st.open || len(st.names) == 0 || !st.asks && l.seq == st.sent {
 		return nil, nil
 	}
@@ -312,8 +316,8 @@ func (r *runtimes) next(st *runtimeStream) (*discoveryv3.DiscoveryResponse, erro
 	}, nil
 }
 
-// runtimeResource is a layer as Envoy reads it. One of another name is empty: it sets
-// nothing, and who asks for it by mistake need not wait for it.
+// runtimeResource returns a layer in Envoy's form. A layer with another name is empty: it sets nothing, and an Envoy
+// that subscribes to it by mistake does not wait for it.
 func runtimeResource(name string, values map[string]float64) (*anypb.Any, error) {
 	fields := make(map[string]*structpb.Value, len(values))
 	if name == RuntimeLayer {
@@ -329,9 +333,9 @@ func (r *runtimes) clients() []RuntimeClient {
 	defer r.mu.Unlock()
 	out := make([]RuntimeClient, 0, len(r.streams))
 	for st := range r.streams {
-		l := r.layer(st.who)
+		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
-			Watcher: st.who, Peer: st.peer, ConnectedAt: st.connected,
+			Watcher: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
 			Layer:  maps.Clone(l.values),
 			InSync: st.acks > 0 && st.acked == l.seq,
 			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,

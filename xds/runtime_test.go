@@ -26,7 +26,7 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// A follower is an Envoy that asks for runtime layers.
+// A follower is an Envoy that subscribes to runtime layers.
 type follower struct {
 	t      *testing.T
 	stream runtimev3.RuntimeDiscoveryService_StreamRuntimeClient
@@ -34,8 +34,8 @@ type follower struct {
 	last   *discoveryv3.DiscoveryResponse
 }
 
-// follow opens a stream and asks for layers.
-func (b *bench) follow(t *testing.T, node string, names ...string) *follower {
+// follow opens a stream and subscribes to layers.
+func (b *testServer) follow(t *testing.T, node string, names ...string) *follower {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -101,9 +101,9 @@ func (f *follower) accept() {
 	f.send(&discoveryv3.DiscoveryRequest{VersionInfo: f.last.GetVersionInfo()})
 }
 
-func (f *follower) refuse(words string) {
+func (f *follower) refuse(message string) {
 	f.t.Helper()
-	f.send(&discoveryv3.DiscoveryRequest{ErrorDetail: &rpcstatus.Status{Message: words}})
+	f.send(&discoveryv3.DiscoveryRequest{ErrorDetail: &rpcstatus.Status{Message: message}})
 }
 
 func (f *follower) ended() error {
@@ -130,7 +130,7 @@ func silent() map[string]float64 {
 }
 
 // client waits for a state of the only runtime stream.
-func (b *bench) client(what string, wanted func(xds.RuntimeClient) bool) xds.RuntimeClient {
+func (b *testServer) client(what string, wanted func(xds.RuntimeClient) bool) xds.RuntimeClient {
 	b.t.Helper()
 	var last []xds.RuntimeClient
 	eventually(b.t, what, func() bool {
@@ -141,14 +141,14 @@ func (b *bench) client(what string, wanted func(xds.RuntimeClient) bool) xds.Run
 }
 
 func TestAnEnvoyGetsTheDefaultAtOnceAndThenWhatIsSetForIt(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(unset())
 	f.accept()
 	b.client("in sync", func(c xds.RuntimeClient) bool { return c.InSync })
-	b.server.SetRuntime(xds.Watcher{NodeID: "envoy-1", Host: "10.0.0.9"}, silent()) // somebody else under its name
+	b.server.SetRuntime(xds.Watcher{NodeID: "envoy-1", Host: "10.0.0.9"}, silent()) // another Envoy
 	b.server.SetRuntime(xds.Watcher{NodeID: "envoy-2", Host: "127.0.0.1"}, silent())
-	b.server.SetRuntime(envoyOne(), unset()) // says nothing new
+	b.server.SetRuntime(envoyOne(), unset()) // changes nothing
 	b.server.SetRuntime(envoyOne(), batched())
 	f.want(batched()) // and none of the others came before it
 	f.accept()
@@ -158,26 +158,26 @@ func TestAnEnvoyGetsTheDefaultAtOnceAndThenWhatIsSetForIt(t *testing.T) {
 }
 
 func TestTheDefaultLayerIsAnOption(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Runtime: silent()})
 	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(silent())
 	f.accept()
 	b.client("in sync", func(c xds.RuntimeClient) bool { return c.InSync })
-	b.server.SetRuntime(envoyOne(), silent()) // says nothing new
+	b.server.SetRuntime(envoyOne(), silent()) // changes nothing
 	b.server.SetRuntime(envoyOne(), unset())
 	f.want(unset())
 	f.accept()
 	b.server.SetRuntime(envoyOne(), nil)
 	f.want(silent())
 	if n := b.server.RuntimeLayers(); n != 0 {
-		t.Errorf("%d layers are kept, want none beside the default", n)
+		t.Errorf("%d layers are kept, want only the default", n)
 	}
 }
 
-func TestAnEnvoyThatConnectsLaterGetsWhatWasSet(t *testing.T) {
-	b := newBench(t)
+func TestAnEnvoyThatConnectsLaterGetsItsLayer(t *testing.T) {
+	b := newTestServer(t)
 	b.server.SetRuntime(envoyOne(), batched())
 	for range 2 { // also one that comes back
 		b.follow(t, "envoy-1", xds.RuntimeLayer).want(batched())
@@ -188,7 +188,7 @@ func TestAnEnvoyThatConnectsLaterGetsWhatWasSet(t *testing.T) {
 }
 
 func TestALayerThatChangesWhileOneIsUnansweredIsSentAfterTheAnswer(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(unset())
 	b.server.SetRuntime(envoyOne(), silent())
@@ -204,13 +204,14 @@ func TestALayerThatChangesWhileOneIsUnansweredIsSentAfterTheAnswer(t *testing.T)
 }
 
 func TestARefusedLayerIsShownAndNotRepeated(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.server.SetRuntime(envoyOne(), batched())
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(batched())
 	f.refuse("cannot " + strings.Repeat("x", 5000))
 	c := b.client("refused", func(c xds.RuntimeClient) bool { return c.Nacked })
-	if c.InSync || c.Nacks != 1 || c.Acks != 0 || !strings.HasPrefix(c.NackMessage, "cannot x") || len(c.NackMessage) > 1024 {
+	if c.InSync || c.Nacks != 1 || c.Acks != 0 || !strings.HasPrefix(c.NackMessage, "cannot x") ||
+		len(c.NackMessage) > 1024 {
 		t.Errorf("%+v", c)
 	}
 	b.server.SetRuntime(envoyOne(), silent())
@@ -219,8 +220,8 @@ func TestARefusedLayerIsShownAndNotRepeated(t *testing.T) {
 	b.client("in sync again", func(c xds.RuntimeClient) bool { return c.InSync && !c.Nacked })
 }
 
-func TestALayerOfAnotherNameIsEmptyAndNobodyWaitsForIt(t *testing.T) {
-	b := newBench(t)
+func TestALayerWithAnotherNameIsEmptyAndSentAtOnce(t *testing.T) {
+	b := newTestServer(t)
 	f := b.follow(t, "envoy-1", "other")
 	if got := f.receive(); len(got) != 1 || got["other"] == nil || len(got["other"]) != 0 {
 		t.Errorf("received %v, want an empty layer", got)
@@ -233,12 +234,12 @@ func TestALayerOfAnotherNameIsEmptyAndNobodyWaitsForIt(t *testing.T) {
 }
 
 func TestRuntimeValuesArePercentages(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.server.SetRuntime(envoyOne(), map[string]float64{"low": -1, "high": 1e9, "none": math.NaN(), "some": 12.5})
 	b.follow(t, "envoy-1", xds.RuntimeLayer).want(map[string]float64{"low": 0, "high": 100, "some": 12.5})
 }
 
-func TestRuntimeRequestsAreBounded(t *testing.T) {
+func TestRuntimeRequestsAreLimited(t *testing.T) {
 	many := make([]string, 9)
 	for i := range many {
 		many[i] = fmt.Sprint("layer-", i)
@@ -251,13 +252,13 @@ func TestRuntimeRequestsAreBounded(t *testing.T) {
 		"long name":   {[]string{strings.Repeat("x", 1025)}, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := newBench(t).follow(t, "envoy-1", c.names...).ended(); status.Code(err) != c.code {
+			if err := newTestServer(t).follow(t, "envoy-1", c.names...).ended(); status.Code(err) != c.code {
 				t.Errorf("ended with %v, want %v", err, c.code)
 			}
 		})
 	}
 	t.Run("another type", func(t *testing.T) {
-		f := newBench(t).follow(t, "envoy-1")
+		f := newTestServer(t).follow(t, "envoy-1")
 		if err := f.stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: resource.ClusterType}); err != nil {
 			t.Fatal(err)
 		}
@@ -268,18 +269,18 @@ func TestRuntimeRequestsAreBounded(t *testing.T) {
 }
 
 func TestCloseEndsRuntimeStreams(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(unset())
 	b.server.Close()
 	if err := f.ended(); !errors.Is(err, io.EOF) {
 		t.Errorf("ended with %v, want status OK", err)
 	}
-	eventually(t, "nobody follows", func() bool { return len(b.server.RuntimeClients()) == 0 })
+	eventually(t, "no runtime client is left", func() bool { return len(b.server.RuntimeClients()) == 0 })
 }
 
 func TestRuntimeClientsAreSorted(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	for _, node := range []string{"c", "a", "b"} {
 		b.follow(t, node, xds.RuntimeLayer).want(unset())
 	}
@@ -295,7 +296,7 @@ func TestRuntimeClientsAreSorted(t *testing.T) {
 	}
 }
 
-func TestLayersOfTheirOwnAreBounded(t *testing.T) {
+func TestTheNumberOfLayersIsLimited(t *testing.T) {
 	server := xds.NewServer(xds.Options{Log: quiet()})
 	defer server.Close()
 	for i := range 20_000 {

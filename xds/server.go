@@ -25,8 +25,7 @@ import (
 	"steelyard/xds/port"
 )
 
-// A Server serves the assignments of any number of clusters. Its methods can be
-// called from any goroutine.
+// A Server serves the assignments of any number of clusters. Its methods can be called from any goroutine.
 type Server struct {
 	now     func() time.Time
 	prefix  string
@@ -37,23 +36,22 @@ type Server struct {
 	runtimes *runtimes
 	close    context.CancelFunc
 
-	// mu keeps pushes one at a time: the number of a version must be the
-	// cache's own, which counts updates.
+	// mu serializes pushes: the number of a version has to be that of the cache, which counts updates.
 	mu       loggingMutex
 	dither   *mathrand.Rand
-	seq      uint64 // of the last update of the cache
+	seq      uint64 // of the latest update of the cache
 	clusters map[string]*cluster
-	kept     map[string]kept // what is in force, by cluster
+	kept     map[string]kept // the latest call of Publish, by cluster
 }
 
-// A cluster is what the server remembers of one name.
+// A cluster is the state of one name.
 type cluster struct {
 	last    *pushed // nil before the first push
 	builder assignment.Builder
 	failing bool // the last assignment could not be built
 }
 
-// A pushed is what the Envoys were sent last under a name.
+// A pushed is the latest assignment pushed under a name.
 type pushed struct {
 	at        time.Time
 	number    uint64 // of the Publish that it came from
@@ -62,7 +60,7 @@ type pushed struct {
 	message   *endpointv3.ClusterLoadAssignment
 }
 
-// NewServer makes a server that knows no cluster. It runs nothing of its own.
+// NewServer makes a server without clusters. It starts no goroutine.
 func NewServer(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -86,12 +84,13 @@ func NewServer(o Options) *Server {
 	}
 	quiet := quietLog(o.Log)
 	s.cache = &holdingCache{
-		linear: cachev3.NewLinearCache(resource.EndpointType, cachev3.WithVersionPrefix(s.prefix), cachev3.WithLogger(quiet)),
+		linear: cachev3.NewLinearCache(resource.EndpointType,
+			cachev3.WithVersionPrefix(s.prefix), cachev3.WithLogger(quiet)),
 		served: newNameSet(),
 		prefix: s.prefix,
 	}
 	s.tracker = newTracker(s.prefix, o.Now, o.Log, o.Observer, port.NewQuota(cmp.Or(o.Names, DefaultNames)))
-	s.tracker.wanted = s.wanted
+	s.tracker.firstSubscriber = s.firstSubscriber
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
 	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o)
@@ -99,8 +98,7 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// Register adds EDS and ADS, each as state of the world and as delta, and RTDS as state of the
-// world, to g.
+// Register adds EDS and ADS, each as state of the world and as delta, and RTDS as state of the world, to g.
 func (s *Server) Register(g *grpc.Server) {
 	streams := streamsOnly{g}
 	endpointservice.RegisterEndpointDiscoveryServiceServer(streams, s.handler)
@@ -108,9 +106,9 @@ func (s *Server) Register(g *grpc.Server) {
 	runtimev3.RegisterRuntimeDiscoveryServiceServer(streams, s.runtimes)
 }
 
-// streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints, which are
-// answered with Unimplemented: weights that are polled are late, and a unary call that sends no request would keep
-// the server from stopping.
+// streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints, so that gRPC
+// answers those with Unimplemented: polled weights are late, and a unary call that sends no request would keep the
+// server from stopping.
 type streamsOnly struct{ grpc.ServiceRegistrar }
 
 func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {
@@ -119,31 +117,32 @@ func (r streamsOnly) RegisterService(d *grpc.ServiceDesc, implementation any) {
 	r.ServiceRegistrar.RegisterService(&streams, implementation)
 }
 
-// Close ends all streams, with status OK, and those that are opened later. An xDS stream
-// never ends by itself, so grpc.Server.GracefulStop returns only after this.
-// Envoys keep their assignments and connect again, to whoever is there by then.
+// Close ends all streams with status OK, including those that are opened later. An xDS stream never ends by itself, so
+// grpc.Server.GracefulStop returns only after Close. Envoys keep their assignments and reconnect, to the next process.
+// After Close, Gone lists no further Envoy, however its connection ends. Close waits for nothing and takes no lock of
+// the streams, so that a stop that has run out of time can call it.
 func (s *Server) Close() {
-	s.tracker.endStreams()
+	s.tracker.closing.Store(true)
 	s.close()
 }
 
-// versionPrefix is unique to the process: two that start in the same second differ
-// in the random part, and nobody's prefix is the beginning of another's.
+// versionPrefix is unique to the process: two processes that start in the same second differ in the random part, and no
+// prefix is the beginning of another.
 func versionPrefix(start time.Time) string {
 	var unique [4]byte
 	rand.Read(unique[:]) // never fails
 	return hex.EncodeToString(unique[:]) + "." + strconv.FormatInt(start.Unix(), 36) + "."
 }
 
-// publish builds what a name stands for and wakes its watches. When it cannot be built, the Envoys
-// keep the previous assignment.
+// publish builds the assignment of a name and wakes its watches. If it cannot be built, Envoys keep the previous one.
 func (s *Server) publish(name string, number uint64, d weighting.Decision, staleAfter time.Duration) error {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	message, err := c.builder.Build(name, d, assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()}, s.dither)
+	options := assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()}
+	message, err := c.builder.Build(name, d, options, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}
@@ -159,7 +158,7 @@ func (s *Server) publish(name string, number uint64, d weighting.Decision, stale
 func (s *Server) push(name string, p *pushed) error {
 	s.seq++
 	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
-	// First the tracker, for a stream may send the new version before set returns.
+	// The tracker comes first, because a stream may send the new version before set returns.
 	s.tracker.published(name, s.seq, p.at)
 	return s.cache.set(name, p.message)
 }
@@ -167,14 +166,15 @@ func (s *Server) push(name string, p *pushed) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.mu.note(slog.LevelInfo, "cluster is served", "cluster", name, "endpoints", len(next.endpoints), "version", next.version)
+		s.mu.note(slog.LevelInfo, "cluster is served",
+			"cluster", name, "endpoints", len(next.endpoints), "version", next.version)
 	case c.failing:
 		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
 	c.last, c.failing = next, false
 }
 
-// failed logs an assignment that could not be pushed. Only the first in a row is loud.
+// failed logs an assignment that could not be pushed, at level Error only if the one before succeeded.
 func (s *Server) failed(name string, c *cluster, err error) error {
 	level := slog.LevelDebug
 	if !c.failing {
@@ -199,10 +199,9 @@ func (c *cluster) message() *endpointv3.ClusterLoadAssignment {
 	return c.last.message
 }
 
-// Remove stops serving a cluster under all its names. The Envoys that have an assignment keep it: the
-// cluster goes out of Envoy's configuration or it does not, and until then a last known
-// assignment is better than none. An Envoy that subscribes afterwards waits. (With
-// endpoint_stale_after, Envoy drops the endpoints when that time has passed.)
+// Remove stops serving a cluster under all its names. Envoys that have an assignment keep it: as long as the cluster is
+// in Envoy's configuration, the last known assignment is better than none. An Envoy that subscribes afterwards waits.
+// (With endpoint_stale_after, Envoy drops the endpoints when that time has passed.)
 func (s *Server) Remove(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,16 +228,15 @@ func (s *Server) remove(name string) {
 	s.mu.note(slog.LevelInfo, "cluster is no longer served", "cluster", name)
 }
 
-// Clients returns the connected Envoys with what they were sent and what they answered, sorted
-// by node id, peer and transport. The result is the caller's.
+// Clients returns the connected Envoys, with what each was sent and what it answered, sorted by node id, peer and
+// transport. The caller may change the result.
 func (s *Server) Clients() []Client { return s.tracker.clients() }
 
-// Names are the subscriptions of all streams together, to names of clusters and to other types.
+// Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
 func (s *Server) Names() port.Usage { return s.tracker.names.Usage() }
 
-// AckDelay is the time from a push of the cluster until an Envoy's ACK, smoothed over about one
-// round of all Envoys that subscribe to it: the larger of the two names that carry weights. Zero is
-// unknown: no Envoy has answered yet.
+// AckDelay is the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each subscribed
+// Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has answered yet.
 func (s *Server) AckDelay(cluster string) time.Duration {
 	return max(s.tracker.ackDelay(cluster), s.tracker.ackDelay(cluster+failsafeSuffix))
 }

@@ -2,9 +2,9 @@ package xds
 
 import "time"
 
-// Settled reports whether every responsive Envoy has answered the latest push of its clusters. An Envoy that has
-// left a response unanswered for longer than patience, or could not be sent one for as long, may be frozen and does
-// not count.
+// Settled reports whether every responsive Envoy has answered the latest push of its clusters. An Envoy that has left a
+// response unanswered for longer than patience, or to which none could be sent for as long, may be frozen and does not
+// count.
 func (s *Server) Settled(patience time.Duration) bool { return s.tracker.settled(patience) }
 
 func (t *tracker) settled(patience time.Duration) bool {
@@ -12,15 +12,15 @@ func (t *tracker) settled(patience time.Duration) bool {
 	defer t.mu.Unlock()
 	since := t.now().Add(-patience)
 	for _, st := range t.streams {
-		if t.owes(st, since) {
+		if t.awaitsAnswer(st, since) {
 			return false
 		}
 	}
 	return true
 }
 
-// owes reports whether an answer is still expected on the stream, to something sent or published after since.
-func (t *tracker) owes(st *stream, since time.Time) bool {
+// awaitsAnswer reports whether an answer is still expected on the stream, to something sent or published after since.
+func (t *tracker) awaitsAnswer(st *stream, since time.Time) bool {
 	if len(st.pending) > 0 {
 		return st.pending[0].at.After(since)
 	}

@@ -11,11 +11,10 @@ import (
 	"steelyard/xds/xdstest"
 )
 
-// TestNobodyWaitsForAnEnvoyThatDoesNotAnswer, and everybody for those that do.
-func TestNobodyWaitsForAnEnvoyThatDoesNotAnswer(t *testing.T) {
+func TestSettledWaitsForResponsiveEnvoysOnly(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
 		const patience = 500 * time.Millisecond
-		b := newBench(t)
+		b := newTestServer(t)
 		c.Clusters = []string{"llama"}
 		well, frozen := c, c
 		well.NodeID = "well"
@@ -30,11 +29,11 @@ func TestNobodyWaitsForAnEnvoyThatDoesNotAnswer(t *testing.T) {
 		}
 		b.clock.advance(patience)
 		if !b.server.Settled(patience) {
-			t.Error("not settled: an Envoy that does not answer is waited for")
+			t.Error("not settled: it waits for an Envoy that does not answer")
 		}
 
 		b.publish("llama", shares(0.2, 0.8))
-		// From the push on, whether or not it has been sent yet, the other one is waited for.
+		// From the push on, whether or not it has been sent yet, Settled waits for the other Envoy.
 		eventually(t, "settled", func() bool {
 			settled := b.server.Settled(patience)
 			return settled && one.State().Received["llama"] == 2
@@ -47,12 +46,13 @@ func TestNobodyWaitsForAnEnvoyThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestARefusalIsAnAnswer(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("llama", shares(1))
-	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"}, Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
+	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"},
+		Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
 	b.subscription("envoy-1", "llama", "refused", func(s xds.Subscription) bool { return s.Nacked })
 	if !b.server.Settled(time.Hour) {
-		t.Error("an Envoy that refused is waited for, or one that asks for an unknown cluster")
+		t.Error("it waits for an Envoy that refused, or for a subscription to an unknown cluster")
 	}
 	b.publish("llama", shares(0.5, 0.5))
 	eventually(t, "the next answer", func() bool { return len(b.refusals(2)) >= 2 && b.server.Settled(time.Hour) })

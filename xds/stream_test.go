@@ -16,7 +16,7 @@ import (
 
 func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, transport string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		c.Clusters = []string{"llama"}
 		client := b.dial(c)
 		held := b.subscription("envoy-1", "llama", "held", func(s xds.Subscription) bool { return !s.Known })
@@ -39,7 +39,7 @@ func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
 }
 
 // checkClient asserts every field of the one client after its first ACK.
-func checkClient(t *testing.T, b *bench, transport, version string) {
+func checkClient(t *testing.T, b *testServer, transport, version string) {
 	t.Helper()
 	b.subscription("envoy-1", "llama", "in sync", inSync)
 	now := b.clock.Now()
@@ -63,13 +63,12 @@ func checkClient(t *testing.T, b *bench, transport, version string) {
 
 func TestAnAckIsNotAnswered(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.publish("llama", equal(3))
 		c.Clusters = []string{"llama"}
 		client := b.dial(c)
 		b.subscription("envoy-1", "llama", "in sync", inSync)
-		// A request that changes nothing is answered after the ACK was: were the
-		// ACK answered, that would be in the state by now.
+		// The server answers requests in order: if it had answered the ACK, the state would have that answer by now.
 		if err := client.Subscribe([]string{"unknown"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -85,12 +84,12 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 	for _, when := range []string{"the first assignment", "a later one"} {
 		t.Run(when, func(t *testing.T) {
 			transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-				b := newBench(t)
-				words := "unhappy: \x01 " + strings.Repeat("ü", 2000)
+				b := newTestServer(t)
+				message := "unhappy: \x01 " + strings.Repeat("ü", 2000)
 				c.Clusters = []string{"llama"}
 				c.Refuse = func(m *endpointv3.ClusterLoadAssignment) error {
 					if len(m.GetEndpoints()[0].GetLbEndpoints()) == 2 {
-						return errors.New(words)
+						return errors.New(message)
 					}
 					return nil
 				}
@@ -105,7 +104,7 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				b.clock.advance(time.Second)
 				bad := b.publish("llama", equal(2))
 				got := b.subscription("envoy-1", "llama", "refused", func(s xds.Subscription) bool { return s.Nacked })
-				if got.NackMessage != clipped(words) || got.Nacks != 1 || got.Acks != acks || got.InSync {
+				if got.NackMessage != clipped(message) || got.Nacks != 1 || got.Acks != acks || got.InSync {
 					t.Errorf("after the NACK: %+v", got)
 				}
 				if got.VersionSent != bad || got.VersionAcked != good || !got.NackedAt.Equal(b.clock.Now()) {
@@ -113,15 +112,16 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				}
 				next := b.publish("llama", equal(4))
 				got = b.subscription("envoy-1", "llama", "in sync again", inSync)
-				if got.Nacked || got.VersionAcked != next || got.Nacks != 1 || got.Acks != acks+1 || got.NackMessage != clipped(words) {
+				if got.Nacked || got.VersionAcked != next || got.Nacks != 1 || got.Acks != acks+1 ||
+					got.NackMessage != clipped(message) {
 					t.Errorf("after the next push: %+v", got)
 				}
 				s := client.State()
 				if s.Refused != 1 || s.Responses != int(acks)+2 || s.Empty != 0 {
 					t.Errorf("state %+v, want no answer to the NACK", withoutMessages(s))
 				}
-				if told := b.refusals(1); len(told) != 1 || told[0] != "llama envoy-1 "+clipped(words) {
-					t.Errorf("the observer was told %q", told)
+				if got := b.refusals(1); len(got) != 1 || got[0] != "llama envoy-1 "+clipped(message) {
+					t.Errorf("the observer got %q", got)
 				}
 			})
 		})
@@ -129,16 +129,16 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 }
 
 // clipped is what fits into 1024 bytes.
-func clipped(words string) string {
-	for len(words) > 1024 {
-		words = words[:len(words)-len("ü")]
+func clipped(message string) string {
+	for len(message) > 1024 {
+		message = message[:len(message)-len("ü")]
 	}
-	return words
+	return message
 }
 
 func TestNewServerSendsItsOwnAssignmentToAnEnvoyThatComesBack(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		before := newBench(t)
+		before := newTestServer(t)
 		first := before.publish("llama", equal(3))
 		c.Clusters = []string{"llama"}
 		client := before.dial(c)
@@ -147,7 +147,7 @@ func TestNewServerSendsItsOwnAssignmentToAnEnvoyThatComesBack(t *testing.T) {
 		client.Close()
 		before.stop()
 
-		after := newBench(t)
+		after := newTestServer(t)
 		if c.Delta {
 			c.InitialVersions = s.Versions
 		}
@@ -172,7 +172,7 @@ func prefix(version string) string { return version[:strings.LastIndex(version, 
 
 func TestReconnectToTheSameServer(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.publish("llama", equal(3))
 		c.Clusters = []string{"llama"}
 		client := b.dial(c)
@@ -204,7 +204,7 @@ func TestReconnectToTheSameServer(t *testing.T) {
 
 func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		first := b.publish("llama", equal(1))
 		c.Clusters, c.HoldAnswers = []string{"llama"}, true
 		client := b.dial(c)
@@ -231,7 +231,7 @@ func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 		}
 		// 60 s for the first, which waited for the ACK all the time; then 1 s.
 		if diff := cmp.Diff([]time.Duration{60 * time.Second, time.Second}, b.delays("llama", 2)); diff != "" {
-			t.Errorf("delays told to the observer:\n%s", diff)
+			t.Errorf("delays that the observer got:\n%s", diff)
 		}
 		if want := 60*time.Second - 59*time.Second/8; b.server.AckDelay("llama") != want {
 			t.Errorf("smoothed delay %v, want %v", b.server.AckDelay("llama"), want)
@@ -242,18 +242,19 @@ func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		t.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(t *testing.T) {
-			b := newBench(t)
+			b := newTestServer(t)
 			client := b.dial(xdstest.Config{ADS: true, Delta: delta, Clusters: []string{"llama", "mistral", "never"}})
 			b.subscription("envoy-1", "mistral", "held", func(s xds.Subscription) bool { return !s.Known })
 			llama := b.publish("llama", equal(2))
 			b.subscription("envoy-1", "llama", "in sync", inSync)
 			if s := client.State(); s.Responses != 1 || s.Received["mistral"] != 0 {
-				t.Errorf("state %+v, want llama alone", withoutMessages(s))
+				t.Errorf("state %+v, want only llama", withoutMessages(s))
 			}
 			mistral := b.publish("mistral", equal(3))
 			b.subscription("envoy-1", "mistral", "in sync", inSync)
 			s := client.State()
-			if s.Responses != 2 || s.Received["llama"] != 1 || s.Received["mistral"] != 1 || s.Empty != 0 || len(s.Removed) != 0 {
+			if s.Responses != 2 || s.Received["llama"] != 1 || s.Received["mistral"] != 1 || s.Empty != 0 ||
+				len(s.Removed) != 0 {
 				t.Errorf("state %+v, want each cluster once", withoutMessages(s))
 			}
 			got := b.subscription("envoy-1", "llama", "in sync", inSync)
@@ -270,7 +271,7 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 
 func TestAClientThatComesLateSeesEachClustersOwnVersion(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		llama := b.publish("llama", equal(2))
 		for n := range 40 { // more than are remembered of one cluster
 			b.publish("mistral", equal(n+1))
@@ -291,7 +292,7 @@ func TestAClientThatComesLateSeesEachClustersOwnVersion(t *testing.T) {
 
 func TestSubscriptionsFollowTheRequests(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.publish("llama", equal(2))
 		b.publish("mistral", equal(3))
 		c.Clusters = []string{"llama"}
@@ -304,14 +305,14 @@ func TestSubscriptionsFollowTheRequests(t *testing.T) {
 		b.subscription("envoy-1", "mistral", "in sync", inSync)
 		clients := b.server.Clients()
 		if n := len(clients[0].Subscriptions); n != 1 {
-			t.Errorf("%d subscriptions, want mistral alone: %+v", n, clients)
+			t.Errorf("%d subscriptions, want only mistral: %+v", n, clients)
 		}
 		b.publish("llama", equal(4))
 		b.publish("mistral", equal(5))
 		if s := b.received(client, "mistral", 2); s.Received["llama"] != 1 || len(s.Removed) != 0 {
 			t.Errorf("state %+v, want no more of llama", withoutMessages(s))
 		}
-		// And back: what was unsubscribed from is sent again.
+		// A cluster that was unsubscribed from is sent again after a new subscription.
 		if err := client.Subscribe([]string{"llama"}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -325,11 +326,14 @@ func TestARequestWithoutNamesSubscribesToNothing(t *testing.T) {
 	for name, names := range map[string][]string{"empty list": nil, "wildcard": {"*"}} {
 		t.Run(name, func(t *testing.T) {
 			transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-				b := newBench(t)
+				b := newTestServer(t)
 				b.publish("llama", equal(2))
 				c.Clusters = names
 				client := b.dial(c)
-				eventually(t, "the stream is seen", func() bool { cs := b.server.Clients(); return len(cs) == 1 && cs[0].NodeID == "envoy-1" })
+				eventually(t, "the server has the stream", func() bool {
+					cs := b.server.Clients()
+					return len(cs) == 1 && cs[0].NodeID == "envoy-1"
+				})
 				if cs := b.server.Clients(); len(cs[0].Subscriptions) != 0 {
 					t.Errorf("subscriptions %+v", cs[0].Subscriptions)
 				}
@@ -339,7 +343,7 @@ func TestARequestWithoutNamesSubscribesToNothing(t *testing.T) {
 				}
 				b.publish("mistral", equal(3))
 				if s := b.received(client, "mistral", 1); s.Responses != 1 || s.Received["llama"] != 0 {
-					t.Errorf("state %+v, want mistral alone", withoutMessages(s))
+					t.Errorf("state %+v, want only mistral", withoutMessages(s))
 				}
 			})
 		})
@@ -347,17 +351,18 @@ func TestARequestWithoutNamesSubscribesToNothing(t *testing.T) {
 }
 
 func TestOtherTypesAreHeldAndTheStreamGoesOn(t *testing.T) {
-	const clusters, listeners = "type.googleapis.com/envoy.config.cluster.v3.Cluster", "type.googleapis.com/envoy.config.listener.v3.Listener"
+	const clusters = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	const listeners = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	for _, delta := range []bool{false, true} {
 		t.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(t *testing.T) {
-			b := newBench(t)
+			b := newTestServer(t)
 			client := b.dial(xdstest.Config{ADS: true, Delta: delta, Clusters: []string{"llama"}})
 			for _, typeURL := range []string{listeners, clusters, clusters} {
 				if err := client.Ask(typeURL); err != nil {
 					t.Fatal(err)
 				}
 			}
-			// The server reads in order: when it has seen this, it has seen the others.
+			// The server reads in order: when it has read this one, it has read the others.
 			if err := client.Subscribe([]string{"mistral"}, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -373,7 +378,7 @@ func TestOtherTypesAreHeldAndTheStreamGoesOn(t *testing.T) {
 
 func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.publish("llama", equal(2))
 		b.publish("mistral", equal(2))
 		c.Clusters = []string{"llama", "mistral"}
@@ -391,12 +396,14 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 		b.subscription("envoy-2", "llama", "held", func(s xds.Subscription) bool { return !s.Known })
 		b.publish("mistral", equal(3))
 		b.subscription("envoy-1", "mistral", "in sync", inSync)
-		if s := client.State(); len(s.Removed) != 0 || s.Empty != 0 || s.Received["llama"] != 1 || len(weightsOf(s, "llama")) != 2 {
+		if s := client.State(); len(s.Removed) != 0 || s.Empty != 0 || s.Received["llama"] != 1 ||
+			len(weightsOf(s, "llama")) != 2 {
 			t.Errorf("state %+v, want llama as it was", withoutMessages(s))
 		}
 
 		back := b.publish("llama", equal(5))
-		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 || s.Version != back {
+		if s := b.received(client, "llama", 2); len(s.Removed) != 0 || len(weightsOf(s, "llama")) != 5 ||
+			s.Version != back {
 			t.Errorf("state %+v, want the new assignment in version %q", withoutMessages(s), back)
 		}
 		if s := b.received(waiting, "llama", 1); s.Responses != 1 || s.Empty != 0 || len(s.Removed) != 0 {
@@ -406,15 +413,16 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 	})
 }
 
-// A request that answers an older response than the last one is stale: the protocol has the
-// server ignore it, names and all, and so do the books.
+// A request that answers an older response than the last one is stale: by the protocol, the server ignores it,
+// including its names, and so does the tracker.
 func TestAStaleRequestChangesNothing(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	b.publish("llama", equal(1))
 	stream := b.open(b.connect())
 	send := func(nonce string, names ...string) {
 		t.Helper()
-		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResponseNonce: nonce, ResourceNames: names}); err != nil {
+		if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: node("envoy-1"), ResponseNonce: nonce,
+			ResourceNames: names}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -22,22 +23,25 @@ const (
 	maxPending       = 8      // unanswered responses remembered per stream; the protocol allows one or two
 )
 
-// A tracker follows every stream: who it is, what it subscribed to, what
-// it was sent and what it answered. Every stream reports to it from its own goroutine.
+// A tracker follows every stream: its node, its subscriptions, what it was sent and what it answered. Each stream
+// reports to it from its own goroutine.
 type tracker struct {
 	prefix   string
 	now      func() time.Time
 	observer Observer
-	// wanted is called, outside of the lock, for a name that got its first subscriber.
-	wanted func(name string)
-	names  *port.Quota // of all streams, by connection
+	// firstSubscriber is called, without the lock, for a name that has its first subscriber.
+	firstSubscriber func(name string)
+	names           *port.Quota // subscriptions of all streams, by connection
+
+	closing atomic.Bool // the server itself ends the streams
 
 	mu       loggingMutex
 	streams  map[streamKey]*stream
+	byPeer   streamIndex // all streams
+	byNode   streamIndex // those that have named their node
 	clusters map[string]*publication
 	watches  watches
-	gone     map[string]Gone // by node id
-	closing  bool            // the server ends the streams itself
+	gone     goneList
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -48,14 +52,31 @@ type streamKey struct {
 
 // A stream is one open stream.
 type stream struct {
-	ctx           context.Context // done when the Envoy ends the stream, or the connection has ended
-	who           identity
+	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
+	node          identity
 	transport     string
 	peer, host    string // host is peer without its port
 	connected     time.Time
 	subscriptions map[string]*subscription
 	held          map[string]struct{} // type URLs
 	pending       []response          // sent and not answered, oldest first
+}
+
+// A streamIndex finds streams by one of their properties.
+type streamIndex map[string]map[*stream]struct{}
+
+func (x streamIndex) add(key string, st *stream) {
+	if x[key] == nil {
+		x[key] = make(map[*stream]struct{}, 1)
+	}
+	x[key][st] = struct{}{}
+}
+
+func (x streamIndex) remove(key string, st *stream) {
+	delete(x[key], st)
+	if len(x[key]) == 0 {
+		delete(x, key)
+	}
 }
 
 // A subscription is one cluster on one stream.
@@ -84,30 +105,31 @@ type request struct {
 	typeURL                string
 	nonce                  string
 	refused                bool
-	message                string // Envoy's words when refused
+	message                string // of the refusal
 	subscribe, unsubscribe []string
 	replace                bool // subscribe is the whole list (state of the world)
 }
 
 func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer, names *port.Quota) *tracker {
 	return &tracker{
-		prefix:   prefix,
-		now:      now,
-		observer: o,
-		names:    names,
-		mu:       loggingMutex{log: log},
-		wanted:   func(string) {},
-		streams:  make(map[streamKey]*stream),
-		clusters: make(map[string]*publication),
-		gone:     make(map[string]Gone),
-		watches:  watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
+		prefix:          prefix,
+		now:             now,
+		observer:        o,
+		names:           names,
+		mu:              loggingMutex{log: log},
+		firstSubscriber: func(string) {},
+		streams:         make(map[streamKey]*stream),
+		byPeer:          make(streamIndex),
+		byNode:          make(streamIndex),
+		clusters:        make(map[string]*publication),
+		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
 
 func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.streams[key] = &stream{
+	st := &stream{
 		ctx:           ctx,
 		transport:     transport,
 		peer:          peer,
@@ -116,6 +138,8 @@ func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer str
 		subscriptions: make(map[string]*subscription),
 		held:          make(map[string]struct{}),
 	}
+	t.streams[key] = st
+	t.byPeer.add(peer, st)
 	return nil
 }
 
@@ -130,15 +154,17 @@ func (t *tracker) closed(key streamKey) {
 		t.unsubscribe(st, name)
 	}
 	for range st.held {
-		t.names.Give(st.peer)
+		t.names.Release(st.peer)
 	}
 	delete(t.streams, key)
-	if st.who.id != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.who.id, "peer", st.peer, "transport", st.transport)
+	t.byPeer.remove(st.peer, st)
+	t.byNode.remove(st.node.id, st)
+	if st.node.id != "" {
+		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.id, "peer", st.peer, "transport", st.transport)
 	}
 }
 
-// requested takes a request down. An error ends the stream.
+// requested records a request. An error ends the stream.
 func (t *tracker) requested(key streamKey, r request) error {
 	t.mu.Lock()
 	st := t.streams[key]
@@ -146,32 +172,41 @@ func (t *tracker) requested(key streamKey, r request) error {
 		t.mu.Unlock()
 		return status.Error(codes.Internal, "request on a stream that was not opened")
 	}
-	t.introduce(st, r.node)
 	var answered answer
-	err := t.apply(st, r, &answered)
+	err := t.introduce(st, r.node)
+	if err == nil {
+		err = t.apply(st, r, &answered)
+	}
 	if err != nil {
-		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.who.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.id, "peer", st.peer, "error", err)
 	}
 	t.mu.Unlock()
-	answered.tell(t.observer)
-	for _, name := range answered.wanted {
-		t.wanted(name)
+	answered.report(t.observer)
+	for _, name := range answered.firstNames {
+		t.firstSubscriber(name)
 	}
 	return err
 }
 
-// introduce keeps the first node of the stream: later requests may leave it out, and
-// go-control-plane then repeats what is left of it.
-func (t *tracker) introduce(st *stream, who identity) {
-	if st.who.id != "" || who.id == "" {
-		return
+// errNoNode ends a stream whose first request names no node. Every Envoy names one: it does not start without an id.
+var errNoNode = status.Error(codes.InvalidArgument, "the first request of the stream names no node: "+
+	"set node.id in the Envoy's bootstrap, or start it with --service-node")
+
+// introduce keeps the node of the stream's first request: later requests may leave it out, and go-control-plane then
+// repeats what takeIdentity left of it.
+func (t *tracker) introduce(st *stream, node identity) error {
+	switch {
+	case st.node.id != "":
+		return nil
+	case node.id == "":
+		return errNoNode
 	}
-	st.who = who
-	delete(t.gone, who.id)
-	for name := range st.subscriptions { // made before it said who it is
-		t.watches.add(name, st.watcher())
-	}
-	t.mu.note(slog.LevelInfo, "envoy stream opened", "node", who.id, "peer", st.peer, "transport", st.transport, "version", who.version)
+	st.node = node
+	t.byNode.add(node.id, st)
+	t.gone.remove(node.id)
+	t.mu.note(slog.LevelInfo, "envoy stream opened",
+		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
+	return nil
 }
 
 func (t *tracker) apply(st *stream, r request, answered *answer) error {
@@ -180,7 +215,7 @@ func (t *tracker) apply(st *stream, r request, answered *answer) error {
 		return t.hold(st, r.typeURL)
 	}
 	if r.replace && len(st.pending) > 0 && r.nonce != st.pending[len(st.pending)-1].nonce {
-		return nil // stale: go-control-plane ignores it, subscriptions and all
+		return nil // stale: go-control-plane ignores it, including its subscriptions
 	}
 	t.answer(st, r, answered)
 	return t.subscribe(st, r, answered)
@@ -191,9 +226,11 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 		return nil
 	}
 	if len(st.held) >= maxHeldTypes || len(typeURL) > maxNameBytes {
-		return status.Errorf(codes.ResourceExhausted, "more than %d resource types, or a type of more than %d bytes: this server has endpoints only", maxHeldTypes, maxNameBytes)
+		return status.Errorf(codes.ResourceExhausted,
+			"more than %d resource types, or a type of more than %d bytes: this server has only endpoints",
+			maxHeldTypes, maxNameBytes)
 	}
-	if !t.names.Take(st.peer) {
+	if !t.names.Acquire(st.peer) {
 		return t.full()
 	}
 	st.held[strings.Clone(typeURL)] = struct{}{}
@@ -202,7 +239,8 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 
 // full is the status of a stream that wants more names than there is room for.
 func (t *tracker) full() error {
-	return status.Errorf(codes.ResourceExhausted, "there are as many subscriptions as are served, %d, and this connection has its share of them", t.names.Usage().Limit)
+	return status.Errorf(codes.ResourceExhausted,
+		"the limit of %d subscriptions leaves no more of them for this connection", t.names.Usage().Limit)
 }
 
 // subscribe follows the names of a request.
@@ -224,7 +262,7 @@ func (t *tracker) subscribe(st *stream, r request, answered *answer) error {
 			return err
 		}
 		if first {
-			answered.wanted = append(answered.wanted, strings.Clone(name))
+			answered.firstNames = append(answered.firstNames, strings.Clone(name))
 		}
 	}
 	for _, name := range r.unsubscribe {
@@ -239,12 +277,13 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 		return false, nil
 	}
 	if len(name) > maxNameBytes {
-		return false, status.Errorf(codes.InvalidArgument, "a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
+		return false, status.Errorf(codes.InvalidArgument,
+			"a cluster name of %d bytes; at most %d are allowed", len(name), maxNameBytes)
 	}
 	if len(st.subscriptions) >= maxSubscriptions {
 		return false, status.Errorf(codes.ResourceExhausted, "more than %d clusters on one stream", maxSubscriptions)
 	}
-	if !t.names.Take(st.peer) {
+	if !t.names.Acquire(st.peer) {
 		return false, t.full()
 	}
 	name = strings.Clone(name)
@@ -259,7 +298,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 		return
 	}
 	delete(st.subscriptions, name)
-	t.names.Give(st.peer)
+	t.names.Release(st.peer)
 	t.watches.remove(name, st.watcher())
 	t.watches.names[name]--
 	if t.watches.names[name] == 0 {
@@ -267,7 +306,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 	}
 }
 
-// sent takes down that a response is about to go out.
+// sent records that a response is about to be sent.
 func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 	seq, _ := strconv.ParseUint(strings.TrimPrefix(version, t.prefix), 10, 64)
 	t.mu.Lock()

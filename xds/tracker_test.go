@@ -11,21 +11,26 @@ import (
 	"steelyard/xds/port"
 )
 
-// A book is a tracker with a clock of its own, spoken to as the delta streams do.
-type book struct {
+// A clockedTracker is a tracker with a clock of its own. Its methods call it as delta streams do.
+type clockedTracker struct {
 	*tracker
 	t     *testing.T
 	clock time.Time
 }
 
-func newBook(t *testing.T) *book {
-	b := &book{t: t, clock: time.Unix(1_700_000_000, 0)}
-	b.tracker = newTracker("p.", func() time.Time { return b.clock }, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
+func newClockedTracker(t *testing.T) *clockedTracker {
+	b := &clockedTracker{t: t, clock: time.Unix(1_700_000_000, 0)}
+	b.tracker = newTestTracker()
+	b.tracker.now = func() time.Time { return b.clock }
 	return b
 }
 
+func newTestTracker() *tracker {
+	return newTracker("p.", time.Now, slog.New(slog.DiscardHandler), noObserver{}, port.NewQuota(DefaultNames))
+}
+
 // open opens a stream that subscribes to llama.
-func (b *book) open(id int64) streamKey {
+func (b *clockedTracker) open(id int64) streamKey {
 	b.t.Helper()
 	key := streamKey{delta: true, id: id}
 	if err := b.opened(b.t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
@@ -35,7 +40,7 @@ func (b *book) open(id int64) streamKey {
 	return key
 }
 
-func (b *book) request(key streamKey, r request) {
+func (b *clockedTracker) request(key streamKey, r request) {
 	b.t.Helper()
 	r.typeURL = resource.EndpointType
 	if err := b.requested(key, r); err != nil {
@@ -43,12 +48,12 @@ func (b *book) request(key streamKey, r request) {
 	}
 }
 
-func (b *book) send(key streamKey, nonce string, seq uint64) {
+func (b *clockedTracker) send(key streamKey, nonce string, seq uint64) {
 	b.sent(key, nonce, fmt.Sprint("p.", seq), []part{{cluster: "llama"}})
 }
 
 func TestOnlyTheNewestUnansweredResponsesAreRemembered(t *testing.T) {
-	b := newBook(t)
+	b := newClockedTracker(t)
 	key := b.open(1)
 	b.published("llama", 1, b.clock)
 	const sent = 3 * maxPending
@@ -71,7 +76,7 @@ func TestOnlyTheNewestUnansweredResponsesAreRemembered(t *testing.T) {
 	}
 }
 
-// One slow Envoy among many moves the cluster's delay by its share of them, whether they came
+// One slow Envoy among many changes the cluster's delay in proportion to its share of them, whether they subscribed
 // before the cluster was served or after; among a few, by an eighth.
 func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 	for _, c := range []struct {
@@ -89,7 +94,7 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 		{"some want it no more", 10, 10, 0, 4, 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBook(t)
+			b := newClockedTracker(t)
 			var keys []streamKey
 			for range c.before {
 				keys = append(keys, b.open(int64(len(keys))))
@@ -118,19 +123,15 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 	}
 }
 
-// An Envoy says who it is in its first request; a stranger may do so later, or never.
-func TestAStreamWatchesFromWhenItSaysWhoItIs(t *testing.T) {
-	b := newBook(t)
+func TestAStreamWatchesForTheNodeOfItsFirstRequest(t *testing.T) {
+	b := newClockedTracker(t)
 	key := streamKey{delta: true, id: 1}
-	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1", "/run/envoy.sock": "/run/envoy.sock"} {
+	for peer, host := range map[string]string{"[fd00::1]:4711": "fd00::1", "10.0.0.1:4711": "10.0.0.1",
+		"/run/envoy.sock": "/run/envoy.sock"} {
 		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}
-		b.request(key, request{subscribe: []string{"llama", "llama/failsafe"}})
-		if got := b.watching("llama"); len(got) != 0 {
-			t.Errorf("%v watch before anybody said who they are", got)
-		}
-		b.request(key, request{node: identity{id: "envoy-1"}})
+		b.request(key, request{node: identity{id: "envoy-1"}, subscribe: []string{"llama", "llama/failsafe"}})
 		b.request(key, request{node: identity{id: "envoy-2"}}) // the first holds
 		if got := b.watching("llama"); len(got) != 1 || got[0] != (Watcher{NodeID: "envoy-1", Host: host}) {
 			t.Errorf("%v watch, want envoy-1 at %s", got, host)

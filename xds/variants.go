@@ -10,40 +10,37 @@ import (
 	"steelyard/weighting"
 )
 
-// A cluster is served under three names, because an EDS resource has one policy
-// for all who subscribe to it, and an Envoy that can fall back needs another than
-// one that sheds:
+// A cluster is served under three names, because an EDS resource has one policy for all its subscribers, and an Envoy
+// with a fallback needs another policy than one that sheds:
 //
-//	NAME           weights, DEGRADED where overloaded, drop_overloads
-//	NAME/failsafe  weights, DEGRADED where overloaded, endpoint_stale_after
-//	NAME/fallback  the members alone, all DEGRADED, sent when they change
+//	NAME           weights, DEGRADED if overloaded, drop_overloads
+//	NAME/failsafe  weights, DEGRADED if overloaded, endpoint_stale_after
+//	NAME/fallback  only the members, all DEGRADED, sent when they change
 //
-// Who takes endpoint_stale_after without a fallback loses all endpoints with the
-// control plane; an aggregate cluster, which has the fallback, does not enforce
-// drop_overloads. With names neither can be had by mistake. The fallback is
-// DEGRADED so that flagged endpoints of the weighted cluster come before it.
+// An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
+// aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
+// combination by mistake. The members of the fallback are DEGRADED so that Envoy prefers the flagged endpoints of the
+// weighted cluster.
 //
-// A name that nobody subscribes to is not built. The newest decision is kept, and
-// published under the name when its first subscriber comes, before that one is
-// answered. Without any subscriber the plain name is built all the same, so that there
-// are weights to show.
+// The server does not build an assignment for a name without subscribers. It keeps the newest decision, and publishes
+// it under the name when the first subscriber comes, before it answers the subscriber. If no name has a subscriber, it
+// builds that of the plain name anyway, so that there are weights to show.
 const (
 	failsafeSuffix = "/failsafe"
 	fallbackSuffix = "/fallback"
 )
 
-// kept is what Publish was called with last.
+// kept has the arguments of the latest call of Publish.
 type kept struct {
 	number     uint64 // of the call
 	decision   weighting.Decision
 	staleAfter time.Duration
 }
 
-// Publish pushes a decision under all names of the cluster that somebody subscribes to, and returns the
-// version of the weights. The caller decides what is worth a push. staleAfter is sent along for Envoys with
-// a fallback: they drop the endpoints when no assignment came for so long; 0 is never. The decision is kept
-// until the next call: the caller leaves it as it is. When an assignment cannot be built, the error says
-// why, and the Envoys keep the previous one.
+// Publish pushes a decision under all names of the cluster that have subscribers, and returns the version of the
+// weights. The caller decides what is worth a push. Envoys with a fallback drop the endpoints if they get no assignment
+// for staleAfter; 0 is never. The server keeps the decision until the next call, so the caller must not change it. If
+// an assignment cannot be built, Publish returns the reason, and the Envoys keep the previous one.
 func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +61,7 @@ func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.D
 	return version, err
 }
 
-// publishVariant publishes what the name stands for.
+// publishVariant publishes the assignment of one name.
 func (s *Server) publishVariant(name string, latest kept) error {
 	d, staleAfter := latest.decision, latest.staleAfter
 	switch {
@@ -81,8 +78,8 @@ func (s *Server) publishVariant(name string, latest kept) error {
 	return s.publish(name, latest.number, d, staleAfter)
 }
 
-// fallbackDue reports whether the members are to be pushed under the name of a fallback: when they
-// change, and once a minute for an Envoy that refused the last ones.
+// fallbackDue reports whether a fallback has to be pushed: when its members change, and once a minute for an Envoy that
+// refused the previous push.
 func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision) bool {
 	const repeat = time.Minute
 	c := s.clusters[name]
@@ -94,18 +91,18 @@ func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision
 	})
 }
 
-// wanted publishes what is in force under a name that has its first subscriber, if it is the name of a
-// cluster. What was built of it before may be old.
-func (s *Server) wanted(name string) {
+// firstSubscriber publishes the latest decision under a name that has its first subscriber, if it is the name of a
+// cluster: an assignment that was built under it before may be old.
+func (s *Server) firstSubscriber(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	latest, ok := s.kept[BaseName(name)]
 	if c := s.clusters[name]; ok && (c == nil || c.last == nil || c.last.number != latest.number) {
-		_ = s.publishVariant(name, latest) // it is logged, and the next Publish returns it
+		_ = s.publishVariant(name, latest) // the error is logged, and the next Publish returns it
 	}
 }
 
-// members is a decision about who is there, and nothing else.
+// members is a decision that has only the endpoints of d, with equal shares and DEGRADED.
 func members(d weighting.Decision) weighting.Decision {
 	out := weighting.Decision{At: d.At, Endpoints: make([]weighting.EndpointDecision, len(d.Endpoints))}
 	for i, e := range d.Endpoints {
@@ -117,7 +114,7 @@ func members(d weighting.Decision) weighting.Decision {
 	return out
 }
 
-// BaseName is the cluster that a name of it belongs to.
+// BaseName returns the cluster of any of its names.
 func BaseName(name string) string {
 	for _, suffix := range []string{failsafeSuffix, fallbackSuffix} {
 		if base, ok := strings.CutSuffix(name, suffix); ok {
@@ -127,8 +124,7 @@ func BaseName(name string) string {
 	return name
 }
 
-// Weights returns the weights that were last pushed of a cluster, under whichever name that
-// carries any, by address.
+// Weights returns the weights of the latest push of a cluster, under either name that carries weights, by address.
 func (s *Server) Weights(cluster string) map[string]uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,13 +136,14 @@ func (s *Server) Weights(cluster string) map[string]uint32 {
 	for _, l := range last.message.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			a := e.GetEndpoint().GetAddress().GetSocketAddress()
-			weights[netip.AddrPortFrom(netip.MustParseAddr(a.GetAddress()), uint16(a.GetPortValue())).String()] = e.GetLoadBalancingWeight().GetValue()
+			address := netip.AddrPortFrom(netip.MustParseAddr(a.GetAddress()), uint16(a.GetPortValue()))
+			weights[address.String()] = e.GetLoadBalancingWeight().GetValue()
 		}
 	}
 	return weights
 }
 
-// newer is the later push of the two, a's when they are of one time; nil when there is none.
+// newer returns the later push of the two clusters, a's if they have the same time, and nil if there is none.
 func newer(a, b *cluster) *pushed {
 	switch {
 	case a == nil || a.last == nil:

@@ -27,7 +27,8 @@ func (s *Server) subscribeFor(t *testing.T, names ...string) {
 	if err := s.tracker.opened(t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType, subscribe: names}); err != nil {
+	if err := s.tracker.requested(key, request{node: identity{id: "envoy-1"}, typeURL: resource.EndpointType,
+		subscribe: names}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -41,7 +42,7 @@ func newVariants(t *testing.T, o Options) *Server {
 	return s
 }
 
-// messageOf is what a name was last pushed with.
+// messageOf returns the latest assignment pushed under a name.
 func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAssignment {
 	t.Helper()
 	c := s.clusters[name]
@@ -64,8 +65,10 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 		equal      bool                  // the weights, but for the dither
 	}{
 		{"llama", 1, 0, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
-		{"llama/failsafe", 0, 10 * time.Second, []corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
-		{"llama/fallback", 0, 0, []corev3.HealthStatus{corev3.HealthStatus_DEGRADED, corev3.HealthStatus_DEGRADED}, true},
+		{"llama/failsafe", 0, 10 * time.Second,
+			[]corev3.HealthStatus{corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED}, false},
+		{"llama/fallback", 0, 0, []corev3.HealthStatus{corev3.HealthStatus_DEGRADED, corev3.HealthStatus_DEGRADED},
+			true},
 	}
 	for _, tt := range tests {
 		m := s.messageOf(t, tt.name)
@@ -84,7 +87,8 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 				t.Errorf("%s: endpoint %d is %v, want %v", tt.name, i, e.GetHealthStatus(), tt.health[i])
 			}
 		}
-		ratio := float64(endpoints[0].GetLoadBalancingWeight().GetValue()) / float64(endpoints[1].GetLoadBalancingWeight().GetValue())
+		weight := func(i int) float64 { return float64(endpoints[i].GetLoadBalancingWeight().GetValue()) }
+		ratio := weight(0) / weight(1)
 		if equal := ratio < 2; equal != tt.equal {
 			t.Errorf("%s: ratio of the weights %.2f, want them equal: %v", tt.name, ratio, tt.equal)
 		}
@@ -134,7 +138,7 @@ func TestAckDelayIsThatOfTheSlowerOfTheWeightedNames(t *testing.T) {
 	for _, c := range []struct{ plain, failsafe, fallback, want time.Duration }{
 		{0, 0, 0, 0},
 		{2 * time.Second, 0, 0, 2 * time.Second},
-		{0, 3 * time.Second, 0, 3 * time.Second}, // an Envoy that can fall back knows no other name
+		{0, 3 * time.Second, 0, 3 * time.Second}, // an Envoy with a fallback subscribes to no other name
 		{2 * time.Second, 3 * time.Second, 0, 3 * time.Second},
 		{3 * time.Second, 2 * time.Second, 0, 3 * time.Second},
 		{time.Second, 0, time.Hour, time.Second}, // no weights in it
@@ -182,16 +186,17 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 		t.Fatalf("weights %v, want three", got)
 	}
 	for _, e := range d.Endpoints {
-		if want := e.Share / 0.9 * maxWeightPushed; float64(got[e.Address]) < 0.9*want || float64(got[e.Address]) > 1.1*want {
+		if want := e.Share / 0.9 * maxWeightPushed; float64(got[e.Address]) < 0.9*want ||
+			float64(got[e.Address]) > 1.1*want {
 			t.Errorf("%s weighs %d, want about %.0f", e.Address, got[e.Address], want)
 		}
 	}
 }
 
-// maxWeightPushed is about what the largest share is pushed with.
+// maxWeightPushed is approximately the weight of the largest share.
 const maxWeightPushed = 9_800_000
 
-// built are the names that were pushed.
+// built returns the names that were pushed.
 func (s *Server) built() []string {
 	var names []string
 	for name, c := range s.clusters {
@@ -203,9 +208,9 @@ func (s *Server) built() []string {
 	return names
 }
 
-func TestANameThatNobodySubscribesToIsNotBuilt(t *testing.T) {
+func TestANameWithoutSubscribersIsNotBuilt(t *testing.T) {
 	for name, c := range map[string]struct{ subscribed, built []string }{
-		"nobody":             {nil, []string{""}}, // so that there are weights to show
+		"none":               {nil, []string{""}}, // so that there are weights to show
 		"sheds":              {[]string{""}, []string{""}},
 		"can fall back":      {[]string{"/failsafe", "/fallback"}, []string{"/failsafe", "/fallback"}},
 		"falls back to DNS":  {[]string{"/failsafe"}, []string{"/failsafe"}},
@@ -229,24 +234,26 @@ func TestANameThatNobodySubscribesToIsNotBuilt(t *testing.T) {
 	}
 }
 
-func TestWhoSubscribesLaterGetsTheNewestDecision(t *testing.T) {
+func TestALateSubscriberGetsTheNewestDecision(t *testing.T) {
 	s := NewServer(Options{Seed: 1})
 	defer s.Close()
 	s.Publish("llama", decisionOf(0, false), 0)
 	s.Publish("llama", decisionOf(0.5, true), time.Minute)
 	s.subscribeFor(t, "llama/failsafe", "llama/fallback")
 	endpoints := s.messageOf(t, "llama/failsafe").GetEndpoints()[0].GetLbEndpoints()
-	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED || s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
+	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED ||
+		s.messageOf(t, "llama/failsafe").GetPolicy().GetEndpointStaleAfter().AsDuration() != time.Minute {
 		t.Errorf("failsafe %v", s.messageOf(t, "llama/failsafe"))
 	}
 	if n := len(s.messageOf(t, "llama/fallback").GetEndpoints()[0].GetLbEndpoints()); n != 2 {
 		t.Errorf("%d members", n)
 	}
-	// The name that is no longer built goes on with the newest, too.
+	// The name that was not built meanwhile gets the newest decision too.
 	s.Publish("llama", decisionOf(0.25, false), 0)
 	before := s.clusters["llama"].version()
 	s.subscribeFor(t, "llama")
-	if s.clusters["llama"].version() == before || s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
+	if s.clusters["llama"].version() == before ||
+		s.messageOf(t, "llama").GetPolicy().GetDropOverloads()[0].GetDropPercentage().GetNumerator() != 250_000 {
 		t.Errorf("plain %v", s.messageOf(t, "llama").GetPolicy())
 	}
 	// Another subscriber of a name that is built changes nothing.

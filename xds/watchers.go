@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Watcher is one Envoy as other services on the same port can recognize it: its
-// node id and the IP address that it connects from. The port is left out, because the
-// same Envoy opens one connection for each of its worker threads elsewhere.
+// A Watcher identifies an Envoy to other services on the same port, by its node id and the IP address from which it
+// connects. The port is left out, because to other services an Envoy opens one connection from each worker thread.
 type Watcher struct {
 	NodeID string
 	Host   string
@@ -19,52 +18,47 @@ func compareWatchers(a, b Watcher) int {
 	return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host))
 }
 
-// Watchers returns the Envoys that subscribe to the cluster under any of its names, each
-// once, sorted by node id and host. cluster is the base name. A stream that has
-// named no node is nobody's, and is left out. The result is the caller's.
+// Watchers returns the Envoys that subscribe to the cluster under any of its names, each once, sorted by node id and
+// host. cluster is the base name. The caller may change the result.
 func (s *Server) Watchers(cluster string) []Watcher { return s.tracker.watching(cluster) }
 
-// WatchGeneration is another number whenever what Watchers returns may be another, for any
-// cluster. It costs a load from memory.
+// WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.
 func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
 
-// watches counts the subscriptions: of all streams to each name, and of each Envoy to any
-// name of a cluster. It is guarded by the tracker's lock, but for the generation.
+// watches counts subscriptions: of all streams to each name, and of each Envoy to any name of a cluster. The tracker's
+// lock guards everything except the generation.
 type watches struct {
 	generation atomic.Uint64
 	names      map[string]int
 	clusters   map[string]map[Watcher]int // by base name
 }
 
-// add takes a subscription down.
-func (w *watches) add(name string, who Watcher) {
-	if who.NodeID == "" {
-		return
-	}
+// add counts a subscription.
+func (w *watches) add(name string, envoy Watcher) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
 	if envoys == nil {
 		envoys = make(map[Watcher]int, 1)
 		w.clusters[base] = envoys
 	}
-	envoys[who]++
-	if envoys[who] == 1 {
+	envoys[envoy]++
+	if envoys[envoy] == 1 {
 		w.generation.Add(1)
 	}
 }
 
-// remove takes one back.
-func (w *watches) remove(name string, who Watcher) {
+// remove undoes add.
+func (w *watches) remove(name string, envoy Watcher) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
-	if envoys[who] == 0 {
+	if envoys[envoy] == 0 {
 		return
 	}
-	envoys[who]--
-	if envoys[who] > 0 {
+	envoys[envoy]--
+	if envoys[envoy] > 0 {
 		return
 	}
-	delete(envoys, who)
+	delete(envoys, envoy)
 	if len(envoys) == 0 {
 		delete(w.clusters, base)
 	}
@@ -74,8 +68,8 @@ func (w *watches) remove(name string, who Watcher) {
 func (t *tracker) watching(cluster string) []Watcher {
 	t.mu.Lock()
 	out := make([]Watcher, 0, len(t.watches.clusters[cluster]))
-	for who := range t.watches.clusters[cluster] {
-		out = append(out, who)
+	for envoy := range t.watches.clusters[cluster] {
+		out = append(out, envoy)
 	}
 	t.mu.Unlock()
 	slices.SortFunc(out, compareWatchers)
@@ -89,15 +83,15 @@ func (t *tracker) subscribed(name string) bool {
 	return t.watches.names[name] > 0
 }
 
-// watcher is whom the stream speaks for.
-func (st *stream) watcher() Watcher { return Watcher{NodeID: st.who.id, Host: st.host} }
+// watcher returns the Envoy of the stream.
+func (st *stream) watcher() Watcher { return Watcher{NodeID: st.node.id, Host: st.host} }
 
-// hostOf is the IP address of a peer, without the port, and IPv4 as such where it comes
-// over IPv6: an Envoy's connections are of one host however the listener sees them.
+// hostOf returns the IP address of a peer without its port. An IPv4-mapped address becomes IPv4, so that the
+// connections of an Envoy have one host whether the listener is dual-stack or not.
 func hostOf(peer string) string {
 	address, err := netip.ParseAddrPort(peer)
 	if err != nil {
-		return peer // no TCP connection
+		return peer // not a TCP connection
 	}
 	return address.Addr().Unmap().String()
 }

@@ -10,18 +10,19 @@ import (
 )
 
 // watching waits until the cluster has these watchers, all on loopback.
-func (b *bench) watching(cluster string, nodes ...string) {
+func (b *testServer) watching(cluster string, nodes ...string) {
 	b.t.Helper()
 	want := make([]xds.Watcher, len(nodes))
 	for i, n := range nodes {
 		want[i] = xds.Watcher{NodeID: n, Host: "127.0.0.1"}
 	}
-	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes), func() bool { return slices.Equal(b.server.Watchers(cluster), want) })
+	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes),
+		func() bool { return slices.Equal(b.server.Watchers(cluster), want) })
 }
 
 func TestWatchersAreTheEnvoysOfAnyNameOfACluster(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
-		b := newBench(t)
+		b := newTestServer(t)
 		b.watching("llama")
 		dial := func(node string, clusters ...string) *xdstest.Client {
 			c.NodeID, c.Clusters = node, clusters
@@ -51,7 +52,7 @@ func TestWatchersAreTheEnvoysOfAnyNameOfACluster(t *testing.T) {
 }
 
 func TestTheWatchGenerationChangesWithTheWatchers(t *testing.T) {
-	b := newBench(t)
+	b := newTestServer(t)
 	start := b.server.WatchGeneration()
 	c := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	b.watching("llama", "envoy-1")

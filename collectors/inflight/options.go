@@ -55,7 +55,21 @@ type Options struct {
 	// Timeout is how long a poll may take, at most Interval; default 40 ms, or
 	// Interval if that is less.
 	Timeout time.Duration
+	// Progress watches that the Poller goes on; nil: nobody does.
+	Progress Progress
 }
+
+// A Progress is told when work begins that ends soon whatever Redis does, and when it has ended: the sink, and a poll
+// from its timeout on. A poll that waits for Redis within its timeout is no such work.
+type Progress interface {
+	Begin()
+	End()
+}
+
+type unwatched struct{}
+
+func (unwatched) Begin() {}
+func (unwatched) End()   {}
 
 // TLS makes the connections to Redis encrypted and checks the server.
 type TLS struct {
@@ -79,6 +93,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = min(DefaultTimeout, o.Interval)
+	}
+	if o.Progress == nil {
+		o.Progress = unwatched{}
 	}
 	return o
 }

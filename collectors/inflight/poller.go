@@ -74,9 +74,12 @@ func (p *Poller) snapshot() []Key {
 // Run polls until ctx is done and then returns nil. It may be called once.
 func (p *Poller) Run(ctx context.Context) error {
 	client := redis.NewUniversalClient(p.o.universal(p.dialer))
-	// Close before the dialer: what is dialled after that finds the pool closed.
-	defer p.dialer.close()
-	defer client.Close()
+	defer func() {
+		p.o.Progress.Begin()
+		defer p.o.Progress.End()
+		_ = client.Close() // before the dialer: what is dialled after that finds the pool closed
+		p.dialer.close()
+	}()
 	var reloaded time.Time
 	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {
 		results := p.read(ctx, client, keys)
@@ -105,12 +108,14 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 	h := health{log: p.log}
 	for {
 		if keys := p.snapshot(); len(keys) > 0 {
-			results := read(ctx, keys)
+			results := p.poll(ctx, keys, read)
 			if ctx.Err() != nil {
 				return nil // cut short: what it says of Redis is not Redis' fault
 			}
 			h.note(results)
+			p.o.Progress.Begin()
 			p.sink(results)
+			p.o.Progress.End()
 		}
 		select {
 		case <-ctx.Done():
@@ -118,6 +123,19 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 		case <-tick.C:
 		}
 	}
+}
+
+// poll reads all keys once. When ctx is done or the timeout has passed it has to return, whatever Redis does.
+func (p *Poller) poll(ctx context.Context, keys []Key, read func(context.Context, []Key) []Result) []Result {
+	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	inTime := context.AfterFunc(ctx, p.o.Progress.Begin)
+	defer func() {
+		if !inTime() {
+			p.o.Progress.End() // in any order with Begin, which may still be on its way
+		}
+	}()
+	return read(ctx, keys)
 }
 
 // health logs the changes between good and bad: of Redis, and of each key.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,78 @@ func TestLoopLeavesRedisAloneWithoutKeys(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_ = p.loop(ctx, func(context.Context, []Key) []Result { t.Error("polled"); return nil })
+	})
+}
+
+// work counts the pieces of work that have begun and not ended.
+type work struct{ atomic.Int32 }
+
+func (w *work) Begin() { w.Add(1) }
+func (w *work) End()   { w.Add(-1) }
+
+// TestAPollIsWatchedFromItsTimeoutOn: until then it waits for Redis, whose silence is no fault of the process.
+func TestAPollIsWatchedFromItsTimeoutOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w work
+		release := make(chan struct{})
+		o := Options{Addresses: []string{"127.0.0.1:1"}, Interval: time.Minute, Timeout: time.Minute, Progress: &w}
+		p, err := New(o, func([]Result) {}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.SetKeys([]Key{{"a", "k"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- p.loop(ctx, func(_ context.Context, keys []Key) []Result { // deaf to its context
+				<-release
+				return make([]Result, len(keys))
+			})
+		}()
+		for _, at := range []struct {
+			after time.Duration
+			want  int32
+		}{{59 * time.Second, 0}, {2 * time.Second, 1}} {
+			time.Sleep(at.after)
+			synctest.Wait()
+			if n := w.Load(); n != at.want {
+				t.Errorf("%d pieces of work, want %d", n, at.want)
+			}
+		}
+		close(release)
+		synctest.Wait()
+		if n := w.Load(); n != 0 {
+			t.Errorf("%d pieces of work after the poll, want none", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestASinkThatDoesNotReturnIsSeenAsWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w work
+		release := make(chan struct{})
+		p := loopOf(t, func([]Result) { <-release }, nil)
+		p.o.Progress = &w
+		p.SetKeys([]Key{{"a", "k"}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- p.loop(ctx, func(_ context.Context, keys []Key) []Result { return make([]Result, len(keys)) })
+		}()
+		synctest.Wait()
+		if n := w.Load(); n != 1 {
+			t.Errorf("%d pieces of work, want 1", n)
+		}
+		close(release)
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil || w.Load() != 0 {
+			t.Errorf("%v, %d pieces of work at the end", err, w.Load())
+		}
 	})
 }
 

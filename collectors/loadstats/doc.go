@@ -30,7 +30,7 @@
 //
 // # What ends a stream
 //
-// The Envoy; a message that is no protobuf, above 4 MiB, or of more than 16,384
+// The Envoy; a message that is no protobuf, above 1 MiB, or of more than 16,384
 // clusters or 65,536 endpoints; Close. A first message that names no node is refused,
 // with a reason for whoever runs that Envoy, and so is one that does not come within ten
 // seconds. There are at most 8 streams

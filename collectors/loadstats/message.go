@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxMessage   = 4 << 20 // bytes: the node and some ten thousand endpoints
+	maxMessage   = 1 << 20 // bytes, as much as the xDS port receives: the node and some twenty thousand endpoints
 	maxClusters  = 16_384  // in a report
 	maxEndpoints = 65_536  // in a report
 	maxName      = 1024    // bytes of a cluster's name

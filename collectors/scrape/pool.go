@@ -28,9 +28,19 @@ type Pool struct {
 	bodies  sync.Pool // of *bytes.Buffer
 	epoch   time.Time // when the beat of all loops began
 
+	// Progress watches that the pool follows its targets; set it before Run. Nil: nobody does. The fetches are not
+	// watched: all that they wait for has a deadline, and a server that hangs is no fault of this process.
+	Progress Progress
+
 	changed chan struct{} // capacity one: wanted is not what runs
 	mu      sync.Mutex
 	wanted  map[Target]struct{}
+}
+
+// A Progress is told when work begins that ends soon whatever the servers do, and when it has ended.
+type Progress interface {
+	Begin()
+	End()
 }
 
 // New makes a pool that hands every result to sink. Loops call sink
@@ -89,8 +99,13 @@ type running struct {
 
 // reconcile makes the running loops those of the wanted targets. It waits for
 // the loops that it stops before it starts others: an endpoint whose target has
-// changed must not be reported by two loops at once.
+// changed must not be reported by two loops at once. A loop that has been stopped ends at once, also in the middle of
+// a fetch.
 func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}) {
+	if p.Progress != nil {
+		p.Progress.Begin()
+		defer p.Progress.End()
+	}
 	var stopped []*running
 	for t, r := range loops {
 		if _, ok := wanted[t]; !ok {

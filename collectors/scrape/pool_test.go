@@ -202,6 +202,43 @@ func TestRunWaitsForTheSink(t *testing.T) {
 	}
 }
 
+// work counts the pieces of work that have begun and not ended.
+type work struct{ atomic.Int32 }
+
+func (w *work) Begin() { w.Add(1) }
+func (w *work) End()   { w.Add(-1) }
+
+func TestALoopThatDoesNotEndIsSeenAsWorkOfThePool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w work
+		release := make(chan struct{})
+		p := New(func(Result) { <-release }, slog.New(slog.DiscardHandler))
+		p.Progress = &w
+		p.SetTargets([]Target{{Address: "a:1"}}) // can never be scraped, and says so without a network
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		synctest.Wait()
+		if n := w.Load(); n != 0 {
+			t.Errorf("%d pieces of work while a loop is at its sink, want none", n)
+		}
+		p.SetTargets(nil)
+		synctest.Wait()
+		if n := w.Load(); n != 1 {
+			t.Errorf("%d pieces of work while the pool waits for a loop that does not end, want 1", n)
+		}
+		close(release)
+		synctest.Wait()
+		if n := w.Load(); n != 0 {
+			t.Errorf("%d pieces of work afterwards, want none", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestRunWaitsForTheLoopsThatSetTargetsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -74,7 +74,7 @@ func withDefaults(o Options) Options {
 }
 
 func (h *handler) snapshot() snapshot {
-	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals()}
+	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(), stuck: h.Stuck()}
 }
 
 // healthz says whether the process moves, and nothing else: restarting it does not bring

@@ -46,8 +46,8 @@ type collector struct {
 
 	envoys, subscribed, inSync, nacking series
 
-	portUsed, portLimit, portRefused, acceptErrors series
-	droppedLines                                   series
+	portUsed, portLimit, portRefused, silentStreams, acceptErrors series
+	droppedLines                                                  series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 
@@ -116,6 +116,8 @@ func (c *collector) describePort() {
 	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.", label)
 	c.portLimit = c.gauge("steelyard_xds_port_limit", "How much of it there may be. That of connections follows the limit of open files, too.", label)
 	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
+	c.silentStreams = c.counter("steelyard_xds_port_silent_streams_total",
+		"Streams that the xDS port ended because their first message did not arrive in time.")
 	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total", "How often accepting a connection to the xDS port failed.")
 }
 
@@ -126,6 +128,7 @@ func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
 		c.portRefused.set(ch, Num(float64(b.Refused)), b.name, "refused")
 		c.portRefused.set(ch, Num(float64(b.Displaced)), b.name, "displaced")
 	}
+	c.silentStreams.set(ch, Num(float64(p.SilentStreams)))
 	c.acceptErrors.set(ch, Num(float64(p.AcceptErrors)))
 }
 

@@ -53,8 +53,10 @@ func typical(now time.Time) fixed {
 				ConnectionsPerAddress: Bound{Used: 9, Limit: 573},
 				Streams:               Bound{Used: 24, Limit: 131_072},
 				Subscriptions:         Bound{Used: 4, Limit: 262_144, Refused: 2, LastRefused: At(now.Add(-time.Hour))},
-				OpenFilesLimit:        Num(1024),
-				AcceptErrors:          1, LastAcceptError: "accept4: too many open files", LastAcceptErrorAt: At(now.Add(-2 * time.Hour)),
+				SilentStreams:         5, LastSilentStreamAt: At(now.Add(-2 * time.Hour)),
+				OpenFilesLimit: Num(1024),
+				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
+				LastAcceptErrorAt: At(now.Add(-2 * time.Hour)),
 			},
 			Certificates: []Certificate{
 				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard", NotAfter: At(now.Add(13 * 24 * time.Hour))},

@@ -277,6 +277,9 @@ steelyard_xds_port_refused_total{bound="streams",result="displaced"} 0
 steelyard_xds_port_refused_total{bound="streams",result="refused"} 0
 steelyard_xds_port_refused_total{bound="subscriptions",result="displaced"} 0
 steelyard_xds_port_refused_total{bound="subscriptions",result="refused"} 2
+# HELP steelyard_xds_port_silent_streams_total Streams that the xDS port ended because their first message did not arrive in time.
+# TYPE steelyard_xds_port_silent_streams_total counter
+steelyard_xds_port_silent_streams_total 5
 # HELP steelyard_xds_port_accept_errors_total How often accepting a connection to the xDS port failed.
 # TYPE steelyard_xds_port_accept_errors_total counter
 steelyard_xds_port_accept_errors_total 1

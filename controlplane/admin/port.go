@@ -13,6 +13,10 @@ type Port struct {
 	Streams               Bound `json:"streams"`
 	Subscriptions         Bound `json:"subscriptions"`
 
+	// SilentStreams were ended because their first message did not arrive in time.
+	SilentStreams      uint64 `json:"silent_streams"` // since the start
+	LastSilentStreamAt Time   `json:"last_silent_stream_at"`
+
 	OpenFilesLimit    Number `json:"open_files_limit"` // of the process
 	AcceptErrors      uint64 `json:"accept_errors"`
 	LastAcceptError   string `json:"last_accept_error"` // empty when there never was one
@@ -62,6 +66,12 @@ func portProblems(p Port, now time.Time) []Problem {
 			out = append(out, problem(SeverityWarning, "the xDS port closes idle connections to make room for new ones, there are too many %s: %d closed so far, the latest %s; %s",
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
+	}
+	if within(p.LastSilentStreamAt, now, refusedLately) {
+		out = append(out, problem(SeverityWarning,
+			"the xDS port ended %d streams whose first message did not arrive in time, the latest %s: "+
+				"peers that are no Envoys connect, or cannot send",
+			p.SilentStreams, formatAgo(p.LastSilentStreamAt, now)))
 	}
 	if within(p.LastAcceptErrorAt, now, refusedLately) {
 		out = append(out, problem(SeverityError, "the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))

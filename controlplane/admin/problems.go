@@ -85,6 +85,15 @@ func statusProblems(s Status, clients int) []Problem {
 	return append(out, logProblems(s.Log, s.Now)...)
 }
 
+// stuckProblems are those that also fail /healthz.
+func stuckProblems(stuck []string) []Problem {
+	var out []Problem
+	for _, s := range cut(stuck, maxStuck) {
+		out = append(out, problem(SeverityError, "%s: a defect in Steelyard, restart it", s))
+	}
+	return out
+}
+
 func logProblems(l LogStatus, now Time) []Problem {
 	stalled, dropped := l.StalledSeconds.Or(0), age(l.LastDrop, now.Time)
 	switch {

@@ -300,6 +300,11 @@ func TestPortProblems(t *testing.T) {
 				{SeverityError, "the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest < 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"},
 			},
 		},
+		"silent streams": {
+			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
+			[]Problem{{SeverityWarning, "the xDS port ended 5 streams whose first message did not arrive in time, " +
+				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send"}},
+		},
 		"accepting fails": {
 			with(func(p *Port) {
 				p.AcceptErrors, p.LastAcceptError, p.LastAcceptErrorAt = 4, "too many open files", before(time.Second)

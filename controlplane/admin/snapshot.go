@@ -13,6 +13,7 @@ type snapshot struct {
 	version string
 	now     time.Time
 	refused RefusedRequests
+	stuck   []string // parts of the process that make no progress
 }
 
 // clusters returns all clusters, completed.
@@ -84,7 +85,7 @@ func (s snapshot) status(clusters []Cluster, clients int) Status {
 	status.RefusedRequests = s.refused
 	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
 	status.Certificates = currentCertificates(status.Certificates, s.now)
-	status.Problems = statusProblems(status, clients)
+	status.Problems = append(statusProblems(status, clients), stuckProblems(s.stuck)...)
 	status.Certificates = cut(status.Certificates, maxCertificates)
 	return status
 }

@@ -54,8 +54,9 @@ type XDSLimits struct {
 	// Connections is how many there are at most, 16 to 1000000; fewer where the limit of open files has no room for
 	// them. Default 32768.
 	Connections int `yaml:"connections" default:"32768" range:"16..1000000"`
-	// ConnectionsPerAddress is how many of them may come from one address, 1 to 1000000 and at most
-	// Connections: behind a NAT that is the whole fleet. Default 24576, or 3/4 of Connections where that is less.
+	// ConnectionsPerAddress is how many of them may come from one IPv4 address or one IPv6 /64, 1 to 1000000 and
+	// at most Connections: behind a NAT that is the whole fleet. Default 24576, or 3/4 of Connections where that is
+	// less.
 	ConnectionsPerAddress int `yaml:"connections_per_address" default:"24576" range:"1..1000000"`
 	// Streams is how many are open at most, of all services, 1000 to 10000000. Default 131072.
 	Streams int `yaml:"streams" default:"131072" range:"1000..10000000"`

@@ -12,17 +12,15 @@ import (
 	"steelyard/internal/files"
 )
 
-// folders watches the folder of a file and that of the file its links lead to.
-// Not the file itself: one that is replaced by a rename is another file, which
-// only its folder tells of.
+// folders watches the folder of a file and the folder that its links lead to. It does not watch the file itself: a file
+// that is replaced by a rename is another file, and only the folder has an event for it.
 type folders struct {
 	watcher *fsnotify.Watcher // nil where the system has none to give
 	events  <-chan fsnotify.Event
 	errors  <-chan error
 }
 
-// newFolders always returns folders that can be used; with an error they tell
-// of nothing.
+// newFolders always returns folders that can be used; with an error they have no events.
 func newFolders() (*folders, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +31,8 @@ func newFolders() (*folders, error) {
 
 // follow moves the watches to where the file is now.
 func (f *folders) follow(ctx context.Context, path string) error {
-	_, err := files.Within(ctx, path, fmt.Sprintf("watch %p", f), func() (struct{}, error) { return struct{}{}, f.move(path) })
+	_, err := files.Within(ctx, path, fmt.Sprintf("watch %p", f),
+		func() (struct{}, error) { return struct{}{}, f.move(path) })
 	return err
 }
 

@@ -15,21 +15,18 @@ const (
 	// is never quiet.
 	settle        = 100 * time.Millisecond
 	longestSettle = time.Second
-	// pollInterval is how late a change may be seen that the system does not
-	// tell of: on a network file system, behind a chain of links, or when it
-	// has no watches left.
+	// pollInterval bounds how late a change is seen without an event: on a network file system, behind a chain of
+	// links, or when the system has no watches left.
 	pollInterval = 5 * time.Second
 )
 
-// WatchOptions are the ends that a Watcher is wired to. Apply and Report are
-// called by Run, one at a time.
+// WatchOptions connect a Watcher with its user. Run calls Apply and Report, one at a time.
 type WatchOptions struct {
 	// Apply makes a new configuration the running one, whole or not at all. It
 	// is not called for the configuration that NewWatcher returns.
 	Apply func(*Config) error
-	// Report is told how each reload ended: nil, or why the running
-	// configuration stays. A reload that finds nothing new is no reload, except
-	// one that was asked for by HUP. May be nil.
+	// Report gets the result of each reload: nil, or why the running configuration stays. A reload that finds nothing
+	// new is not reported, unless HUP asked for it. May be nil.
 	Report func(error)
 	// HUP asks for a reload. May be nil.
 	HUP <-chan os.Signal
@@ -43,7 +40,7 @@ type Status struct {
 	LoadedAt   time.Time `json:"loaded_at"`  // when the running configuration was applied
 	Error      string    `json:"error"`      // why the newest file is not the running one; empty when it is
 	ErrorAt    time.Time `json:"error_at,omitzero"`
-	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where the system tells of them
+	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where events work
 }
 
 // A Watcher keeps a running configuration in step with its file: a good file is
@@ -58,8 +55,7 @@ type Watcher struct {
 	status Status
 }
 
-// NewWatcher loads the file at path and returns what it says, with a Watcher
-// that goes on from there.
+// NewWatcher loads the file at path and returns its configuration, with a Watcher that continues from there.
 func NewWatcher(path string, o WatchOptions) (*Watcher, *Config, error) {
 	data, err := read(context.Background(), path)
 	if err != nil {
@@ -88,6 +84,9 @@ func (w *Watcher) Status() Status {
 
 // Run follows the file until ctx is done, and returns nil then. A system that
 // has no watches left is no error: the file is then only polled.
+//
+// It cannot wait forever for anything but Apply and Report: all that it does with files has a deadline (package
+// files). So no heartbeat watches it; that of a reload is Apply's.
 func (w *Watcher) Run(ctx context.Context) error {
 	folders, err := newFolders()
 	defer folders.close()
@@ -107,7 +106,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				first = time.Now()
 			}
 			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case <-folders.errors: // events were lost: the poll finds what they told of
+		case <-folders.errors: // events were lost: the poll finds the changes
 		case <-quiet.C:
 			first = time.Time{}
 			w.look(ctx, folders)
@@ -136,8 +135,8 @@ func (w *Watcher) followed(err error) {
 	}
 }
 
-// reload reads the file and applies what is new in it. Asked for, it also tries
-// again what was refused before, since the cause may be outside of the file.
+// reload reads the file and applies it if it is new. If asked, it also tries a file again that was refused before,
+// because the cause may be outside of the file.
 func (w *Watcher) reload(ctx context.Context, asked bool) {
 	data, err := read(ctx, w.path)
 	if ctx.Err() != nil {
@@ -174,7 +173,7 @@ func (w *Watcher) reload(ctx context.Context, asked bool) {
 	})
 }
 
-// settled notes that the file and the running configuration are the same.
+// settled records that the file and the running configuration are the same.
 func (w *Watcher) settled(applied func(*Status)) {
 	w.mu.Lock()
 	w.status.Error, w.status.ErrorAt = "", time.Time{}

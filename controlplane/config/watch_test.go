@@ -131,7 +131,7 @@ func overwrite(t *testing.T, path, text string) {
 	}
 }
 
-// replace writes beside and renames over, as editors do.
+// replace writes another file and renames it over path, as editors do.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
 	write(t, path+".new", text)
@@ -164,7 +164,8 @@ func TestWatcherAppliesWhatIsWrittenAndRenamed(t *testing.T) {
 	write(t, path, page("a"))
 	w := watch(t, path)
 	before := w.Status()
-	if before.Generation != 1 || before.Hash == "" || before.LoadedAt.IsZero() || before.Error != "" || before.Path != path {
+	if before.Generation != 1 || before.Hash == "" || before.LoadedAt.IsZero() || before.Error != "" ||
+		before.Path != path {
 		t.Errorf("status at the start: %+v", before)
 	}
 	overwrite(t, path, page("b"))
@@ -172,7 +173,8 @@ func TestWatcherAppliesWhatIsWrittenAndRenamed(t *testing.T) {
 	replace(t, path, page("c"))
 	w.await(t, "a b c, 2 good, 0 bad")
 	after := w.Status()
-	if after.Generation != 3 || after.Hash == before.Hash || !after.LoadedAt.After(before.LoadedAt) || after.Error != "" || after.WatchError != "" {
+	if after.Generation != 3 || after.Hash == before.Hash || !after.LoadedAt.After(before.LoadedAt) ||
+		after.Error != "" || after.WatchError != "" {
 		t.Errorf("status at the end: %+v, before %+v", after, before)
 	}
 }
@@ -358,9 +360,9 @@ func TestWatcherFollowsALinkIntoAnotherFolder(t *testing.T) {
 	w.await(t, "a b c d, 3 good, 0 bad")
 }
 
-// TestWatcherPollsWhatNothingTellsOf swaps the folder by a link above it: the
-// folder that is watched stays as it is.
-func TestWatcherPollsWhatNothingTellsOf(t *testing.T) {
+// TestWatcherPollsForChangesWithoutAnEvent swaps the folder by a link above it: the folder that is watched stays as it
+// is.
+func TestWatcherPollsForChangesWithoutAnEvent(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"a", "b"} {
 		mkdir(t, filepath.Join(root, name))
@@ -378,7 +380,8 @@ func TestWatcherPollsWhatNothingTellsOf(t *testing.T) {
 }
 
 func TestNewWatcherRefusesABadFile(t *testing.T) {
-	if _, _, err := NewWatcher("testdata/bad/empty.yaml", WatchOptions{}); err == nil || !strings.Contains(err.Error(), "empty.yaml:1:1: ") {
+	if _, _, err := NewWatcher("testdata/bad/empty.yaml", WatchOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "empty.yaml:1:1: ") {
 		t.Errorf("a bad file: %v", err)
 	}
 	if _, _, err := NewWatcher("testdata/none.yaml", WatchOptions{}); !errors.Is(err, os.ErrNotExist) {

@@ -13,18 +13,18 @@ import (
 
 const (
 	interval = time.Second
-	patience = 30 // looks, for one that waits alone
-	queue    = 10 // that wait at a time are worth one look more
+	patience = 30 // checks, when one loop is waiting
+	queue    = 10 // waiting loops that raise patience by one check
 )
 
-// A Beat tells what a loop is at. The zero value is of a loop that rests.
-type Beat struct{ turns atomic.Uint64 } // odd while at work
+// A Beat marks when a loop works and when it is idle. The zero value is idle.
+type Beat struct{ transitions atomic.Uint64 } // odd while at work
 
-// Begin says that a piece of work begins, End that it has ended.
-func (b *Beat) Begin() { b.turns.Add(1) }
-func (b *Beat) End()   { b.turns.Add(1) }
+// Begin marks the start of a piece of work, and End its end.
+func (b *Beat) Begin() { b.transitions.Add(1) }
+func (b *Beat) End()   { b.transitions.Add(1) }
 
-// A Stuck is a loop or a lock that does not move.
+// A Stuck is a loop or a lock that makes no progress.
 type Stuck struct {
 	Name string
 	For  time.Duration // at least
@@ -41,19 +41,19 @@ type Monitor struct {
 }
 
 type watched struct {
-	name  string
-	beat  *Beat
-	turns uint64 // at the last look
-	looks int    // in a row that found the same work under way
-	stuck bool
+	name        string
+	beat        *Beat
+	transitions uint64 // at the last check
+	checks      int    // in a row that found the same work under way
+	stuck       bool
 }
 
-// New makes a Monitor that watches nothing. What gets stuck, and what moves again, is logged.
+// New makes a Monitor that watches nothing yet. It logs each loop or lock that becomes stuck, or is no longer.
 func New(log *slog.Logger) *Monitor {
 	return &Monitor{log: log, watched: make(map[*watched]struct{})}
 }
 
-// Watch looks after a beat until the function that it returns is called.
+// Watch watches a beat until the caller calls forget.
 func (m *Monitor) Watch(name string, b *Beat) (forget func()) {
 	w := &watched{name: name, beat: b}
 	m.mu.Lock()
@@ -66,21 +66,21 @@ func (m *Monitor) Watch(name string, b *Beat) (forget func()) {
 	}
 }
 
-// Probe calls a function once a second until ctx is done, and watches that it returns.
+// Probe calls probe once a second until ctx is done, and watches that it returns.
 func (m *Monitor) Probe(ctx context.Context, name string, probe func()) {
 	var beat Beat
 	defer m.Watch(name, &beat)()
-	each(ctx, func() {
+	everySecond(ctx, func() {
 		beat.Begin()
 		probe()
 		beat.End()
 	})
 }
 
-// Run looks at all beats once a second until ctx is done.
-func (m *Monitor) Run(ctx context.Context) { each(ctx, m.Look) }
+// Run checks all beats once a second until ctx is done.
+func (m *Monitor) Run(ctx context.Context) { everySecond(ctx, m.Check) }
 
-func each(ctx context.Context, f func()) {
+func everySecond(ctx context.Context, f func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -93,9 +93,9 @@ func each(ctx context.Context, f func()) {
 	}
 }
 
-// Look takes one look at all beats.
-func (m *Monitor) Look() {
-	stopped, moving := m.look()
+// Check checks all beats once.
+func (m *Monitor) Check() {
+	stopped, moving := m.check()
 	for _, name := range stopped {
 		m.log.Error("no progress: /healthz fails until there is", "what", name)
 	}
@@ -104,23 +104,23 @@ func (m *Monitor) Look() {
 	}
 }
 
-// look returns what is stuck since this look, and what is no longer.
-func (m *Monitor) look() (stopped, moving []string) {
+// check returns the names of what has become stuck with this check, and of what no longer is.
+func (m *Monitor) check() (stopped, moving []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	waiting := 0
 	for w := range m.watched {
-		turns := w.beat.turns.Load()
-		if turns == w.turns && turns%2 == 1 {
-			w.looks++
+		transitions := w.beat.transitions.Load()
+		if transitions == w.transitions && transitions%2 == 1 {
+			w.checks++
 			waiting++
 		} else {
-			w.turns, w.looks = turns, 0
+			w.transitions, w.checks = transitions, 0
 		}
 	}
 	for w := range m.watched {
 		was := w.stuck
-		switch w.stuck = w.looks >= patience+waiting/queue; {
+		switch w.stuck = w.checks >= patience+waiting/queue; {
 		case w.stuck && !was:
 			stopped = append(stopped, w.name)
 		case was && !w.stuck:
@@ -130,14 +130,14 @@ func (m *Monitor) look() (stopped, moving []string) {
 	return stopped, moving
 }
 
-// Stuck is what does not move, the longest first.
+// Stuck returns what makes no progress, the longest first.
 func (m *Monitor) Stuck() []Stuck {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out []Stuck
 	for w := range m.watched {
 		if w.stuck {
-			out = append(out, Stuck{Name: w.name, For: time.Duration(w.looks) * interval})
+			out = append(out, Stuck{Name: w.name, For: time.Duration(w.checks) * interval})
 		}
 	}
 	slices.SortFunc(out, func(a, b Stuck) int {

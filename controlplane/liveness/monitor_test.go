@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestWorkThatDoesNotEndIsStuckAfterThirtyLooks(t *testing.T) {
+func TestWorkThatDoesNotEndIsStuckAfterThirtyChecks(t *testing.T) {
 	var log bytes.Buffer
 	m := New(slog.New(slog.NewTextHandler(&log, nil)))
 	var stuck, resting, busy Beat
@@ -24,30 +24,30 @@ func TestWorkThatDoesNotEndIsStuckAfterThirtyLooks(t *testing.T) {
 		defer m.Watch(name, b)()
 	}
 	stuck.Begin()
-	for range patience + 1 { // the first one sees that it has begun
+	for range patience + 1 { // the first check sees that the work has begun
 		if s := m.Stuck(); len(s) > 0 {
 			t.Fatalf("%v, too soon", s)
 		}
 		busy.Begin()
-		m.Look()
+		m.Check()
 		busy.End()
 	}
-	m.Look()
+	m.Check()
 	if got := m.Stuck(); len(got) != 1 || got[0].String() != "stuck: no progress for 31s" {
-		t.Errorf("%v, want the one that does not move, and for how long", got)
+		t.Errorf("%v, want the stuck one, and for how long", got)
 	}
 	stuck.End()
 	stuck.Begin()
-	m.Look()
+	m.Check()
 	if got := m.Stuck(); len(got) != 0 {
-		t.Errorf("%v, want nothing: it is at its next work", got)
+		t.Errorf("%v, want nothing: the loop is at its next piece of work", got)
 	}
 	if n := strings.Count(log.String(), "what=stuck"); n != 2 {
-		t.Errorf("%d lines, want one that it is stuck, and one that it moves:\n%s", n, log.String())
+		t.Errorf("%d lines, want one when it becomes stuck, and one when it makes progress:\n%s", n, log.String())
 	}
 }
 
-func TestManyThatWaitForEachOtherAreGivenTimeForEach(t *testing.T) {
+func TestTheThresholdRisesWithTheNumberOfWaitingLoops(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	beats := make([]Beat, 100)
 	for i := range beats {
@@ -55,30 +55,30 @@ func TestManyThatWaitForEachOtherAreGivenTimeForEach(t *testing.T) {
 		beats[i].Begin()
 	}
 	for range patience + len(beats)/queue {
-		m.Look()
+		m.Check()
 	}
 	if got := m.Stuck(); len(got) != 0 {
 		t.Errorf("%d are stuck, too soon", len(got))
 	}
-	m.Look()
+	m.Check()
 	if got := m.Stuck(); len(got) != len(beats) {
 		t.Errorf("%d are stuck, want all", len(got))
 	}
 }
 
-func TestTheLongestStuckComesFirstAndTheForgottenNotAtAll(t *testing.T) {
+func TestStuckIsSortedByDurationAndLeavesOutForgottenBeats(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
 	var beat Beat
 	beat.Begin()
-	look := func(n int) {
+	check := func(n int) {
 		for range n {
-			m.Look()
+			m.Check()
 		}
 	}
 	forgetB := m.Watch("b", &beat)
-	look(5)
+	check(5)
 	forgetA, forgetC := m.Watch("a", &beat), m.Watch("c", &beat)
-	look(patience + 1)
+	check(patience + 1)
 	names := func() (out []string) {
 		for _, s := range m.Stuck() {
 			out = append(out, s.Name)
@@ -96,26 +96,27 @@ func TestTheLongestStuckComesFirstAndTheForgottenNotAtAll(t *testing.T) {
 	}
 }
 
-func TestTimeInWhichNobodyCouldLookMakesNobodyStuck(t *testing.T) {
+func TestTimeWithoutChecksMakesNothingStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(slog.New(slog.DiscardHandler))
 		var beat Beat
 		defer m.Watch("suspended", &beat)()
 		beat.Begin()
-		m.Look()
+		m.Check()
 		time.Sleep(time.Hour)
-		m.Look()
+		m.Check()
 		if got := m.Stuck(); len(got) != 0 {
-			t.Errorf("%v, want nothing: there were two looks", got)
+			t.Errorf("%v, want nothing: there were two checks", got)
 		}
 	})
 }
 
-func TestALockThatIsNeverFreeIsFound(t *testing.T) {
+func TestALockThatIsNeverReleasedIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
-		gate := make(chan struct{}) // stands for a lock: a bubble's time does not go on over one
+		// A channel stands in for the lock: the time of a synctest bubble stops while a goroutine waits for a mutex.
+		gate := make(chan struct{})
 		var all sync.WaitGroup
 		all.Go(func() { m.Run(ctx) })
 		all.Go(func() { m.Probe(ctx, "free", func() {}) })
@@ -127,7 +128,7 @@ func TestALockThatIsNeverFreeIsFound(t *testing.T) {
 		close(gate)
 		time.Sleep(2 * time.Second)
 		if got := m.Stuck(); len(got) != 0 {
-			t.Errorf("%v, want nothing: the lock is free", got)
+			t.Errorf("%v, want nothing: the lock was released", got)
 		}
 		cancel()
 		all.Wait()

@@ -12,29 +12,28 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// An Account says what became of the requests of a run.
+// An Account counts the requests of a run.
 type Account struct {
 	Requests int
-	// Failed requests by the part that was ended with them in hand.
+	// WithEnvoy and WithServer count failed requests by the part that was ended while it had them.
 	WithEnvoy, WithServer int
-	// Unexcused failed with nobody who was.
+	// Unexcused counts failed requests for which no part was ended.
 	Unexcused int
 }
 
 func (a Account) String() string {
-	return fmt.Sprintf("%d requests, failed: %d with their Envoy, %d with their server, %d with nobody",
+	return fmt.Sprintf("%d requests, failed: %d with their Envoy, %d with their server, %d without excuse",
 		a.Requests, a.WithEnvoy, a.WithServer, a.Unexcused)
 }
 
-// An entry is what an Envoy's own access log says of a request.
+// An entry is a request's line in the access log of its Envoy.
 type entry struct{ code, flags, upstream string }
 
 // accessLogLine is Envoy's default format; the request's id and the upstream host of
 // the last attempt are its last but two and last fields.
 var accessLogLine = regexp.MustCompile(`^\[[^\]]+\] "[^"]*" (\d+) (\S+) .*"([^"]*)" "[^"]*" "([^"]*)"$`)
 
-// accessLogs reads the entries of requests that failed from all Envoys' logs in a
-// folder, by request id.
+// accessLogs returns the entries of failed requests from all Envoys' logs in a folder, by request id.
 func accessLogs(dir string) (map[string]entry, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "envoy-*.log"))
 	if err != nil {
@@ -42,22 +41,39 @@ func accessLogs(dir string) (map[string]entry, error) {
 	}
 	entries := make(map[string]entry)
 	for _, path := range paths {
-		file, err := os.Open(path)
-		if err != nil {
+		if err := readAccessLog(path, entries); err != nil {
 			return nil, err
 		}
-		for lines := bufio.NewScanner(file); lines.Scan(); {
-			if m := accessLogLine.FindStringSubmatch(lines.Text()); m != nil && m[1] != "200" {
-				entries[m[3]] = entry{code: m[1], flags: m[2], upstream: m[4]}
-			}
-		}
-		file.Close()
 	}
 	return entries, nil
 }
 
-// judge adds the requests of a load to the account, by the rule in the package's
-// comment, and complains of those that it does not excuse.
+// longestLine bounds a line of an Envoy's log, in bytes.
+const longestLine = 1 << 20
+
+// readAccessLog adds the entries of one log. A log that cannot be read to its end is an error: without their entries,
+// requests would be excused wrongly, or not.
+func readAccessLog(path string, into map[string]entry) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		if m := accessLogLine.FindStringSubmatch(lines.Text()); m != nil && m[1] != "200" {
+			into[m[3]] = entry{code: m[1], flags: m[2], upstream: m[4]}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// judge adds the requests of a load to the account, by the rule in the package comment, and complains about requests
+// without an excuse.
 func (f *fleet) judge(prefix string, result load.Result) error {
 	f.account.Requests += result.Requests
 	if result.Errors == 0 {
@@ -81,22 +97,22 @@ func (f *fleet) judge(prefix string, result load.Result) error {
 			id: id, sample: s, entry: entries[id], envoy: envoyName(s.Target), server: f.serverAt(entries[id].upstream),
 			sent: result.Start.Add(s.At + s.Lateness), ended: result.Start.Add(s.At + s.Latency),
 		}
-		verdict := f.verdict(r)
-		fmt.Fprintf(list, "%s: %s\n", f.describe(r), verdict)
-		if verdict == nobody && f.account.Unexcused <= mostTold {
-			f.complain("%s: %s; faults at the time:\n    %s", f.describe(r), verdict, f.around(r.sent, r.ended))
+		excuse := f.excuse(r)
+		fmt.Fprintf(list, "%s: %s\n", f.describe(r), excuse)
+		if excuse == noExcuse && f.account.Unexcused <= mostComplaints {
+			f.complain("%s: %s; faults at the time:\n    %s", f.describe(r), excuse, f.around(r.sent, r.ended))
 		}
 	}
-	if f.account.Unexcused > mostTold {
-		f.complain("%d requests in all failed although nobody died with them", f.account.Unexcused)
+	if f.account.Unexcused > mostComplaints {
+		f.complain("%d requests in all failed without an excuse", f.account.Unexcused)
 	}
 	return nil
 }
 
-// mostTold is how many failed requests are told of one by one.
-const mostTold = 10
+// mostComplaints bounds the complaints about single requests.
+const mostComplaints = 10
 
-// A failure is a request that failed, with what is known of it.
+// A failure is a failed request with its log entry and parts.
 type failure struct {
 	id            string
 	sample        load.Sample
@@ -105,14 +121,14 @@ type failure struct {
 	sent, ended   time.Time
 }
 
-// The verdicts.
+// The excuses.
 const (
-	withEnvoy  = "its Envoy was ended with it in hand"
-	withServer = "its server was ended with it in hand"
-	nobody     = "nobody died with it"
+	withEnvoy  = "its Envoy was ended while it had the request"
+	withServer = "its server was ended while it had the request"
+	noExcuse   = "no part that had the request was ended"
 )
 
-func (f *fleet) verdict(r failure) string {
+func (f *fleet) excuse(r failure) string {
 	switch {
 	case f.inHand(r.envoy, "", r.sent, r.ended):
 		f.account.WithEnvoy++
@@ -122,17 +138,16 @@ func (f *fleet) verdict(r failure) string {
 		return withServer
 	}
 	f.account.Unexcused++
-	return nobody
+	return noExcuse
 }
 
-// lost reports whether the Envoy may have died before it wrote into its access log
-// which server the request was at.
+// lost reports whether the Envoy may have died before it wrote the request's server into its access log.
 func (f *fleet) lost(r failure) bool {
 	const unwritten = 500 * time.Millisecond // well above the flush interval
 	return r.sample.Err == nil && r.entry == entry{} && f.inHand(r.envoy, "", r.ended, r.ended.Add(unwritten))
 }
 
-// anyInHand reports whether any server was ended that may have had the request.
+// anyInHand reports whether a server that may have had the request was ended.
 func (f *fleet) anyInHand(r failure) bool {
 	for i := range servers {
 		if f.inHand(serverName(i), r.envoy, r.sent, r.ended) {

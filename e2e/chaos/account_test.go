@@ -19,7 +19,7 @@ const logOfAnEnvoy = `[2026-11-22 05:33:34.402][4954][warning][upstream] [load_s
 [2026-11-22T05:33:32.253Z] "POST / HTTP/1.1" 503 UH 2 98 0 - "-" "Go-http-client/1.1" "storm-4" "127.0.0.1:16005" "-"
 `
 
-func TestEveryFailedRequestHasAVerdict(t *testing.T) {
+func TestAFailedRequestIsExcusedIfTheEnvoyOrTheServerThatHadItWasEnded(t *testing.T) {
 	at := addresses{servers: []string{"127.0.0.1:1", "127.0.0.1:2"}}
 	f := &fleet{journal: newJournal(t), dir: t.TempDir(), at: at}
 	if err := os.WriteFile(filepath.Join(f.dir, "envoy-0-2.log"), []byte(logOfAnEnvoy), 0o600); err != nil {
@@ -59,5 +59,29 @@ func TestEveryFailedRequestHasAVerdict(t *testing.T) {
 	list, err := os.ReadFile(filepath.Join(f.dir, "failed-requests.log"))
 	if lines := strings.Count(string(list), "\n"); err != nil || lines != 6 {
 		t.Errorf("the list has %d lines, %v; want all 6 failures", lines, err)
+	}
+}
+
+// TestALogThatCannotBeReadToItsEndIsAnError: requests whose entries come after the break would have none.
+func TestALogThatCannotBeReadToItsEndIsAnError(t *testing.T) {
+	for name, tt := range map[string]struct {
+		longest int // bytes of a line in the middle
+		entries int
+		want    string // in the error; empty: none
+	}{
+		"a long line":     {longestLine / 2, 3, ""},
+		"a line too long": {longestLine + 1, 0, "envoy-0-1.log: bufio.Scanner: token too long"},
+	} {
+		dir := t.TempDir()
+		half := strings.Index(logOfAnEnvoy, "[2026-11-22T05:33:32.253Z]")
+		text := logOfAnEnvoy[:half] + strings.Repeat("x", tt.longest) + "\n" + logOfAnEnvoy[half:]
+		if err := os.WriteFile(filepath.Join(dir, "envoy-0-1.log"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := accessLogs(dir)
+		if len(entries) != tt.entries || (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %d entries, %v; want %d, %q", name, len(entries), err, tt.entries, tt.want)
+		}
 	}
 }

@@ -12,26 +12,26 @@ import (
 	"steelyard/controlplane/admin"
 )
 
-// calmsDown is how long it may take, once nothing happens any more, until Steelyard
-// knows it: above the 15 s after which it gives up an Envoy that vanished.
+// calmsDown bounds the time that Steelyard needs after the last fault to see that it is over. It is above the 15 s
+// after which it gives up an Envoy that vanished.
 const calmsDown = 20 * time.Second
 
-// How much more Steelyard may use after the faults than before.
+// Bounds of what Steelyard may use more after the faults than before.
 const (
 	moreResident    = 16 << 20 // bytes
 	moreGoroutines  = 5
 	moreDescriptors = 5
 )
 
-// Vitals are what a process uses.
+// Vitals are the resources that a process uses.
 type Vitals struct {
 	Resident    float64 // bytes of memory
 	Goroutines  float64
 	Descriptors float64 // open files and sockets
 }
 
-// within reports whether v is what before was, but for what varies from one process to
-// the next and from one moment to the next: a collector's timing, idle connections.
+// within reports whether v is as before, except for differences between two processes and two moments: the timing of
+// the garbage collector, idle connections.
 func (v Vitals) within(before Vitals) bool {
 	return v.Resident <= before.Resident+moreResident &&
 		v.Goroutines <= before.Goroutines+moreGoroutines &&
@@ -43,7 +43,7 @@ func (v Vitals) String() string {
 		v.Resident/(1<<20), v.Goroutines, v.Descriptors)
 }
 
-// vitals asks Steelyard's /metrics.
+// vitals reads Steelyard's /metrics.
 func (a api) vitals(ctx context.Context) (Vitals, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -71,9 +71,8 @@ func (a api) vitals(ctx context.Context) (Vitals, error) {
 	return v, err
 }
 
-// well wants that nothing is wrong with Steelyard, or with anything that it sees,
-// and that it runs on the configuration that is there.
-func (f *fleet) well(ctx context.Context) error {
+// healthy wants the admin API to show no problem of Steelyard or of a part, and the current configuration.
+func (f *fleet) healthy(ctx context.Context) error {
 	var status admin.Status
 	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
 		return err
@@ -82,7 +81,7 @@ func (f *fleet) well(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{problems("steelyard", status.Problems), problems("cluster", c.Problems), f.envoysWell(ctx)}
+	errs := []error{problems("steelyard", status.Problems), problems("cluster", c.Problems), f.envoysHealthy(ctx)}
 	if !status.LastReload.OK {
 		errs = append(errs, fmt.Errorf("the last reload failed: %s", status.LastReload.Error))
 	}
@@ -102,8 +101,8 @@ func (f *fleet) well(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// envoysWell wants every Envoy connected, in sync and heard.
-func (f *fleet) envoysWell(ctx context.Context) error {
+// envoysHealthy wants every Envoy to be connected, in sync and reporting.
+func (f *fleet) envoysHealthy(ctx context.Context) error {
 	var answer struct{ Clients []admin.Client }
 	if err := f.api.get(ctx, "/api/v1/clients", &answer); err != nil {
 		return err
@@ -134,7 +133,7 @@ func problems(of string, all []admin.Problem) error {
 	return errors.Join(errs...)
 }
 
-// idle wants no request to be in flight anywhere, and to be known not to be.
+// idle wants every endpoint to have 0 requests in flight, from a known source.
 func (f *fleet) idle(ctx context.Context) error {
 	c, err := f.api.cluster(ctx)
 	if err != nil {
@@ -152,34 +151,33 @@ func (f *fleet) idle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// calm sends requests, none of which may fail, until all is well; then it waits until
-// none is in flight.
+// calm sends requests, none of which may fail, until the fleet is healthy; then it waits until none is in flight.
 func (f *fleet) calm(ctx context.Context, name string) error {
 	const slice = 2 * time.Second
-	ill := errors.New("nothing was asked yet")
-	for round, end := 0, time.Now().Add(patience); ill != nil && time.Now().Before(end); round++ {
+	unhealthy := errors.New("not checked yet")
+	for round, end := 0, time.Now().Add(patience); unhealthy != nil && time.Now().Before(end); round++ {
 		err := f.send(ctx, fmt.Sprintf("%s-%d", name, round), slice, func(ctx context.Context) error {
 			if err := rest(ctx, slice/2); err != nil {
 				return err
 			}
-			ill = wait(ctx, slice/2, f.well)
+			unhealthy = wait(ctx, slice/2, f.healthy)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if ill != nil {
-		f.complain("%s: not all is well: %v", name, ill)
+	if unhealthy != nil {
+		f.complain("%s: the fleet is not healthy: %v", name, unhealthy)
 	}
 	if err := wait(ctx, calmsDown, f.idle); err != nil {
-		f.complain("%s: requests are said to be in flight, and none is: %v", name, err)
+		f.complain("%s: Steelyard shows requests in flight, and there are none: %v", name, err)
 	}
 	return ctx.Err()
 }
 
-// compare waits until Steelyard uses no more than before, and complains if it does not
-// get there: connections of the faults take a while to be noticed.
+// compare waits until Steelyard uses no more than before, and complains if it goes on using more. It takes Steelyard a
+// while to notice that connections are dead.
 func (f *fleet) compare(ctx context.Context, before Vitals) (Vitals, error) {
 	var after Vitals
 	err := wait(ctx, calmsDown, func(ctx context.Context) (err error) {

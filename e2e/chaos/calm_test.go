@@ -22,7 +22,8 @@ func TestOnlyKnownZerosAreIdle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var inputs []string
-			for field, value := range map[string]string{"in_flight": tt.inFlight, "running": tt.running, "queue": tt.queue} {
+			for field, value := range map[string]string{"in_flight": tt.inFlight, "running": tt.running,
+				"queue": tt.queue} {
 				if value != "" {
 					inputs = append(inputs, fmt.Sprintf(`{"field":%q,"value":%s}`, field, value))
 				}
@@ -32,7 +33,8 @@ func TestOnlyKnownZerosAreIdle(t *testing.T) {
 				_, _ = w.Write([]byte(body))
 			}))
 			defer s.Close()
-			f := &fleet{at: addresses{servers: []string{"127.0.0.1:1"}}, api: api{s.Listener.Addr().String(), s.Client()}}
+			f := &fleet{at: addresses{servers: []string{"127.0.0.1:1"}},
+				api: api{s.Listener.Addr().String(), s.Client()}}
 			err := f.idle(t.Context())
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)

@@ -27,8 +27,8 @@ type certificates struct {
 	authority *x509.Certificate
 	key       *ecdsa.PrivateKey
 
-	// Held by whoever starts a process that reads the files, or replaces them: a
-	// process that read one before and one after would have a key that does not match.
+	// files is held to start a process that reads the files, and to replace them: a process that reads one file before
+	// and one after a replacement has a key that does not match.
 	files  sync.RWMutex
 	serial int64 // of the certificates that are there
 }
@@ -77,7 +77,7 @@ func writePEM(path, kind string, der []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }
 
-// replace puts new certificates with new keys in the place of those that are there.
+// replace replaces the certificates and keys by new ones.
 func (c *certificates) replace() error {
 	c.files.Lock()
 	defer c.files.Unlock()
@@ -124,7 +124,7 @@ func (c *certificates) keyOf(name string) string {
 }
 func (c *certificates) ca() string { return filepath.Join(c.dir, authorityFile) }
 
-// shows wants the xDS port to show the certificate that is there now.
+// shows wants the xDS port to have the current certificate.
 func (c *certificates) shows(address string) error {
 	c.files.RLock()
 	defer c.files.RUnlock()

@@ -19,7 +19,7 @@ var (
 	length = flag.Duration("length", time.Minute, "how long faults are made")
 	seed   = flag.Uint64("seed", 1, "of the schedule of faults and of the load; 0: another one in each run")
 	dir    = flag.String("dir", "", "an existing folder that keeps the files of all processes; none: they are removed")
-	skip   = flag.String("skip", "", "kinds of faults to leave out, with commas, to find out which is to blame")
+	skip   = flag.String("skip", "", "kinds of faults to leave out, separated by commas")
 )
 
 func TestMain(m *testing.M) {

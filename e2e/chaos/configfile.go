@@ -7,15 +7,14 @@ import (
 	"sync"
 )
 
-// A configFile is Steelyard's configuration, as it is rewritten during a run.
+// A configFile is Steelyard's configuration, which a run rewrites.
 type configFile struct {
 	path  string
 	at    addresses
 	certs *certificates
 
-	// Held by whoever starts Steelyard, and while the file is spoiled: with a file
-	// that is none, Steelyard does not start.
-	sound sync.Mutex
+	// valid is held to start Steelyard, and while the file is invalid: with such a file Steelyard does not start.
+	valid sync.Mutex
 
 	capacity int    // of each server, in slots
 	without  string // the server that is left out; empty: none
@@ -25,9 +24,9 @@ func newConfigFile(path string, at addresses, certs *certificates) *configFile {
 	return &configFile{path: path, at: at, certs: certs, capacity: slots}
 }
 
-func (c *configFile) whileGood(do func() error) error {
-	c.sound.Lock()
-	defer c.sound.Unlock()
+func (c *configFile) whileValid(do func() error) error {
+	c.valid.Lock()
+	defer c.valid.Unlock()
 	return do()
 }
 

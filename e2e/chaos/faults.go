@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"steelyard/controlplane/admin"
 )
 
-// spoiled is no configuration.
+// spoiled is an invalid configuration.
 const spoiled = "xds: {listen: nowhere\nclusters: 7\n"
 
-// inflict makes a fault and returns when it is over and the part is back.
-func (f *fleet) inflict(ctx context.Context, fault Fault) error {
+// makeFault makes a fault and returns when it is over and the part is back.
+func (f *fleet) makeFault(ctx context.Context, fault Fault) error {
 	e := f.begin(fault)
 	defer f.end(e)
 	if err := f.make(ctx, fault); err != nil {
@@ -47,6 +49,8 @@ func (f *fleet) make(ctx context.Context, fault Fault) error {
 		f.reader.gate.shut()
 		defer f.reader.gate.open()
 		return rest(ctx, fault.For)
+	case Close:
+		return f.closeLog(ctx, fault.For)
 	case Replace:
 		return f.replaceCertificates(ctx)
 	case Change, Spoil, Remove:
@@ -55,9 +59,8 @@ func (f *fleet) make(ctx context.Context, fault Fault) error {
 	return fmt.Errorf("a fault of kind %q is not known", fault.Kind)
 }
 
-// replaceCertificates puts new certificates in the place of the old ones. Steelyard
-// reads them when it starts: it is restarted in order, and shows them. An Envoy uses its
-// own at its next restart; the authority is the same.
+// replaceCertificates replaces the certificates and restarts Steelyard in order, because it reads them when it
+// starts. An Envoy takes its own at its next restart; the authority stays the same.
 func (f *fleet) replaceCertificates(ctx context.Context) error {
 	if err := f.certs.replace(); err != nil {
 		return err
@@ -71,6 +74,32 @@ func (f *fleet) replaceCertificates(ctx context.Context) error {
 	return nil
 }
 
+// closeLog takes the reader of Steelyard's log away, which Steelyard has to report, and restarts it with another one.
+func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
+	if err := f.reader.leave(); err != nil {
+		return err
+	}
+	if err := rest(ctx, d); err != nil {
+		return err
+	}
+	if err := wait(ctx, silence, f.logFails); err != nil {
+		f.complain("the log has had no reader for %v, and Steelyard does not report it: %v", d, err)
+	}
+	return f.units[partSteelyard].restart(ctx, 0)
+}
+
+// logFails wants Steelyard to report that its log cannot be written.
+func (f *fleet) logFails(ctx context.Context) error {
+	var status admin.Status
+	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
+		return err
+	}
+	if status.Log.Error == "" {
+		return fmt.Errorf("the status has no error of the log, %d dropped lines", status.Log.DroppedLines)
+	}
+	return nil
+}
+
 // rewrite changes the configuration, for good or for a while.
 func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 	c := f.config
@@ -79,7 +108,7 @@ func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 		c.capacity = slots + (c.capacity+1)%2 // to and fro
 		return c.write()
 	case Spoil:
-		return c.whileGood(func() error {
+		return c.whileValid(func() error {
 			err := c.put(spoiled)
 			if err == nil {
 				err = rest(ctx, fault.For)
@@ -97,8 +126,7 @@ func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 	}
 }
 
-// storm makes all faults of a schedule, each when its time has come and the fault
-// before it in its lane is over.
+// storm makes all faults of a schedule, each at its time, but not before the previous fault of its lane is over.
 func (f *fleet) storm(ctx context.Context, schedule []Fault) error {
 	start := time.Now()
 	byLane := make(map[int][]Fault)
@@ -112,7 +140,7 @@ func (f *fleet) storm(ctx context.Context, schedule []Fault) error {
 				if err := rest(ctx, time.Until(start.Add(fault.At))); err != nil {
 					return err
 				}
-				if err := f.inflict(ctx, fault); err != nil {
+				if err := f.makeFault(ctx, fault); err != nil {
 					return err
 				}
 				if err := rest(ctx, leastGap); err != nil { // also in a lane that is late

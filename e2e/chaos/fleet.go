@@ -21,8 +21,7 @@ const (
 	redisKey = "inflight:" + cluster
 )
 
-// addresses are where the parts of a fleet listen, host:port, whatever becomes of
-// the processes.
+// addresses are the addresses of the parts of a fleet, host:port. They stay the same when a process is restarted.
 type addresses struct {
 	xds, admin, redis string
 	servers, envoys   []string
@@ -48,12 +47,12 @@ func newAddresses() (addresses, error) {
 	}, nil
 }
 
-// A fleet is all parts, and what is needed to disturb them.
+// A fleet has all parts, and the means to make faults.
 type fleet struct {
 	*journal
 	dir      string
 	binary   string // steelyard
-	self     string // this program, which is a model server when it is told to be
+	self     string // this program, which the environment makes a model server
 	at       addresses
 	api      api
 	certs    *certificates
@@ -111,14 +110,13 @@ func (f *fleet) startAll(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes what the parts need, without starting any.
+// prepare makes the files and addresses of the parts, without starting any.
 func (f *fleet) prepare() error {
 	built, err := proc.BuildSteelyard()
 	if err != nil {
 		return err
 	}
-	// A copy: Steelyard is started all through the run, and is to be the same one when
-	// somebody builds another meanwhile.
+	// A copy: Steelyard is started all through the run, and another build must not change it.
 	f.binary = filepath.Join(f.dir, "steelyard")
 	if err := copyProgram(f.binary, built); err != nil {
 		return err
@@ -165,7 +163,7 @@ func (f *fleet) openLinks() error {
 	return nil
 }
 
-// parts are the units, in the order in which they are started.
+// parts returns the units in the order of their start.
 func (f *fleet) parts() []*unit {
 	all := []*unit{{name: partRedis, journal: f.journal, start: f.startRedis}}
 	for i := range servers {
@@ -204,7 +202,7 @@ func (f *fleet) startServer(i int) func(context.Context) (process, error) {
 // startSteelyard returns when Steelyard is ready: it publishes.
 func (f *fleet) startSteelyard(ctx context.Context) (process, error) {
 	var p *proc.Process
-	err := f.config.whileGood(func() error {
+	err := f.config.whileValid(func() error {
 		f.certs.files.RLock()
 		defer f.certs.files.RUnlock()
 		return f.reader.run(func(stderr *os.File) (err error) {
@@ -222,10 +220,9 @@ func (f *fleet) startSteelyard(ctx context.Context) (process, error) {
 	return p, answers(ctx, p, f.at.admin, "/readyz")
 }
 
-// startEnvoy returns when the Envoy carries requests and has a fallback, and is in
-// rotation. One that starts while Steelyard comes and goes may have got the weights and
-// not yet the members of its fallback, and would be without endpoints when the weights
-// are stale: README.md says so, and what to do about it (--fallback).
+// startEnvoy returns when the Envoy carries requests, has a fallback, and is in rotation. An Envoy that starts while
+// Steelyard comes and goes may have got the weights and not yet the members of its fallback. It would have no endpoints
+// when the weights are stale: README.md documents that, and the remedy (--fallback).
 func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 	return func(ctx context.Context) (process, error) {
 		e, err := f.launch(ctx, proc.EnvoyConfig{
@@ -246,7 +243,7 @@ func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 	}
 }
 
-// answers waits until a process answers; one that does not is killed.
+// answers waits until a process answers, and kills it if it does not.
 func answers(ctx context.Context, p *proc.Process, address, path string) error {
 	err := p.WaitReady(ctx, proc.AnswersHTTP("http://"+address+path))
 	if err != nil {
@@ -270,8 +267,8 @@ func (f *fleet) launch(ctx context.Context, c proc.EnvoyConfig) (*proc.Envoy, er
 	return proc.LaunchEnvoy(ctx, c)
 }
 
-// bootstrap is what `steelyard bootstrap` prints for an Envoy: mode failsafe, which is
-// the default. The last Envoy has a fallback of its own, and the others have Steelyard's.
+// bootstrap returns the output of `steelyard bootstrap` for an Envoy, in mode failsafe, the default. The last Envoy
+// has a static fallback, the others have Steelyard's.
 func (f *fleet) bootstrap(ctx context.Context, i int) ([]byte, error) {
 	args := []string{"bootstrap", "--cluster", cluster, "--node-id", envoyName(i), "--access-log",
 		"--listen", f.at.envoys[i], "--admin", "127.0.0.1:0", "--xds", f.at.toXDS[i],

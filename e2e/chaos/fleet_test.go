@@ -118,7 +118,7 @@ func TestRequestsGoToTheEnvoysThatAreIn(t *testing.T) {
 	}
 }
 
-func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
+func TestALogReaderThatStallsBlocksItsWriterAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := newLogReader(filepath.Join(dir, "log"))
 	l.gate.shut()
@@ -148,6 +148,39 @@ func TestALogReaderThatStallsHoldsUpWhoWritesAndLosesNothing(t *testing.T) {
 	l.close()
 }
 
+func TestALogReaderThatLeavesFailsItsWriterAndReadsTheNextProcess(t *testing.T) {
+	dir := t.TempDir()
+	l := newLogReader(filepath.Join(dir, "log"))
+	run := func(script string) (p *proc.Process) {
+		t.Helper()
+		err := l.run(func(stderr *os.File) (err error) {
+			p, err = proc.Start(proc.Spec{Path: "/bin/sh", Args: []string{"-c", script}, Dir: dir, Stderr: stderr})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	// It ends with the status of a write that fails.
+	first := run(`trap '' PIPE; while echo line >&2; do sleep 0.01; done; exit 7`)
+	eventually(t, "the log is read", func() bool { b, err := os.ReadFile(l.path); return err == nil && len(b) > 0 })
+	if err := l.leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("the process ended with %v, want the status of a failed write", err)
+	}
+	if err := run(`echo another >&2`).Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l.reading.Wait()
+	if b, err := os.ReadFile(l.path); err != nil || !strings.HasSuffix(string(b), "another\n") {
+		t.Errorf("the log ends with %q, %v", b, err)
+	}
+	l.close()
+}
+
 func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {
 	j, dir := newJournal(t), t.TempDir()
 	u := &unit{name: "redis", journal: j, start: func(context.Context) (process, error) {
@@ -157,11 +190,12 @@ func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {
 	if err := u.up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is told", func() bool {
+	eventually(t, "there is a complaint", func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		told := strings.Join(j.wrong, "\n")
-		return strings.Contains(told, "redis ended by itself: exit status 3") && strings.Contains(told, "out of luck")
+		complaints := strings.Join(j.wrong, "\n")
+		return strings.Contains(complaints, "redis ended by itself: exit status 3") &&
+			strings.Contains(complaints, "out of luck")
 	})
 	u.close()
 }
@@ -199,9 +233,9 @@ func TestAnEndOutOfOrderIsAComplaint(t *testing.T) {
 			if err := u.restart(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
-			told := strings.Join(j.wrong, "\n")
-			if (told == "") != (tt.want == "") || !strings.Contains(told, tt.want) {
-				t.Errorf("complaints %q, want %q", told, tt.want)
+			complaints := strings.Join(j.wrong, "\n")
+			if (complaints == "") != (tt.want == "") || !strings.Contains(complaints, tt.want) {
+				t.Errorf("complaints %q, want %q", complaints, tt.want)
 			}
 			u.close()
 		})

@@ -2,7 +2,7 @@ package chaos
 
 import "sync"
 
-// A gate lets pass or holds up whoever comes to it. It is open at first.
+// A gate blocks its callers while it is shut. It is open at first.
 type gate struct {
 	mu   sync.Mutex
 	held chan struct{} // closed when the gate opens again; nil while it is open

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A journal keeps what was done to the parts, and what went wrong.
+// A journal records the faults, and what went wrong.
 type journal struct {
 	print func(line string)
 
 	mu       sync.Mutex
 	start    time.Time // of the faults
 	episodes []*episode
-	deaths   []span // in which a part may have been ended with requests in hand
+	deaths   []span // in which a part was ended and may have had requests
 	pauses   []span
 	wrong    []string
 }
 
-// An episode is a fault as it was made.
+// An episode is a fault with the time at which it was made.
 type episode struct {
 	fault    Fault
 	from, to time.Time // to is zero while it lasts
@@ -31,7 +31,7 @@ type span struct {
 	from, to time.Time
 }
 
-// begins sets the clock of all that is said to zero: the faults begin.
+// begins starts the clock of the journal: the faults begin.
 func (j *journal) begins() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,7 +54,7 @@ func (j *journal) end(e *episode) {
 	e.to = time.Now()
 }
 
-// died says that a part was ended between two times, and stopped that it was paused.
+// died records that a part was ended between two times, stopped that it was paused.
 func (j *journal) died(part string, from, to time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,10 +67,9 @@ func (j *journal) stopped(part string, from, to time.Time) {
 	j.pauses = append(j.pauses, span{part, from, to})
 }
 
-// inHand reports whether a part was ended with a request that was there from one
-// time to the other, as far as the witness knew that it was there. A witness that was
-// paused when the part ended learns of it when it goes on: until then it takes the
-// connections that it has for open ones.
+// inHand reports whether a part was ended while it had a request between two times, from the view of a witness. A
+// witness that was paused when the part ended notices the end when it continues: until then it treats its connections
+// as open.
 func (j *journal) inHand(part, witness string, from, to time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,7 +87,7 @@ func (j *journal) inHand(part, witness string, from, to time.Time) bool {
 	return false
 }
 
-// around names the faults between two times and shortly before.
+// around lists the faults between two times and shortly before.
 func (j *journal) around(from, to time.Time) string {
 	const before = 3 * time.Second
 	j.mu.Lock()
@@ -106,7 +105,7 @@ func (j *journal) around(from, to time.Time) string {
 	return strings.Join(all, "\n    ")
 }
 
-// at is a time as seconds since the beginning of the faults.
+// since formats a time as seconds since the beginning of the faults.
 func (j *journal) since(t time.Time) string { return fmt.Sprintf("%.3f s", t.Sub(j.start).Seconds()) }
 
 func (j *journal) say(format string, args ...any) {
@@ -116,7 +115,7 @@ func (j *journal) say(format string, args ...any) {
 	j.print(fmt.Sprintf("%7.1f s  ", since.Seconds()) + fmt.Sprintf(format, args...))
 }
 
-// complain notes what must not be.
+// complain records a failure of the run.
 func (j *journal) complain(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A link is a connection through the network that can be disturbed: a TCP proxy
-// between a client, which is told the link's address, and a server.
+// A link is a network connection that can be disturbed: a TCP proxy between a client, which is configured with the
+// link's address, and a server.
 type link struct {
 	target   string
 	listener net.Listener
@@ -27,7 +27,7 @@ type pair struct {
 	ending         sync.Once
 }
 
-// openLink listens on address and passes what comes there on to target.
+// openLink listens on address and forwards connections to target.
 func openLink(address, target string) (*link, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -62,8 +62,8 @@ func (l *link) admit(p *pair) bool {
 	return !l.refusing
 }
 
-// carry connects the pair and copies both ways until either side ends, which ends
-// the other: nothing that speaks through a link closes only one direction.
+// carry connects the pair and copies both ways until either side ends, which ends the other: no protocol that goes
+// through a link closes only one direction.
 func (l *link) carry(p *pair) {
 	defer l.drop(p)
 	if !l.gate.pass(p.ended) {
@@ -121,8 +121,7 @@ func (l *link) end(p *pair, reset bool) {
 	p.end(reset)
 }
 
-// end closes both connections; by a RST, so that what was under way is lost, if the
-// peers are to see a reset.
+// end closes both connections. With reset it sends a RST, so that data in transit is lost.
 func (p *pair) end(reset bool) {
 	p.ending.Do(func() {
 		close(p.ended)
@@ -147,7 +146,7 @@ func (l *link) reset() {
 	}
 }
 
-// refuse also ends those that come from now on, until admitting.
+// refuse resets all open connections and each new one, until admitting.
 func (l *link) refuse() {
 	l.mu.Lock()
 	l.refusing = true

@@ -8,21 +8,24 @@ import (
 	"sync"
 )
 
-// A logReader reads what a process logs, through a pipe, and writes it to a file.
-// While its gate is shut it reads nothing, as a shipper that hangs.
+// A logReader reads the log of a process from a pipe and writes it to a file. While its gate is shut it reads nothing,
+// like a log shipper that hangs.
 type logReader struct {
 	path    string
 	gate    gate
 	quit    chan struct{}
 	reading sync.WaitGroup
+
+	mu   sync.Mutex
+	pipe *os.File // the end that is read, of the latest process
 }
 
 func newLogReader(path string) *logReader {
 	return &logReader{path: path, quit: make(chan struct{})}
 }
 
-// run calls start with the end of a new pipe that is to be a process's standard error, and
-// reads the other one until the process and its children have ended.
+// run calls start with the writing end of a new pipe, for the standard error of a process, and reads the other end
+// until the process and its children have ended.
 func (l *logReader) run(start func(stderr *os.File) error) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -33,6 +36,9 @@ func (l *logReader) run(start func(stderr *os.File) error) error {
 	if err != nil {
 		return errors.Join(err, read.Close())
 	}
+	l.mu.Lock()
+	l.pipe = read
+	l.mu.Unlock()
 	l.reading.Go(func() {
 		defer read.Close()
 		defer file.Close()
@@ -42,6 +48,13 @@ func (l *logReader) run(start func(stderr *os.File) error) error {
 		return fmt.Errorf("making the log's pipe small: %w", err)
 	}
 	return start(write)
+}
+
+// leave closes the pipe, like a log shipper that ends: the process cannot write its log any more.
+func (l *logReader) leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pipe.Close()
 }
 
 func (l *logReader) copy(file io.Writer, pipe io.Reader) {
@@ -54,7 +67,7 @@ func (l *logReader) copy(file io.Writer, pipe io.Reader) {
 	}
 }
 
-// close is for when all processes have ended.
+// close is called when all processes have ended.
 func (l *logReader) close() {
 	close(l.quit)
 	l.reading.Wait()

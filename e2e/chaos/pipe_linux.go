@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shrink makes a pipe as small as can be, a page, so that a reader that stalls is
-// felt after some lines instead of 64 KiB of them.
+// shrink makes a pipe as small as possible, one page, so that it is full after some lines instead of 64 KiB of them.
 func shrink(pipe *os.File) error {
 	_, err := unix.FcntlInt(pipe.Fd(), unix.F_SETPIPE_SZ, 4096)
 	return err

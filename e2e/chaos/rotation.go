@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A rotation is the balancer in front of the Envoys: it sends requests to those
-// that are in, one after the other, and knows which requests each has. It is a
-// load.Picker.
+// A rotation is the balancer in front of the Envoys: it sends requests to those in rotation, one after the other, and
+// counts the requests that each has. It is a load.Picker.
 type rotation struct {
 	mu   sync.Mutex
 	in   []bool
@@ -21,7 +20,7 @@ func newRotation(n int) *rotation {
 	return &rotation{in: make([]bool, n), out: make([]int, n)}
 }
 
-// Pick implements load.Picker. When none is in, requests go to all.
+// Pick implements load.Picker. When no Envoy is in rotation, requests go to all.
 func (r *rotation) Pick() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +49,7 @@ func (r *rotation) set(i int, in bool) {
 	r.in[i] = in
 }
 
-// drained waits until an Envoy that has left has no requests any more.
+// drained waits until an Envoy that has left the rotation has no requests any more.
 func (r *rotation) drained(ctx context.Context, i int) error {
 	return wait(ctx, patience, func(context.Context) error {
 		r.mu.Lock()
@@ -62,7 +61,7 @@ func (r *rotation) drained(ctx context.Context, i int) error {
 	})
 }
 
-// patience is how long a condition may take to come true that has no bound of its own.
+// patience bounds the wait for a condition that has no bound of its own.
 const patience = time.Minute
 
 // wait calls check until it returns nil, and returns its last error when that takes

@@ -12,7 +12,7 @@ import (
 )
 
 // The load has six requests in flight at a time, on the average, one in ten of which
-// takes ten times as long as the others. Whatever dies has some in hand, as a rule.
+// takes ten times as long as the others. A part that dies usually has some of them.
 const rate = 60 // requests per second
 
 var work = load.Work{Mean: 100 * time.Millisecond, Shape: load.TwoClass}
@@ -21,21 +21,20 @@ var work = load.Work{Mean: 100 * time.Millisecond, Shape: load.TwoClass}
 type Options struct {
 	Length time.Duration // of the faults
 	Seed   uint64        // of the schedule of faults and of the load
-	Skip   []Kind        // kinds of faults to leave out of the schedule, to find out which is to blame
+	Skip   []Kind        // kinds of faults to leave out of the schedule, to find the kind that causes a failure
 	Dir    string        // an existing folder for the files of the processes, the logs among them
 	Log    func(line string)
 }
 
-// A Report is what came of a run.
+// A Report is the result of a run.
 type Report struct {
 	Faults        int
 	Account       Account
 	Before, After Vitals
-	Wrong         []string // what must not be; empty when all went well
+	Wrong         []string // failures of the fleet; empty if there were none
 }
 
-// Run makes a run. The error is for a run that could not be made; what the run found is
-// in the report.
+// Run makes a run. The error is about the run itself; its findings are in the report.
 func Run(ctx context.Context, o Options) (Report, error) {
 	schedule := slices.DeleteFunc(Schedule(o.Seed, o.Length), func(f Fault) bool {
 		return slices.Contains(o.Skip, f.Kind)
@@ -53,7 +52,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return r, err
 }
 
-// fill makes the faults between two times of calm, and compares these.
+// fill makes the faults between two times of calm, and compares the two.
 func (r *Report) fill(ctx context.Context, f *fleet, length time.Duration, schedule []Fault) error {
 	var err error
 	if err = f.calm(ctx, "before"); err != nil {
@@ -76,7 +75,7 @@ func (r *Report) fill(ctx context.Context, f *fleet, length time.Duration, sched
 	return err
 }
 
-// send sends requests for a time while something else happens, and judges them.
+// send sends requests while meanwhile runs, and judges them.
 func (f *fleet) send(ctx context.Context, name string, d time.Duration, meanwhile func(context.Context) error) error {
 	plan := load.Plan{Rate: rate, Duration: d, Work: work, Seed: f.seed, Picker: f.rotation, RequestIDs: name}
 	for _, address := range f.at.envoys {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Kind is what happens to a part.
+// A Kind is a kind of fault.
 type Kind string
 
 // The kinds of faults.
@@ -17,18 +17,19 @@ const (
 	Pause   Kind = "pause"   // a process: SIGSTOP, and SIGCONT after a while
 	Restart Kind = "restart" // a process: SIGTERM, and started again after a while
 	Reset   Kind = "reset"   // a link: its connections are reset
-	Hang    Kind = "hang"    // a link: nothing passes, and no connection is closed
+	Hang    Kind = "hang"    // a link: no byte passes, and no connection is closed
 	Refuse  Kind = "refuse"  // a link: its connections are reset, and so are new ones
 	Change  Kind = "change"  // the configuration: another capacity
-	Spoil   Kind = "spoil"   // the configuration: a file that is none, and the good one again
+	Spoil   Kind = "spoil"   // the configuration: an invalid file, and then the valid one again
 	Remove  Kind = "remove"  // a server: taken out of the configuration, and put back
 	Replace Kind = "replace" // the certificates: new files, on which Steelyard is restarted in order
 	Stall   Kind = "stall"   // the log reader: reads nothing, and goes on reading after a while
+	Close   Kind = "close"   // the log's pipe: has no reader until Steelyard is restarted in order, with a new pipe
 )
 
 // Kinds are all of them.
 func Kinds() []Kind {
-	return []Kind{Kill, Pause, Restart, Reset, Hang, Refuse, Change, Spoil, Remove, Replace, Stall}
+	return []Kind{Kill, Pause, Restart, Reset, Hang, Refuse, Change, Spoil, Remove, Replace, Stall, Close}
 }
 
 // The fleet.
@@ -37,7 +38,7 @@ const (
 	envoys  = 3
 )
 
-// The parts that faults happen to. Those that there are several of have a number.
+// The parts of the fleet. Parts of which there are several have a number.
 const (
 	partSteelyard    = "steelyard"
 	partRedis        = "redis"
@@ -45,6 +46,7 @@ const (
 	partConfig       = "configuration"
 	partCertificates = "certificates"
 	partLog          = "log-reader"
+	partLogPipe      = "log-pipe"
 )
 
 func envoyName(i int) string   { return fmt.Sprintf("envoy-%d", i) }
@@ -52,7 +54,7 @@ func serverName(i int) string  { return fmt.Sprintf("server-%d", i) }
 func xdsLink(i int) string     { return fmt.Sprintf("link-xds-%d", i) }     // from Envoy i to Steelyard
 func metricsLink(i int) string { return fmt.Sprintf("link-metrics-%d", i) } // from Steelyard to server i
 
-// A Fault is one thing that is done to one part.
+// A Fault is one fault of one part.
 type Fault struct {
 	At   time.Duration // since the beginning of the faults
 	Lane int           // faults of a lane follow one another: the next waits until this one is over
@@ -75,18 +77,22 @@ const (
 	quietEnd = time.Second
 )
 
-// A card is a fault that a lane deals.
+// A card is a fault in the deck of a lane.
 type card struct {
 	part        string
 	kind        Kind
 	least, most float64 // seconds that it lasts
-	recovery    float64 // seconds of peace for the part afterwards, in which a process starts again
-	early       bool    // only in the first half of a run
+	recovery    float64 // seconds without a fault of the part afterwards, in which a process starts again
+	early       bool    // not within lastLife of the end of a run
 }
 
-// Schedule returns the faults of a run in order of time: a pure function of the
-// seed and the length. Every lane deals its cards from a shuffled deck, and shuffles
-// them again when all are dealt, so that each fault has its turn within a minute.
+// lastLife is the last part of a run, in which Steelyard is not ended. One process lives through all other faults of
+// that time. Its memory, goroutines and descriptors are compared afterwards.
+func lastLife(length time.Duration) time.Duration { return min(length/3, 2*time.Minute) }
+
+// Schedule returns the faults of a run in order of time: a pure function of the seed and the length. Every lane deals
+// its cards from a shuffled deck, and shuffles them again when all are dealt, so that each fault occurs within a
+// minute.
 func Schedule(seed uint64, length time.Duration) []Fault {
 	var all []Fault
 	for i, deck := range lanes() {
@@ -108,7 +114,7 @@ func deal(lane int, deck []card, r *rand.Rand, length time.Duration) []Fault {
 			switch {
 			case at > length-quietEnd:
 				return faults
-			case c.early && f.At > length/2: // the part has peace instead
+			case c.early && f.At > length-lastLife(length): // no fault of the part instead
 			default:
 				faults = append(faults, f)
 			}
@@ -136,14 +142,14 @@ func lanes() [][]card {
 	}
 }
 
-// steelyardLane ends Steelyard in the first half of a run only: one process then lives
-// through all other faults of the second half, and it is the one whose memory,
-// goroutines and descriptors are looked at afterwards.
+// steelyardLane has all faults that end Steelyard. Closing the log's pipe is one of them, because only a new process
+// gets another pipe.
 func steelyardLane() []card {
 	return []card{
 		{part: partSteelyard, kind: Kill, least: 0.3, most: 4.5, recovery: 2, early: true},
 		{part: partSteelyard, kind: Restart, least: 0, most: 1, recovery: 2, early: true},
 		{part: partCertificates, kind: Replace, recovery: 2, early: true},
+		{part: partLogPipe, kind: Close, least: 2, most: 4, recovery: 2, early: true},
 		{part: partSteelyard, kind: Pause, least: 0.5, most: 5},
 	}
 }
@@ -186,7 +192,7 @@ func redisLane() []card {
 	}
 }
 
-// xdsLane lets a link hang for longer, sometimes, than Envoy's keepalive waits (7 s).
+// xdsLane sometimes lets a link hang for longer than Envoy's keepalive timeout (7 s).
 func xdsLane() []card {
 	var deck []card
 	for i := range envoys {

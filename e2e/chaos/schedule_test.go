@@ -60,12 +60,19 @@ func TestFaultsOfALaneDoNotOverlapAndEndWithinTheRun(t *testing.T) {
 	}
 }
 
-func TestSteelyardIsEndedInTheFirstHalfOnly(t *testing.T) {
-	const length = 10 * time.Minute
-	for _, f := range Schedule(5, length) {
-		ended := f.Kind == Replace || f.Part == partSteelyard && f.Kind != Pause
-		if ended && f.At > length/2 {
-			t.Errorf("%v at %v", f, f.At)
+func TestSteelyardIsEndedAllThroughARunButItsLastPart(t *testing.T) {
+	for length, until := range map[time.Duration]time.Duration{
+		time.Minute: 40 * time.Second, 10 * time.Minute: 8 * time.Minute,
+	} {
+		var last Fault
+		for _, f := range Schedule(5, length) {
+			if f.Kind == Replace || f.Kind == Close || f.Part == partSteelyard && f.Kind != Pause {
+				last = f
+			}
+		}
+		if last.At > until || last.At < until-20*time.Second {
+			t.Errorf("of %v: the last is %v at %v, want some until %v and none afterwards", length, last, last.At,
+				until)
 		}
 	}
 }

@@ -68,9 +68,8 @@ func serveModel(address, redisAddress string) error {
 	return err
 }
 
-// count writes how many requests are in flight, as a picker in front of the server
-// would. It is the number and not a change, so that nothing has to be mended after a
-// Redis or a server was away; and while Redis is away, nothing can be done.
+// count writes the number of requests in flight, as a picker in front of the server would. It writes the number and not
+// a change, so that it is right again after Redis or a server was down. While Redis is down the write fails.
 func count(client *redis.Client, s *modelsim.Server) {
 	member := redis.Z{Score: float64(s.InFlight()), Member: s.Address()}
 	_ = client.ZAdd(context.Background(), redisKey, member).Err()

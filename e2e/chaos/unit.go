@@ -29,14 +29,14 @@ type unit struct {
 	ending  chan struct{} // closed before the process is ended on purpose
 }
 
-// hooks are what others have to know of a unit; any may be nil.
+// hooks are called at changes of a unit; any may be nil.
 type hooks struct {
 	out    func()            // it is about to be ended
 	paused func(paused bool) // it is about to be paused, or goes on
 	// drain waits, after out, until the unit has no requests any more. A unit with a
 	// drain is given none between out and the next start.
 	drain func(context.Context) error
-	// endsWithin is how long it may take to end after SIGTERM; 0: as long as proc.Stop waits.
+	// endsWithin bounds the time between SIGTERM and the end; 0: as long as proc.Stop waits.
 	endsWithin time.Duration
 }
 
@@ -50,7 +50,7 @@ func (u *unit) up(ctx context.Context) error {
 	return nil
 }
 
-// guard complains when a process ends that nobody has ended.
+// guard complains when a process ends by itself.
 func (u *unit) guard(p process, ending <-chan struct{}) {
 	select {
 	case <-ending:
@@ -82,8 +82,8 @@ func (u *unit) kill(ctx context.Context, down time.Duration) error {
 	gone := time.Now()
 	err := u.again(ctx, down)
 	if u.drain != nil {
-		// A request that it was given before may have been sent a moment later; and one
-		// that is sent until now was given to it before.
+		// A request may be sent a moment after it was assigned to the unit, and one that is sent until now was assigned
+		// before.
 		gone = time.Now()
 	}
 	u.journal.died(u.name, from, gone)

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// silence is how long a Steelyard that runs may go without an answer that shows a
-	// decision as young. The log reader stalls for longer.
+	// silence bounds the time that a running Steelyard may go without an answer that has a fresh decision. The log
+	// reader stalls for longer.
 	silence   = 4 * time.Second
 	lookEvery = 250 * time.Millisecond
-	// answerWithin is how long one question may take.
+	// answerWithin bounds one request.
 	answerWithin = 2 * time.Second
 )
 
@@ -37,7 +37,7 @@ func (a api) get(ctx context.Context, path string, into any) error {
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// ask returns an answer with status 200, whose body is to be closed.
+// ask returns an answer with status 200. The caller closes its body.
 func (a api) ask(ctx context.Context, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
 	if err != nil {
@@ -58,8 +58,7 @@ func (a api) cluster(ctx context.Context) (c admin.Cluster, err error) {
 	return c, a.get(ctx, "/api/v1/clusters/"+cluster, &c)
 }
 
-// A watch looks at Steelyard all the time, and complains when it is silent although
-// it runs.
+// A watch asks Steelyard all the time, and complains when it is silent although it runs.
 type watch struct {
 	api     api
 	journal *journal
@@ -67,14 +66,14 @@ type watch struct {
 	mu      sync.Mutex
 	running bool
 	good    time.Time // the last good answer, or since when it runs again
-	told    bool      // of this silence
+	noted   bool      // a complaint about this silence was made
 }
 
-// expect tells whether Steelyard is to answer from now on.
+// expect sets whether Steelyard has to answer from now on.
 func (w *watch) expect(answers bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running, w.good, w.told = answers, time.Now(), false
+	w.running, w.good, w.noted = answers, time.Now(), false
 }
 
 func (w *watch) run(ctx context.Context) {
@@ -90,7 +89,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look wants an answer with a young decision.
+// look wants an answer with a fresh decision.
 func (w *watch) look(ctx context.Context) error {
 	c, err := w.api.cluster(ctx)
 	if err != nil {
@@ -106,10 +105,10 @@ func (w *watch) judge(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		w.good, w.told = time.Now(), false
+		w.good, w.noted = time.Now(), false
 	}
-	if since := time.Since(w.good); w.running && !w.told && since > silence {
-		w.told = true
+	if since := time.Since(w.good); w.running && !w.noted && since > silence {
+		w.noted = true
 		w.journal.complain("%s runs and was silent for %.1f s: %v; faults at the time:\n    %s",
 			partSteelyard, since.Seconds(), err, w.journal.around(w.good, time.Now()))
 	}

@@ -8,18 +8,16 @@ import (
 	"fmt"
 )
 
-// maxPEM bounds a file of certificates or a key, in bytes: the authorities of a whole system
-// take a quarter of it.
+// maxPEM bounds a file of certificates or a key, in bytes. The CA bundle of a whole system takes a quarter of it.
 const maxPEM = 1 << 20
 
-// A KeyError is an error of a key file, as opposed to the certificate beside it.
+// A KeyError is an error of a key file, as opposed to one of its certificate.
 type KeyError struct{ error }
 
 func (e KeyError) Unwrap() error { return e.error }
 
-// KeyPair reads a certificate chain and its private key, both PEM. The leaf is parsed. Where
-// it is the key that is at fault, or that does not go with the certificate, the error is a
-// KeyError.
+// KeyPair reads a certificate chain and its private key, both PEM. The leaf is parsed. The error is a KeyError where
+// the key cannot be read or does not match the certificate.
 func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, error) {
 	chain, cert, err := readCertificates(ctx, certFile)
 	if err != nil {
@@ -31,13 +29,13 @@ func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, er
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return tls.Certificate{}, KeyError{fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile, chain[0].Subject, err)}
+		err = fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile, chain[0].Subject, err)
+		return tls.Certificate{}, KeyError{err}
 	}
 	return pair, nil
 }
 
-// CertPool reads certificates of authorities, PEM, and returns them as a pool and one by one.
-// There is at least one.
+// CertPool reads the certificates of authorities (PEM), at least one, and returns them as a pool and as a list.
 func CertPool(ctx context.Context, path string) (*x509.CertPool, []*x509.Certificate, error) {
 	list, _, err := readCertificates(ctx, path)
 	if err != nil {
@@ -50,7 +48,7 @@ func CertPool(ctx context.Context, path string) (*x509.CertPool, []*x509.Certifi
 	return pool, list, nil
 }
 
-// readCertificates reads a file with at least one certificate, and returns the content too.
+// readCertificates reads a file with at least one certificate. It also returns the content of the file.
 func readCertificates(ctx context.Context, path string) ([]*x509.Certificate, []byte, error) {
 	content, err := readPEM(ctx, path)
 	if err != nil {
@@ -63,8 +61,7 @@ func readCertificates(ctx context.Context, path string) ([]*x509.Certificate, []
 	return list, content, nil
 }
 
-// parseCertificates skips what it cannot read, as crypto/x509 does: bundles of authorities
-// have some that are odd.
+// parseCertificates skips certificates that it cannot parse, as crypto/x509 does: some CA bundles contain such.
 func parseCertificates(content []byte) []*x509.Certificate {
 	var list []*x509.Certificate
 	for {

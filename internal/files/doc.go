@@ -1,11 +1,10 @@
-// Package files reads the files that a configuration names: itself, lists of endpoints,
-// tokens, passwords, keys and certificates.
+// Package files reads the files that a configuration names: the configuration itself, lists of endpoints, tokens,
+// passwords, keys and certificates.
 //
-// A file that never ends (a named pipe, a device, a mount that hangs) costs its reader an
-// error and not its life. Whatever is no regular file is refused before it is opened, no
-// more than a limit is read, and what has not come within [Patience] is given up. A system
-// call that hangs cannot be interrupted, so its goroutine is left behind: at most one for
-// each file, since whoever asks for the same file meanwhile waits for that one.
+// A file that never ends (a named pipe, a device, a mount that hangs) makes the read fail and never blocks its
+// caller. A path that is no regular file is refused before it is opened, a read has a limit of bytes, and it is given
+// up after [Patience]. A system call that hangs cannot be interrupted, so its goroutine is left behind: at most one
+// for each file, because further callers wait for the same system call.
 //
-// It keeps nothing and watches nothing. When a file is read again is its user's decision.
+// The package caches nothing and watches nothing. Its callers decide when a file is read again.
 package files

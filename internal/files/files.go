@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,11 +14,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Patience is how long a file may take.
+// Patience is the time after which a read is given up.
 const Patience = 2 * time.Second
 
-// Read returns the content of the regular file at path, at most limit bytes of it: whoever
-// has to know that there is no more asks for one more byte. It gives up when ctx is done.
+// Read returns the content of the regular file at path, at most limit bytes of it. To find out whether a file is longer
+// than it may be, ask for one more byte. Read gives up when ctx is done.
 func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return Within(ctx, path, "read "+strconv.FormatInt(limit, 10), func() ([]byte, error) {
 		info, err := os.Stat(path)
@@ -43,11 +44,11 @@ func Stat(ctx context.Context, path string) (os.FileInfo, error) {
 
 var underWay singleflight.Group
 
-// Within does something with the file or folder at path that may hang. It gives up when
-// Patience has passed or ctx is done, and leaves the goroutine of do behind then. What is
-// done under the same name with the same path meanwhile is the same.
+// Within calls do, which works with the file or folder at path and may hang. It gives up after Patience or when ctx is
+// done, and then leaves the goroutine of do behind. Calls with the same name and path at the same time share one do.
 func Within[T any](ctx context.Context, path, name string, do func() (T, error)) (T, error) {
-	patience, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience))
+	silence := fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience)
+	patience, cancel := context.WithTimeoutCause(ctx, Patience, silence)
 	defer cancel()
 	done := underWay.DoChan(name+" "+path, func() (any, error) { return do() })
 	select {
@@ -59,11 +60,14 @@ func Within[T any](ctx context.Context, path, name string, do func() (T, error))
 		return v, r.Err
 	case <-patience.Done():
 		var none T
+		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) { // the caller has less patience
+			return none, fmt.Errorf("%s has not answered in time: is it on a file system that hangs? (%w)", path, err)
+		}
 		return none, context.Cause(patience)
 	}
 }
 
-// kind names what is no regular file.
+// kind names a file that is no regular file.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():

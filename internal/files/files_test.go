@@ -27,7 +27,7 @@ func write(t *testing.T, content string) string {
 	return path
 }
 
-// pipe is a named pipe that nobody writes to.
+// pipe makes a named pipe without a writer.
 func pipe(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "pipe")
@@ -46,7 +46,7 @@ func TestNoMoreThanTheLimitIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRegularFileIsRefusedUnread(t *testing.T) {
+func TestAFileThatIsNotRegularIsRefusedUnread(t *testing.T) {
 	for path, want := range map[string]string{
 		pipe(t):                     "a named pipe, not a regular file",
 		"/dev/zero":                 "a device, not a regular file",
@@ -64,8 +64,8 @@ func TestWhatIsNoRegularFileIsRefusedUnread(t *testing.T) {
 	}
 }
 
-// A system call on a mount that hangs is stood in for: it needs rights that a test has not.
-func TestWhatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
+// TestARegularFileThatHangsIsGivenUpAfterPatience makes a real file hang, on Linux. Here the time is simulated.
+func TestACallThatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var begun atomic.Int32
@@ -86,10 +86,18 @@ func TestWhatHangsIsGivenUpAndLeavesOneGoroutineBehind(t *testing.T) {
 		}
 		ended, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := Within(ended, "/mnt/x", "read", hang); !errors.Is(err, context.DeadlineExceeded) {
+		const says = "/mnt/x has not answered in time: is it on a file system that hangs?"
+		_, err := Within(ended, "/mnt/x", "read", hang)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
 			t.Errorf("its caller's end: %v", err)
 		}
-		if got, err := Within(t.Context(), "/mnt/y", "read", func() (string, error) { return "other", nil }); got != "other" || err != nil {
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if _, err := Within(stopped, "/mnt/x", "read", hang); err != context.Canceled {
+			t.Errorf("its caller's stop: %v", err)
+		}
+		other := func() (string, error) { return "other", nil }
+		if got, err := Within(t.Context(), "/mnt/y", "read", other); got != "other" || err != nil {
 			t.Errorf("another file: %q, %v", got, err)
 		}
 		if n := begun.Load(); n != 1 {
@@ -109,7 +117,8 @@ func TestReadersOfOneFileShareNoMemory(t *testing.T) {
 		got := make(chan []byte, 2)
 		for range 2 {
 			go func() {
-				b, _ := Within(t.Context(), "/x", "read", func() ([]byte, error) { <-release; return []byte("abc"), nil })
+				b, _ := Within(t.Context(), "/x", "read",
+					func() ([]byte, error) { <-release; return []byte("abc"), nil })
 				got <- b
 			}()
 		}

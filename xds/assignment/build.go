@@ -20,38 +20,35 @@ import (
 // DropCategory is the one category of drop_overloads that is ever sent.
 const DropCategory = "steelyard_saturation"
 
-// overprovisioning is how much healthy endpoints are taken to be worth, in percent.
-// Envoy sends the rest to the DEGRADED ones: with its default of 140, one flagged
-// endpoint of three still got 7 % of the requests, more than its weight. With 1000
-// flagged endpoints get none while a tenth of the pool is not flagged; how much
-// the others can bear is for the weights to say.
+// overprovisioning is the factor, in percent, by which Envoy multiplies the share of healthy endpoints before it sends
+// the rest to DEGRADED ones: with its default of 140, one flagged endpoint of three still got 7 % of the requests, more
+// than its weight. With 1000, flagged endpoints get none as long as a tenth of the pool is not flagged; the weights
+// decide how much the other endpoints get.
 const overprovisioning = 1000
 
 // dropDenominator is the resolution of a drop fraction on the wire (MILLION).
 const dropDenominator = 1_000_000
 
-// Options says what goes into an assignment beside the decision.
+// Options are the inputs of an assignment besides the decision.
 type Options struct {
-	// EndpointStaleAfter makes Envoy drop the endpoints when no assignment came
-	// for so long. Zero, the default, leaves it out: endpoints never go stale.
+	// EndpointStaleAfter makes Envoy drop the endpoints if it gets no assignment for so long. Zero, the default, leaves
+	// it out: endpoints never go stale.
 	EndpointStaleAfter time.Duration
 
-	// Previous is the assignment that this one is to replace, or nil. At least
-	// one weight of the new one differs from it.
+	// Previous is the assignment that the new one replaces, or nil. At least one weight of the new one differs from it.
 	Previous *endpointv3.ClusterLoadAssignment
 }
 
-// A host is an endpoint of the decision with its place in the message.
+// A host is an endpoint of the decision, in the order of the message.
 type host struct {
 	*site
 	decision *weighting.EndpointDecision
 	weight   uint32
 }
 
-// A Builder builds assignments, of one cluster best: as long as the endpoints are those of
-// the assignment before, all that is said of them but health and weight is taken over from
-// there, and neither parsed nor sorted nor allocated again. The zero Builder is ready. It is
-// not for concurrent use; what it built is.
+// A Builder builds assignments, preferably of one cluster: as long as the endpoints are those of the previous
+// assignment, it reuses everything except health and weights, without parsing, sorting or allocating it again. The zero
+// Builder is ready to use. A Builder must not be used concurrently; the messages that it has built can be.
 type Builder struct{ sites []site }
 
 // Build is the Build of a new Builder.
@@ -59,15 +56,15 @@ func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*en
 	return new(Builder).Build(cluster, d, o, rng)
 }
 
-// Build makes the assignment of the cluster with that EDS service name. The
-// dither comes from rng, which Build does not keep. The message shares parts with the one
-// before: neither may be changed.
+// Build builds the assignment of the cluster with that EDS service name. The dither comes from rng, which Build does
+// not keep. The message shares parts with the previous one: neither may be changed.
 //
-// It fails when an address is not IP:PORT or
-// appears twice, when a share is negative or not finite or none is positive, when
-// the drop fraction is not within 0..1, and when there are more endpoints than weights can
-// be told apart for. A decision without endpoints is a valid, empty assignment.
-func (b *Builder) Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+// It fails if an address is not IP:PORT or appears twice, if a share is negative or not finite or none is positive, if
+// the drop fraction is not within 0..1, and if there are so many endpoints that the range of weights becomes too small.
+// A decision without endpoints is a valid, empty assignment.
+func (b *Builder) Build(
+	cluster string, d weighting.Decision, o Options, rng *rand.Rand,
+) (*endpointv3.ClusterLoadAssignment, error) {
 	if cluster == "" {
 		return nil, errors.New("building an assignment: the cluster has no name")
 	}
@@ -78,7 +75,9 @@ func (b *Builder) Build(cluster string, d weighting.Decision, o Options, rng *ra
 	return m, nil
 }
 
-func (b *Builder) build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
+func (b *Builder) build(
+	cluster string, d weighting.Decision, o Options, rng *rand.Rand,
+) (*endpointv3.ClusterLoadAssignment, error) {
 	hosts, err := b.hosts(d.Endpoints)
 	if err != nil {
 		return nil, err
@@ -115,7 +114,8 @@ func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) 
 		s := &b.sites[i]
 		e := &endpoints[s.at]
 		if !(e.Share >= 0) || math.IsInf(e.Share, 0) {
-			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative", e.Address, e.Share)
+			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative",
+				e.Address, e.Share)
 		}
 		largest = max(largest, e.Share)
 		hosts[i] = host{site: s, decision: e}
@@ -143,7 +143,7 @@ func largestZone(hosts []host) int {
 // localities groups the hosts, which are sorted by zone.
 func localities(hosts []host) []*endpointv3.LocalityLbEndpoints {
 	var out []*endpointv3.LocalityLbEndpoints
-	shrink := weightOf(hosts)/math.MaxUint32 + 1 // the localities' weights must add up within uint32 too
+	shrink := weightOf(hosts)/math.MaxUint32 + 1 // the sum of the localities' weights must fit into uint32 too
 	for start := 0; start < len(hosts); {
 		zone, end := hosts[start].decision.Zone, start
 		for end < len(hosts) && hosts[end].decision.Zone == zone {
@@ -161,7 +161,7 @@ func locality(zone string, hosts []host, shrink uint64) *endpointv3.LocalityLbEn
 		LbEndpoints:         make([]*endpointv3.LbEndpoint, len(hosts)),
 		LoadBalancingWeight: wrapperspb.UInt32(uint32(max(1, weightOf(hosts)/shrink))),
 	}
-	// One allocation for all endpoints of the zone: they live and die together.
+	// One allocation for all endpoints of the zone: they are freed together.
 	made := make([]lbEndpoint, len(hosts))
 	for i := range hosts {
 		made[i].set(&hosts[i])
@@ -178,7 +178,7 @@ func weightOf(hosts []host) uint64 {
 	return sum
 }
 
-// An lbEndpoint is what is new of an endpoint in every assignment.
+// An lbEndpoint has what changes of an endpoint with every assignment.
 type lbEndpoint struct {
 	endpoint endpointv3.LbEndpoint
 	weight   wrapperspb.UInt32Value
@@ -194,8 +194,7 @@ func (e *lbEndpoint) set(h *host) {
 	}
 }
 
-// buildPolicy says how far endpoints that are not flagged cover for those that are,
-// and the rest where there is something to say.
+// buildPolicy sets the overprovisioning factor, and drop_overloads and endpoint_stale_after if they are not zero.
 func buildPolicy(drop float64, staleAfter time.Duration) (*endpointv3.ClusterLoadAssignment_Policy, error) {
 	if !(drop >= 0 && drop <= 1) {
 		return nil, fmt.Errorf("drop fraction %v: it must lie within 0..1", drop)

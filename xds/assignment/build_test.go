@@ -45,18 +45,23 @@ func TestGoldens(t *testing.T) {
 		decision weighting.Decision
 		options  assignment.Options
 	}{
-		"empty":           {decision: decision()},
-		"one":             {decision: decision(endpoint("10.0.0.1:8000", "", 1))},
-		"shares":          {decision: decision(endpoint("10.0.0.1:8000", "", 0.6), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.1))},
-		"below_the_bound": {decision: decision(endpoint("10.0.0.1:8000", "", 0.9999), endpoint("10.0.0.2:8000", "", 0.0001))},
+		"empty": {decision: decision()},
+		"one":   {decision: decision(endpoint("10.0.0.1:8000", "", 1))},
+		"shares": {decision: decision(endpoint("10.0.0.1:8000", "", 0.6), endpoint("10.0.0.2:8000", "", 0.3),
+			endpoint("10.0.0.3:8000", "", 0.1))},
+		"below_the_bound": {decision: decision(endpoint("10.0.0.1:8000", "", 0.9999),
+			endpoint("10.0.0.2:8000", "", 0.0001))},
 		"order": {decision: decision(
 			endpoint("10.0.0.10:8000", "b", 0.2), endpoint("10.0.0.9:8000", "b", 0.2),
 			endpoint("10.0.0.9:80", "a", 0.2), endpoint("10.0.0.9:443", "a", 0.2), endpoint("10.0.0.1:1", "", 0.2))},
-		"ipv6": {decision: decision(endpoint("[2001:db8::2]:8000", "", 0.5), endpoint("[2001:0db8:0::1]:8000", "", 0.3), endpoint("10.0.0.1:8000", "", 0.2))},
+		"ipv6": {decision: decision(endpoint("[2001:db8::2]:8000", "", 0.5), endpoint("[2001:0db8:0::1]:8000", "", 0.3),
+			endpoint("10.0.0.1:8000", "", 0.2))},
 		"overloaded": {decision: decision(
-			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"), overloaded(endpoint("10.0.0.2:8000", "", 0.1), ""), endpoint("10.0.0.3:8000", "", 0.8))},
-		"drop":        {decision: dropping},
-		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)), options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
+			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"),
+			overloaded(endpoint("10.0.0.2:8000", "", 0.1), ""), endpoint("10.0.0.3:8000", "", 0.8))},
+		"drop": {decision: dropping},
+		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)),
+			options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := assignment.Build("llama", c.decision, c.options, seeded())
@@ -101,22 +106,26 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 		options  assignment.Options
 		want     string
 	}{
-		"no cluster name":        {cluster: "", decision: share(1), want: "no name"},
-		"host name":              {cluster: "c", decision: decision(endpoint("gpu-1:80", "", 1)), want: `"gpu-1:80"`},
-		"no port":                {cluster: "c", decision: decision(endpoint("10.0.0.1", "", 1)), want: "write IP:PORT"},
-		"port zero":              {cluster: "c", decision: decision(endpoint("10.0.0.1:0", "", 1)), want: "port 0"},
-		"port too large":         {cluster: "c", decision: decision(endpoint("10.0.0.1:65536", "", 1)), want: "65536"},
-		"IPv6 without brackets":  {cluster: "c", decision: decision(endpoint("::1:80", "", 1)), want: "[IP]:PORT"},
-		"IPv6 with a zone":       {cluster: "c", decision: decision(endpoint("[fe80::1%eth0]:80", "", 1)), want: "IPv6 zone"},
-		"address twice":          {cluster: "c", decision: decision(endpoint("[::1]:80", "", .5), endpoint("[0::1]:80", "b", .5)), want: "twice"},
-		"share NaN":              {cluster: "c", decision: share(math.NaN()), want: "share NaN"},
-		"share infinite":         {cluster: "c", decision: share(math.Inf(1)), want: "share +Inf"},
-		"share negative":         {cluster: "c", decision: share(-0.1), want: "share -0.1"},
-		"no positive share":      {cluster: "c", decision: share(0), want: "positive share"},
-		"drop NaN":               {cluster: "c", decision: drop(math.NaN()), want: "drop fraction NaN"},
-		"drop above one":         {cluster: "c", decision: drop(1.5), want: "drop fraction 1.5"},
-		"drop negative":          {cluster: "c", decision: drop(-0.5), want: "drop fraction -0.5"},
-		"stale time is negative": {cluster: "c", decision: share(1), options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
+		"no cluster name": {cluster: "", decision: share(1), want: "no name"},
+		"host name":       {cluster: "c", decision: decision(endpoint("gpu-1:80", "", 1)), want: `"gpu-1:80"`},
+		"no port": {cluster: "c", decision: decision(endpoint("10.0.0.1", "", 1)),
+			want: "write IP:PORT"},
+		"port zero":             {cluster: "c", decision: decision(endpoint("10.0.0.1:0", "", 1)), want: "port 0"},
+		"port too large":        {cluster: "c", decision: decision(endpoint("10.0.0.1:65536", "", 1)), want: "65536"},
+		"IPv6 without brackets": {cluster: "c", decision: decision(endpoint("::1:80", "", 1)), want: "[IP]:PORT"},
+		"IPv6 with a zone": {cluster: "c", decision: decision(endpoint("[fe80::1%eth0]:80", "", 1)),
+			want: "IPv6 zone"},
+		"address twice": {cluster: "c",
+			decision: decision(endpoint("[::1]:80", "", .5), endpoint("[0::1]:80", "b", .5)), want: "twice"},
+		"share NaN":         {cluster: "c", decision: share(math.NaN()), want: "share NaN"},
+		"share infinite":    {cluster: "c", decision: share(math.Inf(1)), want: "share +Inf"},
+		"share negative":    {cluster: "c", decision: share(-0.1), want: "share -0.1"},
+		"no positive share": {cluster: "c", decision: share(0), want: "positive share"},
+		"drop NaN":          {cluster: "c", decision: drop(math.NaN()), want: "drop fraction NaN"},
+		"drop above one":    {cluster: "c", decision: drop(1.5), want: "drop fraction 1.5"},
+		"drop negative":     {cluster: "c", decision: drop(-0.5), want: "drop fraction -0.5"},
+		"stale time is negative": {cluster: "c", decision: share(1),
+			options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, err := assignment.Build(c.cluster, c.decision, c.options, seeded())
@@ -124,7 +133,7 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 			if a != nil {
-				t.Error("there is a message beside the error")
+				t.Error("there is a message in addition to the error")
 			}
 		})
 	}
@@ -146,7 +155,8 @@ func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
 
 func TestOverloadReasonIsShortAndValid(t *testing.T) {
 	reason := strings.Repeat("ü", 100) + "\xff"
-	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)), assignment.Options{}, seeded())
+	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)),
+		assignment.Options{}, seeded())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +178,8 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 		endpoints []weighting.EndpointDecision
 	}{
 		{"one endpoint", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "", 1)}},
-		{"two zones", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "a", 0.5), endpoint("10.0.0.2:80", "b", 0.5)}},
+		{"two zones", []weighting.EndpointDecision{endpoint("10.0.0.1:80", "a", 0.5),
+			endpoint("10.0.0.2:80", "b", 0.5)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d.Endpoints, d.DropFraction = c.endpoints, 0
@@ -177,7 +188,7 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.DropFraction = 0.25
-			// The same random numbers again are the worst luck there is.
+			// The worst case: the same random numbers again.
 			after, err := assignment.Build("c", d, assignment.Options{Previous: before}, seeded())
 			if err != nil {
 				t.Fatal(err)
@@ -199,7 +210,8 @@ func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := decision(endpoint("10.0.0.1:80", "", 1))
-	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(), "other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
+	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(),
+		"other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
 		t.Run(name, func(t *testing.T) {
 			p, err := assignment.Build("c", previous, assignment.Options{}, seeded())
 			if err != nil {
@@ -259,7 +271,8 @@ func TestRangeShrinksWhenALocalityIsTooLargeForItsSum(t *testing.T) {
 			}
 			checkRange(t, a, c.min, c.max)
 			w := slices.Collect(maps.Values(weights(a)))
-			if smallest, largest := slices.Min(w), slices.Max(w); float64(smallest) > 1.01*float64(c.min)+1 || float64(largest) < 0.99*float64(c.max) {
+			if smallest, largest := slices.Min(w), slices.Max(w); float64(smallest) > 1.01*float64(c.min)+1 ||
+				float64(largest) < 0.99*float64(c.max) {
 				t.Errorf("weights of %d..%d, want nearly all of %d..%d", smallest, largest, c.min, c.max)
 			}
 		})
@@ -271,7 +284,8 @@ func pool(zones []int) weighting.Decision {
 	var d weighting.Decision
 	for zone, n := range zones {
 		for i := range n {
-			d.Endpoints = append(d.Endpoints, endpoint(fmt.Sprintf("10.%d.%d.%d:80", zone, i/256, i%256), fmt.Sprint(zone), 1))
+			d.Endpoints = append(d.Endpoints,
+				endpoint(fmt.Sprintf("10.%d.%d.%d:80", zone, i/256, i%256), fmt.Sprint(zone), 1))
 		}
 	}
 	for i := range d.Endpoints {
@@ -305,7 +319,7 @@ func checkRange(t fataler, a *endpointv3.ClusterLoadAssignment, low, high uint32
 	}
 }
 
-// BenchmarkBuild builds for endpoints that stay, as nearly always, and for new ones.
+// BenchmarkBuild builds for unchanged endpoints, which is the usual case, and for new ones.
 func BenchmarkBuild(b *testing.B) {
 	for _, same := range []bool{true, false} {
 		b.Run(map[bool]string{true: "same endpoints", false: "new endpoints"}[same], func(b *testing.B) {
@@ -327,11 +341,12 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// TestABuilderSaysWhatANewOneSays follows a pool whose endpoints come, go, move and change
-// places: what a builder remembers must not show.
-func TestABuilderSaysWhatANewOneSays(t *testing.T) {
+// TestAReusedBuilderBuildsWhatANewOneBuilds follows a pool whose endpoints are added, removed, moved and
+// reordered: what a builder keeps must not change the result.
+func TestAReusedBuilderBuildsWhatANewOneBuilds(t *testing.T) {
 	var builder assignment.Builder
-	a, b, c := endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.3), endpoint("10.0.0.3:8000", "", 0.2)
+	a, b := endpoint("10.0.0.1:8000", "", 0.5), endpoint("10.0.0.2:8000", "", 0.3)
+	c := endpoint("10.0.0.3:8000", "", 0.2)
 	moved, other := b, endpoint("10.0.0.2:8001", "", 0.3)
 	moved.Zone = "east"
 	for i, d := range []weighting.Decision{
@@ -350,7 +365,7 @@ func TestABuilderSaysWhatANewOneSays(t *testing.T) {
 	}
 }
 
-func TestABuilderForgetsNothingOverAnError(t *testing.T) {
+func TestABuilderStillWorksAfterAnError(t *testing.T) {
 	var builder assignment.Builder
 	good, bad := decision(endpoint("10.0.0.1:8000", "", 1)), decision(endpoint("10.0.0.1:0", "", 1))
 	for i, d := range []weighting.Decision{good, bad, good, decision(endpoint("10.0.0.1:8000", "", -1)), good} {

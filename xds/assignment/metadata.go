@@ -8,11 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// MetadataNamespace is the filter metadata that says why an endpoint is DEGRADED.
+// MetadataNamespace is the namespace of the filter metadata with the reason why an endpoint is DEGRADED.
 const MetadataNamespace = "steelyard"
 
-// maxReason bounds the reason in bytes: it travels to every Envoy in every
-// assignment while the flag is up.
+// maxReason limits the reason in bytes: every assignment carries it to every Envoy while the endpoint is flagged.
 const maxReason = 96
 
 func overloadMetadata(reason string) *corev3.Metadata {
@@ -25,8 +24,8 @@ func overloadMetadata(reason string) *corev3.Metadata {
 	}}
 }
 
-// shorten cuts s to at most limit bytes, on a rune's edge, and drops what is not
-// UTF-8: protobuf refuses to marshal such a string.
+// shorten returns at most limit bytes of s, up to the end of a rune, without invalid UTF-8, which protobuf refuses to
+// marshal.
 func shorten(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "")
 	if len(s) <= limit {

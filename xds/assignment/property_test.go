@@ -25,9 +25,10 @@ var decisions = rapid.Custom(func(t *rapid.T) weighting.Decision {
 	sum := 0.0
 	for i := range n {
 		e := weighting.EndpointDecision{
-			Address:    fmt.Sprintf("10.0.0.%d:8000", i),
-			Zone:       fmt.Sprint(rapid.IntRange(0, zones-1).Draw(t, "zone")),
-			Share:      rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(0, 1e-9), rapid.Just(0.5)).Draw(t, "share"),
+			Address: fmt.Sprintf("10.0.0.%d:8000", i),
+			Zone:    fmt.Sprint(rapid.IntRange(0, zones-1).Draw(t, "zone")),
+			Share: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Float64Range(0, 1e-9), rapid.Just(0.5)).
+				Draw(t, "share"),
 			Overloaded: rapid.Bool().Draw(t, "overloaded"),
 		}
 		sum += e.Share
@@ -128,7 +129,7 @@ func TestDitherIsFreshInEveryAssignment(t *testing.T) {
 		if err != nil {
 			t.Fatalf("building again: %v", err)
 		}
-		// At the floor the dither is 43 whole numbers wide, so some of those come again.
+		// At the floor the dither is 43 whole numbers wide, so some of them repeat.
 		was, is, same := weights(first), weights(second), 0
 		for address, w := range was {
 			if w > 10_000 && is[address] == w {
@@ -141,10 +142,11 @@ func TestDitherIsFreshInEveryAssignment(t *testing.T) {
 	})
 }
 
-// TestDitherDoesNotBendTheShares asserts that the mean over many assignments is what was
-// wanted, at both ends of the range.
-func TestDitherDoesNotBendTheShares(t *testing.T) {
-	d := decision(endpoint("10.0.0.1:80", "", 0.9), endpoint("10.0.0.2:80", "", 0.09), endpoint("10.0.0.3:80", "", 0.01))
+// TestDitherDoesNotBiasTheShares asserts that the mean over many assignments is that of the shares, at both ends of
+// the range.
+func TestDitherDoesNotBiasTheShares(t *testing.T) {
+	d := decision(endpoint("10.0.0.1:80", "", 0.9), endpoint("10.0.0.2:80", "", 0.09),
+		endpoint("10.0.0.3:80", "", 0.01))
 	rng, sums := seeded(), map[string]float64{}
 	const rounds = 4000
 	for range rounds {
@@ -157,7 +159,8 @@ func TestDitherDoesNotBendTheShares(t *testing.T) {
 		}
 	}
 	// The standard error is 2 % / sqrt(3 * 4000) = 0.02 % of the weight.
-	for address, want := range map[string]float64{"10.0.0.1:80": 9_803_921, "10.0.0.2:80": 980_392, "10.0.0.3:80": 108_932} {
+	for address, want := range map[string]float64{"10.0.0.1:80": 9_803_921, "10.0.0.2:80": 980_392,
+		"10.0.0.3:80": 108_932} {
 		if got := sums[address]; got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s weighs %.0f on average, want %.0f within 0.1 %%", address, got, want)
 		}

@@ -12,10 +12,10 @@ import (
 	"steelyard/weighting"
 )
 
-// A site is what does not change about an endpoint from one assignment to the next.
+// A site has what stays the same of an endpoint from one assignment to the next.
 type site struct {
 	address, zone string // as in the decision
-	at            int    // its number there
+	at            int    // its index there
 	addr          netip.AddrPort
 	identifier    *endpointv3.LbEndpoint_Endpoint // its address in the message
 }
@@ -33,7 +33,8 @@ func newSites(endpoints []weighting.EndpointDecision) ([]site, error) {
 			return nil, err
 		}
 		if _, twice := seen[addr]; twice {
-			return nil, fmt.Errorf("endpoint %q appears twice: an address is an endpoint's identity within its cluster", e.Address)
+			return nil, fmt.Errorf("endpoint %q appears twice: an address is an endpoint's identity within its cluster",
+				e.Address)
 		}
 		seen[addr] = struct{}{}
 		sites = append(sites, site{address: e.Address, zone: e.Zone, at: i, addr: addr, identifier: identifier(addr)})
@@ -65,9 +66,11 @@ func parseAddress(s string) (netip.AddrPort, error) {
 	case err != nil:
 		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: %w; write IP:PORT, or [IP]:PORT for IPv6", s, err)
 	case addr.Port() == 0:
-		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: port 0 cannot be connected to; write the serving port", s)
+		return netip.AddrPort{}, fmt.Errorf(
+			"endpoint address %q: port 0 cannot be connected to; write the serving port", s)
 	case addr.Addr().Zone() != "":
-		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: an IPv6 zone means nothing on another machine; write the address without it", s)
+		return netip.AddrPort{}, fmt.Errorf("endpoint address %q: "+
+			"an IPv6 zone means nothing on another machine; write the address without it", s)
 	}
 	return addr, nil
 }

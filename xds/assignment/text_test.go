@@ -10,9 +10,8 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 )
 
-// text writes every field that Build sets, one endpoint a line, in a form that
-// does not change with the version of protobuf (prototext and protojson vary
-// their white space on purpose).
+// text writes every field that Build sets, one endpoint per line, in a form that does not depend on the version of
+// protobuf (prototext and protojson vary their white space on purpose).
 func text(m *endpointv3.ClusterLoadAssignment) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %s\n", m.GetClusterName())
@@ -21,7 +20,8 @@ func text(m *endpointv3.ClusterLoadAssignment) string {
 			fmt.Fprintf(&b, "policy endpoint_stale_after %v\n", p.GetEndpointStaleAfter().AsDuration())
 		}
 		for _, d := range p.GetDropOverloads() {
-			fmt.Fprintf(&b, "policy drop %s %d %v\n", d.GetCategory(), d.GetDropPercentage().GetNumerator(), d.GetDropPercentage().GetDenominator())
+			fmt.Fprintf(&b, "policy drop %s %d %v\n", d.GetCategory(), d.GetDropPercentage().GetNumerator(),
+				d.GetDropPercentage().GetDenominator())
 		}
 		fmt.Fprintf(&b, "policy overprovisioning_factor %d\n", p.GetOverprovisioningFactor().GetValue())
 		if p.GetWeightedPriorityHealth() {
@@ -29,7 +29,8 @@ func text(m *endpointv3.ClusterLoadAssignment) string {
 		}
 	}
 	for _, l := range m.GetEndpoints() {
-		fmt.Fprintf(&b, "locality zone %q weight %d priority %d\n", l.GetLocality().GetZone(), l.GetLoadBalancingWeight().GetValue(), l.GetPriority())
+		fmt.Fprintf(&b, "locality zone %q weight %d priority %d\n", l.GetLocality().GetZone(),
+			l.GetLoadBalancingWeight().GetValue(), l.GetPriority())
 		for _, e := range l.GetLbEndpoints() {
 			fmt.Fprintf(&b, "  %s\n", endpointText(e))
 		}
@@ -44,7 +45,8 @@ func endpointText(e *endpointv3.LbEndpoint) string {
 	}
 	for name, fields := range e.GetMetadata().GetFilterMetadata() {
 		f := fields.GetFields()
-		line += fmt.Sprintf(" %s{overloaded %v, reason %q, %d fields}", name, f["overloaded"].GetBoolValue(), f["reason"].GetStringValue(), len(f))
+		line += fmt.Sprintf(" %s{overloaded %v, reason %q, %d fields}", name, f["overloaded"].GetBoolValue(),
+			f["reason"].GetStringValue(), len(f))
 	}
 	return line
 }

@@ -20,10 +20,9 @@ func weigh(hosts []host, b envoyspec.WeightBounds, rng *rand.Rand) {
 	}
 }
 
-// differ makes sure that at least one weight is not the one that the endpoint
-// had before: Envoy ignores a change of the drop policy that comes alone.
-// Both are in the order of the message, so the first pair that is not the same
-// settles it; where the endpoints themselves differ, Envoy has to rebuild anyway.
+// differ makes sure that at least one endpoint has another weight than before: Envoy ignores a change of the drop
+// policy without a change of weights. Both are in the order of the message, so the first pair that differs is enough;
+// if the endpoints themselves differ, Envoy has to rebuild anyway.
 func differ(hosts []host, previous *endpointv3.ClusterLoadAssignment, high uint32) {
 	i := 0
 	for _, l := range previous.GetEndpoints() {

@@ -1,6 +1,7 @@
 package port
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
@@ -8,16 +9,21 @@ import (
 	"time"
 )
 
+// defaultFirstMessage is ample: an Envoy sends the first message of a stream as soon as it has opened the stream.
+const defaultFirstMessage = 10 * time.Second
+
 // Options of a Listener.
 type Options struct {
-	// Connections is how many there are at most, and PerAddress how many from one remote address.
+	// Connections is the largest number of connections, and PerAddress of those from one remote address or IPv6 /64.
 	Connections, PerAddress int
-	// Streams is how many are open at most, on all connections together.
+	// Streams is the largest number of open streams, on all connections together.
 	Streams int
-	Log     *slog.Logger
+	// FirstMessage is how long a stream may take to send its first message completely. Zero: 10 s.
+	FirstMessage time.Duration
+	Log          *slog.Logger
 }
 
-// A Listener accepts TCP connections within its bounds; see the package comment.
+// A Listener accepts TCP connections within its limits; see the package comment.
 type Listener struct {
 	net.Listener
 	options Options
@@ -25,26 +31,29 @@ type Listener struct {
 	closing chan struct{}
 	close   func() error // once
 
-	refused, displaced, refusedStreams, failed *tally
+	refused, displaced, refusedStreams, silentStreams, failed *tally
 
 	mu    sync.Mutex // guards what follows
-	room  int        // connections that the file descriptors are enough for
+	room  int        // connections for which there are enough file descriptors
 	table table
-	stats Stats // what is counted
+	stats Stats // of which only the counters are kept up to date
 }
 
-// Stats are how much of the bounds is used, and what they refused.
+// Stats are how much of each limit is used, and how often it was reached.
 type Stats struct {
 	Connections ConnectionUsage
-	PerAddress  ConnectionUsage // of the address with the most
+	PerAddress  ConnectionUsage // of the address with the most connections
 	Streams     Usage
 
+	SilentStreams    uint64    // ended because their first message did not arrive in time
+	SilentStreamTime time.Time // of the latest; zero when there was none
+
 	AcceptErrors    uint64
-	AcceptError     string // the latest
+	AcceptError     string // of the latest
 	AcceptErrorTime time.Time
 }
 
-// A ConnectionUsage is how much of a bound is used. Refused counts new connections that were closed at once.
+// A ConnectionUsage is how much of a limit is used. Refused counts new connections that were closed at once.
 type ConnectionUsage struct {
 	Usage
 	Displaced   uint64 // idle connections that were closed, each to make room for a new one
@@ -61,11 +70,13 @@ func Listen(address string, o Options) (*Listener, error) {
 }
 
 func newListener(inner net.Listener, o Options) *Listener {
+	o.FirstMessage = cmp.Or(o.FirstMessage, defaultFirstMessage)
 	l := &Listener{
 		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
-		refused:        newTally(o.Log, "connections refused: there are as many as are allowed, and none is idle"),
+		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
 		displaced:      newTally(o.Log, "idle connections closed to make room for new ones"),
-		refusedStreams: newTally(o.Log, "streams refused: there are as many as are allowed"),
+		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),
+		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
 		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
 		room:           o.Connections, table: newTable(),
 	}
@@ -73,15 +84,15 @@ func newListener(inner net.Listener, o Options) *Listener {
 	return l
 }
 
-// SetRoom says how many connections the limit of open files has room for. Connections that are there stay.
+// SetRoom sets how many connections the limit of open files has room for. Open connections stay open.
 func (l *Listener) SetRoom(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.room = n
 }
 
-// limits are the bounds that hold now. Where file descriptors are fewer than the connections that one address
-// may have, it may have three quarters of them, so that there are some for others.
+// limits returns the limits that hold now. If there are fewer file descriptors than one address may have connections,
+// an address may have three quarters of them, so that some are left for other addresses.
 func (l *Listener) limits() (total, each int) {
 	total, each = min(l.options.Connections, l.room), l.options.PerAddress
 	if total < l.options.Connections && each >= total {
@@ -90,7 +101,7 @@ func (l *Listener) limits() (total, each int) {
 	return total, each
 }
 
-// Accept returns the next connection that there is room for. Its only error is that the listener was closed.
+// Accept returns the next connection for which there is room. It fails only when the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	const first, longest = 5 * time.Millisecond, time.Second
 	pause := first
@@ -116,12 +127,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptFailed counts, and frees a file descriptor, which is what accepting mostly fails for.
+// acceptFailed counts the error, and closes an idle connection: accept mostly fails for want of a file descriptor.
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++
 	l.stats.AcceptError, l.stats.AcceptErrorTime = err.Error(), time.Now()
-	victim := front(&l.table.idle)
+	victim := oldestIdle(&l.table.idle)
 	if victim != nil {
 		l.table.remove(victim)
 	}
@@ -132,9 +143,10 @@ func (l *Listener) acceptFailed(err error) {
 	}
 }
 
-// admit accepts a connection, if necessary in place of an idle one; otherwise it closes it and returns nil.
+// admit wraps a connection for which there is room, or for which it can close an idle one. It closes any other, and
+// returns nil.
 func (l *Listener) admit(raw net.Conn) net.Conn {
-	c := &conn{Conn: raw, listener: l, pair: pairOf(raw.RemoteAddr(), raw.LocalAddr())}
+	c := &conn{Conn: raw, listener: l, pair: addressesOf(raw.RemoteAddr(), raw.LocalAddr())}
 	address := c.pair.remote.Addr()
 	victim, full := l.enter(c)
 	switch {
@@ -150,19 +162,19 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// enter adds the connection to the table, if there is room or can be made. full is the bound that was reached, 0 if
-// there was room. victim is the idle connection that it replaces; nil, with full set, means that it was not added.
+// enter adds the connection to the table if there is room, or if it can replace an idle connection (victim). full is
+// the limit that was reached, 0 if none was. Without a victim, a full table refuses the connection.
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	total, each := l.limits()
-	open, oldest := l.table.from(c.pair.remote.Addr())
+	open, oldest := l.table.connections(c.pair.remote.Addr())
 	switch {
 	case open >= each:
 		victim, full = oldest, each
 		l.stats.PerAddress.turnedAway(victim)
 	case len(l.table.open) >= total:
-		victim, full = front(&l.table.idle), total
+		victim, full = oldestIdle(&l.table.idle), total
 		l.stats.Connections.turnedAway(victim)
 	}
 	if full > 0 && victim == nil {
@@ -185,19 +197,19 @@ func (u *ConnectionUsage) turnedAway(victim *conn) {
 	u.DisplacedAt = time.Now()
 }
 
-// Busy says that a request begins or ends on the connection, where requests are no streams of Intercept.
+// Busy marks the start and the end of a request on a connection whose requests do not pass through Intercept.
 func (c *conn) Busy(busy bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	switch {
 	case busy && c.streams == 0:
-		c.listener.table.begin(c)
+		c.listener.table.streamBegins(c)
 	case !busy && c.streams > 0:
-		c.listener.table.end(c)
+		c.listener.table.streamEnds(c)
 	}
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and removes it from the table.
 func (c *conn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.table.remove(c)
@@ -205,43 +217,43 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Close ends the listening, and closes the connections on which no stream was ever opened: a server that stops
-// would wait for their handshakes.
+// Close stops listening, and closes the connections that never had a stream: a server that stops would wait for their
+// handshakes.
 func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) end() error {
 	close(l.closing)
-	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.failed} {
+	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.failed} {
 		t.end()
 	}
 	err := l.Listener.Close()
-	l.closeThose(func(c *conn) bool { return !c.used })
+	l.closeMatching(func(c *conn) bool { return !c.used })
 	return err
 }
 
-// CloseConnections closes all connections, whatever their peers do.
-func (l *Listener) CloseConnections() { l.closeThose(func(*conn) bool { return true }) }
+// CloseConnections closes all connections without waiting for their peers.
+func (l *Listener) CloseConnections() { l.closeMatching(func(*conn) bool { return true }) }
 
-func (l *Listener) closeThose(which func(*conn) bool) {
+func (l *Listener) closeMatching(matches func(*conn) bool) {
 	l.mu.Lock()
-	var those []*conn
+	var matching []*conn
 	for _, c := range l.table.open {
-		if which(c) {
-			those = append(those, c)
+		if matches(c) {
+			matching = append(matching, c)
 		}
 	}
 	l.mu.Unlock()
-	for _, c := range those {
+	for _, c := range matching {
 		c.Close()
 	}
 }
 
-// Stats are those of now.
+// Stats returns the current usage, and the counters.
 func (l *Listener) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.most()
+	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
 	s.Connections.Limit, s.PerAddress.Limit = l.limits()
 	s.Streams = l.streams.Usage()
 	return s

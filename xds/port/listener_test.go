@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// arrivals is a listener whose connections and errors a test makes: no machine has addresses enough, and accepting
-// fails when a kernel wants it to.
+// arrivals is a listener whose connections and errors come from the test: a machine has too few addresses, and no test
+// can make the kernel's accept fail.
 type arrivals struct {
 	next   chan any // a net.Conn or an error
 	closed chan struct{}
@@ -39,7 +39,7 @@ func (a *arrivals) Accept() (net.Conn, error) {
 func (a *arrivals) Close() error   { close(a.closed); return nil }
 func (a *arrivals) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a connection of a remote address. Its other end is the peer's.
+// from is a connection from a remote address. The peer has its other end.
 type from struct {
 	net.Conn
 	remote *net.TCPAddr
@@ -48,7 +48,7 @@ type from struct {
 func (f from) RemoteAddr() net.Addr { return f.remote }
 func (f from) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 18000} }
 
-// A harness is a listener that accepts all the time.
+// A harness is a listener that accepts all connections.
 type harness struct {
 	t        *testing.T
 	listener *Listener
@@ -59,7 +59,8 @@ type harness struct {
 }
 
 func newHarness(t *testing.T, o Options) *harness {
-	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1), log: &logged{}}
+	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1),
+		log: &logged{}}
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	h.listener = newListener(h.arrivals, o)
 	done := make(chan struct{})
@@ -84,7 +85,7 @@ func newHarness(t *testing.T, o Options) *harness {
 	return h
 }
 
-// logged is a log that is written and read at the same time.
+// logged is a log that goroutines can write to and read at the same time.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -102,10 +103,10 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// A visit is a connection as its peer and the server have it; nil is the server's end where it was refused.
+// A visit has both ends of a connection. The server's end is nil if the listener refused it.
 type visit struct{ peer, server net.Conn }
 
-// come connects from an IP address. It is for use in a synctest bubble.
+// come connects from an IP address. It needs a synctest bubble.
 func (h *harness) come(ip string) visit {
 	h.t.Helper()
 	ours, theirs := net.Pipe()
@@ -127,18 +128,18 @@ func (v visit) open() bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// stream begins one on the connection.
+// stream opens a stream on the connection.
 func (v visit) stream() { v.server.(*conn).Busy(true) }
 
-func (v visit) streamEnds() { v.server.(*conn).Busy(false) }
+func (v visit) endStream() { v.server.(*conn).Busy(false) }
 
-func TestANewConnectionTakesThePlaceOfTheOneThatIsIdleForLongest(t *testing.T) {
+func TestANewConnectionReplacesTheOneIdleForLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 3, PerAddress: 3})
 		a, b, c := h.come("10.0.1.1"), h.come("10.0.1.2"), h.come("10.0.1.3")
 		a.stream()
 		b.stream()
-		b.streamEnds() // idle again, and for a shorter time than c
+		b.endStream() // idle again, and for a shorter time than c
 		d := h.come("10.0.1.4")
 		if d.server == nil || !a.open() || !b.open() || c.open() || !d.open() {
 			t.Errorf("open: %v %v %v %v, want all but the third", a.open(), b.open(), c.open(), d.open())
@@ -150,7 +151,7 @@ func TestANewConnectionTakesThePlaceOfTheOneThatIsIdleForLongest(t *testing.T) {
 	})
 }
 
-func TestWhereNoConnectionIsIdleANewOneIsClosedAtOnce(t *testing.T) {
+func TestANewConnectionIsRefusedIfNoneIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 2, PerAddress: 2})
 		a, b := h.come("10.0.1.1"), h.come("10.0.1.2")
@@ -160,13 +161,14 @@ func TestWhereNoConnectionIsIdleANewOneIsClosedAtOnce(t *testing.T) {
 		if refused.server != nil || refused.open() || !a.open() || !b.open() {
 			t.Errorf("the third was accepted, or one of those with streams closed")
 		}
-		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() || s.Displaced != 0 {
+		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() ||
+			s.Displaced != 0 {
 			t.Errorf("%+v, want one refused", s)
 		}
 		b.server.Close()
-		b.server.Close() // gives one place back, not two
+		b.server.Close() // frees one place, not two
 		if again := h.come("10.0.1.3"); again.server == nil {
-			t.Error("the place of one that left was not given to another")
+			t.Error("no connection was accepted in place of one that was closed")
 		}
 		if s := h.listener.Stats().Connections; s.Used != 2 {
 			t.Errorf("%d connections, want 2", s.Used)
@@ -174,13 +176,13 @@ func TestWhereNoConnectionIsIdleANewOneIsClosedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnAddressHasItsOwnBound(t *testing.T) {
+func TestTheConnectionsOfAnAddressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 10, PerAddress: 2})
-		other := h.come("10.0.1.9") // idle for longest, but of another address
+		other := h.come("10.0.1.9") // idle for longest, but from another address
 		a, b := h.come("10.0.1.1"), h.come("10.0.1.1")
 		a.stream()
-		c := h.come("::ffff:10.0.1.1") // the same address, as a listener of both families sees it
+		c := h.come("::ffff:10.0.1.1") // the same address, as a dual-stack listener reports it
 		if c.server == nil || !a.open() || b.open() || !other.open() {
 			t.Errorf("open: %v %v %v, want the idle one of the same address closed", other.open(), a.open(), b.open())
 		}
@@ -192,24 +194,47 @@ func TestAnAddressHasItsOwnBound(t *testing.T) {
 			t.Error("another address was refused")
 		}
 		s := h.listener.Stats()
-		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
+		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 ||
+			s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// TestFewFileDescriptorsLeaveSomeForOtherAddresses: the bound of an address that is written for a fleet would
-// otherwise be none where open files are few.
+// TestANetworkOfIPv6CountsAsOneAddress: a machine has all addresses of its /64 to connect from.
+func TestANetworkOfIPv6CountsAsOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 100, PerAddress: 2})
+		for _, ip := range []string{"2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff"} {
+			h.come(ip).stream()
+		}
+		if v := h.come("2001:db8:0:1::2"); v.server != nil || v.open() {
+			t.Error("a third connection of a /64 was accepted")
+		}
+		for _, ip := range []string{"2001:db8:0:2::1", "::ffff:10.0.1.1", "::ffff:10.0.1.2", "::ffff:10.0.1.3"} {
+			if h.come(ip).server == nil {
+				t.Errorf("%s was refused, though nothing else of its /64, or of its IPv4 address, is connected", ip)
+			}
+		}
+		if s := h.listener.Stats().PerAddress; s.Used != 2 || s.Refused != 1 {
+			t.Errorf("%+v, want the two of the /64, and one refused", s)
+		}
+	})
+}
+
+// TestFewFileDescriptorsLeaveSomeForOtherAddresses: without this, a limit per address that was chosen for a fleet would
+// limit nothing if open files are few.
 func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 	for _, tt := range []struct{ connections, each, room, wantTotal, wantEach int }{
 		{100, 75, 1000, 100, 75},
 		{100, 75, 80, 80, 75},
 		{100, 75, 40, 40, 30},
-		{100, 100, 1000, 100, 100}, // as it is written
+		{100, 100, 1000, 100, 100}, // as configured
 		{100, 20, 40, 40, 20},
 		{100, 75, 1, 1, 1},
 	} {
-		l := newListener(&arrivals{closed: make(chan struct{})}, Options{Connections: tt.connections, PerAddress: tt.each})
+		l := newListener(&arrivals{closed: make(chan struct{})},
+			Options{Connections: tt.connections, PerAddress: tt.each})
 		l.SetRoom(tt.room)
 		if s := l.Stats(); s.Connections.Limit != tt.wantTotal || s.PerAddress.Limit != tt.wantEach {
 			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.PerAddress.Limit)
@@ -217,35 +242,37 @@ func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAcceptingAreOutlived(t *testing.T) {
+func TestTheListenerSurvivesAcceptErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
 		idle, busy := h.come("10.0.1.1"), h.come("10.0.1.1")
 		busy.stream()
 		start := time.Now()
 		for range 100 {
-			h.arrivals.next <- &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+			h.arrivals.next <- &net.OpError{Op: "accept", Net: "tcp",
+				Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		}
-		h.arrivals.next <- errors.New("an error that nobody knows")
+		h.arrivals.next <- errors.New("an unknown error")
 		if h.come("10.0.1.2").server == nil {
 			t.Error("nothing was accepted after the errors")
 		}
 		if took := time.Since(start); took < 50*time.Second || took > 101*time.Second {
-			t.Errorf("101 errors took %v: they are to be a second apart in the end, and no more", took)
+			t.Errorf("101 errors took %v, want retries that are at most a second apart", took)
 		}
 		if idle.open() || !busy.open() {
-			t.Error("the idle connection was not closed for its file descriptor, or the other one was")
+			t.Error("want the idle connection closed for its file descriptor, and the other one open")
 		}
-		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an error that nobody knows" || s.AcceptErrorTime.IsZero() {
+		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an unknown error" ||
+			s.AcceptErrorTime.IsZero() {
 			t.Errorf("%+v, want 101 errors", s)
 		}
 		if lines := strings.Count(h.log.String(), "cannot be accepted"); lines < 9 || lines > 11 {
-			t.Errorf("%d lines for 101 errors in 97 s, want one in ten seconds", lines)
+			t.Errorf("%d lines for 101 errors in 97 s, want one every ten seconds", lines)
 		}
 	})
 }
 
-func TestAnErrorOfAcceptingDoesNotHoldCloseUp(t *testing.T) {
+func TestCloseInterruptsTheRetriesOfAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
 		for range 20 {
@@ -260,8 +287,8 @@ func TestAnErrorOfAcceptingDoesNotHoldCloseUp(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreSummedUpInTheLog: a peer can cause thousands a second.
-func TestRefusalsAreSummedUpInTheLog(t *testing.T) {
+// TestTheLogSumsUpRefusals: a peer can cause thousands a second.
+func TestTheLogSumsUpRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 1, PerAddress: 1})
 		h.come("10.0.1.1").stream()
@@ -286,31 +313,31 @@ func TestRefusalsAreSummedUpInTheLog(t *testing.T) {
 	})
 }
 
-// TestClosingEndsWhatNeverSpoke: a server that stops waits for handshakes, and gives those that it serves the
-// time to end.
-func TestClosingEndsWhatNeverSpoke(t *testing.T) {
+// TestCloseClosesConnectionsThatNeverHadAStream: a server that stops waits for handshakes, and lets the streams that it
+// serves end.
+func TestCloseClosesConnectionsThatNeverHadAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
 		silent, served, was := h.come("10.0.1.1"), h.come("10.0.1.1"), h.come("10.0.1.1")
 		served.stream()
 		was.stream()
-		was.streamEnds()
+		was.endStream()
 		h.listener.Close()
 		if silent.open() || !served.open() || !was.open() {
 			t.Errorf("open: %v %v %v, want all but the first", silent.open(), served.open(), was.open())
 		}
 		h.listener.CloseConnections()
 		if served.open() || was.open() {
-			t.Error("connections are left")
+			t.Error("connections are still open")
 		}
-		served.streamEnds() // a stream may end after its connection
+		served.endStream() // a stream may end after its connection
 		if s := h.listener.Stats(); s.Connections.Used != 0 || s.PerAddress.Used != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-func TestItListensOnTCP(t *testing.T) {
+func TestListenUsesTCP(t *testing.T) {
 	l, err := Listen("127.0.0.1:0", Options{Connections: 1, PerAddress: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -332,7 +359,7 @@ func TestItListensOnTCP(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := Listen(l.Addr().String(), Options{}); err == nil {
-		t.Error("a port that is taken was bound")
+		t.Error("Listen bound a port that is in use")
 	}
 	if err := errors.Join(l.Close(), l.Close()); err != nil {
 		t.Error(err)

@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// A Usage is how much of a bound is used, and how often it was reached.
+// A Usage is how much of a limit is used, and how often it was reached.
 type Usage struct {
 	Used, Limit int
 	Refused     uint64    // since the start
-	RefusedAt   time.Time // the latest; zero when nothing was
+	RefusedAt   time.Time // of the latest; zero when there was none
 }
 
-// reserve is how often what a connection holds must fit into what is left.
+// reserve is how many times what a connection holds has to fit into what is left.
 const reserve = 16
 
-// A Quota bounds what all connections together hold of one thing; see the package comment for how it is
-// shared. Its methods can be called from any goroutine.
+// A Quota limits how much of one resource all connections hold together; the package comment describes how they share
+// it. Its methods can be called from any goroutine.
 type Quota struct {
 	mu    sync.Mutex
 	usage Usage
-	held  map[string]int // by connection; none of them 0
+	held  map[string]int // by connection; without zeros
 }
 
-// NewQuota makes a quota of so many.
+// NewQuota makes a quota with a limit.
 func NewQuota(limit int) *Quota {
 	return &Quota{usage: Usage{Limit: limit}, held: make(map[string]int)}
 }
 
-// Take gives the connection one more, and reports whether there was one. What was given must come
-// back by Give.
-func (q *Quota) Take(connection string) bool {
+// Acquire reports whether the connection may hold one more. If so, the connection must give it back with Release.
+func (q *Quota) Acquire(connection string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	own := q.held[connection]
@@ -44,8 +43,8 @@ func (q *Quota) Take(connection string) bool {
 	return true
 }
 
-// Give takes one back that Take gave to the connection.
-func (q *Quota) Give(connection string) {
+// Release gives back one that the connection has acquired.
+func (q *Quota) Release(connection string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.usage.Used--
@@ -54,7 +53,7 @@ func (q *Quota) Give(connection string) {
 	}
 }
 
-// Usage is that of now.
+// Usage returns the current usage.
 func (q *Quota) Usage() Usage {
 	q.mu.Lock()
 	defer q.mu.Unlock()

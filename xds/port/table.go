@@ -9,15 +9,26 @@ import (
 // A table holds the open connections of a listener. The listener's lock guards it and everything in it.
 type table struct {
 	open  map[pair]*conn
-	hosts map[netip.Addr]*host
-	idle  list.List // of the *conn without a stream, the one that has been so for longest first
+	hosts map[netip.Prefix]*host
+	idle  list.List // of the *conn that are idle, the one idle for longest first
 }
 
-// A host is a remote address that has connections.
+// A host is a remote address, or a network of IPv6, that has connections.
 type host struct {
-	address netip.Addr
+	network netip.Prefix
 	open    int
 	idle    list.List // as in the table
+}
+
+// networkOf is what the limit per address counts as one address: one of IPv4, a /64 of IPv6. A machine is usually
+// assigned a whole /64, and can connect from each of its addresses. The address is not IPv4-mapped.
+func networkOf(a netip.Addr) netip.Prefix {
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	network, _ := a.Prefix(bits) // the zero address has the zero prefix
+	return network
 }
 
 // A pair of addresses identifies a connection of a listener.
@@ -30,33 +41,33 @@ type conn struct {
 
 	pair         pair
 	host         *host
-	streams      int           // open now
+	streams      int           // open, and have sent a message
 	used         bool          // a stream was ever opened
-	idle, idleOf *list.Element // its places in the lists of the table and of the host; nil with streams
+	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil unless idle
 }
 
 func newTable() table {
-	return table{open: make(map[pair]*conn), hosts: make(map[netip.Addr]*host)}
+	return table{open: make(map[pair]*conn), hosts: make(map[netip.Prefix]*host)}
 }
 
-// from is how many connections the address has, and the one that has been idle for longest.
-func (t *table) from(address netip.Addr) (open int, oldest *conn) {
-	h := t.hosts[address]
+// connections returns how many connections the address has, and the one that has been idle for longest.
+func (t *table) connections(address netip.Addr) (open int, oldest *conn) {
+	h := t.hosts[networkOf(address)]
 	if h == nil {
 		return 0, nil
 	}
-	return h.open, front(&h.idle)
+	return h.open, oldestIdle(&h.idle)
 }
 
-func front(idle *list.List) *conn {
+func oldestIdle(idle *list.List) *conn {
 	if e := idle.Front(); e != nil {
 		return e.Value.(*conn)
 	}
 	return nil
 }
 
-// most is how many connections the address with the most has.
-func (t *table) most() (n int) {
+// mostOfOneHost is the number of connections of the address that has the most.
+func (t *table) mostOfOneHost() (n int) {
 	for _, h := range t.hosts {
 		n = max(n, h.open)
 	}
@@ -64,48 +75,48 @@ func (t *table) most() (n int) {
 }
 
 func (t *table) add(c *conn) {
-	address := c.pair.remote.Addr()
-	h := t.hosts[address]
+	network := networkOf(c.pair.remote.Addr())
+	h := t.hosts[network]
 	if h == nil {
-		h = &host{address: address}
-		t.hosts[address] = h
+		h = &host{network: network}
+		t.hosts[network] = h
 	}
 	h.open++
 	c.host = h
 	t.open[c.pair] = c
-	t.rest(c)
+	t.markIdle(c)
 }
 
-// remove takes a connection out, if it is in.
+// remove removes a connection, unless it was removed before.
 func (t *table) remove(c *conn) {
 	if t.open[c.pair] != c {
 		return
 	}
 	delete(t.open, c.pair)
-	t.wake(c)
+	t.markBusy(c)
 	if c.host.open--; c.host.open == 0 {
-		delete(t.hosts, c.host.address)
+		delete(t.hosts, c.host.network)
 	}
 }
 
-// begin and end frame a stream. One may end after its connection was taken out.
-func (t *table) begin(c *conn) {
+// streamBegins and streamEnds count the streams of a connection. A stream may end after its connection was removed.
+func (t *table) streamBegins(c *conn) {
 	c.streams++
 	c.used = true
-	t.wake(c)
+	t.markBusy(c)
 }
 
-func (t *table) end(c *conn) {
+func (t *table) streamEnds(c *conn) {
 	if c.streams--; c.streams == 0 && t.open[c.pair] == c {
-		t.rest(c)
+		t.markIdle(c)
 	}
 }
 
-func (t *table) rest(c *conn) {
+func (t *table) markIdle(c *conn) {
 	c.idle, c.idleOf = t.idle.PushBack(c), c.host.idle.PushBack(c)
 }
 
-func (t *table) wake(c *conn) {
+func (t *table) markBusy(c *conn) {
 	if c.idle == nil {
 		return
 	}
@@ -114,8 +125,8 @@ func (t *table) wake(c *conn) {
 	c.idle, c.idleOf = nil, nil
 }
 
-// pairOf is zero where an address is none of TCP. IPv4 is IPv4, however the listener sees it.
-func pairOf(remote, local net.Addr) pair { return pair{addrPort(remote), addrPort(local)} }
+// addressesOf returns the addresses of a connection, which are zero if it is not TCP. IPv4-mapped ones become IPv4.
+func addressesOf(remote, local net.Addr) pair { return pair{addrPort(remote), addrPort(local)} }
 
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)

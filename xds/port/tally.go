@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// sumsEvery is the time between two log lines of one tally.
+// sumsEvery is the time between two lines of one tally.
 const sumsEvery = 10 * time.Second
 
-// A tally logs events that a peer can cause thousands of times a second: the first at once, and then a sum every
-// ten seconds while there are more.
+// A tally logs events that a peer can cause thousands of times a second: the first at once, and then the number of
+// events every ten seconds while there are more.
 type tally struct {
 	log     *slog.Logger
 	message string
 
 	mu     sync.Mutex
-	timer  *time.Timer // of the next sum; nil when the next event is the first
+	timer  *time.Timer // of the next sum; nil if the next event is to be logged at once
 	count  int         // since the latest line
 	latest []any       // attributes of the latest event
 	ended  bool
@@ -24,14 +24,14 @@ type tally struct {
 
 func newTally(log *slog.Logger, message string) *tally { return &tally{log: log, message: message} }
 
-// add counts one event. It may log: call it without a lock.
+// add counts one event. It may log, so the caller must not hold a lock.
 func (t *tally) add(attributes ...any) {
 	if t.note(attributes) {
 		t.log.Warn(t.message, append(attributes, "count", 1)...)
 	}
 }
 
-// note reports whether the event is to be logged now.
+// note reports whether add has to log the event now.
 func (t *tally) note(attributes []any) (now bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *tally) note(attributes []any) (now bool) {
 	return false
 }
 
-// sum logs what came since the latest line, and goes on for as long as anything does.
+// sum logs the events since the latest line, and starts the timer again if there were any.
 func (t *tally) sum() {
 	t.mu.Lock()
 	count, latest := t.count, t.latest

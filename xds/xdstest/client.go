@@ -19,7 +19,7 @@ import (
 // maxResponse is far above any assignment that a test sends.
 const maxResponse = 64 << 20
 
-// A Config says which Envoy the client is.
+// A Config describes the Envoy that the client imitates.
 type Config struct {
 	Address  string // of the server, host:port
 	ADS      bool   // over ADS instead of a stream of its own
@@ -30,18 +30,16 @@ type Config struct {
 	// Extensions is the number of extensions in the node; a real Envoy lists
 	// several hundred, some 61 KB.
 	Extensions int
-	// Version is sent with the first request, as after a reconnect; InitialVersions
-	// is the same for delta, by name.
+	// Version is the version of the first request, as after a reconnect; InitialVersions are those of delta, by name.
 	Version         string
 	InitialVersions map[string]string
-	// Refuse is asked about every response that holds the cluster; an error is sent back as a NACK.
-	// It must not be slow. Nil accepts everything.
+	// Refuse is called with every assignment; the client sends its error as a NACK. It must be quick. Nil accepts
+	// everything.
 	Refuse func(*endpointv3.ClusterLoadAssignment) error
-	// HoldAnswers makes the client receive and not answer until Answer is called.
+	// HoldAnswers keeps the client from answering until Answer is called.
 	HoldAnswers bool
-	// Accepted is told of every assignment right after its ACK was sent, with the version
-	// of what was answered: of the resource (delta) or of the response. It must be
-	// quick and must not call the client. Nil: nobody is told.
+	// Accepted is called with every assignment right after its ACK was sent, and with the version of the resource
+	// (delta) or of the response. It must be quick and must not call the client. It may be nil.
 	Accepted func(cluster, version string, message []byte)
 }
 
@@ -61,21 +59,21 @@ type Client struct {
 	changed   chan struct{}
 }
 
-// State is what the client has seen. The maps and slices are the receiver's own.
+// State is what the client has received and sent. The caller may change the maps and slices.
 type State struct {
 	Responses int // of any type
 	Empty     int // responses without a resource
 	Received  map[string]int
 	Messages  map[string][]byte // accepted last, by cluster
 	Versions  map[string]string // of the resource (delta), by cluster
-	Removed   []string          // told to be removed (delta)
+	Removed   []string          // by the server (delta)
 	Version   string            // of the last response
 	OtherType int               // responses of another type than endpoints
 	Refused   int               // NACKs sent
 	Err       error             // why the stream ended
 }
 
-// Dial connects, subscribes and goes on answering until Close.
+// Dial connects, subscribes, and answers until Close.
 func Dial(c Config) (*Client, error) {
 	conn, err := grpc.NewClient("passthrough:///"+c.Address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -144,7 +142,7 @@ func (c *Client) run() {
 	}
 }
 
-// take counts a response and answers it, now or later.
+// take counts a response and answers it, at once or when Answer is called.
 func (c *Client) take(r response) error {
 	c.state.Responses++
 	if r.typeURL != EndpointType {
@@ -203,8 +201,7 @@ func (c *Client) judge(r response) error {
 	return nil
 }
 
-// Answer answers what was held, oldest first. When all is set, the client
-// goes on by answering everything at once.
+// Answer answers the oldest unanswered response, or, if all is set, all of them, and from then on each at once.
 func (c *Client) Answer(all bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +235,7 @@ func (c *Client) Ask(typeURL string) error {
 	return c.wire.ask(typeURL)
 }
 
-// State returns a copy of what was seen so far.
+// State returns a copy of the current state.
 func (c *Client) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,7 +271,7 @@ func (c *Client) Wait(ctx context.Context, wanted func(State) bool) (State, erro
 	}
 }
 
-// Assignment is the one accepted last, nil when there is none.
+// Assignment returns the one accepted last, nil if there is none.
 func (s State) Assignment(cluster string) *endpointv3.ClusterLoadAssignment {
 	b, ok := s.Messages[cluster]
 	if !ok {
@@ -295,7 +292,7 @@ func parse(b []byte) (*endpointv3.ClusterLoadAssignment, error) {
 	return m, nil
 }
 
-// Close ends the stream and the connection, and waits until they are gone.
+// Close closes the stream and the connection, and waits until they are closed.
 func (c *Client) Close() {
 	c.cancel()
 	<-c.done

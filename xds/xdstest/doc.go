@@ -1,7 +1,6 @@
-// Package xdstest is an Envoy as far as an endpoint discovery server can tell: a
-// client that subscribes, and accepts or refuses every response in the order and
-// with the fields that Envoy uses. Tests and benchmarks of the server drive
-// it over a real gRPC connection. It has no data plane.
+// Package xdstest is a client that behaves like an Envoy towards an endpoint discovery server: it subscribes, and
+// accepts or refuses every response in the order and with the fields that Envoy uses. Tests and benchmarks of the
+// server run it over a real gRPC connection. It has no data plane.
 //
 // It does what Envoy does, state of the world and delta, on an EDS stream or over
 // ADS: the node goes into the first request only; a NACK repeats the version that was

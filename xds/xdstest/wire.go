@@ -18,7 +18,7 @@ const EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAs
 
 // A wire speaks one of the two protocols.
 type wire interface {
-	// subscribe tells the server the names after they changed by added and removed.
+	// subscribe sends the names after a change by added and removed.
 	subscribe(all, added, removed []string) error
 	// answer accepts the response, or refuses it when reason is not nil.
 	answer(r response, all []string, reason error) error
@@ -77,7 +77,8 @@ func (w *sotwWire) send(r *discoveryv3.DiscoveryRequest) error {
 }
 
 func (w *sotwWire) subscribe(all, _, _ []string) error {
-	return w.send(&discoveryv3.DiscoveryRequest{TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: w.nonce, ResourceNames: all})
+	return w.send(&discoveryv3.DiscoveryRequest{TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: w.nonce,
+		ResourceNames: all})
 }
 
 func (w *sotwWire) answer(r response, all []string, reason error) error {
@@ -86,7 +87,8 @@ func (w *sotwWire) answer(r response, all []string, reason error) error {
 		w.version = r.version
 	}
 	return w.send(&discoveryv3.DiscoveryRequest{
-		TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: r.nonce, ResourceNames: all, ErrorDetail: refusal(reason).Proto(),
+		TypeUrl: EndpointType, VersionInfo: w.version, ResponseNonce: r.nonce, ResourceNames: all,
+		ErrorDetail: refusal(reason).Proto(),
 	})
 }
 
@@ -138,14 +140,16 @@ func (w *deltaWire) send(r *discoveryv3.DeltaDiscoveryRequest) error {
 
 func (w *deltaWire) subscribe(_, added, removed []string) error {
 	r := &discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: EndpointType, ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: removed, InitialResourceVersions: w.initial,
+		TypeUrl: EndpointType, ResourceNamesSubscribe: added, ResourceNamesUnsubscribe: removed,
+		InitialResourceVersions: w.initial,
 	}
 	w.initial = nil
 	return w.send(r)
 }
 
 func (w *deltaWire) answer(r response, _ []string, reason error) error {
-	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce, ErrorDetail: refusal(reason).Proto()})
+	return w.send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: EndpointType, ResponseNonce: r.nonce,
+		ErrorDetail: refusal(reason).Proto()})
 }
 
 func (w *deltaWire) ask(typeURL string) error {
@@ -157,9 +161,11 @@ func (w *deltaWire) receive() (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	r := response{typeURL: m.GetTypeUrl(), nonce: m.GetNonce(), version: m.GetSystemVersionInfo(), removed: m.GetRemovedResources()}
+	r := response{typeURL: m.GetTypeUrl(), nonce: m.GetNonce(), version: m.GetSystemVersionInfo(),
+		removed: m.GetRemovedResources()}
 	for _, res := range m.GetResources() {
-		r.parts = append(r.parts, part{name: res.GetName(), version: res.GetVersion(), message: res.GetResource().GetValue()})
+		r.parts = append(r.parts, part{name: res.GetName(), version: res.GetVersion(),
+			message: res.GetResource().GetValue()})
 	}
 	return r, nil
 }
@@ -172,8 +178,7 @@ func refusal(reason error) *status.Status {
 	return status.New(codes.Internal, reason.Error())
 }
 
-// nameOf reads the cluster's name, the first field, without parsing the rest: a
-// benchmark is to measure the server.
+// nameOf reads the cluster's name, the first field, without parsing the rest: a benchmark should measure the server.
 func nameOf(message []byte) string {
 	number, kind, n := protowire.ConsumeTag(message)
 	if n < 0 || number != 1 || kind != protowire.BytesType {

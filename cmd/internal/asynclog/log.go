@@ -15,7 +15,7 @@ type Log struct {
 	handler slog.Handler
 	repeats *repeats
 
-	// notices formats into notice what the log says of itself, for the writer alone.
+	// notices formats the log's own lines into notice. Only the writer uses them.
 	notices slog.Handler
 	notice  bytes.Buffer
 
@@ -45,9 +45,8 @@ func (l *Log) Handler() slog.Handler { return l.handler }
 // Status says how the writing goes. It never blocks.
 func (l *Log) Status() Status { return l.queue.snapshot() }
 
-// Close writes what waits and ends the writer. It returns after patience at the latest; a
-// write that waits for a reader then ends with the process. It is called once, and what is logged
-// afterwards is lost.
+// Close writes the waiting lines and ends the writer. It returns after patience at the latest; a write that still waits
+// for a reader then ends with the process. Call it once; lines that are logged afterwards are lost.
 func (l *Log) Close(patience time.Duration) {
 	close(l.stop)
 	timer := time.NewTimer(patience)
@@ -77,16 +76,17 @@ func (l *Log) write() {
 	}
 }
 
-// summarize says what was left out.
+// summarize logs how many lines were left out.
 func (l *Log) summarize() {
 	for _, s := range l.repeats.summaries() {
 		r := slog.NewRecord(time.Now(), s.level, "repeated lines were left out", 0)
-		r.AddAttrs(slog.String("line", s.line), slog.String(s.about.key, s.about.value), slog.Int("left_out", s.leftOut))
+		r.AddAttrs(slog.String("line", s.line), slog.String(s.about.key, s.about.value),
+			slog.Int("left_out", s.leftOut))
 		_ = l.handler.(handler).next.Handle(context.Background(), r) // a queue takes everything
 	}
 }
 
-// drain writes until nothing waits, or a write fails: then the next line is the next try.
+// drain writes until no line waits, or a write fails: then the next line is the next try.
 func (l *Log) drain() {
 	for {
 		lines, dropped := l.queue.take()
@@ -115,10 +115,11 @@ func (l *Log) put(lines []byte) (left []byte, err error) {
 	return lines[n:], err
 }
 
-// about is the line that tells of dropped ones. It is written whatever the level of the log.
+// about returns the line with the number of dropped lines. It is written whatever the level of the log.
 func (l *Log) about(dropped uint64) []byte {
 	l.notice.Reset()
-	r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines were dropped, because they could not be written in time", 0)
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines were dropped, because they could not be written in time",
+		0)
 	r.AddAttrs(slog.Uint64("lines", dropped))
 	_ = l.notices.Handle(context.Background(), r) // a buffer takes everything
 	return l.notice.Bytes()

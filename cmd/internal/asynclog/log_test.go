@@ -65,12 +65,13 @@ var (
 	dropped  = regexp.MustCompile(`level=WARN msg="log lines were dropped[^"]*" lines=(\d+)`)
 )
 
-func TestAReaderThatStallsIsWaitedForByNobodyAndHearsHowMuchItMissed(t *testing.T) {
+func TestALogReaderThatStallsBlocksNoCallerAndGetsTheNumberOfDroppedLines(t *testing.T) {
 	l, log, r := pipe(t)
 	lines := overflow(t, l, log)
 	status := l.Status()
 	if status.WritingSince.IsZero() || status.LastDrop.IsZero() || status.Err != nil {
-		t.Errorf("while the reader stalls: %+v; want a write under way, the time of the last drop, and no error", status)
+		t.Errorf("while the reader stalls: %+v; want a write under way, the time of the last drop, and no error",
+			status)
 	}
 	l.queue.mu.Lock()
 	held := cap(l.queue.waiting) + cap(l.queue.spare)
@@ -93,7 +94,8 @@ func TestAReaderThatStallsIsWaitedForByNobodyAndHearsHowMuchItMissed(t *testing.
 		}
 	}
 	if next+told != lines || uint64(told) != l.Status().Dropped {
-		t.Errorf("%d lines were read and %d said to be dropped, of %d; the status says %d", next, told, lines, l.Status().Dropped)
+		t.Errorf("%d lines were read and %d said to be dropped, of %d; the status says %d", next, told, lines,
+			l.Status().Dropped)
 	}
 	log.Info("after the gap")
 	if !in.Scan() || !strings.Contains(in.Text(), "after the gap") {
@@ -194,7 +196,10 @@ func bubble(t *testing.T, level slog.Level, test func(log *slog.Logger)) string 
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(*testing.T) {
-		l := New(&out, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}) })
+		l := New(&out, func(w io.Writer) slog.Handler {
+			return slog.NewTextHandler(w,
+				&slog.HandlerOptions{Level: level})
+		})
 		test(slog.New(l.Handler()))
 		l.Close(time.Minute)
 	})
@@ -215,7 +220,9 @@ func TestAClientThatRepeatsItselfIsSummarised(t *testing.T) {
 			t.Errorf("%d times %s, want the first %d of one client and none after that", n, line, burst)
 		}
 		left := 0
-		for _, m := range regexp.MustCompile(`level=`+level+` msg="repeated lines were left out" line=`+line+` host=10.0.0.1 left_out=(\d+)`).FindAllStringSubmatch(out, -1) {
+		summary := regexp.MustCompile(`level=` + level + ` msg="repeated lines were left out" line=` + line +
+			` host=10.0.0.1 left_out=(\d+)`)
+		for _, m := range summary.FindAllStringSubmatch(out, -1) {
 			n, _ := strconv.Atoi(m[1])
 			left += n
 		}
@@ -247,7 +254,7 @@ func TestAClientThatCalmsDownIsHeardAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsAboutNobodyOrForDebuggingIsAllWritten(t *testing.T) {
+func TestLinesWithoutASubjectOrForDebuggingAreAllWritten(t *testing.T) {
 	const n = 10 * burst
 	out := bubble(t, slog.LevelDebug, func(log *slog.Logger) {
 		for range n {
@@ -260,7 +267,7 @@ func TestWhatIsAboutNobodyOrForDebuggingIsAllWritten(t *testing.T) {
 	}
 }
 
-func TestALibraryIsBoundedWhateverItSays(t *testing.T) {
+func TestALibraryIsBoundedWhateverItLogs(t *testing.T) {
 	out := bubble(t, slog.LevelInfo, func(log *slog.Logger) {
 		library := log.With("library", "net/http")
 		for i := range 1000 {
@@ -282,7 +289,8 @@ func TestAnyNumberOfClientsIsKeptInBoundedMemory(t *testing.T) {
 		}
 	}
 	if admitted != maxTallies+burst || len(r.tallies) != maxTallies+1 {
-		t.Errorf("%d lines and %d tallies, want one line for each of %d clients and %d for all others", admitted, len(r.tallies), maxTallies, burst)
+		t.Errorf("%d lines and %d tallies, want one line for each of %d clients and %d for all others", admitted,
+			len(r.tallies), maxTallies, burst)
 	}
 	if s := r.summaries(); len(s) != 1 || s[0].about != others || s[0].leftOut != 9*maxTallies-burst {
 		t.Errorf("summaries %+v, want one of all others", s)

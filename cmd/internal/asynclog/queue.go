@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// limit is how many bytes of lines wait, some five thousand lines. As many again may be in
-// the writer's hands.
+// limit bounds the lines that wait, in bytes: some five thousand lines. The writer may hold as many again.
 const limit = 1 << 20
 
-// A queue holds the lines between those who log and the one who writes. It is an
-// io.Writer that never blocks, each Write being one whole line.
+// A queue holds the lines between the callers of the log and its writer. It is an io.Writer that never blocks; each
+// Write is one whole line.
 type queue struct {
 	wake chan struct{} // capacity one: there is something to write
 
@@ -19,7 +18,7 @@ type queue struct {
 	waiting []byte     // whole lines
 	spare   []byte     // the memory of the lines written last
 	full    bool       // a line was dropped after those that wait
-	unsaid  uint64     // dropped lines that no line in the log tells of yet
+	unsaid  uint64     // dropped lines that no line in the log has counted yet
 	status  Status
 }
 
@@ -32,8 +31,8 @@ type Status struct {
 	Err          error // of the latest write, nil when it went well
 }
 
-// Write queues a line, or drops it. After a dropped line all are dropped until the writer
-// has taken those before it, so that it can say where in the log some are missing.
+// Write queues a line, or drops it. After a dropped line all lines are dropped until the writer has taken those before
+// it, so that the log shows where lines are missing.
 func (q *queue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	if q.full || len(q.waiting)+len(line) > limit {
@@ -57,8 +56,8 @@ func (q *queue) drop(lines int) {
 	q.status.LastDrop = time.Now()
 }
 
-// take hands the waiting lines to the writer, and how many were dropped after them. The lines
-// are the writer's until it takes again.
+// take returns the waiting lines to the writer, and how many were dropped after them. The lines belong to the writer
+// until the next take.
 func (q *queue) take() (lines []byte, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +70,7 @@ func (q *queue) take() (lines []byte, dropped uint64) {
 	return lines, q.unsaid
 }
 
-// written takes the outcome of a write down. The lines that it did not write, whole, are lost.
+// written records the outcome of a write. Lines that were not written in full are lost.
 func (q *queue) written(left []byte, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +80,7 @@ func (q *queue) written(left []byte, err error) {
 	}
 }
 
-// said notes that the log tells of so many dropped lines.
+// said records that a line in the log has counted so many dropped lines.
 func (q *queue) said(dropped uint64) {
 	q.mu.Lock()
 	q.unsaid -= dropped

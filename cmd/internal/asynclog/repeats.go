@@ -14,13 +14,13 @@ const (
 	maxTallies = 4096
 )
 
-// A subject is who lines are about.
+// A subject is what lines are about: a client's host, or a library.
 type subject struct{ key, value string }
 
-// others share a tally for each message when there are too many subjects.
+// others stands for all further subjects when there are too many: they share a tally for each message.
 var others = subject{"host", "others"}
 
-// subjectOf reads the subject off an attribute; ok is false for one that names none.
+// subjectOf returns the subject that an attribute names; ok is false where it names none.
 func subjectOf(a slog.Attr) (s subject, ok bool) {
 	switch a.Key {
 	case "host", "library":
@@ -35,7 +35,7 @@ func subjectOf(a slog.Attr) (s subject, ok bool) {
 	return subject{}, false
 }
 
-// handler leaves out the lines that repeat.
+// handler leaves out repeated lines.
 type handler struct {
 	next    slog.Handler
 	repeats *repeats
@@ -47,13 +47,13 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelInfo && !h.repeats.admit(r, h.aboutWhom(r)) {
+	if r.Level >= slog.LevelInfo && !h.repeats.admit(r, h.subjectOf(r)) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
 }
 
-func (h handler) aboutWhom(r slog.Record) subject {
+func (h handler) subjectOf(r slog.Record) subject {
 	about := h.about
 	r.Attrs(func(a slog.Attr) bool {
 		if s, ok := subjectOf(a); ok {
@@ -86,7 +86,7 @@ type repeats struct {
 }
 
 type tallied struct {
-	line  string // the message; empty for a library, which writes any
+	line  string // the message; empty for a library, whose messages count together
 	about subject
 }
 
@@ -97,7 +97,7 @@ type tally struct {
 	leftOut int
 }
 
-// A summary tells of lines that were left out.
+// A summary counts lines that were left out.
 type summary struct {
 	tallied
 	tally
@@ -105,7 +105,7 @@ type summary struct {
 
 func newRepeats() *repeats { return &repeats{tallies: make(map[tallied]*tally)} }
 
-// admit reports whether the record is to be written. One that is about nobody always is.
+// admit reports whether to write the record. A record without a subject is always written.
 func (r *repeats) admit(record slog.Record, about subject) bool {
 	if about == (subject{}) {
 		return true
@@ -134,7 +134,7 @@ func (r *repeats) admit(record slog.Record, about subject) bool {
 	return false
 }
 
-// summaries ends the interval. Who had lines left out has none written in the next.
+// summaries ends the interval. A subject that had lines left out gets none in the next interval.
 func (r *repeats) summaries() []summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()

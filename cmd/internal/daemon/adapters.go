@@ -11,7 +11,8 @@ import (
 	"steelyard/xds"
 )
 
-// publisher lets the loops publish through the xDS server, and forgets what is shown of a cluster with it.
+// publisher publishes the loops' decisions through the xDS server. When a cluster is removed, it also removes its
+// series and its history.
 type publisher struct {
 	*xds.Server
 	metrics *admin.Metrics
@@ -59,10 +60,10 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 	o.history.Add(cluster, d.At, addresses, shares)
 }
 
-// Clusters, Cluster, Clients and Status show the daemon to the admin API.
+// Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
 func (d *Daemon) Clusters() []admin.Cluster { return d.manager.Clusters() }
 
-// Cluster shows one cluster.
+// Cluster returns the view of one cluster.
 func (d *Daemon) Cluster(name string) (admin.Cluster, bool) {
 	c := d.manager.Cluster(name)
 	if c == nil {
@@ -71,7 +72,7 @@ func (d *Daemon) Cluster(name string) (admin.Cluster, bool) {
 	return c.View(time.Now()), true
 }
 
-// Status shows the process.
+// Status returns the state of the process.
 func (d *Daemon) Status() admin.Status {
 	d.mu.Lock()
 	generation := d.generation
@@ -82,7 +83,8 @@ func (d *Daemon) Status() admin.Status {
 	}
 	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
-		s.GoneEnvoys = append(s.GoneEnvoys, admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
+		s.GoneEnvoys = append(s.GoneEnvoys,
+			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
 	}
 	if d.options.LogStatus != nil {
 		s.Log = d.options.LogStatus()
@@ -100,7 +102,7 @@ func (d *Daemon) Status() admin.Status {
 	return s
 }
 
-// Clients shows the connected Envoys.
+// Clients returns the connected Envoys.
 func (d *Daemon) Clients() []admin.Client {
 	clients := d.streams.Clients()
 	signals := d.signals.clientSignals(time.Now())
@@ -119,7 +121,7 @@ func (d *Daemon) Clients() []admin.Client {
 	return out
 }
 
-// envoyOf is who a client is to the ledger.
+// envoyOf returns the identity that the ledger has for a client.
 func envoyOf(c xds.Client) ledger.Envoy {
 	host, _, err := net.SplitHostPort(c.Peer)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"steelyard/xds"
 )
 
-// serverTLS reads the identity of the xDS listener; nil for plain text.
+// serverTLS reads the certificate and key of the xDS listener; nil for plain text.
 func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
 	if c == nil {
 		return nil, nil
@@ -43,7 +43,7 @@ func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// transport makes the credentials of the xDS listener; nil for plain text.
+// transport returns the credentials of the xDS listener; nil for plain text.
 func (d *Daemon) transport(c *tls.Config) credentials.TransportCredentials {
 	if c == nil {
 		return nil
@@ -52,29 +52,31 @@ func (d *Daemon) transport(c *tls.Config) credentials.TransportCredentials {
 	return d.handshakes.Credentials(c)
 }
 
-// refusedHandshakes are those of the xDS listener.
+// refusedHandshakes returns the counts of TLS handshakes that the xDS listener refused.
 func (d *Daemon) refusedHandshakes() []admin.RefusedHandshake {
 	if d.handshakes == nil {
 		return nil
 	}
 	var out []admin.RefusedHandshake
 	for _, r := range d.handshakes.Refused() {
-		out = append(out, admin.RefusedHandshake{Reason: r.Reason, Count: r.Count, LastAt: admin.At(r.At), LastPeer: r.Peer, LastError: r.Error})
+		out = append(out, admin.RefusedHandshake{Reason: r.Reason, Count: r.Count, LastAt: admin.At(r.At),
+			LastPeer: r.Peer, LastError: r.Error})
 	}
 	return out
 }
 
-// A credential is a key pair, or a file of authorities, that a configuration names.
+// A credential is a key pair or a file of authorities that a configuration names.
 type credential struct {
 	use       string
 	cert, key *string // fields of the configuration; key is nil with authorities
 }
 
-// credentialsOf are those that cfg names, some of them more than once.
+// credentialsOf returns the credentials that cfg names. Some may occur more than once.
 func credentialsOf(cfg *config.Config) []credential {
 	var all []credential
 	if s := cfg.XDS.TLS; s != nil {
-		all = append(all, credential{admin.UseXDS, &s.CertFile, &s.KeyFile}, credential{admin.UseXDSClientCA, &s.ClientCAFile, nil})
+		all = append(all, credential{admin.UseXDS, &s.CertFile, &s.KeyFile},
+			credential{admin.UseXDSClientCA, &s.ClientCAFile, nil})
 	}
 	client := func(c *config.ClientTLS, pair, authorities string) {
 		all = append(all, credential{pair, &c.CertFile, &c.KeyFile}, credential{authorities, &c.CAFile, nil})
@@ -90,8 +92,8 @@ func credentialsOf(cfg *config.Config) []credential {
 	return slices.DeleteFunc(all, func(c credential) bool { return *c.cert == "" })
 }
 
-// read reads the credential as those do who use it. Of a chain it returns the certificate
-// that expires first.
+// read reads the credential in the way of its user, for example a scrape. Of a chain it returns the certificate that
+// expires first.
 func (c credential) read(ctx context.Context) ([]*x509.Certificate, error) {
 	if c.key == nil {
 		_, authorities, err := files.CertPool(ctx, *c.cert)
@@ -110,8 +112,8 @@ func (c credential) read(ctx context.Context) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{first}, nil
 }
 
-// CheckFiles reads the keys, certificates, passwords and tokens that cfg names, as a Daemon
-// does, and complains of those that it could not use. It is a check of config.Load.
+// CheckFiles is a check of config.Load. It reads the keys, certificates, passwords and tokens that cfg names in the way
+// of a Daemon, and reports those that a Daemon could not use.
 func CheckFiles(cfg *config.Config, c *config.Checker) {
 	ctx := context.Background()
 	for _, cr := range credentialsOf(cfg) {
@@ -122,18 +124,19 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 		case err != nil:
 			c.Fail(cr.cert, "%v: write the path of a file with certificates (PEM)", err)
 		case !ended.After(time.Now()):
-			c.Fail(cr.cert, "%s has expired, on %s: write the path of one that is renewed", *cr.cert, ended.Format(time.DateOnly))
+			c.Fail(cr.cert, "%s has expired, on %s: write the path of one that is renewed", *cr.cert,
+				ended.Format(time.DateOnly))
 		}
 	}
 	if r := cfg.Redis; r != nil && r.PasswordFile != "" {
 		if _, err := inflight.Password(ctx, r.PasswordFile); err != nil {
-			c.Fail(&r.PasswordFile, "%v: write the path of a file with the password alone", err)
+			c.Fail(&r.PasswordFile, "%v: write the path of a file with only the password", err)
 		}
 	}
 	for i := range cfg.Clusters {
 		if s := &cfg.Clusters[i].Scrape; s.BearerTokenFile != "" && !s.Disabled {
 			if _, err := scrape.Token(ctx, s.BearerTokenFile); err != nil {
-				c.Fail(&s.BearerTokenFile, "%v: write the path of a file with the token alone", err)
+				c.Fail(&s.BearerTokenFile, "%v: write the path of a file with only the token", err)
 			}
 		}
 	}
@@ -141,7 +144,7 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 
 func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
-// certificates knows how long those last that are in use.
+// certificates holds the certificates in use, for their expiry.
 type certificates struct {
 	mu        sync.Mutex
 	known     map[certificateFile][]admin.Certificate
@@ -150,15 +153,15 @@ type certificates struct {
 
 type certificateFile struct{ use, cert, key string }
 
-// certificatesRead is the time between two readings of those that may have been renewed.
+// certificatesRead is the time between two readings of certificates that may have been renewed.
 const certificatesRead = time.Minute
 
-// rereads reports whether whoever uses it reads it again for each connection.
+// rereads reports whether its user reads the file again for each connection.
 func (f certificateFile) rereads() bool {
 	return f.use == admin.UseScrapeClient || f.use == admin.UseRedisClient
 }
 
-// refresh takes in what cfg names. What is read once stays as it was first read.
+// refresh reads the certificates that cfg names. One that its user reads only once is kept as it was first read.
 func (c *certificates) refresh(ctx context.Context, cfg *config.Config) {
 	next := make(map[certificateFile][]admin.Certificate)
 	c.mu.Lock()
@@ -185,12 +188,12 @@ func (c *certificates) refresh(ctx context.Context, cfg *config.Config) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.forgotten == forgotten { // else next may have what was forgotten, and a refresh is due
+	if c.forgotten == forgotten { // else next may contain forgotten certificates, and a refresh is due
 		c.known = next
 	}
 }
 
-// shown is a file as the admin API shows it.
+// shown returns the certificates of a file as the admin API has them.
 func shown(f certificateFile, list []*x509.Certificate, before []admin.Certificate, err error) []admin.Certificate {
 	if err != nil {
 		out := append([]admin.Certificate(nil), before...)
@@ -204,12 +207,13 @@ func shown(f certificateFile, list []*x509.Certificate, before []admin.Certifica
 	}
 	out := make([]admin.Certificate, len(list))
 	for i, certificate := range list {
-		out[i] = admin.Certificate{Use: f.use, File: f.cert, Subject: subject(certificate), NotAfter: admin.At(certificate.NotAfter)}
+		out[i] = admin.Certificate{Use: f.use, File: f.cert, Subject: subject(certificate),
+			NotAfter: admin.At(certificate.NotAfter)}
 	}
 	return out
 }
 
-// subject is whose a certificate is, cut to what a label may be.
+// subject returns the subject of a certificate, cut to the length of a label.
 func subject(c *x509.Certificate) string {
 	const longest = 200 // bytes
 	name := c.Subject.String()
@@ -225,7 +229,7 @@ func (c *certificates) of(f certificateFile) []admin.Certificate {
 	return c.known[f]
 }
 
-// forget has the authorities of a use read again.
+// forget removes the certificates of a use, so that the next refresh reads them again.
 func (c *certificates) forget(use string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +247,7 @@ func (c *certificates) all() []admin.Certificate {
 	return out
 }
 
-// followCertificates keeps an eye on the certificates until ctx is done.
+// followCertificates reads the certificates again when they may have changed, until ctx is done.
 func (d *Daemon) followCertificates(ctx context.Context) error {
 	tick := time.NewTicker(certificatesRead)
 	defer tick.Stop()

@@ -38,8 +38,10 @@ func pairOf(t *testing.T, certFile, keyFile string) tls.Certificate {
 func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 	ca, caKey, caFile, _ := identity(t, "authority", nil, nil)
 	_, _, serverCert, serverKey := identity(t, "steelyard", ca, caKey)
-	_, _, expiredCert, expiredKey := identityUntil(t, time.Now().Add(-time.Hour), "late", ca, caKey, x509.ExtKeyUsageClientAuth)
-	_, _, usageCert, usageKey := identityUntil(t, time.Now().Add(time.Hour), "server", ca, caKey, x509.ExtKeyUsageServerAuth)
+	_, _, expiredCert, expiredKey := identityUntil(t, time.Now().Add(-time.Hour), "late", ca, caKey,
+		x509.ExtKeyUsageClientAuth)
+	_, _, usageCert, usageKey := identityUntil(t, time.Now().Add(time.Hour), "server", ca, caKey,
+		x509.ExtKeyUsageServerAuth)
 	strangers, strangersKey, _, _ := identity(t, "strangers", nil, nil)
 	_, _, otherCert, otherKey := identity(t, "stranger", strangers, strangersKey)
 	cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
@@ -52,14 +54,15 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 	shake := func(c *tls.Config) {
 		c.NextProtos = []string{"h2"}
 		conn, err := tls.Dial("tcp", d.XDSAddress(), c)
-		if err == nil { // a client of TLS 1.3 learns of a refusal afterwards
+		if err == nil { // with TLS 1.3 a client sees the refusal afterwards
 			_, _ = io.Copy(io.Discard, conn)
 			conn.Close()
 		}
 	}
 	with := func(cert, key string) *tls.Config {
 		pair := pairOf(t, cert, key)
-		return &tls.Config{RootCAs: roots, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
+		return &tls.Config{RootCAs: roots,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}
 	}
 	say := func(text string) {
 		conn, err := net.Dial("tcp", d.XDSAddress())
@@ -79,13 +82,14 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 		shake(with(otherCert, otherKey))
 		shake(with(usageCert, usageKey))
 		shake(&tls.Config{RootCAs: roots})
-		shake(&tls.Config{}) // does not know who signed for Steelyard
+		shake(&tls.Config{}) // does not trust the authority of Steelyard
 		shake(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 		say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		say("")
 	}
 	want := map[string]uint64{"timeout": 0, "other": 0}
-	for _, reason := range []string{"expired", "unknown_authority", "bad_certificate", "no_certificate", "refused_by_client", "protocol", "not_tls", "closed"} {
+	for _, reason := range []string{"expired", "unknown_authority", "bad_certificate", "no_certificate",
+		"refused_by_client", "protocol", "not_tls", "closed"} {
 		want[reason] = times
 	}
 	eventually(t, "every handshake is counted", func() error {
@@ -111,7 +115,8 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
-	if series := `steelyard_refused_handshakes_total{reason="no_certificate"} 5`; !bytes.Contains(body, []byte(series)) {
+	const series = `steelyard_refused_handshakes_total{reason="no_certificate"} 5`
+	if !bytes.Contains(body, []byte(series)) {
 		t.Errorf("/metrics does not have %s", series)
 	}
 	if n := strings.Count(log.String(), "reason=expired"); n != 1 {
@@ -179,24 +184,30 @@ func TestCertificatesInUseAreShownWithTheirEnd(t *testing.T) {
 		}
 	}
 	authorities := []string{"scrape_ca CN=authority 400 ", "xds_client_ca CN=authority 400 "}
-	eventually(t, "the ends are known", shows(append([]string{"scrape_client CN=scraper 2 ", "xds CN=steelyard 13 "}, authorities...),
-		"certificate CN=scraper in "+scrapeCert+" (scrape_client) expires in 2 d", "certificate CN=steelyard in "+serverCert+" (xds) expires in 13 d"))
+	eventually(t, "the ends are known", shows(
+		append([]string{"scrape_client CN=scraper 2 ", "xds CN=steelyard 13 "}, authorities...),
+		"certificate CN=scraper in "+scrapeCert+" (scrape_client) expires in 2 d",
+		"certificate CN=steelyard in "+serverCert+" (xds) expires in 13 d"))
 
 	// Scrapes take the renewed one with their next connection; the listener keeps its own.
-	for from, to := range map[string]string{renewedCert: scrapeCert, renewedKey: scrapeKey, laterCert: serverCert, laterKey: serverKey} {
+	for from, to := range map[string]string{renewedCert: scrapeCert, renewedKey: scrapeKey, laterCert: serverCert,
+		laterKey: serverKey} {
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
 	poke(d.recheck) // as the minute does
-	eventually(t, "the renewed one is shown", shows(append([]string{"xds CN=steelyard 13 ", "scrape_client CN=scraper 90 "}, authorities...)))
+	eventually(t, "the renewed one is shown",
+		shows(append([]string{"xds CN=steelyard 13 ", "scrape_client CN=scraper 90 "}, authorities...)))
 
 	if err := os.Rename(serverKey, scrapeKey); err != nil { // a renewal that went wrong
 		t.Fatal(err)
 	}
 	poke(d.recheck)
-	broken := fmt.Sprintf("scrape_client CN=scraper 90 %s as the key of %s (CN=scraper): tls: private key does not match public key", scrapeKey, scrapeCert)
-	eventually(t, "the fault is shown", shows(append([]string{"xds CN=steelyard 13 ", broken}, authorities...), "(scrape_client) cannot be read"))
+	broken := fmt.Sprintf("scrape_client CN=scraper 90 %s as the key of %s (CN=scraper): tls: private key does not "+
+		"match public key", scrapeKey, scrapeCert)
+	eventually(t, "the fault is shown", shows(append([]string{"xds CN=steelyard 13 ", broken}, authorities...),
+		"(scrape_client) cannot be read"))
 }
 
 func TestACheckReadsTheFilesThatAreNamed(t *testing.T) {
@@ -233,17 +244,37 @@ clusters:
 		file string
 		want string // of the line, %s is the file
 	}{
-		"all in order":                 {1, "CERT", cert, ""},
-		"another key":                  {1, "KEY", otherKey, "1: xds.tls.key_file: %s as the key of CERT (CN=a): tls: private key does not match public key: write the path of the private key (PEM) that belongs to cert_file"},
-		"a certificate as the key":     {1, "KEY", cert, "1: xds.tls.key_file: %s as the key of CERT (CN=a): tls: found a certificate rather than a key in the PEM for the private key: write the path of the private key (PEM) that belongs to cert_file"},
-		"a key as the certificate":     {5, "CERT", caKeyFile, "5: redis.tls.cert_file: %s holds no PEM certificate (-----BEGIN CERTIFICATE-----): write the path of a file with certificates (PEM)"},
-		"no certificate":               {1, "CERT", "/nowhere", "1: xds.tls.cert_file: stat %s: no such file or directory: write the path of a file with certificates (PEM)"},
-		"an expired certificate":       {13, "CERT", oldCert, "13: clusters[llama].scrape.tls.cert_file: %s has expired, on " + time.Now().Add(-oneDay).UTC().Format(time.DateOnly) + ": write the path of one that is renewed"},
-		"a certificate that is a pipe": {1, "CERT", pipe, "1: xds.tls.cert_file: %s is a named pipe, not a regular file: write the path of a file with certificates (PEM)"},
-		"a key that is a pipe":         {13, "KEY", pipe, "13: clusters[llama].scrape.tls.key_file: %s is a named pipe, not a regular file: write the path of the private key (PEM) that belongs to cert_file"},
-		"an authority that is a pipe":  {1, "CA", pipe, "1: xds.tls.client_ca_file: %s is a named pipe, not a regular file: write the path of a file with certificates (PEM)"},
-		"a token that is a pipe":       {12, "SECRET", pipe, "12: clusters[llama].scrape.bearer_token_file: reading bearer token from %[1]s: %[1]s is a named pipe, not a regular file: write the path of a file with the token alone"},
-		"a password that is a pipe":    {4, "SECRET", pipe, "4: redis.password_file: reading the password for Redis: %s is a named pipe, not a regular file: write the path of a file with the password alone"},
+		"all in order": {1, "CERT", cert, ""},
+		"another key": {1, "KEY", otherKey,
+			"1: xds.tls.key_file: %s as the key of CERT (CN=a): tls: private key does not match public key: write " +
+				"the path of the private key (PEM) that belongs to cert_file"},
+		"a certificate as the key": {1, "KEY", cert,
+			"1: xds.tls.key_file: %s as the key of CERT (CN=a): tls: found a certificate rather than a key in the " +
+				"PEM for the private key: write the path of the private key (PEM) that belongs to cert_file"},
+		"a key as the certificate": {5, "CERT", caKeyFile,
+			"5: redis.tls.cert_file: %s holds no PEM certificate (-----BEGIN CERTIFICATE-----): write the path of " +
+				"a file with certificates (PEM)"},
+		"no certificate": {1, "CERT", "/nowhere",
+			"1: xds.tls.cert_file: stat %s: no such file or directory: write the path of a file with certificates " +
+				"(PEM)"},
+		"an expired certificate": {13, "CERT", oldCert,
+			"13: clusters[llama].scrape.tls.cert_file: %s has expired, on " +
+				time.Now().Add(-oneDay).UTC().Format(time.DateOnly) + ": write the path of one that is renewed"},
+		"a certificate that is a pipe": {1, "CERT", pipe,
+			"1: xds.tls.cert_file: %s is a named pipe, not a regular file: write the path of a file with " +
+				"certificates (PEM)"},
+		"a key that is a pipe": {13, "KEY", pipe,
+			"13: clusters[llama].scrape.tls.key_file: %s is a named pipe, not a regular file: write the path of " +
+				"the private key (PEM) that belongs to cert_file"},
+		"an authority that is a pipe": {1, "CA", pipe,
+			"1: xds.tls.client_ca_file: %s is a named pipe, not a regular file: write the path of a file with " +
+				"certificates (PEM)"},
+		"a token that is a pipe": {12, "SECRET", pipe,
+			"12: clusters[llama].scrape.bearer_token_file: reading bearer token from %[1]s: %[1]s is a named pipe, " +
+				"not a regular file: write the path of a file with only the token"},
+		"a password that is a pipe": {4, "SECRET", pipe,
+			"4: redis.password_file: reading the password for Redis: %s is a named pipe, not a regular file: write " +
+				"the path of a file with only the password"},
 	} {
 		lines := strings.Split(text, "\n")
 		lines[tt.line-1] = strings.ReplaceAll(lines[tt.line-1], tt.old, "CHANGED")
@@ -256,7 +287,8 @@ clusters:
 			want = "x.yaml:" + fmt.Sprintf(want, tt.file)
 		}
 		for placeholder, file := range files {
-			body, want = strings.ReplaceAll(body, placeholder, file), strings.ReplaceAll(want, " "+placeholder+" ", " "+file+" ")
+			body, want = strings.ReplaceAll(body, placeholder, file),
+				strings.ReplaceAll(want, " "+placeholder+" ", " "+file+" ")
 		}
 		began := time.Now()
 		_, err := config.Parse("x.yaml", []byte(strings.ReplaceAll(body, "CHANGED", tt.file)), CheckFiles)

@@ -16,17 +16,17 @@ import (
 	"steelyard/controlplane/liveness"
 )
 
-// outdated says that the endpoints or the configuration have changed.
+// outdated is called when the endpoints or the configuration have changed.
 func (d *Daemon) outdated() { poke(d.stale) }
 
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // known already
+	default: // a signal is already pending
 	}
 }
 
-// followEndpoints keeps what the collectors read in step, until ctx is done.
+// followEndpoints gives the collectors their targets whenever those change, until ctx is done.
 func (d *Daemon) followEndpoints(ctx context.Context) error {
 	var beat liveness.Beat
 	defer d.beats.Watch("endpoints for the collectors", &beat)()
@@ -42,7 +42,7 @@ func (d *Daemon) followEndpoints(ctx context.Context) error {
 	}
 }
 
-// retarget tells the collectors what to read.
+// retarget gives the collectors the current targets.
 func (d *Daemon) retarget() {
 	var targets []scrape.Target
 	var keys []inflight.Key
@@ -69,8 +69,8 @@ func (d *Daemon) retarget() {
 	}
 }
 
-// target is the metrics page of an endpoint: what the endpoint says, else what
-// its cluster says, else the serving port.
+// target returns the metrics page of an endpoint: by the endpoint's own settings, else by those of its cluster, else at
+// the serving port.
 func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 	host, port, _ := net.SplitHostPort(e.Address) // checked by discovery
 	if n := cmp.Or(e.MetricsPort, c.Scrape.Port); n != 0 {
@@ -98,7 +98,7 @@ func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 	return t
 }
 
-// scraped hands the outcome of a scrape to its cluster.
+// scraped passes the result of a scrape to its cluster.
 func (d *Daemon) scraped(r scrape.Result) {
 	if c := d.manager.Cluster(r.Cluster); c != nil {
 		kind := scrape.Kind(r.Err)
@@ -109,7 +109,7 @@ func (d *Daemon) scraped(r scrape.Result) {
 	}
 }
 
-// newPoller makes the reader of in-flight counts that cfg asks for; nil for none.
+// newPoller makes the poller of in-flight counts that cfg configures; nil for none.
 func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 	if cfg == nil {
 		return nil, nil
@@ -118,6 +118,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
 		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
 		Interval: cfg.Interval, Timeout: cfg.Timeout,
+		Progress: &d.polling, // of one poller after the other
 	}
 	if cfg.TLS != nil {
 		o.TLS = (*inflight.TLS)(cfg.TLS)
@@ -129,8 +130,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 	return p, nil
 }
 
-// counted hands the outcome of a poll to the clusters. The poll as a whole is
-// well when Redis answered for any key.
+// counted passes the results of a poll to the clusters. The poll as a whole succeeded if Redis answered for any key.
 func (d *Daemon) counted(results []inflight.Result) {
 	answered := false
 	for _, r := range results {
@@ -142,7 +142,7 @@ func (d *Daemon) counted(results []inflight.Result) {
 	d.metrics.Polled(answered, results[0].Took)
 }
 
-// pollRedis runs the poller that was wished for last, until ctx is done.
+// pollRedis runs the latest poller, until ctx is done.
 func (d *Daemon) pollRedis(ctx context.Context) error {
 	for stop := func() {}; ; {
 		select {

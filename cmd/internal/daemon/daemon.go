@@ -29,10 +29,9 @@ import (
 type Options struct {
 	Version string
 	Log     *slog.Logger
-	// ConfigStatus tells the admin API where the configuration comes from; nil
-	// where it comes from no file.
+	// ConfigStatus is the state of the configuration file for the admin API; nil where there is no file.
 	ConfigStatus func() config.Status
-	// LogStatus tells the admin API how the log is written. Nil: all of it is.
+	// LogStatus is the state of the process log for the admin API; nil if no line of it can get lost.
 	LogStatus func() admin.LogStatus
 }
 
@@ -53,26 +52,29 @@ type Daemon struct {
 	history *admin.History
 
 	draining atomic.Bool
-	stale    chan struct{}         // what the collectors read is out of date; capacity one
-	pollers  chan *inflight.Poller // the one to run from now on, nil for none; capacity one
+	stale    chan struct{}         // the targets of the collectors are out of date; capacity one
+	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	certificates certificates
-	recheck      chan struct{}   // the certificates in use may be others; capacity one
+	recheck      chan struct{}   // the certificates in use may have changed; capacity one
 	handshakes   *xds.Handshakes // nil for plain text
 
 	applying sync.Mutex // one Apply at a time
 
-	mu         sync.Mutex // what follows, which only Apply changes
+	mu         sync.Mutex // guards the following fields, which only Apply changes
 	config     *config.Config
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
+
+	scraping, polling liveness.Beat
 }
 
-// New binds the listeners and applies the configuration: discovery and the loops
-// begin. Whoever does not call Run calls Close.
+// New binds the listeners and applies the configuration: discovery and the loops begin. A caller that does not call Run
+// calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1), pollers: make(chan *inflight.Poller, 1),
+	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1),
+		pollers: make(chan *inflight.Poller, 1),
 		recheck: make(chan struct{}, 1), history: admin.NewHistory()}
 	tls, err := serverTLS(cfg.XDS.TLS)
 	if err != nil {
@@ -83,13 +85,16 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	}
 	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS),
+		Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
 	d.grpc = d.newGRPC(d.transport(tls))
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
+	d.scrapes.Progress = &d.scraping
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals,
+		observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
@@ -98,11 +103,11 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// XDSAddress is where Envoys connect, AdminAddress where people do: host:port.
+// XDSAddress is the address for Envoys, AdminAddress that of the dashboard and the API: host:port.
 func (d *Daemon) XDSAddress() string   { return d.xdsListener.Addr().String() }
 func (d *Daemon) AdminAddress() string { return d.adminListener.Addr().String() }
 
-// Close ends a Daemon that is not run.
+// Close stops a Daemon that is not run.
 func (d *Daemon) Close() {
 	d.manager.Close()
 	d.streams.Close()
@@ -111,10 +116,9 @@ func (d *Daemon) Close() {
 	d.adminListener.Close()
 }
 
-// Run serves until ctx is done, then stops everything that was started and waits
-// for it.
+// Run serves until ctx is done, then stops everything that was started and waits for it.
 func (d *Daemon) Run(ctx context.Context) error {
-	// The parts outlive ctx for as long as it takes to stop them in order.
+	// The parts outlive ctx for as long as an orderly stop takes.
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
 	group, failed := errgroup.WithContext(background)
@@ -156,15 +160,15 @@ func (d *Daemon) adminHandler() http.Handler {
 	})
 }
 
-// poke wakes a cluster's loop.
+// poke wakes the loop of a cluster.
 func (d *Daemon) poke(cluster string) {
 	if c := d.manager.Cluster(cluster); c != nil {
 		c.Poke()
 	}
 }
 
-// Apply makes cfg the running configuration, without a gap in any stream. What
-// can only change with a restart is refused, and nothing is changed then.
+// Apply makes cfg the running configuration, without a gap in any stream. A cfg that can only be applied by a restart
+// is refused, and changes nothing.
 func (d *Daemon) Apply(cfg *config.Config) error {
 	change, generation, err := d.apply(cfg)
 	if err != nil {
@@ -178,7 +182,7 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uint64, err error) {
 	d.applying.Lock()
 	defer d.applying.Unlock()
-	running := d.config // nobody else changes it
+	running := d.config // changed only here
 	if running == nil {
 		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin}
 	}
@@ -192,7 +196,7 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 			return change, 0, err
 		}
 		select {
-		case <-d.pollers: // one that was never started
+		case <-d.pollers: // a poller that was never started
 		default:
 		}
 		d.pollers <- poller
@@ -204,7 +208,7 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	return change, generation, nil
 }
 
-// swap makes cfg the configuration that retarget and the admin API see.
+// swap makes cfg the configuration that retarget and the admin API use.
 func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -213,7 +217,7 @@ func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation u
 	return d.generation
 }
 
-// admissible refuses what a running process cannot change.
+// admissible refuses changes that need a restart.
 func admissible(c config.Change) error {
 	switch {
 	case c.XDS:

@@ -63,10 +63,12 @@ func TestAllListsOfEnginesAreTheSame(t *testing.T) {
 	}
 }
 
-func TestATargetIsWhatTheEndpointSaysThenTheClusterThenTheServingPort(t *testing.T) {
+func TestATargetIsSetByTheEndpointThenTheClusterThenTheServingPort(t *testing.T) {
 	c := config.Cluster{Name: "llama", Engine: "vllm"}
-	c.Scrape = config.Scrape{Interval: 250 * time.Millisecond, Timeout: 200 * time.Millisecond, Scheme: "https", Path: "/metrics", BodyLimit: 4 << 20,
-		BearerTokenFile: "token", TLS: &config.ScrapeTLS{ClientTLS: config.ClientTLS{CAFile: "ca"}, InsecureSkipVerify: true}}
+	c.Scrape = config.Scrape{Interval: 250 * time.Millisecond, Timeout: 200 * time.Millisecond, Scheme: "https",
+		Path: "/metrics", BodyLimit: 4 << 20,
+		BearerTokenFile: "token", TLS: &config.ScrapeTLS{ClientTLS: config.ClientTLS{CAFile: "ca"},
+			InsecureSkipVerify: true}}
 	withPort := c
 	withPort.Scrape.Port = 9000
 	custom := c
@@ -86,7 +88,8 @@ func TestATargetIsWhatTheEndpointSaysThenTheClusterThenTheServingPort(t *testing
 		{"serving port", c, discovery.Endpoint{Address: "10.0.0.1:8000"}, base},
 		{"cluster's port", withPort, discovery.Endpoint{Address: "10.0.0.1:8000"},
 			with(func(t *scrape.Target) { t.URL = "https://10.0.0.1:9000/metrics" })},
-		{"endpoint's own", withPort, discovery.Endpoint{Address: "10.0.0.1:8000", Engine: "triton", MetricsPort: 8002, MetricsPath: "/m"},
+		{"endpoint's own", withPort, discovery.Endpoint{Address: "10.0.0.1:8000", Engine: "triton", MetricsPort: 8002,
+			MetricsPath: "/m"},
 			with(func(t *scrape.Target) { t.URL, t.Engine = "https://10.0.0.1:8002/m", "triton" })},
 		{"IPv6", c, discovery.Endpoint{Address: "[fd00::1]:8000"},
 			with(func(t *scrape.Target) { t.Address, t.URL = "[fd00::1]:8000", "https://[fd00::1]:8000/metrics" })},
@@ -246,7 +249,8 @@ func TestAReloadThatNeedsARestartIsRefusedWhole(t *testing.T) {
 	} {
 		next := parse(t, strings.Replace(fmt.Sprintf(counted, redis.Addr()), "llama", "other", 1))
 		changed(next)
-		if err := d.Apply(next); err == nil || err.Error() != "the section "+section+" cannot change while running: restart to change it" {
+		if err := d.Apply(next); err == nil ||
+			err.Error() != "the section "+section+" cannot change while running: restart to change it" {
 			t.Errorf("a change of %s gives %v, want a refusal that names it and the restart", section, err)
 		}
 	}
@@ -272,7 +276,8 @@ func TestAPortThatIsTakenIsAnErrorAtTheStart(t *testing.T) {
 	} {
 		cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
 		set(cfg)
-		if _, err := New(cfg, Options{Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), key) {
+		if _, err := New(cfg, Options{Log: slog.New(slog.DiscardHandler)}); err == nil ||
+			!strings.Contains(err.Error(), key) {
 			t.Errorf("error %v, want one that names %s", err, key)
 		}
 	}
@@ -315,7 +320,8 @@ func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
 	}
 	write(0)
 	body := func(i int) string {
-		return fmt.Sprintf("clusters:\n- {name: a, engine: vllm, endpoints: {file: %s}}\n- {name: b, engine: vllm, endpoints: {static: [{address: 10.0.1.%d:80}]}}\n", list, 1+i%200)
+		return fmt.Sprintf("clusters:\n- {name: a, engine: vllm, endpoints: {file: %s}}\n"+
+			"- {name: b, engine: vllm, endpoints: {static: [{address: 10.0.1.%d:80}]}}\n", list, 1+i%200)
 	}
 	for range 10 {
 		d, err := New(parse(t, body(0)), Options{Log: slog.New(slog.DiscardHandler)})
@@ -350,12 +356,15 @@ func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
 }
 
 // identity is a certificate and its key, as files.
-func identity(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+func identity(t *testing.T, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (cert *x509.Certificate,
+	key *ecdsa.PrivateKey, certFile, keyFile string) {
 	t.Helper()
-	return identityUntil(t, time.Now().Add(time.Hour), name, parent, parentKey, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+	return identityUntil(t, time.Now().Add(time.Hour), name, parent, parentKey, x509.ExtKeyUsageServerAuth,
+		x509.ExtKeyUsageClientAuth)
 }
 
-func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, usage ...x509.ExtKeyUsage) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
+func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
+	usage ...x509.ExtKeyUsage) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -383,7 +392,8 @@ func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certif
 	}
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
+		keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +416,8 @@ func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cert, key string
 		want      bool
-	}{"none": {"", "", false}, "of another authority": {otherCert, otherKey, false}, "of the right one": {envoyCert, envoyKey, true}} {
+	}{"none": {"", "", false}, "of another authority": {otherCert, otherKey, false},
+		"of the right one": {envoyCert, envoyKey, true}} {
 		client := &tls.Config{RootCAs: roots}
 		if tt.cert != "" {
 			pair, err := tls.LoadX509KeyPair(tt.cert, tt.key)
@@ -414,17 +425,21 @@ func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Not Certificates: those are held back from an authority that does not ask for them.
-			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return &pair,
+					nil
+			}
 		}
 		conn, err := grpc.NewClient(d.XDSAddress(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err = endpointservice.NewEndpointDiscoveryServiceClient(conn).FetchEndpoints(ctx, &discoveryv3.DiscoveryRequest{})
+		_, err = endpointservice.NewEndpointDiscoveryServiceClient(conn).FetchEndpoints(ctx,
+			&discoveryv3.DiscoveryRequest{})
 		cancel()
 		conn.Close()
-		// Polling is not served, which only those who got in can learn.
+		// Only an accepted client gets the answer that polling is not implemented.
 		if got := status.Code(err) == codes.Unimplemented; got != tt.want {
 			t.Errorf("with a certificate %s: %v, want to be let in: %v", name, err, tt.want)
 		}
@@ -447,14 +462,15 @@ func TestTheRedisSectionReachesItsReader(t *testing.T) {
 	eventually(t, "the counts behind user, password and database are read", sees(base, 4))
 }
 
-func TestScrapingThatIsDisabledAsksNobody(t *testing.T) {
+func TestDisabledScrapingAsksNoServer(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- struct{}{} }))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
 	redis := miniredis.RunT(t)
 	redis.ZAdd("inflight:llama", 4, address)
-	body := strings.NewReplacer("10.0.0.1:80}", address+"}", ", {address: 10.0.0.2:80}", "").Replace(fmt.Sprintf(counted, redis.Addr()))
+	body := strings.NewReplacer("10.0.0.1:80}", address+"}", ", {address: 10.0.0.2:80}",
+		"").Replace(fmt.Sprintf(counted, redis.Addr()))
 	_, base := serve(t, parse(t, body))
 	eventually(t, "the counts are read", sees(base, 4))
 	if len(asked) != 0 {

@@ -1,31 +1,27 @@
-// Package daemon wires the parts of the control plane together: it is the only
-// place that knows them all. A [Daemon] listens when it is made, serves while it
-// runs, and can be given another configuration at any time.
+// Package daemon wires the parts of the control plane together: it is the only package that knows them all. A
+// [Daemon] binds its listeners when it is made, serves while it runs, and takes another configuration at any time.
 //
-// It holds no policy. What is decided is decided in packages weighting and
-// controlplane, what is read in collectors, what is streamed in xds. The types
-// of those packages meet here, and only here: each adapter is a few lines in
-// adapters.go.
+// It holds no policy. Packages weighting and controlplane decide, collectors read, xds streams. The types of those
+// packages meet here, and only here: each adapter in adapters.go is a few lines.
 //
 // # Liveness
 //
-// Each loop tells a beat of package liveness what it is at, and each lock that loops and
-// streams share is taken once a second by a goroutine with a beat. /healthz fails when one of them does not move.
+// Each loop marks its work on a beat of package liveness, and a goroutine with a beat takes each lock that loops and
+// streams share once a second. /healthz fails when one of the beats makes no progress. watchOver says which loops
+// have a beat and why the others need none.
 //
 // # Order of starting and stopping
 //
-// Both listeners are bound before anything runs, so a port that is taken is an
-// error at the start. When the context ends, readiness goes first. Then the loops
-// stop, each with a last push that lifts the share of requests that it had Envoys
-// refuse. Once every responsive Envoy has it, the collectors and the admin listener end.
-// The streams end last (Envoys keep the assignment, and no request notices), so that the
-// next process is there when Envoys look for it.
+// Both listeners are bound before anything runs, so a port that is taken is an error at the start. When the context
+// ends, readiness fails first. Then the loops stop; the last push of each lifts its drop fraction. Once every
+// responsive Envoy has that push, the collectors and the admin listener end. The streams end last (Envoys keep the
+// assignment, and no request notices), so that the next process is there when Envoys reconnect.
 //
-// This takes a tenth of a second when peers respond, half a second more when one has only just
-// stopped responding, and never more than a second and a half.
+// This takes a tenth of a second when peers respond, half a second more when one has only just stopped responding,
+// and never more than a second and a half.
 //
 // # File descriptors
 //
-// Connections to the xDS port are also bounded by the limit of open files, so that there is always
-// a descriptor for a scrape, the admin listener and Redis.
+// The limit of open files also bounds the connections to the xDS port, so that there is always a descriptor for a
+// scrape, the admin listener and Redis.
 package daemon

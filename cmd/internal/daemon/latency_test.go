@@ -36,7 +36,7 @@ const (
 //
 //	make bench-latency
 //
-// Package steelyard/e2e/latency says how a request is told apart.
+// Package steelyard/e2e/latency explains how requests are distinguished.
 func BenchmarkArrivalToAck(b *testing.B) {
 	for _, service := range []time.Duration{time.Second, 250 * time.Millisecond} {
 		b.Run(fmt.Sprint("service=", service), func(b *testing.B) { benchmarkLatency(b, service) })
@@ -79,12 +79,13 @@ func benchmarkLatency(b *testing.B, service time.Duration) {
 	}
 	if len(samples) >= 100 { // fewer are the benchmark's own probing
 		// Not b.Log, which cuts what a benchmark says after some lines.
-		fmt.Fprintf(os.Stderr, "\n%d Envoys, %d endpoints, mean service %v, load %.1f; the generator was late by %.1f ms at p99\n%s\n",
+		fmt.Fprintf(os.Stderr, "\n%d Envoys, %d endpoints, mean service %v, load %.1f; the generator was late by "+
+			"%.1f ms at p99\n%s\n",
 			latencyEnvoys, latencyEndpoints, service, latencyLoad, 1000*result.Lateness.P99, report)
 	}
 }
 
-// latencyServers are model servers that tell the book of each arrival.
+// latencyServers are model servers that record each arrival in the book.
 func latencyServers(b *testing.B, book *latency.Book) []*modelsim.Server {
 	servers := make([]*modelsim.Server, latencyEndpoints)
 	for i := range servers {
@@ -102,7 +103,7 @@ type arrivals struct{ book *latency.Book }
 func (a arrivals) Begin(address string) { a.book.Arrived(address, time.Now()) }
 func (a arrivals) End(string)           {}
 
-// latencyDaemon runs a daemon whose loop is overheard.
+// latencyDaemon runs a daemon whose loop is observed.
 func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server) *Daemon {
 	const listeners = "xds: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0}\n"
 	body := listeners + "clusters:\n- name: llama\n  engine: vllm\n  endpoints:\n    static:\n"
@@ -119,10 +120,11 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Nothing runs yet: the manager gives way to one with a listener at its two ends.
+	// Nothing runs yet: the manager is replaced by one with an observer at both ends of its loop.
 	d.manager.Close()
-	o := &overheard{signals: d.signals, observer: observer{d.metrics, d.history}, book: book}
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o, d.outdated, d.beats, d.options.Log)
+	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.history}, book: book}
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o,
+		d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
 	}
@@ -134,16 +136,16 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	return d
 }
 
-// overheard is both ends of the loop: what it reads and what becomes of it. A step reads, and is reported
+// observedLoop is both ends of the loop: what it reads and what becomes of it. A step reads, and is reported
 // when it is over, in one goroutine.
-type overheard struct {
+type observedLoop struct {
 	*signals
 	observer
 	book   *latency.Book
 	issued map[string]uint64 // as of the latest reading
 }
 
-func (o *overheard) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
+func (o *observedLoop) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
 	c := o.signals.Counts(cluster, now, into)
 	o.issued = make(map[string]uint64, len(c.Endpoints))
 	for _, e := range c.Endpoints {
@@ -154,7 +156,7 @@ func (o *overheard) Counts(cluster string, now time.Time, into []controlplane.Pr
 	return c
 }
 
-func (o *overheard) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
+func (o *observedLoop) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
 	o.observer.Stepped(cluster, before, d, p, took)
 	o.book.Decided(o.issued, time.Now(), p.Pushed, sequence(p.Version))
 }
@@ -187,7 +189,7 @@ func latencyFleet(b *testing.B, d *Daemon) []string {
 	return urls
 }
 
-// followAcks tells the book which versions the Envoys have accepted.
+// followAcks records in the book which versions the Envoys have acknowledged.
 func followAcks(ctx context.Context, d *Daemon, book *latency.Book) {
 	ticker := time.NewTicker(500 * time.Microsecond)
 	defer ticker.Stop()
@@ -223,7 +225,8 @@ func checkCounts(b *testing.B, book *latency.Book) {
 		wrong = nil
 		for address, n := range arrived {
 			if decided[address] != n {
-				wrong = errors.Join(wrong, fmt.Errorf("%s: %d requests arrived, and %d are known", address, n, decided[address]))
+				wrong = errors.Join(wrong,
+					fmt.Errorf("%s: %d requests arrived, and %d are known", address, n, decided[address]))
 			}
 		}
 		if wrong == nil {

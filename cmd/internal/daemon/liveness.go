@@ -6,10 +6,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// watchOver watches what has to move for Envoys to be served: the loops, and the locks that
-// loops and streams share.
+// watchOver watches the loops, and the locks that loops and streams share: without them no Envoy is served.
+//
+// A beat is only for work that ends soon whatever peers and files do, because the restart that follows would not help
+// against a peer or a file: a poll of Redis returns at its timeout, the pool of scrapes takes up new targets, a reload
+// changes the clusters. The loops of the clusters have beats of their own.
+//
+// These loops have no beat, because every call in them has a deadline: followCertificates, config.Watcher and the sources
+// of endpoints (package files, timeouts of look-ups; the watcher's reload has a beat, see above), and the fetches of the
+// scrape loops (deadlines of the sockets). A metrics page that cannot be read is a state of its endpoint.
 func (d *Daemon) watchOver(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error {
+		defer d.beats.Watch("scrape targets", &d.scraping)()
+		defer d.beats.Watch("counts in Redis", &d.polling)()
 		d.beats.Run(ctx)
 		return nil
 	})
@@ -21,7 +30,7 @@ func (d *Daemon) watchOver(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
-// probes return when the lock that guards what they are named after was had.
+// probes returns functions that take a lock and return. They have the names of what the locks guard.
 func (d *Daemon) probes() map[string]func() {
 	return map[string]func(){
 		"assignments":            func() { d.streams.Weights("") },
@@ -33,7 +42,7 @@ func (d *Daemon) probes() map[string]func() {
 	}
 }
 
-// stuck is what does not move, in words, for /healthz.
+// stuck describes the loops and locks without progress, for /healthz.
 func (d *Daemon) stuck() []string {
 	var out []string
 	for _, s := range d.beats.Stuck() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -11,6 +12,9 @@ import (
 	"time"
 
 	"steelyard/controlplane"
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/liveness"
 	"steelyard/weighting"
 	"steelyard/xds/envoyspec"
 )
@@ -52,25 +56,13 @@ func (w wedged) Publish(cluster string, d weighting.Decision, staleAfter time.Du
 }
 
 func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
-	cfg := parse(t, two)
-	empty := *cfg
-	empty.Clusters = nil
-	d, err := New(&empty, Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Nothing runs yet: the manager gives way to one with a fault.
-	d.manager.Close()
-	p := wedged{publisher{d.streams, d.metrics, d.history}, "llama", make(chan struct{})}
-	d.manager = controlplane.NewManager(p, envoyspec.PushCost, d.signals, observer{d.metrics, d.history}, d.outdated, d.beats, d.options.Log)
-	if err := d.Apply(cfg); err != nil {
-		t.Fatal(err)
-	}
+	held := make(chan struct{})
+	d := withPublisher(t, parse(t, two), func(p publisher) controlplane.Publisher { return wedged{p, "llama", held} })
 	base := running(t, d)
-	release := sync.OnceFunc(func() { close(p.release) })
+	release := sync.OnceFunc(func() { close(held) })
 	t.Cleanup(release) // before the daemon is stopped
 	eventually(t, "/healthz fails for the one loop", func() error {
-		d.beats.Look() // which the Monitor does once a second
+		d.beats.Check() // which the Monitor does once a second
 		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "stuck") ||
 			!strings.Contains(body, "\ncluster llama: no progress for ") || strings.Contains(body, "mixtral") {
 			return fmt.Errorf("%d %s", code, body)
@@ -78,13 +70,142 @@ func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
 		return nil
 	})
 	release()
-	eventually(t, "/healthz is well again", func() error {
-		d.beats.Look()
+	eventually(t, "/healthz is well again", healthy(t, d, base))
+}
+
+// heldRemoval is a publisher that does not return from removing a cluster.
+type heldRemoval struct {
+	publisher
+	release chan struct{}
+}
+
+func (h heldRemoval) Remove(cluster string) {
+	<-h.release
+	h.publisher.Remove(cluster)
+}
+
+// withPublisher makes a Daemon whose clusters publish through p of its own publisher. Nothing runs yet: the manager
+// gives way to one with a fault.
+func withPublisher(t *testing.T, cfg *config.Config, p func(publisher) controlplane.Publisher) *Daemon {
+	t.Helper()
+	empty := *cfg
+	empty.Clusters = nil
+	d, err := New(&empty, Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.manager.Close()
+	d.manager = controlplane.NewManager(p(publisher{d.streams, d.metrics, d.history}), envoyspec.PushCost, d.signals,
+		observer{d.metrics, d.history}, d.outdated, d.beats, d.options.Log)
+	if err := d.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// stuckOnly looks until /healthz names one part only, and the API's problems do, too.
+func stuckOnly(t *testing.T, d *Daemon, base, name string) {
+	t.Helper()
+	eventually(t, "/healthz and the problems name "+name, func() error {
+		d.beats.Check() // which the Monitor does once a second
+		code, body := health(t, base)
+		if code != http.StatusServiceUnavailable ||
+			!strings.HasPrefix(body, "stuck, restart it\n"+name+": no progress for ") ||
+			strings.Count(body, "\n") != 2 {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		var s admin.Status
+		if err := get(base, "/api/v1/status", &s); err != nil {
+			return err
+		}
+		return hasProblem(s, name+": no progress for ")
+	})
+}
+
+func TestAReloadThatIsStuckFailsHealthzAndIsAProblem(t *testing.T) {
+	cfg := parse(t, two)
+	release := make(chan struct{})
+	d := withPublisher(t, cfg, func(p publisher) controlplane.Publisher { return heldRemoval{p, release} })
+	base := running(t, d)
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free) // before the daemon is stopped
+	less := *cfg
+	less.Clusters = cfg.Clusters[:1]
+	applied := make(chan error, 1)
+	go func() { applied <- d.Apply(&less) }()
+	stuckOnly(t, d, base, "reload of the configuration")
+	free()
+	if err := <-applied; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "/healthz is well again", healthy(t, d, base))
+}
+
+func TestTheCollectorsThatAreStuckFailHealthzAndAreAProblem(t *testing.T) {
+	d, base := serve(t, parse(t, two))
+	for name, beat := range map[string]*liveness.Beat{"scrape targets": &d.scraping, "counts in Redis": &d.polling} {
+		beat.Begin()
+		stuckOnly(t, d, base, name)
+		beat.End()
+		eventually(t, "/healthz is well again", healthy(t, d, base))
+	}
+}
+
+// healthy takes a look, and wants /healthz to be well.
+func healthy(t *testing.T, d *Daemon, base string) func() error {
+	return func() error {
+		d.beats.Check()
 		if code, body := health(t, base); code != http.StatusOK || body != "ok\n" {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
+	}
+}
+
+// silentListener accepts connections and never answers. Each that is accepted is reported.
+func silentListener(t *testing.T) (address string, accepted <-chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports := make(chan struct{}, 1)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+			poke(reports)
+		}
 	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return l.Addr().String(), reports
+}
+
+// TestPeersThatHangNeverFailHealthz: a restart would not help them, and would take the control plane from the others.
+func TestPeersThatHangNeverFailHealthz(t *testing.T) {
+	redis, redisAsked := silentListener(t)
+	server, scraped := silentListener(t)
+	d, base := serve(t, parse(t, fmt.Sprintf(`
+redis: {addresses: [%q], interval: 3s, timeout: 3s}
+clusters:
+- name: llama
+  engine: vllm
+  endpoints: {static: [{address: %q}]}
+  scrape: {interval: 500ms, timeout: 500ms}
+  inflight: {redis_key: "inflight:{cluster}"}
+`, redis, server)))
+	<-redisAsked
+	<-scraped
+	for range 200 { // while both wait
+		d.beats.Check()
+	}
+	if err := healthy(t, d, base)(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestALockThatIsNeverFreeFailsHealthzWhichNeedsNone(t *testing.T) {
@@ -97,8 +218,9 @@ func TestALockThatIsNeverFreeFailsHealthzWhichNeedsNone(t *testing.T) {
 	unlock := sync.OnceFunc(d.mu.Unlock)
 	t.Cleanup(unlock)
 	eventually(t, "/healthz fails for the lock", func() error {
-		d.beats.Look()
-		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.Contains(body, "\nconfiguration in force: no progress for ") {
+		d.beats.Check()
+		if code, body := health(t, base); code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, "\nconfiguration in force: no progress for ") {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// adminConnections is far above what people, probes and Prometheus have open at a time.
+	// adminConnections is far more than people, probes and Prometheus have open at a time.
 	adminConnections = 128
-	// spareFiles are kept for Redis, discovery, files and the log.
+	// spareFiles are file descriptors for Redis, discovery, files and the log.
 	spareFiles = 128
 )
 
@@ -48,7 +48,7 @@ func (d *Daemon) listen(cfg *config.Config) (err error) {
 	return nil
 }
 
-// keepFiles keeps file descriptors for everything but the connections to the xDS port.
+// keepFiles reserves file descriptors for everything but the connections to the xDS port.
 func (d *Daemon) keepFiles(targets int) {
 	if files := openFilesLimit(); files > 0 {
 		d.xdsListener.SetRoom(roomFor(files, targets))
@@ -80,13 +80,14 @@ func (d *Daemon) newGRPC(c credentials.TransportCredentials) *grpc.Server {
 
 // serveEnvoys serves the xDS port until the server is stopped.
 func (d *Daemon) serveEnvoys() error {
-	if err := d.grpc.Serve(d.streams.Listener(d.xdsListener)); !errors.Is(err, grpc.ErrServerStopped) { // stopped before it began
+	// stopped before it began
+	if err := d.grpc.Serve(d.streams.Listener(d.xdsListener)); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil
 }
 
-// viewPort shows what the peers of the xDS port take of what they may.
+// viewPort returns how much of the limits of the xDS port its peers use.
 func (d *Daemon) viewPort() admin.Port {
 	s := d.xdsListener.Stats()
 	p := admin.Port{
@@ -94,7 +95,9 @@ func (d *Daemon) viewPort() admin.Port {
 		ConnectionsPerAddress: connections(s.PerAddress),
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
-		AcceptErrors:          s.AcceptErrors, LastAcceptError: s.AcceptError, LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
+		SilentStreams:         s.SilentStreams, LastSilentStreamAt: admin.At(s.SilentStreamTime),
+		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
+		LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
 	}
 	if files := openFilesLimit(); files > 0 {
 		p.OpenFilesLimit = admin.Num(float64(files))

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +10,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/xds/xdstest"
 )
 
 func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
@@ -22,7 +22,8 @@ func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
 		{256, 0, 64},
 	} {
 		if got := roomFor(tt.files, tt.targets); got != tt.want {
-			t.Errorf("%d open files and %d targets: room for %d connections, want %d", tt.files, tt.targets, got, tt.want)
+			t.Errorf("%d open files and %d targets: room for %d connections, want %d", tt.files, tt.targets, got,
+				tt.want)
 		}
 	}
 }
@@ -48,7 +49,8 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	})
 	p := s.XDSPort
 	for name, got := range map[string]admin.Bound{
-		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams, "subscriptions": p.Subscriptions,
+		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams,
+		"subscriptions": p.Subscriptions,
 	} {
 		want := map[string]admin.Bound{
 			"connections": {Used: 1, Limit: 20}, "connections per address": {Used: 1, Limit: 1, Displaced: 1},
@@ -67,16 +69,31 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	}
 }
 
-// TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of.
+// TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of. The
+// Envoys whose connections Steelyard then closes itself have not vanished.
 func TestNothingHoldsTheEndUp(t *testing.T) {
-	var log bytes.Buffer
+	var log lockedBuffer
 	d, err := New(parse(t, fmt.Sprintf(counted, "127.0.0.1:1")), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	hung, envoys := make(chan struct{}), make(chan error)
-	close(envoys)
+	go func() {
+		defer close(envoys)
+		_ = d.serveEnvoys()
+	}()
+	client, err := xdstest.Dial(xdstest.Config{Address: d.XDSAddress(), NodeID: "edge-1", Clusters: []string{"llama"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(t, "the Envoy has a stream", func() error {
+		if clients := d.streams.Clients(); len(clients) != 1 || clients[0].NodeID != "edge-1" {
+			return fmt.Errorf("clients %+v", clients)
+		}
+		return nil
+	})
 	began := time.Now()
 	err = d.stop(func() error { <-hung; return nil }, envoys)
 	if took := time.Since(began); err != nil || took < stopLimit || took > stopLimit+500*time.Millisecond {
@@ -84,6 +101,15 @@ func TestNothingHoldsTheEndUp(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), `for="the collectors and the admin listener"`) {
 		t.Errorf("the log does not say what was waited for:\n%s", log.String())
+	}
+	eventually(t, "the Envoy's stream has ended", func() error {
+		if clients := d.streams.Clients(); len(clients) != 0 {
+			return fmt.Errorf("clients %+v", clients)
+		}
+		return nil
+	})
+	if gone := d.streams.Gone(); len(gone) != 0 || strings.Contains(log.String(), "vanished") {
+		t.Errorf("%v vanished, though Steelyard closed the connections itself:\n%s", gone, log.String())
 	}
 	close(hung)
 }

@@ -19,9 +19,8 @@ import (
 	"steelyard/xds"
 )
 
-// signals is the way of what Envoys report of their own requests: in over the
-// services on the xDS port, through the ledger, and out to the loops, which ask at
-// every step. It also tells Envoys, over the runtime layer, how to report.
+// signals connects the services that receive Envoys' access logs and load reports with the ledger, and the ledger with
+// the loops, which read it at every step. It also sets, over the runtime layer, how Envoys report.
 type signals struct {
 	ledger      *ledger.Ledger
 	streams     *xds.Server
@@ -31,18 +30,18 @@ type signals struct {
 	readings    sync.Pool // of *[]ledger.Counts
 
 	mu       sync.Mutex
-	clusters map[string]uint64 // that have members: generation of the watchers that the ledger knows, 0 for none
-	modes    uint64            // generation of the modes that the Envoys were told
-	told     map[ledger.Envoy]ledger.Mode
+	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
+	// modeGeneration is that of modes, which were sent to the Envoys.
+	modeGeneration uint64
+	modes          map[ledger.Envoy]ledger.Mode
 }
 
-// newSignals makes the services that the configuration asks for. wake is called
-// when a count of a cluster changed.
+// newSignals makes the services that the configuration enables. wake is called when a count of a cluster changed.
 func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluster string)) *signals {
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
 		readings: sync.Pool{New: func() any { return new([]ledger.Counts) }},
-		clusters: make(map[string]uint64), told: make(map[ledger.Envoy]ledger.Mode),
+		clusters: make(map[string]uint64), modes: make(map[ledger.Envoy]ledger.Mode),
 	}
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
 	if !cfg.AccessLog.Disabled {
@@ -63,7 +62,7 @@ func (s *signals) register(g *grpc.Server) {
 	}
 }
 
-// close ends the streams, which never end by themselves.
+// close ends the streams: an Envoy never ends them.
 func (s *signals) close() {
 	if s.accessLogs != nil {
 		s.accessLogs.Close()
@@ -73,16 +72,16 @@ func (s *signals) close() {
 	}
 }
 
-// unwatching is the least time between two reports of an Envoy that watches no cluster. It
-// is told of a shorter one after the next, so it must not be long, either.
+// unwatching is the least time between two reports of an Envoy that watches no cluster. It must not be long, because an
+// Envoy that begins to watch gets its shorter interval only after its next report.
 const unwatching = 5 * time.Second
 
-// reportInterval is how often an Envoy is to report its load.
+// reportInterval is the time between two load reports that an Envoy is asked for.
 func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
-	all, isAlone, watches := s.ledger.ReportersWith(e)
-	interval, alone := s.reportIntervals(all)
-	if isAlone || s.accessLogs == nil {
-		interval = alone
+	all, withoutLog, watches := s.ledger.ReportersWith(e)
+	interval, reportsOnly := s.reportIntervals(all)
+	if withoutLog || s.accessLogs == nil {
+		interval = reportsOnly
 	}
 	if !watches {
 		return max(interval, unwatching)
@@ -90,9 +89,9 @@ func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
 	return interval
 }
 
-// reportIntervals are those of Envoys beside whose reports there is an access log, and of
-// those with reports alone.
-func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Duration) {
+// reportIntervals returns the intervals for Envoys that also send an access log, and for those that send only load
+// reports.
+func (s *signals) reportIntervals(all ledger.Reporters) (withLog, reportsOnly time.Duration) {
 	fleet := loadstats.Fleet(all)
 	if s.accessLogs == nil {
 		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
@@ -101,13 +100,13 @@ func (s *signals) reportIntervals(all ledger.Reporters) (beside, alone time.Dura
 	return fleet.Intervals(r.Interval, float64(r.Budget), s.loadReports.ReportBytes())
 }
 
-// A membership is what the ledger needs to know of a cluster.
+// A membership is the ledger's part of a cluster's configuration.
 type membership struct {
 	endpoints []discovery.Endpoint
 	alpha     float64 // weight of an answer in the averages
 }
 
-// setMembers tells the ledger which endpoints there are, by cluster.
+// setMembers gives the ledger the endpoints of each cluster.
 func (s *signals) setMembers(members map[string]membership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,9 +129,9 @@ func (s *signals) setMembers(members map[string]membership) {
 	}
 }
 
-// follow keeps the ledger's watchers of a cluster and the Envoys' modes up to date. Each loop
-// follows for its own cluster: with a hundred of them on a thousand Envoys that come back,
-// each a few milliseconds after the one before, all are too many for every step.
+// follow keeps the ledger's watchers of a cluster and the Envoys' modes up to date. Each loop does it for its own
+// cluster only: when a thousand Envoys reconnect to a hundred clusters, a few milliseconds apart, doing it for all
+// clusters at every step is too much.
 func (s *signals) follow(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +141,8 @@ func (s *signals) follow(cluster string) {
 		s.clusters[cluster] = now
 		s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
 	}
-	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modes {
-		s.tellModes()
+	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modeGeneration {
+		s.sendModes()
 	}
 }
 
@@ -155,24 +154,23 @@ func envoys(watchers []xds.Watcher) []ledger.Envoy {
 	return out
 }
 
-// tellModes tells the Envoys whose mode changed how to send their access logs, and
-// forgets those that have left.
-func (s *signals) tellModes() {
+// sendModes sets how Envoys whose mode changed send their access logs, and forgets Envoys that have left.
+func (s *signals) sendModes() {
 	generation, modes := s.ledger.Modes()
 	for e, mode := range modes {
-		if s.told[e] != mode {
+		if s.modes[e] != mode {
 			s.streams.SetRuntime(xds.Watcher(e), runtimeOf(mode))
 		}
 	}
-	for e := range s.told {
+	for e := range s.modes {
 		if _, ok := modes[e]; !ok {
 			s.streams.SetRuntime(xds.Watcher(e), nil)
 		}
 	}
-	s.modes, s.told = generation, modes
+	s.modeGeneration, s.modes = generation, modes
 }
 
-// runtimeOf says which of an Envoy's two access loggers is on.
+// runtimeOf returns the runtime values that switch an Envoy's two access loggers on or off.
 func runtimeOf(m ledger.Mode) map[string]float64 {
 	switch m {
 	case ledger.ModeBatched:
@@ -187,9 +185,9 @@ func noLog() map[string]float64 {
 	return map[string]float64{xds.RuntimeImmediate: 0, xds.RuntimeBatched: 0}
 }
 
-// normalRuntime is the layer of every Envoy that has not been told otherwise. Without
-// the access log it switches both loggers off: an Envoy opens a stream that is refused
-// again with every entry, which costs it half as much CPU again at 500 requests a second.
+// normalRuntime is the layer of every Envoy that has none of its own. With the access log disabled it switches both
+// loggers off: otherwise an Envoy would open a stream, and be refused, with every entry, which costs it half as much
+// CPU again at 500 requests a second.
 func normalRuntime(cfg config.XDS) map[string]float64 {
 	if cfg.AccessLog.Disabled {
 		return noLog()
@@ -197,7 +195,7 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 	return nil
 }
 
-// Counts are what the cluster's Envoys report, for its loop.
+// Counts returns the counts that the cluster's Envoys report, for its loop.
 func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
 	s.follow(cluster)
 	status := s.ledger.Cluster(cluster, now)
@@ -223,16 +221,17 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	c.Endpoints = slices.Grow(into[:0], len(*counts))
 	for i := range *counts {
 		e := &(*counts)[i]
+		report := e.Proxies
+		report.Sized, report.SizedBytes = e.Sized, e.SizedBytes
 		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{
-			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: e.Proxies,
+			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: report,
 			ResponseBytes: e.Bytes, FailedShare: e.Failing,
-			Sized: e.Sized, SizedBytes: e.SizedBytes, Unsized: e.Unsized,
 		})
 	}
 	return c
 }
 
-// Sources are the states of what the cluster's Envoys report, for people.
+// Sources returns the states of the cluster's access logs and load reports, for the admin API.
 func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
 	known := make(map[ledger.Envoy]ledger.EnvoyStatus)
 	for _, e := range s.ledger.Envoys(now) {
@@ -249,17 +248,19 @@ func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
 	return out
 }
 
-// Served tells the ledger what an endpoint says of its own requests.
+// Served passes an endpoint's own report to the ledger.
 func (s *signals) Served(address string, r weighting.ServerReport, slots float64) {
 	s.ledger.Served(address, &r, slots, time.Now())
 }
 
-// Disputes are what single Envoys say against all others, by Envoy and kind.
+// Disputes returns the claims of single Envoys that no other Envoy confirms, by Envoy and kind.
 func (s *signals) Disputes(cluster string, now time.Time) (out []admin.Dispute) {
 	for _, d := range s.ledger.Disputes(cluster, now) {
 		last := len(out) - 1
-		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host || out[last].Kind != admin.DisputeKind(d.Kind) {
-			out = append(out, admin.Dispute{Kind: admin.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host, Since: admin.At(d.Since)})
+		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host ||
+			out[last].Kind != admin.DisputeKind(d.Kind) {
+			out = append(out, admin.Dispute{Kind: admin.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
+				Since: admin.At(d.Since)})
 			last++
 		}
 		to := &out[last]
@@ -274,19 +275,18 @@ func (s *signals) Disputes(cluster string, now time.Time) (out []admin.Dispute) 
 	return out
 }
 
-// A hearing is what a source hears of an Envoy.
+// A hearing is the state of a source's reports from one Envoy.
 type hearing uint8
 
 const (
 	heard   hearing = iota
-	idle            // it has nothing to tell
-	missing         // it tells nothing, and should
+	idle            // it has nothing to report
+	missing         // it does not report, although it has requests
 )
 
-// heardOfLog is how an Envoy's access log is heard, and when it last told what it is for.
-// One without traffic opens none, and one that was told to leave it off has none; their
-// load reports say so, where they have any. One that has traffic, by its reports, and no
-// log lacks the lines in its configuration, or has lost it.
+// heardOfLog returns the state of an Envoy's access log, and the time of its last information. An Envoy without traffic
+// opens no log, and one in mode reports has none; their load reports show that, where they send any. An Envoy with
+// traffic (by its load reports) and without a log lacks the lines in its configuration, or has lost the log.
 func heardOfLog(e ledger.EnvoyStatus) (hearing, time.Time) {
 	const traffic = 0.5 // requests per second
 	last := later(e.LastEvent, e.LastReport)
@@ -301,7 +301,7 @@ func heardOfLog(e ledger.EnvoyStatus) (hearing, time.Time) {
 	return heard, last
 }
 
-// heardOfReports is how its load reports are heard. They come without traffic, too.
+// heardOfReports returns the state of an Envoy's load reports. They come without traffic, too.
 func heardOfReports(e ledger.EnvoyStatus) (hearing, time.Time) {
 	if e.Silent || e.LastReport.IsZero() {
 		return missing, e.LastReport
@@ -316,8 +316,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// source sums up who of the watchers is heard.
-func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus, hear func(ledger.EnvoyStatus) (hearing, time.Time)) admin.SourceStatus {
+// source sums up from how many of the watchers a source hears.
+func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus,
+	hear func(ledger.EnvoyStatus) (hearing, time.Time)) admin.SourceStatus {
 	out := admin.SourceStatus{Name: name}
 	var last time.Time
 	var without []string
@@ -333,7 +334,8 @@ func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.
 	slices.Sort(without)
 	out.LastSuccess = admin.At(last)
 	out.Envoys = admin.Reporting{
-		Expected: admin.Num(float64(len(watchers))), Reporting: admin.Num(float64(count[heard])), Idle: admin.Num(float64(count[idle])),
+		Expected: admin.Num(float64(len(watchers))), Reporting: admin.Num(float64(count[heard])),
+		Idle:    admin.Num(float64(count[idle])),
 		Missing: without[:min(len(without), admin.MaxMissing)],
 	}
 	switch {
@@ -351,7 +353,7 @@ func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.
 	return out
 }
 
-// clientSignals shows what each connected Envoy reports, by who it is.
+// clientSignals returns the signals of each connected Envoy.
 func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 	out := make(map[ledger.Envoy]admin.Signals)
 	for _, e := range s.ledger.Envoys(now) {
@@ -370,7 +372,8 @@ func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	v := admin.Signals{
 		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
 		RequestRate: admin.Num(e.RequestRate), OpenRequests: admin.Num(float64(e.OpenRequests)), Streams: e.Streams,
-		Entries:   admin.Entries{Received: e.Events, Ignored: e.Ignored, Unpaired: e.Unpaired, Reconciled: e.Reconciled},
+		Entries: admin.Entries{Received: e.Events, Ignored: e.Ignored, Unpaired: e.Unpaired,
+			Reconciled: e.Reconciled},
 		LastEntry: admin.At(e.LastEvent), LastReport: admin.At(e.LastReport),
 	}
 	if e.Silent {
@@ -382,8 +385,8 @@ func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	return v
 }
 
-// modeOf is how an Envoy does tell of its requests: that which it was asked for, where it
-// has an access log, and otherwise by what it has.
+// modeOf returns how an Envoy reports its requests: in the mode that was set, where it has an access log, and otherwise
+// by its load reports.
 func modeOf(e ledger.EnvoyStatus) admin.SignalMode {
 	switch {
 	case e.Streams > 0:
@@ -394,7 +397,7 @@ func modeOf(e ledger.EnvoyStatus) admin.SignalMode {
 	return ""
 }
 
-// totals sums up what all Envoys reported.
+// totals sums up the signals of all Envoys.
 func (s *signals) totals(now time.Time) admin.SignalTotals {
 	t := admin.SignalTotals{
 		AccessLog: s.accessLogs != nil, LoadReports: s.loadReports != nil,
@@ -409,20 +412,23 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 		}
 	}
 	sums := s.ledger.Totals()
-	t.Entries = admin.Entries{Received: sums.Events, Ignored: sums.Ignored, Unpaired: sums.Unpaired, Reconciled: sums.Reconciled}
+	t.Entries = admin.Entries{Received: sums.Events, Ignored: sums.Ignored, Unpaired: sums.Unpaired,
+		Reconciled: sums.Reconciled}
 	if s.loadReports != nil {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
-		t.Streams[admin.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused, Broken: stats.Broken}
-		beside, alone := s.reportIntervals(s.ledger.Reporters())
-		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(alone)}
+		t.Streams[admin.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
+			Broken: stats.Broken}
+		withLog, reportsOnly := s.reportIntervals(s.ledger.Reporters())
+		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(reportsOnly)}
 		if s.accessLogs != nil {
-			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(beside)
+			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(withLog)
 		}
 	}
 	if s.accessLogs != nil {
 		stats := s.accessLogs.Stats()
-		t.Streams[admin.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused, Broken: stats.Broken}
+		t.Streams[admin.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
+			Broken: stats.Broken}
 	}
 	return t
 }

@@ -52,7 +52,8 @@ func subscribe(t *testing.T, address, node, cluster string) {
 	t.Helper()
 	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(dial(t, address)).StreamEndpoints(t.Context())
 	if err == nil {
-		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: resource.EndpointType, ResourceNames: []string{cluster}})
+		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: resource.EndpointType,
+			ResourceNames: []string{cluster}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -80,14 +81,17 @@ func socket(ip string, port uint32) *corev3.Address {
 	}}}
 }
 
-// begin has an Envoy tell of a request that began at an endpoint.
+type httpEntries = accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries
+
+// begin has an Envoy report a request that began at an endpoint.
 func begin(t *testing.T, address, node, endpoint string, port uint32) {
 	t.Helper()
 	stream, err := accesslogv3.NewAccessLogServiceClient(dial(t, address)).StreamAccessLogs(t.Context())
 	if err == nil {
 		err = stream.Send(&accesslogv3.StreamAccessLogsMessage{
-			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node}, LogName: "steelyard"},
-			LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node},
+				LogName: "steelyard"},
+			LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: &httpEntries{
 				LogEntry: []*accessdatav3.HTTPAccessLogEntry{{CommonProperties: &accessdatav3.AccessLogCommon{
 					AccessLogType:         accessdatav3.AccessLogType_UpstreamPoolReady,
 					UpstreamRemoteAddress: socket(endpoint, port),
@@ -100,8 +104,8 @@ func begin(t *testing.T, address, node, endpoint string, port uint32) {
 	}
 }
 
-// TestAnEnvoyIsTheSameOnAllItsStreams: who subscribes and who tells of requests is
-// one and the same, however its name and its address look.
+// TestAnEnvoyIsTheSameOnAllItsStreams: the subscriber and the sender of the access log are one Envoy, whatever its name
+// and its address look like.
 func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 	for listen, hosts := range map[string][]string{
 		"127.0.0.1:0": {"127.0.0.1"},
@@ -114,7 +118,7 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the endpoints are known", func() error { // what is told of others is ignored
+		eventually(t, "the endpoints are known", func() error { // entries about others are ignored
 			if c := d.signals.Counts("llama", time.Now(), nil); len(c.Endpoints) == 0 {
 				return errors.New("no endpoints yet")
 			}
@@ -124,7 +128,8 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 		for _, host := range hosts {
 			for i, node := range []string{
 				"envoy-1", " ", "ä/ö ü", "a\x00b\x7f\n", "\u200b", "\ufffd", "::ffff:10.0.0.1",
-				strings.Repeat("x", 256), strings.Repeat("y", 300), "é" + strings.Repeat("€", 300), strings.Repeat("z", 255) + "日本",
+				strings.Repeat("x", 256), strings.Repeat("y", 300), "é" + strings.Repeat("€", 300),
+				strings.Repeat("z", 255) + "日本",
 			} {
 				t.Run(fmt.Sprint(listen, " ", host, " ", i), func(t *testing.T) {
 					address := net.JoinHostPort(host, port)
@@ -137,12 +142,13 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 							return errors.New("no endpoints yet")
 						}
 						if got := c.Endpoints[0].InFlight.Value; got != 1 || c.Fleet.Proxies != 1 || c.Reporting != 1 {
-							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Fleet.Proxies, c.Reporting)
+							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Fleet.Proxies,
+								c.Reporting)
 						}
 						return nil
 					})
-					if who := d.streams.Watchers("llama"); len(who) != 1 || who[0].Host != host {
-						t.Errorf("watched by %q, want one at %s", who, host)
+					if w := d.streams.Watchers("llama"); len(w) != 1 || w[0].Host != host {
+						t.Errorf("watched by %q, want one at %s", w, host)
 					}
 				})
 				eventually(t, "it is gone", func() error {
@@ -161,7 +167,8 @@ func layer(t *testing.T, address, node string) map[string]float64 {
 	t.Helper()
 	stream, err := runtimev3.NewRuntimeDiscoveryServiceClient(dial(t, address)).StreamRuntime(t.Context())
 	if err == nil {
-		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, ResourceNames: []string{xds.RuntimeLayer}})
+		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node},
+			ResourceNames: []string{xds.RuntimeLayer}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -181,17 +188,17 @@ func layer(t *testing.T, address, node string) map[string]float64 {
 	return values
 }
 
-// reportOften tells the ledger of an Envoy with 300 requests a second, until it has it batch.
-func reportOften(d *Daemon, who ledger.Envoy) error {
+// reportOften reports 300 requests a second of an Envoy to the ledger, until the ledger has it batch its log.
+func reportOften(d *Daemon, envoy ledger.Envoy) error {
 	now := time.Now()
-	r := d.signals.ledger.Reporting(who, time.Second, now)
+	r := d.signals.ledger.Reporting(envoy, time.Second, now)
 	for i := range 10 {
 		r.Report(now.Add(time.Duration(i)*time.Second), []ledger.ClusterLoad{{
 			Cluster: "llama", Endpoints: []ledger.EndpointLoad{{Address: "10.0.0.1:80", Issued: 300}},
 		}})
 	}
-	if _, modes := d.signals.ledger.Modes(); modes[who] != ledger.ModeBatched {
-		return fmt.Errorf("it is in mode %v", modes[who])
+	if _, modes := d.signals.ledger.Modes(); modes[envoy] != ledger.ModeBatched {
+		return fmt.Errorf("it is in mode %v", modes[envoy])
 	}
 	return nil
 }
@@ -212,7 +219,10 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 		if !disabled {
 			want = map[string]float64{xds.RuntimeImmediate: 0, xds.RuntimeBatched: 100}
 		}
-		eventually(t, "it has a mode", func() error { return reportOften(d, ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"}) })
+		eventually(t, "it has a mode", func() error {
+			return reportOften(d,
+				ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"})
+		})
 		d.signals.follow("llama")
 		if got := layer(t, d.XDSAddress(), "busy"); !maps.Equal(got, want) {
 			t.Errorf("disabled %t: the layer of a busy one is %v, want %v", disabled, got, want)
@@ -220,22 +230,26 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 	}
 }
 
-// TestAnEnvoyWithTrafficAndNoLogIsMissed: load reports alone do not make the access log heard.
-// Without requests there is nothing to hear.
+// TestAnEnvoyWithTrafficAndNoLogIsMissed: load reports do not stand in for the access log. Without requests there is
+// nothing to report.
 func TestAnEnvoyWithTrafficAndNoLogIsMissed(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		status       ledger.EnvoyStatus
 		log, reports hearing
 	}{
-		"nothing at all":            {ledger.EnvoyStatus{}, idle, missing},
-		"reports, no traffic":       {ledger.EnvoyStatus{LastReport: now}, heard, heard},
-		"reports, traffic":          {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, missing, heard},
-		"told to leave it off":      {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports}, heard, heard},
-		"a log and traffic":         {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, heard, missing},
-		"a log, it was a while":     {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, heard, heard},
-		"a log that broke, traffic": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Minute), LastReport: now, RequestRate: 20}, missing, heard},
-		"silent":                    {ledger.EnvoyStatus{LastEvent: now, LastReport: now, Streams: 1, Silent: true}, missing, missing},
+		"nothing at all":      {ledger.EnvoyStatus{}, idle, missing},
+		"reports, no traffic": {ledger.EnvoyStatus{LastReport: now}, heard, heard},
+		"reports, traffic":    {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, missing, heard},
+		"in mode reports": {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports},
+			heard, heard},
+		"a log and traffic": {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, heard, missing},
+		"a log, it was a while": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, heard,
+			heard},
+		"a log that broke, traffic": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Minute), LastReport: now,
+			RequestRate: 20}, missing, heard},
+		"silent": {ledger.EnvoyStatus{LastEvent: now, LastReport: now, Streams: 1, Silent: true},
+			missing, missing},
 	} {
 		log, _ := heardOfLog(c.status)
 		reports, _ := heardOfReports(c.status)
@@ -245,8 +259,8 @@ func TestAnEnvoyWithTrafficAndNoLogIsMissed(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWorkedIsDown: who has no requests, or is not set up to tell of them, wakes
-// nobody at night; and whoever has requests and tells nothing is seen.
+// TestOnlyWhatWorkedIsDown: an Envoy without requests, or without the configuration to report them, raises no alert;
+// one with requests that does not report is shown.
 func TestOnlyWhatWorkedIsDown(t *testing.T) {
 	now := time.Now()
 	quiet, loud := ledger.EnvoyStatus{}, ledger.EnvoyStatus{LastReport: now, RequestRate: 20}
@@ -258,21 +272,27 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 		log, reports           admin.SourceState
 		logIdle, reportMissing int
 	}{
-		"nobody watches":                     {nil, admin.SourceOK, admin.SourceOK, 0, 0},
-		"no requests, no load reports":       {[]ledger.EnvoyStatus{quiet, quiet}, admin.SourceIdle, admin.SourceOff, 2, 2},
-		"requests, and no log":               {[]ledger.EnvoyStatus{loud, loud}, admin.SourceOff, admin.SourceOK, 0, 0},
-		"requests, and no log; and idle":     {[]ledger.EnvoyStatus{loud, quiet}, admin.SourceOff, admin.SourcePartial, 1, 1},
-		"one has a log, and one has not":     {[]ledger.EnvoyStatus{loud, logs}, admin.SourcePartial, admin.SourceOK, 0, 0},
-		"one has a log, and one is idle":     {[]ledger.EnvoyStatus{quiet, logs}, admin.SourceOK, admin.SourcePartial, 1, 1},
-		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, admin.SourceDown, admin.SourceOK, 0, 0},
-		"all are silent":                     {[]ledger.EnvoyStatus{silent, silent}, admin.SourceDown, admin.SourceDown, 0, 2},
+		"no watcher": {nil, admin.SourceOK, admin.SourceOK, 0, 0},
+		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, admin.SourceIdle, admin.SourceOff, 2,
+			2},
+		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, admin.SourceOff, admin.SourceOK, 0, 0},
+		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, admin.SourceOff, admin.SourcePartial,
+			1, 1},
+		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, admin.SourcePartial, admin.SourceOK, 0,
+			0},
+		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, admin.SourceOK, admin.SourcePartial,
+			1, 1},
+		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, admin.SourceDown, admin.SourceOK, 0,
+			0},
+		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, admin.SourceDown, admin.SourceDown,
+			0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var watchers []ledger.Envoy
 			known := make(map[ledger.Envoy]ledger.EnvoyStatus)
 			for i, e := range c.envoys {
-				who := ledger.Envoy{NodeID: fmt.Sprint(i)}
-				watchers, known[who] = append(watchers, who), e
+				id := ledger.Envoy{NodeID: fmt.Sprint(i)}
+				watchers, known[id] = append(watchers, id), e
 			}
 			log := source(admin.SourceAccessLog, watchers, known, heardOfLog)
 			reports := source(admin.SourceLoadReports, watchers, known, heardOfReports)
@@ -286,17 +306,17 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 	}
 }
 
-func TestAnEnvoyWithLoadReportsAloneIsShownAsThat(t *testing.T) {
+func TestAnEnvoyWithOnlyLoadReportsIsShownAsThat(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		status ledger.EnvoyStatus
 		want   admin.SignalMode
 	}{
-		"nothing yet":   {ledger.EnvoyStatus{}, ""},
-		"reports alone": {ledger.EnvoyStatus{LastReport: now}, admin.ModeReports},
-		"a log":         {ledger.EnvoyStatus{LastReport: now, Streams: 1}, admin.ModeEvents},
-		"a busy log":    {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeBatched}, admin.ModeBatched},
-		"too busy":      {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeReports}, admin.ModeReports},
+		"nothing yet":  {ledger.EnvoyStatus{}, ""},
+		"reports only": {ledger.EnvoyStatus{LastReport: now}, admin.ModeReports},
+		"a log":        {ledger.EnvoyStatus{LastReport: now, Streams: 1}, admin.ModeEvents},
+		"a busy log":   {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeBatched}, admin.ModeBatched},
+		"too busy":     {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeReports}, admin.ModeReports},
 	} {
 		if got := viewSignals(c.status).Mode; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -324,16 +344,17 @@ func openReports(t *testing.T, address, node string) reporter {
 	return r
 }
 
-// report tells of requests in progress, and of as many issued.
+// report reports requests in progress, and as many issued.
 func (r reporter) report(n uint64) {
 	r.t.Helper()
 	m := &loadstatsv3.LoadStatsRequest{Node: &corev3.Node{Id: r.node}}
 	if n > 0 {
-		m.ClusterStats = []*endpointv3.ClusterStats{{ClusterName: "llama", UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{{
-			UpstreamEndpointStats: []*endpointv3.UpstreamEndpointStats{{
-				Address: socket("10.0.0.1", 80), TotalRequestsInProgress: n, TotalIssuedRequests: n,
-			}},
-		}}}}
+		m.ClusterStats = []*endpointv3.ClusterStats{{ClusterName: "llama",
+			UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{{
+				UpstreamEndpointStats: []*endpointv3.UpstreamEndpointStats{{
+					Address: socket("10.0.0.1", 80), TotalRequestsInProgress: n, TotalIssuedRequests: n,
+				}},
+			}}}}
 	}
 	if err := r.Send(m); err != nil {
 		r.t.Fatal(err)
@@ -363,10 +384,10 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	cfg := parse(t, pool)
 	d, _ := serve(t, cfg)
 	address := d.XDSAddress()
-	watch(t, d, "logged", "alone")
-	logged, alone := openReports(t, address, "logged"), openReports(t, address, "alone")
+	watch(t, d, "logged", "without-log")
+	logged, withoutLog := openReports(t, address, "logged"), openReports(t, address, "without-log")
 	logged.mustBeAsked(time.Second)
-	alone.mustBeAsked(time.Second) // it has no requests yet
+	withoutLog.mustBeAsked(time.Second) // it has no requests yet
 	begin(t, address, "logged", "10.0.0.1", 80)
 	eventually(t, "the log is open", func() error {
 		if got := d.signals.ledger.Totals().Events; got != 1 {
@@ -374,8 +395,8 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 		}
 		return nil
 	})
-	alone.report(3)
-	alone.mustBeAsked(100 * time.Millisecond)
+	withoutLog.report(3)
+	withoutLog.mustBeAsked(100 * time.Millisecond)
 	logged.report(3)
 	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{Beside: 1, Alone: 1}) {
 		t.Errorf("%+v", got)
@@ -384,20 +405,20 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	if intervals[admin.SourceAccessLog].Or(0) != 1 || intervals[admin.SourceLoadReports].Or(0) != 0.1 {
 		t.Errorf("%v", intervals)
 	}
-	begin(t, address, "alone", "10.0.0.1", 80)
+	begin(t, address, "without-log", "10.0.0.1", 80)
 	eventually(t, "its log is open", func() error {
 		if got := d.signals.ledger.Reporters(); got.Alone != 0 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
 	})
-	alone.report(4)
-	alone.mustBeAsked(time.Second)
+	withoutLog.report(4)
+	withoutLog.mustBeAsked(time.Second)
 }
 
-// TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody: but at first as if it did, and
+// TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing: but at first as if it did, and
 // again when it does.
-func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
+func TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.XDS.LoadReports.Budget = 61_000 // one report a second
 	d, _ := serve(t, cfg)
@@ -427,8 +448,8 @@ func TestWhoWatchesNothingIsAskedForReportsSeldomAndCostsNobody(t *testing.T) {
 	}
 }
 
-// TestLargeReportsAreAskedForMoreSeldom: the budget is one of bytes.
-func TestLargeReportsAreAskedForMoreSeldom(t *testing.T) {
+// TestLargeReportsAreAskedForLessOften: the budget is one of bytes.
+func TestLargeReportsAreAskedForLessOften(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.XDS.LoadReports.Budget = 61_000
 	d, _ := serve(t, cfg)
@@ -469,7 +490,7 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
 	})
 	c := s.Counts("llama", now, nil).Endpoints[0]
-	if c.Sized.Value != 2 || c.SizedBytes.Value != 703 || c.Unsized.Value != 1 || c.Sized.At != now {
+	if r := c.Report; r.Sized.Value != 2 || r.SizedBytes.Value != 703 || r.Issued.Value != 3 || r.Sized.At != now {
 		t.Errorf("%+v", c)
 	}
 }
@@ -513,6 +534,6 @@ func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
 	expect("without the other", 1, 0)
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
 	s.Counts("other", time.Now(), nil)
-	s.Counts("nobody's", time.Now(), nil)
+	s.Counts("unknown", time.Now(), nil)
 	expect("with the other again", 1, 1)
 }

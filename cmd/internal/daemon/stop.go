@@ -3,20 +3,19 @@ package daemon
 import "time"
 
 const (
-	// settlePatience is how long Envoys may take to acknowledge the last push.
+	// settlePatience bounds the wait for Envoys' ACKs of the last push.
 	settlePatience = 500 * time.Millisecond
-	// goodbye is how long peers may take to let their connections go, once their streams have ended. Those that
-	// answer take milliseconds, and Envoys find the next process the sooner the less it is.
+	// goodbye bounds the wait for peers to close their connections, once their streams have ended. Peers that answer
+	// take milliseconds, and a shorter wait lets Envoys find the next process sooner.
 	goodbye = 50 * time.Millisecond
-	// stopLimit is the end of it all, whatever peers, disks and servers do.
+	// stopLimit bounds the whole stop, whatever peers, disks and servers do.
 	stopLimit = settlePatience + time.Second
 )
 
-// stop ends everything in order and waits for it, for at most stopLimit: what has not ended by then ends with the
-// process. parts ends the collectors and the admin listener, and waits for them; envoys is closed when the xDS port is
-// no longer served.
+// stop ends everything in order and waits for it, for at most stopLimit: the rest ends with the process. parts ends the
+// collectors and the admin listener, and waits for them; envoys is closed when the xDS port is no longer served.
 //
-// The streams end last, because Envoys look for the next process at once, and after longer and longer intervals.
+// The streams end last, because Envoys then reconnect at once, and after that with longer and longer delays.
 func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 	var failed error
 	phase := make(chan string, 8)
@@ -47,6 +46,7 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 			}
 			doing = next
 		case <-limit.C:
+			d.streams.Close() // so that the Envoys do not count as vanished
 			d.xdsListener.CloseConnections()
 			d.options.Log.Warn("stopped without waiting any longer", "for", doing, "limit", stopLimit)
 			return nil
@@ -54,7 +54,7 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 	}
 }
 
-// settle gives responsive Envoys a moment to acknowledge the last push: a drop fraction must not outlive the
+// settle waits a moment for responsive Envoys to acknowledge the last push: a drop fraction must not outlive the
 // process that decides on it.
 func (d *Daemon) settle() {
 	const step = 5 * time.Millisecond
@@ -63,7 +63,7 @@ func (d *Daemon) settle() {
 	}
 }
 
-// closePort ends the gRPC server: in order with those peers that answer, and soon with the others.
+// closePort stops the gRPC server: gracefully with peers that answer, and soon with the others.
 func (d *Daemon) closePort() {
 	graceful := make(chan struct{})
 	go func() {
