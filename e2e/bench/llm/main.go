@@ -43,6 +43,7 @@ func command() *cobra.Command {
 	s.BoolVar(&given.Mixed, "mixed", false, "every third engine is half as fast")
 	s.Float64Var(&given.Load, "load", d.Load, "offered work, as a share of what the engines can do")
 	s.StringVar(&file, "trace", "", "file with a trace, as for steelyard simulate --trace (default: Azure's conversations of 2023)")
+	s.Float64Var(&given.From, "from", d.From, "where in the trace the requests begin, as a share of it; it begins again when it ends")
 	s.BoolVar(&given.Chunked, "chunked", false, "bodies come without a content-length")
 	s.IntVar(&given.Requests, "requests", d.Requests, "requests that count, for each row")
 	s.DurationVar(&given.WarmUp, "warm-up", d.WarmUp, "requests that are sent first and do not count")
@@ -54,11 +55,17 @@ func command() *cobra.Command {
 		if quick {
 			q := Quick()
 			o.Attempts = q.Attempts
-			if !s.Changed("requests") {
-				o.Requests = q.Requests
-			}
-			if !s.Changed("warm-up") {
-				o.WarmUp = q.WarmUp
+			for _, f := range []struct {
+				name string
+				take func()
+			}{
+				{"requests", func() { o.Requests = q.Requests }},
+				{"warm-up", func() { o.WarmUp = q.WarmUp }},
+				{"from", func() { o.From = q.From }},
+			} {
+				if !s.Changed(f.name) {
+					f.take()
+				}
 			}
 		}
 		if file != "" {

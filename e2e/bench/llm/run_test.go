@@ -114,6 +114,10 @@ func TestTheTraceIsStretchedToTheLoad(t *testing.T) {
 	if got := bytes / tokens; math.Abs(got-4.2) > 0.05 {
 		t.Errorf("%.3f bytes a token, want 4.2", got)
 	}
+	o.From = 0.5
+	if c := o.completions(n, rate); c[0].At != 0 || c[0].Prompt != int(o.Trace.Requests[n/2].Prompt) || c[n-1].At <= c[n-2].At {
+		t.Errorf("from the middle the first one is %+v, the last ones at %v and %v", c[0], c[n-2].At, c[n-1].At)
+	}
 	o.Mixed = true
 	if got := o.rate() / rate; math.Abs(got-10.0/12) > 1e-9 {
 		t.Errorf("with every third engine half as fast %v of the rate, want 10/12", got)
@@ -124,6 +128,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"0 Envoys":                 func(o *Options) { o.Envoys = 0 },
 		"load NaN":                 func(o *Options) { o.Load = math.NaN() },
+		"from 1 of the trace":      func(o *Options) { o.From = 1 },
 		"no rows":                  func(o *Options) { o.Policies = nil },
 		`no row "other"`:           func(o *Options) { o.Policies = []string{"other"} },
 		"steelyard is there twice": func(o *Options) { o.Policies = []string{"steelyard", "steelyard"} },

@@ -173,6 +173,7 @@ type LLMConditions struct {
 	Started   time.Time `json:"started"`
 	Trace     string    `json:"trace"`
 	Source    string    `json:"source,omitempty"` // and licence, of the built-in trace
+	From      float64   `json:"trace_from"`       // where in the trace the requests begin, as a share of it
 	Rate      float64   `json:"requests_per_second"`
 	Load      float64   `json:"load"`
 	Envoys    int       `json:"envoys"`
