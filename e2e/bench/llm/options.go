@@ -31,6 +31,7 @@ type Options struct {
 	Load     float64 // of what the engines can do
 	Trace    *trace.Trace
 	From     float64 // where in the trace the requests begin, as a share of it
+	Burst    int     // requests that arrive at the same moment
 	Chunked  bool    // bodies have no content-length
 	Seed     uint64
 
@@ -46,7 +47,7 @@ type Options struct {
 // Default is the bench as it is published: once the whole trace, in nine minutes.
 func Default() Options {
 	return Options{
-		Policies: names(), Envoys: 6, Engines: 12, Engine: engine.Defaults(), Load: 0.8, Trace: trace.Azure(), Seed: 1,
+		Policies: names(), Envoys: 6, Engines: 12, Engine: engine.Defaults(), Load: 0.8, Trace: trace.Azure(), Burst: 1, Seed: 1,
 		WarmUp: time.Minute, Requests: len(trace.Azure().Requests), Lateness: 20 * time.Millisecond, Attempts: 2,
 	}
 }
@@ -61,8 +62,9 @@ func Quick() Options {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Attempts < 1:
-		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d attempts: want at least one of each", o.Envoys, o.Engines, o.Requests, o.Attempts)
+	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
+		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want at least one of each",
+			o.Envoys, o.Engines, o.Requests, o.Burst, o.Attempts)
 	case !(o.Load > 0) || math.IsInf(o.Load, 0):
 		return fmt.Errorf("load %v: want a number above 0, such as 0.8", o.Load)
 	case !(o.From >= 0 && o.From < 1):
@@ -181,6 +183,7 @@ func (o *Options) completions(n int, rate float64) []load.Completion {
 			At: time.Duration(float64(at) * stretch), Prompt: int(r.Prompt), Output: int(r.Output),
 			Bytes: bodyBytes(r.Prompt, sizes.NormFloat64()), Chunked: o.Chunked,
 		}
+		all[i].At = all[i-i%o.Burst].At
 	}
 	return all
 }

@@ -118,6 +118,10 @@ func TestTheTraceIsStretchedToTheLoad(t *testing.T) {
 	if c := o.completions(n, rate); c[0].At != 0 || c[0].Prompt != int(o.Trace.Requests[n/2].Prompt) || c[n-1].At <= c[n-2].At {
 		t.Errorf("from the middle the first one is %+v, the last ones at %v and %v", c[0], c[n-2].At, c[n-1].At)
 	}
+	o.Burst = 10
+	if c := o.completions(n, rate); c[9].At != c[0].At || c[10].At == c[9].At || c[19].At != c[10].At {
+		t.Errorf("ten at the same moment: %v, %v, %v, %v", c[0].At, c[9].At, c[10].At, c[19].At)
+	}
 	o.Mixed = true
 	if got := o.rate() / rate; math.Abs(got-10.0/12) > 1e-9 {
 		t.Errorf("with every third engine half as fast %v of the rate, want 10/12", got)

@@ -179,6 +179,7 @@ type LLMConditions struct {
 	Envoys    int       `json:"envoys"`
 	Engines   int       `json:"engines"`
 	Mixed     bool      `json:"every_third_engine_half_as_fast"`
+	Burst     int       `json:"requests_at_the_same_moment"`
 	Chunked   bool      `json:"bodies_without_content_length"`
 	KVTokens  int       `json:"kv_cache_tokens"`
 	Sequences int       `json:"max_sequences"`

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -25,12 +26,26 @@ func (d LLMDocument) Write(w io.Writer) error {
 	return out.err
 }
 
+// settings are those that are not the usual ones.
+func (c LLMConditions) settings() string {
+	var b strings.Builder
+	if c.Mixed {
+		b.WriteString(", every third engine half as fast")
+	}
+	if c.Chunked {
+		b.WriteString(", bodies without content-length")
+	}
+	if c.Burst > 1 {
+		fmt.Fprintf(&b, ", %d requests at the same moment", c.Burst)
+	}
+	return b.String()
+}
+
 // head says what the table is of.
 func (d LLMDocument) head(w io.Writer) {
 	c := d.Conditions
-	fmt.Fprintf(w, "\n%d Envoys, %d engines%s, load %g (%.1f requests/s)%s, machine %.0f %% busy\ntrace: %s\n",
-		c.Envoys, c.Engines, map[bool]string{true: ", every third half as fast"}[c.Mixed], c.Load, c.Rate,
-		map[bool]string{true: ", bodies without content-length"}[c.Chunked], 100*float64(d.MachineBusy), c.Trace)
+	fmt.Fprintf(w, "\n%d Envoys, %d engines, load %g (%.1f requests/s)%s, machine %.0f %% busy\ntrace: %s\n",
+		c.Envoys, c.Engines, c.Load, c.Rate, c.settings(), 100*float64(d.MachineBusy), c.Trace)
 	if c.Source != "" {
 		fmt.Fprintf(w, "source: %s\n", c.Source)
 	}
