@@ -42,8 +42,10 @@ func command() *cobra.Command {
 	s.IntVar(&given.Engine.MaxSequences, "sequences", d.Engine.MaxSequences, "requests that an engine runs at once")
 	s.BoolVar(&given.Mixed, "mixed", false, "every third engine is half as fast")
 	s.Float64Var(&given.Load, "load", d.Load, "offered work, as a share of what the engines can do")
-	s.StringVar(&file, "trace", "", "file with a trace, as for steelyard simulate --trace (default: Azure's conversations of 2023)")
-	s.Float64Var(&given.From, "from", d.From, "where in the trace the requests begin, as a share of it; it begins again when it ends")
+	s.StringVar(&file, "trace", "",
+		"file with a trace, as for steelyard simulate --trace (default: Azure's conversations of 2023)")
+	s.Float64Var(&given.From, "from", d.From,
+		"where in the trace the requests begin, as a share of it; it begins again when it ends")
 	s.IntVar(&given.Burst, "burst", d.Burst, "requests that arrive at the same moment")
 	s.BoolVar(&given.Chunked, "chunked", false, "bodies come without a content-length")
 	s.IntVar(&given.Requests, "requests", d.Requests, "requests that count, for each row")

@@ -47,7 +47,8 @@ type Options struct {
 // Default is the bench as it is published: once the whole trace, in nine minutes.
 func Default() Options {
 	return Options{
-		Policies: names(), Envoys: 6, Engines: 12, Engine: engine.Defaults(), Load: 0.8, Trace: trace.Azure(), Burst: 1, Seed: 1,
+		Policies: names(), Envoys: 6, Engines: 12, Engine: engine.Defaults(),
+		Load: 0.8, Trace: trace.Azure(), Burst: 1, Seed: 1,
 		WarmUp: time.Minute, Requests: len(trace.Azure().Requests), Lateness: 20 * time.Millisecond, Attempts: 2,
 	}
 }
@@ -63,7 +64,7 @@ func Quick() Options {
 func (o *Options) validate() error {
 	switch {
 	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
-		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want at least one of each",
+		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want 1 of each at least",
 			o.Envoys, o.Engines, o.Requests, o.Burst, o.Attempts)
 	case !(o.Load > 0) || math.IsInf(o.Load, 0):
 		return fmt.Errorf("load %v: want a number above 0, such as 0.8", o.Load)
@@ -86,7 +87,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("engines: %w", err)
 	}
 	if most := o.Trace.Largest(); !o.Engine.Fits(int(most.Prompt), int(most.Output)) {
-		return fmt.Errorf("a KV cache of %d tokens: the trace has a request of %d and %d tokens", o.Engine.KVTokens, most.Prompt, most.Output)
+		return fmt.Errorf("a KV cache of %d tokens: the trace has a request of %d and %d tokens",
+			o.Engine.KVTokens, most.Prompt, most.Output)
 	}
 	return nil
 }

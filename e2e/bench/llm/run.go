@@ -60,7 +60,8 @@ func (o *Options) conditions(ctx context.Context, rate float64) (report.LLMCondi
 		Started: time.Now().UTC().Truncate(time.Second), Trace: o.Trace.Name, From: o.From, Rate: rate, Load: o.Load,
 		Envoys: o.Envoys, Engines: o.Engines, Mixed: o.Mixed, Burst: o.Burst, Chunked: o.Chunked,
 		KVTokens: o.Engine.KVTokens, Sequences: o.Engine.MaxSequences, Seed: o.Seed,
-		WarmUp: o.WarmUp.Seconds(), Block: bootstrapSeconds, Lateness: o.Lateness.Seconds(), Cores: runtime.NumCPU(), Envoy: build,
+		WarmUp: o.WarmUp.Seconds(), Block: bootstrapSeconds, Lateness: o.Lateness.Seconds(),
+		Cores: runtime.NumCPU(), Envoy: build,
 	}
 	if o.Trace == trace.Azure() {
 		c.Source = trace.AzureSource
@@ -78,7 +79,9 @@ type row struct {
 
 // measure starts all rows, sends the requests to all of them at the same time, and ends
 // them. machine is while counted requests arrived.
-func (o *Options) measure(ctx context.Context, rate float64) (_ []report.LLMMeasurement, machine fleet.Machine, err error) {
+func (o *Options) measure(ctx context.Context, rate float64) (
+	_ []report.LLMMeasurement, machine fleet.Machine, err error,
+) {
 	fleets, err := o.start(ctx)
 	defer func() { err = errors.Join(err, closeAll(fleets)) }()
 	if err != nil {
@@ -86,13 +89,14 @@ func (o *Options) measure(ctx context.Context, rate float64) (_ []report.LLMMeas
 	}
 	warmUp := int(math.Round(o.WarmUp.Seconds() * rate))
 	plan := load.Plan{
-		Targets: []string{"http://any/"}, Completions: o.completions(warmUp+o.Requests, rate), Seed: o.Seed, Drain: 5 * time.Minute,
+		Targets: []string{"http://any/"}, Seed: o.Seed, Drain: 5 * time.Minute,
+		Completions: o.completions(warmUp+o.Requests, rate),
 	}
 	w, err := bench.WindowOf(plan, warmUp)
 	if err != nil {
 		return nil, machine, err
 	}
-	o.say("%d rows at a time, %.1f requests/s each, %v of requests", len(fleets), rate, plan.Completions[len(plan.Completions)-1].At.Round(time.Second))
+	o.say("%d rows at a time, %.1f requests/s each, for %v", len(fleets), rate, time.Until(w.To).Round(time.Second))
 	measured := make([]report.LLMMeasurement, len(fleets))
 	running, ctx := errgroup.WithContext(ctx)
 	for i, f := range fleets {
@@ -181,7 +185,9 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 			each = (end - first) / float64(n-1)
 		}
 	}
-	m.FirstToken, m.PerToken, m.EndToEnd = append(m.FirstToken, first), append(m.PerToken, each), append(m.EndToEnd, end)
+	m.FirstToken = append(m.FirstToken, first)
+	m.PerToken = append(m.PerToken, each)
+	m.EndToEnd = append(m.EndToEnd, end)
 }
 
 // runningPeriod is how often the requests running at the engines are looked at.

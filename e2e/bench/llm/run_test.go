@@ -25,7 +25,7 @@ func short(t *testing.T) Options {
 			At: time.Duration(i) * 100 * time.Millisecond, Prompt: int32(100 + 37*i%1500), Output: int32(1 + i%20),
 		})
 	}
-	o.Trace, o.Envoys, o.Engines, o.Load = tr, 1, 2, 0.3
+	o.Trace, o.Envoys, o.Engines, o.Load = tr, 1, 2, 0.6
 	o.WarmUp, o.Requests, o.Attempts = 200*time.Millisecond, 60, 1
 	o.Place.Dir = proctest.Dir(t)
 	return o
@@ -115,7 +115,8 @@ func TestTheTraceIsStretchedToTheLoad(t *testing.T) {
 		t.Errorf("%.3f bytes a token, want 4.2", got)
 	}
 	o.From = 0.5
-	if c := o.completions(n, rate); c[0].At != 0 || c[0].Prompt != int(o.Trace.Requests[n/2].Prompt) || c[n-1].At <= c[n-2].At {
+	middle := o.Trace.Requests[n/2]
+	if c := o.completions(n, rate); c[0].At != 0 || c[0].Prompt != int(middle.Prompt) || c[n-1].At <= c[n-2].At {
 		t.Errorf("from the middle the first one is %+v, the last ones at %v and %v", c[0], c[n-2].At, c[n-1].At)
 	}
 	o.Burst = 10
@@ -158,7 +159,8 @@ func TestTheBenchTakesTheTimeThatItPromises(t *testing.T) {
 		o      Options
 		atMost time.Duration
 	}{"default": {Default(), 11 * time.Minute}, "quick": {Quick(), 160 * time.Second}} {
-		if took := around + tt.o.WarmUp + time.Duration(float64(tt.o.Requests)/rate*float64(time.Second)); took > tt.atMost {
+		took := around + tt.o.WarmUp + time.Duration(float64(tt.o.Requests)/rate*float64(time.Second))
+		if took > tt.atMost {
 			t.Errorf("%s takes %v, want at most %v", name, took, tt.atMost)
 		}
 	}

@@ -43,7 +43,8 @@ func (p Plan) validateCompletions() error {
 	for i, c := range p.Completions {
 		switch {
 		case c.Prompt < 1 || c.Output < 1:
-			return fmt.Errorf("completion %d: %d tokens of prompt and %d to generate, want 1 of each at least", i, c.Prompt, c.Output)
+			return fmt.Errorf("completion %d: %d tokens of prompt and %d to generate, want 1 of each at least",
+				i, c.Prompt, c.Output)
 		case c.At < last:
 			return fmt.Errorf("completion %d: at %v, want it no earlier than the one before, at %v", i, c.At, last)
 		}

@@ -36,10 +36,11 @@ func TestCompletionsThatMakeNoSenseAreRefused(t *testing.T) {
 	for want, all := range map[string][]Completion{
 		"completion 0: 0 tokens of prompt": {{Output: 1}},
 		"0 to generate":                    {{Prompt: 1}},
-		"completion 1: at 1s":              {{At: 2 * time.Second, Prompt: 1, Output: 1}, {At: time.Second, Prompt: 1, Output: 1}},
+		"completion 1: at 1ns":             {{At: 2, Prompt: 1, Output: 1}, {At: 1, Prompt: 1, Output: 1}},
 		"completion 0: at -1s":             {{At: -time.Second, Prompt: 1, Output: 1}},
 	} {
-		if _, err := (Plan{Targets: []string{"http://a/"}, Completions: all}).Arrivals(); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := (Plan{Targets: []string{"http://a/"}, Completions: all}).Arrivals()
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
@@ -61,7 +62,8 @@ func TestACompletionIsAsLongAsItSays(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	result, err := Run(t.Context(), Plan{Targets: []string{server.URL}, Completions: []Completion{
-		{Prompt: 100, Output: 5, Bytes: 420}, {Prompt: 101, Output: 5, Bytes: 420, Chunked: true}, {Prompt: 1, Output: 5, Bytes: 4},
+		{Prompt: 100, Output: 5, Bytes: 420}, {Prompt: 101, Output: 5, Bytes: 420, Chunked: true},
+		{Prompt: 1, Output: 5, Bytes: 4},
 	}})
 	if err != nil || result.Errors > 0 {
 		t.Fatalf("%d errors, %v", result.Errors, err)
@@ -85,7 +87,8 @@ func TestTheFirstTokenIsSeenBeforeTheLast(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	got, err := Run(t.Context(), Plan{
-		Targets: []string{"http://" + s.Address() + "/v1/completions"}, Completions: []Completion{{Prompt: 600, Output: 6, Bytes: 2500}},
+		Targets:     []string{"http://" + s.Address() + "/v1/completions"},
+		Completions: []Completion{{Prompt: 600, Output: 6, Bytes: 2500}},
 	})
 	if err != nil || got.Errors > 0 {
 		t.Fatalf("%d errors, %v", got.Errors, err)

@@ -95,7 +95,9 @@ func NewLLMRows(all []LLMMeasurement, b stats.Bootstrap) ([]LLMRow, error) {
 		}
 		first, each, end = append(first, m.FirstToken), append(each, m.PerToken), append(end, m.EndToEnd)
 	}
-	q := llmQuantiles{first: b.Quantiles(first, p50, p90, p99), each: b.Quantiles(each, p99), end: b.Quantiles(end, p50, p99)}
+	q := llmQuantiles{
+		first: b.Quantiles(first, p50, p90, p99), each: b.Quantiles(each, p99), end: b.Quantiles(end, p50, p99),
+	}
 	rows := make([]LLMRow, len(all))
 	for i, m := range all {
 		rows[i] = newLLMRow(m)
@@ -114,14 +116,12 @@ func NewLLMRows(all []LLMMeasurement, b stats.Bootstrap) ([]LLMRow, error) {
 // newLLMRow is what a measurement says by itself.
 func newLLMRow(m LLMMeasurement) LLMRow {
 	lateness := load.Summarize(known(m.Lateness))
-	var shared Row // of the rows of all benches
-	shared.EnvoyCPU, shared.ControlCPU, shared.ControlRSS, shared.Pushes, shared.Suppressed = unknown, unknown, unknown, unknown, unknown
-	shared.cost(m.Cost)
+	u := m.Cost.usage()
 	r := LLMRow{
 		Policy: m.Policy, Requests: len(m.FirstToken), Errors: m.Errors, Of: make(map[string]LLMRatios),
 		RunningSpread: spreadOf(m.Running),
-		EnvoyCPU:      shared.EnvoyCPU, EnvoyCPUPerRequest: unknown,
-		ControlCPU: shared.ControlCPU, ControlRSS: shared.ControlRSS, Pushes: shared.Pushes, Suppressed: shared.Suppressed,
+		EnvoyCPU:      u.envoyCPU, EnvoyCPUPerRequest: unknown,
+		ControlCPU: u.controlCPU, ControlRSS: u.controlRSS, Pushes: u.pushes, Suppressed: u.suppressed,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),
 		firstToken: known(m.FirstToken),
 	}
@@ -207,7 +207,8 @@ func NewLLMDocument(c LLMConditions, rows []LLMRow, busy float64, again []string
 	d := LLMDocument{Conditions: c, Rows: rows, Targets: c.targets(rows), MachineBusy: Number(busy), Again: again}
 	for _, r := range rows {
 		if late := float64(r.LatenessP99); !(late <= c.Lateness) {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%s: the load generator was %.1f ms late at p99, limit %.1f ms", r.Policy, 1e3*late, 1e3*c.Lateness))
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%s: the load generator was %.1f ms late at p99, limit %.1f ms",
+				r.Policy, 1e3*late, 1e3*c.Lateness))
 		}
 	}
 	d.Valid = len(d.Reasons) == 0

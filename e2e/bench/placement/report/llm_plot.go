@@ -42,7 +42,8 @@ func (d LLMDocument) rightEdge() float64 {
 }
 
 func (d LLMDocument) tailPlot() (*plot.Plot, error) {
-	p := newPanel("Share of the requests whose first token comes later", "time to the first token, in seconds; colours as on the right", "")
+	p := newPanel("Share of the requests whose first token comes later",
+		"time to the first token, in seconds; colours as on the right", "")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.X.Min, p.Y.Max = 0, 1
 	for i, r := range d.Rows {

@@ -50,8 +50,10 @@ func (d LLMDocument) head(w io.Writer) {
 		fmt.Fprintf(w, "source: %s\n", c.Source)
 	}
 	fmt.Fprintf(w, "KV cache %d tokens, at most %d sequences\n", c.KVTokens, c.Sequences)
-	fmt.Fprint(w, "TTFT, end to end in seconds with 95 % intervals; time per output token (TPOT) and late in ms; of LR: by that of LEAST_REQUEST;\n"+
-		"spread: how far an engine's mean number of requests running is from that of all, at most; CPU in % of a core, Envoys' per request in µs\n")
+	fmt.Fprint(w, "TTFT, end to end in seconds with 95 % intervals; time per output token (TPOT) and late in ms; "+
+		"of LR: by that of LEAST_REQUEST;\n"+
+		"spread: how far an engine's mean number of requests running is from that of all, at most; "+
+		"CPU in % of a core, Envoys' per request in µs\n")
 	if n := d.Rows[0].Requests / 100; n < fewInTail {
 		fmt.Fprintf(w, "Only %d requests of a row are beyond its p99: a target that holds or is missed may be chance\n", n)
 	}
@@ -64,9 +66,10 @@ func (r LLMRow) line(w io.Writer) {
 	if !ok {
 		of = LLMRatios{TTFTMean: unknown, TTFTP99: unknown, TTFTP99CI: ciOf(noInterval)}
 	}
-	fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%s\t%s\t%.1f\t%.2f\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n",
+	fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%s\t%s\t%.1f\t%.2f\t%.1f\t",
 		r.Policy, float64(r.TTFTMean), float64(r.TTFTP50), float64(r.TTFTP90), float64(r.TTFTP99), r.TTFTP99CI,
-		of.TTFTMean, of.TTFTP99, of.TTFTP99CI, 1e3*float64(r.TPOTP99), float64(r.E2EP50), float64(r.E2EP99),
+		of.TTFTMean, of.TTFTP99, of.TTFTP99CI, 1e3*float64(r.TPOTP99), float64(r.E2EP50), float64(r.E2EP99))
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n",
 		r.RunningSpread, 1e2*r.EnvoyCPU, 1e6*r.EnvoyCPUPerRequest, 1e2*r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes,
 		r.Requests, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
 }

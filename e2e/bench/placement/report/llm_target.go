@@ -37,7 +37,8 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 		return llmRatio(rows, policy, f, reference, limit)
 	}
 	usual := engine.Defaults()
-	isUsual := c.Load == usualLoad && c.Burst == 1 && !c.Chunked && c.KVTokens == usual.KVTokens && c.Sequences == usual.MaxSequences && c.Source != ""
+	isUsual := c.Load == usualLoad && c.Burst == 1 && !c.Chunked && c.Source != "" &&
+		c.KVTokens == usual.KVTokens && c.Sequences == usual.MaxSequences
 	switch {
 	case isUsual && c.Mixed:
 		return []Target{
