@@ -13,6 +13,8 @@ export GOFLAGS := $(strip $(GOFLAGS) -mod=readonly)
 # The benches are a module of their own, so that plots and fonts stay out of the product's go.mod.
 BENCH_MODULE := e2e/bench
 
+LINTER := .tools/bin/golangci-lint
+
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS      ?=
 FUZZTIME  ?= 10s
@@ -49,7 +51,8 @@ format: need-go
 tidy: need-go
 	$(call step,go mod tidy)
 	@for module in . $(BENCH_MODULE); do \
-	go mod tidy -C $$module -diff || { echo "go.mod or go.sum in $$module is not tidy: run go mod tidy -C $$module"; exit 1; }; \
+	go mod tidy -C $$module -diff || { \
+	echo "go.mod or go.sum in $$module is not tidy: run go mod tidy -C $$module"; exit 1; }; \
 	done
 
 .PHONY: vet
@@ -59,15 +62,22 @@ vet: need-go
 	@go vet -C $(BENCH_MODULE) ./...
 
 .PHONY: lint
-lint: need-go
-	$(call step,staticcheck)
-	@go tool staticcheck ./...
-	@root=$$PWD; cd $(BENCH_MODULE) && $$(go tool -C $$root -n staticcheck) ./...
+lint: $(LINTER)
+	$(call step,golangci-lint)
+	@for module in . $(BENCH_MODULE); do \
+	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache $(CURDIR)/$(LINTER) run ./...); done
+
+# Built from source, which takes two minutes of CPU, and again only when tools/go.mod changes.
+$(LINTER): tools/go.mod tools/go.sum | need-go
+	$(call step,golangci-lint: build)
+	@go build -C tools -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
 
 .PHONY: unit
 unit: need-cc tools ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
-	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/(e2e|weighting)($$|/)' ) $$(go list ./e2e/rig/...)
+	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/(e2e|weighting)($$|/)' ) \
+	$$(go list ./e2e/rig/...)
 	$(call step,go test of the law: values in and values out)
 	@go test -timeout 20m ./weighting/...
 
@@ -81,8 +91,9 @@ e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	@go test -C $(BENCH_MODULE) -p 1 -timeout 20m ./...
 
 .PHONY: chaos
-chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed, stopped and cut off (ARGS="--length 1m --seed 7")
-	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$' -count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
+chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
+	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$' \
+	-count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
 
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)
@@ -93,11 +104,11 @@ bench: need-go ## benchmarks that match BENCH (all), each for BENCHTIME (1s)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) ./...
 
 .PHONY: bench-latency
-bench-latency: need-go tools-envoy ## from a request at an endpoint to the ACK by the last of 10 Envoys (LATENCY=1000 requests)
+bench-latency: need-go tools-envoy ## from a request to the last of 10 Envoys' ACKs (LATENCY=1000 requests)
 	@go test ./cmd/internal/daemon -run '^$$' -bench ArrivalToAck -benchtime $(LATENCY)x -timeout 30m
 
 .PHONY: bench-placement
-bench-placement: need-go tools-envoy tools-redis ## waits on real Envoys under every policy, into bench/ (ARGS="--quick": three minutes)
+bench-placement: need-go tools-envoy tools-redis ## waits on Envoys under every policy, into bench/ (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
 	@bin/bench-placement $(ARGS)
 
@@ -107,7 +118,7 @@ bench-llm: need-go tools-envoy ## times to the first token on real Envoys and em
 	@bin/bench-llm $(ARGS)
 
 .PHONY: bench-cost
-bench-cost: need-go ## what steelyard serve costs, CPU, memory and time to the ACKs, into bench/cost.json (ARGS="--quick")
+bench-cost: need-go ## CPU, memory and time to the ACKs of steelyard serve, into bench/cost.json (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost
 	@bin/bench-cost --json bench/cost.json $(ARGS)
 
@@ -140,8 +151,10 @@ need-go:
 
 .PHONY: need-cc
 need-cc:
-	@command -v "$$(go env CC)" >/dev/null || { echo "a C compiler is needed by Go's race detector: apt-get install gcc libc6-dev (as root)"; exit 1; }
+	@command -v "$$(go env CC)" >/dev/null || { \
+	echo "Go's race detector needs a C compiler: apt-get install gcc libc6-dev (as root)"; exit 1; }
 
 .PHONY: help
 help:
-	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

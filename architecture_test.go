@@ -1,4 +1,4 @@
-// Package steelyard_test holds the rules of the house as tests.
+// Package steelyard_test holds the rules of the project as tests.
 package steelyard_test
 
 import (
@@ -18,71 +18,77 @@ import (
 
 const module = "steelyard/"
 
-// A rule says which packages of the project the packages of a room may import.
+// A rule lists the packages of the project that the packages below a folder may import.
 type rule struct {
 	room    string   // a folder, with all below it
-	project []string // rooms it may import, besides itself
+	project []string // folders that it may import, besides itself
+	except  []string // folders in it that its other packages may not import
 	stdOnly bool     // nothing outside the project but the standard library
 	reason  string
 }
 
-// The rules; the first room that fits a package holds. Tests are not bound: they
-// may bring rooms together.
+// The rules; the first that fits a package applies. They do not bind tests.
 var rules = []rule{
 	{room: "weighting/sim", project: []string{"weighting", "xds/envoyspec"}, stdOnly: true,
-		reason: "a simulation of the law and of Envoys needs the law, and what was measured of Envoy"},
+		reason: "a simulation of the law and of Envoys needs the law, and the numbers measured on Envoy"},
 	{room: "weighting", stdOnly: true,
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
 	{room: "internal/files",
-		reason: "how a file is read is the same for all who read one, as with a library"},
+		reason: "how a file is read is the same for all packages, as with a library"},
 	{room: "xds/envoyspec", project: []string{"weighting"}, stdOnly: true,
-		reason: "what was measured of Envoy are numbers, and the simulator uses the same"},
+		reason: "these are numbers measured on Envoy, and the simulator uses the same"},
 	{room: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},
 		reason: "an assignment is a pure function of a decision"},
 	{room: "xds/port",
-		reason: "what bounds the peers of a port knows nothing of what is served on it"},
+		reason: "what bounds the peers of a port does not depend on the service behind it"},
 	{room: "xds", project: []string{"weighting"},
-		reason: "the streams know decisions, not where they come from"},
+		reason: "the streams carry decisions, wherever they come from"},
 	{room: "collectors/modelserver", project: []string{"weighting"},
-		reason: "a reader of metrics can be read, and fuzzed, alone"},
+		reason: "a parser of metrics can be read and fuzzed by itself"},
 	{room: "collectors/scrape", project: []string{"weighting", "collectors/modelserver", "internal/files"},
-		reason: "a scrape fetches a page and has it read; it knows nothing of who uses the report"},
+		reason: "a scrape fetches a page and has it parsed; it does not depend on the consumer of the report"},
 	{room: "collectors/inflight", project: []string{"weighting", "internal/files"},
-		reason: "one kind of source does not know the other"},
+		reason: "one kind of source does not depend on another"},
 	{room: "collectors/ledger", project: []string{"weighting"},
-		reason: "the counts are values and times; how they came in is not their matter"},
-	{room: "collectors/wire",
-		reason: "how messages are read off a stream is the same for all who read them"},
+		reason: "the counts are values and times; they do not depend on how they arrived"},
+	{room: "collectors/wire", project: []string{"collectors/ledger"},
+		reason: "how messages are read off a stream is the same for all services; the ledger names whose stream it is"},
 	{room: "collectors/accesslog", project: []string{"collectors/ledger", "collectors/wire"},
-		reason: "a service tells the ledger what it hears, and knows of no other source"},
+		reason: "a service reports to the ledger, and depends on no other source"},
 	{room: "collectors/loadstats", project: []string{"collectors/ledger", "collectors/wire"},
-		reason: "a service tells the ledger what it hears, and knows of no other source"},
+		reason: "a service reports to the ledger, and depends on no other source"},
 	{room: "controlplane/config", project: []string{"weighting", "internal/files"},
-		reason: "a configuration is checked without anything being run; the law's defaults are the law's"},
+		reason: "a configuration is checked without running anything; the law has its own defaults"},
 	{room: "controlplane/discovery", project: []string{"internal/files"},
-		reason: "a source of endpoints knows endpoints and nothing else"},
+		reason: "a source of endpoints depends on nothing else"},
 	{room: "controlplane/liveness",
-		reason: "what watches the loops must not need what they need"},
-	{room: "controlplane/admin", project: []string{"weighting"},
-		reason: "what is shown is asked for through an interface, so that the page can be looked at alone"},
-	{room: "controlplane", project: []string{"weighting"},
-		reason: "the loop declares what it needs of collectors and streams; only cmd knows both"},
+		reason: "what watches the loops must not depend on what they need"},
+	{room: "controlplane/view", project: []string{"weighting"},
+		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
+	{room: "controlplane/admin", project: []string{"controlplane/view"},
+		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
+	{room: "controlplane", project: []string{"weighting"}, except: []string{"controlplane/admin"},
+		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +
+			"together"},
 	{room: "envoy-bootstrap",
 		reason: "a bootstrap is a text made of options"},
 	{room: "e2e",
 		project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd"},
 		reason:  "the rig and its tests may use everything"},
 	{room: "cmd/internal/asynclog",
-		reason: "whatever a process logs is written the same way"},
+		reason: "all logs of a process are written the same way"},
 	{room: "cmd/internal/daemon", project: []string{"weighting", "xds", "collectors", "controlplane", "internal/files"},
-		reason: "the wiring of the product: nothing of the rig is in its path"},
-	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery", "collectors/loadstats", "xds/envoyspec", "internal/files"},
-		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve makes of it; it is not to have rules of its own for these, and nothing that runs"},
+		reason: "the wiring of the product: nothing of the test rig is in it"},
+	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
+		"collectors/loadstats", "xds/envoyspec", "internal/files"},
+		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
+			"it, instead of rules of its own for these; and nothing that runs"},
 	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap"},
 		reason: "the demo drives the product from outside, as a user would"},
 	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo", "controlplane/config"},
-		reason: "the demo is a program of its own, so that the simulated servers stay out of the product"},
-	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd/internal/daemon", "cmd/internal/simulate"},
+		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
+	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
+		"cmd/internal/daemon", "cmd/internal/simulate"},
 		reason: "commands wire the packages together; simulated servers are no part of the product"},
 }
 
@@ -115,7 +121,7 @@ func within(path, room string) bool {
 	return path == room || strings.HasPrefix(path, room+"/")
 }
 
-func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
+func TestImportBoundaries(t *testing.T) {
 	for _, p := range packages(t) {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		if len(p.GoFiles) == 0 {
@@ -123,7 +129,7 @@ func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
 		}
 		i := slices.IndexFunc(rules, func(r rule) bool { return within(path, r.room) })
 		if i < 0 {
-			t.Errorf("%s stands in no room: give it a rule with a reason", path)
+			t.Errorf("%s has no rule: give it one, with a reason", path)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -143,20 +149,23 @@ func (r rule) broken(imported string) string {
 			return "only the standard library is allowed"
 		}
 		return ""
+	case slices.ContainsFunc(r.except, func(room string) bool { return within(path, room) }):
+		return "it may not import " + path
 	case within(path, r.room) || slices.ContainsFunc(r.project, func(room string) bool { return within(path, room) }):
 		return ""
 	}
 	return "it may import of the project only " + strings.Join(append(r.project, "itself"), ", ")
 }
 
-func TestEveryPackageSaysInOneDocWhatItIsFor(t *testing.T) {
+func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	for _, p := range packages(t) {
 		if len(p.GoFiles) == 0 {
 			continue
 		}
 		var docs []string
 		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.PackageClauseOnly)
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil,
+				parser.ParseComments|parser.PackageClauseOnly)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,18 +179,19 @@ func TestEveryPackageSaysInOneDocWhatItIsFor(t *testing.T) {
 	}
 }
 
-// TestPureCodeHasNoClock holds the pure rooms to their word: time is an
-// argument there, and so is chance.
+// TestPureCodeHasNoClock: in pure packages time is an argument, and so is randomness.
 func TestPureCodeHasNoClock(t *testing.T) {
 	forbidden := map[string][]string{
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 		"rand": {"Int", "IntN", "Float64", "Uint64", "Perm", "Shuffle", "NormFloat64", "ExpFloat64"},
 	}
-	for _, room := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver", "collectors/ledger"} {
+	for _, room := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
+		"collectors/ledger"} {
 		eachFile(t, room, func(name string, f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
-					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil && slices.Contains(forbidden[pkg.Name], s.Sel.Name) {
+					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil &&
+						slices.Contains(forbidden[pkg.Name], s.Sel.Name) {
 						t.Errorf("%s uses %s.%s: it must come in as an argument", name, pkg.Name, s.Sel.Name)
 					}
 				}
@@ -194,7 +204,8 @@ func TestPureCodeHasNoClock(t *testing.T) {
 // TestFunctionsStayShort: above 80 lines a function is split.
 func TestFunctionsStayShort(t *testing.T) {
 	const longest = 80 // lines
-	for _, room := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap", "e2e/rig"} {
+	for _, room := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap",
+		"e2e/rig"} {
 		eachFile(t, room, func(name string, f *ast.File) {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok {

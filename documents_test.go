@@ -44,13 +44,17 @@ const aListener = `static_resources:
           "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
           stat_prefix: mine
           route_config:
-            virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: llama_failsafe, timeout: 0s}}]}]
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes: [{match: {prefix: /}, route: {cluster: llama_failsafe, timeout: 0s}}]
           http_filters:`
 
 func TestTheSnippetsOfTheDocumentsWork(t *testing.T) {
 	start, attach := blocks(t, "docs/get-started.md", "yaml"), blocks(t, "docs/attach-envoy.md", "yaml")
 	if len(start) != 2 || len(attach) != 2 {
-		t.Fatalf("%d and %d YAML blocks, want a configuration and a list of endpoints, clusters and a router filter", len(start), len(attach))
+		t.Fatalf("%d and %d YAML blocks, want a configuration and a list of endpoints, clusters and a router filter",
+			len(start), len(attach))
 	}
 	if _, err := config.Parse("get-started.md", []byte(start[0])); err != nil {
 		t.Errorf("the configuration: %v", err)
@@ -149,7 +153,8 @@ func TestAnOutageOfAllScrapesAlerts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules",
+		filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
@@ -254,10 +259,13 @@ func theExample() []server {
 
 func TestTheDocumentedArithmeticGivesTheSharesOfTheLaw(t *testing.T) {
 	for name, pool := range map[string][]server{
-		"the example":             theExample(),
-		"free slots everywhere":   {{load: 1, speed: 2}, {load: 2.5, speed: 2}, {load: 1, speed: 1}, {load: 2, speed: 0.3}},
-		"queues everywhere":       {{load: 9, speed: 2}, {load: 12, speed: 2}, {load: 7, speed: 1}, {load: 40, speed: 0.3}},
-		"one full, two that join": {{load: 5, speed: 2}, {load: 60, speed: 2}, {load: 3, speed: 1}, {load: 1, speed: 2, joined: 215}, {load: 1, speed: 2, joined: 239}},
+		"the example": theExample(),
+		"free slots everywhere": {{load: 1, speed: 2}, {load: 2.5, speed: 2}, {load: 1, speed: 1},
+			{load: 2, speed: 0.3}},
+		"queues everywhere": {{load: 9, speed: 2}, {load: 12, speed: 2}, {load: 7, speed: 1},
+			{load: 40, speed: 0.3}},
+		"one full, two that join": {{load: 5, speed: 2}, {load: 60, speed: 2}, {load: 3, speed: 1},
+			{load: 1, speed: 2, joined: 215}, {load: 1, speed: 2, joined: 239}},
 	} {
 		d := decide(pool)
 		speeds := map[float64]bool{}
@@ -285,20 +293,25 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 	}
 	for document, texts := range map[string][]string{
 		"docs/concepts.md": {
-			"s     = slots · ramp,  c = s · speed ", "f     = max(0, s − 1) ", "V(L)  = min(s · L, f) + c · max(0, L − f / s) ",
+			"s     = slots · ramp,  c = s · speed ", "f     = max(0, s − 1) ",
+			"V(L)  = min(s · L, f) + c · max(0, L − f / s) ",
 			"share = floor · c / Σ c + (1 − floor) · max(0, V(L) − (waiting + running)) / A\n",
 		},
 		"docs/operations.md": {
-			"s     = slots · ramp\n", "f     = max(0, s − 1)\n", "holds = min(s · water_level, f) + capacity · max(0, water_level − f / s)\n",
+			"s     = slots · ramp\n", "f     = max(0, s − 1)\n", "holds = min(s · water_level, f) + capacity · " +
+				"max(0, water_level − f / s)\n",
 			"share = floor · capacity / Σ capacity + (1 − floor) · max(0, holds − load) / arrivals\n",
-			fmt.Sprintf("| `slots`, `relative_speed` | %.0f, %.2f | half as fast as the median, so `capacity` is %.2f, of %.2f in the pool |",
+			fmt.Sprintf("| `slots`, `relative_speed` | %.0f, %.2f | half as fast as the median, so `capacity` is "+
+				"%.2f, of %.2f in the pool |",
 				slow.Slots, slow.RelativeSpeed, slow.Capacity, all),
 			fmt.Sprintf("| `water_level` | %.2f | `holds` is min(%.2f, 3) + %.2f · (%.2f − 0.75) = %.2f |",
 				d.WaterLevel, 4*d.WaterLevel, slow.Capacity, d.WaterLevel, holds),
 			fmt.Sprintf("| `load` | %.0f | %.2f are missing:", slow.Load, missing),
 			fmt.Sprintf("| `arrivals` | %.2f | %.3f of the requests", d.Arrivals, missing/d.Arrivals),
-			fmt.Sprintf("| `share` | %.3f | %g · %.3f, and %.4f of the floor |", share, 1-floor, missing/d.Arrivals, floor*slow.Capacity/all),
-			fmt.Sprintf("(%g is `weighting.floor`)", floor), fmt.Sprintf("%g * .capacity / $all + %g * (", floor, 1-floor),
+			fmt.Sprintf("| `share` | %.3f | %g · %.3f, and %.4f of the floor |", share, 1-floor, missing/d.Arrivals,
+				floor*slow.Capacity/all),
+			fmt.Sprintf("(%g is `weighting.floor`)", floor),
+			fmt.Sprintf("%g * .capacity / $all + %g * (", floor, 1-floor),
 		},
 	} {
 		body, err := os.ReadFile(document)

@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
 
@@ -25,7 +26,7 @@ type Options struct {
 	// endpoint and between two readings of the in-flight counts.
 	ScrapeInterval, CountInterval time.Duration
 
-	// Capacity is the slots of an endpoint that does not say its own, 0 where they are learned. WarmUp
+	// Capacity is the slots of an endpoint without its own number, 0 where they are learned. WarmUp
 	// is how long the first push waits for the first full round of reports.
 	Capacity float64
 	WarmUp   time.Duration
@@ -33,7 +34,7 @@ type Options struct {
 	Push push.Options
 }
 
-// A Push says what became of a decision.
+// A Push is the outcome of a decision.
 type Push struct {
 	Pushed  bool
 	Reason  string // of the push, or why there was none
@@ -46,8 +47,8 @@ const ReasonError = "error"
 
 // A Publisher sends decisions to the proxies.
 type Publisher interface {
-	// Publish pushes a decision, and with it how long the proxies may use it, 0 for ever. It returns the
-	// version of what is in force, and why the decision is not.
+	// Publish pushes a decision, and how long the proxies may use it, 0 for ever. It returns the
+	// version in force, and an error where that is not the one of this decision.
 	Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error)
 	// Remove stops serving a cluster.
 	Remove(cluster string)
@@ -57,46 +58,36 @@ type Publisher interface {
 	AckDelay(cluster string) time.Duration
 }
 
-// Proxies are read at every step: what the proxies report of their requests, by
-// access log and load reports. Whoever makes a Cluster pokes it when they change.
+// Proxies are the proxies' reports of their requests, by access log and load reports. The loop
+// reads them at every step; the caller of NewCluster calls Poke when they change.
 type Proxies interface {
-	// Counts are those of one cluster. Its Endpoints are written over what into holds.
-	Counts(cluster string, now time.Time, into []ProxyCount) ProxyCounts
-	// Served is told what an endpoint says of its own requests, when it does: by that what
-	// one proxy says can be contradicted. It runs as many as slots where it has no gauge of
-	// them; 0 slots are not known.
+	// Counts are those of one cluster. Its Endpoints are written over previous, those of the call before, and
+	// are newer.
+	Counts(cluster string, now time.Time, previous []flight.Counts) ProxyCounts
+	// Served takes an endpoint's report of its own requests, which can contradict the report of
+	// one proxy. Where the endpoint has no gauge of running requests, it runs as many as slots; 0
+	// slots are unknown.
 	Served(address string, r weighting.ServerReport, slots float64)
-	// Sources shows the state of those reports to people, and Disputes what one proxy says
-	// against all others.
-	Sources(cluster string, now time.Time) []admin.SourceStatus
-	Disputes(cluster string, now time.Time) []admin.Dispute
+	// Sources is the state of those reports, for display, and Disputes are reports of one proxy
+	// that all others contradict.
+	Sources(cluster string, now time.Time) []view.SourceStatus
+	Disputes(cluster string, now time.Time) []view.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
 	Fleet     push.Fleet
 	Reporting int    // of its proxies, the ones that report
-	Source    string // of the counts, as admin names it; empty while nobody reports
+	Source    string // of the counts, as in package view; empty while no proxy reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
 	Interval  time.Duration
 	Dropped   weighting.Reading // requests that drop_overloads refused, cumulative
-	Endpoints []ProxyCount      // those that the proxies know; in any order, best in that of SetEndpoints
+	Endpoints []flight.Counts   // those that the proxies know; in any order, in that of SetEndpoints it is fastest
 }
 
-// A ProxyCount is what the proxies report of one endpoint.
-type ProxyCount struct {
-	Address  string
-	InFlight weighting.Reading
-	Exact    bool // cannot leak
-	Report   weighting.ProxyReport
-	// ResponseBytes is those of an answer and FailedShare, 0 to 1, the failures among the
-	// requests that the endpoint answered or failed: moving averages, for people.
-	ResponseBytes, FailedShare weighting.Reading
-}
-
-// An Observer is told of every step, after it was published: the decision before
-// it and its own. It must not block.
+// An Observer is called after every step and its push, with the previous decision and the
+// new one. It must not block.
 type Observer interface {
 	Stepped(cluster string, before, d weighting.Decision, p Push, took time.Duration)
 }
@@ -115,7 +106,7 @@ type Cluster struct {
 	proxyActivity chan struct{}
 
 	// Buffers reused by the next step of the loop.
-	counted []ProxyCount
+	counted []flight.Counts
 	seen    []weighting.Endpoint
 
 	mu         sync.Mutex
@@ -129,23 +120,23 @@ type Cluster struct {
 	scrapes    source
 	counts     source
 	discovery  source
-	ignored    int         // members of the last count that are no endpoints
+	ignored    int         // members of the last count that are not endpoints
 	reporting  ProxyCounts // without its endpoints, which are in the records
 	ready      bool
 	decision   weighting.Decision
 	pushes     pushes
 }
 
-// record is what was heard of one endpoint.
+// record has the reports of one endpoint.
 type record struct {
 	server   weighting.ServerReport
-	inFlight weighting.Reading // as Redis says
-	proxies  ProxyCount
-	round    int // that proxies is of
+	inFlight weighting.Reading // from Redis
+	proxies  flight.Counts
+	round    int // of proxies
 	scrape   Scrape
 	failures int // scrapes in a row
 
-	implausible time.Time // when a counter last did; zero: never
+	implausible time.Time // when a counter last was implausible; zero: never
 }
 
 // A Scrape is the outcome of the latest scrape of an endpoint.
@@ -153,7 +144,7 @@ type Scrape struct {
 	At      time.Time // zero before the first
 	Took    time.Duration
 	Err     error
-	Refused bool // Err says that nobody listens there
+	Refused bool // nothing listens there
 }
 
 // source is the health of one kind of source over the whole cluster.
@@ -172,7 +163,7 @@ func (s *source) note(at time.Time, err error) {
 	s.tries, s.lastSuccess = 0, at
 }
 
-// pushes is what became of the decisions.
+// pushes are the outcomes of the decisions.
 type pushes struct {
 	pushed, suppressed uint64
 	last               Push
@@ -263,12 +254,16 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 	return c.slots(address), true
 }
 
-// slots are those of an endpoint as of the latest decision, 0 where they are only assumed.
+// slots are those of an endpoint as of the latest decision, 0 where they are only assumed or there are none.
 func (c *Cluster) slots(address string) float64 {
-	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address, func(e weighting.EndpointDecision, address string) int {
-		return strings.Compare(e.Address, address)
-	})
-	if !found || c.decision.Endpoints[i].SlotsSource == weighting.CapacityAssumed {
+	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address,
+		func(e weighting.EndpointDecision, address string) int {
+			return strings.Compare(e.Address, address)
+		})
+	if !found {
+		return 0
+	}
+	if from := c.decision.Endpoints[i].SlotsSource; from == weighting.CapacityAssumed || from == weighting.CapacityWork {
 		return 0
 	}
 	return c.decision.Endpoints[i].Slots
@@ -348,7 +343,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// publishNeutral leaves the proxies with weights that do no harm for long.
+// publishNeutral leaves the proxies with weights that stay safe without updates.
 func (c *Cluster) publishNeutral(gate *push.Gate) {
 	if v := gate.Neutral(time.Now()); v.Push {
 		c.beat.Begin()
@@ -388,7 +383,7 @@ func (c *Cluster) step(gate *push.Gate, now time.Time) push.Pause {
 	return pause
 }
 
-// input is what a step decides on. It holds until the next.
+// input is what a step decides on. It is valid until the next.
 func (c *Cluster) input(now time.Time) push.Input {
 	in := push.Input{Snapshot: c.snapshot(now), Ready: c.becomeReady(now)}
 	c.mu.Lock()
@@ -398,7 +393,7 @@ func (c *Cluster) input(now time.Time) push.Input {
 	return in
 }
 
-// snapshot is the cluster as the collectors see it. It holds until the next.
+// snapshot is the cluster as the collectors see it. It is valid until the next.
 func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	counts := c.proxies.Counts(c.name, now, c.counted)
 	c.counted = counts.Endpoints
@@ -416,7 +411,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
 			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
-			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Report,
+			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Proxies,
 		}
 		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
 		if e.Capacity == 0 {
@@ -426,7 +421,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	return s
 }
 
-// reported takes in what the proxies say now.
+// reported takes in the current reports of the proxies.
 func (c *Cluster) reported(counts ProxyCounts) {
 	c.rounds++
 	for i := range counts.Endpoints {
@@ -437,7 +432,7 @@ func (c *Cluster) reported(counts ProxyCounts) {
 	}
 	for _, r := range c.inOrder {
 		if r.round != c.rounds {
-			r.proxies = ProxyCount{}
+			r.proxies = flight.Counts{}
 		}
 	}
 	counts.Endpoints = nil
@@ -473,8 +468,10 @@ func (c *Cluster) countInterval() time.Duration {
 	return c.options.CountInterval
 }
 
-// decided keeps the decision and what became of it. It returns the decision before.
-func (c *Cluster) decided(now time.Time, d weighting.Decision, outcome Push, pause push.Pause) (before weighting.Decision) {
+// decided keeps the decision and its outcome. It returns the previous decision.
+func (c *Cluster) decided(
+	now time.Time, d weighting.Decision, outcome Push, pause push.Pause,
+) (before weighting.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.decision = c.decision, d

@@ -14,13 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
 
-// served is what the proxies were told of a server.
+// served are the reports of a server that the proxies got.
 type served struct {
 	address string
 	report  weighting.ServerReport
@@ -29,7 +30,7 @@ type served struct {
 
 // recorder is a Publisher, Proxies and an Observer that remembers.
 type recorder struct {
-	sources   []admin.SourceStatus
+	sources   []view.SourceStatus
 	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
@@ -38,7 +39,7 @@ type recorder struct {
 	decision  weighting.Decision // of the last step
 	removed   []string
 	served    []served
-	disputes  []admin.Dispute
+	disputes  []view.Dispute
 	err       error
 	delay     time.Duration
 }
@@ -59,7 +60,7 @@ func (r *recorder) Remove(cluster string) {
 	r.removed = append(r.removed, cluster)
 }
 
-func (r *recorder) Counts(string, time.Time, []ProxyCount) ProxyCounts {
+func (r *recorder) Counts(string, time.Time, []flight.Counts) ProxyCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
@@ -71,7 +72,7 @@ func (r *recorder) report(c ProxyCounts) {
 	r.counts = c
 }
 
-func (r *recorder) Sources(string, time.Time) []admin.SourceStatus { return slices.Clone(r.sources) }
+func (r *recorder) Sources(string, time.Time) []view.SourceStatus { return slices.Clone(r.sources) }
 
 func (r *recorder) Served(address string, report weighting.ServerReport, slots float64) {
 	r.mu.Lock()
@@ -79,7 +80,7 @@ func (r *recorder) Served(address string, report weighting.ServerReport, slots f
 	r.served = append(r.served, served{address, report, slots})
 }
 
-func (r *recorder) Disputes(string, time.Time) []admin.Dispute { return slices.Clone(r.disputes) }
+func (r *recorder) Disputes(string, time.Time) []view.Dispute { return slices.Clone(r.disputes) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
@@ -118,7 +119,8 @@ func testOptions() Options {
 // millisecond.
 func withCPU() Options {
 	o := testOptions()
-	o.Push.Budget = push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02, Cost: push.Cost{CPU: 500 * time.Microsecond, EndpointBytes: 30}}
+	o.Push.Budget = push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02,
+		Cost: push.Cost{CPU: 500 * time.Microsecond, EndpointBytes: 30}}
 	return o
 }
 
@@ -248,7 +250,7 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			},
 			wantReady: true,
 		}, {
-			name: "while nobody answers nobody is given up on",
+			name: "while none answers none is given up on",
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
 				for range 3 {
@@ -307,7 +309,8 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 				}
 				v := c.View(time.Now())
 				if v.Ready != tt.wantReady || v.NotReadyReason != tt.wantWhy {
-					t.Errorf("shown as ready %v because %q, want %v because %q", v.Ready, v.NotReadyReason, tt.wantReady, tt.wantWhy)
+					t.Errorf("shown as ready %v because %q, want %v because %q", v.Ready, v.NotReadyReason,
+						tt.wantReady, tt.wantWhy)
 				}
 			})
 		})
@@ -487,7 +490,8 @@ func TestTheLoopLeavesTheProxiesWithNeutralWeights(t *testing.T) {
 	})
 	for _, e := range r.last().Endpoints {
 		if e.Share != 0.5 || e.Overloaded {
-			t.Errorf("%s is left with share %v, overloaded %v; want half of the traffic and no flag", e.Address, e.Share, e.Overloaded)
+			t.Errorf("%s is left with share %v, overloaded %v; want half of the traffic and no flag", e.Address,
+				e.Share, e.Overloaded)
 		}
 	}
 	if r.stale != 3*time.Second {
@@ -515,9 +519,10 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 			r.counts = ProxyCounts{
 				Fleet: push.Fleet{Proxies: c.subscribers}, Reporting: c.reporting, Interval: time.Second,
 				Dropped: weighting.Reading{Value: 11, At: now},
-				Endpoints: []ProxyCount{
+				Endpoints: []flight.Counts{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
-					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true, Report: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
+					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true,
+						Proxies: weighting.ProxyReport{Issued: weighting.Reading{Value: 5, At: now}}},
 				},
 			}
 			o := testOptions()
@@ -712,7 +717,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 	o.Counted = true
 	refused := errors.New("connection refused")
 	type want struct {
-		state admin.SourceState
+		state view.SourceState
 		err   string
 	}
 	tests := []struct {
@@ -721,7 +726,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 		want map[string]want
 	}{
 		{"nothing heard yet", func(c *Cluster) {}, map[string]want{
-			"discovery": {admin.SourceDown, ""}, "scrape": {admin.SourceDown, ""}, "redis": {admin.SourceDown, ""},
+			"discovery": {view.SourceDown, ""}, "scrape": {view.SourceDown, ""}, "redis": {view.SourceDown, ""},
 		}},
 		{"all well", func(c *Cluster) {
 			c.Discovered(time.Now(), nil)
@@ -729,28 +734,29 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), nil)
 		}, map[string]want{
-			"discovery": {admin.SourceOK, ""}, "scrape": {admin.SourceOK, ""}, "redis": {admin.SourceOK, ""},
+			"discovery": {view.SourceOK, ""}, "scrape": {view.SourceOK, ""}, "redis": {view.SourceOK, ""},
 		}},
 		{"just failing", func(c *Cluster) {
 			c.Discovered(time.Now(), refused)
 			c.Scraped("10.0.0.2:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
 			c.Counted(nil, time.Now(), refused)
 		}, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"},
-			"scrape":    {admin.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceStale, "connection refused"},
+			"discovery": {view.SourceStale, "connection refused"},
+			"scrape":    {view.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {view.SourceStale, "connection refused"},
 		}},
-		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) }, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"}, // a set of endpoints does not age
-			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceDown, "connection refused"},
-		}},
+		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) },
+			map[string]want{
+				"discovery": {view.SourceStale, "connection refused"}, // a set of endpoints does not age
+				"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+				"redis":     {view.SourceDown, "connection refused"},
+			}},
 		{"counts read in part, again and again", func(c *Cluster) {
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), errors.New("10.0.0.2:80 left out"))
 		}, map[string]want{
-			"discovery": {admin.SourceStale, "connection refused"},
-			"scrape":    {admin.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {admin.SourceStale, "10.0.0.2:80 left out"},
+			"discovery": {view.SourceStale, "connection refused"},
+			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {view.SourceStale, "10.0.0.2:80 left out"},
 		}},
 	}
 	inLoop(t, o, func(c *Cluster, r *recorder) {
@@ -767,12 +773,13 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 }
 
 // TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests: a pool without traffic is
-// no fault, and one with traffic that nobody tells of is seen.
+// no fault, and one with traffic that no Envoy reports is seen.
 func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
-		r.sources = []admin.SourceStatus{{Name: admin.SourceAccessLog, State: admin.SourceIdle, Envoys: admin.Reporting{Expected: admin.Num(3), Reporting: admin.Num(0), Idle: admin.Num(3)}}}
+		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
+			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
 		c.SetEndpoints(addresses("10.0.0.1:80"))
-		log := func() admin.SourceStatus {
+		log := func() view.SourceStatus {
 			all := c.View(time.Now()).Sources
 			return all[len(all)-1]
 		}
@@ -788,16 +795,17 @@ func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
 			after(time.Second)
 		}
 		serve(0)
-		if got := log(); got.State != admin.SourceIdle {
+		if got := log(); got.State != view.SourceIdle {
 			t.Errorf("no traffic: %+v", got)
 		}
 		serve(20)
-		if got := log(); got.State != admin.SourceOff || got.Envoys.Idle.Or(-1) != 0 || !strings.Contains(got.LastError, "requests a second") {
+		if got := log(); got.State != view.SourceOff || got.Envoys.Idle.Or(-1) != 0 ||
+			!strings.Contains(got.LastError, "requests a second") {
 			t.Errorf("traffic: %+v", got)
 		}
 		serve(0)
 		serve(0)
-		if got := log(); got.State != admin.SourceIdle {
+		if got := log(); got.State != view.SourceIdle {
 			t.Errorf("no traffic any more: %+v", got)
 		}
 	})
@@ -807,7 +815,7 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
 		at := time.Now()
-		r.report(ProxyCounts{Endpoints: []ProxyCount{{
+		r.report(ProxyCounts{Endpoints: []flight.Counts{{
 			Address:       "10.0.0.1:80",
 			ResponseBytes: weighting.Reading{Value: 1500, At: at.Add(-2 * time.Second)},
 			FailedShare:   weighting.Reading{Value: 0.25, At: at.Add(-time.Second)},
@@ -815,10 +823,12 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 		c.Poke()
 		after(time.Second)
 		e := c.View(at).Endpoints
-		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 || e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
+		if e[0].ResponseBytes.Or(0) != 1500 || e[0].ResponseBytesAgeSeconds.Or(0) != 2 ||
+			e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
 			t.Errorf("%+v", e[0])
 		}
-		for _, n := range []admin.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare, e[1].FailedShareAgeSeconds} {
+		for _, n := range []view.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare,
+			e[1].FailedShareAgeSeconds} {
 			if v, known := n.Value(); known {
 				t.Errorf("unknown, and yet %v", v)
 			}
@@ -847,11 +857,13 @@ func TestTheViewJoinsDecisionWeightAndScrape(t *testing.T) {
 		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now(), Took: 3 * time.Millisecond})
 		after(100 * time.Millisecond)
 		v := c.View(time.Now())
-		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" || v.LastPush.Reason != "membership" {
+		if v.Name != "llama" || v.Engine != "vllm" || v.Pushes == 0 || v.LastPush.Version != "v1" ||
+			v.LastPush.Reason != "membership" {
 			t.Errorf("cluster %+v", v)
 		}
 		e := v.Endpoints[0]
-		if e.Engine != "triton" || e.Zone != "a" || e.Weight.Or(0) != 37 || e.LastScrape.DurationSeconds.Or(0) != 0.003 {
+		if e.Engine != "triton" || e.Zone != "a" || e.Weight.Or(0) != 37 ||
+			e.LastScrape.DurationSeconds.Or(0) != 0.003 {
 			t.Errorf("endpoint %+v", e)
 		}
 	})
@@ -893,7 +905,8 @@ func TestAClusterThatStopsLeavesEachItsPartAndRefusesNothing(t *testing.T) {
 	}
 	for i, want := range []float64{0.25, 0.75} {
 		if e := got.Endpoints[i]; math.Abs(e.Share-want) > 1e-9 || e.Overloaded {
-			t.Errorf("%s is left with share %v (flagged %v), want %v and no flag", e.Address, e.Share, e.Overloaded, want)
+			t.Errorf("%s is left with share %v (flagged %v), want %v and no flag", e.Address, e.Share, e.Overloaded,
+				want)
 		}
 	}
 }
@@ -916,9 +929,9 @@ func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
 			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
 			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1, Source: "access_log"}
 			for i, n := range []float64{3, 41, 1, 1} {
-				counts.Endpoints = append(counts.Endpoints, ProxyCount{
+				counts.Endpoints = append(counts.Endpoints, flight.Counts{
 					Address: endpoints[i].Address, InFlight: read(n), Exact: true,
-					Report: weighting.ProxyReport{Issued: read(n), Ended: read(0), Answered: read(0)},
+					Proxies: weighting.ProxyReport{Issued: read(n), Ended: read(0), Answered: read(0)},
 				})
 			}
 			r.report(counts)
@@ -989,13 +1002,15 @@ func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		after(time.Minute)
 		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1}
 		for _, a := range list {
-			counts.Endpoints = append(counts.Endpoints, ProxyCount{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
+			counts.Endpoints = append(counts.Endpoints,
+				flight.Counts{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
 		}
 		r.report(counts)
 		c.Poke()
 		after(100 * time.Millisecond)
 		if e := r.decided().Endpoints[0]; e.Reason != weighting.ReasonFill {
-			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill", e.Reason)
+			t.Errorf("reason %s a minute after scrapes were switched off, with a count of its requests, want fill",
+				e.Reason)
 		}
 	})
 }
@@ -1007,28 +1022,30 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 	r, now := &recorder{}, time.Now()
 	cluster := NewCluster("llama", Options{}, r, r, r, slog.New(slog.DiscardHandler))
 	cluster.SetEndpoints([]discovery.Endpoint{{Address: a}, {Address: b}, {Address: c}, {Address: a}})
-	count := func(address string, n float64) ProxyCount {
-		return ProxyCount{Address: address, InFlight: weighting.Reading{Value: n, At: now}, Exact: true}
+	count := func(address string, n float64) flight.Counts {
+		return flight.Counts{Address: address, InFlight: weighting.Reading{Value: n, At: now}, Exact: true}
 	}
 	for i, round := range []struct {
-		told []ProxyCount
+		told []flight.Counts
 		want []float64 // 0: unknown
 	}{
-		{[]ProxyCount{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
-		{[]ProxyCount{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)}, []float64{4, 7, 6, 4}},
-		{[]ProxyCount{count(b, 8)}, []float64{0, 8, 0, 0}},
+		{[]flight.Counts{count(a, 1), count(b, 2), count(c, 3)}, []float64{1, 2, 3, 1}},
+		{[]flight.Counts{count(c, 6), count("10.0.0.9:80", 9), count(a, 4), count(b, 5), count(b, 7)},
+			[]float64{4, 7, 6, 4}},
+		{[]flight.Counts{count(b, 8)}, []float64{0, 8, 0, 0}},
 		{nil, []float64{0, 0, 0, 0}},
 	} {
 		r.report(ProxyCounts{Endpoints: round.told})
 		for j, e := range cluster.snapshot(now).Endpoints {
-			if e.InFlight.Value != round.want[j] || e.InFlight.Known() != (round.want[j] != 0) || e.Exact != e.InFlight.Known() {
+			if e.InFlight.Value != round.want[j] || e.InFlight.Known() != (round.want[j] != 0) ||
+				e.Exact != e.InFlight.Known() {
 				t.Errorf("round %d, %s: %+v, exact %v; want %v", i, e.Address, e.InFlight, e.Exact, round.want[j])
 			}
 		}
 	}
 }
 
-// TestScrapesAreGathered: where nobody counts requests, of many endpoints there is always another
+// TestScrapesAreGathered: where no source counts requests, of many endpoints there is always another
 // page, and a step for each would be for little. What is counted is decided on at once.
 func TestScrapesAreGathered(t *testing.T) {
 	const floor, interval = 5 * time.Millisecond, 250 * time.Millisecond

@@ -34,8 +34,8 @@ type Manager struct {
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
 	closed   bool       // guarded by applying
 
-	// mu guards the map and what is said of it, and nothing is waited for under it: the
-	// goroutines that Apply waits for look clusters up.
+	// mu guards the map and the fields below, and no code waits under it: the goroutines that
+	// Apply waits for look up clusters.
 	mu        sync.Mutex
 	clusters  map[string]*running
 	settled   bool // the clusters are those of a configuration, and no Apply is under way
@@ -94,7 +94,7 @@ func (m *Manager) Apply(cfg *config.Config) {
 	if m.closed {
 		return
 	}
-	m.BeenReady() // of those that were there until now, whoever asks later
+	m.BeenReady() // of the previous clusters, for later callers
 	m.settle(false)
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
@@ -169,7 +169,7 @@ func (m *Manager) add(c config.Cluster, o Options) {
 	}
 	r.loop = start(func(ctx context.Context) {
 		defer m.beats.Watch("cluster "+c.Name, &r.beat)()
-		r.Run(ctx)
+		_ = r.Run(ctx) // ends only with ctx
 	})
 	r.discovery = m.discover(r.Cluster, c)
 	m.mu.Lock()
@@ -237,12 +237,12 @@ func discoverer(e config.Endpoints, report func(error), log *slog.Logger) discov
 	for i, s := range e.Static {
 		static[i] = discovery.Endpoint(s)
 	}
-	report(nil) // what stands in the configuration cannot fail later
+	report(nil) // a static list cannot fail later
 	return discovery.NewStatic(static)
 }
 
 // Each calls f for every cluster, sorted by name, with its configuration and its
-// endpoints of the moment.
+// current endpoints.
 func (m *Manager) Each(f func(c config.Cluster, endpoints []discovery.Endpoint)) {
 	for _, r := range m.sorted() {
 		r.mu.Lock()
@@ -273,7 +273,7 @@ func (m *Manager) sorted() []running {
 }
 
 // optionsOf translates a cluster's configuration for its loop. The clusters share
-// the budget of bytes evenly: which of them changes most is not known beforehand.
+// the budget of bytes evenly: it is unknown beforehand which of them changes most.
 func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 	o := Options{
 		Engine:         c.Engine,

@@ -40,8 +40,8 @@ func (c *Cluster) Ready() bool {
 	return c.ready || c.waitingFor() == ""
 }
 
-// BeenReady reports whether all clusters of a moment were ready, since the first Apply. A cluster
-// that is added later and not ready has itself to wait for and holds up nobody else.
+// BeenReady reports whether all clusters were ready at some time since the first Apply. A cluster
+// that is added later and not ready delays only itself.
 func (m *Manager) BeenReady() bool {
 	m.mu.Lock()
 	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
@@ -55,13 +55,13 @@ func (m *Manager) BeenReady() bool {
 	return true
 }
 
-// enoughTries is how often in a row an endpoint or a source is tried in vain
-// before the first round goes on without it.
+// enoughTries is how often in a row an endpoint or a source is tried without success
+// before the first round continues without it.
 const enoughTries = 3
 
-// waitingFor says what the first full round still lacks; empty when nothing.
-// While nobody was heard from at all, nobody is given up on: then the fault is
-// more likely ours than that of the whole pool.
+// waitingFor is what the first full round still lacks; empty when nothing. While no
+// endpoint has reported, it gives up on none: the fault is then more likely here than
+// in the whole pool.
 func (c *Cluster) waitingFor() string {
 	if !c.discovered {
 		return "endpoints: discovery has not answered yet"
@@ -82,10 +82,11 @@ func (c *Cluster) waitingFor() string {
 	switch {
 	case all == 0:
 		return ""
-	case c.options.Counted && counted == 0 && !(c.options.Scraped && c.counts.tries >= enoughTries):
+	case c.options.Counted && counted == 0 && (!c.options.Scraped || c.counts.tries < enoughTries):
 		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
-		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed, enoughTries)
+		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed,
+			enoughTries)
 	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Fleet.Proxies:
 		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Fleet.Proxies)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -40,7 +40,7 @@ func (f *fleet) series(name string, labels map[string]string) (float64, error) {
 }
 
 // hasProblem wants a problem of the process with this severity and all these texts.
-func (f *fleet) hasProblem(severity admin.Severity, texts ...string) error {
+func (f *fleet) hasProblem(severity view.Severity, texts ...string) error {
 	s, err := f.status()
 	if err != nil {
 		return err
@@ -91,9 +91,9 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 		t.Fatalf("the certificate expired %v ago: the machine is too slow for this test", -left)
 	}
 	for _, err := range []error{
-		f.hasProblem(admin.SeverityError, cert+" (xds) expires in 3 d",
+		f.hasProblem(view.SeverityError, cert+" (xds) expires in 3 d",
 			"; then Envoys refuse to connect: renew it and restart Steelyard"),
-		f.hasProblem(admin.SeverityError, scrapeCert+" (scrape_client) expires in ",
+		f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expires in ",
 			" s; then model servers that ask for it refuse scrapes"),
 	} {
 		if err != nil {
@@ -108,7 +108,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	}
 
 	f.eventually("the certificate has expired, and that is a problem", func() error {
-		return f.hasProblem(admin.SeverityError, scrapeCert+" (scrape_client) expired ",
+		return f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expired ",
 			"model servers that ask for it refuse scrapes: renew it")
 	})
 	if err := here("late", true)(); err != nil {
@@ -126,7 +126,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return f.hasProblem(admin.SeverityWarning, "TLS handshakes on the xDS port are refused (expired)", "127.0.0.1")
+		return f.hasProblem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (expired)", "127.0.0.1")
 	})
 	f.eventually("the other Envoy is back", here("good", true))
 	if err := here("late", false)(); err != nil {

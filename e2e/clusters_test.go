@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 )
@@ -201,7 +202,7 @@ func (f *fleet) countedByReports(least float64) error {
 	}
 	sum := 0.0
 	for _, e := range v.Endpoints {
-		if e.InFlightSource != admin.SourceLoadReports {
+		if e.InFlightSource != view.SourceLoadReports {
 			return fmt.Errorf("%s is counted by %q", e.Address, e.InFlightSource)
 		}
 		sum += e.Input("in_flight").Value.Or(0)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -32,7 +33,7 @@ func (f *fleet) gone(want ...string) error {
 	var got []string
 	for _, g := range s.GoneEnvoys {
 		got = append(got, g.NodeID+": "+g.Cause)
-		named := func(p admin.Problem) bool {
+		named := func(p view.Problem) bool {
 			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") vanished")
 		}
 		if !slices.ContainsFunc(s.Problems, named) {
@@ -191,7 +192,7 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 			}
 			text := "TLS handshakes on the xDS port are refused (" + reason + ")"
 			if !slices.ContainsFunc(s.Problems,
-				func(p admin.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
+				func(p view.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
 				return fmt.Errorf("no problem says %q: %+v", text, s.Problems)
 			}
 		}
@@ -211,8 +212,8 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon := func(p admin.Problem) bool {
-		return p.Severity == admin.SeverityWarning && strings.Contains(p.Message, cert+" (xds) expires in 13 d")
+	soon := func(p view.Problem) bool {
+		return p.Severity == view.SeverityWarning && strings.Contains(p.Message, cert+" (xds) expires in 13 d")
 	}
 	if !slices.ContainsFunc(s.Problems, soon) {
 		t.Errorf("the certificate that ends in 13 days is no problem: %+v", s.Problems)
@@ -251,7 +252,7 @@ func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
 	f.eventually("the refusal is a problem", func() error {
 		s, err := f.status()
 		if err == nil && !slices.ContainsFunc(s.Problems,
-			func(p admin.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
+			func(p view.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
 			err = fmt.Errorf("problems %+v", s.Problems)
 		}
 		return err

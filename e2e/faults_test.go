@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -64,17 +64,17 @@ func (f *fleet) everywhere(what string, holds func(map[string]proc.Host) bool) {
 	})
 }
 
-func (f *fleet) source(name string) (admin.SourceStatus, error) {
+func (f *fleet) source(name string) (view.SourceStatus, error) {
 	v, err := f.view()
 	if err != nil {
-		return admin.SourceStatus{}, err
+		return view.SourceStatus{}, err
 	}
 	for _, s := range v.Sources {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return admin.SourceStatus{}, fmt.Errorf("no source %s", name)
+	return view.SourceStatus{}, fmt.Errorf("no source %s", name)
 }
 
 func (f *fleet) sourceFails(name string) error {
@@ -85,7 +85,7 @@ func (f *fleet) sourceFails(name string) error {
 	return err
 }
 
-func (f *fleet) sourceIs(name string, want admin.SourceState) error {
+func (f *fleet) sourceIs(name string, want view.SourceState) error {
 	s, err := f.source(name)
 	if err == nil && s.State != want {
 		err = fmt.Errorf("source %s is %s (%s), want %s", name, s.State, s.LastError, want)
@@ -190,13 +190,13 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 		cluster:   "inflight: {redis_key: \"inflight:{cluster}\"}\nweighting: {fresh: 500ms, hold: 1s, decay: 2s}",
 		bootstrap: silent,
 	})
-	f.eventually("Redis is read", func() error { return f.sourceIs("redis", admin.SourceOK) })
+	f.eventually("Redis is read", func() error { return f.sourceIs("redis", view.SourceOK) })
 
 	traffic := f.send(steady(8 * time.Second))
 	if err := store.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("Redis is shown as down", func() error { return f.sourceIs("redis", admin.SourceDown) })
+	f.eventually("Redis is shown as down", func() error { return f.sourceIs("redis", view.SourceDown) })
 	f.eventually("the loop uses only scrapes", func() error {
 		e, err := f.endpoint(pool[0].Address())
 		if err == nil && e.LoadSource != "scraped" {
@@ -206,7 +206,7 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 	})
 	again := proctest.Redis(t, proc.RedisConfig{Name: "redis-2", Address: store.Address()})
 	setCounts(t, again.Address(), counts)
-	f.eventually("Redis is read again", func() error { return f.sourceIs("redis", admin.SourceOK) })
+	f.eventually("Redis is read again", func() error { return f.sourceIs("redis", view.SourceOK) })
 	if result := traffic.wait(t); result.Errors != 0 {
 		t.Errorf("%d errors: %v", result.Errors, result.Codes)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -267,9 +268,9 @@ func (f *fleet) get(path string, into any) error {
 }
 
 // view is the cluster as the admin API shows it.
-func (f *fleet) view() (admin.Cluster, error) { return f.viewOf(cluster) }
+func (f *fleet) view() (view.Cluster, error) { return f.viewOf(cluster) }
 
-func (f *fleet) viewOf(name string) (v admin.Cluster, err error) {
+func (f *fleet) viewOf(name string) (v view.Cluster, err error) {
 	err = f.get("/api/v1/clusters/"+name, &v)
 	return v, err
 }
@@ -282,17 +283,17 @@ func (f *fleet) clients() ([]admin.Client, error) {
 }
 
 // endpoint is one endpoint as the admin API shows it.
-func (f *fleet) endpoint(address string) (admin.Endpoint, error) {
+func (f *fleet) endpoint(address string) (view.Endpoint, error) {
 	v, err := f.view()
 	if err != nil {
-		return admin.Endpoint{}, err
+		return view.Endpoint{}, err
 	}
 	for _, e := range v.Endpoints {
 		if e.Address == address {
 			return e, nil
 		}
 	}
-	return admin.Endpoint{}, fmt.Errorf("no endpoint %s", address)
+	return view.Endpoint{}, fmt.Errorf("no endpoint %s", address)
 }
 
 // traffic is a load that goes on while the test does something.

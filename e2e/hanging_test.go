@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 	"steelyard/internal/files"
 )
@@ -212,7 +212,7 @@ func (f *fleet) untroubled() error {
 		return fmt.Errorf("last reload: %s", s.LastReload.Error)
 	}
 	for _, name := range []string{"discovery", "scrape"} {
-		if err := f.sourceIs(name, admin.SourceOK); err != nil {
+		if err := f.sourceIs(name, view.SourceOK); err != nil {
 			return err
 		}
 	}

@@ -200,7 +200,7 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 			})
 			begun := time.Now()
 			f.lie().claim(1000, pool[:at]...)
-			f.problem("Envoy liar at 127.0.0.1", "requests in progress at", "the metrics there deny it")
+			f.problem("Envoy liar at 127.0.0.1", "requests in progress at", "the metrics there contradict it")
 			t.Logf("named after %v", time.Since(begun))
 			f.eventually("all serve again", func() error {
 				v, err := f.view()
@@ -249,7 +249,7 @@ func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
 		return nil
 	})
 	f.lie().accuse(pool[0])
-	f.problem("Envoy liar at 127.0.0.1 alone says", "its requests to "+pool[0].Address()+" fail")
+	f.problem("only Envoy liar at 127.0.0.1 has reported", "its requests to "+pool[0].Address()+" fail")
 	mustBeFair(t, sharesOver(pool, 8*time.Second))
 	if e, err := f.endpoint(pool[0].Address()); err != nil || e.Overloaded {
 		t.Errorf("flagged %v: %s (%v)", e.Overloaded, e.OverloadReason, err)

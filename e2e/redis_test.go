@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
@@ -150,7 +150,7 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 	killed := time.Now()
 	f.eventually("Redis is not shown as ok", func() error {
 		s, err := f.source("redis")
-		if err == nil && (s.State == admin.SourceOK || s.LastError == "") {
+		if err == nil && (s.State == view.SourceOK || s.LastError == "") {
 			err = fmt.Errorf("it is %s", s.State)
 		}
 		return err
@@ -161,7 +161,7 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 	elected := time.Now()
 	count(replica, 9)
 	f.eventually("the new counts are read", func() error {
-		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", admin.SourceOK))
+		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", view.SourceOK))
 	})
 	away := time.Since(elected)
 	t.Logf("new primary after %v, counts %v later", elected.Sub(killed), away)
@@ -190,7 +190,7 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	}
 	f.eventually("Redis is down, and it is said why", func() error {
 		s, err := f.source("redis")
-		if err == nil && (s.State != admin.SourceDown ||
+		if err == nil && (s.State != view.SourceDown ||
 			!strings.Contains(s.LastError, "its primary "+primary.Address())) {
 			err = fmt.Errorf("it is %s: %s", s.State, s.LastError)
 		}
@@ -204,6 +204,6 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	}
 	setCounts(t, primary.Address(), map[string]float64{counted: 9})
 	f.eventually("the counts are read again", func() error {
-		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", admin.SourceOK))
+		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", view.SourceOK))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"steelyard/collectors/ledger"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 )
 
 // twoClusters has an Envoy reach two of Steelyard's clusters, each under the name of the other.
@@ -65,7 +66,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 				return nil
 			})
 			wait, waitEmbed := asking(t, t.Context(), 3, envoy.url), asking(t, t.Context(), 2, envoy.url+"embed")
-			holds := func(what string, of func(ledger.Counts) weighting.Reading, want ...float64) {
+			holds := func(what string, of func(flight.Counts) weighting.Reading, want ...float64) {
 				t.Helper()
 				eventually(t, what, func() error {
 					for i, name := range both {

@@ -24,6 +24,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/xds"
 )
 
@@ -100,17 +101,18 @@ func (r *receiver) watch() int {
 		watchers = append(watchers, ledger.Envoy(w))
 	}
 	r.ledger.SetWatchers(cluster, watchers)
+	r.ledger.Tick(time.Now())
 	return len(watchers)
 }
 
 // counts are those of the cluster as of now, in the order of its members.
-func (r *receiver) counts() []ledger.Counts {
+func (r *receiver) counts() []flight.Counts {
 	r.watch()
 	return r.ledger.Read(cluster, time.Now(), nil)
 }
 
 // sum adds up the known values of a number over all endpoints.
-func (r *receiver) sum(of func(ledger.Counts) weighting.Reading) int {
+func (r *receiver) sum(of func(flight.Counts) weighting.Reading) int {
 	r.t.Helper()
 	total := 0.0
 	for _, c := range r.counts() {
@@ -121,15 +123,20 @@ func (r *receiver) sum(of func(ledger.Counts) weighting.Reading) int {
 	return int(total)
 }
 
-func inFlight(c ledger.Counts) weighting.Reading   { return c.InFlight }
-func issued(c ledger.Counts) weighting.Reading     { return c.Proxies.Issued }
-func ended(c ledger.Counts) weighting.Reading      { return c.Proxies.Ended }
-func failed(c ledger.Counts) weighting.Reading     { return c.Proxies.Failed }
-func errored(c ledger.Counts) weighting.Reading    { return c.Proxies.Errors }
-func sized(c ledger.Counts) weighting.Reading      { return c.Sized }
-func sizedBytes(c ledger.Counts) weighting.Reading { return c.SizedBytes }
-func unsized(c ledger.Counts) weighting.Reading    { return c.Unsized }
-func answered(c ledger.Counts) weighting.Reading   { return c.Proxies.Answered }
+func inFlight(c flight.Counts) weighting.Reading   { return c.InFlight }
+func issued(c flight.Counts) weighting.Reading     { return c.Proxies.Issued }
+func ended(c flight.Counts) weighting.Reading      { return c.Proxies.Ended }
+func failed(c flight.Counts) weighting.Reading     { return c.Proxies.Failed }
+func errored(c flight.Counts) weighting.Reading    { return c.Proxies.Errors }
+func sized(c flight.Counts) weighting.Reading      { return c.Proxies.Sized }
+func sizedBytes(c flight.Counts) weighting.Reading { return c.Proxies.SizedBytes }
+
+// unsized are the requests that began without a known size.
+func unsized(c flight.Counts) weighting.Reading {
+	p := c.Proxies
+	return weighting.Reading{Value: p.Issued.Value - p.Sized.Value, At: p.Issued.At}
+}
+func answered(c flight.Counts) weighting.Reading { return c.Proxies.Answered }
 
 // eventually waits for a condition: check returns why it does not hold yet.
 func eventually(t testing.TB, what string, check func() error) {
@@ -138,7 +145,7 @@ func eventually(t testing.TB, what string, check func() error) {
 }
 
 // becomes waits until a sum has a value.
-func (r *receiver) becomes(what string, of func(ledger.Counts) weighting.Reading, want int) {
+func (r *receiver) becomes(what string, of func(flight.Counts) weighting.Reading, want int) {
 	r.t.Helper()
 	eventually(r.t, what, func() error {
 		if got := r.sum(of); got != want {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
 )
@@ -89,7 +89,7 @@ func TestAReloadThatIsWedgedFailsHealthzByNameAndNothingElse(t *testing.T) {
 		return err
 	})
 	t.Logf("after %v", time.Since(began))
-	err := f.hasProblem(admin.SeverityError, "reload of the configuration: no progress for ", "restart it")
+	err := f.hasProblem(view.SeverityError, "reload of the configuration: no progress for ", "restart it")
 	if err != nil {
 		t.Error(err)
 	}

@@ -64,9 +64,11 @@ func (cp *controlPlane) start(t *testing.T, options ...grpc.ServerOption) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cache := cachev3.NewLinearCache(resourcev3.EndpointType)
 	// Envoy's keep-alive is more frequent than what a gRPC server puts up with.
-	patient := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true})
+	patient := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second,
+		PermitWithoutStream: true})
 	server := grpc.NewServer(append(options, patient)...)
-	edsv3.RegisterEndpointDiscoveryServiceServer(server, serverv3.NewServer(ctx, cache, serverv3.CallbackFuncs{StreamRequestFunc: cp.saw}))
+	edsv3.RegisterEndpointDiscoveryServiceServer(server,
+		serverv3.NewServer(ctx, cache, serverv3.CallbackFuncs{StreamRequestFunc: cp.saw}))
 
 	runtimes := cachev3.NewLinearCache(resourcev3.RuntimeType, cachev3.WithInitialResources(map[string]types.Resource{
 		runtimeLayer: &runtimev3.Runtime{Name: runtimeLayer, Layer: &structpb.Struct{}},
@@ -140,7 +142,8 @@ func assignment(service string, endpoints ...endpoint) *endpointv3.ClusterLoadAs
 			HealthStatus: e.health,
 			HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: &corev3.Address{
 				Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
-					Address: addr.Addr().String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(addr.Port())},
+					Address:       addr.Addr().String(),
+					PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(addr.Port())},
 				}},
 			}}},
 		}
@@ -149,7 +152,8 @@ func assignment(service string, endpoints ...endpoint) *endpointv3.ClusterLoadAs
 		}
 		locality.LbEndpoints = append(locality.LbEndpoints, lb)
 	}
-	return &endpointv3.ClusterLoadAssignment{ClusterName: service, Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
+	return &endpointv3.ClusterLoadAssignment{ClusterName: service,
+		Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
 }
 
 // expiring adds the time after which Envoy drops the assignment's endpoints.
@@ -160,9 +164,10 @@ func expiring(a *endpointv3.ClusterLoadAssignment, after time.Duration) *endpoin
 
 // dropping adds a share of requests to refuse.
 func dropping(a *endpointv3.ClusterLoadAssignment, percent uint32) *endpointv3.ClusterLoadAssignment {
-	a.Policy = &endpointv3.ClusterLoadAssignment_Policy{DropOverloads: []*endpointv3.ClusterLoadAssignment_Policy_DropOverload{{
+	a.Policy = new(endpointv3.ClusterLoadAssignment_Policy)
+	a.Policy.DropOverloads = []*endpointv3.ClusterLoadAssignment_Policy_DropOverload{{
 		Category:       "saturated",
 		DropPercentage: &typev3.FractionalPercent{Numerator: percent, Denominator: typev3.FractionalPercent_HUNDRED},
-	}}}
+	}}
 	return a
 }

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -123,7 +124,8 @@ func TestEnvoyAcceptsWhatIsAttachedToAnotherConfiguration(t *testing.T) {
 	}
 	bootstrap := fmt.Appendf(nil, existing+"%s"+existingListener+"%s", text, "llama_failsafe", forTheRouter(text))
 	accepted(t, bootstrap)
-	if got := router(t, decode(t, bootstrap)); len(got.GetUpstreamLog()) != 2 || !got.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
+	if got := router(t, decode(t, bootstrap)); len(got.GetUpstreamLog()) != 2 ||
+		!got.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
 		t.Errorf("the router filter is %v, want an upstream log in two forms with entries at the beginning", got)
 	}
 	o := llama(ModeShedding)
@@ -150,8 +152,10 @@ func TestEnvoyAcceptsEveryCombinationOfOptions(t *testing.T) {
 			for _, policy := range []Policy{PolicyRoundRobin, PolicyLeastRequest} {
 				for _, rest := range []Options{
 					{XDS: "127.0.0.1:18000"},
-					{XDS: "steelyard.svc:18000", Listen: "[::1]:0", Admin: "[::1]:0", Zone: "a", NodeID: "n", AccessLog: true, IdleTimeout: time.Minute,
-						NoUpstreamLog: policy == PolicyRoundRobin, NoLoadReports: mode == ModeShedding, NoRuntime: policy == PolicyLeastRequest},
+					{XDS: "steelyard.svc:18000", Listen: "[::1]:0", Admin: "[::1]:0", Zone: "a", NodeID: "n",
+						AccessLog: true, IdleTimeout: time.Minute,
+						NoUpstreamLog: policy == PolicyRoundRobin, NoLoadReports: mode == ModeShedding,
+						NoRuntime: policy == PolicyLeastRequest},
 				} {
 					o := rest
 					o.Cluster, o.Mode, o.Policy, o.TLS = "llama", mode, policy, tlsOptions
@@ -374,10 +378,10 @@ func (f *front) hold(t *testing.T, backends []*backend, n int64) {
 	close(backends[1].release)
 	eventually(t, func() error {
 		stats, err := f.Stats(t.Context(), "^cluster.llama.upstream_rq_active$")
-		if err != nil || stats["cluster.llama.upstream_rq_active"] != float64(n) {
-			return fmt.Errorf("%v requests are open, %v; want %d", stats, err, n)
+		if err == nil && stats["cluster.llama.upstream_rq_active"] != float64(n) {
+			err = fmt.Errorf("%v requests are open, want %d", stats, n)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -403,14 +407,18 @@ func TestOpenRequestsLowerAWeightByTheBias(t *testing.T) {
 			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding, Policy: tt.policy})
 			envoy.hold(t, backends, 2)
 			if tt.bias != "" {
-				if _, err := envoy.Post(t.Context(), "/runtime_modify", url.Values{"steelyard.active_request_bias": {tt.bias}}); err != nil {
+				if _, err := envoy.Post(t.Context(), "/runtime_modify",
+					url.Values{"steelyard.active_request_bias": {tt.bias}}); err != nil {
 					t.Fatal(err)
 				}
 				cp.publish(assignment("llama", endpoints(backends, func(i int) endpoint {
 					return endpoint{weight: []uint32{499_998, 500_002}[i], health: healthy}
 				})...))
 			}
-			eventually(t, func() error { return near(envoy.shares(t, backends, 200), []float64{tt.share, 1 - tt.share}) })
+			eventually(t, func() error {
+				return near(envoy.shares(t, backends, 200),
+					[]float64{tt.share, 1 - tt.share})
+			})
 		})
 	}
 }
@@ -499,7 +507,7 @@ func TestTheCommandLineNamesTheEnvoy(t *testing.T) {
 func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 	tests := []struct {
 		name    string
-		code    int // of the second endpoint; 0 means that nobody listens there
+		code    int // of the second endpoint; 0 means that nothing listens there
 		ejected bool
 	}{
 		{"503, full", http.StatusServiceUnavailable, false},
@@ -509,36 +517,43 @@ func TestAFullQueueIsNoReasonForEjection(t *testing.T) {
 		{"504, of a proxy before it", http.StatusGatewayTimeout, true},
 		{"refused", 0, true},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			backends := startBackends(t, http.StatusOK, max(tt.code, 200))
-			other := backends[1].address
-			if tt.code == 0 {
-				var err error
-				if other, err = proc.FreeAddress(); err != nil {
-					t.Fatal(err)
+	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
+		for _, tt := range tests {
+			t.Run(fmt.Sprintf("%s, %s", mode, tt.name), func(t *testing.T) {
+				backends := startBackends(t, http.StatusOK, max(tt.code, 200))
+				other := backends[1].address
+				if tt.code == 0 {
+					var err error
+					if other, err = proc.FreeAddress(); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			cp := startControlPlane(t)
-			cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}, endpoint{address: other, health: healthy}))
-			envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: ModeShedding})
-			codes, _ := envoy.send(t, 100)
-			if tt.code == 0 && codes[http.StatusOK] != 100 {
-				t.Errorf("answers %v: a refused connection was not tried elsewhere", codes)
-			}
-			for _, h := range envoy.hosts(t, "llama") {
-				if want := h.Address == other && tt.ejected; h.Ejected != want {
-					t.Errorf("%s ejected: %t, want %t (answers %v)", h.Address, h.Ejected, want, codes)
+				members := func(health corev3.HealthStatus) []endpoint {
+					return []endpoint{{address: backends[0].address, health: health}, {address: other, health: health}}
 				}
-			}
-		})
+				cp := startControlPlane(t)
+				cp.publish(assignment("llama", members(healthy)...))
+				cp.publish(assignment("llama/failsafe", members(healthy)...))
+				cp.publish(assignment("llama/fallback", members(degraded)...))
+				envoy := startFront(t, Options{Cluster: "llama", XDS: cp.address, Mode: mode})
+				codes, _ := envoy.send(t, 100)
+				if tt.code == 0 && codes[http.StatusOK] != 100 {
+					t.Errorf("answers %v: a refused connection was not tried elsewhere", codes)
+				}
+				for _, h := range envoy.hosts(t, "llama") {
+					if want := h.Address == other && tt.ejected; h.Ejected != want {
+						t.Errorf("%s ejected: %t, want %t (answers %v)", h.Address, h.Ejected, want, codes)
+					}
+				}
+			})
+		}
 	}
 }
 
 // Requests that take a minute hold their second try for as long: what limits those at
 // one time would fail requests that no server has seen, as soon as some servers are down.
-// And endpoints that are down attract requests: they have none open, and where nobody
-// corrects the weights any more, theirs may be the largest.
+// And endpoints that are down attract requests: they have none open, and where nothing
+// updates the weights any more, theirs may be the largest.
 func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -552,7 +567,10 @@ func TestServersThatRefuseCostNoRequestHoweverLongTheOthersTake(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			backends := startBackends(t, 200, 200)
-			all := endpoints(backends, func(i int) endpoint { return endpoint{weight: tt.live + uint32(i), health: healthy} })
+			all := endpoints(backends, func(i int) endpoint {
+				return endpoint{weight: tt.live + uint32(i),
+					health: healthy}
+			})
 			for i := range 2 {
 				nobody, err := proc.FreeAddress()
 				if err != nil {
@@ -693,11 +711,13 @@ func newPKI(t *testing.T) pki {
 	p := pki{ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
 	now := time.Now()
 	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: now.Add(-time.Hour),
+		NotAfter: now.Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour),
+		NotAfter:    now.Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -750,5 +770,6 @@ func (p pki) server(t *testing.T) *tls.Config {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert}
 }

@@ -19,7 +19,7 @@ type Mode string
 const (
 	// ModeFailsafe has Envoy balance on its own when the weights get too old.
 	ModeFailsafe Mode = "failsafe"
-	// ModeShedding has Envoy refuse the share of requests that Steelyard names
+	// ModeShedding has Envoy refuse the share of requests that Steelyard sets
 	// while the whole pool is saturated. Without Steelyard the last weights stay.
 	ModeShedding Mode = "shedding"
 )
@@ -37,7 +37,7 @@ const (
 // PolicyLeastRequest. In simulation 2 was never worse than ROUND_ROBIN with fresh
 // weights, and with late ones never worse than Envoy's least request without any: at
 // a service of 50 ms and scrapes every second, the p99 of the wait is 9.9 mean
-// services by least request alone, 13.7 by weights over ROUND_ROBIN, 11.1 over a
+// services by least request only, 13.7 by weights over ROUND_ROBIN, 11.1 over a
 // bias of 1, Envoy's default, and 9.5 over 2.
 const activeRequestBias = 2
 
@@ -63,14 +63,14 @@ type Options struct {
 	// is the cluster's name with "-envoy", for a file that many Envoys share:
 	// each is then started with --service-node, which wins over the file.
 	NodeID string
-	Zone   string // the Envoy's own zone, told to Steelyard; none when empty
+	Zone   string // the Envoy's own zone, sent to Steelyard; none when empty
 
 	Policy Policy // PolicyLeastRequest when empty
 
 	// Fallback are endpoints that ModeFailsafe uses when the weights are stale,
 	// as host:port; a host name stands for all its addresses. When empty the
 	// fallback's members come from Steelyard too, and the last ones stay: an
-	// Envoy that starts while Steelyard is away then has none.
+	// Envoy that starts while Steelyard is down then has none.
 	Fallback []string
 
 	// IdleTimeout is how long a request may go without a byte in either
@@ -82,15 +82,15 @@ type Options struct {
 
 	AccessLog bool // one line per request on standard output
 
-	// What Envoy tells Steelyard of its requests, each part to be switched off by
-	// itself. Without any, Steelyard weighs by what the model servers say alone.
+	// Envoy's reports of its requests, which can be switched off one by one. Without any,
+	// Steelyard computes the weights only from the model servers' metrics.
 	NoUpstreamLog bool // no entry for each request that begins or ends at an endpoint
 	NoLoadReports bool // no reports, at intervals, of the requests in progress at each endpoint
 	NoRuntime     bool // no runtime layer of Steelyard's: the log then stays on and immediate, whatever it costs
 }
 
-// TLS is how an Envoy and Steelyard prove to each other who they are. Files are
-// read by Envoy, on its machine.
+// TLS has the certificates of Envoy's connection to Steelyard. Envoy reads the files,
+// on its machine.
 type TLS struct {
 	CAFile     string // verifies Steelyard; required for TLS
 	CertFile   string // shown to Steelyard; only with KeyFile
@@ -143,7 +143,8 @@ func checkCluster(name string) error {
 	case name == "":
 		return errors.New("cluster: no name given: want the name of a cluster in Steelyard's config")
 	case strings.Contains(name, "/"):
-		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q", name, fallbackService("llama"))
+		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q",
+			name, fallbackService("llama"))
 	case name == xdsCluster:
 		return fmt.Errorf("cluster %q: this is the name of the connection to Steelyard: want another name", name)
 	}
@@ -190,7 +191,8 @@ func (o Options) checkDistinct() error {
 
 func (o Options) checkFallback() error {
 	if len(o.Fallback) > 0 && o.Mode == ModeShedding {
-		return errors.New("fallback: mode shedding has none, because an aggregate cluster does not enforce drop_overloads: want mode failsafe, or no fallback")
+		return errors.New("fallback: mode shedding has none, because an aggregate cluster does not enforce " +
+			"drop_overloads: want mode failsafe, or no fallback")
 	}
 	var errs []error
 	for _, addr := range o.Fallback {

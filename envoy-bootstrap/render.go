@@ -23,10 +23,10 @@ var templateText string
 // error names every option that is wrong and what would be right.
 func Render(o Options) ([]byte, error) { return render("bootstrap", o) }
 
-// RenderAttach returns what an Envoy that has a configuration already needs to
-// follow Steelyard's weights and to tell it of its requests, as YAML with
-// comments. The lines for the router filter are a comment themselves, since only
-// the reader knows the filter's place. It takes the same options; Listen, Admin,
+// RenderAttach returns what to add to an existing Envoy configuration so that Envoy
+// follows Steelyard's weights and reports its requests, as YAML with comments. The
+// lines for the router filter are a comment themselves, because only the reader knows
+// the filter's place. It takes the same options; Listen, Admin,
 // NodeID, Zone, IdleTimeout and AccessLog have no meaning there.
 func RenderAttach(o Options) ([]byte, error) { return render("attach", o) }
 
@@ -37,7 +37,8 @@ func render(name string, o Options) ([]byte, error) {
 	}
 	t := template.New("").Option("missingkey=error")
 	t.Funcs(template.FuncMap{
-		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent, "comment": comment,
+		"quote": quote, "host": host, "port": port, "isIP": isIP, "duration": duration, "indent": indent,
+		"comment": comment,
 		"include": func(name string, data any) (string, error) {
 			var b bytes.Buffer
 			err := t.ExecuteTemplate(&b, name, data)
@@ -61,10 +62,10 @@ type view struct{ Options }
 // Failsafe reports whether there is a fallback to go to.
 func (v view) Failsafe() bool { return v.Mode == ModeFailsafe }
 
-// UpstreamLog reports whether Envoy tells of every request that begins and ends.
+// UpstreamLog reports whether Envoy logs the start and end of every request to Steelyard.
 func (v view) UpstreamLog() bool { return !v.NoUpstreamLog }
 
-// LoadReports reports whether Envoy tells the requests in progress at intervals.
+// LoadReports reports whether Envoy reports the requests in progress at intervals.
 func (v view) LoadReports() bool { return !v.NoLoadReports }
 
 // Runtime reports whether Steelyard may switch the log while Envoy runs.

@@ -60,7 +60,8 @@ func TestShippedFilesAreWhatTheCommandPrints(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("%s is not what the template renders: run go test ./envoy-bootstrap -update and review the change", file)
+				t.Errorf("%s is not what the template renders: run go test ./envoy-bootstrap -update and review the "+
+					"change", file)
 			}
 		})
 	}
@@ -127,7 +128,7 @@ func router(t *testing.T, b *bootstrapv3.Bootstrap) *routerv3.Router {
 	return unpack(t, route(t, b).GetHttpFilters()[0].GetTypedConfig(), new(routerv3.Router))
 }
 
-func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
+func TestEnvoysReportTheirRequestsToSteelyard(t *testing.T) {
 	b := rendered(t, llama(ModeFailsafe))
 	r := router(t, b)
 	if !r.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
@@ -148,17 +149,23 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 		if filter.GetRuntimeKey() != want.key || filter.GetPercentSampled().GetNumerator() != want.percent {
 			t.Errorf("log %d is on by %v, want by %s, %d %%", i, filter, want.key, want.percent)
 		}
-		if common.GetLogName() != "steelyard" || common.GetGrpcService().GetEnvoyGrpc().GetClusterName() != xdsCluster ||
-			common.GetTransportApiVersion() != corev3.ApiVersion_V3 || common.GetBufferSizeBytes().GetValue() != want.bytes {
+		if common.GetLogName() != "steelyard" ||
+			common.GetGrpcService().GetEnvoyGrpc().GetClusterName() != xdsCluster ||
+			common.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
+			common.GetBufferSizeBytes().GetValue() != want.bytes {
 			t.Errorf("log %d is %v, want one of %d bytes to Steelyard", i, common, want.bytes)
 		}
 	}
-	steelyard := unpack(t, clusters(b)[xdsCluster].GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], new(httpv3.HttpProtocolOptions))
-	if window := steelyard.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetInitialStreamWindowSize().GetValue(); window != 1<<20 {
-		t.Errorf("Envoy keeps %d bytes of a log that nobody reads, want at most 1 MiB", window)
+	options := clusters(b)[xdsCluster].GetTypedExtensionProtocolOptions()
+	steelyard := unpack(t, options["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"],
+		new(httpv3.HttpProtocolOptions))
+	http2 := steelyard.GetExplicitHttpConfig().GetHttp2ProtocolOptions()
+	if window := http2.GetInitialStreamWindowSize().GetValue(); window != 1<<20 {
+		t.Errorf("Envoy keeps %d bytes of a log that is not read, want at most 1 MiB", window)
 	}
 	reports := b.GetClusterManager().GetLoadStatsConfig()
-	if reports.GetApiType() != corev3.ApiConfigSource_GRPC || reports.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
+	if reports.GetApiType() != corev3.ApiConfigSource_GRPC ||
+		reports.GetTransportApiVersion() != corev3.ApiVersion_V3 ||
 		reports.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName() != xdsCluster {
 		t.Errorf("load reports %v, want a gRPC stream to Steelyard", reports)
 	}
@@ -167,13 +174,14 @@ func TestEnvoysTellSteelyardOfTheirRequests(t *testing.T) {
 		t.Fatalf("layers %v, want Steelyard's and, over it, the operator's", layers)
 	}
 	source := layers[0].GetRtdsLayer().GetRtdsConfig()
-	if api := source.GetApiConfigSource(); !api.GetSetNodeOnFirstMessageOnly() || api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName() != xdsCluster ||
+	if api := source.GetApiConfigSource(); !api.GetSetNodeOnFirstMessageOnly() ||
+		api.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName() != xdsCluster ||
 		source.GetInitialFetchTimeout().AsDuration() > time.Second {
 		t.Errorf("the layer comes from %v, want from Steelyard, and no start that waits for it", source)
 	}
 }
 
-func TestWhatEnvoysTellCanBeSwitchedOff(t *testing.T) {
+func TestReportsOfEnvoysCanBeSwitchedOff(t *testing.T) {
 	tests := []struct {
 		name                  string
 		change                func(*Options)
@@ -188,9 +196,11 @@ func TestWhatEnvoysTellCanBeSwitchedOff(t *testing.T) {
 			o := llama(ModeFailsafe)
 			tt.change(&o)
 			b := rendered(t, o)
-			logs, reports, layers := router(t, b).GetUpstreamLog() != nil, b.GetClusterManager() != nil, b.GetLayeredRuntime() != nil
+			logs, reports, layers := router(t, b).GetUpstreamLog() != nil, b.GetClusterManager() != nil,
+				b.GetLayeredRuntime() != nil
 			if logs != tt.logs || reports != tt.reports || layers != tt.layers {
-				t.Errorf("logs %t, reports %t, layers %t; want %t, %t, %t", logs, reports, layers, tt.logs, tt.reports, tt.layers)
+				t.Errorf("logs %t, reports %t, layers %t; want %t, %t, %t", logs, reports, layers, tt.logs, tt.reports,
+					tt.layers)
 			}
 		})
 	}
@@ -207,7 +217,8 @@ func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
 				streams++
 				source := c.GetEdsClusterConfig().GetEdsConfig()
 				api := source.GetApiConfigSource()
-				if source.GetResourceApiVersion() != corev3.ApiVersion_V3 || api.GetTransportApiVersion() != corev3.ApiVersion_V3 {
+				if source.GetResourceApiVersion() != corev3.ApiVersion_V3 ||
+					api.GetTransportApiVersion() != corev3.ApiVersion_V3 {
 					t.Errorf("%s: not v3: %v", c.GetName(), source)
 				}
 				if api.GetApiType() != corev3.ApiConfigSource_GRPC {
@@ -218,9 +229,11 @@ func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
 				}
 				service := api.GetGrpcServices()[0].GetEnvoyGrpc()
 				backOff := service.GetRetryPolicy().GetRetryBackOff()
-				if service.GetClusterName() != xdsCluster || backOff.GetBaseInterval().AsDuration() != 200*time.Millisecond ||
+				if service.GetClusterName() != xdsCluster ||
+					backOff.GetBaseInterval().AsDuration() != 200*time.Millisecond ||
 					backOff.GetMaxInterval().AsDuration() != time.Second {
-					t.Errorf("%s: stream %v, want one to %s with a back-off of 0.2 s to 1 s", c.GetName(), service, xdsCluster)
+					t.Errorf("%s: stream %v, want one to %s with a back-off of 0.2 s to 1 s", c.GetName(), service,
+						xdsCluster)
 				}
 			}
 			if want := map[Mode]int{ModeFailsafe: 2, ModeShedding: 1}[mode]; streams != want {
@@ -232,7 +245,8 @@ func TestEveryWeightStreamIsCheapFastAndItsOwn(t *testing.T) {
 
 func TestALostControlPlaneIsNoticed(t *testing.T) {
 	c := clusters(rendered(t, llama(ModeFailsafe)))[xdsCluster]
-	options := unpack(t, c.GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"], new(httpv3.HttpProtocolOptions))
+	options := unpack(t, c.GetTypedExtensionProtocolOptions()["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"],
+		new(httpv3.HttpProtocolOptions))
 	keepalive := options.GetExplicitHttpConfig().GetHttp2ProtocolOptions().GetConnectionKeepalive()
 	if keepalive.GetInterval().AsDuration() != 5*time.Second || keepalive.GetTimeout().AsDuration() != 2*time.Second {
 		t.Errorf("keep-alive %v, want one every 5 s that waits 2 s", keepalive)
@@ -245,8 +259,10 @@ func TestAnEnvoyMayAskForManyClusters(t *testing.T) {
 	const names = 2 * 1000 // of as many clusters as can be configured
 	for _, mode := range []Mode{ModeFailsafe, ModeShedding} {
 		thresholds := clusters(rendered(t, llama(mode)))[xdsCluster].GetCircuitBreakers().GetThresholds()
-		if len(thresholds) != 1 || thresholds[0].GetMaxRequests().GetValue() <= names || thresholds[0].GetMaxPendingRequests().GetValue() <= names {
-			t.Errorf("%s: the breakers of Steelyard's cluster are %v, want room for %d streams and more", mode, thresholds, names)
+		if len(thresholds) != 1 || thresholds[0].GetMaxRequests().GetValue() <= names ||
+			thresholds[0].GetMaxPendingRequests().GetValue() <= names {
+			t.Errorf("%s: the breakers of Steelyard's cluster are %v, want room for %d streams and more", mode,
+				thresholds, names)
 		}
 	}
 }
@@ -317,10 +333,12 @@ func TestOptionsReachTheBootstrap(t *testing.T) {
 		t.Errorf("%d access logs", got)
 	}
 	all := clusters(b)
-	if got := all["chat"].GetLbPolicy(); got != clusterv3.Cluster_ROUND_ROBIN || all["chat"].GetLeastRequestLbConfig() != nil {
+	if got := all["chat"].GetLbPolicy(); got != clusterv3.Cluster_ROUND_ROBIN ||
+		all["chat"].GetLeastRequestLbConfig() != nil {
 		t.Errorf("policy %s", got)
 	}
-	if xds := all[xdsCluster]; xds.GetType() != clusterv3.Cluster_STRICT_DNS || members(xds) != "steelyard.svc 18443 UNKNOWN" ||
+	if xds := all[xdsCluster]; xds.GetType() != clusterv3.Cluster_STRICT_DNS ||
+		members(xds) != "steelyard.svc 18443 UNKNOWN" ||
 		xds.GetTransportSocket().GetName() != "envoy.transport_sockets.tls" {
 		t.Errorf("connection to Steelyard: %v", xds)
 	}
@@ -332,8 +350,9 @@ func TestOptionsReachTheBootstrap(t *testing.T) {
 
 func TestUnderTheWeightsEnvoyLooksAtWhatItHasOpen(t *testing.T) {
 	c := clusters(rendered(t, llama(ModeFailsafe)))["llama"]
-	if got := c.GetLeastRequestLbConfig().GetActiveRequestBias().GetDefaultValue(); c.GetLbPolicy() != clusterv3.Cluster_LEAST_REQUEST || got != 2 {
-		t.Errorf("policy %s with a bias of %v, want LEAST_REQUEST and 2", c.GetLbPolicy(), got)
+	bias := c.GetLeastRequestLbConfig().GetActiveRequestBias().GetDefaultValue()
+	if c.GetLbPolicy() != clusterv3.Cluster_LEAST_REQUEST || bias != 2 {
+		t.Errorf("policy %s with a bias of %v, want LEAST_REQUEST and 2", c.GetLbPolicy(), bias)
 	}
 }
 
@@ -374,7 +393,8 @@ func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 	}{
 		{"no cluster", func(o *Options) { o.Cluster = "" }, "cluster: no name given"},
 		{"slash in cluster", func(o *Options) { o.Cluster = "a/b" }, `cluster "a/b": a slash is not allowed`},
-		{"space in cluster", func(o *Options) { o.Cluster = "a b" }, `cluster "a b": want printable characters without spaces`},
+		{"space in cluster", func(o *Options) { o.Cluster = "a b" },
+			`cluster "a b": want printable characters without spaces`},
 		{"line break in cluster", func(o *Options) { o.Cluster = "a\nb" }, `cluster "a\nb": want printable`},
 		{"cluster of ours", func(o *Options) { o.Cluster = "steelyard_xds" }, "want another name"},
 		{"no xds", func(o *Options) { o.XDS = "" }, `xds "": want HOST:PORT, such as 127.0.0.1:18000`},
@@ -385,22 +405,27 @@ func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"xds as URL", func(o *Options) { o.XDS = "http://a:1" }, `xds "http://a:1": want HOST:PORT`},
 		{"mode", func(o *Options) { o.Mode = "both" }, `mode "both": want failsafe or shedding`},
 		{"policy", func(o *Options) { o.Policy = "random" }, `lb-policy "random": want least_request or round_robin`},
-		{"listen on a name", func(o *Options) { o.Listen = "localhost:80" }, `listen "localhost:80": want IP:PORT, such as 127.0.0.1:10000`},
-		{"admin without port", func(o *Options) { o.Admin = "127.0.0.1" }, `admin "127.0.0.1": want IP:PORT, such as 127.0.0.1:9901`},
+		{"listen on a name", func(o *Options) { o.Listen = "localhost:80" },
+			`listen "localhost:80": want IP:PORT, such as 127.0.0.1:10000`},
+		{"admin without port", func(o *Options) { o.Admin = "127.0.0.1" },
+			`admin "127.0.0.1": want IP:PORT, such as 127.0.0.1:9901`},
 		{"one port for two", func(o *Options) { o.Admin = DefaultListen }, "listen and admin are both 127.0.0.1:10000"},
 		{"node id", func(o *Options) { o.NodeID = "a b" }, `node id "a b": want printable`},
 		{"zone", func(o *Options) { o.Zone = "\x00" }, `zone "\x00": want printable`},
 		{"fallback", func(o *Options) { o.Fallback = []string{"a:1", "b"} }, `fallback "b": want HOST:PORT`},
-		{"fallback while shedding", func(o *Options) { o.Mode, o.Fallback = ModeShedding, []string{"a:1"} }, "fallback: mode shedding has none"},
+		{"fallback while shedding", func(o *Options) { o.Mode, o.Fallback = ModeShedding, []string{"a:1"} },
+			"fallback: mode shedding has none"},
 		{"idle timeout", func(o *Options) { o.IdleTimeout = -time.Second }, "idle timeout -1s: want at least 1s"},
 		{"tls without CA", func(o *Options) { o.TLS.ServerName = "a" }, "tls: no CA file given"},
-		{"tls without key", func(o *Options) { o.TLS = TLS{CAFile: "ca", CertFile: "cert"} }, "tls: want both a certificate file and a key file"},
+		{"tls without key", func(o *Options) { o.TLS = TLS{CAFile: "ca", CertFile: "cert"} },
+			"tls: want both a certificate file and a key file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := llama(ModeFailsafe)
 			tt.change(&o)
-			for name, render := range map[string]func(Options) ([]byte, error){"Render": Render, "RenderAttach": RenderAttach} {
+			for name, render := range map[string]func(Options) ([]byte, error){"Render": Render,
+				"RenderAttach": RenderAttach} {
 				out, err := render(o)
 				if err == nil || !strings.Contains(err.Error(), tt.want) || out != nil {
 					t.Errorf("%s: %d bytes and error %v, want one with %q", name, len(out), err, tt.want)

@@ -58,8 +58,10 @@ install_dir() {
 
 # python prints the Python that downloads wheels; any with pip will do.
 python() {
-  command -v python3 >/dev/null || die "python3 is needed to download $1. Debian and Ubuntu: apt-get install python3 python3-pip (as root)"
-  python3 -m pip --version >/dev/null 2>&1 || die "python3 has no pip, which downloads $1. Debian and Ubuntu: apt-get install python3-pip (as root)"
+  command -v python3 >/dev/null ||
+    die "python3 is needed to download $1. Debian and Ubuntu: apt-get install python3 python3-pip (as root)"
+  python3 -m pip --version >/dev/null 2>&1 ||
+    die "python3 has no pip, which downloads $1. Debian and Ubuntu: apt-get install python3-pip (as root)"
   printf 'python3\n'
 }
 
@@ -72,7 +74,8 @@ wheel() {
   rm -rf "$scratch/wheel"
   "$py" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
     --require-hashes --requirement "$lock" --dest "$scratch/wheel" "$@" >&2 ||
-    die "no wheel was downloaded that is what $lock pins and fits this machine ($(uname -m), glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d ' ' -f 2)): see above"
+    die "no wheel was downloaded that is what $lock pins and fits this machine ($(uname -m)," \
+      "glibc $(getconf GNU_LIBC_VERSION 2>/dev/null | cut -d ' ' -f 2)): see above"
   mkdir -p "$to"
   "$py" -m zipfile -e "$scratch"/wheel/*.whl "$to"
 }
@@ -92,7 +95,8 @@ available() {
 need_apt() {
   command -v apt-get >/dev/null || die "$1 This is no Debian or Ubuntu, so it has to be installed by hand."
   if available "$2"; then return 0; fi
-  [ "$(id -u)" = 0 ] || die "$1 It comes with Debian's package $2, but the package lists are missing here and only root may fetch them. Run: sudo apt-get update"
+  [ "$(id -u)" = 0 ] || die "$1 It comes with Debian's package $2, but the package lists are missing here" \
+    "and only root may fetch them. Run: sudo apt-get update"
   say "fetching Debian's package lists, for $2"
   apt-get update -qq >&2 || die "$1 apt-get update failed, see above"
   available "$2" || die "$1 Debian's package $2 is in none of this machine's package sources."
@@ -106,7 +110,8 @@ deb() {
   mkdir -p "$scratch/debs" "$to"
   for package in "$@"; do
     (cd "$scratch/debs" && apt-get download -qq -o APT::Sandbox::User=root "$package" >&2) ||
-      die "downloading Debian's package $package failed, see above. Lists that are too old are a common cause: sudo apt-get update"
+      die "downloading Debian's package $package failed, see above." \
+        "Lists that are too old are a common cause: sudo apt-get update"
   done
   for package in "$scratch"/debs/*.deb; do dpkg-deb -x "$package" "$to"; done
   rm -rf "$scratch/debs"

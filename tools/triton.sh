@@ -9,13 +9,16 @@
 
 system_python=/usr/bin/python3
 
-[ "$(uname -m)" = x86_64 ] || die "Triton's wheel is for x86_64 only, and this machine is $(uname -m): what needs a real Triton cannot be tested here"
-[ -x $system_python ] || die "$system_python is needed: Triton runs Python models in it. Debian and Ubuntu: apt-get install python3 (as root)"
+[ "$(uname -m)" = x86_64 ] ||
+  die "Triton's wheel is for x86_64 only, and this machine is $(uname -m): tests with a real Triton cannot run here"
+[ -x $system_python ] ||
+  die "$system_python is needed: Triton runs Python models in it. Debian and Ubuntu: apt-get install python3 (as root)"
 version=$($system_python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 case $version in
   3.10 | 3.11 | 3.12) numpy=numpy-1.txt ;;
   3.13) numpy=numpy-2.txt ;;
-  *) die "$system_python is Python $version. Triton's wheel has stubs for 3.8 to 3.13, and they are used here with 3.10 to 3.13" ;;
+  *) die "$system_python is Python $version. Triton's wheel has stubs for 3.8 to 3.13;" \
+    "they are used here with 3.10 to 3.13" ;;
 esac
 
 one_at_a_time
@@ -44,9 +47,11 @@ if ! have_stamp "$dir" "$stamp"; then
   else
     need_apt "Triton's Python models need libpython$version.so.1.0." "libpython$version"
     deb "$scratch/libpython" "libpython$version"
-    cp -L --remove-destination "$scratch"/libpython/usr/lib/*/libpython"$version".so.1.0 "$new/nvidia_pytriton.libs/$needed"
+    cp -L --remove-destination "$scratch"/libpython/usr/lib/*/libpython"$version".so.1.0 \
+      "$new/nvidia_pytriton.libs/$needed"
   fi
-  unmet=$(ldd "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub" | grep 'not found' | sort -u) || true
+  unmet=$(ldd "$new/$server/bin/tritonserver" "$new/$backend/triton_python_backend_stub" |
+    grep 'not found' | sort -u) || true
   [ -z "$unmet" ] || die "Triton needs shared libraries that this machine does not have:"$'\n'"$unmet"
   install_dir "$dir" "$stamp" "$new"
   say "Triton is in .tools/bin"

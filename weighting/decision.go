@@ -48,6 +48,18 @@ type Work struct {
 	PrefillRate, Iteration float64
 }
 
+// EndpointWork is the work that is outstanding at an endpoint.
+type EndpointWork struct {
+	PromptTokens float64 // guessed not to be computed yet
+	// Requests is the work in mean requests: the prompts, and half of an output for each request that is there. It
+	// takes the place of the load.
+	Requests float64
+	// Seconds is how long that keeps an engine of this speed busy; NaN while no prefill rate is known.
+	Seconds float64
+	// PrefillRate is prompt tokens per second that it computes; NaN while unknown.
+	PrefillRate float64
+}
+
 // Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
 // none flagged for its load and nothing dropped. Endpoints that stall or fail keep their share, which is the
 // floor, and their flags: they would fail what they are sent, with or without a control plane.
@@ -93,16 +105,14 @@ type EndpointDecision struct {
 	Load          float64 // requests waiting and running, as believed; always finite
 	LoadSource    LoadSource
 	Capacity      float64 // slots x relative speed x ramp: what the share goes by when the horizon is long
-	Slots         float64 // concurrent requests, configured or learned
+	Slots         float64 // concurrent requests, configured or learned; NaN where the unit of load is work
 	SlotsSource   CapacitySource
-	RelativeSpeed float64 // completions per busy slot-second, as a ratio to the pool's median; 1 when not learned
+	RelativeSpeed float64 // completions per busy slot-second, or of engines work per second, as a ratio to the pool's median; 1 when not learned
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
 	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
 
-	// PromptTokens are those that are guessed not to be computed yet, and WorkSeconds how long they and the
-	// outputs of the requests that are there keep the endpoint busy; NaN where the unit of load is the request,
-	// and WorkSeconds while no prefill rate is known.
-	PromptTokens, WorkSeconds float64
+	// Work is what is outstanding; nil where the unit of load is the request.
+	Work *EndpointWork
 
 	Inputs []Input // one for each field that the load or the flag is made of, in a fixed order
 

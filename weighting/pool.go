@@ -144,7 +144,9 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),
 	}
-	d.PromptTokens, d.WorkSeconds = m.work(p)
+	if d.Work = m.work(p); p.byWork {
+		d.Slots = math.NaN()
+	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 		if m.ill() {

@@ -101,12 +101,15 @@ func (l *Law) learned(p *pool) *Work {
 	}
 }
 
-// work is what is outstanding at the member, in prompt tokens and in seconds; NaN where the unit is the request.
-func (m *member) work(p *pool) (tokens, seconds float64) {
+// work is what is outstanding at the member; nil where the unit is the request.
+func (m *member) work(p *pool) *EndpointWork {
 	if !p.byWork {
-		return math.NaN(), math.NaN()
+		return nil
 	}
-	return m.engine.outstanding.tokens, m.todo * p.whole / (p.second * m.speed)
+	rate := p.second * m.speed
+	return &EndpointWork{
+		PromptTokens: m.engine.outstanding.tokens, Requests: m.todo, Seconds: m.todo * p.whole / rate, PrefillRate: rate,
+	}
 }
 
 // read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.

@@ -50,17 +50,25 @@ Two modes, of which Envoy can do only one at a time:
 	f.StringVar((*string)(&o.Mode), "mode", string(envoybootstrap.ModeFailsafe), "failsafe or shedding")
 	f.StringVar(&o.Listen, "listen", envoybootstrap.DefaultListen, "where clients connect, HOST:PORT")
 	f.StringVar(&o.Admin, "admin", envoybootstrap.DefaultAdmin, "Envoy's admin listener, HOST:PORT")
-	f.StringVar(&o.NodeID, "node-id", "", "name under which Steelyard shows this Envoy (default: the cluster's name with -envoy; --service-node wins)")
+	f.StringVar(&o.NodeID, "node-id", "", "name under which Steelyard shows this Envoy (default: the cluster's name "+
+		"with -envoy; --service-node wins)")
 	f.StringVar(&o.Zone, "zone", "", "zone of this Envoy")
-	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyLeastRequest), "Envoy's policy under the weights: least_request, which also looks at what this Envoy has open, or round_robin, which follows them exactly")
-	f.StringArrayVar(&o.Fallback, "fallback", nil, "with failsafe: an endpoint to use when the weights are stale, HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
-	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout, "how long a request may go without a byte before it is reset")
+	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyLeastRequest),
+		"Envoy's policy under the weights: least_request, which also looks at what this Envoy has open, or "+
+			"round_robin, which follows them exactly")
+	f.StringArrayVar(&o.Fallback, "fallback", nil, "with failsafe: an endpoint to use when the weights are stale, "+
+		"HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
+	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout,
+		"how long a request may go without a byte before it is reset")
 	f.BoolVar(&attach, "attach", false, "print only what an Envoy with a configuration of its own needs")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")
-	f.BoolVar(&upstreamLog, "upstream-log", true, "tell Steelyard of each request that begins or ends at a model server")
+	f.BoolVar(&upstreamLog, "upstream-log", true,
+		"tell Steelyard of each request that begins or ends at a model server")
 	f.BoolVar(&loadReports, "load-reports", true, "report the requests in progress to Steelyard, at intervals")
-	f.BoolVar(&runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, batched and off")
-	f.StringVar(&o.TLS.CAFile, "xds-ca-file", "", "authorities of Steelyard's certificate, PEM, on Envoy's machine (turns TLS on)")
+	f.BoolVar(&runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, "+
+		"batched and off")
+	f.StringVar(&o.TLS.CAFile, "xds-ca-file", "", "authorities of Steelyard's certificate, PEM, on Envoy's machine "+
+		"(turns TLS on)")
 	f.StringVar(&o.TLS.CertFile, "xds-cert-file", "", "Envoy's client certificate, PEM, on Envoy's machine")
 	f.StringVar(&o.TLS.KeyFile, "xds-key-file", "", "key of that certificate, PEM, on Envoy's machine")
 	return c

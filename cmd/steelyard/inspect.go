@@ -55,8 +55,10 @@ shown as "unknown", and as null with --json.`,
 	c.MarkFlagRequired("engine")
 	c.Flags().StringVar(&custom.Queue, "queue", "", "with --engine custom: the gauge of requests waiting")
 	c.Flags().StringVar(&custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
-	c.Flags().StringVar(&custom.Utilization, "utilization", "", "with --engine custom: the gauge of memory in use, 0..1")
-	c.Flags().StringVar(&custom.Completions, "completions", "", "with --engine custom: the counter of requests completed")
+	c.Flags().StringVar(&custom.Utilization, "utilization", "",
+		"with --engine custom: the gauge of memory in use, 0..1")
+	c.Flags().StringVar(&custom.Completions, "completions", "", "with --engine custom: the counter of requests "+
+		"completed")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -13,9 +13,10 @@ import (
 
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
-// logFlush is how long the end of the process waits for whoever reads the log.
+// logFlush is how long the end of the process waits for the reader of the log.
 const logFlush = 500 * time.Millisecond
 
 // newLog makes the log on standard error. It ends with Close.
@@ -47,9 +48,9 @@ func logEverythingTo(log *slog.Logger) {
 
 // logStatus shows the log to the admin API.
 func logStatus(s asynclog.Status, now time.Time) admin.LogStatus {
-	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: admin.At(s.LastDrop)}
+	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: view.At(s.LastDrop)}
 	if !s.WritingSince.IsZero() {
-		out.StalledSeconds = admin.Seconds(now.Sub(s.WritingSince))
+		out.StalledSeconds = view.Seconds(now.Sub(s.WritingSince))
 	}
 	if s.Err != nil {
 		out.Error = s.Err.Error()

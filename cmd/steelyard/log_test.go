@@ -16,6 +16,7 @@ import (
 
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
 func TestLibrariesLogThroughTheLogOfTheProcess(t *testing.T) {
@@ -63,11 +64,11 @@ func TestTheStateOfTheLogAsTheAdminAPIShowsIt(t *testing.T) {
 		"well": {asynclog.Status{}, admin.LogStatus{}},
 		"stalled": {
 			asynclog.Status{Dropped: 3, LastDrop: now, WritingSince: now.Add(-2 * time.Second)},
-			admin.LogStatus{DroppedLines: 3, LastDrop: admin.At(now), StalledSeconds: admin.Num(2)},
+			admin.LogStatus{DroppedLines: 3, LastDrop: view.At(now), StalledSeconds: view.Num(2)},
 		},
 		"gone": {
 			asynclog.Status{Dropped: 3, LastDrop: now, Err: syscall.EPIPE},
-			admin.LogStatus{DroppedLines: 3, LastDrop: admin.At(now), Error: "broken pipe"},
+			admin.LogStatus{DroppedLines: 3, LastDrop: view.At(now), Error: "broken pipe"},
 		},
 	} {
 		if got := logStatus(tc.in, now); got != tc.want {

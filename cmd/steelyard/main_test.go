@@ -68,7 +68,8 @@ func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
 			said, quiet = stdout, stderr
 		}
 		if status != tt.status || !strings.Contains(said, tt.says) || quiet != "" {
-			t.Errorf("%q: status %d, standard output %q, standard error %q; want %d and %q", tt.args, status, stdout, stderr, tt.status, tt.says)
+			t.Errorf("%q: status %d, standard output %q, standard error %q; want %d and %q", tt.args, status, stdout,
+				stderr, tt.status, tt.says)
 		}
 		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") {
 			t.Errorf("%q: standard error %q does not say who speaks", tt.args, stderr)
@@ -84,7 +85,8 @@ func TestSimulateFromTheCommandLine(t *testing.T) {
 	if status != 0 || stderr != "" {
 		t.Fatalf("status %d, standard error %q", status, stderr)
 	}
-	for _, want := range []string{"photoroom: 10 Envoys, 20 pods of 1 slot", "seed 3\n", "steelyard@20ms: requests waiting"} {
+	for _, want := range []string{"photoroom: 10 Envoys, 20 pods of 1 slot", "seed 3\n",
+		"steelyard@20ms: requests waiting"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in\n%s", want, stdout)
 		}

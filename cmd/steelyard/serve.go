@@ -80,14 +80,14 @@ func serve(path string, out *asynclog.Log) error {
 // reloadPatience is how long the end of the process waits for a reload that is under way.
 const reloadPatience = 100 * time.Millisecond
 
-// runWith runs a daemon, and beside it what follows its configuration. A daemon ends in bounded time whatever is
+// runWith runs a daemon, and the watcher of its configuration. A daemon ends in bounded time whatever is
 // stuck; a reload that waits for what is stuck ends with the process.
 func runWith(ctx context.Context, daemon, watch func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched := make(chan error, 1)
 	go func() {
-		defer cancel() // it does not go on with a configuration that nobody follows
+		defer cancel() // it does not continue with a configuration that nothing watches
 		watched <- watch(ctx)
 	}()
 	err := daemon(ctx)

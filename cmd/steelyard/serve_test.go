@@ -28,10 +28,10 @@ func TestTheDaemonAndTheWatcherEndTogether(t *testing.T) {
 	failure := errors.New("it failed")
 	untilDone := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	fails := func(context.Context) error { return failure }
-	if err := runWith(t.Context(), fails, untilDone); err != failure {
+	if err := runWith(t.Context(), fails, untilDone); !errors.Is(err, failure) {
 		t.Errorf("a daemon that fails: %v", err)
 	}
-	if err := runWith(t.Context(), untilDone, fails); err != failure {
+	if err := runWith(t.Context(), untilDone, fails); !errors.Is(err, failure) {
 		t.Errorf("a watcher that fails: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ const (
 	mapValue protowire.Number = 2
 )
 
-// grpcStatus is the name under which a gRPC server says how a call ended: in a trailer, or in a
+// grpcStatus is the name under which a gRPC server reports how a call ended: in a trailer, or in a
 // header where there is nothing else in the answer.
 const grpcStatus = "grpc-status"
 
@@ -90,7 +90,7 @@ type entry struct {
 	body                         ledger.Size // of the request
 	grpcStatus                   int         // 0 is OK, and none
 	connectFailed, reset, halted bool
-	overflow                     bool // the Envoy's circuit breaker was open: the endpoint never heard of it
+	overflow                     bool // the Envoy's circuit breaker was open: the request never reached the endpoint
 }
 
 // A moment is a google.protobuf.Timestamp as it was sent; zero where there is none.
@@ -158,7 +158,7 @@ func (e *entry) readCommon(message []byte) error {
 }
 
 // readFlags sorts the flags by whose doing the end was: the endpoint's, or that of
-// the client or Envoy, who went before the answer was over.
+// the client or Envoy, before the answer was complete.
 func (e *entry) readFlags(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
@@ -293,7 +293,7 @@ func (s *span) read(message []byte) error {
 	if err := m.read(message); err != nil {
 		return err
 	}
-	// No request takes a year; what says so, or is negative, is not known.
+	// No request takes a year: a longer time, or a negative one, is unknown.
 	const year = 365 * 24 * 3600
 	if m.seconds < year && m.nanos < uint64(time.Second) {
 		*s = span{time.Duration(m.seconds)*time.Second + time.Duration(m.nanos), true}
@@ -301,7 +301,7 @@ func (s *span) read(message []byte) error {
 	return nil
 }
 
-// wanted says whether the entry is the beginning or the end of an attempt. One that the Envoy's
+// wanted reports whether the entry is the beginning or the end of an attempt. One that the Envoy's
 // own circuit breaker stopped has an end and an endpoint, which it never reached.
 func (e *entry) wanted() bool {
 	return e.kind == upstreamPoolReady || e.kind == upstreamEnd && !e.overflow
@@ -309,7 +309,7 @@ func (e *entry) wanted() bool {
 
 // appendID appends what the beginning and the end of an attempt have in common, and no
 // other attempt has: when it started, in 16 bytes, and the request's id. That may be
-// the client's, who may give any number of requests the same.
+// the client's, and a client may give any number of requests the same.
 func (e *entry) appendID(text []byte) []byte {
 	text = binary.BigEndian.AppendUint64(text, e.start.seconds)
 	text = binary.BigEndian.AppendUint64(text, e.start.nanos)
@@ -321,7 +321,9 @@ func (e *entry) appendID(text []byte) []byte {
 }
 
 func (e *entry) outcome() ledger.Outcome {
-	o := ledger.Outcome{GRPCStatus: e.grpcStatus, ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency()}
+	o := ledger.Outcome{
+		GRPCStatus: e.grpcStatus, ConnectFailed: e.connectFailed, Reset: e.reset, Bytes: e.bytes, Latency: e.latency(),
+	}
 	if e.status < 1000 {
 		o.Status = int(e.status)
 	}
@@ -329,8 +331,8 @@ func (e *entry) outcome() ledger.Outcome {
 }
 
 // latency is the time to the last byte of this attempt, 0 where there was none.
-// Only that byte tells an answer from one that the client or a timeout cut short:
-// Envoy sets no flag for those. Where it is not said when the attempt was sent, the
+// Only that byte distinguishes an answer from one that the client or a timeout cut short:
+// Envoy sets no flag for those. Where the time at which the attempt was sent is missing, the
 // attempt's whole duration stands in.
 func (e *entry) latency() time.Duration {
 	switch {

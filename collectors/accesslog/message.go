@@ -14,7 +14,7 @@ const (
 	maxCluster = 1024    // bytes of a cluster's name; a longer one is not known
 
 	// What a stream keeps the memory of for its next message. An Envoy's, as Steelyard
-	// sets it up, has at most some eighty entries; a larger one is made room for anew.
+	// sets it up, has at most some eighty entries; a larger one gets new memory.
 	keptEvents = 128
 	keptText   = 16 << 10 // bytes
 )
@@ -140,9 +140,9 @@ func (m *message) keep() error {
 	return nil
 }
 
-// letGo is called when the events have been used. It keeps no more memory than for a
+// release is called when the events have been used. It keeps no more memory than for a
 // message of a usual size: a stream is open for ever, and may never send a large one again.
-func (m *message) letGo() {
+func (m *message) release() {
 	if cap(m.text) > keptText {
 		m.text, m.events = nil, nil // events refer to the text
 	}

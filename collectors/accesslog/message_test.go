@@ -262,7 +262,7 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		if err := m.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
-		m.letGo()
+		m.release()
 		if cap(m.events) > keptEvents || cap(m.text) > keptText {
 			t.Errorf("%s: room for %d events and %d bytes is kept", name, cap(m.events), cap(m.text))
 		}

@@ -38,7 +38,7 @@ type Stats struct {
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that tells l of every request. A nil log discards all.
+// New makes a server that passes every request on to l. A nil log discards all.
 func New(l *ledger.Ledger, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -77,13 +77,13 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// serve takes one stream: who speaks, and then what happened, until it ends.
+// serve takes one stream: its Envoy, and then its entries, until it ends.
 func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &message{wantNode: true}
 	if err := stream.RecvMsg(m); err != nil {
 		return s.ended(stream, err)
 	}
-	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	envoy, err := wire.EnvoyOf(stream.Context(), m.node)
 	if err != nil {
 		s.refused.Add(1)
 		s.log.Debug("access log refused", "error", err)
@@ -91,38 +91,38 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	}
 	m.wantNode, m.node = false, nil
 	named()
-	first, err := s.gate.Admit(who)
+	first, err := s.gate.Admit(envoy)
 	if err != nil {
 		return err
 	}
-	log := s.log.With("node", who.NodeID, "host", who.Host)
+	log := s.log.With("node", envoy.NodeID, "host", envoy.Host)
 	if first {
 		log.Info("access log opened")
 	}
-	err = s.follow(stream, m, who)
-	if s.gate.Dismiss(who) {
+	err = s.follow(stream, m, envoy)
+	if s.gate.Dismiss(envoy) {
 		log.Info("access log ended", "error", err)
 	}
 	return err
 }
 
-// follow tells the ledger of each message, the one in m first.
-func (s *Server) follow(stream grpc.ServerStream, m *message, who wire.Speaker) error {
-	l := s.ledger.Open(ledger.Envoy(who), time.Now())
+// follow passes each message on to the ledger, the one in m first.
+func (s *Server) follow(stream grpc.ServerStream, m *message, envoy ledger.Envoy) error {
+	l := s.ledger.Open(envoy, time.Now())
 	defer func() { l.Close(time.Now()) }()
 	for {
 		s.messages.Add(1)
 		s.entries.Add(uint64(len(m.events)))
 		s.skipped.Add(uint64(m.skipped))
 		l.Events(time.Now(), m.events)
-		m.letGo()
+		m.release()
 		if err := stream.RecvMsg(m); err != nil {
 			return s.ended(stream, err)
 		}
 	}
 }
 
-// ended says what the stream ends with.
+// ended is what the stream ends with.
 func (s *Server) ended(stream grpc.ServerStream, err error) error {
 	if errors.Is(err, io.EOF) {
 		return stream.SendMsg(&accesslogv3.StreamAccessLogsResponse{})

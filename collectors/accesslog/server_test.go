@@ -139,7 +139,7 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
 	counts := s.ledger.Read("chat", time.Now(), nil)[0]
 	proxies := counts.Proxies
-	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || counts.Bytes.Value != 138 {
+	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || counts.ResponseBytes.Value != 138 {
 		t.Errorf("%+v", proxies)
 	}
 	if _, err := first.CloseAndRecv(); err != nil {

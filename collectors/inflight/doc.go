@@ -14,7 +14,7 @@
 // Unknown is not zero. A key that does not exist, a member that is not in its
 // set, a member with a score that is no count (negative, infinite, NaN) and a
 // key that could not be read all leave the endpoint's reading as it was, and so
-// let it age; none of them says that the endpoint is idle. A set above
+// let it age; none of them means that the endpoint is idle. A set above
 // MaxMembers is not used at all: Redis hands members out from the lowest score
 // up, so what a limit cuts off is the busiest part.
 //
@@ -39,7 +39,7 @@
 // level.
 //
 // While a key of a Redis Cluster cannot be read, the layout of the cluster is asked for
-// every half second. go-redis does so by itself only when a node says MOVED, which a
+// every half second. go-redis does so by itself only when a node answers MOVED, which a
 // primary that died does not (github.com/redis/go-redis/issues/3979).
 //
 // # Credentials and rights
@@ -51,17 +51,17 @@
 //	ACL SETUSER steelyard on >… ~inflight:* +zrange +role
 //
 // with a database other than 0 also +select, and in a Redis Cluster
-// +cluster|slots in place of +role. Without +role the counts are used, and every result says
+// +cluster|slots in place of +role. Without +role the counts are used, and every result reports
 // that a replica which has lost its primary would not be noticed. Authentication towards the
 // sentinels themselves is not supported.
 //
 // # What it is not
 //
-// It does not know which members are endpoints: who takes the results matches
+// It does not know which members are endpoints: the receiver of the results matches
 // them, and ignores and counts the rest. It writes nothing to Redis. It keeps no
 // history and computes no weight.
 //
-// The Redis library writes its own log lines to stderr unless told otherwise,
+// The Redis library writes its own log lines to stderr unless it is set otherwise,
 // and that choice is one for the whole process. New makes it: they go to the
 // Poller's logger at debug level; with several Pollers, to the newest one's.
 package inflight

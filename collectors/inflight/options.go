@@ -100,7 +100,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate says all that is wrong with options that have their defaults.
+// validate returns all errors of options that have their defaults.
 func (o Options) validate() error {
 	return errors.Join(o.validateAddresses(), o.validateMode(), o.validateAuth(), o.validateTimes())
 }
@@ -160,7 +160,7 @@ func (o Options) validateTimes() error {
 	return nil
 }
 
-// password reads the password file anew.
+// password reads the password file again.
 func (o Options) password(ctx context.Context) (string, error) {
 	if o.PasswordFile == "" {
 		return "", nil

@@ -25,7 +25,7 @@ type Poller struct {
 	sink   func([]Result)
 	log    *slog.Logger
 
-	replication replication // used by read alone
+	replication replication // used by read only
 
 	mu   sync.Mutex
 	keys []Key // replaced as a whole, never written into
@@ -57,7 +57,7 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 }
 
 // SetKeys replaces the keys to read, from the next poll on. Without keys Redis
-// is left alone.
+// is left as it is.
 func (p *Poller) SetKeys(keys []Key) {
 	keys = slices.Clone(keys)
 	p.mu.Lock()
@@ -92,8 +92,8 @@ func (p *Poller) Run(ctx context.Context) error {
 }
 
 // reloadEvery is the shortest time between two questions for the layout of a Redis Cluster
-// that does not answer for a key. The library asks by itself when a node says MOVED, and else
-// once a minute; a primary that died says nothing.
+// that does not answer for a key. The library asks by itself when a node answers MOVED, and else
+// once a minute; a primary that died answers nothing.
 const reloadEvery = 500 * time.Millisecond
 
 // unreachable reports whether Redis could not be asked for one of the keys.
@@ -110,7 +110,7 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 		if keys := p.snapshot(); len(keys) > 0 {
 			results := p.poll(ctx, keys, read)
 			if ctx.Err() != nil {
-				return nil // cut short: what it says of Redis is not Redis' fault
+				return nil // cut short: that is no fault of Redis
 			}
 			h.note(results)
 			p.o.Progress.Begin()

@@ -15,7 +15,7 @@ import (
 // MaxMembers is how many members one sorted set may have.
 const MaxMembers = 10_000
 
-// The bounds on what an error says of bad members.
+// The bounds on the bad members that an error names.
 const (
 	maxNamed      = 5   // members
 	maxMemberText = 100 // bytes of one member
@@ -34,7 +34,7 @@ type Result struct {
 	// could not be used or does not exist: Redis deletes a set that has lost its
 	// last member, and a mistyped key looks the same. It belongs to the sink.
 	Requests map[string]float64
-	// Err says why the key could not be read, or which of its members were left
+	// Err is why the key could not be read, or which of its members were left
 	// out of Requests; it has the key's name in it.
 	Err error
 }
@@ -77,7 +77,7 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 		p.doubt(results, p.replication.check(role.Val(), role.Err(), at))
 	}
 	if err != nil && !blamed {
-		// The pipeline failed and no command says so: none of them was answered.
+		// The pipeline failed and no command has an error: none of them was answered.
 		for i, k := range keys {
 			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 			p.fill(&results[i], nil, err)
@@ -102,7 +102,7 @@ func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 }
 
 // doubt takes the counts out of the results of a replica that has lost its primary. Where that
-// cannot be told, the counts stay and the results say so.
+// cannot be found out, the counts stay and the results have that as an error.
 func (p *Poller) doubt(results []Result, err error) {
 	for i := range results {
 		r := &results[i]

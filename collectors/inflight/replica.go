@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxSilence is how long a replica may hear nothing from its primary until its data counts
+// maxSilence is how long a replica may receive nothing from its primary until its data counts
 // as old. A primary without writes pings its replicas every 10 s (repl-ping-replica-period).
 const maxSilence = 15 * time.Second
 
-// A replication follows what the server that is read says of its role. A replica goes on
+// A replication follows the role of the server that is read, by its own answers. A replica goes on
 // answering when it has lost its primary (replica-serve-stale-data), with what it knew then.
 //
-// It is only needed where one server is read. The nodes of a Redis Cluster send whoever
+// It is only needed where one server is read. The nodes of a Redis Cluster send a client that
 // reads a key on a replica to the primary.
 type replication struct {
 	maxSilence time.Duration
@@ -25,15 +25,15 @@ type replication struct {
 	moved      time.Time // when the offset was first seen; zero while the server is no replica
 }
 
-// A lostPrimary says why the counts of a replica are old.
+// A lostPrimary is why the counts of a replica are old.
 type lostPrimary struct{ error }
 
-// errUnknownRole says that a replica that has lost its primary would not be noticed.
+// errUnknownRole means that a replica that has lost its primary would not be noticed.
 var errUnknownRole = errors.New("cannot tell whether this Redis is a replica that has lost its primary, " +
 	"because the ACL user may not ask; grant +role")
 
 // check takes in the answer to ROLE. The error is a lostPrimary, or errUnknownRole. An answer
-// that is none, of a proxy or of something else that does not know the command, says nothing.
+// that is none, of a proxy or of something else that does not know the command, is no answer.
 func (r *replication) check(answer any, err error, now time.Time) error {
 	if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 		return errUnknownRole
@@ -63,7 +63,7 @@ func (r *replication) check(answer any, err error, now time.Time) error {
 	return nil
 }
 
-// asksForRole reports whether ROLE says something of the keys that client reads.
+// asksForRole reports whether ROLE is about the keys that client reads.
 func asksForRole(client redis.UniversalClient) bool {
 	_, cluster := client.(*redis.ClusterClient)
 	return !cluster

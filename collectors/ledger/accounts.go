@@ -4,11 +4,11 @@ import "math/bits"
 
 // accounts are those of one Envoy, found by slot: an open-addressed hash table with linear
 // probing. Its size goes by the accounts that are in it and not by the slots that exist, for an Envoy
-// uses a few of the clusters, and whoever makes up a node may name one endpoint of thousands.
+// uses a few of the clusters, and anybody who makes up a node may name one endpoint of thousands.
 type accounts struct {
 	places []*account // a power of two of them; at most three quarters are taken
 	taken  int        // with those of removed accounts
-	all    []*account // in the order in which they came, which a report goes through; with removed ones
+	all    []*account // in the order in which they came, as a report goes through them; with removed ones
 	held   int        // accounts
 }
 
@@ -35,8 +35,8 @@ func (t *accounts) of(s *slot) *account {
 	return t.places[t.search(s)]
 }
 
-// search finds the place of a slot's account beside that of its number, or the empty one where the search
-// ends.
+// search finds the place of a slot's account other than that of its number, or the empty one where the
+// search ends.
 func (t *accounts) search(s *slot) int {
 	mask := len(t.places) - 1
 	i := t.hash(s)

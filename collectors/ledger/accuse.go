@@ -3,10 +3,12 @@ package ledger
 import (
 	"math"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
-// An accusation is what the Envoy that tells of most failures of an endpoint says of it, and what all
-// others say. It lasts for as long as somebody tells of failures.
+// An accusation compares the requests of the Envoy with most failures at an endpoint with those of all
+// others. It lasts for as long as there are failures.
 type accusation struct {
 	by          *account
 	votes       int // for by, after Boyer and Moore
@@ -29,7 +31,7 @@ type newestAnswers struct {
 	at, others time.Time
 }
 
-// Bounds on whose word counts.
+// Bounds on which failures count.
 const (
 	recordTau  = 10 * time.Second
 	recordOf   = 50              // requests
@@ -41,11 +43,11 @@ const (
 	failing    = 0.3             // of requests, three of them, from where on it seems to fail
 )
 
-func (r *record) note(now time.Time, d *sums) {
-	n := float64(max(d.ended, d.failed)) // one that got no connection failed, and did not end
+func (r *record) note(now time.Time, d *flight.Sums) {
+	n := float64(max(d.Ended, d.Failed)) // one that got no connection failed, and did not end
 	keep := math.Exp(-now.Sub(r.at).Seconds()/recordTau.Seconds() - n/recordOf)
-	r.ended, r.failed, r.at = r.ended*keep+n, r.failed*keep+float64(d.failed), now
-	if r.row++; d.failed == 0 {
+	r.ended, r.failed, r.at = r.ended*keep+n, r.failed*keep+float64(d.Failed), now
+	if r.row++; d.Failed == 0 {
 		r.row, r.answered = 0, now
 	}
 }
@@ -58,7 +60,7 @@ func (r *record) fine(now time.Time) bool {
 	return now.Sub(r.answered) <= fineFor && r.row < fineRow && (r.failed < fineFailed || r.share() < fineShare)
 }
 
-// fails reports whether so many requests fail that it seems to be the endpoint.
+// fails reports whether so many requests fail that the endpoint seems to be the cause.
 func (r *record) fails() bool {
 	return r.row >= fineRow || r.failed >= fineRow && r.share() >= failing
 }
@@ -70,38 +72,38 @@ func (s *newestAnswers) note(a *account, now time.Time) {
 	s.at = now
 }
 
-// vouch leaves what counts of the end of a request: all of it, but for a failure of which one Envoy tells
-// alone, while the others find the endpoint fine. The fault is between the two then, or in that Envoy,
+// vouch leaves what counts of the end of a request: all of it, but for a failure that only one Envoy
+// reports, while the others get answers from the endpoint. The fault is between the two then, or in that Envoy,
 // whose own outlier detection is for that. Where others have no requests, or no answers any more, the
-// word of one is enough.
-func (a *account) vouch(now time.Time, d *sums) {
+// reports of one are enough.
+func (a *account) vouch(now time.Time, d *flight.Sums) {
 	s := a.slot
-	if d.failed == 0 && d.answered > 0 {
+	if d.Failed == 0 && d.Answered > 0 {
 		s.answers.note(a, now)
 	}
-	if s.accused != nil || d.failed > 0 {
+	if s.accused != nil || d.Failed > 0 {
 		s.hear(a, now, d)
 	}
 }
 
 // hear takes in the end of a request while there are failures.
-func (s *slot) hear(a *account, now time.Time, d *sums) {
-	if d.answered+d.failed == 0 {
-		return // the client or Envoy went first
+func (s *slot) hear(a *account, now time.Time, d *flight.Sums) {
+	if d.Answered+d.Failed == 0 {
+		return // the client or Envoy ended it
 	}
 	if s.accused == nil {
-		s.accused = &accusation{by: a, others: record{answered: s.answers.beside(a)}}
+		s.accused = &accusation{by: a, others: record{answered: s.answers.ofOthers(a)}}
 	}
 	if !s.accused.counts(a, now, d) {
-		d.failed = 0
+		d.Failed = 0
 	}
 	if now.Sub(s.accused.failed) > forgotten {
 		s.accused = nil
 	}
 }
 
-// beside is when an Envoy other than a's last had an answer.
-func (s *newestAnswers) beside(a *account) time.Time {
+// ofOthers is when an Envoy other than a's last had an answer.
+func (s *newestAnswers) ofOthers(a *account) time.Time {
 	if s.by == a {
 		return s.others
 	}
@@ -109,8 +111,8 @@ func (s *newestAnswers) beside(a *account) time.Time {
 }
 
 // counts takes in the end of a request of a's, and reports whether it counts.
-func (acc *accusation) counts(a *account, now time.Time, d *sums) bool {
-	if d.failed > 0 {
+func (acc *accusation) counts(a *account, now time.Time, d *flight.Sums) bool {
+	if d.Failed > 0 {
 		acc.failed = now
 		acc.vote(a)
 	}
@@ -119,7 +121,7 @@ func (acc *accusation) counts(a *account, now time.Time, d *sums) bool {
 		return true
 	}
 	acc.own.note(now, d)
-	if d.failed == 0 || !acc.own.fails() || !acc.others.fine(now) {
+	if d.Failed == 0 || !acc.own.fails() || !acc.others.fine(now) {
 		return true
 	}
 	if now.Sub(acc.last) > forgotten {
@@ -129,7 +131,7 @@ func (acc *accusation) counts(a *account, now time.Time, d *sums) bool {
 	return false
 }
 
-// vote finds out of whom more than half of the failures of late are, if that is one.
+// vote finds the Envoy with more than half of the latest failures, if there is one.
 func (acc *accusation) vote(a *account) {
 	switch {
 	case a == acc.by:
@@ -142,7 +144,7 @@ func (acc *accusation) vote(a *account) {
 	}
 }
 
-// merge adds the record of one more.
+// merge adds the record of one more Envoy.
 func (r *record) merge(other *record) {
 	r.ended, r.failed, r.row = r.ended+other.ended, r.failed+other.failed, min(r.row, other.row)
 	if other.answered.After(r.answered) {
@@ -150,12 +152,12 @@ func (r *record) merge(other *record) {
 	}
 }
 
-// alone reports whether failures of which one Envoy tells alone do not count, for longer than by chance.
-func (acc *accusation) alone(now time.Time) bool {
+// disputed reports whether failures that only one Envoy reports have not counted for longer than by chance.
+func (acc *accusation) disputed(now time.Time) bool {
 	return acc != nil && now.Sub(acc.last) <= recordTau && acc.last.Sub(acc.since) >= laggard
 }
 
-// unaccuse forgets what was said by one that leaves.
+// unaccuse forgets the requests of an Envoy that leaves.
 func (s *slot) unaccuse(a *account) {
 	if s.answers.by == a {
 		s.answers.by = nil

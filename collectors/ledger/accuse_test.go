@@ -53,7 +53,9 @@ func (c *court) request(s *Stream, fails bool) {
 	s.End(c.now, fmt.Sprint(c.n), one, o)
 }
 
-func (c *court) failures() int { return int(c.ledger.Read("chat", c.now, nil)[0].Proxies.Failed.Value) }
+func (c *court) failures() int {
+	return int(c.ticked().Read("chat", c.now, nil)[0].Proxies.Failed.Value)
+}
 
 // TestFailuresThatOneEnvoyAloneTellsOfDoNotCount: while the others find the endpoint well, and not
 // what all tell of, or the only one who has requests there.

@@ -25,7 +25,7 @@ func (w *world) through(s *Stream, cluster string, n int) {
 func (w *world) mustHave(t *testing.T, name string, inFlight, issued int) {
 	t.Helper()
 	w.mustBeSound(t)
-	got := w.ledger.Read(name, w.now, nil)[0]
+	got := w.ticked().Read(name, w.now, nil)[0]
 	if int(got.InFlight.Value) != inFlight || int(got.Proxies.Issued.Value) != issued {
 		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight, issued)
 	}
@@ -109,7 +109,7 @@ func TestTheNamesOfAnEnvoyAreBounded(t *testing.T) {
 		loads = append(loads, ClusterLoad{Name: strconv.Itoa(i), Cluster: "chat"})
 	}
 	e.reports.Report(w.now, loads)
-	if got := len(w.ledger.envoys[e.who].services); got != maxServices {
+	if got := len(w.ledger.envoys[e.node].services); got != maxServices {
 		t.Errorf("%d names are kept, want %d", got, maxServices)
 	}
 }

@@ -1,8 +1,12 @@
 package ledger
 
-import "time"
+import (
+	"time"
 
-// defaultAlpha is the weight of an end in the averages of a cluster that names none.
+	"steelyard/weighting/flight"
+)
+
+// defaultAlpha is the weight of an end in the averages of a cluster without one of its own.
 const defaultAlpha = 0.3
 
 // An average is a moving one, by ends and not by time: each counts for alpha, and the
@@ -21,14 +25,14 @@ func (m *average) add(now time.Time, alpha, value float64) {
 }
 
 // average takes in an end that adds d to the sums. received are the bytes before the
-// beginning. What neither answered nor failed, because the client or Envoy went first,
-// says nothing of the endpoint.
-func (s *slot) average(now time.Time, o *Outcome, d *sums, received uint64) {
+// beginning. A request that was neither answered nor failed, because the client or Envoy ended it,
+// shows nothing about the endpoint.
+func (s *slot) average(now time.Time, o *Outcome, d *flight.Sums, received uint64) {
 	alpha := s.cluster.alpha
-	if d.answered > 0 {
+	if d.Answered > 0 {
 		s.bytes.add(now, alpha, float64(o.Bytes-min(received, o.Bytes)))
 	}
-	if d.answered+d.failed > 0 {
-		s.failed.add(now, alpha, float64(d.failed))
+	if d.Answered+d.Failed > 0 {
+		s.failed.add(now, alpha, float64(d.Failed))
 	}
 }

@@ -10,7 +10,7 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 	w, e := single()
 	w.ledger.SetAlpha("chat", 0.5)
 	s := w.open(e)
-	if got := w.read(t); got.Bytes.Known() || got.Failing.Known() {
+	if got := w.read(t); got.ResponseBytes.Known() || got.FailedShare.Known() {
 		t.Errorf("nothing ended, and yet %+v", got)
 	}
 	for _, step := range []struct {
@@ -28,17 +28,17 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 		w.after(time.Second)
 		s.End(w.now, "1", one, step.o)
 		got := w.read(t)
-		if math.Abs(got.Bytes.Value-step.bytes) > 1e-9 || math.Abs(got.Failing.Value-step.failing) > 1e-9 {
-			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.Bytes.Value, got.Failing.Value, step.bytes, step.failing)
+		if math.Abs(got.ResponseBytes.Value-step.bytes) > 1e-9 || math.Abs(got.FailedShare.Value-step.failing) > 1e-9 {
+			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.ResponseBytes.Value, got.FailedShare.Value, step.bytes, step.failing)
 		}
-		if got.Bytes.At.Equal(w.now) != step.news || !got.Failing.At.Equal(w.now) {
-			t.Errorf("%s: as of %v and %v", step.name, got.Bytes.At, got.Failing.At)
+		if got.ResponseBytes.At.Equal(w.now) != step.news || !got.FailedShare.At.Equal(w.now) {
+			t.Errorf("%s: as of %v and %v", step.name, got.ResponseBytes.At, got.FailedShare.At)
 		}
 	}
 	before := w.read(t)
 	w.after(time.Second)
 	s.End(w.now, "1", one, Outcome{Status: 200}) // the client went away
-	if got := w.read(t); got.Bytes != before.Bytes || got.Failing != before.Failing {
+	if got := w.read(t); got.ResponseBytes != before.ResponseBytes || got.FailedShare != before.FailedShare {
 		t.Errorf("nobody answered and nobody failed, and yet %+v after %+v", got, before)
 	}
 }
@@ -47,7 +47,7 @@ func TestWhoDoesNotWatchMovesNoAverage(t *testing.T) {
 	w, e := single()
 	w.watch("chat")
 	w.open(e).End(w.now, "1", one, Outcome{Status: 500, Latency: time.Second, Bytes: 9})
-	if got := w.read(t); got.Bytes.Known() || got.Failing.Known() {
+	if got := w.read(t); got.ResponseBytes.Known() || got.FailedShare.Known() {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
 // sizes are a fleet's: the usual one, and the largest.
@@ -33,10 +35,10 @@ func newFleet(envoys, endpoints int) *fleet {
 	f.ledger.SetMembers("chat", f.addresses)
 	var watchers []Envoy
 	for i := range envoys {
-		who := Envoy{NodeID: strconv.Itoa(i), Host: "10.0.0.1"}
-		watchers = append(watchers, who)
-		f.streams = append(f.streams, f.ledger.Open(who, f.now))
-		f.reports = append(f.reports, f.ledger.Reporting(who, time.Second, f.now))
+		node := Envoy{NodeID: strconv.Itoa(i), Host: "10.0.0.1"}
+		watchers = append(watchers, node)
+		f.streams = append(f.streams, f.ledger.Open(node, f.now))
+		f.reports = append(f.reports, f.ledger.Reporting(node, time.Second, f.now))
 	}
 	f.ledger.SetWatchers("chat", watchers)
 	for _, r := range f.reports {
@@ -74,10 +76,10 @@ func BenchmarkRead(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("%dx%d", size.envoys, size.endpoints), func(b *testing.B) {
 			f := newFleet(size.envoys, size.endpoints)
-			var counts []Counts
+			var counts []flight.Counts
 			b.ReportAllocs()
 			for b.Loop() {
-				counts = f.ledger.Read("chat", f.now, counts[:0])
+				counts = f.ledger.Read("chat", f.now, counts)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size.endpoints), "ns/endpoint")
 		})

@@ -6,25 +6,25 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 )
 
-// What one Envoy may say of an endpoint against what the endpoint and all others say.
+// Bounds on what one Envoy may report against the reports of the endpoint and of all other Envoys.
 const (
 	// tolerated are requests of one Envoy that an endpoint may deny for as long as they stand: slow
 	// uploads, idle streams.
 	tolerated = 8
-	// laggard is longer than a gauge lags: an engine tells of its last iteration, which may take two
+	// laggard is longer than a gauge lags: an engine reports its last iteration, which may take two
 	// seconds.
 	laggard = 2500 * time.Millisecond
-	// doubted is for how long one that was contradicted is not given that time again.
+	// doubted is how long an Envoy that was contradicted is not given that time again.
 	doubted = time.Minute
-	// unheard is after how long without a report an endpoint denies nothing any more, or after
-	// three times as long as the last two were apart.
+	// unheard is how long an endpoint may send no report before it denies nothing any more, or three times
+	// as long as the last two were apart.
 	unheard = 10 * time.Second
 )
 
-// A denial is what an endpoint's own reports say against the count of its requests, in a row of
-// reports of which each has far fewer.
+// A denial is a row of an endpoint's own reports that each have far fewer requests than are counted.
 type denial struct {
 	since     time.Time // of the first of the row
 	reports   int
@@ -37,7 +37,7 @@ type denial struct {
 	claims    []*claim
 }
 
-// A claim is what one Envoy says in it, if that is more than is tolerated.
+// A claim is the requests of one Envoy in it, if they are more than is tolerated.
 type claim struct {
 	account      *account
 	inFlight     int64     // summed over the reports
@@ -47,16 +47,16 @@ type claim struct {
 	contradicted time.Time // since when; zero for one that is not
 }
 
-// Served takes in what an endpoint says of its own requests at this moment. One that has no gauge of
-// running requests runs as many as it has slots; 0 slots are not known.
+// Served takes in an endpoint's own report of its requests. One that has no gauge of
+// running requests runs as many as it has slots; 0 slots are unknown.
 //
-// A count stands though the endpoint denies it: it may not see the requests yet, or not any more.
-// But one Envoy alone does not overrule an endpoint: what is contradicted does not count there. It is
+// A count stands although the endpoint denies it: it may not see the requests yet, or not any more.
+// But no single Envoy overrules an endpoint: requests that are contradicted do not count there. An Envoy is
 // contradicted when more of its requests are denied than is tolerated, for longer than a gauge lags, while
 // requests of other Envoys ended there, and when it has far more in flight for each of its ends than
-// the others have: by Little's law, that is the time that a request takes at the endpoint, whoever sent it.
-// Where requests stand in a part of a server that its gauges do not show, or because all of it
-// stalls, those of all Envoys stand. Where nobody else has requests, nobody contradicts.
+// the others have: by Little's law, that is the time that a request takes at the endpoint, whichever Envoy
+// sent it. Where requests wait in a part of a server that its gauges do not show, or because all of it
+// stalls, those of all Envoys wait. Without requests of another Envoy nothing contradicts.
 func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64, now time.Time) {
 	l.mu.Lock()
 	defer l.release()
@@ -87,7 +87,7 @@ func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64
 	l.dispute(at, d.claims)
 }
 
-// served is how many requests a server says it has; false where it does not.
+// served is how many requests a server has by its report; false where that does not show it.
 func served(r *weighting.ServerReport, slots float64) (requests float64, known bool) {
 	switch {
 	case !r.Queue.Known():
@@ -104,10 +104,10 @@ func (l *Ledger) deny(at *address, before *denial, r *weighting.ServerReport, de
 	for _, s := range at.slots {
 		for _, e := range l.heardBy(s.cluster).counted {
 			a := e.accounts.of(s)
-			if a == nil || !a.watched || a.counted <= tolerated {
+			if a == nil || !a.watched || a.count.InFlight() <= tolerated {
 				continue
 			}
-			c := &claim{account: a, least: a.counted, ended: a.ended}
+			c := &claim{account: a, least: a.count.InFlight(), ended: a.ended}
 			if i := slices.IndexFunc(before.claims, func(b *claim) bool { return b.account == a }); i >= 0 {
 				c.contradicted = before.claims[i].contradicted
 			} else if now.Sub(e.doubted) < doubted {
@@ -130,7 +130,7 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 	d.inFlight += at.inFlight()
 	d.least = min(d.least, denied)
 	for _, c := range d.claims {
-		n := c.account.counted
+		n := c.account.count.InFlight()
 		if !c.account.watched {
 			n = 0
 		}
@@ -139,12 +139,12 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 	}
 }
 
-// patience is how long a row has to be: longer than a gauge lags, and longer than two reports of
-// an Envoy are apart that is counted by them.
+// patience is how long a row has to be: longer than a gauge lags, and longer than the time between two
+// reports of an Envoy that is counted by them.
 func (d *denial) patience() time.Duration {
 	longest := laggard
 	for _, c := range d.claims {
-		if e := c.account.envoy; e.basis() == byReports {
+		if e := c.account.envoy; e.basis() == flight.ByReports {
 			longest = max(longest, 5*e.asked/2)
 		}
 	}
@@ -152,8 +152,8 @@ func (d *denial) patience() time.Duration {
 }
 
 // judge finds those that are contradicted: the largest claims, and no more of them than it takes to
-// explain what is denied. Without an end of others there is nothing to judge by; one will do that came since
-// the endpoint last agreed, for where nothing is sent because of a claim, none comes later.
+// explain what is denied. Without an end of others there is nothing to compare with; one is enough that came
+// since the endpoint last agreed, because where a claim keeps all requests away, none comes later.
 func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 	const several = 2 // times what others have in flight for each end is chance
 	ended := float64(at.ended() - d.ended)
@@ -163,7 +163,7 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 	}
 	vouching := float64(d.inFlight) // of those that have ends
 	for _, c := range d.claims {
-		// What an Envoy says of its ends is believed as far as the server has completed as many.
+		// Ends of an Envoy count as far as the server has completed as many.
 		c.own = float64(c.account.ended - c.ended)
 		c.own = min(c.own, max(0, completed-max(0, ended-c.own)))
 		if c.own == 0 {
@@ -174,7 +174,7 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 	explained := 0.0
 	for _, c := range d.claims {
 		others := min(ended, completed) - c.own
-		if others < 1 && c.account.slot.answers.beside(c.account).After(at.agreed) {
+		if others < 1 && c.account.slot.answers.ofOthers(c.account).After(at.agreed) {
 			others = 1
 		}
 		if others < 1 {
@@ -199,7 +199,7 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 
 func (c *claim) disputed() bool { return !c.contradicted.IsZero() }
 
-// sweepDenials forgets those of endpoints of which nothing was heard since.
+// sweepDenials forgets those of endpoints that sent no report since.
 func (l *Ledger) sweepDenials(now time.Time) {
 	for at, d := range l.denials {
 		if now.Sub(d.at) > max(unheard, 3*d.every) {
@@ -209,7 +209,7 @@ func (l *Ledger) sweepDenials(now time.Time) {
 	}
 }
 
-// dispute has what is contradicted of the claims not count, and all else.
+// dispute stops counting the claims that are contradicted, and counts all others.
 func (l *Ledger) dispute(at *address, claims []*claim) {
 	for _, s := range at.slots {
 		var accounts []*account
@@ -233,15 +233,15 @@ func (a *address) inFlight() (sum int64) {
 	return sum
 }
 
-// ended is how many requests to an endpoint are over, the same.
+// ended is how many requests to an endpoint are over, over all its clusters.
 func (a *address) ended() (sum uint64) {
 	for _, s := range a.slots {
-		sum += s.sums.ended
+		sum += s.sums.Ended
 	}
 	return sum
 }
 
-// A DisputeKind is what one Envoy says against all others.
+// A DisputeKind is what one Envoy reports against all others.
 type DisputeKind string
 
 // What is disputed.
@@ -250,7 +250,7 @@ const (
 	DisputedFailures DisputeKind = "failures"  // failures of an endpoint that answers others
 )
 
-// A Dispute is what one Envoy alone says of an endpoint, and is not believed.
+// A Dispute is what only one Envoy reports of an endpoint, and does not count.
 type Dispute struct {
 	Kind     DisputeKind
 	Envoy    Envoy
@@ -261,8 +261,8 @@ type Dispute struct {
 
 // Disputes are those about the endpoints of a cluster, sorted by Envoy and endpoint.
 func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	c := l.clusters[name]
 	if c == nil {
 		return nil
@@ -270,13 +270,13 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	for _, d := range l.denials {
 		for _, claim := range d.claims {
 			if a := claim.account; a.slot.cluster == c && a.watched && claim.disputed() {
-				all = append(all, Dispute{DisputedInFlight, a.envoy.who, a.slot.address, int(claim.least), claim.contradicted})
+				all = append(all, Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(claim.least), claim.contradicted})
 			}
 		}
 	}
 	for _, s := range c.members {
-		if acc := s.accused; acc.alone(now) {
-			all = append(all, Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.who, Address: s.address, Since: acc.since})
+		if acc := s.accused; acc.disputed(now) {
+			all = append(all, Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.node, Address: s.address, Since: acc.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {

@@ -124,8 +124,8 @@ func (w *ward) stand(s *sender, n int) {
 }
 
 // believed reports whether all that is told counts.
-func (w *ward) believed() bool {
-	c := w.ledger.Read("chat", w.now, nil)[0]
+func (w *ward) undisputed() bool {
+	c := w.ticked().Read("chat", w.now, nil)[0]
 	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
 }
 
@@ -135,7 +135,7 @@ func (w *ward) run(length time.Duration) (disputed, first time.Duration, named [
 	first = -1
 	for begun := w.now; w.now.Sub(begun) < length; {
 		w.step()
-		if !w.believed() {
+		if !w.undisputed() {
 			if disputed += tick; first < 0 {
 				first = w.now.Sub(begun)
 			}
@@ -185,7 +185,7 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if !slices.Equal(named, []string{"liar"}) {
 				t.Errorf("named %v, want the liar", named)
 			}
-			if c := w.ledger.Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
+			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
 				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
 			}
 			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one || w.now.Sub(d.Since) < 4*time.Second {
@@ -218,7 +218,7 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 	w.run(10 * time.Second)
 	believed := time.Duration(0)
 	for begun := w.now; w.now.Sub(begun) < 20*time.Second; w.step() {
-		if c := w.ledger.Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
+		if c := w.ticked().Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
 			believed += tick
 		}
 	}
@@ -356,7 +356,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWard()
 			honest(w)
-			for !w.believed() { // until all have reported
+			for !w.undisputed() { // until all have reported
 				w.step()
 			}
 			if disputed, first, named := w.run(30 * time.Second); disputed > 0 {
@@ -372,11 +372,11 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 	w.fleet()
 	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 	w.run(10 * time.Second)
-	if w.believed() {
+	if w.undisputed() {
 		t.Fatal("it is believed")
 	}
 	w.seen = nil
-	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.believed() {
+	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.undisputed() {
 		t.Errorf("not believed for %v without a report", disputed)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {

@@ -36,7 +36,7 @@ func TestEnvoysOfOneNameAddUp(t *testing.T) {
 	if got := w.status(t); got.ReportStreams != 2 {
 		t.Errorf("%d streams of reports count, want 2", got.ReportStreams)
 	}
-	if got := w.ledger.envoys[a.who].progress; got != 7 {
+	if got := w.ledger.envoys[a.node].progress; got != 7 {
 		t.Errorf("%d in progress, want 7", got)
 	}
 	b.reports.Close(w.now)
@@ -164,5 +164,103 @@ func TestADriftOfTwoIsMended(t *testing.T) {
 	both(2, 3) // requests that nobody saw begin
 	both(2, 3)
 	both(2, 3)
+	w.expect(t, 5)
+}
+
+// TestAProxyThatRestartsHotIsExactThroughout: the old process and the new one have one node id and log
+// and report at the same time, the load rises, and requests move from one to the other. Nothing is lost, so
+// every count has to be the truth and no report may change it.
+func TestAProxyThatRestartsHotIsExactThroughout(t *testing.T) {
+	const step = 50 * time.Millisecond
+	w, parent := single()
+	streams := map[*realEnvoy]*Stream{parent: w.open(parent)}
+	w.reporting(parent)
+	var child *realEnvoy
+	type flying struct {
+		of   *realEnvoy
+		id   string
+		ends int
+	}
+	var open []flying
+	issued := map[*realEnvoy]uint64{}
+	tell := func(e *realEnvoy) {
+		n := uint64(0)
+		for _, r := range open {
+			if r.of == e {
+				n++
+			}
+		}
+		w.gauge(e, n, issued[e])
+		issued[e] = 0
+	}
+	total := 0
+	for i := range 600 { // half a minute
+		w.after(step)
+		if i == 200 {
+			child = w.envoy("a")
+			streams[child] = w.open(child)
+			w.reporting(child)
+		}
+		rate := 10 + i/20 // in a step: 200 a second, and up to 500
+		if i > 320 {
+			rate = max(2, 26-(i-320)/5) // and down to 40
+		}
+		for n := range rate {
+			serving := parent
+			if child != nil && (n%2 == 0 || i > 380) { // connections stay with the old one for a while
+				serving = child
+			}
+			total++
+			id := strconv.Itoa(total)
+			streams[serving].Begin(w.now, id, one)
+			issued[serving]++
+			open = append(open, flying{serving, id, i + 20 + total%100})
+		}
+		var left []flying
+		for _, r := range open {
+			if r.ends > i {
+				left = append(left, r)
+				continue
+			}
+			streams[r.of].End(w.now, r.id, one, Outcome{Status: 200, Latency: time.Second})
+		}
+		open = left
+		if i%20 == 3 && i < 500 {
+			tell(parent)
+		}
+		if i%20 == 13 && i > 220 { // an interval after it opened its stream, or longer
+			tell(child)
+		}
+		if i == 500 { // the old one is done, and exits
+			streams[parent].Close(w.now)
+			parent.reports.Close(w.now)
+		}
+		w.expect(t, len(open))
+		if i == 400 {
+			if got := w.status(t).ReportStreams; got != 2 {
+				t.Errorf("%d processes report, want 2", got)
+			}
+		}
+	}
+	if got := w.status(t).Reconciled; got != 0 {
+		t.Errorf("%d reconciled, want none", got)
+	}
+	w.mustHaveEnded(t, total, total-len(open))
+}
+
+// TestAReportThatIsALittleLateIsNoStreamLeftOver: the new process opened its stream right after a report of
+// the old one, whose next comes a little after the first of the new one.
+func TestAReportThatIsALittleLateIsNoStreamLeftOver(t *testing.T) {
+	w, old := single()
+	w.reporting(old)
+	w.says(old, 5, 0)
+	w.says(old, 5, 0)
+	w.after(time.Millisecond)
+	young := w.envoy("a")
+	w.reporting(young)
+	w.says(young, 1, 0)
+	w.expect(t, 6)
+	w.after(50 * time.Millisecond)
+	w.gauge(old, 4, 0)
 	w.expect(t, 5)
 }

@@ -164,16 +164,6 @@ func TestForgedReportsOverflowNothing(t *testing.T) {
 			t.Fatalf("%v issued after %v, %v ended", got.Issued.Value, before, got.Ended.Value)
 		}
 		before = got.Issued.Value
-		w.ledger.envoys[e.who].accounts.each(func(a *account) {
-			for _, n := range []int32{a.gap, a.least, a.most, a.unseen, a.owed, a.unended} {
-				if n < -maxKept || n > maxKept {
-					t.Fatalf("%+v", a)
-				}
-			}
-			if a.unseen < 0 || a.owed < 0 || i > 1 && a.gap < 0 {
-				t.Fatalf("report %d: %+v", i, a)
-			}
-		})
 	}
 }
 

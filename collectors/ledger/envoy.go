@@ -1,14 +1,18 @@
 package ledger
 
-import "time"
+import (
+	"time"
+
+	"steelyard/weighting/flight"
+)
 
 // An envoy is one that has a stream.
 type envoy struct {
-	who      Envoy
+	node     Envoy
 	accounts accounts
 	requests map[key]*request
 	open     int  // requests, with the closed ones
-	closed   list // requests whose ends seem lost, and may be told after all
+	closed   list // requests whose ends seem lost, and may come after all
 	closings int  // length of closed
 
 	services map[string]service // cluster by the Envoy's own name, where that misleads
@@ -18,12 +22,12 @@ type envoy struct {
 	first    bool               // in this round there was the first report of a stream
 	silent   bool
 	progress int  // requests in progress by the last reports, over all endpoints
-	lone     bool // its reports told of requests, and no log did
-	wide     bool // its log tells of requests to other addresses, too
+	unlogged bool // its reports showed requests, and no log did
+	wide     bool // its log has requests to other addresses, too
 	grouped  Reporters
 	doubted  time.Time // when it was last contradicted
 
-	unbatched time.Time   // when it was told to batch its entries no more
+	unbatched time.Time   // when it was told to stop batching its entries
 	early     map[key]int // ends since then without a beginning, which may be in the last batch
 
 	mode  Mode
@@ -35,51 +39,42 @@ type envoy struct {
 	events, ignored, unpaired, reconciled, unrecorded uint64
 }
 
-// A service is what a name of an Envoy's stands for.
+// A service is what an Envoy's own name for a cluster stands for.
 type service struct {
-	name string    // of a cluster here; empty for none of them
-	told time.Time // by the latest report
+	name  string    // of a cluster here; empty: of none
+	named time.Time // in the latest report
 }
 
-// reported says whether there are load reports to count by.
+// reported reports whether there are load reports to count by.
 func (e *envoy) reported() bool { return e.counting > 0 }
 
-// alone says whether load reports are all that is heard of the Envoy's requests. Who has
-// none has no log either, and nothing that reports would tell sooner.
-func (e *envoy) alone() bool { return e.mode == ModeReports || e.streams == 0 && e.lone }
-
-// A basis is what an Envoy is counted by.
-type basis uint8
-
-const (
-	byNothing basis = iota
-	byEvents
-	byReports
-)
+// reportsOnly reports whether load reports are the only source of the Envoy's requests. One without requests
+// has no log either, and reports more often would show nothing sooner.
+func (e *envoy) reportsOnly() bool { return e.mode == ModeReports || e.streams == 0 && e.unlogged }
 
 // basis says what the Envoy is counted by. Events go before reports, which are
 // older. A silent Envoy is not counted at all.
-func (e *envoy) basis() basis {
+func (e *envoy) basis() flight.Basis {
 	switch {
 	case e.silent:
-		return byNothing
+		return flight.ByNothing
 	case e.streams > 0 && e.mode != ModeReports:
-		return byEvents
+		return flight.ByLog
 	case e.reported():
-		return byReports
+		return flight.ByReports
 	}
-	return byNothing
+	return flight.ByNothing
 }
 
 // envoyFor returns the Envoy, a new one if need be; nil when there are too many.
-func (l *Ledger) envoyFor(who Envoy, now time.Time) *envoy {
-	e := l.envoys[who]
+func (l *Ledger) envoyFor(node Envoy, now time.Time) *envoy {
+	e := l.envoys[node]
 	if e == nil {
-		if len(l.envoys) >= l.room(who, maxEnvoys) {
+		if len(l.envoys) >= l.room(node, maxEnvoys) {
 			return nil
 		}
-		e = &envoy{who: who, requests: make(map[key]*request), closed: list{which: inAccount}, heard: now}
-		l.envoys[who] = e
+		e = &envoy{node: node, requests: make(map[key]*request), closed: list{which: inAccount}, heard: now}
+		l.envoys[node] = e
 		l.epoch++
 	}
 	return e
@@ -96,23 +91,18 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	}
 	l.epoch++
 	for _, r := range e.reports {
-		r.logged = r.logged || before == byEvents
+		r.logged = r.logged || before == flight.ByLog
 	}
 	e.accounts.each(func(a *account) {
-		switch {
-		case before == byEvents && after == byReports:
+		if before == flight.ByLog && after == flight.ByReports {
 			l.dropAll(a)
-			gap := a.gap // what was seen to begin, the next report will tell of again
-			a.restart(0)
-			a.gap = gap
-		case before == byReports && after == byEvents:
-			a.restart(a.inProgress) // their beginnings were not told
 		}
-		l.settle(a)
+		change := a.count.Switch(after)
+		l.apply(a, &change)
 	})
 }
 
-// hear notes a sign of life.
+// hear notes that an Envoy sent something.
 func (l *Ledger) hear(e *envoy, now time.Time) {
 	e.heard = now
 	if e.silent {
@@ -120,7 +110,7 @@ func (l *Ledger) hear(e *envoy, now time.Time) {
 	}
 }
 
-// leaveIfGone forgets an Envoy that has no stream any more.
+// leaveIfGone forgets an Envoy without streams.
 func (l *Ledger) leaveIfGone(e *envoy) {
 	if e.streams > 0 || len(e.reports) > 0 {
 		return
@@ -130,23 +120,21 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	if e.mode != ModeEvents {
 		l.generation.Add(1)
 	}
-	delete(l.envoys, e.who)
+	delete(l.envoys, e.node)
 	l.services -= len(e.services)
 	l.left.add(e)
 	l.epoch++
 }
 
-// patience is how long nothing may be heard of an Envoy, or of one of its streams.
+// patience is how long an Envoy, or one of its streams, may send nothing.
 func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
-// sweep finds the Envoys and streams that went silent, those whose rate fell without an
-// event to tell it, and the clusters without traffic. It runs with the readings, a few times
-// a second.
-func (l *Ledger) sweep(now time.Time) {
-	if now.Sub(l.swept) < sweepInterval && !now.Before(l.swept) {
-		return
-	}
-	l.swept = now
+// Tick finds what changes with time, without a message: Envoys and streams that went silent, request
+// rates that fell, clusters without traffic, and reports of endpoints that came no more. It is called
+// about four times a second.
+func (l *Ledger) Tick(now time.Time) {
+	l.mu.Lock()
+	defer l.release()
 	for _, e := range l.envoys {
 		limit := e.patience()
 		if len(e.reports) > 0 && !e.silent && now.Sub(e.heard) > limit {
@@ -168,18 +156,18 @@ func (l *Ledger) sweep(now time.Time) {
 	l.sweepDenials(now)
 }
 
-// sweepTraffic finds out whether a cluster has none. As long as a watcher tells nothing, it may.
+// sweepTraffic finds out whether a cluster is idle. A watcher that reports nothing may have requests.
 func (l *Ledger) sweepTraffic(c *cluster, now time.Time) {
 	if c.traffic {
 		c.traffic, c.quiet = false, now
 		return
 	}
 	h := l.heardBy(c)
-	told := len(h.counted) == len(c.watchers)
-	if !told || c.quiet.IsZero() || now.Before(c.quiet) {
+	all := len(h.counted) == len(c.watchers)
+	if !all || c.quiet.IsZero() || now.Before(c.quiet) {
 		c.quiet = now
 	}
-	if quiet := now.Sub(c.quiet); !told || !c.idle && quiet >= idleAfter {
-		l.setIdle(c, told && quiet >= idleReports*h.slowest())
+	if quiet := now.Sub(c.quiet); !all || !c.idle && quiet >= idleAfter {
+		l.setIdle(c, all && quiet >= idleReports*h.slowest())
 	}
 }

@@ -130,12 +130,12 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 		w.reporting(e)
 		var all answers
 		w.tells(e, &all)
-		before := w.ledger.Read("chat", w.now, nil)[0].Proxies
+		before := w.ticked().Read("chat", w.now, nil)[0].Proxies
 		t.Repeat(map[string]func(*rapid.T){
 			"error":   func(*rapid.T) { w.ends(e, &all, notFound) },
 			"success": func(*rapid.T) { w.ends(e, &all, well) },
 			"report":  func(*rapid.T) { w.tells(e, &all) },
-			"silence": func(*rapid.T) { w.after(4 * time.Second); w.ledger.Read("chat", w.now, nil) },
+			"silence": func(*rapid.T) { w.after(4 * time.Second); w.ticked().Read("chat", w.now, nil) },
 			"log": func(*rapid.T) {
 				if len(e.streams) == 0 {
 					w.open(e)
@@ -146,7 +146,7 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				w.mustBeSound(t)
-				now := w.ledger.Read("chat", w.now, nil)[0].Proxies
+				now := w.ticked().Read("chat", w.now, nil)[0].Proxies
 				if !now.Errors.Known() { // silent
 					return
 				}

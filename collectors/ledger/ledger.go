@@ -8,60 +8,59 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
-// What a stranger can make a ledger keep.
+// Bounds on what is kept: anybody can connect as an Envoy.
 const (
 	maxEnvoys        = 16_384
 	maxOpen          = 65_536    // requests of one Envoy
 	maxOpenTotal     = 1_048_576 // requests of all, some 150 MB
 	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, some 290 MB
-	strangers        = 4         // those who watch no cluster get one part in so many
-	maxInProgress    = 1_000_000 // requests that one report says are in progress at one endpoint
+	strangers        = 4         // Envoys that watch no cluster get one part in so many
+	maxInProgress    = 1_000_000 // requests in progress at one endpoint, by one report
 	maxIssued        = 100_000_000
 	maxLatency       = 24 * time.Hour
-	sweepInterval    = 250 * time.Millisecond
 	silentAfter      = 3 * time.Second
 	silentIntervals  = 3
-	maxServices      = 2048                   // names of clusters of one Envoy: two for each that can be configured
-	maxServicesTotal = 131_072                // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
-	maxKept          = 1_000_000_000          // requests, in a number that an account keeps
-	reckonPeriod     = 900 * time.Millisecond // a little less than between two reports beside a log
-	idleAfter        = 10 * time.Second       // without a beginning or an end of a request
-	idleReports      = 2                      // and so many reports of each that is counted by them alone
+	maxServices      = 2048             // names of clusters of one Envoy: two for each that can be configured
+	maxServicesTotal = 131_072          // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
+	maxKept          = 1_000_000_000    // requests, in a number that an account keeps
+	idleAfter        = 10 * time.Second // without a beginning or an end of a request
+	idleReports      = 2                // and so many reports of each Envoy that is counted by them
 )
 
 // A Ledger counts. It is safe for concurrent use.
 type Ledger struct {
 	wake func(cluster string)
-	seed maphash.Seed // secret, so that nobody can make up ids that collide
+	seed maphash.Seed // secret, so that ids cannot be made to collide
 
-	mu        sync.Mutex
-	clusters  map[string]*cluster
-	addresses map[string]*address
-	numbers   numbers
-	envoys    map[Envoy]*envoy
-	left      Totals   // of Envoys that are there no more
-	open      int      // requests of all Envoys
-	free      *request // for the next beginnings, through links[inAccount].next
-	frees     int
-	accounts  int // of all Envoys
-	services  int // of all Envoys
-	denials   map[*address]*denial
-	watching  map[Envoy]*watching
-	reporters Reporters
-	dirty     []*cluster // to be woken when the lock is released
-	epoch     uint64     // changes with who is counted, and how
-	turns     uint64     // changes with which clusters have traffic, which is more often
-	swept     time.Time
+	mu           sync.RWMutex // reads share it, and change nothing
+	clusters     map[string]*cluster
+	addresses    map[string]*address
+	numbers      numbers
+	envoys       map[Envoy]*envoy
+	left         Totals   // of Envoys that have left
+	open         int      // requests of all Envoys
+	free         *request // for the next beginnings, through links[inAccount].next
+	frees        int
+	accounts     int // of all Envoys
+	services     int // of all Envoys
+	denials      map[*address]*denial
+	watching     map[Envoy]*watching
+	reporters    Reporters
+	dirty        []*cluster // to be woken when the lock is released
+	epoch        uint64     // changes with the Envoys that are counted, and how
+	trafficEpoch uint64     // changes with which clusters have traffic, which is more often
 
 	batchAbove, reportsAbove float64
 
 	generation atomic.Uint64 // of the modes; written under mu
 }
 
-// New makes an empty ledger. wake is called, without the lock and from whatever
-// goroutine brought the news, when a count or a sum of a cluster changed; it must
+// New makes an empty ledger. wake is called, without the lock and from the goroutine that
+// made the change, when a count or a sum of a cluster changed; it must
 // not block. It may be nil.
 func New(wake func(cluster string)) *Ledger {
 	return &Ledger{
@@ -75,7 +74,7 @@ func New(wake func(cluster string)) *Ledger {
 	}
 }
 
-// A cluster is a set of endpoints and the Envoys that may speak of them.
+// A cluster is a set of endpoints and the Envoys that move their counts.
 type cluster struct {
 	name     string
 	alpha    float64 // weight of an end in the averages
@@ -84,11 +83,10 @@ type cluster struct {
 	dropped  uint64
 	ignored  uint64
 	dirty    bool
-	heard    heard
-	read     time.Time // as of when the latest reading was
-	idle     bool      // no request for a while, and all watchers would have told
-	traffic  bool      // a request since the last sweep
-	quiet    time.Time // the first sweep without one
+	heard    atomic.Pointer[heard] // kept for the next read
+	idle     bool                  // no request for a while, and all watchers would have reported one
+	traffic  bool                  // a request since the last sweep
+	quiet    time.Time             // the first sweep without one
 }
 
 // watching is what an Envoy is subscribed to.
@@ -101,10 +99,10 @@ type slot struct {
 	address  string // as the caller wrote it
 	number   int
 	inFlight int64
-	disputed []*account // whose part of inFlight is not believed
-	sums     sums
+	disputed []*account // their part of inFlight does not count
+	sums     flight.Sums
 	answers  newestAnswers
-	accused  *accusation // nil where nobody tells of failures
+	accused  *accusation // nil where no Envoy reports failures
 	bytes    average     // of an answer
 	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
 }
@@ -182,9 +180,9 @@ func (l *Ledger) cluster(name string) *cluster {
 	return c
 }
 
-// SetMembers replaces the endpoints of a cluster. What is known of those that
-// stay is kept; of one that is in no cluster any more, everything is forgotten.
-// Entries about other addresses are ignored and counted.
+// SetMembers replaces the endpoints of a cluster. Counts of those that
+// stay are kept; those of one that is in no cluster any more are forgotten.
+// Entries about other addresses are ignored, and counted as ignored.
 func (l *Ledger) SetMembers(name string, addresses []string) {
 	l.mu.Lock()
 	defer l.release()
@@ -259,19 +257,19 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 	c := l.cluster(name)
 	watchers := make(map[Envoy]struct{}, len(envoys))
 	same := true
-	for _, who := range envoys {
-		watchers[who] = struct{}{}
-		if _, had := c.watchers[who]; !had {
+	for _, node := range envoys {
+		watchers[node] = struct{}{}
+		if _, had := c.watchers[node]; !had {
 			same = false
-			l.watches(c, who, 1)
-			l.eachOf(c, who, func(a *account) { l.watch(a, true) })
+			l.watches(c, node, 1)
+			l.eachOf(c, node, func(a *account) { l.watch(a, true) })
 		}
 	}
-	for who := range c.watchers {
-		if _, has := watchers[who]; !has {
+	for node := range c.watchers {
+		if _, has := watchers[node]; !has {
 			same = false
-			l.watches(c, who, -1)
-			l.eachOf(c, who, func(a *account) { l.watch(a, false) })
+			l.watches(c, node, -1)
+			l.eachOf(c, node, func(a *account) { l.watch(a, false) })
 		}
 	}
 	c.watchers = watchers
@@ -281,8 +279,8 @@ func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
 }
 
 // eachOf calls do for each account of the Envoy with an endpoint of the cluster.
-func (l *Ledger) eachOf(c *cluster, who Envoy, do func(*account)) {
-	e := l.envoys[who]
+func (l *Ledger) eachOf(c *cluster, node Envoy, do func(*account)) {
+	e := l.envoys[node]
 	for _, s := range c.members {
 		if a := e.account(s); a != nil {
 			do(a)
@@ -305,28 +303,28 @@ func (l *Ledger) Forget(name string) {
 			l.leave(s)
 		}
 	}
-	for who := range c.watchers {
-		l.watches(c, who, -1)
+	for node := range c.watchers {
+		l.watches(c, node, -1)
 	}
 	delete(l.clusters, name)
 	l.epoch++
 }
 
 // watches adds a cluster to what an Envoy watches, or takes it away.
-func (l *Ledger) watches(c *cluster, who Envoy, n int) {
-	w := l.watching[who]
+func (l *Ledger) watches(c *cluster, node Envoy, n int) {
+	w := l.watching[node]
 	if w == nil {
 		w = &watching{}
-		l.watching[who] = w
+		l.watching[node] = w
 	}
 	w.clusters += n
 	if !c.idle {
 		w.busy += n
 	}
 	if w.clusters == 0 {
-		delete(l.watching, who)
+		delete(l.watching, node)
 	}
-	if e := l.envoys[who]; e != nil {
+	if e := l.envoys[node]; e != nil {
 		l.regroup(e)
 	}
 }
@@ -337,21 +335,21 @@ func (l *Ledger) setIdle(c *cluster, idle bool) {
 		return
 	}
 	c.idle = idle
-	for who := range c.watchers {
+	for node := range c.watchers {
 		if idle {
-			l.watching[who].busy--
+			l.watching[node].busy--
 		} else {
-			l.watching[who].busy++
+			l.watching[node].busy++
 		}
 	}
-	l.turns++
+	l.trafficEpoch++
 }
 
-// room is how many of something there may be for one more of this Envoy. One that
-// watches nothing may be about to, so it is listened to; but it, and whatever
-// invents such names, leaves most of the room to those that watch.
-func (l *Ledger) room(who Envoy, limit int) int {
-	if l.watching[who] == nil {
+// room is how many of something there may be, for one more of this Envoy. One that
+// watches no cluster may be about to, so it is counted; but all of those, which anybody can
+// invent, leave most of the room to those that watch one.
+func (l *Ledger) room(node Envoy, limit int) int {
+	if l.watching[node] == nil {
 		return limit / strangers
 	}
 	return limit

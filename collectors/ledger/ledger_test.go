@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 )
 
 const one = "10.1.0.1:80"
@@ -24,13 +25,13 @@ func single() (*world, *realEnvoy) {
 }
 
 // read is the reading of the one endpoint.
-func (w *world) read(t *testing.T) Counts {
+func (w *world) read(t *testing.T) flight.Counts {
 	t.Helper()
-	all := w.ledger.Read("chat", w.now, nil)
-	if len(all) != 1 {
-		t.Fatalf("%d endpoints, want 1", len(all))
+	w.latest = w.ticked().Read("chat", w.now, w.latest)
+	if len(w.latest) != 1 {
+		t.Fatalf("%d endpoints, want 1", len(w.latest))
 	}
-	return all[0]
+	return w.latest[0]
 }
 
 // expect checks the one endpoint's count.
@@ -54,7 +55,7 @@ func (w *world) says(e *realEnvoy, inProgress, issued uint64) {
 
 func (w *world) status(t *testing.T) EnvoyStatus {
 	t.Helper()
-	all := w.ledger.Envoys(w.now)
+	all := w.ticked().Envoys(w.now)
 	if len(all) != 1 {
 		t.Fatalf("%d Envoys, want 1", len(all))
 	}
@@ -263,7 +264,7 @@ func TestAnOlderReportStreamCountsAgainWhenTheNewerOneEnds(t *testing.T) {
 	w.says(e, 6, 0)
 	w.expect(t, 6)
 	old.Close(w.now)
-	if n := len(w.ledger.Envoys(w.now)); n != 0 {
+	if n := len(w.ticked().Envoys(w.now)); n != 0 {
 		t.Errorf("%d Envoys are left", n)
 	}
 }
@@ -282,7 +283,7 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	if w.woken["chat"] == 0 {
 		t.Error("nobody was woken")
 	}
-	if got := w.ledger.Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 || got.Reports != 0 {
+	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 || got.Reports != 0 {
 		t.Errorf("%+v", got)
 	}
 	if got := w.status(t); !got.Silent {
@@ -290,7 +291,7 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	}
 	w.says(e, 1, 0)
 	w.expect(t, 1)
-	if got := w.ledger.Cluster("chat", w.now); got.Silent != 0 || got.Events != 1 {
+	if got := w.ticked().Cluster("chat", w.now); got.Silent != 0 || got.Events != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -407,11 +408,11 @@ func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
 		s.Begin(w.now, "1", one)
 		s.End(w.now, "1", one, Outcome{})
 	}
-	if got := w.ledger.Cluster("chat", w.now); got.Events != 1 || got.Reports != 1 || got.Interval > time.Millisecond {
+	if got := w.ticked().Cluster("chat", w.now); got.Events != 1 || got.Reports != 1 || got.Interval > time.Millisecond {
 		t.Errorf("%+v, want next to no interval", got)
 	}
 	w.open(idle)
-	if got := w.ledger.Cluster("chat", w.now); got.Interval != 0 {
+	if got := w.ticked().Cluster("chat", w.now); got.Interval != 0 {
 		t.Errorf("%+v, want no interval", got)
 	}
 }
@@ -433,7 +434,11 @@ func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
 	before := w.read(t).InFlight
 	s.Close(w.now) // what is left was told 0.9 s ago
 	w.after(10 * time.Millisecond)
+	other := w.ticked().Read("chat", w.now, nil)[0].InFlight
 	after := w.read(t).InFlight
+	if !other.At.Before(before.At) {
+		t.Errorf("as of %v for somebody else, node did not see that as of %v", other.At, before.At)
+	}
 	if !after.At.After(before.At) || after.At.After(w.now) {
 		t.Errorf("as of %v, and before as of %v", after.At, before.At)
 	}
@@ -449,7 +454,7 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect := func(when string, chat, other bool, busy int) {
 		t.Helper()
 		for name, idle := range map[string]bool{"chat": chat, "other": other} {
-			got := w.ledger.Cluster(name, w.now)
+			got := w.ticked().Cluster(name, w.now)
 			if got.Idle != idle || got.Busy != busy || got.Clusters != 2 {
 				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy, got.Clusters, idle, busy)
 			}
@@ -459,12 +464,12 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	for range 11 {
 		w.after(time.Second)
 		s.Begin(w.now, w.now.String(), one)
-		w.ledger.Cluster("chat", w.now)
+		w.ticked().Cluster("chat", w.now)
 	}
 	expect("after eleven seconds of traffic in one", false, true, 1)
 	for range 11 {
 		w.after(time.Second)
-		w.ledger.Cluster("chat", w.now)
+		w.ticked().Cluster("chat", w.now)
 	}
 	expect("after as many without", true, true, 0)
 	s.Begin(w.now, "again", one)
@@ -475,7 +480,7 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	w.watch("other", e)
 	for range 11 {
 		w.after(time.Second)
-		w.ledger.Cluster("chat", w.now)
+		w.ticked().Cluster("chat", w.now)
 	}
 	expect("and when that has left", true, true, 0)
 }
@@ -483,11 +488,11 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 // Between two reports of a large fleet, up to a minute apart, nobody hears of a request.
 func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 	w, e := single()
-	r := w.ledger.Reporting(e.who, time.Minute, w.now)
+	r := w.ledger.Reporting(e.node, time.Minute, w.now)
 	idle := func(seconds int) (n int) {
 		for range seconds {
 			w.after(time.Second)
-			if w.ledger.Cluster("chat", w.now).Idle {
+			if w.ticked().Cluster("chat", w.now).Idle {
 				n++
 			}
 		}
@@ -504,7 +509,7 @@ func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 		idle(60)
 		r.Report(w.now, nil)
 	}
-	if !w.ledger.Cluster("chat", w.now).Idle {
+	if !w.ticked().Cluster("chat", w.now).Idle {
 		t.Error("not idle after three reports without a request")
 	}
 }
@@ -516,18 +521,18 @@ func TestATurnOfOneClusterHasNobodyHeardAnew(t *testing.T) {
 	w.cluster("other", "[::1]:80")
 	w.watch("other", e)
 	s := w.open(e)
-	w.ledger.Cluster("chat", w.now)
+	w.ticked().Cluster("chat", w.now)
 	before, told := w.ledger.epoch, 0
 	for round := range 3 {
 		for range 12 {
 			w.after(time.Second)
-			w.ledger.Cluster("chat", w.now)
+			w.ticked().Cluster("chat", w.now)
 		}
-		if got := w.ledger.Cluster("other", w.now); got.Busy == 0 && got.Idle {
+		if got := w.ticked().Cluster("other", w.now); got.Busy == 0 && got.Idle {
 			told++
 		}
 		s.Begin(w.now, strconv.Itoa(round), one)
-		if got := w.ledger.Cluster("other", w.now); got.Busy == 1 && got.Idle {
+		if got := w.ticked().Cluster("other", w.now); got.Busy == 1 && got.Idle {
 			told++
 		}
 		w.mustBeSound(t)
@@ -551,9 +556,9 @@ func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	}
 	for range 15 {
 		w.says(e, 0, 0)
-		w.ledger.Cluster("chat", w.now)
+		w.ticked().Cluster("chat", w.now)
 	}
-	if !w.ledger.Cluster("chat", w.now).Idle {
+	if !w.ticked().Cluster("chat", w.now).Idle {
 		t.Fatal("not idle after fifteen seconds without a request")
 	}
 	before := w.read(t).Proxies.Issued.Value
@@ -561,7 +566,7 @@ func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	if got := w.read(t).Proxies.Issued.Value; got != before {
 		t.Fatalf("%v issued, want %v: nothing is owed", got, before)
 	}
-	if w.ledger.Cluster("chat", w.now).Idle {
+	if w.ticked().Cluster("chat", w.now).Idle {
 		t.Error("idle with a request in flight that just began")
 	}
 }
@@ -572,13 +577,13 @@ func TestAClusterIsBusyAtItsFirstRequestByReportsAlone(t *testing.T) {
 	w.reporting(e)
 	for range 15 {
 		w.says(e, 0, 0)
-		w.ledger.Cluster("chat", w.now)
+		w.ticked().Cluster("chat", w.now)
 	}
-	if !w.ledger.Cluster("chat", w.now).Idle {
+	if !w.ticked().Cluster("chat", w.now).Idle {
 		t.Fatal("not idle after fifteen seconds without a request")
 	}
 	w.says(e, 1, 1)
-	if w.ledger.Cluster("chat", w.now).Idle {
+	if w.ticked().Cluster("chat", w.now).Idle {
 		t.Error("idle with a request in flight that just began")
 	}
 }
@@ -606,7 +611,7 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	if got := w.read(t); got.InFlight.Known() || got.InFlight.Value != 0 {
 		t.Errorf("nobody watches, and yet %v", got.InFlight)
 	}
-	if got := w.ledger.Cluster("chat", w.now); got.IgnoredEntries != 1 {
+	if got := w.ticked().Cluster("chat", w.now); got.IgnoredEntries != 1 {
 		t.Errorf("%+v", got)
 	}
 	if got := w.status(t); got.Ignored != 1 {
@@ -620,13 +625,13 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w.cluster("other", "[::1]:80", one)
 	w.watch("other", e)
 	for _, name := range []string{"chat", "other"} {
-		if got := w.ledger.Cluster(name, w.now).Clusters; got != 2 {
+		if got := w.ticked().Cluster(name, w.now).Clusters; got != 2 {
 			t.Errorf("%s: its Envoy watches %d clusters, want 2", name, got)
 		}
 	}
 	s.Begin(w.now, "2", one) // whichever it went through
 	w.expect(t, 2)
-	both := w.ledger.Read("other", w.now, nil)
+	both := w.ticked().Read("other", w.now, nil)
 	if both[0].InFlight.Value != 0 || both[1].InFlight.Value != 1 || both[0].Address != "[::1]:80" {
 		t.Errorf("%+v", both)
 	}
@@ -639,7 +644,7 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	w.expect(t, 0)
 	w.ledger.Forget("other")
 	w.ledger.Forget("chat")
-	if got := w.ledger.Read("chat", w.now, nil); got != nil {
+	if got := w.ticked().Read("chat", w.now, nil); got != nil {
 		t.Errorf("forgotten, and yet %v", got)
 	}
 	if l := w.ledger; l.accounts != 0 || l.open != 0 || len(l.addresses) != 0 || len(l.watching) != 0 {
@@ -652,7 +657,7 @@ func TestMembersAreReadInTheOrderGiven(t *testing.T) {
 	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"}, {"x:1", "x:1"}} {
 		w.cluster("chat", order...)
 		var got []string
-		for _, c := range w.ledger.Read("chat", w.now, nil) {
+		for _, c := range w.ticked().Read("chat", w.now, nil) {
 			got = append(got, c.Address)
 		}
 		if diff := cmp.Diff(order, got); diff != "" {
@@ -674,27 +679,27 @@ func TestSums(t *testing.T) {
 	cases := []struct {
 		name string
 		o    Outcome
-		want sums
+		want flight.Sums
 	}{
-		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, sums{ended: 1, succeeded: 1, answered: 1, latency: 2}},
-		{"a redirect", Outcome{Status: 307, Latency: time.Second}, sums{ended: 1, succeeded: 1, answered: 1, latency: 1}},
-		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
-		{"a full queue", Outcome{Status: 503, Latency: time.Second}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
-		{"a full engine", Outcome{Status: 429, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a request too late", Outcome{Status: 408, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, sums{ended: 1, errors: 1, answered: 1, latency: 1}},
-		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, sums{ended: 1, answered: 1, latency: 1}},
-		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, sums{ended: 1, failed: 1, answered: 1, latency: 1}},
-		{"no connection", Outcome{ConnectFailed: true}, sums{failed: 1}},
-		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, sums{ended: 1, failed: 1}},
-		{"the client went away", Outcome{Status: 200}, sums{ended: 1}},
-		{"a timeout", Outcome{}, sums{ended: 1}},
-		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, sums{ended: 1, succeeded: 1, answered: 1, latency: maxLatency.Seconds()}},
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
+		{"a redirect", Outcome{Status: 307, Latency: time.Second}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full engine", Outcome{Status: 429, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a request too late", Outcome{Status: 408, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"no connection", Outcome{ConnectFailed: true}, flight.Sums{Failed: 1}},
+		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, flight.Sums{Ended: 1, Failed: 1}},
+		{"the client went away", Outcome{Status: 200}, flight.Sums{Ended: 1}},
+		{"a timeout", Outcome{}, flight.Sums{Ended: 1}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -702,14 +707,14 @@ func TestSums(t *testing.T) {
 			s := w.open(e)
 			if !c.o.ConnectFailed {
 				s.Begin(w.now, "1", one)
-				c.want.issued = 1
+				c.want.Issued = 1
 			}
 			s.End(w.now, "1", one, c.o)
 			at := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: w.now} }
 			want := weighting.ProxyReport{
-				Issued: at(float64(c.want.issued)), Ended: at(float64(c.want.ended)), Failed: at(float64(c.want.failed)),
-				Errors: at(float64(c.want.errors)), Succeeded: at(float64(c.want.succeeded)),
-				Answered: at(float64(c.want.answered)), LatencySeconds: at(c.want.latency),
+				Issued: at(float64(c.want.Issued)), Ended: at(float64(c.want.Ended)), Failed: at(float64(c.want.Failed)),
+				Errors: at(float64(c.want.Errors)), Succeeded: at(float64(c.want.Succeeded)),
+				Answered: at(float64(c.want.Answered)), LatencySeconds: at(c.want.Latency), Sized: at(0), SizedBytes: at(0),
 			}
 			if diff := cmp.Diff(want, w.read(t).Proxies); diff != "" {
 				t.Error(diff)
@@ -855,14 +860,14 @@ func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
 	w.reporting(e)
 	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4}, {Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
 	e.reports.Report(w.now, loads)
-	if got := w.ledger.Cluster("chat", w.now).Dropped; got != 0 {
+	if got := w.ticked().Cluster("chat", w.now).Dropped; got != 0 {
 		t.Errorf("%d dropped by the first report, want 0", got)
 	}
 	e.reports.Report(w.now, loads)
-	if got := w.ledger.Cluster("chat", w.now).Dropped; got != 7 {
+	if got := w.ticked().Cluster("chat", w.now).Dropped; got != 7 {
 		t.Errorf("%d dropped, want 7", got)
 	}
-	if got := w.ledger.Cluster("other", w.now).Dropped; got != 0 {
+	if got := w.ticked().Cluster("other", w.now).Dropped; got != 0 {
 		t.Errorf("%d dropped of a cluster that is not watched, want 0", got)
 	}
 }
@@ -893,7 +898,7 @@ func TestTheBytesOfAnAttemptAreItsOwn(t *testing.T) {
 			w, e := single()
 			w.ledger.SetAlpha("chat", 1) // the last attempt is all
 			w.open(e).Events(w.now, c.events)
-			if got := w.read(t).Bytes.Value; got != c.want {
+			if got := w.read(t).ResponseBytes.Value; got != c.want {
 				t.Errorf("%v bytes, want %v", got, c.want)
 			}
 		})
@@ -925,7 +930,7 @@ func TestTheBytesOfAllAttemptsAreWhatWasReceived(t *testing.T) {
 			}
 			s.Events(w.now, []Event{attempt(fmt.Sprint(i, "/", r.attempts), r.open, r.received)})
 			if r.open {
-				got += w.ledger.Read("chat", w.now, nil)[0].Bytes.Value
+				got += w.ticked().Read("chat", w.now, nil)[0].ResponseBytes.Value
 			}
 			r.open = !r.open
 		}

@@ -42,9 +42,9 @@ func TestUnknownNodesTakeMemoryByWhatTheySay(t *testing.T) {
 			l, addresses := manyClusters()
 			heap := grows(func() {
 				for i := range nodes {
-					who := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
-					l.Open(who, start).Begin(start, "id", addresses[i%20][i%1000])
-					l.Reporting(who, time.Second, start).Report(start, []ClusterLoad{{
+					node := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
+					l.Open(node, start).Begin(start, "id", addresses[i%20][i%1000])
+					l.Reporting(node, time.Second, start).Report(start, []ClusterLoad{{
 						Cluster: "cluster-19", Endpoints: []EndpointLoad{{Address: addresses[19][i%1000], InProgress: 1}},
 					}})
 				}
@@ -74,9 +74,9 @@ func TestAFleetTakesMemoryByItsPairsOfEnvoyAndEndpoint(t *testing.T) {
 	}
 	l.SetWatchers("cluster-19", watchers)
 	heap := grows(func() {
-		for _, who := range watchers {
-			l.Open(who, start)
-			l.Reporting(who, time.Second, start).Report(start, load)
+		for _, node := range watchers {
+			l.Open(node, start)
+			l.Reporting(node, time.Second, start).Report(start, load)
 		}
 	})
 	pairs := envoys * len(addresses[19])
@@ -105,7 +105,7 @@ func TestTheNamesOfAllEnvoysAreBounded(t *testing.T) {
 	watcher := w.envoys[0]
 	w.reporting(watcher)
 	watcher.reports.Report(w.now, names("", maxServices, "embed"))
-	if got := len(w.ledger.envoys[watcher.who].services); got != maxServices {
+	if got := len(w.ledger.envoys[watcher.node].services); got != maxServices {
 		t.Errorf("%d names of one that watches are kept, want %d", got, maxServices)
 	}
 	for _, e := range unknown {
@@ -128,8 +128,8 @@ func TestAllThatUnknownNodesSayHasATotal(t *testing.T) {
 	}
 	heap := grows(func() {
 		for i := range 5000 {
-			who := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
-			s := l.Open(who, start)
+			node := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
+			s := l.Open(node, start)
 			for j := range 80 {
 				s.Begin(start, strconv.Itoa(j), addresses[19][j])
 			}
@@ -137,7 +137,7 @@ func TestAllThatUnknownNodesSayHasATotal(t *testing.T) {
 			for j := range own[1:] {
 				own[j+1].Name = strings.Clone(own[j+1].Name) // as of another stream
 			}
-			l.Reporting(who, time.Second, start).Report(start, own)
+			l.Reporting(node, time.Second, start).Report(start, own)
 		}
 	})
 	t.Logf("%d MB: %d nodes, %d pairs, %d requests, %d names", heap>>20, len(l.envoys), l.accounts, l.open, l.services)

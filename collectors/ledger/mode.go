@@ -21,7 +21,7 @@ type rate struct {
 func (r *rate) note(now time.Time, n float64) {
 	dt := now.Sub(r.at)
 	if r.at.IsZero() {
-		dt = rateTau // nothing is known of the time before
+		dt = rateTau // the time before is unknown
 	}
 	r.over(now, dt, n)
 }
@@ -49,7 +49,7 @@ func (r *rate) now(now time.Time) float64 {
 }
 
 // SetModeThresholds sets the request rates, per second of one Envoy, above
-// which its entries are batched and given up for load reports. Zero is never.
+// which its entries are batched, and replaced by load reports. Zero is never.
 // Modes follow with the next events and reports.
 func (l *Ledger) SetModeThresholds(batchAbove, reportsAbove float64) {
 	l.mu.Lock()
@@ -80,7 +80,7 @@ func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
 		up = max(e.mode, l.batched())
 	}
 	if up > e.mode {
-		l.turn(e, up)
+		l.transition(e, up)
 		return
 	}
 	down := l.modeAt(perSecond / calmShare)
@@ -96,7 +96,7 @@ func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
 		if e.mode == ModeBatched {
 			e.unbatched = now
 		}
-		l.turn(e, down)
+		l.transition(e, down)
 	}
 }
 
@@ -108,8 +108,8 @@ func (l *Ledger) batched() Mode {
 	return ModeEvents
 }
 
-// turn sets the mode, and with it what the Envoy is counted by.
-func (l *Ledger) turn(e *envoy, m Mode) {
+// transition sets the mode, and with it what the Envoy is counted by.
+func (l *Ledger) transition(e *envoy, m Mode) {
 	l.restate(e, func() { l.setMode(e, m) })
 }
 
@@ -118,7 +118,7 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 		return
 	}
 	if e.mode == ModeReports {
-		e.wide = false // its log tells again
+		e.wide = false // its log shows them again
 	}
 	e.mode, e.calm = m, time.Time{}
 	l.regroup(e)
@@ -129,14 +129,14 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 // Modes are the modes of all Envoys that have a stream; one that has none is in
 // ModeEvents. The generation changes with every change of a mode.
 func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	modes = make(map[Envoy]Mode, len(l.envoys))
-	for who, e := range l.envoys {
-		modes[who] = e.mode
+	for node, e := range l.envoys {
+		modes[node] = e.mode
 	}
 	return l.generation.Load(), modes
 }
 
-// ModeGeneration is the generation alone. It takes no lock.
+// ModeGeneration is the generation only. It takes no lock.
 func (l *Ledger) ModeGeneration() uint64 { return l.generation.Load() }

@@ -16,7 +16,7 @@ func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
 	for w.now.Before(until) {
 		w.after(tick)
 		_, modes := w.ledger.Modes()
-		told := modes[e.who] != ModeReports
+		told := modes[e.node] != ModeReports
 		for owed += float64(perSecond) * tick.Seconds(); owed >= 1; owed-- {
 			id++
 			w.begin(e, e.streams[0], strconv.Itoa(id%1000), one, told)
@@ -32,7 +32,7 @@ func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
 
 func (w *world) mode(e *realEnvoy) Mode {
 	_, modes := w.ledger.Modes()
-	return modes[e.who]
+	return modes[e.node]
 }
 
 // telling is an Envoy with a log and load reports, whose log comes in batches above 300
@@ -241,8 +241,8 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 	expect := func(when string, want bool) {
 		t.Helper()
 		w.mustBeSound(t)
-		all, alone, _ := w.ledger.ReportersWith(e.who)
-		if alone != want || all.Alone+all.Beside != 1 || all.Alone == 1 != want {
+		all, alone, _ := w.ledger.ReportersWith(e.node)
+		if alone != want || all.ReportsOnly+all.WithAccessLog != 1 || all.ReportsOnly == 1 != want {
 			t.Errorf("%s: alone %t, %+v; want %t", when, alone, all, want)
 		}
 	}
@@ -271,12 +271,12 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 // that watches a cluster is asked as if they were not there.
 func TestWhoWatchesNothingMakesNobodyReportMoreSeldom(t *testing.T) {
 	w, e := single()
-	expect := func(when string, who Envoy, want Reporters, watching bool) {
+	expect := func(when string, node Envoy, want Reporters, watching bool) {
 		t.Helper()
 		w.mustBeSound(t)
-		got, _, watches := w.ledger.ReportersWith(who)
+		got, _, watches := w.ledger.ReportersWith(node)
 		if got != want || watches != watching {
-			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, who.NodeID, got, watches, want, watching)
+			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want, watching)
 		}
 	}
 	w.reporting(e)
@@ -285,24 +285,24 @@ func TestWhoWatchesNothingMakesNobodyReportMoreSeldom(t *testing.T) {
 		for range 8 {
 			w.ledger.Reporting(madeUp, time.Second, w.now)
 		}
-		expect("made up", madeUp, Reporters{Beside: 2}, false)
+		expect("made up", madeUp, Reporters{WithAccessLog: 2}, false)
 	}
-	expect("with others made up", e.who, Reporters{Beside: 1}, true)
+	expect("with others made up", e.node, Reporters{WithAccessLog: 1}, true)
 
 	late := w.envoy("late")
-	expect("not heard of", late.who, Reporters{Beside: 2}, true)
+	expect("not heard of", late.node, Reporters{WithAccessLog: 2}, true)
 	w.reporting(late)
-	expect("not subscribed yet", late.who, Reporters{Beside: 2}, false)
-	expect("when another has not subscribed yet", e.who, Reporters{Beside: 1}, true)
+	expect("not subscribed yet", late.node, Reporters{WithAccessLog: 2}, false)
+	expect("when another has not subscribed yet", e.node, Reporters{WithAccessLog: 1}, true)
 	w.watch("chat", e, late)
-	expect("subscribed", late.who, Reporters{Beside: 2}, true)
-	expect("when another subscribed", e.who, Reporters{Beside: 2}, true)
+	expect("subscribed", late.node, Reporters{WithAccessLog: 2}, true)
+	expect("when another subscribed", e.node, Reporters{WithAccessLog: 2}, true)
 	w.watch("chat", e)
-	expect("when another has left", e.who, Reporters{Beside: 1}, true)
+	expect("when another has left", e.node, Reporters{WithAccessLog: 1}, true)
 	w.ledger.Forget("chat")
 	delete(w.watchers, "chat")
 	delete(w.clusters, "chat")
-	expect("when its only cluster is gone", e.who, Reporters{Beside: 1}, false)
+	expect("when its only cluster is gone", e.node, Reporters{WithAccessLog: 1}, false)
 	w.mustBeSound(t)
 }
 
@@ -470,7 +470,7 @@ func TestAnEndThatOvertakesTheLastBatchLeavesNothingOpen(t *testing.T) {
 	immediate.End(w.now, "lost", one, ok)
 	w.after(unbatchTime)
 	w.read(t)
-	if got := len(w.ledger.envoys[e.who].early); got != 0 {
+	if got := len(w.ledger.envoys[e.node].early); got != 0 {
 		t.Errorf("%d ends are remembered for ever", got)
 	}
 	immediate.End(w.now, "4", one, ok)

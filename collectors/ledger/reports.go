@@ -5,48 +5,44 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
-// Reports is an open stream of load reports. An Envoy has one; several are of Envoys that
-// share a node id behind one address, and then they add up, or one is left over from
-// before its Envoy opened the next.
+// Reports is an open stream of load reports. A process has one. Several of an Envoy are of several
+// processes, and then they add up, or one is left over from before its Envoy opened the next.
 type Reports struct {
-	ledger *Ledger
-	envoy  *envoy // nil for one too many, and after Close
-	counts bool   // what it tells is in the Envoy's accounts
-	later  bool   // there was a report over this stream
-	told   bool   // in this round
-	logged bool   // since the last report a log told of the same requests, too
-
-	// gauges are the requests in progress by its last report, where several streams count. They are
-	// nil for one that counts alone: then all that the accounts have in progress is its own.
-	gauges map[*account]int32
+	ledger   *Ledger
+	envoy    *envoy // nil for one too many, and after Close
+	process  uint8  // identifies it among the streams of its Envoy
+	counts   bool   // its gauges are in the Envoy's accounts
+	later    bool   // there was a report over this stream
+	reported bool   // in this round
+	logged   bool   // since the last report a log showed the same requests, too
 
 	opened, heard time.Time
-	reckoned      time.Time // when the sums of requests issued were last compared
-}
-
-// A round is in which all streams of load reports of one Envoy that count have told once.
-type round struct {
-	begins, ends bool // with this report
-	first        bool // in it is the first report of a stream
+	compared      time.Time // when the sums of requests issued were last compared
 }
 
 // Reporters are the open streams of load reports of Envoys that watch a cluster, by whether
-// a log tells of the same requests. Others do not count: they would make these report more
-// seldom, and anybody can invent them.
+// a log shows the same requests. Other Envoys do not count: anybody can invent them, and they would make
+// these report less often.
 type Reporters struct {
-	Beside int // a log that does, or the Envoy has no requests
-	Alone  int // there is nothing but the reports
+	WithAccessLog int // a log does, or the Envoy has no requests
+	ReportsOnly   int // there are only the reports
 }
 
 // Reporting notes that an Envoy opened a stream of load reports and was asked
-// for one every interval. What one Envoy too many says is ignored.
-func (l *Ledger) Reporting(who Envoy, interval time.Duration, now time.Time) *Reports {
+// for one every interval. One Envoy too many is ignored.
+func (l *Ledger) Reporting(node Envoy, interval time.Duration, now time.Time) *Reports {
 	l.mu.Lock()
 	defer l.release()
-	r := &Reports{ledger: l, envoy: l.envoyFor(who, now), opened: now, heard: now}
+	r := &Reports{ledger: l, envoy: l.envoyFor(node, now), opened: now, heard: now}
 	if e := r.envoy; e != nil {
+		if r.process = e.process(); r.process == none {
+			r.envoy = nil
+			return r
+		}
 		e.reports, e.asked = append(e.reports, r), interval
 		l.regroup(e)
 		l.hear(e, now)
@@ -54,48 +50,59 @@ func (l *Ledger) Reporting(who Envoy, interval time.Duration, now time.Time) *Re
 	return r
 }
 
+// none is the process of no stream.
+const none = 255
+
+// process is the smallest number that no open stream of load reports has.
+func (e *envoy) process() (smallest uint8) {
+	for smallest < none && slices.ContainsFunc(e.reports, func(r *Reports) bool { return r.process == smallest }) {
+		smallest++
+	}
+	return smallest
+}
+
 // Reporters counts the streams of load reports.
 func (l *Ledger) Reporters() Reporters {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	return l.reporters
 }
 
-// ReportersWith counts them with this Envoy, and says whether its reports are alone and
-// whether it watches a cluster. One without a stream is taken for one that does, and has
-// a stream: it may be about to subscribe.
-func (l *Ledger) ReportersWith(who Envoy) (all Reporters, alone, watches bool) {
-	l.mu.Lock()
-	defer l.release()
+// ReportersWith counts them with this Envoy, and reports whether its reports are its only source and
+// whether it watches a cluster. One without a stream counts as if it had one and watched a cluster: it may be
+// about to subscribe.
+func (l *Ledger) ReportersWith(node Envoy) (all Reporters, reportsOnly, watches bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	all = l.reporters
-	e := l.envoys[who]
+	e := l.envoys[node]
 	opened := e != nil && len(e.reports) > 0
-	alone = e != nil && e.alone()
-	watches = l.watching[who] != nil
+	reportsOnly = e != nil && e.reportsOnly()
+	watches = l.watching[node] != nil
 	switch {
 	case opened && watches:
-	case alone:
-		all.Alone++
+	case reportsOnly:
+		all.ReportsOnly++
 	default:
-		all.Beside++
+		all.WithAccessLog++
 	}
-	return all, alone, watches || !opened
+	return all, reportsOnly, watches || !opened
 }
 
 // regroup counts the Envoy's streams of load reports for what they are now.
 func (l *Ledger) regroup(e *envoy) {
-	l.reporters.Beside -= e.grouped.Beside
-	l.reporters.Alone -= e.grouped.Alone
+	l.reporters.WithAccessLog -= e.grouped.WithAccessLog
+	l.reporters.ReportsOnly -= e.grouped.ReportsOnly
 	switch {
-	case l.watching[e.who] == nil:
+	case l.watching[e.node] == nil:
 		e.grouped = Reporters{}
-	case e.alone():
-		e.grouped = Reporters{Alone: len(e.reports)}
+	case e.reportsOnly():
+		e.grouped = Reporters{ReportsOnly: len(e.reports)}
 	default:
-		e.grouped = Reporters{Beside: len(e.reports)}
+		e.grouped = Reporters{WithAccessLog: len(e.reports)}
 	}
-	l.reporters.Beside += e.grouped.Beside
-	l.reporters.Alone += e.grouped.Alone
+	l.reporters.WithAccessLog += e.grouped.WithAccessLog
+	l.reporters.ReportsOnly += e.grouped.ReportsOnly
 }
 
 // Asked notes that the Envoy was asked for a report every interval from now on.
@@ -108,8 +115,8 @@ func (r *Reports) Asked(interval time.Duration) {
 }
 
 // Report takes in one report. An endpoint that is left out has no requests in progress.
-// Of the first report of a stream only the gauge counts: its counters go back to a time
-// that nobody here knows. It says whether the Envoy watches a cluster.
+// Of the first report of a stream only the gauge counts: its counters reach back to an unknown
+// time. It reports whether the Envoy watches a cluster.
 func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	l := r.ledger
 	l.mu.Lock()
@@ -119,11 +126,11 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 		return false
 	}
 	if !r.later {
-		l.replace(r)
+		l.replace(r, now)
 	}
 	l.unlearn(e, now)
 	issued, elsewhere := l.tally(e, clusters, r.later, now)
-	if e.basis() != byEvents && r.later {
+	if e.basis() != flight.ByLog && r.later {
 		logged := issued
 		if e.wide {
 			logged += elsewhere
@@ -132,33 +139,33 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	}
 	e.lastReport, r.heard = now, now
 	l.hear(e, now)
-	l.apply(r, now)
+	l.count(r, now)
 	if !r.counts {
 		l.epoch++
 		l.restate(e, func() { r.counts, e.counting = true, e.counting+1 })
 	}
 	r.later = true
 	if e.streams == 0 && (issued > 0 || e.progress > 0) {
-		e.lone = true
+		e.unlogged = true
 	}
 	l.regroup(e)
 	l.judge(e, now, true)
 	r.logged = false // if the log ends with this report, it ends between two
-	return l.watching[e.who] != nil
+	return l.watching[e.node] != nil
 }
 
-// replace has the older streams count no more of which nothing was heard since this one
-// opened: it took their place. One that is another Envoy's tells again, and counts again.
-func (l *Ledger) replace(r *Reports) {
+// replace stops counting the older streams that sent nothing since this one opened, and for longer than a
+// report may be late: this one took their place. A stream of another process reports again, and counts again.
+func (l *Ledger) replace(r *Reports, now time.Time) {
+	late := r.envoy.asked / 10
 	for _, old := range r.envoy.reports {
-		if old != r && old.counts && !old.heard.After(r.opened) {
+		if old != r && old.counts && !old.heard.After(r.opened) && now.Sub(old.heard) > r.envoy.asked+late {
 			l.stop(old)
 		}
 	}
 }
 
-// stopSilent has the streams count no more of which nothing was heard since then, as long
-// as there is another.
+// stopSilent stops counting the streams that sent nothing since then, as long as there is another.
 func (l *Ledger) stopSilent(e *envoy, since time.Time) {
 	for _, r := range e.reports {
 		if r.counts && e.counting > 1 && r.heard.Before(since) {
@@ -176,76 +183,20 @@ func (l *Ledger) stop(r *Reports) {
 	l.epoch++
 	l.restate(e, func() {
 		e.counting--
+		logged := e.streams > 0 && e.mode != ModeReports
 		e.accounts.each(func(a *account) {
-			gone := r.gauge(a)
-			a.inProgress -= gone
-			if e.streams == 0 || e.mode == ModeReports {
-				a.unended -= gone
-			}
-			if e.counting == 0 {
-				a.restart(0)
-			}
+			change := a.count.Leave(r.process, e.counting, logged)
+			l.apply(a, &change)
 		})
-		r.counts, r.gauges = false, nil
+		r.counts = false
 		if e.counting == 0 && e.mode == ModeReports {
 			l.setMode(e, ModeBatched) // there is nothing else to count by
 		}
 	})
-	if e.counting == 1 {
-		e.join()
-	}
-	e.accounts.each(l.settle)
 }
 
-// gauge is what the stream last said of an endpoint.
-func (r *Reports) gauge(a *account) int32 {
-	switch {
-	case r.gauges != nil:
-		return r.gauges[a]
-	case r.counts:
-		return a.inProgress
-	}
-	return 0
-}
-
-func (r *Reports) setGauge(a *account, n int32) {
-	switch {
-	case r.gauges == nil:
-	case n == 0:
-		delete(r.gauges, a)
-	default:
-		r.gauges[a] = n
-	}
-}
-
-// split has each stream that counts, and one more, know its own gauges.
-func (e *envoy) split(more *Reports) {
-	for _, r := range e.reports {
-		if r.gauges != nil || !r.counts && r != more {
-			continue
-		}
-		gauges := make(map[*account]int32)
-		e.accounts.each(func(a *account) {
-			if n := r.gauge(a); n != 0 {
-				gauges[a] = n
-			}
-		})
-		r.gauges = gauges
-	}
-}
-
-// join is the opposite, where one stream is left that counts.
-func (e *envoy) join() {
-	for _, r := range e.reports {
-		if r.counts {
-			r.gauges = nil
-		}
-	}
-}
-
-// tally adds up what a report says, by endpoint: one may be in several clusters of an
-// Envoy. It returns the number of requests issued, and of those to addresses that are
-// nobody's here.
+// tally adds up a report by endpoint: one may be in several clusters of an
+// Envoy. It returns the number of requests issued to endpoints of clusters here, and to other addresses.
 func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued, elsewhere int64) {
 	for i := range clusters {
 		c := &clusters[i]
@@ -255,24 +206,24 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 		}
 		for j := range c.Endpoints {
 			load := &c.Endpoints[j]
-			told := int64(0)
+			issuedHere := int64(0)
 			if counters {
-				told = int64(min(load.Issued, maxIssued))
+				issuedHere = int64(min(load.Issued, maxIssued))
 			}
 			at := l.addresses[load.Address]
 			if at == nil {
-				elsewhere += told
+				elsewhere += issuedHere
 				continue
 			}
 			l.tallyOne(e, at, at.servedBy(c.Cluster), load, counters)
-			issued += told
+			issued += issuedHere
 		}
 	}
 	return issued, elsewhere
 }
 
-// tallyOne adds up what a report says of one endpoint; meant is the cluster of it, nil
-// for one that is not known here, which is all of them.
+// tallyOne adds up a report about one endpoint in the cluster meant, or in all of its clusters where that
+// is nil.
 func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointLoad, counters bool) {
 	for _, s := range at.slots {
 		if meant != nil && s.cluster != meant {
@@ -291,36 +242,36 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 	}
 }
 
-// learn keeps by which name a cluster of the Envoy is known in EDS, where its own name for
-// it, which entries of its log say, would be taken for another cluster or for none.
+// learn keeps the name in EDS of a cluster of the Envoy, where the Envoy's own name for
+// it, which entries of its log have, would be taken for another cluster or for none.
 func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
 	means, before := l.served(c.Cluster), len(e.services)
 	switch _, kept := e.services[c.Name]; {
 	case c.Name == "" || l.served(c.Name) == means:
 		delete(e.services, c.Name)
-	case !kept && (before >= maxServices || l.services >= l.room(e.who, maxServicesTotal)):
+	case !kept && (before >= maxServices || l.services >= l.room(e.node, maxServicesTotal)):
 	default:
 		if e.services == nil {
 			e.services = make(map[string]service)
 		}
-		s := service{told: now}
+		s := service{named: now}
 		if means != nil {
-			s.name = means.name // our string, and not one that the Envoy made up
+			s.name = means.name // our own string
 		}
 		e.services[c.Name] = s
 	}
 	l.services += len(e.services) - before
 }
 
-// unlearn makes room: a report names all clusters that the Envoy has, so what none named
+// unlearn makes room: a report names all clusters that the Envoy has, so a name that was in none
 // for a while was removed from its configuration.
 func (l *Ledger) unlearn(e *envoy, now time.Time) {
 	before := len(e.services)
-	if before < maxServices && l.services < l.room(e.who, maxServicesTotal) {
+	if before < maxServices && l.services < l.room(e.node, maxServicesTotal) {
 		return
 	}
 	since := now.Add(-e.patience())
-	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.told.Before(since) })
+	maps.DeleteFunc(e.services, func(_ string, s service) bool { return s.named.Before(since) })
 	l.services += len(e.services) - before
 }
 
@@ -334,7 +285,7 @@ func (l *Ledger) served(name string) *cluster {
 	return l.clusters[base]
 }
 
-// noteDropped counts what was shed.
+// noteDropped counts the requests that were shed.
 func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if load.Dropped == 0 {
 		return
@@ -343,78 +294,75 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if c == nil {
 		return
 	}
-	if _, watches := c.watchers[e.who]; watches {
+	if _, watches := c.watchers[e.node]; watches {
 		c.dropped += min(load.Dropped, maxIssued)
 		l.changed(c)
 	}
 }
 
-// apply takes the tallies of a report into the accounts.
-func (l *Ledger) apply(r *Reports, now time.Time) {
+// count takes the tallies of a report into the accounts.
+func (l *Ledger) count(r *Reports, now time.Time) {
 	e := r.envoy
-	turn := e.turn(r)
-	due := now.Sub(r.reckoned) >= reckonPeriod || now.Before(r.reckoned)
+	due := now.Sub(r.compared) >= flight.ComparePeriod || now.Before(r.compared)
 	if due {
-		r.reckoned = now
+		r.compared = now
 	}
-	if e.counting > 1 || e.counting == 1 && !r.counts {
-		e.split(r)
+	report := flight.Report{
+		Process: r.process, Processes: e.processes(r, now), Joins: !r.later || !r.counts, First: !r.later,
+		Round: e.advanceRound(r), Due: due, Logged: r.logged,
+	}
+	if report.Processes > 1 && e.counting == 1 {
+		e.share()
 	}
 	e.progress = 0
 	e.accounts.each(func(a *account) {
 		t := a.next
 		a.next = tally{}
-		a.inProgress += t.inProgress - r.gauge(a)
-		r.setGauge(a, t.inProgress)
-		e.progress += int(a.inProgress)
-		if e.basis() == byEvents {
-			l.reconcile(a, &turn)
-			if r.later && e.counting == 1 {
-				l.reckon(a, t.issued, due)
-			} else { // of several, each is late by its own age
-				a.reckonAnew()
-			}
-		} else {
-			l.applyAlone(r, a, t)
-		}
-		l.settle(a)
+		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded, t.errors
+		change := a.count.Report(&report)
+		l.apply(a, &change)
+		e.progress += int(a.count.InProgress())
 	})
 }
 
-// applyAlone takes in a tally where no log tells of the same requests. What is in progress
-// at the first report of a stream began before it was counted, and stands for itself.
-func (l *Ledger) applyAlone(r *Reports, a *account, t tally) {
-	switch {
-	case r.later && r.counts:
-	case r.envoy.reported():
-		a.unended = kept(int64(a.unended) + int64(t.inProgress))
-	default:
-		a.reckonAnew()
-		a.unended = a.inProgress
+// processes is how many streams report, with the one that does now and those that were opened not long ago:
+// the requests of a process are in the log before its first report, an interval after it opened its stream.
+func (e *envoy) processes(reporting *Reports, now time.Time) (n int) {
+	for _, r := range e.reports {
+		if r == reporting || r.counts || !r.later && now.Sub(r.opened) <= e.patience() {
+			n++
+		}
 	}
-	l.report(a, t, r.logged)
+	return n
 }
 
-// turn says where in a round a report comes.
-func (e *envoy) turn(r *Reports) round {
+// share has the accounts of an Envoy note which process reported until now, before others do.
+func (e *envoy) share() {
+	for _, r := range e.reports {
+		if r.counts {
+			e.accounts.each(func(a *account) { a.count.Share(r.process) })
+		}
+	}
+}
+
+// advanceRound takes a report into the round of the Envoy's processes, and says where in it the report is.
+func (e *envoy) advanceRound(r *Reports) flight.Round {
 	e.first = e.first || !r.later
-	turn := round{begins: true, ends: true}
+	round := flight.Round{Begins: !r.reported, Ends: true, First: e.first}
 	for _, other := range e.reports {
 		if other != r && other.counts {
-			turn.begins = turn.begins && !other.told
-			turn.ends = turn.ends && other.told
+			round.Begins = round.Begins && !other.reported
+			round.Ends = round.Ends && other.reported
 		}
 	}
-	turn.begins = turn.begins && !r.told
-	turn.first = e.first
-	r.told = true
-	if turn.ends {
+	r.reported = true
+	if round.Ends {
 		e.first = false
 		for _, other := range e.reports {
-			other.told = false
+			other.reported = false
 		}
 	}
-	return turn
+	return round
 }
 
 // plus adds up to a limit.
@@ -439,6 +387,5 @@ func (r *Reports) Close(now time.Time) {
 	}
 	l.epoch++
 	l.regroup(e)
-	e.accounts.each(l.settle)
 	l.leaveIfGone(e)
 }

@@ -6,7 +6,7 @@ import "time"
 // end. Most ends that are missing were lost, so the oldest is forgotten for a new one.
 const maxClosed = 1024
 
-// unbatchTime is how long after an Envoy is to batch no more its last batch may come: it is
+// unbatchTime is how long the last batch of an Envoy may take that is to stop batching: it is
 // told within a second, and then sends what is in its buffer within one.
 const unbatchTime = 3 * time.Second
 
@@ -70,13 +70,12 @@ func (l *list) remove(r *request) {
 // record opens a request; false says that there is no room for it.
 func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	e := s.envoy
-	if e.open >= maxOpen || l.open >= l.room(e.who, maxOpenTotal) {
+	if e.open >= maxOpen || l.open >= l.room(e.node, maxOpenTotal) {
 		return false
 	}
 	r := l.take()
 	r.key, r.stream, r.received = k, s, received
 	k.account.open.push(r)
-	k.account.begun++
 	s.open.push(r)
 	if first := e.requests[k]; first != nil { // a retry at the same endpoint
 		r.links[ofOneID].next = first
@@ -88,16 +87,16 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	return true
 }
 
-// unbatching says whether the last batch may still be on its way.
+// unbatching reports whether the last batch may still be on its way.
 func (e *envoy) unbatching(now time.Time) bool {
 	return !e.unbatched.IsZero() && now.Sub(e.unbatched) < unbatchTime
 }
 
 // endedEarly remembers an end without a beginning where that may be in the last batch:
-// entries at once come over another stream, and overtake it. Of one that watches nothing nobody
-// counts it.
+// entries that are sent at once come over another stream, and overtake it. Those of an Envoy that watches
+// nothing count nowhere.
 func (l *Ledger) endedEarly(e *envoy, now time.Time, k key) {
-	if !e.unbatching(now) || len(e.early) >= maxClosed || l.watching[e.who] == nil {
+	if !e.unbatching(now) || len(e.early) >= maxClosed || l.watching[e.node] == nil {
 		return
 	}
 	if e.early == nil {
@@ -106,7 +105,7 @@ func (l *Ledger) endedEarly(e *envoy, now time.Time, k key) {
 	e.early[k]++
 }
 
-// beganLate says whether a request that begins has ended before.
+// beganLate reports whether a request that begins has ended before.
 func (e *envoy) beganLate(k key) bool {
 	if e.early[k] == 0 {
 		return false
@@ -117,7 +116,7 @@ func (e *envoy) beganLate(k key) bool {
 	return true
 }
 
-// drop closes a request.
+// drop forgets a request. What its account counts is the caller's to change.
 func (l *Ledger) drop(r *request) {
 	a, e := r.key.account, r.stream.envoy
 	if r.closed {
@@ -126,7 +125,6 @@ func (l *Ledger) drop(r *request) {
 		a.closed--
 	} else {
 		a.open.remove(r)
-		a.begun--
 	}
 	r.stream.open.remove(r)
 	same := r.links[ofOneID]
@@ -146,12 +144,11 @@ func (l *Ledger) drop(r *request) {
 	l.put(r)
 }
 
-// close counts a request as ended whose end was not told. It is remembered, so that
-// an end that comes after all is known for one that was counted.
+// close moves a request to the closed ones: it counts as ended, though its end was not logged. It is
+// remembered, so that an end that comes after all does not count again.
 func (l *Ledger) close(r *request) {
 	a, e := r.key.account, r.stream.envoy
 	a.open.remove(r)
-	a.begun--
 	r.closed = true
 	a.closed++
 	e.closed.push(r)

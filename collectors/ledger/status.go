@@ -6,44 +6,59 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 )
 
 // batchedAge is the most that a batched Envoy's entries are late: its logger's
-// flush interval. Who has nothing to say in that time has nothing in its buffer.
+// flush interval. One that sends nothing for that time has nothing in its buffer.
 const batchedAge = time.Second
 
-// heard is who of a cluster's watchers is counted. It changes far more seldom
-// than the counts.
+// heard is which of a cluster's watchers are counted. It changes far less often than the counts.
 type heard struct {
-	epoch                   uint64
+	epoch, trafficEpoch     uint64 // of the ledger, that it is of
 	counted                 []*envoy
 	events, reports, silent int
-	clusters                int    // the most that one of them watches
-	busy                    int    // of those with traffic, as of turns
-	turns                   uint64 // one more than the ledger's; 0: busy is not known
-	late                    bool   // somebody's counts are older than the events of this moment
-	exact                   bool   // all have load reports
+	clusters                int  // the most that one of them watches
+	busy                    int  // of those with traffic
+	late                    bool // the counts of one are older than the events of this moment
+	exact                   bool // all have load reports
 }
 
-// heardBy brings the cluster's view of its watchers up to date.
+// heardBy returns which of the cluster's watchers are counted. It is a function of the ledger's state, and
+// kept until that changes.
 func (l *Ledger) heardBy(c *cluster) *heard {
-	h := &c.heard
-	if h.epoch == l.epoch && l.epoch > 0 {
-		return h
+	before := c.heard.Load()
+	if before != nil && before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
+		return before
 	}
-	*h = heard{epoch: l.epoch, counted: h.counted[:0], exact: true}
-	for who := range c.watchers {
-		h.clusters = max(h.clusters, l.watching[who].clusters)
-		e := l.envoys[who]
+	h := &heard{epoch: l.epoch, trafficEpoch: l.trafficEpoch, exact: true}
+	if before != nil && before.epoch == l.epoch {
+		*h = *before
+		h.trafficEpoch, h.busy = l.trafficEpoch, 0
+	} else {
+		l.hearAll(c, h)
+	}
+	for node := range c.watchers {
+		h.busy = max(h.busy, l.watching[node].busy)
+	}
+	c.heard.Store(h)
+	return h
+}
+
+// hearAll goes through the watchers.
+func (l *Ledger) hearAll(c *cluster, h *heard) {
+	for node := range c.watchers {
+		h.clusters = max(h.clusters, l.watching[node].clusters)
+		e := l.envoys[node]
 		if e == nil {
 			continue
 		}
 		switch e.basis() {
-		case byEvents:
+		case flight.ByLog:
 			h.events++
 			h.late = h.late || e.mode == ModeBatched
 			h.exact = h.exact && e.reported()
-		case byReports:
+		case flight.ByReports:
 			h.reports++
 			h.late = true
 		default:
@@ -55,26 +70,11 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 		h.counted = append(h.counted, e)
 	}
 	h.exact = h.exact && len(h.counted) > 0
-	clear(h.counted[len(h.counted):cap(h.counted)]) // those that left
-	return h
 }
 
-// busyBy is how many clusters with traffic one watcher of the cluster watches: the most of any.
-func (l *Ledger) busyBy(c *cluster) int {
-	h := l.heardBy(c)
-	if h.turns == l.turns+1 {
-		return h.busy
-	}
-	h.busy, h.turns = 0, l.turns+1
-	for who := range c.watchers {
-		h.busy = max(h.busy, l.watching[who].busy)
-	}
-	return h.busy
-}
-
-// asOf is when the sums of a cluster were true: now, less the mean age of what its
-// Envoys told, each weighed by its request rate. For what a count misses is what
-// arrived since, rate times age, summed over the Envoys.
+// asOf is when the sums of a cluster were true: now, less the mean age of its Envoys' counts,
+// each weighed by its request rate. What a count misses is what
+// arrived since: rate times age, summed over the Envoys.
 func (h *heard) asOf(now time.Time) time.Time {
 	if len(h.counted) == 0 {
 		return time.Time{}
@@ -88,7 +88,7 @@ func (h *heard) asOf(now time.Time) time.Time {
 // slowest is the longest time between two reports of one that is counted by them.
 func (h *heard) slowest() (longest time.Duration) {
 	for _, e := range h.counted {
-		if e.basis() == byReports {
+		if e.basis() == flight.ByReports {
 			longest = max(longest, e.asked)
 		}
 	}
@@ -101,7 +101,7 @@ func (h *heard) interval(now time.Time) time.Duration {
 		return 0
 	}
 	return h.mean(now, func(e *envoy) time.Duration {
-		if e.basis() == byReports {
+		if e.basis() == flight.ByReports {
 			return e.asked
 		}
 		return 0
@@ -109,7 +109,7 @@ func (h *heard) interval(now time.Time) time.Duration {
 }
 
 // mean weighs the Envoys that are counted by their request rates: one without traffic
-// says nothing late.
+// misses nothing.
 func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration {
 	const idle = 0.01 // requests per second, so that there is always a weight
 	var weights, sum float64
@@ -124,7 +124,7 @@ func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration
 // age is how old the counts of an Envoy are.
 func (e *envoy) age(now time.Time) time.Duration {
 	switch {
-	case e.basis() == byReports:
+	case e.basis() == flight.ByReports:
 		return max(0, now.Sub(e.lastReport))
 	case e.mode == ModeBatched:
 		return min(batchedAge, max(0, now.Sub(e.lastEvent)))
@@ -132,55 +132,63 @@ func (e *envoy) age(now time.Time) time.Duration {
 	return 0
 }
 
-// Read appends to into what is known of each endpoint of a cluster, in the order
-// given to SetMembers. In-flight counts and sums are unknown while no watcher is
-// counted; what only access logs tell (failures, time to last byte, answers) while no
-// watcher is counted by its log. The averages are as of the newest end in them.
-func (l *Ledger) Read(name string, now time.Time, into []Counts) []Counts {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+// Read returns what is known of each endpoint of a cluster, in the order given to SetMembers.
+// In-flight counts and sums are unknown while no watcher is counted; what only access logs show (failures,
+// time to last byte, answers) while no watcher is counted by its log. The averages are as of the newest end
+// in them.
+//
+// It writes over previous, which is the reader's last reading or nil. A reading is newer than that, even
+// where the Envoys with the newest reports have left: it holds what changed since, and readers
+// go by its time.
+func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []flight.Counts {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	into := previous[:0]
 	c := l.clusters[name]
 	if c == nil {
 		return into
 	}
 	h := l.heardBy(c)
 	at := h.asOf(now)
-	// A reading is newer than the one before, even where those who told the newest have
-	// left: it holds what changed since, and who reads goes by its time.
-	if next := c.read.Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
+	if next := newest(previous).Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
 		at = next
-	}
-	if !at.IsZero() {
-		c.read = at
 	}
 	var logged time.Time
 	if h.events > 0 {
 		logged = at
 	}
 	for _, s := range c.members {
-		into = append(into, Counts{
-			Address:  s.address,
-			InFlight: reading(float64(s.believed()), at),
-			Exact:    h.exact,
-			Bytes:    weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
-			Failing:  weighting.Reading{Value: s.failed.value, At: s.failed.at},
+		into = append(into, flight.Counts{
+			Address:       s.address,
+			InFlight:      reading(float64(s.undisputed()), at),
+			Exact:         h.exact,
+			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
+			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
-				Issued:         reading(float64(s.sums.issued), at),
-				Ended:          reading(float64(s.sums.ended), at),
-				Failed:         reading(float64(s.sums.failed), logged),
-				Errors:         reading(float64(s.sums.errors), at),
-				Succeeded:      reading(float64(s.sums.succeeded), at),
-				LatencySeconds: reading(s.sums.latency, logged),
-				Answered:       reading(float64(s.sums.answered), logged),
+				Issued:         reading(float64(s.sums.Issued), at),
+				Ended:          reading(float64(s.sums.Ended), at),
+				Failed:         reading(float64(s.sums.Failed), logged),
+				Errors:         reading(float64(s.sums.Errors), at),
+				Succeeded:      reading(float64(s.sums.Succeeded), at),
+				LatencySeconds: reading(s.sums.Latency, logged),
+				Answered:       reading(float64(s.sums.Answered), logged),
 				Partial:        h.events > 0 && h.reports > 0,
+				Sized:          reading(float64(s.sums.Sized), at),
+				SizedBytes:     reading(s.sums.Bytes, at),
 			},
-			Sized:      reading(float64(s.sums.sized), at),
-			SizedBytes: reading(s.sums.bytes, at),
-			Unsized:    reading(float64(s.sums.issued-s.sums.sized), at),
 		})
 	}
 	return into
+}
+
+// newest is when a reading was true.
+func newest(all []flight.Counts) (at time.Time) {
+	for i := range all {
+		if t := all[i].InFlight.At; t.After(at) {
+			at = t
+		}
+	}
+	return at
 }
 
 func reading(value float64, at time.Time) weighting.Reading {
@@ -192,9 +200,8 @@ func reading(value float64, at time.Time) weighting.Reading {
 
 // Cluster is the status of a cluster.
 func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	c := l.clusters[name]
 	if c == nil {
 		return ClusterStatus{}
@@ -202,7 +209,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	h := l.heardBy(c)
 	return ClusterStatus{
 		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
-		Clusters: h.clusters, Busy: l.busyBy(c), Idle: c.idle,
+		Clusters: h.clusters, Busy: h.busy, Idle: c.idle,
 		Interval: h.interval(now),
 		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}
@@ -223,7 +230,7 @@ type Totals struct {
 	Events     uint64 // access log entries
 	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
 	Unpaired   uint64 // ends without a beginning
-	Reconciled uint64 // requests that load reports added to or took from what access logs said
+	Reconciled uint64 // requests that load reports added to or took from the counts by access logs
 }
 
 func (t *Totals) add(e *envoy) {
@@ -233,10 +240,10 @@ func (t *Totals) add(e *envoy) {
 	t.Reconciled += e.reconciled
 }
 
-// Totals sums up what was heard so far.
+// Totals sums up all Envoys.
 func (l *Ledger) Totals() Totals {
-	l.mu.Lock()
-	defer l.release()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	t := l.left
 	for _, e := range l.envoys {
 		t.add(e)
@@ -245,13 +252,12 @@ func (l *Ledger) Totals() Totals {
 }
 
 func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
-	l.mu.Lock()
-	defer l.release()
-	l.sweep(now)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
 	all := make([]EnvoyStatus, 0, len(l.envoys))
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{
-			Envoy: e.who, Mode: e.mode, Silent: e.silent,
+			Envoy: e.node, Mode: e.mode, Silent: e.silent,
 			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings,
 			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
 			Reconciled: e.reconciled, Unrecorded: e.unrecorded,

@@ -3,6 +3,8 @@ package ledger
 import (
 	"hash/maphash"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
 // A Stream is an open access log stream. Each worker of an Envoy has one for each
@@ -13,15 +15,15 @@ type Stream struct {
 	open   list   // requests that began over it
 }
 
-// Open notes that a stream of an Envoy's access log was opened. What one Envoy
-// too many says is ignored.
-func (l *Ledger) Open(who Envoy, now time.Time) *Stream {
+// Open notes that a stream of an Envoy's access log was opened. One Envoy
+// too many is ignored.
+func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 	l.mu.Lock()
 	defer l.release()
-	s := &Stream{ledger: l, envoy: l.envoyFor(who, now), open: list{which: inStream}}
+	s := &Stream{ledger: l, envoy: l.envoyFor(node, now), open: list{which: inStream}}
 	if s.envoy != nil {
 		l.restate(s.envoy, func() { s.envoy.streams++ })
-		s.envoy.lone = false
+		s.envoy.unlogged = false
 		l.regroup(s.envoy)
 		l.hear(s.envoy, now)
 	}
@@ -38,7 +40,7 @@ func (s *Stream) End(now time.Time, id, address string, o Outcome) {
 	s.Events(now, []Event{{Ended: true, ID: []byte(id), Address: []byte(address), Outcome: o}})
 }
 
-// Events notes what one message of the stream says, in order.
+// Events takes in one message of the stream, in order.
 func (s *Stream) Events(now time.Time, events []Event) {
 	l := s.ledger
 	l.mu.Lock()
@@ -68,8 +70,8 @@ func (l *Ledger) heardEvents(e *envoy, now time.Time, began int) {
 	l.judge(e, now, false)
 }
 
-// event takes in one event. Where it does not say which cluster of an endpoint the
-// request went through, it is one of each.
+// event takes in one event. Where it does not show which cluster of an endpoint the
+// request went through, it counts in each.
 func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	e := s.envoy
 	e.events++
@@ -87,7 +89,7 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 		}
 		if a := l.accountWith(e, slot); a != nil {
 			watched = watched || a.watched
-			l.tell(s, a, now, id, ev)
+			l.step(s, a, now, id, ev)
 		}
 	}
 	if !watched {
@@ -99,21 +101,21 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 }
 
 // meant is which of an endpoint's clusters an Envoy means by its own name for one; nil
-// where there is nothing to choose from, or no telling.
+// where there is nothing to choose from, or it is unknown.
 func (e *envoy) meant(at *address, name []byte) *cluster {
 	if len(at.slots) == 1 {
 		return nil
 	}
-	if s, told := e.services[string(name)]; told {
+	if s, known := e.services[string(name)]; known {
 		return at.servedBy(s.name)
 	}
 	return at.servedBy(string(name)) // as in a bootstrap of Steelyard's
 }
 
-// tell has an account take in an event.
-func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
+// step has an account take in an event.
+func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
 	switch {
-	case a.envoy.mode == ModeReports: // a straggler, or one that was not told: the reports count
+	case a.envoy.mode == ModeReports: // it has not switched yet: the reports count
 	case ev.Ended:
 		l.end(a, now, id, &ev.Outcome)
 	default:
@@ -123,78 +125,64 @@ func (l *Ledger) tell(s *Stream, a *account, now time.Time, id uint64, ev *Event
 
 func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	k := key{id, a}
-	if !a.envoy.beganLate(k) && !l.record(s, k, ev.Bytes) {
+	endedBefore := a.envoy.beganLate(k)
+	recorded := !endedBefore && l.record(s, k, ev.Bytes)
+	if !recorded && !endedBefore {
 		a.envoy.unrecorded++
 	}
-	if a.envoy.reported() {
-		a.gap = kept(int64(a.gap) - 1)
-	}
-	l.issue(a, 1, ev.Body)
-	l.noteTraffic(a) // though nothing was issued where it is owed
-	l.settle(a)
+	change := a.count.Begin(flight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
+	l.apply(a, &change)
+	l.noteTraffic(a) // though nothing was issued where requests were overcounted
 }
 
 func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 	received := uint64(0) // before the beginning
-	closed := false
+	change := flight.Change{Sums: o.sums()}
 	if !o.ConnectFailed {
-		r := a.envoy.requests[key{id, a}]
-		if r == nil {
+		pairing := flight.Unpaired
+		switch r := a.envoy.requests[key{id, a}]; {
+		case r == nil:
 			a.envoy.unpaired++
-			a.endUnseen()
 			l.endedEarly(a.envoy, now, key{id, a})
-		} else {
-			received, closed = r.received, r.closed
+		default:
+			pairing, received = flight.Open, r.received
+			if r.closed {
+				pairing = flight.Closed
+			}
 			l.drop(r)
 		}
-	}
-	d := o.sums()
-	if closed { // and its end is in the sums
-		d.ended = 0
-		a.endUnseen()
+		change = a.count.End(pairing, change.Sums)
 	}
 	if a.watched {
-		a.slot.average(now, o, &d, received)
-		a.vouch(now, &d)
+		a.slot.average(now, o, &change.Sums, received)
+		a.vouch(now, &change.Sums)
 	}
-	l.credit(a, d)
-	l.settle(a)
-}
-
-// endUnseen notes an end of a request that is not open. It lowers what a report told of
-// requests that began unseen, and never what was seen to begin.
-func (a *account) endUnseen() {
-	if a.correction > 0 {
-		a.correction--
-	}
-	if a.difference > 0 {
-		a.difference--
-	}
+	l.apply(a, &change)
 }
 
 // sums is what one end adds.
-func (o *Outcome) sums() sums {
+func (o *Outcome) sums() flight.Sums {
 	if o.ConnectFailed {
-		return sums{failed: 1}
+		return flight.Sums{Failed: 1}
 	}
-	d := sums{ended: 1}
+	d := flight.Sums{Ended: 1}
 	if o.Status > 0 && o.Latency > 0 && !o.Reset {
-		d.answered, d.latency = 1, seconds(o.Latency)
+		d.Answered, d.Latency = 1, seconds(o.Latency)
 	}
 	switch {
 	case o.failed():
-		d.failed = 1
+		d.Failed = 1
 	case o.erred():
-		d.errors = 1
+		d.Errors = 1
 	case o.GRPCStatus == 0:
-		d.succeeded = d.answered
+		d.Succeeded = d.Answered
 	}
 	return d
 }
 
-// failed says whether the endpoint failed the request. A full queue did, too, and who
-// answers each at once with a 503 would otherwise look like the fastest. What Envoy refuses
-// itself never came to an endpoint.
+// failed reports whether the endpoint failed the request. A 503 of a full queue is a failure, too: an endpoint
+// that answers each request with one at once would otherwise look like the fastest. What Envoy refuses itself
+// never reached an endpoint.
 func (o *Outcome) failed() bool {
 	return o.ConnectFailed || o.Reset || o.Status >= 500
 }
@@ -202,8 +190,8 @@ func (o *Outcome) failed() bool {
 // grpcCanceled is the gRPC status of a request that its client gave up.
 const grpcCanceled = 1
 
-// erred says whether the request ended in an error that may be its own: a model that nobody
-// has, or that this endpoint has no longer. Only a comparison with other endpoints can tell.
+// erred reports whether the request ended in an error that may be its own: a model that no endpoint
+// has, or that this one has no longer. Only a comparison with other endpoints shows which.
 func (o *Outcome) erred() bool {
 	return o.Status >= 400 || o.GRPCStatus != 0 && o.GRPCStatus != grpcCanceled
 }
@@ -219,11 +207,11 @@ func (s *Stream) Close(now time.Time) {
 	}
 	for s.open.head != nil {
 		r := s.open.head
-		a, counted := r.key.account, !r.closed
+		a, open := r.key.account, !r.closed
 		l.drop(r)
-		if counted {
-			a.difference++ // it may go on unseen: the next report is asked
-			l.settle(a)
+		if open {
+			change := a.count.Lose()
+			l.apply(a, &change)
 		}
 	}
 	l.restate(e, func() { e.streams-- })

@@ -8,10 +8,10 @@ import (
 func TestTotalsOutliveTheEnvoysThatTheyAreOf(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := New(func(string) {})
-	who := Envoy{NodeID: "a", Host: "10.0.0.9"}
+	node := Envoy{NodeID: "a", Host: "10.0.0.9"}
 	l.SetMembers("llama", []string{"10.0.0.1:80"})
-	l.SetWatchers("llama", []Envoy{who})
-	s := l.Open(who, now)
+	l.SetWatchers("llama", []Envoy{node})
+	s := l.Open(node, now)
 	s.Begin(now, "1", "10.0.0.1:80")
 	s.End(now, "1", "10.0.0.1:80", Outcome{Status: 200})
 	s.End(now, "2", "10.0.0.1:80", Outcome{Status: 200})

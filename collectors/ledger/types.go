@@ -3,21 +3,21 @@ package ledger
 import (
 	"time"
 
-	"steelyard/weighting"
+	"steelyard/weighting/flight"
 )
 
-// An Envoy is who a stream speaks for: the id of its node and the remote IP of
-// its connection.
+// An Envoy is the sender of a stream: the id of its node and the remote IP of its connection. Package xds
+// identifies a subscriber by the same two (Watcher).
 type Envoy struct{ NodeID, Host string }
 
-// A Mode is how an Envoy tells of its requests.
+// A Mode is how an Envoy reports its requests.
 type Mode uint8
 
 // The modes, from the freshest to the cheapest.
 const (
 	ModeEvents  Mode = iota // an access log entry at each beginning and end, sent at once
 	ModeBatched             // the same entries, buffered
-	ModeReports             // load reports alone
+	ModeReports             // load reports only
 )
 
 func (m Mode) String() string {
@@ -52,12 +52,9 @@ type Event struct {
 }
 
 // A Size is a number of bytes that may be unknown, which is not zero.
-type Size struct {
-	Bytes uint64
-	Known bool
-}
+type Size = flight.Size
 
-// A ClusterLoad is what a load report says of one cluster of an Envoy.
+// A ClusterLoad is the part of a load report about one cluster of an Envoy.
 type ClusterLoad struct {
 	Name      string // in the Envoy's configuration
 	Cluster   string // its name in EDS; that of the configuration where it has none
@@ -65,45 +62,31 @@ type ClusterLoad struct {
 	Endpoints []EndpointLoad
 }
 
-// An EndpointLoad is what a load report says of one endpoint. All but InProgress is since
+// An EndpointLoad is the part of a load report about one endpoint. All but InProgress is since
 // the last report.
 type EndpointLoad struct {
 	Address    string // IP:port
 	InProgress uint64
 	Issued     uint64
 	Succeeded  uint64 // answered, be it with a 4xx
-	Errors     uint64 // 5xx, gRPC statuses that stand for one, no answer; and Envoy's own timeouts and full circuit breakers
+	// Errors are 5xx, gRPC statuses that stand for one, no answer; and Envoy's own timeouts and full circuit
+	// breakers.
+	Errors uint64
 }
 
-// Counts is what is known of one endpoint.
-type Counts struct {
-	Address  string
-	InFlight weighting.Reading // over all watchers that report; unknown when none does
-	Exact    bool              // every watcher that is counted has load reports, too
-	// Bytes is those of an answer and Failing the share, 0 to 1, of the requests that the
-	// endpoint failed among those that it answered or failed: moving averages over the ends
-	// that logs tell of, as of the newest; unknown before the first.
-	Bytes, Failing weighting.Reading
-	Proxies        weighting.ProxyReport
-	// Of the requests in Proxies.Issued, Sized began with a known size of their body, of SizedBytes in
-	// sum, and Unsized without: chunked ones, and those that no access log showed to begin. Cumulative, and
-	// of the same time as Issued.
-	Sized, SizedBytes, Unsized weighting.Reading
-}
-
-// A ClusterStatus is how a cluster is watched and heard of.
+// A ClusterStatus says which Envoys watch a cluster, and how they report.
 type ClusterStatus struct {
 	Watchers int // Envoys subscribed to the cluster
 	Events   int // of them, counted by their access log
-	Reports  int // counted by their load reports alone
-	Silent   int // counted no more, because nothing was heard of them
+	Reports  int // counted by their load reports only
+	Silent   int // not counted any more, because they send nothing
 	Clusters int // that one Envoy watches, this one among them: the most of any watcher
 	Busy     int // the same of clusters with traffic
 	// Idle says that no request began or ended for ten seconds, nor by the last two reports of
-	// those that are counted by them. While there is a watcher that tells nothing, nobody knows,
-	// and the cluster is not.
+	// those that are counted by them. While a watcher reports nothing, it may have requests, and the
+	// cluster is not idle.
 	Idle bool
-	// Interval is the time between two readings of an Envoy, in the mean of those that are
+	// Interval is the time between two readings of an Envoy: the mean over those that are
 	// counted, each weighed by its request rate; 0 for one that is counted by events.
 	Interval time.Duration
 	// Dropped is the number of requests dropped by drop_overloads, cumulative.
@@ -113,7 +96,7 @@ type ClusterStatus struct {
 	IgnoredEntries uint64
 }
 
-// An EnvoyStatus is what is known of one Envoy. The counters are cumulative and
+// An EnvoyStatus is the state of one Envoy. The counters are cumulative and
 // start with its first stream.
 type EnvoyStatus struct {
 	Envoy        Envoy
@@ -125,13 +108,13 @@ type EnvoyStatus struct {
 	Events     uint64 // access log entries
 	Ignored    uint64 // of them, about addresses that are none of its endpoints
 	Unpaired   uint64 // ends without a beginning
-	Reconciled uint64 // requests that load reports added to or took from what the access log said
+	Reconciled uint64 // requests that load reports added to or took from the count by the access log
 	Unrecorded uint64 // beginnings beyond the bound on open requests
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports
 	Streams               int           // of its access log
-	// ReportStreams are those of load reports that count: more than one is of Envoys that
-	// share a node id behind one address.
+	// ReportStreams are the processes that report load: two during a hot restart, and more than one also of
+	// Envoys that share a node id behind one address.
 	ReportStreams int
 }

@@ -31,42 +31,42 @@ func (m *meanSize) now() float64 {
 
 // Intervals at which Envoys report where the byte budget does not ask for more.
 const (
-	besideEvents = time.Second            // the access log has the counts, reports mend them
-	byThemselves = 100 * time.Millisecond // reports are all there is
+	withAccessLog = time.Second            // the access log has the counts, reports correct them
+	reportsOnly   = 100 * time.Millisecond // reports are all there is
 )
 
 // longest is the longest interval: a fleet that is larger than its budget is worth
 // a warning, and not Envoys that count as silent.
 const longest = 60 * time.Second
 
-// A Fleet is the Envoys that report their load, by whether an access log tells of the same
+// A Fleet is the Envoys that report their load, by whether an access log shows the same
 // requests.
-type Fleet struct{ Beside, Alone int }
+type Fleet struct{ WithAccessLog, ReportsOnly int }
 
 // Intervals is how often Envoys of each kind are to report: the shortest intervals, in
 // the ratio of least to least, with
 //
-//	(Beside / beside + Alone / alone) · reportBytes <= budget
+//	(WithAccessLog / withLog + ReportsOnly / without) · reportBytes <= budget
 //
-// where least, if it is 0, is 1 s beside the access log and 100 ms without one,
+// where least, if it is 0, is 1 s with the access log and 100 ms without one,
 // which ten Envoys with reports of 61 KB keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
 // makes both longer, up to a minute. A budget of 0 is none.
-func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond, reportBytes float64) (beside, alone time.Duration) {
-	leastBeside, leastAlone := least, least
+func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond, reportBytes float64) (withLog, without time.Duration) {
+	leastWithLog, leastWithout := least, least
 	if least <= 0 {
-		leastBeside, leastAlone = besideEvents, byThemselves
+		leastWithLog, leastWithout = withAccessLog, reportsOnly
 	}
 	if budgetBytesPerSecond <= 0 {
-		return leastBeside, leastAlone
+		return leastWithLog, leastWithout
 	}
 	room := budgetBytesPerSecond / reportBytes // reports per second
-	wanted := float64(f.Beside)/leastBeside.Seconds() + float64(f.Alone)/leastAlone.Seconds()
-	beside = stretched(leastBeside, wanted/room)
-	if beside == longest { // and the others have what these leave
-		room = max(room-float64(f.Beside)/longest.Seconds(), 0)
-		return beside, stretched(leastAlone, float64(f.Alone)/leastAlone.Seconds()/room)
+	wanted := float64(f.WithAccessLog)/leastWithLog.Seconds() + float64(f.ReportsOnly)/leastWithout.Seconds()
+	withLog = stretched(leastWithLog, wanted/room)
+	if withLog == longest { // and the others have what these leave
+		room = max(room-float64(f.WithAccessLog)/longest.Seconds(), 0)
+		return withLog, stretched(leastWithout, float64(f.ReportsOnly)/leastWithout.Seconds()/room)
 	}
-	return beside, stretched(leastAlone, wanted/room)
+	return withLog, stretched(leastWithout, wanted/room)
 }
 
 // stretched is an interval that is longer by a factor.

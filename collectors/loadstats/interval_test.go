@@ -10,32 +10,32 @@ import (
 func TestIntervals(t *testing.T) {
 	const mib, ms = 1 << 20, time.Millisecond
 	cases := []struct {
-		name          string
-		fleet         Fleet
-		least         time.Duration
-		budget, size  float64
-		beside, alone time.Duration
+		name             string
+		fleet            Fleet
+		least            time.Duration
+		budget, size     float64
+		withLog, without time.Duration
 	}{
-		{"ten beside the access log", Fleet{Beside: 10}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
-		{"ten alone, paid for", Fleet{Alone: 10}, 0, 10 * mib, ReportBytes, time.Second, 100 * ms},
-		{"nine beside the access log and one alone", Fleet{9, 1}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
-		{"ten alone, on a small budget", Fleet{Alone: 10}, 0, 2 * mib, ReportBytes, 2908706665, 290870666},
+		{"ten with an access log", Fleet{WithAccessLog: 10}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
+		{"ten with reports only, paid for", Fleet{ReportsOnly: 10}, 0, 10 * mib, ReportBytes, time.Second, 100 * ms},
+		{"nine with an access log and one without", Fleet{9, 1}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
+		{"ten with reports only, on a small budget", Fleet{ReportsOnly: 10}, 0, 2 * mib, ReportBytes, 2908706665, 290870666},
 		{"five of each, on a small budget", Fleet{5, 5}, 0, 1 * mib, ReportBytes, 3199577331, 319957733},
-		{"a hundred alone", Fleet{Alone: 100}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
-		{"a thousand beside the access log", Fleet{Beside: 1000}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
-		{"a hundred alone, of ten thousand endpoints", Fleet{Alone: 100}, 0, 10 * mib, 344_000, 32_806_396_484, 3_280_639_648},
+		{"a hundred with reports only", Fleet{ReportsOnly: 100}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
+		{"a thousand with an access log", Fleet{WithAccessLog: 1000}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
+		{"a hundred with reports only, of ten thousand endpoints", Fleet{ReportsOnly: 100}, 0, 10 * mib, 344_000, 32_806_396_484, 3_280_639_648},
 		{"so many that the others get the rest", Fleet{2050, 10}, 0, 2 * mib, ReportBytes, time.Minute, 46_976 * ms},
 		{"more than the budget is for", Fleet{100_000, 10}, 0, 2 * mib, ReportBytes, time.Minute, time.Minute},
 		{"a least of one's own", Fleet{10, 10}, 50 * ms, 100 * mib, ReportBytes, 50 * ms, 50 * ms},
-		{"a long least", Fleet{Beside: 10}, 2 * time.Minute, 100 * mib, ReportBytes, 2 * time.Minute, 2 * time.Minute},
+		{"a long least", Fleet{WithAccessLog: 10}, 2 * time.Minute, 100 * mib, ReportBytes, 2 * time.Minute, 2 * time.Minute},
 		{"no budget", Fleet{1000, 1000}, 0, 0, ReportBytes, time.Second, 100 * ms},
 		{"nobody", Fleet{}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			beside, alone := c.fleet.Intervals(c.least, c.budget, c.size)
-			if (beside-c.beside).Abs() > ms || (alone-c.alone).Abs() > ms {
-				t.Errorf("%v and %v, want %v and %v", beside, alone, c.beside, c.alone)
+			withLog, without := c.fleet.Intervals(c.least, c.budget, c.size)
+			if (withLog-c.withLog).Abs() > ms || (without-c.without).Abs() > ms {
+				t.Errorf("%v and %v, want %v and %v", withLog, without, c.withLog, c.without)
 			}
 		})
 	}
@@ -44,16 +44,16 @@ func TestIntervals(t *testing.T) {
 // TestReportsKeepToTheirBudget: whoever they are, unless all report as seldom as can be.
 func TestReportsKeepToTheirBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := Fleet{rapid.IntRange(0, 5000).Draw(t, "beside"), rapid.IntRange(0, 5000).Draw(t, "alone")}
+		f := Fleet{rapid.IntRange(0, 5000).Draw(t, "withLog"), rapid.IntRange(0, 5000).Draw(t, "without")}
 		budget := rapid.Float64Range(64<<10, 1<<30).Draw(t, "budget")
 		size := rapid.Float64Range(100, maxMessage).Draw(t, "size")
-		beside, alone := f.Intervals(0, budget, size)
-		if alone > beside || beside < besideEvents || alone < byThemselves || beside > longest {
-			t.Fatalf("%v beside the log, %v alone", beside, alone)
+		withLog, without := f.Intervals(0, budget, size)
+		if without > withLog || withLog < withAccessLog || without < reportsOnly || withLog > longest {
+			t.Fatalf("%v with the log, %v without", withLog, without)
 		}
-		spent := size * (float64(f.Beside)/beside.Seconds() + float64(f.Alone)/alone.Seconds())
-		if spent > budget*1.001 && (f.Alone > 0 && alone < longest || f.Alone == 0 && beside < longest) {
-			t.Fatalf("%v bytes a second, every %v and %v; the budget is %v", spent, beside, alone, budget)
+		spent := size * (float64(f.WithAccessLog)/withLog.Seconds() + float64(f.ReportsOnly)/without.Seconds())
+		if spent > budget*1.001 && (f.ReportsOnly > 0 && without < longest || f.ReportsOnly == 0 && withLog < longest) {
+			t.Fatalf("%v bytes a second, every %v and %v; the budget is %v", spent, withLog, without, budget)
 		}
 	})
 }

@@ -17,7 +17,7 @@ const (
 	maxName      = 1024    // bytes of a cluster's name
 
 	// What a stream keeps the memory of for its next report. A larger one is made room
-	// for anew.
+	// for again.
 	keptEndpoints = 2048
 	keptClusters  = 256
 )
@@ -180,9 +180,9 @@ func readDropped(load *ledger.ClusterLoad, message []byte) error {
 
 func clip(name []byte) []byte { return name[:min(len(name), maxName)] }
 
-// letGo is called when the report has been used. It keeps no more memory than for one of
+// release is called when the report has been used. It keeps no more memory than for one of
 // a usual size: a stream is open for ever, and may never send a large one again.
-func (m *report) letGo() {
+func (m *report) release() {
 	if cap(m.loads) > keptEndpoints {
 		m.loads, m.clusters = nil, nil // clusters refer to loads
 	}

@@ -329,7 +329,7 @@ func TestALargeReportLeavesNoMemoryBehind(t *testing.T) {
 		if err := m.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
-		m.letGo()
+		m.release()
 		if cap(m.loads) > keptEndpoints || cap(m.clusters) > keptClusters || len(m.names) > keptEndpoints {
 			t.Errorf("%s: room for %d endpoints, %d clusters and %d names is kept", name, cap(m.loads), cap(m.clusters), len(m.names))
 		}

@@ -26,7 +26,7 @@ const (
 // Options of a Server.
 type Options struct {
 	// Interval is how often an Envoy is to report. It is asked for after each of its
-	// reports; a change of more than a tenth is told to the Envoy. It must not
+	// reports; a change of more than a tenth is sent to the Envoy. It must not
 	// block. Nil is 1 s.
 	Interval func(ledger.Envoy) time.Duration
 }
@@ -51,13 +51,13 @@ type Stats struct {
 	Broken  uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that tells l of every report. A nil log discards all.
+// New makes a server that passes every report on to l. A nil log discards all.
 func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	if o.Interval == nil {
-		o.Interval = func(ledger.Envoy) time.Duration { return besideEvents }
+		o.Interval = func(ledger.Envoy) time.Duration { return withAccessLog }
 	}
 	return &Server{
 		ledger: l, options: o, log: log, gate: wire.NewGate(maxStreamsEach),
@@ -97,16 +97,16 @@ func (s *Server) Stats() Stats {
 }
 
 // ReportBytes is the mean size of the latest reports, for Fleet.Intervals. Only those of
-// Envoys that watch a cluster are in it: nobody else's are to make theirs rare.
+// Envoys that watch a cluster are in it: reports of others must not make theirs rare.
 func (s *Server) ReportBytes() float64 { return s.size.now() }
 
-// serve takes one stream: who speaks, what is asked of it, and then its reports.
+// serve takes one stream: its Envoy, and then its reports.
 func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &report{wantNode: true}
 	if err := s.receive(stream, m); err != nil {
 		return err
 	}
-	who, err := wire.SpeakerOf(stream.Context(), m.node)
+	envoy, err := wire.EnvoyOf(stream.Context(), m.node)
 	if err != nil {
 		s.refused.Add(1)
 		s.log.Debug("load reports refused", "error", err)
@@ -114,20 +114,19 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	}
 	m.wantNode, m.node = false, nil
 	named()
-	if _, err := s.gate.Admit(who); err != nil {
+	if _, err := s.gate.Admit(envoy); err != nil {
 		return err
 	}
-	defer s.gate.Dismiss(who)
-	log := s.log.With("node", who.NodeID, "host", who.Host)
-	err = s.follow(stream, m, who, log)
+	defer s.gate.Dismiss(envoy)
+	log := s.log.With("node", envoy.NodeID, "host", envoy.Host)
+	err = s.follow(stream, m, envoy, log)
 	log.Info("load reports ended", "error", err)
 	return err
 }
 
-// follow asks for reports and tells the ledger of each. The message in m says
-// only who speaks: nobody asked for loads before it.
-func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, log *slog.Logger) error {
-	envoy := ledger.Envoy(who)
+// follow asks for reports and passes each on to the ledger. The message in m only
+// names the Envoy: it had not been asked for loads before.
+func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy, log *slog.Logger) error {
 	asked := s.options.Interval(envoy)
 	if err := ask(stream, asked); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, who wire.Speaker, l
 		if watches := l.Report(time.Now(), m.clusters); watches {
 			s.size.note(m.size)
 		}
-		m.letGo()
+		m.release()
 		next := s.options.Interval(envoy)
 		if !differs(asked, next) {
 			continue

@@ -15,7 +15,7 @@ import (
 // the others count again.
 //
 // A series that is higher than any server can have made it since (weighting.Possible) was
-// read or written wrongly, or is another server's under the same address. It tells nothing of what
+// read or written wrongly, or is another server's under the same address. It shows nothing of what
 // happened: the sum stays as it is, and goes on from the new value.
 //
 // The zero Counters is ready for use. It belongs to one server and one

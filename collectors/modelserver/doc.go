@@ -5,7 +5,7 @@
 // [Reader.Explain] to show a person which series gave which number.
 //
 // It is not a general parser of the exposition format, and it does not weigh
-// anything: what a queue means for a weight is for package weighting to say.
+// anything: what a queue means for a weight is decided in package weighting.
 //
 // # Which series give which field
 //
@@ -28,7 +28,7 @@
 //	              first_tokens      vllm:time_to_first_token_seconds_count
 //	              iterations        vllm:iteration_tokens_total_count
 //	triton        queue          nv_inference_pending_request_count
-//	              completions    nv_inference_request_success + nv_inference_request_failure, or the former alone
+//	              completions    nv_inference_request_success + nv_inference_request_failure, or only the former
 //	              queue_seconds  nv_inference_queue_duration_us / 1e6
 //	              busy_seconds   nv_inference_compute_{input,infer,output}_duration_us / 1e6, added up
 //	tensorrt-llm  queue          nv_trt_llm_request_metrics{request_type="waiting"}, or trtllm_num_requests_waiting
@@ -87,10 +87,10 @@
 // that it is made of is negative, infinite or not a number (Triton prints "Nan"
 // for what it has not measured), when a share is above 1, and when a sum leaves
 // the range of float64. That is no error while another field is known: a server
-// may stop exporting one series and go on with the others. [Reader.Explain] says
+// may stop exporting one series and go on with the others. [Reader.Explain] shows
 // which value it was. A body without one known field is an error, and so is one
 // that is cut in mid-line, since half a number is a wrong number. A body that is
-// cut between lines cannot be told from a short one here: the transport must
+// cut between lines cannot be distinguished from a short one here: the transport must
 // notice that.
 //
 // # How it is fast
@@ -101,5 +101,5 @@
 // escapes, what is wrong) has its wanted lines copied, without timestamp and exemplar, and
 // goes through the parser of prometheus/common, so that there is one grammar and one set
 // of messages. BenchmarkRead and BenchmarkWhole show the difference: about 75 times less time
-// than a parse of the whole body. FuzzRead checks that both say the same.
+// than a parse of the whole body. FuzzRead checks that both read the same.
 package modelserver

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Engine is the kind of a model server: it says which series mean what.
+// Engine is the kind of a model server, which decides which series mean what.
 type Engine string
 
 // The engines that can be read.
@@ -55,7 +55,7 @@ func (s series) String() string {
 	return fmt.Sprintf("%s{%s=%q}", s.name, s.label, s.value)
 }
 
-// combine says how the samples of a field become one number.
+// combine is how the samples of a field become one number.
 type combine string
 
 const (

@@ -106,7 +106,7 @@ func (e evaluation) explain() FieldSource {
 	return f
 }
 
-// problem says why there is no value; empty if there is one.
+// problem is why there is no value; empty if there is one.
 func (e evaluation) problem() string {
 	switch {
 	case e.value.Known:

@@ -53,7 +53,7 @@ func NewReader(e Engine, c Custom) (*Reader, error) {
 // Read reads the load out of a metrics body, in the Prometheus text format or
 // OpenMetrics. A field whose series is missing, or has a value that cannot be
 // true, is unknown in the Report. It is an error if no field at all is known
-// (the message says which series were looked for), if a line of a wanted series
+// (the message names the series that were looked for), if a line of a wanted series
 // does not parse or occurs twice, and if the body is empty or cut in mid-line.
 // Lines of other series are not looked at. The body is not kept.
 func (r *Reader) Read(body []byte) (Report, error) {
@@ -70,7 +70,7 @@ func (r *Reader) Read(body []byte) (Report, error) {
 	return report, nil
 }
 
-// A FieldSource says where one field of a Report came from.
+// A FieldSource is where one field of a Report came from.
 type FieldSource struct {
 	Field   Field    `json:"field"`
 	Value   Number   `json:"value"`
@@ -80,7 +80,7 @@ type FieldSource struct {
 	Problem string   `json:"problem,omitempty"` // why there is no value
 }
 
-// Explain reads a body as Read does and says, field by field, which series gave
+// Explain reads a body as Read does and returns, field by field, which series gave
 // the value, or why there is none. The fields come with Read's errors, so that
 // a body from which nothing can be read is explained too.
 func (r *Reader) Explain(body []byte) ([]FieldSource, error) {
@@ -119,7 +119,7 @@ func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 
 // parse finds the samples of the wanted series. A sample as servers write it is read
 // by parseSample. A body with any other line of a wanted series goes through the
-// parser of prometheus/common instead, which says what is allowed and what is wrong.
+// parser of prometheus/common instead, which decides what is allowed and reports what is wrong.
 func (r *Reader) parse(s *scratch, body []byte) error {
 	s.samples.clear()
 	plain := true
@@ -165,7 +165,7 @@ func inLine(picked []byte, err error) error {
 	return fmt.Errorf("line %s: %s", excerpt(lines[min(p.Line, len(lines))-1]), p.Msg)
 }
 
-// missing says that nothing wanted is in the body, what that was, and what the
+// missing is the error that nothing wanted is in the body, what that was, and what the
 // body has instead.
 func (r *Reader) missing(body []byte) string {
 	instead := "it begins with " + excerpt(bytes.TrimLeft(body, " \t\n"))

@@ -20,7 +20,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.Value)
 }
 
-// known makes a Number of a measured value. What no server can truthfully say
+// known makes a Number of a measured value. What no server can truthfully report
 // (negative, infinite, not a number) stays unknown.
 func known(v float64) Number {
 	if !plausible(v) {
@@ -32,7 +32,7 @@ func known(v float64) Number {
 // plausible reports whether a count, a share or a time can have this value.
 func plausible(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
 
-// A Report is what one metrics body says of its server's load.
+// A Report is the load of a server by one metrics body.
 type Report struct {
 	Queue       Number `json:"queue"`       // requests waiting to execute
 	Running     Number `json:"running"`     // requests executing

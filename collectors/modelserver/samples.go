@@ -66,7 +66,7 @@ func (s *samples) take(parsed map[string]*dto.MetricFamily) {
 }
 
 // parse adds a sample that is written as servers write it, NAME{LABEL="VALUE",…} NUMBER,
-// with blanks before the number alone. It reports false for any other, which may be as good:
+// with blanks only before the number. It reports false for any other, which may be as good:
 // with blanks elsewhere, escapes, no value, or wrong.
 func (s *samples) parse(name int, line []byte) bool {
 	rest := line[len(s.names[name]):]
@@ -146,7 +146,7 @@ func parseNumber(text []byte) (float64, bool) {
 	return v, err == nil && !math.IsInf(v, 0)
 }
 
-// checkTwice refuses a body that says the same thing twice: adding both up
+// checkTwice refuses a body that has the same series twice: adding both up
 // would be wrong, and so might be either of them.
 func (s *samples) checkTwice(seen map[uint64]struct{}) error {
 	clear(seen)

@@ -30,7 +30,7 @@ const (
 // request and response from one to the other, which for a page on loopback costs more than
 // the system calls do.
 //
-// HTTP/1.1 alone: over one HTTP/2 connection a hanging page would delay the pings of
+// HTTP/1.1 only: over one HTTP/2 connection a hanging page would delay the pings of
 // the next fetch instead of being closed. No proxy: a scrape is between two machines of one
 // network. No compression: it would save bytes of the network and cost the server, every
 // 250 ms, time that its requests need.
@@ -187,17 +187,17 @@ type stream struct {
 	writer *bufio.Writer
 	left   int  // bytes that a header may still have
 	used   bool // this is not the first exchange
-	heard  bool // the server has said something in this exchange
+	heard  bool // the server has sent something in this exchange
 
 	asked  bool   // the request of this exchange has been sent
 	ahead  []byte // was read of its answer, and is to be read before what comes
 	direct int    // room for the next answer to be read in place, in bytes; 0 before the first
 }
 
-// unasked reports whether the server has said something before it was asked.
+// unasked reports whether the server has sent something before the request.
 func (s *stream) unasked() bool { return len(s.ahead) > 0 || s.reader.Buffered() > 0 }
 
-// errGone says that the server had closed the connection before it saw the request.
+// errGone means that the server had closed the connection before it saw the request.
 var errGone = errors.New("the connection was closed while it was idle")
 
 // Read is of the reader.
@@ -254,7 +254,7 @@ func (s *stream) send(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("more than %d answers before the response", maxInterim)
 }
 
-// A body tells its connection whether it can be used again: after the whole body only.
+// A body decides whether its connection can be used again: only after the whole body.
 type body struct {
 	io.ReadCloser
 	owner       *connection

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Nearly every answer is a 200 with a body whose length it says, or that comes in chunks.
+// Nearly every answer is a 200 with a body of a known length, or in chunks.
 // Such a one is read in place: into the memory that the page is then read from, in one or
 // two reads, without the objects that net/http makes of a request and a response. Any
 // other answer, and whatever goes wrong, is net/http's, which goes on from what was read
-// by then; so what is allowed, what is wrong, and in which words, is said in one place.
+// by then; so one place decides what is allowed, what is wrong, and in which words.
 
 // spare is by how many bytes an answer may be longer than the one before until it takes one
 // more read.
@@ -42,7 +42,7 @@ func (c *connection) direct(body *bytes.Buffer, limit int64) bool {
 		if r.whole {
 			s.asked, s.direct = false, body.Len()+spare
 			if body.Len() > r.end {
-				c.close() // it says what it was not asked
+				c.close() // it sent something without a request
 			}
 			r.cut(body)
 			return true
@@ -133,7 +133,7 @@ func (r *reply) cut(b *bytes.Buffer) {
 }
 
 // parseHeader reads the header of a 200, without the empty line at its end: the size of the body,
-// or that it is chunked. It is not ok if the header says anything else of the
+// or that it is chunked. It is not ok if the header has anything else about the
 // body or the connection, or is not as every server writes it.
 func parseHeader(header []byte) (size int, chunked, ok bool) {
 	line, rest, more := bytes.Cut(header, []byte("\r\n"))

@@ -1,7 +1,7 @@
 // Package scrape fetches the metrics pages of model servers and hands on what
-// they say of the load. A [Pool] keeps one loop for each [Target]; the control
+// they report of the load. A [Pool] keeps one loop for each [Target]; the control
 // plane's registry sets the targets, and the pool gives every [Result] to the
-// function that it was made with. What a page says is for package modelserver
+// function that it was made with. Reading a page is for package modelserver
 // to read; what it means for a weight is for package weighting.
 //
 // It is not a monitoring system: nothing is stored, no target is discovered, and

@@ -95,8 +95,8 @@ func isTLS(err error) bool {
 		errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
 }
 
-// inWords turns an error of net/http into one that says what happened and not
-// which method of which client failed. The URL is said once, by the caller.
+// inWords turns an error of net/http into one that reports what happened and not
+// which method of which client failed. The caller adds the URL once.
 func inWords(err error, t *Target) error {
 	var k *kindError
 	if errors.As(err, &k) {

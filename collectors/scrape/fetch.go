@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// accept asks for the text format that all engines speak; OpenMetrics has
+// accept asks for the text format that all engines have; OpenMetrics has
 // nothing that is needed and costs more to write.
 const accept = "text/plain;version=0.0.4;q=1,text/plain;q=0.9,*/*;q=0.1"
 
@@ -25,7 +25,7 @@ type fetcher struct {
 	client     http.Client
 	token      *tokenFile // nil without one
 	request    *http.Request
-	wire       []byte // the request as it is sent; nil when it is to be written anew
+	wire       []byte // the request as it is sent; nil when it is to be written again
 }
 
 func newFetcher(t Target, n *network) (*fetcher, error) {
@@ -139,7 +139,7 @@ func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
 // closes the connection.
 func readBody(response *http.Response, body *bytes.Buffer, limit int64) error {
 	if response.StatusCode != http.StatusOK {
-		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // for the connection's sake alone
+		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // only to keep the connection
 		return failure(KindStatus, "answered with status %d, expected 200", response.StatusCode)
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {

@@ -36,7 +36,7 @@ func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *sl
 }
 
 // run scrapes until ctx is done, on the beat of all loops with this epoch. A target that
-// can never be scraped says so once, and stays silent until it is replaced.
+// can never be scraped reports that once, and stays silent until it is replaced.
 func (l *loop) run(ctx context.Context, epoch time.Time) {
 	if l.broken != nil {
 		l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
@@ -55,7 +55,7 @@ func (l *loop) run(ctx context.Context, epoch time.Time) {
 		}
 		result := l.scrape(ctx)
 		if ctx.Err() != nil {
-			return // the loop was stopped, so the failure says nothing of the target
+			return // the loop was stopped, so the failure shows nothing about the target
 		}
 		l.deliver(result)
 		now = time.Now()

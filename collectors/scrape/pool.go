@@ -57,7 +57,7 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 
 // SetTargets replaces the set of targets, and returns at once. A target that
 // was in the set before keeps its loop, connection and counters; one that
-// differs in any field is stopped and begins anew; the others go on unmoved.
+// differs in any field is stopped and begins again; the others go on unmoved.
 // Targets can be set before Run, and at any time.
 func (p *Pool) SetTargets(targets []Target) {
 	wanted := make(map[Target]struct{}, len(targets))

@@ -29,7 +29,7 @@ type Target struct {
 	BearerTokenFile string // its content is sent as bearer token; empty = none. Read again when it changes
 }
 
-// TLS says how to speak https to a target. The zero TLS trusts the system's CAs
+// TLS is how to connect to an https target. The zero TLS trusts the system's CAs
 // and shows no certificate.
 type TLS struct {
 	CAFile     string // PEM; empty = the system's CAs. Read once
@@ -63,7 +63,7 @@ func (t Target) validate() error {
 func (t Target) beat() time.Duration { return min(t.Interval/10, 25*time.Millisecond) }
 
 // offset spreads the targets over the beats of the interval, so that a fleet is not
-// scraped in step. It depends on the target alone.
+// scraped in step. It depends on the target only.
 func (t Target) offset() time.Duration {
 	h := fnv.New64a()
 	for _, s := range []string{t.Cluster, t.Address, t.URL} {

@@ -14,11 +14,11 @@ import (
 type Message interface {
 	// UnmarshalWire reads a message. data belongs to the caller again when it returns.
 	UnmarshalWire(data []byte) error
-	// AppendWire appends the message to data. Who only ever receives one returns an error.
+	// AppendWire appends the message to data. A message that is only received returns an error.
 	AppendWire(data []byte) ([]byte, error)
 }
 
-// Unreadable says that a stream's receiving failed because of the message: the codec refused it,
+// Unreadable reports whether a stream's receiving failed because of the message: the codec refused it,
 // or it was too long for gRPC before the codec saw it.
 func Unreadable(err error) bool {
 	code := status.Code(err)

@@ -1,23 +1,23 @@
 // Package wire is what the services that Envoys stream to have in common: a gRPC
-// codec for messages that read themselves, and who speaks on a stream. It is used
+// codec for messages that read themselves, and which Envoy a stream is of. It is used
 // by collectors/accesslog and collectors/loadstats; cmd gives the codec to the
 // gRPC server.
 //
 // # Why a codec
 //
 // Two of Envoy's streams carry far more than is wanted of them. An access log
-// entry has some hundred fields, of which a dozen tell what happened to an endpoint;
-// every load report repeats the Envoy's Node, 61 KB, which said all it has to say
+// entry has some hundred fields, of which a dozen show what happened to an endpoint;
+// every load report repeats the Envoy's Node, 61 KB, which was complete
 // in the first message. Unmarshalling them whole costs ten times (entries) and some
 // hundred times (reports) what reading the few fields off the wire does. gRPC has one codec for a whole server, so
 // this one serves the messages that implement Message, and leaves all others, such as
 // those of EDS, to gRPC's own.
 //
-// # Who speaks
+// # Whom a stream is of
 //
 // Both streams start with the Envoy's Node. Its id, cut to the length that
-// package xds keeps, and the remote IP of the connection are what tells Envoys
-// apart: the same two that a subscription is known by.
+// package xds keeps, and the remote IP of the connection tell Envoys
+// apart: the same two that identify a subscription.
 //
 // # What it is not
 //

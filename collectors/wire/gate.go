@@ -7,9 +7,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"steelyard/collectors/ledger"
 )
 
-// patience is how long a stream may take to say whom it speaks for. An Envoy says it with
+// patience is how long a stream may take to name its Envoy. An Envoy does so with
 // the message that it opens the stream for.
 const patience = 10 * time.Second
 
@@ -19,12 +21,12 @@ type Gate struct {
 	limitEach int
 	closed    chan struct{}
 	running   sync.WaitGroup
-	refused   atomic.Uint64 // streams for which there was no room, and that named nobody
+	refused   atomic.Uint64 // streams for which there was no room, and that named no node
 
 	mu      sync.Mutex
 	shut    bool
 	open    int
-	streams map[Speaker]int
+	streams map[ledger.Envoy]int
 }
 
 // NewGate lets in so many streams of each Envoy. How many there are of all is bounded by the port that they come
@@ -33,14 +35,14 @@ func NewGate(limitEach int) *Gate {
 	return &Gate{
 		limitEach: limitEach,
 		closed:    make(chan struct{}),
-		streams:   make(map[Speaker]int),
+		streams:   make(map[ledger.Envoy]int),
 	}
 }
 
 // Run serves one stream and returns what is to be its status. A gRPC stream ends
 // only when its handler returns, and then a Recv that waits in serve fails: so
 // Close ends the handler, and waits for serve. serve calls named when it knows whom
-// the stream speaks for; one that has not for ten seconds is ended.
+// the stream is of; one that has not for ten seconds is ended.
 func (g *Gate) Run(serve func(named func()) error) error {
 	if err := g.enter(); err != nil {
 		return err
@@ -71,10 +73,11 @@ func (g *Gate) Run(serve func(named func()) error) error {
 }
 
 // Refused is the number of streams that were more than one Envoy may have,
-// and of those that did not say in time whom they speak for.
+// and of those that did not name their Envoy in time.
 func (g *Gate) Refused() uint64 { return g.refused.Load() }
 
-var errMute = status.Errorf(codes.DeadlineExceeded, "the stream has named no node within %v: every Envoy does with its first message", patience)
+var errMute = status.Errorf(codes.DeadlineExceeded,
+	"the stream has named no node within %v: every Envoy does with its first message", patience)
 
 var errClosed = status.Error(codes.Unavailable, "the control plane is shutting down")
 
@@ -96,28 +99,29 @@ func (g *Gate) exit() {
 	g.running.Done()
 }
 
-// Admit counts a stream for its Envoy and says whether it is the first. It must
+// Admit counts a stream for its Envoy and reports whether it is the first. It must
 // be followed by Dismiss, unless there is an error, which is a gRPC status.
-func (g *Gate) Admit(who Speaker) (first bool, err error) {
+func (g *Gate) Admit(envoy ledger.Envoy) (first bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := g.streams[who]
+	n := g.streams[envoy]
 	if n >= g.limitEach {
 		g.refused.Add(1)
-		return false, status.Errorf(codes.ResourceExhausted, "node %q at %s has %d streams already, and no more are served", who.NodeID, who.Host, n)
+		return false, status.Errorf(codes.ResourceExhausted,
+			"node %q at %s has %d streams already, and no more are served", envoy.NodeID, envoy.Host, n)
 	}
-	g.streams[who] = n + 1
+	g.streams[envoy] = n + 1
 	return n == 0, nil
 }
 
-// Dismiss undoes Admit and says whether it was the Envoy's last stream.
-func (g *Gate) Dismiss(who Speaker) (last bool) {
+// Dismiss undoes Admit and reports whether it was the Envoy's last stream.
+func (g *Gate) Dismiss(envoy ledger.Envoy) (last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.streams[who]--; g.streams[who] > 0 {
+	if g.streams[envoy]--; g.streams[envoy] > 0 {
 		return false
 	}
-	delete(g.streams, who)
+	delete(g.streams, envoy)
 	return true
 }
 

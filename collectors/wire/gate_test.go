@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"steelyard/collectors/ledger"
 )
 
 func TestAGateCountsStreamsUntilItIsClosed(t *testing.T) {
@@ -41,9 +43,9 @@ func TestAGateCountsStreamsUntilItIsClosed(t *testing.T) {
 
 func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
 	g := NewGate(2)
-	a, b := Speaker{"a", "10.0.0.1"}, Speaker{"b", "10.0.0.1"}
+	a, b := ledger.Envoy{NodeID: "a", Host: "10.0.0.1"}, ledger.Envoy{NodeID: "b", Host: "10.0.0.1"}
 	for _, step := range []struct {
-		who   Speaker
+		who   ledger.Envoy
 		first bool
 		code  codes.Code
 	}{{a, true, codes.OK}, {a, false, codes.OK}, {a, false, codes.ResourceExhausted}, {b, true, codes.OK}} {

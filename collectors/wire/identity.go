@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/peer"
+
+	"steelyard/collectors/ledger"
 )
 
 // maxNodeID is the length, in bytes, that a node's id is cut to. It is that of the
@@ -20,31 +22,28 @@ const maxNodeID = 256
 // maxIP is longer than an IPv6 address with a zone.
 const maxIP = 64
 
-// A Speaker is the Envoy at the other end of a stream.
-type Speaker struct{ NodeID, Host string }
-
-// SpeakerOf says who speaks on a stream: by the Node in its first message, which
-// may be nil, and the address of its connection. The error is for whoever runs
-// the Envoy.
-func SpeakerOf(ctx context.Context, node []byte) (Speaker, error) {
+// EnvoyOf returns the Envoy at the other end of a stream, by the Node in its first message, which
+// may be nil, and the address of its connection. The error is for the person who runs the Envoy.
+func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	if node == nil {
-		return Speaker{}, errors.New("the first message of the stream names no node, so that nobody can be told apart: every Envoy sends one")
+		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart by it: " +
+			"every Envoy sends one")
 	}
 	id, err := nodeID(node)
 	if err != nil {
-		return Speaker{}, err
+		return ledger.Envoy{}, err
 	}
 	if !utf8.ValidString(id) {
-		return Speaker{}, fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
+		return ledger.Envoy{}, fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
 	}
 	if id == "" {
-		return Speaker{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
+		return ledger.Envoy{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
 	}
 	host := remoteHost(ctx)
 	if host == "" {
-		return Speaker{}, errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
+		return ledger.Envoy{}, errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
 	}
-	return Speaker{NodeID: id, Host: host}, nil
+	return ledger.Envoy{NodeID: id, Host: host}, nil
 }
 
 // nodeID reads the id, a copy, of a Node.

@@ -9,6 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
+
+	"steelyard/collectors/ledger"
 )
 
 func from(addr net.Addr) context.Context {
@@ -23,14 +25,14 @@ func TestWhoSpeaks(t *testing.T) {
 		addr   net.Addr
 		id     string
 		noNode bool
-		want   Speaker
+		want   ledger.Envoy
 		err    string
 	}{
-		{name: "an Envoy", addr: v4, id: "a", want: Speaker{"a", "10.0.0.7"}},
-		{name: "over IPv6", addr: &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, id: "a", want: Speaker{"a", "2001:db8::1"}},
-		{name: "over IPv4 in IPv6", addr: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, id: "a", want: Speaker{"a", "10.0.0.7"}},
-		{name: "over another kind of address", addr: text("10.0.0.7:55"), id: "a", want: Speaker{"a", "10.0.0.7"}},
-		{name: "an id too long, cut at a rune's edge", addr: v4, id: long + "äöü", want: Speaker{long, "10.0.0.7"}},
+		{name: "an Envoy", addr: v4, id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "over IPv6", addr: &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, id: "a", want: ledger.Envoy{NodeID: "a", Host: "2001:db8::1"}},
+		{name: "over IPv4 in IPv6", addr: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "over another kind of address", addr: text("10.0.0.7:55"), id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "an id too long, cut at a rune's edge", addr: v4, id: long + "äöü", want: ledger.Envoy{NodeID: long, Host: "10.0.0.7"}},
 		{name: "no node", addr: v4, noNode: true, err: "names no node"},
 		{name: "no id", addr: v4, err: "--service-node"},
 		{name: "no IP", addr: text("@"), id: "a", err: "no remote IP"},
@@ -49,16 +51,16 @@ func TestWhoSpeaks(t *testing.T) {
 			if c.noNode {
 				node = nil
 			}
-			got, err := SpeakerOf(ctx, node)
+			got, err := EnvoyOf(ctx, node)
 			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%+v, %v; want %+v, %q", got, err, c.want, c.err)
 			}
 		})
 	}
-	if _, err := SpeakerOf(from(v4), []byte{0xff}); err == nil {
+	if _, err := EnvoyOf(from(v4), []byte{0xff}); err == nil {
 		t.Error("garbage was taken for a node")
 	}
-	if _, err := SpeakerOf(from(v4), []byte("\x0a\x02a\xff")); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+	if _, err := EnvoyOf(from(v4), []byte("\x0a\x02a\xff")); err == nil || !strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("an id that is no text: %v", err)
 	}
 }

@@ -13,12 +13,11 @@ type Options struct {
 	Source  Source
 	Metrics *Metrics // nil: a new one
 	History *History // nil: a new one, which stays empty
-	// Stuck says what of the process does not move, and for how long; empty while all does. It
-	// must answer whatever is stuck. Nil: nothing ever is.
+	// Stuck lists what in the process makes no progress, and for how long; empty while all does.
+	// It must answer whatever is stuck. Nil: never anything.
 	Stuck   func() []string
 	Version string // of Steelyard
-	// AllowedHosts are further names under which the listener is asked; *.NAME stands for all
-	// below NAME.
+	// AllowedHosts are further accepted Host names; *.NAME stands for all names below NAME.
 	AllowedHosts []string
 	Log          *slog.Logger
 	Now          func() time.Time // nil: time.Now
@@ -77,8 +76,8 @@ func (h *handler) snapshot() snapshot {
 	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(), stuck: h.Stuck()}
 }
 
-// healthz says whether the process moves, and nothing else: restarting it does not bring
-// back a model server. It asks nothing of the Source, whose locks may be what is stuck.
+// healthz reports whether the process makes progress, and nothing else: restarting it does not
+// bring back a model server. It does not use the Source, whose locks may be what is stuck.
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 	stuck := h.Stuck()
 	if len(stuck) == 0 {
@@ -98,7 +97,7 @@ func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 // maxStuck is how many lines /healthz has for what is stuck: one lock stops many loops.
 const maxStuck = 20
 
-// readyz lists every cluster, so that a failing probe explains itself.
+// readyz lists every cluster, so that a failing probe shows the reason.
 func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	s := h.snapshot()
 	clusters := s.clusters()
@@ -125,7 +124,7 @@ func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 func text(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(body)) // a reader that has gone needs no answer
+	_, _ = w.Write([]byte(body)) // a client that has gone needs no response
 }
 
 // readOnly refuses every method that could be meant to change something.
@@ -133,7 +132,8 @@ func readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: the admin API only answers GET and HEAD", r.Method)
+			writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: the admin API only answers GET and HEAD",
+				r.Method)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -142,11 +142,11 @@ func readOnly(next http.Handler) http.Handler {
 
 // contentSecurity lets the page load its own three files and nothing else: no
 // inline script or style, no other origin, no frame around it.
-const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secured sets the headers that hold for every answer. Node ids, error texts
-// and NACKs are written by others; these are the second line behind escaping.
+// secured sets the headers of every response. Node ids, error texts and NACKs come
+// from others; these headers are the second line of defence after escaping.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -161,13 +161,14 @@ func secured(next http.Handler) http.Handler {
 }
 
 // recovered turns a panic of one request into a 500 and a line in the log: a
-// fault in what is shown must not stop what is steered.
+// fault in the admin API must not stop the control plane.
 func (h *handler) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause, "stack", string(debug.Stack()))
-				writeError(w, http.StatusInternalServerError, "this request failed inside Steelyard; the log says how")
+				h.Log.Error("admin request panicked", "path", r.URL.Path, "peer", r.RemoteAddr, "cause", cause,
+					"stack", string(debug.Stack()))
+				writeError(w, http.StatusInternalServerError, "this request failed inside Steelyard; see the log")
 			}
 		}()
 		next.ServeHTTP(w, r)

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"steelyard/controlplane/view"
 )
 
 // routes are all paths that answer.
 var routes = []string{
-	"/", "/?rows=all", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/llama",
+	"/", "/?rows=all", "/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/clusters",
+	"/api/v1/clusters/llama",
 	"/api/v1/clusters/llama/history", "/api/v1/clients", "/assets/page.css", "/assets/page.js", "/assets/icon.svg",
 }
 
@@ -30,7 +33,8 @@ func TestEveryRouteAnswersGetAndHeadWithItsHeaders(t *testing.T) {
 				t.Errorf("%s %s: %d %s", method, route, a.code, a.body)
 			}
 			for name, want := range map[string]string{
-				"Content-Security-Policy": contentSecurity, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
+				"Content-Security-Policy": contentSecurity, "X-Content-Type-Options": "nosniff",
+				"X-Frame-Options": "DENY", "Cache-Control": "no-store",
 			} {
 				if got := a.header.Get(name); got != want {
 					t.Errorf("%s %s: %s is %q, want %q", method, route, name, got, want)
@@ -103,12 +107,15 @@ func TestReadyzExplainsItself(t *testing.T) {
 		code   int
 		body   string
 	}{
-		"ready":                           {ready, 200, "ready\ncluster llama: ready\n"},
-		"one not":                         {typical(noon), 503, "not ready\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
-		"one that was added later is not": {added, 200, "ready\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
-		"that, and draining":              {stopping, 503, "not ready: draining\ncluster llama: ready\ncluster mixtral: not ready: first reports are missing from 2 of 2 endpoints\n"},
-		"draining":                        {draining, 503, "not ready: draining\ncluster llama: ready\n"},
-		"starting":                        {fixed{}, 503, "not ready: no config has been applied yet\n"},
+		"ready": {ready, 200, "ready\ncluster llama: ready\n"},
+		"one not": {typical(noon), 503, "not ready\ncluster llama: ready\ncluster mixtral: " +
+			"not ready: first reports are missing from 2 of 2 endpoints\n"},
+		"one that was added later is not": {added, 200, "ready\ncluster llama: ready\ncluster mixtral: not ready: " +
+			"first reports are missing from 2 of 2 endpoints\n"},
+		"that, and draining": {stopping, 503, "not ready: draining\ncluster llama: ready\ncluster mixtral: not " +
+			"ready: first reports are missing from 2 of 2 endpoints\n"},
+		"draining": {draining, 503, "not ready: draining\ncluster llama: ready\n"},
+		"starting": {fixed{}, 503, "not ready: no config has been applied yet\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := ask(t, handlerOf(tc.source), http.MethodGet, "/readyz")
@@ -134,7 +141,7 @@ func TestHealthzAnswersWhateverTheStateOfTheClusters(t *testing.T) {
 func TestWhatIsStuckIsAProblemOfTheProcess(t *testing.T) {
 	h := New(Options{Source: typical(noon), Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
 	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
-	if !has(s.Problems, SeverityError, "scrape targets: no progress for 31s: a defect in Steelyard, restart it") {
+	if !has(s.Problems, view.SeverityError, "scrape targets: no progress for 31s: a defect in Steelyard, restart it") {
 		t.Errorf("problems %+v", s.Problems)
 	}
 }

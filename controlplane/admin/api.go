@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // clusterList is the answer of /api/v1/clusters.
 type clusterList struct {
-	Clusters []Cluster `json:"clusters"`
+	Clusters []view.Cluster `json:"clusters"`
 }
 
 // clientList is the answer of /api/v1/clients.
@@ -21,7 +23,7 @@ type clientList struct {
 	Clients []Client `json:"clients"`
 }
 
-// errorAnswer is the body of every answer that is no success, but for the probes.
+// errorAnswer is the body of every response that is not a success, except for the probes.
 type errorAnswer struct {
 	Error string `json:"error"`
 }
@@ -73,7 +75,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit)})
 }
 
-// defaultWindow is how far back the history goes when nothing is asked for.
+// defaultWindow is how far back the history goes by default.
 const defaultWindow = 5 * time.Minute
 
 func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
@@ -96,14 +98,16 @@ func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
 	for _, c := range h.Source.Clusters() {
 		names = append(names, c.Name)
 	}
-	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"), strings.Join(names, ", "))
+	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"),
+		strings.Join(names, ", "))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, /api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
+	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, "+
+		"/api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
 }
 
-// ordering is how a list is asked for.
+// ordering is the order and the limit of a list, from the query.
 type ordering struct {
 	worstFirst bool
 	limit      int // 0: all
@@ -128,7 +132,8 @@ func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	if s := q.Get("window"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d <= 0 || d > historySamples*historyStep {
-			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m", s, historySamples*historyStep)
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m",
+				s, historySamples*historyStep)
 		}
 		window = d
 	}
@@ -171,5 +176,5 @@ func writeJSONCode(w http.ResponseWriter, code int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // a reader that has gone needs no answer
+	_, _ = w.Write(append(body, '\n')) // a client that has gone needs no response
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"steelyard/controlplane/view"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -61,12 +63,19 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 // schema are the objects of the answers under the titles they have in the
 // document.
 var schema = map[string]any{
-	"Status": Status{}, "Port": Port{}, "Bound": Bound{}, "Reload": Reload{}, "Problem": Problem{}, "ClusterList": clusterList{}, "Cluster": Cluster{},
-	"EndpointCounts": EndpointCounts{}, "Dispute": Dispute{}, "Push": Push{}, "SourceStatus": SourceStatus{}, "Decision": Decision{},
-	"Endpoint": Endpoint{}, "Input": Input{}, "Scrape": Scrape{}, "Window": Window{}, "EndpointTrace": EndpointTrace{},
-	"ClientList": clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{}, "Error": errorAnswer{},
-	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{}, "SignalStreams": SignalStreams{}, "LogStatus": LogStatus{}, "Reporting": Reporting{},
-	"Certificate": Certificate{}, "RefusedHandshake": RefusedHandshake{}, "GoneEnvoy": GoneEnvoy{}, "RefusedRequests": RefusedRequests{},
+	"Status": Status{}, "Port": Port{}, "Bound": Bound{}, "Reload": Reload{}, "Problem": view.Problem{},
+	"ClusterList": clusterList{}, "Cluster": view.Cluster{},
+	"EndpointCounts": view.EndpointCounts{},
+	"Work":           view.Work{}, "EndpointWork": view.EndpointWork{}, "Dispute": view.Dispute{}, "Push": view.Push{},
+	"SourceStatus": view.SourceStatus{}, "Decision": view.Decision{},
+	"Endpoint": view.Endpoint{}, "Input": view.Input{}, "Scrape": view.Scrape{}, "Window": Window{},
+	"EndpointTrace": EndpointTrace{},
+	"ClientList":    clientList{}, "Client": Client{}, "Subscription": Subscription{}, "Nack": Nack{},
+	"Error":   errorAnswer{},
+	"Signals": Signals{}, "Entries": Entries{}, "Runtime": Runtime{}, "SignalTotals": SignalTotals{},
+	"SignalStreams": SignalStreams{}, "LogStatus": LogStatus{}, "Reporting": view.Reporting{},
+	"Certificate": Certificate{}, "RefusedHandshake": RefusedHandshake{}, "GoneEnvoy": GoneEnvoy{},
+	"RefusedRequests": RefusedRequests{},
 }
 
 func document(t *testing.T) string {
@@ -153,13 +162,16 @@ func TestEveryKeyThatIsAnsweredIsInTheDocument(t *testing.T) {
 
 func TestNoListIsNull(t *testing.T) {
 	bare := fixed{
-		clusters: []Cluster{{Name: "bare", Endpoints: []Endpoint{{Address: "a"}}, Sources: []SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
-		clients:  []Client{{NodeID: "n"}},
+		clusters: []view.Cluster{{Name: "bare", Endpoints: []view.Endpoint{{Address: "a"}},
+			Sources: []view.SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
+		clients: []Client{{NodeID: "n"}},
 	}
 	h := handlerOf(bare)
-	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare", "/api/v1/clusters/empty", "/api/v1/clients", "/api/v1/clusters/empty/history"} {
+	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare",
+		"/api/v1/clusters/empty", "/api/v1/clients", "/api/v1/clusters/empty/history"} {
 		body := ask(t, h, http.MethodGet, route).body
-		for _, key := range []string{"problems", "sources", "endpoints", "inputs", "subscriptions", "clients", "missing", "envoys", "at"} {
+		for _, key := range []string{"problems", "sources", "endpoints", "inputs", "subscriptions", "clients",
+			"missing", "envoys", "at"} {
 			if key == "at" && !strings.HasSuffix(route, "history") {
 				continue // elsewhere a moment
 			}
@@ -177,7 +189,7 @@ func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
 		"?sort=name&limit=1":  {"10.0.0.1:8000"},
 		"?sort=worst&limit=2": {"10.0.0.3:8000", "10.0.0.2:8000"},
 	} {
-		c := decode[Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama"+query))
+		c := decode[view.Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama"+query))
 		var got []string
 		for _, e := range c.Endpoints {
 			got = append(got, e.Address)
@@ -189,21 +201,24 @@ func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
 			t.Errorf("%s: the limit changed the total to %d", query, c.Counts.Total)
 		}
 	}
-	if c := decode[Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama?limit=0")); len(c.Endpoints) != 8 {
+	if c := decode[view.Cluster](t, ask(t, h, http.MethodGet,
+		"/api/v1/clusters/llama?limit=0")); len(c.Endpoints) != 8 {
 		t.Errorf("limit=0 gives %d endpoints, want all", len(c.Endpoints))
 	}
 }
 
 func TestClientsComeWorstFirstAndUpToALimit(t *testing.T) {
-	list := decode[clientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clients?sort=worst&limit=2"))
-	if list.Total != 3 || len(list.Clients) != 2 || list.Clients[0].NodeID != "edge-2" || list.Clients[1].NodeID != "edge-3" {
+	list := decode[clientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet,
+		"/api/v1/clients?sort=worst&limit=2"))
+	if list.Total != 3 || len(list.Clients) != 2 || list.Clients[0].NodeID != "edge-2" ||
+		list.Clients[1].NodeID != "edge-3" {
 		t.Fatalf("got %+v", list)
 	}
 }
 
 func TestCounts(t *testing.T) {
-	c := decode[Cluster](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clusters/llama"))
-	if want := (EndpointCounts{Total: 8, Overloaded: 1, Stale: 2, New: 2, Failing: 1}); c.Counts != want {
+	c := decode[view.Cluster](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clusters/llama"))
+	if want := (view.EndpointCounts{Total: 8, Overloaded: 1, Stale: 2, New: 2, Failing: 1}); c.Counts != want {
 		t.Fatalf("got %+v, want %+v", c.Counts, want)
 	}
 }

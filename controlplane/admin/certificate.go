@@ -4,32 +4,34 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // The uses of certificates.
 const (
-	UseXDS          = "xds"           // what Envoys are shown
-	UseXDSClientCA  = "xds_client_ca" // who may sign for Envoys
-	UseScrapeClient = "scrape_client" // what model servers are shown
-	UseScrapeCA     = "scrape_ca"     // who may sign for model servers
-	UseRedisClient  = "redis_client"  // what Redis is shown
-	UseRedisCA      = "redis_ca"      // who may sign for Redis
+	UseXDS          = "xds"           // presented to Envoys
+	UseXDSClientCA  = "xds_client_ca" // authorities for Envoys
+	UseScrapeClient = "scrape_client" // presented to model servers
+	UseScrapeCA     = "scrape_ca"     // authorities for model servers
+	UseRedisClient  = "redis_client"  // presented to Redis
+	UseRedisCA      = "redis_ca"      // authorities for Redis
 )
 
-// A Certificate is one that Steelyard uses: the one of a chain that ends first, or an
+// A Certificate is one that Steelyard uses: the one of a chain that expires first, or an
 // authority.
 type Certificate struct {
-	Use      string `json:"use"`
-	File     string `json:"file"`
-	Subject  string `json:"subject"`   // empty when the file was never read
-	NotAfter Time   `json:"not_after"` // when it expires
-	Error    string `json:"error"`     // why the file cannot be used as it is now; the rest is what it held before
+	Use      string    `json:"use"`
+	File     string    `json:"file"`
+	Subject  string    `json:"subject"`   // empty when the file was never read
+	NotAfter view.Time `json:"not_after"` // when it expires
+	Error    string    `json:"error"`     // why the file cannot be used; the other fields are from its previous content
 
 	// Filled in by the handler.
-	DaysLeft Number `json:"days_left"` // below 0 once it has expired
+	DaysLeft view.Number `json:"days_left"` // below 0 once it has expired
 }
 
-// When the end of a certificate is a problem, and from when on it is an error.
+// When an expiry is a problem, and when it becomes an error.
 const (
 	expirySoon   = 14 * 24 * time.Hour
 	expiryUrgent = 3 * 24 * time.Hour
@@ -38,37 +40,42 @@ const (
 // maxCertificates bounds those that are shown, the first to expire first.
 const maxCertificates = 100
 
-// afterwards says what happens to those who use it when a certificate has expired.
+// afterwards is what happens when a certificate has expired, by its use.
 var afterwards = map[string]struct{ then, remedy string }{
 	UseXDS:          {"Envoys refuse to connect", "renew it and restart Steelyard"},
 	UseXDSClientCA:  {"Envoys with certificates that it signed are refused", "renew it and restart Steelyard"},
 	UseScrapeClient: {"model servers that ask for it refuse scrapes", "renew it"},
-	UseScrapeCA:     {"scrapes of model servers with certificates that it signed fail", "renew it and restart Steelyard"},
-	UseRedisClient:  {"Redis refuses new connections", "renew it"},
-	UseRedisCA:      {"new connections to a Redis with a certificate that it signed fail", "renew it and restart Steelyard"},
+	UseScrapeCA: {"scrapes of model servers with certificates that it signed fail",
+		"renew it and restart Steelyard"},
+	UseRedisClient: {"Redis refuses new connections", "renew it"},
+	UseRedisCA: {"new connections to a Redis with a certificate that it signed fail",
+		"renew it and restart Steelyard"},
 }
 
-// certificateProblems are those of all certificates. An authority beside one that lasts is a
-// warning: it may be the old one, and nobody's any more.
-func certificateProblems(all []Certificate, now time.Time) []Problem {
-	var out []Problem
+// certificateProblems are those of all certificates. For an authority next to one that is
+// valid for longer it is a warning: it may be the old one, which is no longer in use.
+func certificateProblems(all []Certificate, now time.Time) []view.Problem {
+	var out []view.Problem
 	for _, c := range all {
 		if c.Error != "" {
-			out = append(out, problem(SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use, c.Error))
+			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use,
+				c.Error))
 		}
 		left := c.NotAfter.Sub(now)
 		if c.NotAfter.IsZero() || left > expirySoon {
 			continue
 		}
-		severity := SeverityWarning
+		severity := view.SeverityWarning
 		if left <= expiryUrgent && !outlived(c, all, now) {
-			severity = SeverityError
+			severity = view.SeverityError
 		}
 		what := afterwards[c.Use]
 		if left > 0 {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: %s", c.Subject, c.File, c.Use, formatSeconds(left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: %s", c.Subject,
+				c.File, c.Use, formatSeconds(left.Seconds()), what.then, what.remedy))
 		} else {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: %s", c.Subject, c.File, c.Use, formatSeconds(-left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: %s", c.Subject, c.File,
+				c.Use, formatSeconds(-left.Seconds()), what.then, what.remedy))
 		}
 	}
 	return out
@@ -81,8 +88,8 @@ func outlived(c Certificate, all []Certificate, now time.Time) bool {
 	})
 }
 
-// currentCertificates leaves out what is long expired and outlived, such as old authorities
-// in a bundle of a system, and completes the rest.
+// currentCertificates leaves out those that expired long ago and have a successor, such as old
+// authorities in the bundle of an operating system, and completes the rest.
 func currentCertificates(all []Certificate, now time.Time) []Certificate {
 	out := make([]Certificate, 0, len(all))
 	for _, c := range all {
@@ -91,12 +98,13 @@ func currentCertificates(all []Certificate, now time.Time) []Certificate {
 			if left < -expirySoon && outlived(c, all, now) {
 				continue
 			}
-			c.DaysLeft = Num(left.Hours() / 24)
+			c.DaysLeft = view.Num(left.Hours() / 24)
 		}
 		out = append(out, c)
 	}
 	slices.SortStableFunc(out, func(a, b Certificate) int {
-		return cmp.Or(a.NotAfter.Compare(b.NotAfter.Time), cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File), cmp.Compare(a.Subject, b.Subject))
+		return cmp.Or(a.NotAfter.Compare(b.NotAfter.Time), cmp.Compare(a.Use, b.Use), cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Subject, b.Subject))
 	})
 	return out
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -14,23 +16,28 @@ const day = 24 * time.Hour
 
 func TestACertificateIsAnIncidentFourteenThreeAndZeroDaysBeforeItsEnd(t *testing.T) {
 	in := func(left time.Duration) Certificate {
-		return Certificate{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: At(noon.Add(left))}
+		return Certificate{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: view.At(noon.Add(left))}
 	}
 	for _, tt := range []struct {
 		left     time.Duration
-		severity Severity
+		severity view.Severity
 		says     string
 	}{
 		{14*day + time.Second, "", ""},
-		{14 * day, SeverityWarning, "certificate CN=x in x.pem (xds) expires in 14 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{3*day + time.Hour, SeverityWarning, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{3 * day, SeverityError, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{time.Hour, SeverityError, "certificate CN=x in x.pem (xds) expires in 60 min; then Envoys refuse to connect: renew it and restart Steelyard"},
-		{-5 * day, SeverityError, "certificate CN=x in x.pem (xds) expired 5 d ago: Envoys refuse to connect: renew it and restart Steelyard"},
+		{14 * day, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 14 d; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{3*day + time.Hour, view.SeverityWarning, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys " +
+			"refuse to connect: renew it and restart Steelyard"},
+		{3 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 3 d; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{time.Hour, view.SeverityError, "certificate CN=x in x.pem (xds) expires in 60 min; then Envoys refuse to " +
+			"connect: renew it and restart Steelyard"},
+		{-5 * day, view.SeverityError, "certificate CN=x in x.pem (xds) expired 5 d ago: Envoys refuse to connect: " +
+			"renew it and restart Steelyard"},
 	} {
-		var want []Problem
+		var want []view.Problem
 		if tt.severity != "" {
-			want = []Problem{{tt.severity, tt.says}}
+			want = []view.Problem{{Severity: tt.severity, Message: tt.says}}
 		}
 		if diff := cmp.Diff(want, certificateProblems([]Certificate{in(tt.left)}, noon)); diff != "" {
 			t.Errorf("%v left (-want +got):\n%s", tt.left, diff)
@@ -46,10 +53,10 @@ func TestEveryUseOfACertificateSaysWhatItsEndDoes(t *testing.T) {
 	}
 }
 
-// A bundle has old authorities beside those that took their place.
+// A bundle has old authorities together with those that replaced them.
 func TestAnAuthorityThatIsOutlivedIsAWarningAndForgottenAfterAWhile(t *testing.T) {
 	in := func(subject string, left time.Duration) Certificate {
-		return Certificate{Use: UseScrapeCA, File: "ca.pem", Subject: subject, NotAfter: At(noon.Add(left))}
+		return Certificate{Use: UseScrapeCA, File: "ca.pem", Subject: subject, NotAfter: view.At(noon.Add(left))}
 	}
 	all := []Certificate{in("CN=new", 900*day), in("CN=ending", day), in("CN=ended", -13*day), in("CN=old", -400*day)}
 	s := shown(t, all)
@@ -58,12 +65,13 @@ func TestAnAuthorityThatIsOutlivedIsAWarningAndForgottenAfterAWhile(t *testing.T
 		t.Errorf("shown (-want +got):\n%s", diff)
 	}
 	for _, p := range s.Problems {
-		if strings.Contains(p.Message, "ca.pem") && p.Severity != SeverityWarning {
+		if strings.Contains(p.Message, "ca.pem") && p.Severity != view.SeverityWarning {
 			t.Errorf("%+v", p)
 		}
 	}
 	alone := shown(t, []Certificate{in("CN=old", -400*day)})
-	if !has(alone.Problems, SeverityError, "certificate CN=old in ca.pem (scrape_ca) expired 400 d ago: scrapes of model servers with certificates that it signed fail: renew it and restart Steelyard") {
+	if !has(alone.Problems, view.SeverityError, "certificate CN=old in ca.pem (scrape_ca) expired 400 d ago: scrapes "+
+		"of model servers with certificates that it signed fail: renew it and restart Steelyard") {
 		t.Errorf("without a successor: %+v", alone.Problems)
 	}
 }
@@ -78,16 +86,19 @@ func days(all []Certificate) []string {
 
 func shown(t *testing.T, all []Certificate) Status {
 	t.Helper()
-	return decode[Status](t, ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/api/v1/status"))
+	return decode[Status](t, ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet,
+		"/api/v1/status"))
 }
 
 func TestOnlySoManyCertificatesAreShownTheFirstToExpireFirst(t *testing.T) {
 	var all []Certificate
 	for i := range 250 {
-		all = append(all, Certificate{Use: UseScrapeCA, File: fmt.Sprint(i), Subject: "CN=x", NotAfter: At(noon.Add(time.Duration(i-5) * day))})
+		all = append(all, Certificate{Use: UseScrapeCA, File: fmt.Sprint(i), Subject: "CN=x",
+			NotAfter: view.At(noon.Add(time.Duration(i-5) * day))})
 	}
 	s := shown(t, all)
-	if n := len(s.Certificates); n != maxCertificates || s.Certificates[0].File != "0" || s.Certificates[n-1].File != "99" {
+	if n := len(s.Certificates); n != maxCertificates || s.Certificates[0].File != "0" ||
+		s.Certificates[n-1].File != "99" {
 		t.Errorf("%d shown, from %s to %s", n, s.Certificates[0].File, s.Certificates[n-1].File)
 	}
 	body := ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/metrics").body
@@ -98,9 +109,9 @@ func TestOnlySoManyCertificatesAreShownTheFirstToExpireFirst(t *testing.T) {
 
 func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
 	all := []Certificate{
-		{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: At(time.Unix(1_900_000_000, 0))},
-		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: At(time.Unix(1_800_000_000, 0))},
-		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: At(time.Unix(1_950_000_000, 0))},
+		{Use: UseXDS, File: "x.pem", Subject: "CN=x", NotAfter: view.At(time.Unix(1_900_000_000, 0))},
+		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: view.At(time.Unix(1_800_000_000, 0))},
+		{Use: UseScrapeCA, File: "ca.pem", Subject: "CN=a", NotAfter: view.At(time.Unix(1_950_000_000, 0))},
 		{Use: UseRedisClient, File: "r.pem", Error: "no such file"},
 	}
 	body := ask(t, handlerOf(fixed{status: Status{Certificates: all}}), http.MethodGet, "/metrics").body
@@ -120,24 +131,29 @@ func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
 func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 	var gone []GoneEnvoy
 	for i := range 12 {
-		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1", Since: At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
+		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1",
+			Since: view.At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
 	}
-	s := Status{Now: At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
-		{Reason: "closed", Count: 9, LastAt: At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
-		{Reason: "expired", Count: 3, LastAt: At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2", LastError: "it has expired"},
-		{Reason: "no_certificate", Count: 3, LastAt: At(noon.Add(-60 * time.Second)), LastPeer: "p", LastError: "none"},
+	s := Status{Now: view.At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
+		{Reason: "closed", Count: 9, LastAt: view.At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
+		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2",
+			LastError: "it has expired"},
+		{Reason: "no_certificate", Count: 3, LastAt: view.At(noon.Add(-60 * time.Second)), LastPeer: "p",
+			LastError: "none"},
 		{Reason: "other"},
 	}}
 	var got []string
 	for _, p := range statusProblems(s, 1) {
 		got = append(got, p.Message)
-		if p.Severity != SeverityWarning {
+		if p.Severity != view.SeverityWarning {
 			t.Errorf("%+v", p)
 		}
 	}
-	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago with 10.0.0.2:2: it has expired"}
+	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago " +
+		"with 10.0.0.2:2: it has expired"}
 	for i := range 10 {
-		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: the connection was reset", i))
+		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: "+
+			"the connection was reset", i))
 	}
 	want = append(want, "2 more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status")
 	if diff := cmp.Diff(want, got); diff != "" {

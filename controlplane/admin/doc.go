@@ -1,50 +1,48 @@
-// Package admin answers the people and machines that look at a running
-// Steelyard: probes, Prometheus, scripts, and whoever was woken at night.
+// Package admin serves the state of a running Steelyard to probes, Prometheus, scripts
+// and the person on call.
 //
 // # What it is for
 //
-//	/healthz                          200 while the process moves; else 503 and what does not
-//	/readyz                           200 when every cluster has weights worth pushing, or no endpoints, or that was so once; else 503 and why not
+//	/healthz                          200 while the process makes progress; else 503 and what is stuck
+//	/readyz                           200 once each cluster had weights to push, or no endpoints; else 503 and why
 //	/metrics                          Prometheus text or OpenMetrics
 //	/api/v1/status                    version, uptime, config generation, last reload and its error
 //	/api/v1/clusters                  every cluster without its endpoints
 //	/api/v1/clusters/{name}           one cluster with its endpoints and the working of their weights
 //	/api/v1/clusters/{name}/history   shares over the last minutes
-//	/api/v1/clients                   connected Envoys, what they were sent, what they answered
-//	/                                 the same as a page
+//	/api/v1/clients                   connected Envoys, what was sent to them, their answers
+//	/                                 the same as a web page
 //
-// The JSON is described key by key in docs/admin-api.md, and a test holds the
-// two together. It is stable: keys are added, not renamed, and their meaning
-// and unit stay.
+// The JSON is described key by key in docs/admin-api.md, and a test compares
+// the two. It is stable: keys are added, not renamed, and their meaning and unit
+// stay.
 //
 // # What it is not
 //
 // It changes nothing: every route is GET or HEAD. It has no authentication of
-// its own, which is why it listens on loopback unless told otherwise; but it answers
-// only under names that no stranger can own, see hosts.go. It has no
-// profiler. It is not the place where state lives: everything it shows it asks
-// of a [Source] at the moment of the question, except the counters in [Metrics]
+// its own, which is why it listens on loopback by default; and it accepts only Host
+// names that no stranger can register, see hosts.go. It has no profiler. It holds no
+// state: for each request it asks a [Source], except for the counters in [Metrics]
 // and the recent shares in [History].
 //
-// # Who calls whom
+// # Use
 //
 // The daemon builds one [Metrics] and one [History], hands them to the loops,
 // which report to them, implements [Source] over the store, the decisions and
 // the xDS server, and then runs [Serve] with the handler that [New] returns.
-// [FromDecision] turns a weighting decision into the view that a Source
-// returns; package weighting is the only other package of the project that this
-// one knows.
+// Package controlplane/view, which has the values of a cluster, is the only other
+// package of the project that this one knows.
 //
 // # Units, and what is unknown
 //
 // Durations are seconds, times are RFC 3339 in UTC, shares and fractions are
 // 0..1. A number that is not known is null and never 0, and so is one that JSON
-// cannot hold: see [Number] and [Time]. The series on /metrics follow the same
+// cannot hold: see [view.Number] and [view.Time]. The series on /metrics follow the same
 // rule: a gauge whose value is unknown is left out.
 //
-// # What is wrong
+// # Problems
 //
-// Problems (on the status, a cluster, an endpoint, a client) are worked out here from
-// the rest of the view, in problems.go, so that the page, a script and a person
-// with curl read the same verdict in the same words.
+// Problems (of the status, a cluster, an endpoint, a client) are derived here from the
+// rest of the view, in problems.go, so that the page, a script and a person with curl
+// read the same text.
 package admin

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
 )
 
@@ -13,111 +14,135 @@ var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
 
 // fixed is a Source that always says the same.
 type fixed struct {
-	clusters []Cluster
+	clusters []view.Cluster
 	clients  []Client
 	status   Status
 }
 
-func (f fixed) Clusters() []Cluster { return f.clusters }
-func (f fixed) Clients() []Client   { return f.clients }
-func (f fixed) Status() Status      { return f.status }
+func (f fixed) Clusters() []view.Cluster { return f.clusters }
+func (f fixed) Clients() []Client        { return f.clients }
+func (f fixed) Status() Status           { return f.status }
 
-func (f fixed) Cluster(name string) (Cluster, bool) {
+func (f fixed) Cluster(name string) (view.Cluster, bool) {
 	for _, c := range f.clusters {
 		if c.Name == name {
 			return c, true
 		}
 	}
-	return Cluster{}, false
+	return view.Cluster{}, false
 }
 
 // typical is a process with one healthy pool in which single endpoints are in
 // trouble, one pool that is not ready, and three Envoys.
 func typical(now time.Time) fixed {
 	return fixed{
-		clusters: []Cluster{llama(now), mixtral(now)},
+		clusters: []view.Cluster{llama(now), mixtral(now)},
 		clients:  envoys(now),
 		status: Status{
-			StartedAt:        At(now.Add(-3 * time.Hour)),
+			StartedAt:        view.At(now.Add(-3 * time.Hour)),
 			ConfigFile:       "/etc/steelyard/steelyard.yaml",
 			ConfigGeneration: 4,
-			LastReload:       Reload{At: At(now.Add(-40 * time.Minute)), OK: true},
+			LastReload:       Reload{At: view.At(now.Add(-40 * time.Minute)), OK: true},
 			Signals: SignalTotals{
 				AccessLog: true, LoadReports: true,
 				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
-				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1, ReportIntervalsSeconds: map[string]Number{SourceAccessLog: Num(1), SourceLoadReports: Num(0.1)},
-				Streams: map[string]SignalStreams{SourceAccessLog: {Open: 4, Refused: 1}, SourceLoadReports: {Open: 2, Broken: 3}},
+				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1,
+				ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1),
+					view.SourceLoadReports: view.Num(0.1)},
+				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
+					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
 			XDSPort: Port{
-				Connections:           Bound{Used: 9, Limit: 765, Displaced: 3, LastDisplaced: At(now.Add(-40 * time.Minute))},
+				Connections: Bound{Used: 9, Limit: 765, Displaced: 3,
+					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
 				ConnectionsPerAddress: Bound{Used: 9, Limit: 573},
 				Streams:               Bound{Used: 24, Limit: 131_072},
-				Subscriptions:         Bound{Used: 4, Limit: 262_144, Refused: 2, LastRefused: At(now.Add(-time.Hour))},
-				SilentStreams:         5, LastSilentStreamAt: At(now.Add(-2 * time.Hour)),
-				OpenFilesLimit: Num(1024),
+				Subscriptions: Bound{Used: 4, Limit: 262_144, Refused: 2,
+					LastRefused: view.At(now.Add(-time.Hour))},
+				SilentStreams: 5, LastSilentStreamAt: view.At(now.Add(-2 * time.Hour)),
+				OpenFilesLimit: view.Num(1024),
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
-				LastAcceptErrorAt: At(now.Add(-2 * time.Hour)),
+				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
 			Certificates: []Certificate{
-				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard", NotAfter: At(now.Add(13 * 24 * time.Hour))},
-				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet", NotAfter: At(now.Add(900 * 24 * time.Hour))},
+				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",
+					NotAfter: view.At(now.Add(13 * 24 * time.Hour))},
+				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet",
+					NotAfter: view.At(now.Add(900 * 24 * time.Hour))},
 				{Use: UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
 			},
 			RefusedHandshakes: []RefusedHandshake{
 				{Reason: "expired"},
-				{Reason: "no_certificate", Count: 812, LastAt: At(now.Add(-2 * time.Second)), LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
+				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
+					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112", Since: At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Log:        LogStatus{DroppedLines: 17, LastDrop: At(now.Add(-time.Hour))},
+			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
+				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
+			Log: LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
 }
 
-func llama(now time.Time) Cluster {
-	decision, endpoints := FromDecision(llamaDecision(now), now)
+func llama(now time.Time) view.Cluster {
+	decision, endpoints := view.FromDecision(llamaDecision(now), now)
 	for i := range endpoints {
 		e := &endpoints[i]
 		e.Engine = "vllm"
-		e.Weight = Num(math.Round(e.Share.Or(0) * 1e6))
-		e.LastScrape = Scrape{At: At(now.Add(-120 * time.Millisecond)), DurationSeconds: Seconds(time.Duration(3+i) * time.Millisecond)}
+		e.Weight = view.Num(math.Round(e.Share.Or(0) * 1e6))
+		e.LastScrape = view.Scrape{At: view.At(now.Add(-120 * time.Millisecond)),
+			DurationSeconds: view.Seconds(time.Duration(3+i) * time.Millisecond)}
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.InFlightSource, e.FailedRequests, e.ErrorRequests = SourceAccessLog, Num(float64(2*i)), Num(float64(3*i))
+		e.InFlightSource, e.FailedRequests, e.ErrorRequests = view.SourceAccessLog, view.Num(float64(2*i)),
+			view.Num(float64(3*i))
 		if i != 4 { // which nobody was sent to yet
-			e.ResponseBytes, e.ResponseBytesAgeSeconds = Num(float64(1500+100*i)), Num(0.4)
-			e.FailedShare, e.FailedShareAgeSeconds = Num(0.01*float64(i)), Num(0.2)
+			e.ResponseBytes, e.ResponseBytesAgeSeconds = view.Num(float64(1500+100*i)), view.Num(0.4)
+			e.FailedShare, e.FailedShareAgeSeconds = view.Num(0.01*float64(i)), view.Num(0.2)
 		}
 	}
 	for i := range endpoints[:2] { // of the others nobody knows
-		endpoints[i].ImplausibleReadings = Num(float64(2 * i))
+		endpoints[i].ImplausibleReadings = view.Num(float64(2 * i))
 	}
-	endpoints[1].LastImplausibleReading = At(now.Add(-7 * time.Minute))
+	endpoints[1].LastImplausibleReading = view.At(now.Add(-7 * time.Minute))
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
-	endpoints[4].LastScrape = Scrape{}
-	return Cluster{
+	endpoints[4].LastScrape = view.Scrape{}
+	return view.Cluster{
 		Name: "llama", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
-		Sources: []SourceStatus{
-			{Name: "scrape", State: SourceOK, LastSuccess: At(now.Add(-90 * time.Millisecond)), LastError: "7 of 8 endpoints answer"},
-			{Name: "redis", State: SourceDown, LastSuccess: At(now.Add(-42 * time.Second)), LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
-			{Name: "discovery", State: SourceOK, LastSuccess: At(now.Add(-20 * time.Minute)), IgnoredMembers: 0},
-			{Name: SourceAccessLog, State: SourcePartial, LastSuccess: At(now.Add(-4 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(1), Idle: Num(0), Missing: []string{"edge-2", "edge-3"}}},
-			{Name: SourceLoadReports, State: SourceOK, LastSuccess: At(now.Add(-400 * time.Millisecond)), Envoys: Reporting{Expected: Num(3), Reporting: Num(3), Idle: Num(0)}},
+		Sources: []view.SourceStatus{
+			{Name: "scrape", State: view.SourceOK, LastSuccess: view.At(now.Add(-90 * time.Millisecond)),
+				LastError: "7 of 8 endpoints answer"},
+			{Name: "redis", State: view.SourceDown, LastSuccess: view.At(now.Add(-42 * time.Second)),
+				LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
+			{Name: "discovery", State: view.SourceOK, LastSuccess: view.At(now.Add(-20 * time.Minute)),
+				IgnoredMembers: 0},
+			{Name: view.SourceAccessLog, State: view.SourcePartial,
+				LastSuccess: view.At(now.Add(-4 * time.Millisecond)),
+				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(0),
+					Missing: []string{"edge-2", "edge-3"}}},
+			{Name: view.SourceLoadReports, State: view.SourceOK, LastSuccess: view.At(now.Add(-400 * time.Millisecond)),
+				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(3), Idle: view.Num(0)}},
 		},
-		LastPush: Push{At: At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
-		Disputes: []Dispute{
-			{Kind: DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1", Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: Num(2000), Since: At(now.Add(-7 * time.Minute))},
-			{Kind: DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"}, Since: At(now.Add(-12 * time.Second))},
+		LastPush: view.Push{At: view.At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
+		Disputes: []view.Dispute{
+			{Kind: view.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
+				Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
+				Since: view.At(now.Add(-7 * time.Minute))},
+			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
+				Since: view.At(now.Add(-12 * time.Second))},
 		},
-		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: Num(0.05), MinIntervalReason: "cpu", DroppedRequests: Num(17),
+		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu",
+		DroppedRequests: view.Num(17),
 	}
 }
 
-func mixtral(now time.Time) Cluster {
-	return Cluster{
+func mixtral(now time.Time) view.Cluster {
+	return view.Cluster{
 		Name: "mixtral", Engine: "triton", NotReadyReason: "first reports are missing from 2 of 2 endpoints",
-		Endpoints: []Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"}, {Address: "10.0.1.2:8000", Reason: "blackout"}},
-		Sources:   []SourceStatus{{Name: "scrape", State: SourceDown, LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
+		Endpoints: []view.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"},
+			{Address: "10.0.1.2:8000", Reason: "blackout"}},
+		Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceDown,
+			LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
 	}
 }
 
@@ -131,6 +156,10 @@ func llamaDecision(now time.Time) weighting.Decision {
 	d := weighting.Decision{
 		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
 		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
+		Work: &weighting.Work{
+			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, TokensPerByte: 0.238, BySize: true,
+			PrefillRate: 12_300, Iteration: 0.021,
+		},
 	}
 	for i, reason := range reasons {
 		d.Endpoints = append(d.Endpoints, endpointDecision(i, reason, shares[i]))
@@ -142,12 +171,14 @@ func llamaDecision(now time.Time) weighting.Decision {
 func endpointDecision(i int, reason weighting.Reason, share float64) weighting.EndpointDecision {
 	e := weighting.EndpointDecision{
 		Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Zone: string('a' + rune(i%3)), Share: share, Reason: reason,
-		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8, SlotsSource: weighting.CapacityLearned,
+		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8,
+		SlotsSource:   weighting.CapacityLearned,
 		RelativeSpeed: 1 - 0.05*float64(i%4), Ramp: 1, Unproxied: -0.5,
 		CompletionRate: 6.1, MeanQueueTime: 0.042 * float64(i), BusyFraction: 0.83,
 		Latency: 0.81 + 0.1*float64(i),
 	}
-	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond, State: weighting.StateFresh}
+	queue := weighting.Input{Field: weighting.FieldQueue, Value: float64(i * 3 % 7), Age: 140 * time.Millisecond,
+		State: weighting.StateFresh}
 	switch reason {
 	case weighting.ReasonFloor:
 		queue.Value, e.Load = 42, 50
@@ -157,15 +188,20 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		queue.Age, queue.State = 6*time.Second, weighting.StateDecay
 	case weighting.ReasonBlackout:
 		queue = weighting.Input{Field: weighting.FieldQueue, Value: math.NaN(), State: weighting.StateUnknown}
-		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Latency, e.Ramp = math.NaN(), math.NaN(), math.NaN(), math.NaN(), 0.1
+		e.CompletionRate, e.MeanQueueTime, e.BusyFraction, e.Latency, e.Ramp = math.NaN(), math.NaN(), math.NaN(),
+			math.NaN(), 0.1
 	case weighting.ReasonRamp:
 		e.Ramp = 0.4
 	}
 	running, used, inFlight := queue, queue, queue
-	running.Field, used.Field, inFlight.Field = weighting.FieldRunning, weighting.FieldUtilization, weighting.FieldInFlight
+	running.Field, used.Field, inFlight.Field = weighting.FieldRunning, weighting.FieldUtilization,
+		weighting.FieldInFlight
 	if queue.State != weighting.StateUnknown {
 		running.Value, used.Value = 8, 0.62
 		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
+	}
+	e.Work = &weighting.EndpointWork{
+		PromptTokens: 700 * float64(i), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095, PrefillRate: 12_300 * e.RelativeSpeed,
 	}
 	e.Inputs = []weighting.Input{queue, running, used, inFlight}
 	return e
@@ -173,39 +209,45 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 
 func envoys(now time.Time) []Client {
 	sub := Subscription{
-		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842", InSync: true,
-		LastSent: At(now.Add(-80 * time.Millisecond)), LastAck: At(now.Add(-76 * time.Millisecond)), AckDelaySeconds: Num(0.0041), Acks: 1842,
+		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842",
+		InSync:   true,
+		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)),
+		AckDelaySeconds: view.Num(0.0041), Acks: 1842,
 	}
 	refused := sub
 	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
 	refused.Nack = Nack{
 		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
-		At:      At(now.Add(-70 * time.Millisecond)), Current: true,
+		At:      view.At(now.Add(-70 * time.Millisecond)), Current: true,
 	}
 	strange := Subscription{Resource: "lama", Cluster: "lama", Known: false}
 	node := func(i int, subs ...Subscription) Client {
 		return Client{
 			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
-			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: At(now.Add(-time.Hour)), Transport: "EDS delta", Subscriptions: subs,
+			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
+			Transport: "EDS delta", Subscriptions: subs,
 		}
 	}
 	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
 	clients[0].Signals = Signals{
-		State: SignalOK, Mode: ModeEvents, RequestRate: Num(41.26), OpenRequests: Num(33), Streams: 2, ReportStreams: 1,
-		Entries:   Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
-		LastEntry: At(now.Add(-4 * time.Millisecond)), LastReport: At(now.Add(-400 * time.Millisecond)), ReportIntervalSeconds: Num(1),
-		Runtime: Runtime{Subscribed: true, InSync: true},
+		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2,
+		ReportStreams: 1,
+		Entries:       Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
+		ReportIntervalSeconds: view.Num(1),
+		Runtime:               Runtime{Subscribed: true, InSync: true},
 	}
 	clients[1].Signals = Signals{
-		State: SignalSilent, Mode: ModeReports, RequestRate: Num(0), OpenRequests: Num(0),
-		Entries: Entries{Received: 304, Ignored: 12}, LastReport: At(now.Add(-8 * time.Second)), ReportIntervalSeconds: Num(1),
-		Runtime: Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
+		Entries: Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
+		ReportIntervalSeconds: view.Num(1),
+		Runtime:               Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}
 	return clients
 }
 
 // recent fills a history with five minutes that end at now.
-func recent(now time.Time, clusters ...Cluster) *History {
+func recent(now time.Time, clusters ...view.Cluster) *History {
 	h := NewHistory()
 	for s := 299; s >= 0; s-- {
 		at := now.Add(-time.Duration(s) * time.Second)
@@ -218,7 +260,7 @@ func recent(now time.Time, clusters ...Cluster) *History {
 }
 
 // wavy are the shares of the endpoints s seconds ago, with some movement.
-func wavy(endpoints []Endpoint, s int) ([]string, []float64) {
+func wavy(endpoints []view.Endpoint, s int) ([]string, []float64) {
 	var addresses []string
 	var shares []float64
 	for i, e := range endpoints {
@@ -233,8 +275,9 @@ func wavy(endpoints []Endpoint, s int) ([]string, []float64) {
 }
 
 // large is a pool of n endpoints, two of every hundred in trouble.
-func large(now time.Time, n int) Cluster {
-	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions, Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
+func large(now time.Time, n int) view.Cluster {
+	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions,
+		Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
 	for i := range n {
 		reason := weighting.ReasonFill
 		switch i % 100 {
@@ -247,6 +290,7 @@ func large(now time.Time, n int) Cluster {
 		e.Address = fmt.Sprintf("10.1.%d.%d:8000", i/250, i%250+1)
 		d.Endpoints = append(d.Endpoints, e)
 	}
-	decision, endpoints := FromDecision(d, now)
-	return Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints, MinIntervalSeconds: Num(1)}
+	decision, endpoints := view.FromDecision(d, now)
+	return view.Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
+		MinIntervalSeconds: view.Num(1)}
 }

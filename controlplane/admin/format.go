@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // The formats below are those of the page. assets/page.js has the same ones
@@ -21,7 +23,7 @@ func formatText(s string) string {
 	return s
 }
 
-func formatFixed(n Number, decimals int) string {
+func formatFixed(n view.Number, decimals int) string {
 	v, known := n.Value()
 	if !known {
 		return unknown
@@ -29,27 +31,27 @@ func formatFixed(n Number, decimals int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-func formatInt(n Number) string   { return formatFixed(n, 0) }
-func formatNum1(n Number) string  { return formatFixed(n, 1) }
-func formatNum2(n Number) string  { return formatFixed(n, 2) }
-func formatCount(n uint64) string { return strconv.FormatUint(n, 10) }
+func formatInt(n view.Number) string  { return formatFixed(n, 0) }
+func formatNum1(n view.Number) string { return formatFixed(n, 1) }
+func formatNum2(n view.Number) string { return formatFixed(n, 2) }
+func formatCount(n uint64) string     { return strconv.FormatUint(n, 10) }
 
-func formatPercent(n Number) string  { return formatFixed(percent(n), 1) }
-func formatPercent2(n Number) string { return formatFixed(percent(n), 2) }
+func formatPercent(n view.Number) string  { return formatFixed(percent(n), 1) }
+func formatPercent2(n view.Number) string { return formatFixed(percent(n), 2) }
 
-func percent(n Number) Number {
+func percent(n view.Number) view.Number {
 	v, known := n.Value()
 	if !known {
 		return n
 	}
-	return Num(100 * v)
+	return view.Num(100 * v)
 }
 
 // formatClock is the time of day, in the zone that logs are best compared in.
-func formatClock(t Time) string { return t.UTC().Format("15:04:05") + " UTC" }
+func formatClock(t view.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
 // formatDuration is a duration in the unit a person would say it in.
-func formatDuration(n Number) string {
+func formatDuration(n view.Number) string {
 	v, known := n.Value()
 	if !known {
 		return unknown
@@ -74,8 +76,8 @@ func formatSeconds(v float64) string {
 	}
 }
 
-func formatAgo(t Time, now time.Time) string {
-	n, known := age(t, now).Value()
+func formatAgo(t view.Time, now time.Time) string {
+	n, known := t.Age(now).Value()
 	switch {
 	case !known:
 		return "never"
@@ -102,7 +104,7 @@ func formatReady(b bool) string {
 
 // formatReporting says how many Envoys report, and which do not. It is empty for what is
 // no Envoy.
-func formatReporting(r Reporting) string {
+func formatReporting(r view.Reporting) string {
 	expected, known := r.Expected.Value()
 	if !known {
 		return ""
@@ -115,7 +117,7 @@ func formatReporting(r Reporting) string {
 		return words
 	}
 	words += ", without " + strings.Join(r.Missing, ", ")
-	if more := int(r.missing().Or(0)) - len(r.Missing); more > 0 {
+	if more := int(r.NotReporting().Or(0)) - len(r.Missing); more > 0 {
 		words += fmt.Sprintf(" and %d more", more)
 	}
 	return words
@@ -134,7 +136,7 @@ func formatFollows(r Runtime) string {
 	return "not yet"
 }
 
-func formatProblems(problems []Problem) string {
+func formatProblems(problems []view.Problem) string {
 	messages := make([]string, 0, len(problems))
 	for _, p := range problems {
 		messages = append(messages, p.Message)
@@ -150,7 +152,7 @@ const (
 
 // spark is the path of a line of shares over equally spaced moments, with 0 at
 // the bottom and top at the top; it breaks where the share is unknown.
-func spark(shares []Number, top float64) string {
+func spark(shares []view.Number, top float64) string {
 	var path strings.Builder
 	pen := "M"
 	for i, n := range shares {

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // answer is what a request got.
@@ -55,4 +57,12 @@ func askWith(h http.Handler, target, name, value string) answer {
 	r.Header.Set(name, value)
 	h.ServeHTTP(w, r)
 	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+func failure(message string) view.Problem {
+	return view.Problem{Severity: view.SeverityError, Message: message}
+}
+
+func warning(message string) view.Problem {
+	return view.Problem{Severity: view.SeverityWarning, Message: message}
 }

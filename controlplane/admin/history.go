@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // The bounds of a History. One cluster of the largest size takes
@@ -51,9 +53,9 @@ func (h *History) Forget(cluster string) {
 // to the moment At[i]. Where neighbours were averaged, At is the latest of them.
 type Window struct {
 	Cluster          string          `json:"cluster"`
-	WindowSeconds    Number          `json:"window_seconds"`
-	StepSeconds      Number          `json:"step_seconds"`
-	At               []Time          `json:"at"` // oldest first
+	WindowSeconds    view.Number     `json:"window_seconds"`
+	StepSeconds      view.Number     `json:"step_seconds"`
+	At               []view.Time     `json:"at"` // oldest first
 	Endpoints        []EndpointTrace `json:"endpoints"`
 	EndpointsLeftOut int             `json:"endpoints_left_out"`
 }
@@ -61,8 +63,8 @@ type Window struct {
 // An EndpointTrace is one endpoint's shares over a Window, unknown where the
 // endpoint was not in the pool.
 type EndpointTrace struct {
-	Address string   `json:"address"`
-	Shares  []Number `json:"shares"`
+	Address string        `json:"address"`
+	Shares  []view.Number `json:"shares"`
 }
 
 // A WindowQuery says which part of the history is wanted.
@@ -77,10 +79,11 @@ type WindowQuery struct {
 func (h *History) Window(cluster string, now time.Time, q WindowQuery) Window {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w := Window{Cluster: cluster, WindowSeconds: Seconds(now.Sub(q.Since)), At: []Time{}, Endpoints: []EndpointTrace{}}
+	w := Window{Cluster: cluster, WindowSeconds: view.Seconds(now.Sub(q.Since)), At: []view.Time{},
+		Endpoints: []EndpointTrace{}}
 	r := h.clusters[cluster]
 	if r == nil {
-		w.StepSeconds = Seconds(historyStep)
+		w.StepSeconds = view.Seconds(historyStep)
 		return w
 	}
 	r.window(&w, q)
@@ -169,10 +172,10 @@ func (r *ring) window(w *Window, q WindowQuery) {
 		// group that this cuts at the old end is left out.
 		first += (stride - first%stride) % stride
 	}
-	w.StepSeconds = Seconds(time.Duration(stride) * historyStep)
+	w.StepSeconds = view.Seconds(time.Duration(stride) * historyStep)
 	w.EndpointsLeftOut = r.leftOut
 	for n := first; n < r.next; n += stride {
-		w.At = append(w.At, At(r.times[(min(n+stride, r.next)-1)%historySamples]))
+		w.At = append(w.At, view.At(r.times[(min(n+stride, r.next)-1)%historySamples]))
 	}
 	for _, address := range r.addresses(q.Addresses) {
 		w.Endpoints = append(w.Endpoints, EndpointTrace{address, r.columns[address].trace(first, r.next, stride)})
@@ -197,8 +200,8 @@ func (r *ring) addresses(wanted []string) []string {
 }
 
 // trace averages the shares of samples [first, next) in groups of stride.
-func (c *column) trace(first, next, stride int) []Number {
-	out := make([]Number, 0, (next-first+stride-1)/stride)
+func (c *column) trace(first, next, stride int) []view.Number {
+	out := make([]view.Number, 0, (next-first+stride-1)/stride)
 	for n := first; n < next; n += stride {
 		out = append(out, c.mean(n, min(n+stride, next)))
 	}
@@ -206,7 +209,7 @@ func (c *column) trace(first, next, stride int) []Number {
 }
 
 // mean averages the known shares of samples [from, to), to six decimals.
-func (c *column) mean(from, to int) Number {
+func (c *column) mean(from, to int) view.Number {
 	var sum float64
 	var known int
 	for n := from; n < to; n++ {
@@ -216,7 +219,7 @@ func (c *column) mean(from, to int) Number {
 		}
 	}
 	if known == 0 {
-		return Number{}
+		return view.Number{}
 	}
-	return Num(math.Round(sum/float64(known)*1e6) / 1e6)
+	return view.Num(math.Round(sum/float64(known)*1e6) / 1e6)
 }

@@ -7,15 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"github.com/google/go-cmp/cmp"
 )
 
-var compareNumbers = cmp.Comparer(func(a, b Number) bool { return a == b })
+var compareNumbers = cmp.Comparer(func(a, b view.Number) bool { return a == b })
 
 // all asks for everything a history holds at noon.
 var all = WindowQuery{Since: noon.Add(-time.Hour)}
 
-func shareOf(w Window, address string) []Number {
+func shareOf(w Window, address string) []view.Number {
 	for _, e := range w.Endpoints {
 		if e.Address == address {
 			return e.Shares
@@ -30,10 +32,10 @@ func TestHistoryKeepsOneSamplePerSecond(t *testing.T) {
 		h.Add("c", noon.Add(time.Duration(i)*50*time.Millisecond), []string{"a"}, []float64{float64(i)})
 	}
 	w := h.Window("c", noon.Add(2*time.Second), all)
-	if diff := cmp.Diff([]Number{Num(0), Num(20)}, shareOf(w, "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(0), view.Num(20)}, shareOf(w, "a"), compareNumbers); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]Time{At(noon), At(noon.Add(time.Second))}, w.At); diff != "" {
+	if diff := cmp.Diff([]view.Time{view.At(noon), view.At(noon.Add(time.Second))}, w.At); diff != "" {
 		t.Errorf("moments (-want +got):\n%s", diff)
 	}
 }
@@ -44,10 +46,10 @@ func TestHistoryShowsAnAbsentEndpointAsUnknown(t *testing.T) {
 	h.Add("c", noon.Add(time.Second), []string{"a", "b"}, []float64{0.25, 0.75})
 	h.Add("c", noon.Add(2*time.Second), []string{"b"}, []float64{1})
 	w := h.Window("c", noon, all)
-	if diff := cmp.Diff([]Number{Num(1), Num(0.25), {}}, shareOf(w, "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(0.25), {}}, shareOf(w, "a"), compareNumbers); diff != "" {
 		t.Errorf("a (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]Number{{}, Num(0.75), Num(1)}, shareOf(w, "b"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{{}, view.Num(0.75), view.Num(1)}, shareOf(w, "b"), compareNumbers); diff != "" {
 		t.Errorf("b (-want +got):\n%s", diff)
 	}
 }
@@ -62,7 +64,7 @@ func TestHistoryForgetsWhatIsOlderThanTenMinutes(t *testing.T) {
 	if len(w.At) != historySamples || shareOf(w, "gone") != nil || len(shareOf(w, "here")) != historySamples {
 		t.Fatalf("%d moments, gone has %d shares, here %d", len(w.At), len(shareOf(w, "gone")), len(shareOf(w, "here")))
 	}
-	if got, want := w.At[0], At(noon.Add(6*time.Second)); got != want {
+	if got, want := w.At[0], view.At(noon.Add(6*time.Second)); got != want {
 		t.Errorf("the oldest is of %s, want %s", got, want)
 	}
 }
@@ -86,14 +88,16 @@ func TestHistoryAveragesNeighboursDownToThePointsAsked(t *testing.T) {
 		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a"}, []float64{float64(i)})
 	}
 	w := h.Window("c", noon.Add(10*time.Second), WindowQuery{Since: noon, Points: 4})
-	if diff := cmp.Diff([]Number{Num(1), Num(4), Num(7), Num(9)}, shareOf(w, "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(4), view.Num(7), view.Num(9)}, shareOf(w, "a"),
+		compareNumbers); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
-	want := []Time{At(noon.Add(2 * time.Second)), At(noon.Add(5 * time.Second)), At(noon.Add(8 * time.Second)), At(noon.Add(9 * time.Second))}
+	want := []view.Time{view.At(noon.Add(2 * time.Second)), view.At(noon.Add(5 * time.Second)),
+		view.At(noon.Add(8 * time.Second)), view.At(noon.Add(9 * time.Second))}
 	if diff := cmp.Diff(want, w.At); diff != "" {
 		t.Errorf("moments (-want +got):\n%s", diff)
 	}
-	if w.StepSeconds != Num(3) || w.WindowSeconds != Num(10) {
+	if w.StepSeconds != view.Num(3) || w.WindowSeconds != view.Num(10) {
 		t.Errorf("step %v, window %v", w.StepSeconds, w.WindowSeconds)
 	}
 }
@@ -113,7 +117,8 @@ func TestHistorySurvivesAClockThatIsSetBack(t *testing.T) {
 	h := NewHistory()
 	h.Add("c", noon.Add(time.Hour), []string{"a"}, []float64{0.1})
 	h.Add("c", noon, []string{"a"}, []float64{0.2})
-	if diff := cmp.Diff([]Number{Num(0.2)}, shareOf(h.Window("c", noon, all), "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(0.2)}, shareOf(h.Window("c", noon, all), "a"),
+		compareNumbers); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 }
@@ -123,7 +128,7 @@ func TestHistoryTakesHostileShares(t *testing.T) {
 	h.Add("c", noon, []string{"a", "b", "c", "d"}, []float64{math.NaN(), math.Inf(1), 1e308})
 	w := h.Window("c", noon, all)
 	for _, e := range w.Endpoints {
-		if e.Shares[0] != (Number{}) {
+		if e.Shares[0] != (view.Number{}) {
 			t.Errorf("%s: %v", e.Address, e.Shares[0])
 		}
 	}
@@ -137,7 +142,8 @@ func TestHistoryForgetsAClusterAndKnowsNothingOfOthers(t *testing.T) {
 	h.Add("c", noon, []string{"a"}, []float64{1})
 	h.Forget("c")
 	for _, name := range []string{"c", "never"} {
-		if w := h.Window(name, noon, all); len(w.At) != 0 || w.At == nil || w.Endpoints == nil || w.StepSeconds != Num(1) {
+		if w := h.Window(name, noon, all); len(w.At) != 0 || w.At == nil || w.Endpoints == nil ||
+			w.StepSeconds != view.Num(1) {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}

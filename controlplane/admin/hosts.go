@@ -10,20 +10,23 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
-// A page in a browser that may reach this listener cannot read it, because it comes from
-// another origin; unless its own name is made to resolve to this machine (DNS rebinding).
-// The browser then sends that name as Host, and so a Host that a stranger can own is refused.
+// A web page in a browser that can reach this listener cannot read it, because the page has
+// another origin; unless the name of that origin is made to resolve to this machine (DNS
+// rebinding). The browser then sends that name as Host, so a Host that a stranger can register
+// is refused.
 
 // RefusedRequests are requests that were refused for their Host header.
 type RefusedRequests struct {
-	Count    uint64 `json:"count"`
-	LastAt   Time   `json:"last_at"`
-	LastHost string `json:"last_host"` // as the client wrote it, cut
+	Count    uint64    `json:"count"`
+	LastAt   view.Time `json:"last_at"`
+	LastHost string    `json:"last_host"` // as the client wrote it, cut
 }
 
-// A hostCheck knows the names under which the listener may be asked.
+// A hostCheck has the Host names that the listener accepts.
 type hostCheck struct {
 	own     string   // the name of the machine, lower case
 	allowed []string // lower case; *.NAME stands for all names below NAME
@@ -59,21 +62,22 @@ func canonicalHost(host string) string {
 // for private use.
 var private = []string{"localhost", "svc", "cluster.local", "internal"}
 
-// allows reports whether no stranger can make the name point here: an address is no name, one
-// word is no domain on the internet, and the rest are our own.
+// allows reports whether no stranger can make the name resolve to this machine: an address is no
+// name, one word is no domain on the internet, and the others are configured or private.
 func (h *hostCheck) allows(host string) bool {
 	name := canonicalHost(host)
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || !strings.Contains(name, ".") {
 		return true
 	}
 	within := func(domain string) bool { return strings.HasSuffix(name, "."+domain) }
-	return name == h.own || slices.ContainsFunc(private, within) || slices.ContainsFunc(h.allowed, func(allowed string) bool {
-		domain, all := strings.CutPrefix(allowed, "*.")
-		return name == allowed || all && within(domain)
-	})
+	return name == h.own || slices.ContainsFunc(private, within) ||
+		slices.ContainsFunc(h.allowed, func(allowed string) bool {
+			domain, all := strings.CutPrefix(allowed, "*.")
+			return name == allowed || all && within(domain)
+		})
 }
 
-// checked refuses what asks for another name. Liveness is for everybody: it says nothing.
+// checked refuses requests with another Host. /healthz accepts any: it shows nothing.
 func (h *hostCheck) checked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" || h.allows(r.Host) {
@@ -81,8 +85,8 @@ func (h *hostCheck) checked(next http.Handler) http.Handler {
 			return
 		}
 		h.refuse(r)
-		writeError(w, http.StatusMisdirectedRequest, "the name %.100q is not one that this listener is asked under: "+
-			"add it to admin.allowed_hosts, or ask by IP address", canonicalHost(r.Host))
+		writeError(w, http.StatusMisdirectedRequest, "this listener does not accept the Host %.100q: "+
+			"add it to admin.allowed_hosts, or use the IP address", canonicalHost(r.Host))
 	})
 }
 
@@ -94,7 +98,7 @@ func (h *hostCheck) refuse(r *http.Request) {
 	h.mu.Lock()
 	now := h.now()
 	h.refused.Count++
-	h.refused.LastAt = At(now)
+	h.refused.LastAt = view.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
 	refused, speak := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
 	if speak {
@@ -102,7 +106,8 @@ func (h *hostCheck) refuse(r *http.Request) {
 	}
 	h.mu.Unlock()
 	if speak {
-		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost, "peer", r.RemoteAddr, "refused", refused.Count)
+		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost,
+			"peer", r.RemoteAddr, "refused", refused.Count)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 // asHost asks for a path under a name.
@@ -27,17 +29,21 @@ func TestWhoAsksByANameThatAStrangerCanOwnIsRefused(t *testing.T) {
 	}
 	h := New(Options{Source: typical(noon), AllowedHosts: []string{"Steelyard.example.com", "*.ops.example.com"}})
 	for host, want := range map[string]int{
-		"127.0.0.1:19000": 200, "localhost:19000": 200, "127.0.0.1": 200, "app.localhost:19000": 200, // port-forward too
+		// port-forward too
+		"127.0.0.1:19000": 200, "localhost:19000": 200, "127.0.0.1": 200, "app.localhost:19000": 200,
 		"10.1.2.3:19000": 200, "[fd00::1]:19000": 200, "[::1]": 200, "192.0.2.7": 200, // a pod's or node's address
 		"":  200, // HTTP/1.0
 		own: 200, strings.ToUpper(own) + ":19000": 200, "steelyard-7d9f-x2x": 200,
-		"steelyard:19000": 200, "steelyard.gpu.svc:19000": 200, "steelyard.gpu.svc.cluster.local.:19000": 200, // a Service
+		// a Service
+		"steelyard:19000": 200, "steelyard.gpu.svc:19000": 200, "steelyard.gpu.svc.cluster.local.:19000": 200,
 		"vm-1.c.project.internal:19000": 200,
-		"steelyard.example.com":         200, "STEELYARD.EXAMPLE.COM.:443": 200, "a.ops.example.com": 200, "a.b.ops.example.com:80": 200,
+		"steelyard.example.com":         200, "STEELYARD.EXAMPLE.COM.:443": 200, "a.ops.example.com": 200,
+		"a.b.ops.example.com:80": 200,
 
 		"evil.example": 421, "127.0.0.1.evil.example:19000": 421, "localhost.evil.example": 421, "ops.example.com": 421,
-		"notops.example.com": 421, "steelyard.example.com.evil.example": 421, "cluster.local.evil.example": 421, "steelyard.gpu": 421,
-		"127.0.0.1.": 200, "evil.example:19000:x": 421,
+		"notops.example.com": 421, "steelyard.example.com.evil.example": 421, "cluster.local.evil.example": 421,
+		"steelyard.gpu": 421,
+		"127.0.0.1.":    200, "evil.example:19000:x": 421,
 	} {
 		for _, path := range []string{"/", "/metrics", "/readyz", "/api/v1/status", "/nowhere"} {
 			got, wanted := asHost(h, host, path), want
@@ -59,7 +65,8 @@ func TestWhoAsksByANameThatAStrangerCanOwnIsRefused(t *testing.T) {
 func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 	now := noon
 	var log bytes.Buffer
-	h := New(Options{Source: fixed{}, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := New(Options{Source: fixed{}, Now: func() time.Time { return now },
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	long := strings.Repeat("x", 300) + ".example"
 	for range 50 {
 		asHost(h, "steelyard.example.com:443", "/metrics")
@@ -74,18 +81,21 @@ func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 	if r := s.RefusedRequests; r.Count != 52 || !r.LastAt.Equal(noon) || r.LastHost != "steelyard.example.com:443" {
 		t.Errorf("refused %+v", r)
 	}
-	const problem = `admin requests for the host "steelyard.example.com:443" are refused: add it to admin.allowed_hosts if it is yours`
-	if !has(s.Problems, SeverityWarning, problem) {
+	const problem = `admin requests for the host "steelyard.example.com:443" are refused: ` +
+		`add it to admin.allowed_hosts if it is yours`
+	if !has(s.Problems, view.SeverityWarning, problem) {
 		t.Errorf("problems %+v", s.Problems)
 	}
-	if body := ask(t, h, http.MethodGet, "/metrics").body; !strings.Contains(body, "steelyard_admin_refused_requests_total 52\n") {
+	if body := ask(t, h, http.MethodGet, "/metrics").body; !strings.Contains(body,
+		"steelyard_admin_refused_requests_total 52\n") {
 		t.Error("the refusals are not counted in /metrics")
 	}
 	if n := strings.Count(log.String(), "admin request refused"); n != 1 {
 		t.Errorf("%d log lines for one minute", n)
 	}
 	now = now.Add(time.Minute)
-	if s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, SeverityWarning, problem) {
+	if s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, view.SeverityWarning,
+		problem) {
 		t.Error("still a problem after a minute without")
 	}
 	asHost(h, "steelyard.example.com", "/")
@@ -94,7 +104,7 @@ func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
 	}
 }
 
-func has(problems []Problem, s Severity, message string) bool {
+func has(problems []view.Problem, s view.Severity, message string) bool {
 	for _, p := range problems {
 		if p.Severity == s && p.Message == message {
 			return true

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"go.uber.org/goleak"
 )
 
@@ -35,7 +37,7 @@ func preview(address string) error {
 		return err
 	}
 	start := time.Now()
-	clusters := func(now time.Time) []Cluster { return []Cluster{large(now, 1000), llama(now), mixtral(now)} }
+	clusters := func(now time.Time) []view.Cluster { return []view.Cluster{large(now, 1000), llama(now), mixtral(now)} }
 	return Serve(ctx, listener, New(Options{
 		Source:  live{clusters},
 		History: recent(start, clusters(start)...),
@@ -44,12 +46,14 @@ func preview(address string) error {
 }
 
 // live says the same at every moment, as of that moment.
-type live struct{ clusters func(time.Time) []Cluster }
+type live struct {
+	clusters func(time.Time) []view.Cluster
+}
 
-func (l live) Clusters() []Cluster { return l.clusters(time.Now()) }
-func (l live) Clients() []Client   { return envoys(time.Now()) }
-func (l live) Status() Status      { return typical(time.Now()).status }
+func (l live) Clusters() []view.Cluster { return l.clusters(time.Now()) }
+func (l live) Clients() []Client        { return envoys(time.Now()) }
+func (l live) Status() Status           { return typical(time.Now()).status }
 
-func (l live) Cluster(name string) (Cluster, bool) {
+func (l live) Cluster(name string) (view.Cluster, bool) {
 	return fixed{clusters: l.Clusters()}.Cluster(name)
 }

@@ -12,9 +12,9 @@ import (
 const DefaultMaxEndpointSeries = 2000
 
 // Metrics are the process's own counters and histograms, on a registry of their
-// own. What is a state and not an event (weights, flags, ages, readiness) is
-// not set here: it is read from the Source when /metrics is asked for, so that
-// the series of an endpoint that is gone are gone.
+// own. State (weights, flags, ages, readiness), as opposed to events, is not set
+// here: it is read from the Source when /metrics is scraped, so that the series of an
+// endpoint that has left disappear.
 //
 // Every method is safe for concurrent use. The cluster label of every series is
 // a configured name; call Forget when a cluster is removed.
@@ -90,16 +90,20 @@ func NewMetrics(o MetricsOptions) *Metrics {
 
 // registerCollection makes the metrics of what is read: scrapes and Redis polls.
 func (m *Metrics) registerCollection() {
-	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers, by how they ended.", labelCluster, labelResult)
-	m.scrapeDuration = m.histogram("steelyard_scrape_duration_seconds", "Time from sending a scrape to having read its body.", scrapeBuckets(), labelCluster)
-	m.scrapeBody = m.histogram("steelyard_scrape_body_bytes", "Size of the metrics bodies read.", prometheus.ExponentialBuckets(1024, 4, 8), labelCluster)
-	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by how they ended.", labelResult)
+	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers, by result.", labelCluster, labelResult)
+	m.scrapeDuration = m.histogram("steelyard_scrape_duration_seconds",
+		"Time from sending a scrape to having read its body.", scrapeBuckets(), labelCluster)
+	m.scrapeBody = m.histogram("steelyard_scrape_body_bytes", "Size of the metrics bodies read.",
+		prometheus.ExponentialBuckets(1024, 4, 8), labelCluster)
+	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by result.",
+		labelResult)
 	m.pollDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "steelyard_redis_poll_duration_seconds", Help: "Time of a round trip to Redis.", Buckets: scrapeBuckets(),
 	})
 	m.registry.MustRegister(m.pollDuration)
 	m.ignored = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "steelyard_inflight_ignored_members", Help: "Members of the latest in-flight set that are no endpoint of the cluster.",
+		Name: "steelyard_inflight_ignored_members", Help: "Members of the latest in-flight set that are no endpoint " +
+			"of the cluster.",
 	}, []string{labelCluster})
 	m.registry.MustRegister(m.ignored)
 	m.polls.WithLabelValues(resultOK)
@@ -109,29 +113,37 @@ func (m *Metrics) registerCollection() {
 // registerDecisions makes the metrics of the loop.
 func (m *Metrics) registerDecisions() {
 	m.decisions = m.counter("steelyard_decisions_total", "Steps of the weighting law.", labelCluster)
-	m.step = m.histogram("steelyard_step_duration_seconds", "Time of one step of the weighting law.", prometheus.ExponentialBuckets(10e-6, 4, 9), labelCluster)
-	m.flags = m.counter("steelyard_overload_changes_total", "Endpoints that entered or left the overload flag.", labelCluster, "change")
+	m.step = m.histogram("steelyard_step_duration_seconds", "Time of one step of the weighting law.",
+		prometheus.ExponentialBuckets(10e-6, 4, 9), labelCluster)
+	m.flags = m.counter("steelyard_overload_changes_total", "Endpoints that entered or left the overload flag.",
+		labelCluster, "change")
 }
 
 // registerStreams makes the metrics of what is sent to the Envoys.
 func (m *Metrics) registerStreams() {
-	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.", labelCluster, labelReason)
-	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by why not.", labelCluster, labelReason)
-	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from the push of an assignment until the ACK of an Envoy.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
+	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.",
+		labelCluster, labelReason)
+	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by reason.",
+		labelCluster, labelReason)
+	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from the push of an assignment until the ACK of an "+
+		"Envoy.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
 	m.acks = m.counter("steelyard_acks_total", "Assignments that Envoys accepted.", labelCluster)
 	m.nacks = m.counter("steelyard_nacks_total", "Assignments that Envoys refused.", labelCluster)
 }
 
 // registerReloads makes the metrics of the config.
 func (m *Metrics) registerReloads() {
-	m.reloads = m.counter("steelyard_config_reloads_total", "Attempts to apply a config, the one at the start included.", labelResult)
+	m.reloads = m.counter("steelyard_config_reloads_total",
+		"Attempts to apply a config, the one at the start included.", labelResult)
 	m.reloads.WithLabelValues(resultOK)
 	m.reloads.WithLabelValues(resultError)
 	m.reloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "steelyard_config_last_reload_successful", Help: "1 when the latest config was applied, 0 when it was refused and the one before still runs.",
+		Name: "steelyard_config_last_reload_successful", Help: "1 when the latest config was applied, 0 when it was " +
+			"refused and the previous one still runs.",
 	})
 	m.reloadSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "steelyard_config_last_reload_success_timestamp_seconds", Help: "Unix time at which a config was last applied, 0 before the first.",
+		Name: "steelyard_config_last_reload_success_timestamp_seconds",
+		Help: "Unix time at which a config was last applied, 0 before the first.",
 	})
 	m.registry.MustRegister(m.reloadOK, m.reloadSuccess)
 }
@@ -233,7 +245,8 @@ func (m *Metrics) Forget(cluster string) {
 	match := prometheus.Labels{labelCluster: label(cluster)}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed, m.ackDelay, m.acks, m.nacks} {
+	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed,
+		m.ackDelay, m.acks, m.nacks} {
 		v.DeletePartialMatch(match)
 	}
 }

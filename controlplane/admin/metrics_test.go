@@ -48,7 +48,7 @@ steelyard_acks_total{cluster="llama"} 1
 # HELP steelyard_build_info Always 1; the label is the version of Steelyard.
 # TYPE steelyard_build_info gauge
 steelyard_build_info{version="1.2.3"} 1
-# HELP steelyard_config_last_reload_successful 1 when the latest config was applied, 0 when it was refused and the one before still runs.
+# HELP steelyard_config_last_reload_successful 1 when the latest config was applied, 0 when it was refused and the previous one still runs.
 # TYPE steelyard_config_last_reload_successful gauge
 steelyard_config_last_reload_successful 0
 # HELP steelyard_config_reloads_total Attempts to apply a config, the one at the start included.
@@ -71,15 +71,15 @@ steelyard_overload_changes_total{change="left",cluster="llama"} 1
 # HELP steelyard_pushes_total Assignments handed to the streams, by what caused them.
 # TYPE steelyard_pushes_total counter
 steelyard_pushes_total{cluster="llama",reason="changed"} 1
-# HELP steelyard_redis_polls_total Round trips to Redis for the in-flight counts, by how they ended.
+# HELP steelyard_redis_polls_total Round trips to Redis for the in-flight counts, by result.
 # TYPE steelyard_redis_polls_total counter
 steelyard_redis_polls_total{result="error"} 1
 steelyard_redis_polls_total{result="ok"} 1
-# HELP steelyard_scrapes_total Scrapes of model servers, by how they ended.
+# HELP steelyard_scrapes_total Scrapes of model servers, by result.
 # TYPE steelyard_scrapes_total counter
 steelyard_scrapes_total{cluster="llama",result="ok"} 1
 steelyard_scrapes_total{cluster="llama",result="timeout"} 1
-# HELP steelyard_suppressed_pushes_total Decisions that were not pushed, by why not.
+# HELP steelyard_suppressed_pushes_total Decisions that were not pushed, by reason.
 # TYPE steelyard_suppressed_pushes_total counter
 steelyard_suppressed_pushes_total{cluster="llama",reason="deadband"} 1
 `
@@ -175,7 +175,8 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 // state gathers what the collector says of a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries, func() time.Time { return noon }))
+	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries,
+		func() time.Time { return noon }))
 	return r
 }
 
@@ -190,11 +191,11 @@ steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
 steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
-# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing, or no endpoints to weigh.
+# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing, or has no endpoints.
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
-# HELP steelyard_source_up 0 when the source is down: it never worked, or brought nothing for longer than it is trusted for. 1 otherwise, also while it fails in part, or Envoys have nothing to tell or are not set up for it.
+# HELP steelyard_source_up 0 when the source is down: it never worked, or its latest values are too old to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not configured for it.
 # TYPE steelyard_source_up gauge
 steelyard_source_up{cluster="llama",source="access_log"} 1
 steelyard_source_up{cluster="llama",source="discovery"} 1
@@ -211,7 +212,7 @@ steelyard_horizon_seconds{cluster="llama"} 0.31
 # HELP steelyard_water_level Level up to which the endpoints are filled, in requests for each slot.
 # TYPE steelyard_water_level gauge
 steelyard_water_level{cluster="llama"} 1.13
-# HELP steelyard_drop_fraction Share of the requests, 0 to 1, that the proxies are told to refuse.
+# HELP steelyard_drop_fraction Share of the requests, 0 to 1, that the Envoys have to refuse.
 # TYPE steelyard_drop_fraction gauge
 steelyard_drop_fraction{cluster="llama"} 0
 # HELP steelyard_report_age_seconds Age of the oldest value of a field among the endpoints that ever reported it.
@@ -220,28 +221,28 @@ steelyard_report_age_seconds{cluster="llama",field="in_flight"} 42.03
 steelyard_report_age_seconds{cluster="llama",field="queue"} 14.03
 steelyard_report_age_seconds{cluster="llama",field="running"} 14.03
 steelyard_report_age_seconds{cluster="llama",field="utilization"} 14.03
-# HELP steelyard_connected_envoys Envoys with an open stream, told apart by node id and peer address.
+# HELP steelyard_connected_envoys Envoys with an open stream, identified by node id and peer address.
 # TYPE steelyard_connected_envoys gauge
 steelyard_connected_envoys 3
 # HELP steelyard_envoy_subscriptions Envoys that ask for the cluster.
 # TYPE steelyard_envoy_subscriptions gauge
 steelyard_envoy_subscriptions{cluster="llama"} 3
 steelyard_envoy_subscriptions{cluster="mixtral"} 0
-# HELP steelyard_envoy_subscriptions_in_sync Envoys that acknowledged the latest version they were sent.
+# HELP steelyard_envoy_subscriptions_in_sync Envoys that acknowledged the latest version sent to them.
 # TYPE steelyard_envoy_subscriptions_in_sync gauge
 steelyard_envoy_subscriptions_in_sync{cluster="llama"} 2
 steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
-# HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version they were sent.
+# HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version sent to them.
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
-# HELP steelyard_disputed_endpoints Endpoints of which a single Envoy says what all others deny, and is not believed: in_flight (requests in progress) or failures.
+# HELP steelyard_disputed_endpoints Endpoints about which a single Envoy reports what all others contradict, so that its report does not count: in_flight (requests in progress) or failures.
 # TYPE steelyard_disputed_endpoints gauge
 steelyard_disputed_endpoints{cluster="llama",kind="failures"} 1
 steelyard_disputed_endpoints{cluster="llama",kind="in_flight"} 2
 steelyard_disputed_endpoints{cluster="mixtral",kind="failures"} 0
 steelyard_disputed_endpoints{cluster="mixtral",kind="in_flight"} 0
-# HELP steelyard_source_envoys Envoys that watch the cluster, by whether the source hears from them: reporting, idle (no request is known of) or missing.
+# HELP steelyard_source_envoys Envoys that watch the cluster, by whether they report over the source: reporting, idle (they have no known request) or missing.
 # TYPE steelyard_source_envoys gauge
 steelyard_source_envoys{cluster="llama",source="access_log",state="idle"} 0
 steelyard_source_envoys{cluster="llama",source="access_log",state="missing"} 2
@@ -249,10 +250,10 @@ steelyard_source_envoys{cluster="llama",source="access_log",state="reporting"} 1
 steelyard_source_envoys{cluster="llama",source="load_reports",state="idle"} 0
 steelyard_source_envoys{cluster="llama",source="load_reports",state="missing"} 0
 steelyard_source_envoys{cluster="llama",source="load_reports",state="reporting"} 3
-# HELP steelyard_min_push_interval_seconds Time to the next push as of now, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU, before which only pushes that gain much come.
+# HELP steelyard_min_push_interval_seconds Current time to the next push, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain much come sooner.
 # TYPE steelyard_min_push_interval_seconds gauge
 steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
-# HELP steelyard_dropped_requests_total Requests that Envoys refused because they were told to, as their load reports say.
+# HELP steelyard_dropped_requests_total Requests that Envoys refused because of the drop fraction, according to their load reports.
 # TYPE steelyard_dropped_requests_total counter
 steelyard_dropped_requests_total{cluster="llama"} 17
 # HELP steelyard_xds_port_used What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.
@@ -261,7 +262,7 @@ steelyard_xds_port_used{bound="connections"} 9
 steelyard_xds_port_used{bound="connections_per_address"} 9
 steelyard_xds_port_used{bound="streams"} 24
 steelyard_xds_port_used{bound="subscriptions"} 4
-# HELP steelyard_xds_port_limit How much of it there may be. That of connections follows the limit of open files, too.
+# HELP steelyard_xds_port_limit The limit of what is used. That of connections also depends on the limit of open files.
 # TYPE steelyard_xds_port_limit gauge
 steelyard_xds_port_limit{bound="connections"} 765
 steelyard_xds_port_limit{bound="connections_per_address"} 573
@@ -283,20 +284,20 @@ steelyard_xds_port_silent_streams_total 5
 # HELP steelyard_xds_port_accept_errors_total How often accepting a connection to the xDS port failed.
 # TYPE steelyard_xds_port_accept_errors_total counter
 steelyard_xds_port_accept_errors_total 1
-# HELP steelyard_access_log_entries_total Access log entries received, by what became of them: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).
+# HELP steelyard_access_log_entries_total Access log entries received, by result: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request whose beginning was not seen).
 # TYPE steelyard_access_log_entries_total counter
 steelyard_access_log_entries_total{result="counted"} 183185
 steelyard_access_log_entries_total{result="ignored"} 12
 steelyard_access_log_entries_total{result="unpaired"} 7
-# HELP steelyard_reconciled_requests_total Requests that load reports added to, or took from, what the access logs said.
+# HELP steelyard_reconciled_requests_total Requests that load reports added to, or removed from, the counts of the access logs.
 # TYPE steelyard_reconciled_requests_total counter
 steelyard_reconciled_requests_total 3
-# HELP steelyard_access_log_envoys Envoys that were heard of, by how they tell of their requests: events, batched, or reports alone.
+# HELP steelyard_access_log_envoys Envoys that ever reported, by how they report their requests: events, batched, or reports (load reports only).
 # TYPE steelyard_access_log_envoys gauge
 steelyard_access_log_envoys{mode="batched"} 0
 steelyard_access_log_envoys{mode="events"} 1
 steelyard_access_log_envoys{mode="reports"} 1
-# HELP steelyard_silent_envoys Envoys whose counts are not used because nothing was heard of them for too long.
+# HELP steelyard_silent_envoys Envoys whose counts are not used because they have not reported for too long.
 # TYPE steelyard_silent_envoys gauge
 steelyard_silent_envoys 1
 # HELP steelyard_load_reports_total Load reports received.
@@ -309,11 +310,11 @@ steelyard_load_report_interval_seconds{counted_by="load_reports"} 0.1
 # HELP steelyard_log_lines_dropped_total Lines of the process's log that were not written, because their reader had stalled or gone.
 # TYPE steelyard_log_lines_dropped_total counter
 steelyard_log_lines_dropped_total 17
-# HELP steelyard_signal_streams Open streams over which Envoys tell of their requests.
+# HELP steelyard_signal_streams Open streams over which Envoys report their requests.
 # TYPE steelyard_signal_streams gauge
 steelyard_signal_streams{source="access_log"} 4
 steelyard_signal_streams{source="load_reports"} 2
-# HELP steelyard_signal_streams_ended_total Streams over which Envoys would tell of their requests that Steelyard ended: refused (they named no node, or were more than an Envoy may have) or broken (they could not be read).
+# HELP steelyard_signal_streams_ended_total Streams for Envoys' reports that Steelyard ended: refused (no node id, or more streams than an Envoy may have) or broken (a message could not be read).
 # TYPE steelyard_signal_streams_ended_total counter
 steelyard_signal_streams_ended_total{result="broken",source="access_log"} 0
 steelyard_signal_streams_ended_total{result="broken",source="load_reports"} 3
@@ -334,9 +335,11 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 		totals SignalTotals
 		series []string
 	}{
-		"neither":      {SignalTotals{}, nil},
-		"access log":   {SignalTotals{AccessLog: true}, []string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
-		"load reports": {SignalTotals{LoadReports: true}, []string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
+		"neither": {SignalTotals{}, nil},
+		"access log": {SignalTotals{AccessLog: true},
+			[]string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
+		"load reports": {SignalTotals{LoadReports: true},
+			[]string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			families, err := state(fixed{status: Status{Signals: c.totals}}, 0).Gather()
@@ -344,9 +347,11 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys", "steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
+			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
+				"steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
 			for _, f := range families {
-				if name := f.GetName(); !slices.Contains(always, name) && !strings.HasPrefix(name, "steelyard_xds_port_") {
+				if name := f.GetName(); !slices.Contains(always, name) &&
+					!strings.HasPrefix(name, "steelyard_xds_port_") {
 					got = append(got, f.GetName())
 				}
 			}
@@ -369,7 +374,8 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
 				if l.GetName() == labelEndpoint && l.GetValue() == endpoint {
-					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(), s.GetGauge().GetValue()+s.GetCounter().GetValue()))
+					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(),
+						s.GetGauge().GetValue()+s.GetCounter().GetValue()))
 				}
 			}
 		}
@@ -380,14 +386,19 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
-			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2", "steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
+			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2",
+			"steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
 			"steelyard_endpoint_implausible_readings_total 2",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
-			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_queue 42",
-			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600", "steelyard_endpoint_response_bytes_age_seconds 0.4",
+			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_prompt_tokens 700", "steelyard_endpoint_queue 42",
+			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600",
+			"steelyard_endpoint_response_bytes_age_seconds 0.4",
 			"steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
+			"steelyard_endpoint_work_seconds 0.59375",
 		},
-		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000"},
+		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0",
+			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000",
+			"steelyard_endpoint_work_seconds 0.106875"},
 		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},
 		"10.9.9.9:8000": {},
 	} {
@@ -430,7 +441,8 @@ func TestEndpointSeriesAreBounded(t *testing.T) {
 steelyard_endpoint_series_dropped{cluster="llama"} %d
 steelyard_endpoint_series_dropped{cluster="mixtral"} %d
 `, tc.llama, tc.mixtral)
-			if err := testutil.GatherAndCompare(r, strings.NewReader(want), "steelyard_endpoint_series_dropped"); err != nil {
+			if err := testutil.GatherAndCompare(r, strings.NewReader(want),
+				"steelyard_endpoint_series_dropped"); err != nil {
 				t.Error(err)
 			}
 			if n, err := testutil.GatherAndCount(r, "steelyard_endpoint_overloaded"); err != nil || n != tc.series {
@@ -453,7 +465,8 @@ func TestHostileLabelsDoNotBreakTheScrape(t *testing.T) {
 	m.ScrapeDone(hostile, hostile, time.Second, 1)
 	h := New(Options{Source: hostileSource(), Metrics: m, Version: hostile})
 	a := ask(t, h, http.MethodGet, "/metrics")
-	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) && !strings.Contains(a.body, "steelyard_cluster_ready") {
+	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) &&
+		!strings.Contains(a.body, "steelyard_cluster_ready") {
 		t.Fatalf("got %d:\n%.2000s", a.code, a.body)
 	}
 	problems, err := promlint.New(strings.NewReader(a.body)).Lint()
@@ -469,7 +482,8 @@ func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
 	f := typical(noon)
 	f.clusters[0].Endpoints[1].Address = f.clusters[0].Endpoints[0].Address
 	a := ask(t, handlerOf(f), http.MethodGet, "/metrics")
-	if a.code != 200 || !strings.Contains(a.body, "steelyard_connected_envoys 3") || !strings.Contains(a.body, "go_goroutines") {
+	if a.code != 200 || !strings.Contains(a.body, "steelyard_connected_envoys 3") ||
+		!strings.Contains(a.body, "go_goroutines") {
 		t.Fatalf("got %d:\n%.500s", a.code, a.body)
 	}
 }
@@ -544,7 +558,8 @@ func TestTheDocumentNamesEverySeriesAndNoOther(t *testing.T) {
 func TestOpenMetricsIsOffered(t *testing.T) {
 	h := handlerOf(typical(noon))
 	a := askWith(h, "/metrics", "Accept", "application/openmetrics-text; version=1.0.0")
-	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text") || !strings.HasSuffix(a.body, "# EOF\n") {
+	if !strings.HasPrefix(a.header.Get("Content-Type"), "application/openmetrics-text") ||
+		!strings.HasSuffix(a.body, "# EOF\n") {
 		t.Errorf("got %s", a.header.Get("Content-Type"))
 	}
 }

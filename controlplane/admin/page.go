@@ -6,16 +6,19 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"slices"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
 //go:embed assets
 var assets embed.FS
 
 const (
-	// pageRows is how many rows a table shows before it asks.
+	// pageRows is how many rows a table shows at first.
 	pageRows = 25
-	// pageProblems is how many problems the page lists before it counts.
+	// pageProblems is how many problems the page lists; it counts the others.
 	pageProblems = 30
 	// pageWindow and pagePoints are the span and the resolution of the lines.
 	pageWindow = 5 * time.Minute
@@ -31,7 +34,9 @@ type page struct{ tmpl *template.Template }
 func newPage() *page {
 	funcs := template.FuncMap{
 		"text": formatText, "int": formatInt, "num1": formatNum1, "num2": formatNum2, "count": formatCount,
-		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration, "ago": formatAgo, "yes": formatYes, "ready": formatReady, "reporting": formatReporting, "follows": formatFollows,
+		"pct": formatPercent, "pct2": formatPercent2, "clock": formatClock, "anchor": anchor, "secs": formatDuration,
+		"ago": formatAgo, "yes": formatYes, "ready": formatReady, "reporting": formatReporting,
+		"follows":  formatFollows,
 		"problems": formatProblems, "worst": worst,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
@@ -62,25 +67,25 @@ type pageData struct {
 type wrong struct {
 	Where string
 	Href  string // the part of the page that shows more
-	Problem
+	view.Problem
 }
 
 type clusterView struct {
-	Cluster
+	view.Cluster
 	Rows  []endpointRow
 	Feeds []sourceRow
 	Now   time.Time
 }
 
 type endpointRow struct {
-	Endpoint
+	view.Endpoint
 	Spark string
 	EvenY float64 // where the line would be if all endpoints had the same share
 	Now   time.Time
 }
 
 type sourceRow struct {
-	SourceStatus
+	view.SourceStatus
 	Now time.Time
 }
 
@@ -100,11 +105,11 @@ func (h *handler) getPage(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	if err := h.page.tmpl.Execute(&body, h.pageData(limit)); err != nil {
 		h.Log.Error("rendering the page failed", "error", err)
-		writeError(w, http.StatusInternalServerError, "the page could not be rendered; the log says why")
+		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(body.Bytes()) // a reader that has gone needs no answer
+	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
 }
 
 func (h *handler) pageData(limit int) pageData {
@@ -132,11 +137,11 @@ func (h *handler) pageData(limit int) pageData {
 
 // listWrong collects the problems of everything but single endpoints, errors
 // first.
-func listWrong(status Status, clusters []Cluster, clients []Client) ([]wrong, int) {
+func listWrong(status Status, clusters []view.Cluster, clients []Client) ([]wrong, int) {
 	var errors, warnings []wrong
-	add := func(where, part string, problems []Problem) {
+	add := func(where, part string, problems []view.Problem) {
 		for _, p := range problems {
-			if p.Severity == SeverityError {
+			if p.Severity == view.SeverityError {
 				errors = append(errors, wrong{where, "#" + part, p})
 			} else {
 				warnings = append(warnings, wrong{where, "#" + part, p})
@@ -150,7 +155,7 @@ func listWrong(status Status, clusters []Cluster, clients []Client) ([]wrong, in
 	for _, c := range clients {
 		add("Envoy "+c.NodeID, "envoys", c.Problems)
 	}
-	all := append(errors, warnings...)
+	all := slices.Concat(errors, warnings)
 	shown := cut(all, pageProblems)
 	return shown, len(all) - len(shown)
 }
@@ -158,7 +163,7 @@ func listWrong(status Status, clusters []Cluster, clients []Client) ([]wrong, in
 // anchor is the id of a cluster's part of the page.
 func anchor(cluster string) string { return "cluster-" + cluster }
 
-func (h *handler) clusterView(c Cluster, now time.Time, limit int) clusterView {
+func (h *handler) clusterView(c view.Cluster, now time.Time, limit int) clusterView {
 	total := len(c.Endpoints)
 	sortWorstFirst(c.Endpoints)
 	c.Endpoints = cut(c.Endpoints, limit)
@@ -180,12 +185,12 @@ func (h *handler) clusterView(c Cluster, now time.Time, limit int) clusterView {
 
 // traces returns the recent shares of the endpoints shown, and the share at the
 // top of their lines: one scale for a cluster, so that lines can be compared.
-func (h *handler) traces(c Cluster, now time.Time, total int) (map[string][]Number, float64) {
+func (h *handler) traces(c view.Cluster, now time.Time, total int) (map[string][]view.Number, float64) {
 	q := WindowQuery{Since: now.Add(-pageWindow), Points: pagePoints}
 	for _, e := range c.Endpoints {
 		q.Addresses = append(q.Addresses, e.Address)
 	}
-	traces := map[string][]Number{}
+	traces := map[string][]view.Number{}
 	if len(q.Addresses) == 0 {
 		return traces, 0
 	}
@@ -212,7 +217,8 @@ func clientRows(c Client, now time.Time) []clientRow {
 
 // assetHandler serves the style, the script and the icon of the page.
 func assetHandler() http.Handler {
-	types := map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"}
+	types := map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml"}
 	mux := http.NewServeMux()
 	for name, kind := range types {
 		body, err := fs.ReadFile(assets, "assets/"+name)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/view"
+
 	"golang.org/x/net/html"
 )
 
@@ -79,10 +81,11 @@ func keyed(t *testing.T, doc *html.Node, key string) *html.Node {
 func TestPageShowsEverythingWithoutScript(t *testing.T) {
 	doc, _ := parsePage(t, handlerOf(typical(noon)), "/")
 	for key, want := range map[string][]string{
-		"status":                       {"not ready", "1.2.3", "3 h", "40 min ago"},
-		"llama":                        {"vllm", "ready", "41.7", "completions", "310 ms", "a81f-1842", "30991"},
-		"redis":                        {"down", "42.0 s ago", "connection refused"},
-		"10.0.0.2:8000":                {"overloaded: queue 5.2 per slot >= 4", "12000", "floor", "1.20", "50.0", "6.25", "42", "170 ms"},
+		"status": {"not ready", "1.2.3", "3 h", "40 min ago"},
+		"llama":  {"vllm", "ready", "41.7", "completions", "310 ms", "a81f-1842", "30991"},
+		"redis":  {"down", "42.0 s ago", "connection refused"},
+		"10.0.0.2:8000": {"overloaded: queue 5.2 per slot >= 4", "12000", "floor", "1.20", "50.0",
+			"6.25", "42", "170 ms"},
 		"10.0.0.3:8000":                {"neutral", "14.0 s", "no answer within 200ms"},
 		"10.0.0.5:8000":                {"blackout", "–", "never"},
 		"mixtral":                      {"triton", "not ready", "never"},
@@ -122,7 +125,8 @@ func TestPageListsWhatIsWrongErrorsFirst(t *testing.T) {
 	if got := strings.Join(order, " "); got != want {
 		t.Errorf("severities %s, want %s:\n%s", got, want, words(list))
 	}
-	if nack := keyed(t, doc, "edge-2 127.0.0.1:50002 llama"); !strings.Contains(rendered(t, nack), `class="words nack" data-v="true"`) {
+	if nack := keyed(t, doc, "edge-2 127.0.0.1:50002 llama"); !strings.Contains(rendered(t, nack),
+		`class="words nack" data-v="true"`) {
 		t.Error("the current NACK is not marked red")
 	}
 }
@@ -148,16 +152,16 @@ func TestPageDrawsTheRecentShares(t *testing.T) {
 
 func TestSparkBreaksWhereTheShareIsUnknown(t *testing.T) {
 	for name, tc := range map[string]struct {
-		shares []Number
+		shares []view.Number
 		top    float64
 		want   string
 	}{
 		"nothing":     {nil, 1, ""},
-		"one":         {[]Number{Num(1)}, 1, "M120.0 1.0"},
-		"line":        {[]Number{Num(0), Num(1)}, 1, "M0.0 19.0L120.0 1.0"},
-		"gap":         {[]Number{Num(0.5), {}, Num(0.5)}, 1, "M0.0 10.0M120.0 10.0"},
-		"no scale":    {[]Number{Num(0), Num(0)}, 0, "M0.0 19.0L120.0 19.0"},
-		"above scale": {[]Number{Num(5), Num(5)}, 1, "M0.0 1.0L120.0 1.0"},
+		"one":         {[]view.Number{view.Num(1)}, 1, "M120.0 1.0"},
+		"line":        {[]view.Number{view.Num(0), view.Num(1)}, 1, "M0.0 19.0L120.0 1.0"},
+		"gap":         {[]view.Number{view.Num(0.5), {}, view.Num(0.5)}, 1, "M0.0 10.0M120.0 10.0"},
+		"no scale":    {[]view.Number{view.Num(0), view.Num(0)}, 0, "M0.0 19.0L120.0 19.0"},
+		"above scale": {[]view.Number{view.Num(5), view.Num(5)}, 1, "M0.0 1.0L120.0 1.0"},
 	} {
 		if got := spark(tc.shares, tc.top); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -166,7 +170,8 @@ func TestSparkBreaksWhereTheShareIsUnknown(t *testing.T) {
 }
 
 // hostile closes every kind of context that a page has.
-const hostile = `"'><script>alert(1)</script><img src=x onerror=alert(2)>{{.}}</title></template>\u0000` + "\xff\x00 javascript:alert(3)"
+const hostile = `"'><script>alert(1)</script><img src=x onerror=alert(2)>{{.}}</title></template>\u0000` +
+	"\xff\x00 javascript:alert(3)"
 
 func hostileSource() fixed {
 	f := typical(noon)
@@ -177,11 +182,13 @@ func hostileSource() fixed {
 	f.clusters[1].NotReadyReason = hostile
 	f.status.LastReload.Error = hostile
 	c := &f.clients[1]
-	c.NodeID, c.NodeCluster, c.Version, c.Locality, c.Address, c.Transport = hostile, hostile, hostile, hostile, hostile, hostile
+	c.NodeID, c.NodeCluster, c.Version, c.Locality, c.Address, c.Transport = hostile, hostile, hostile, hostile,
+		hostile, hostile
 	c.Signals = Signals{State: hostile, Mode: hostile, Runtime: Runtime{Subscribed: true, Nack: hostile}}
 	f.clusters[0].Sources[3].Envoys.Missing = []string{hostile}
 	f.clusters[0].MinIntervalReason, e.InFlightSource = hostile, hostile
-	c.Subscriptions[0].Cluster, c.Subscriptions[0].Nack.Message, c.Subscriptions[0].VersionSent = hostile, hostile, hostile
+	c.Subscriptions[0].Cluster, c.Subscriptions[0].Nack.Message, c.Subscriptions[0].VersionSent = hostile, hostile,
+		hostile
 	return f
 }
 
@@ -197,7 +204,8 @@ func TestPageEscapesWhatOthersWrite(t *testing.T) {
 			t.Errorf("a stranger made an element %s", n.Data)
 		}
 		for _, a := range n.Attr {
-			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || strings.HasPrefix(strings.TrimSpace(a.Val), "javascript:") {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" ||
+				strings.HasPrefix(strings.TrimSpace(a.Val), "javascript:") {
 				t.Errorf("%s has the attribute %s=%q", n.Data, a.Key, a.Val)
 			}
 		}
@@ -209,7 +217,8 @@ func TestPageEscapesWhatOthersWrite(t *testing.T) {
 
 func TestAPIEscapesWhatOthersWrite(t *testing.T) {
 	h := New(Options{Source: hostileSource(), Version: hostile, Now: func() time.Time { return noon }})
-	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clients", "/api/v1/clusters/mixtral"} {
+	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clients",
+		"/api/v1/clusters/mixtral"} {
 		a := ask(t, h, http.MethodGet, route)
 		if !json.Valid([]byte(a.body)) || strings.Contains(a.body, "<script>") {
 			t.Errorf("%s: %s", route, a.body)
@@ -219,13 +228,13 @@ func TestAPIEscapesWhatOthersWrite(t *testing.T) {
 
 // formatsInGo are the formats of page.js by name, over decoded JSON.
 func formatsInGo(now time.Time) map[string]func(any) string {
-	number := func(f func(Number) string) func(any) string {
+	number := func(f func(view.Number) string) func(any) string {
 		return func(v any) string {
 			n, known := v.(float64)
 			if !known {
-				return f(Number{})
+				return f(view.Number{})
 			}
-			return f(Num(n))
+			return f(view.Num(n))
 		}
 	}
 	yes := func(f func(bool) string) func(any) string {
@@ -233,14 +242,15 @@ func formatsInGo(now time.Time) map[string]func(any) string {
 	}
 	return map[string]func(any) string{
 		"int": number(formatInt), "num1": number(formatNum1), "num2": number(formatNum2), "pct": number(formatPercent),
-		"pct2": number(formatPercent2), "secs": number(formatDuration), "yes": yes(formatYes), "ready": yes(formatReady),
-		"flag": yes(func(b bool) string { return strings.Repeat("overloaded", one(b)) }),
+		"pct2": number(formatPercent2), "secs": number(formatDuration), "yes": yes(formatYes),
+		"ready": yes(formatReady),
+		"flag":  yes(func(b bool) string { return strings.Repeat("overloaded", one(b)) }),
 		"ago": func(v any) string {
 			s, _ := v.(string)
 			at, _ := time.Parse(time.RFC3339Nano, s)
-			return formatAgo(At(at), now)
+			return formatAgo(view.At(at), now)
 		},
-		"reporting": func(v any) string { return formatReporting(again[Reporting](v)) },
+		"reporting": func(v any) string { return formatReporting(again[view.Reporting](v)) },
 		"follows":   func(v any) string { return formatFollows(again[Runtime](v)) },
 		"plain":     func(v any) string { s, _ := v.(string); return s },
 		"problems": func(v any) string {
@@ -368,7 +378,8 @@ func TestScriptKnowsEveryFormatOfThePage(t *testing.T) {
 func TestAssetsAreSelfContained(t *testing.T) {
 	for _, name := range []string{"page.js", "page.css", "page.html"} {
 		body := asset(t, name)
-		for _, banned := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "http://", "https://", "@import", "style=", "onclick"} {
+		for _, banned := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+			"http://", "https://", "@import", "style=", "onclick"} {
 			if strings.Contains(body, banned) {
 				t.Errorf("%s contains %s", name, banned)
 			}
@@ -377,7 +388,7 @@ func TestAssetsAreSelfContained(t *testing.T) {
 }
 
 func TestLargePoolIsCutAndCanBeShownWhole(t *testing.T) {
-	f := fixed{clusters: []Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
+	f := fixed{clusters: []view.Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
 	for i := range 80 {
 		f.clients = append(f.clients, Client{NodeID: fmt.Sprint("edge-", i)})
 	}
@@ -405,7 +416,11 @@ func TestLargePoolIsCutAndCanBeShownWhole(t *testing.T) {
 		if got := count("clients"); got != want.clients {
 			t.Errorf("%s: %d clients, want %d", target, got, want.clients)
 		}
-		links := nodes(doc, func(n *html.Node) bool { href, _ := attr(n, "href"); return href == "?rows=all" && !hidden(n.Parent) })
+		links := nodes(doc, func(n *html.Node) bool {
+			href, _ := attr(n, "href")
+			return href == "?rows=all" &&
+				!hidden(n.Parent)
+		})
 		if (len(links) > 0) != want.link {
 			t.Errorf("%s: %d links to the rest", target, len(links))
 		}
@@ -434,13 +449,15 @@ func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
 }
 
 func TestReportingNamesWhoIsMissing(t *testing.T) {
-	for want, r := range map[string]Reporting{
-		"":                                  {},
-		"0 of 0":                            {Expected: Num(0), Reporting: Num(0)},
-		"3 of 3":                            {Expected: Num(3), Reporting: Num(3)},
-		"1 of 3, 2 idle":                    {Expected: Num(3), Reporting: Num(1), Idle: Num(2)},
-		"1 of 3, without a, b":              {Expected: Num(3), Reporting: Num(1), Missing: []string{"a", "b"}},
-		"7 of 20, without a, b and 11 more": {Expected: Num(20), Reporting: Num(7), Missing: []string{"a", "b"}},
+	for want, r := range map[string]view.Reporting{
+		"":               {},
+		"0 of 0":         {Expected: view.Num(0), Reporting: view.Num(0)},
+		"3 of 3":         {Expected: view.Num(3), Reporting: view.Num(3)},
+		"1 of 3, 2 idle": {Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(2)},
+		"1 of 3, without a, b": {Expected: view.Num(3), Reporting: view.Num(1),
+			Missing: []string{"a", "b"}},
+		"7 of 20, without a, b and 11 more": {Expected: view.Num(20), Reporting: view.Num(7),
+			Missing: []string{"a", "b"}},
 	} {
 		if got := formatReporting(r); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)
@@ -463,7 +480,8 @@ func TestFollowing(t *testing.T) {
 
 func TestFormats(t *testing.T) {
 	for in, want := range map[float64]string{
-		0.0004: "0.4 ms", 0.0412: "41.2 ms", 0.25: "250 ms", 0.9996: "1.0 s", 14: "14.0 s", 90: "2 min", 7100: "118 min", 7300: "2 h", 3 * 86400: "3 d",
+		0.0004: "0.4 ms", 0.0412: "41.2 ms", 0.25: "250 ms", 0.9996: "1.0 s", 14: "14.0 s", 90: "2 min",
+		7100: "118 min", 7300: "2 h", 3 * 86400: "3 d",
 	} {
 		if got := formatSeconds(in); got != want {
 			t.Errorf("%v s: %q, want %q", in, got, want)

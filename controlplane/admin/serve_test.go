@@ -175,7 +175,8 @@ func TestServeRefusesHeadersWithoutEnd(t *testing.T) {
 	}
 	defer conn.Close()
 	// The server may close before it has read all of it: what counts is its answer.
-	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("a", 4*maxHeaderBytes)+"\r\n\r\n")
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("a", 4*maxHeaderBytes)+
+		"\r\n\r\n")
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err == nil && !strings.Contains(line, "431") {
 		t.Errorf("got %q", line)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"steelyard/controlplane/view"
 )
 
-// A snapshot asks the Source and completes what it says: counts, problems,
+// A snapshot asks the Source and completes its answers: counts, problems,
 // empty lists instead of null. It copies what it changes.
 type snapshot struct {
 	source  Source
@@ -17,25 +19,25 @@ type snapshot struct {
 }
 
 // clusters returns all clusters, completed.
-func (s snapshot) clusters() []Cluster {
+func (s snapshot) clusters() []view.Cluster {
 	clusters := slices.Clone(s.source.Clusters())
 	for i := range clusters {
 		clusters[i] = s.complete(clusters[i])
 	}
-	slices.SortFunc(clusters, func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(clusters, func(a, b view.Cluster) int { return cmp.Compare(a.Name, b.Name) })
 	return clusters
 }
 
 // cluster returns one cluster, completed.
-func (s snapshot) cluster(name string) (Cluster, bool) {
+func (s snapshot) cluster(name string) (view.Cluster, bool) {
 	c, ok := s.source.Cluster(name)
 	if !ok {
-		return Cluster{}, false
+		return view.Cluster{}, false
 	}
 	return s.complete(c), true
 }
 
-func (s snapshot) complete(c Cluster) Cluster {
+func (s snapshot) complete(c view.Cluster) view.Cluster {
 	c.Sources = slices.Clone(orEmpty(c.Sources))
 	for i := range c.Sources {
 		c.Sources[i].Envoys.Missing = orEmpty(c.Sources[i].Envoys.Missing)
@@ -60,7 +62,7 @@ func (s snapshot) complete(c Cluster) Cluster {
 }
 
 // clients returns all clients, completed, given the clusters there are.
-func (s snapshot) clients(clusters []Cluster) []Client {
+func (s snapshot) clients(clusters []view.Cluster) []Client {
 	configured := make(map[string]bool, len(clusters))
 	for _, c := range clusters {
 		configured[c.Name] = true
@@ -75,11 +77,11 @@ func (s snapshot) clients(clusters []Cluster) []Client {
 }
 
 // status returns the status of the process, given the rest of the picture.
-func (s snapshot) status(clusters []Cluster, clients int) Status {
+func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 	status := s.source.Status()
 	status.Version = s.version
-	status.Now = At(s.now)
-	status.UptimeSeconds = age(status.StartedAt, s.now)
+	status.Now = view.At(s.now)
+	status.UptimeSeconds = status.StartedAt.Age(s.now)
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
 	status.RefusedRequests = s.refused
@@ -90,18 +92,18 @@ func (s snapshot) status(clusters []Cluster, clients int) Status {
 	return status
 }
 
-// ready reports whether the process can be trusted with new Envoys: it has a
-// config, is not about to stop, and every cluster has weights worth pushing. A
-// cluster that came after that was so is no reason to take the others from them.
-func ready(s Status, clusters []Cluster) bool {
+// ready reports whether the process can serve new Envoys: it has a config, is not
+// about to stop, and every cluster has weights worth pushing. A cluster that was
+// added after that is no reason to deny them the others.
+func ready(s Status, clusters []view.Cluster) bool {
 	if s.Draining || s.ConfigGeneration == 0 {
 		return false
 	}
-	return s.BeenReady || !slices.ContainsFunc(clusters, func(c Cluster) bool { return !c.Ready })
+	return s.BeenReady || !slices.ContainsFunc(clusters, func(c view.Cluster) bool { return !c.Ready })
 }
 
-func count(endpoints []Endpoint) EndpointCounts {
-	n := EndpointCounts{Total: len(endpoints)}
+func count(endpoints []view.Endpoint) view.EndpointCounts {
+	n := view.EndpointCounts{Total: len(endpoints)}
 	for _, e := range endpoints {
 		n.Overloaded += one(e.Overloaded)
 		n.Stale += one(e.Reason == reasonDecay || e.Reason == reasonNeutral)
@@ -126,12 +128,16 @@ func orEmpty[T any](s []T) []T {
 	return s
 }
 
-// loadPerSlot says how full an endpoint is: above 1 requests wait.
-func loadPerSlot(e Endpoint) Number {
+// loadPerSlot is how full an endpoint is: above 1, requests wait. An engine has no slots; there it is the work in mean
+// requests.
+func loadPerSlot(e view.Endpoint) view.Number {
+	if _, byWork := e.Work.Requests.Value(); byWork {
+		return e.Work.Requests
+	}
 	load, okLoad := e.Load.Value()
 	slots, okSlots := e.Slots.Value()
 	if !okLoad || !okSlots || slots <= 0 {
-		return Number{}
+		return view.Number{}
 	}
-	return Num(load / slots)
+	return view.Num(load / slots)
 }

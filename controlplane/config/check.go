@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// The checks of one value against another and of texts with a form of their
-// own. They skip what the decoder has complained of: one mistake, one message.
+// The checks of one value against another, and of texts with a special form. They
+// skip what the decoder has reported: one mistake, one message.
 
 // check completes what follows from other keys and then checks the whole.
 func (d *decoder) check(cfg *Config) {
@@ -25,7 +25,8 @@ func (d *decoder) check(cfg *Config) {
 	for i := range cfg.Clusters {
 		c := &cfg.Clusters[i]
 		if first, twice := lines[c.Name]; twice {
-			d.fail(&c.Name, "%s is also the name of the cluster on line %d: give each cluster its own", shown(c.Name), first)
+			d.fail(&c.Name, "%s is also the name of the cluster on line %d: give each cluster its own", shown(c.Name),
+				first)
 		} else if c.Name != "" {
 			lines[c.Name] = d.places[&c.Name].node.Line
 		}
@@ -33,7 +34,7 @@ func (d *decoder) check(cfg *Config) {
 	}
 }
 
-// fail complains of a field, unless the decoder has.
+// fail reports a mistake in a field, unless the decoder has reported one.
 func (d *decoder) fail(field any, format string, args ...any) {
 	if at := d.places[field]; at != nil && !at.broken {
 		at.broken = true
@@ -41,8 +42,8 @@ func (d *decoder) fail(field any, format string, args ...any) {
 	}
 }
 
-// conflict complains of two fields that do not go together, at the one that is
-// written, unless the decoder has complained of either.
+// conflict reports two fields that contradict each other, at the one that is written,
+// unless the decoder has reported either.
 func (d *decoder) conflict(a, b any, format string, args ...any) {
 	first, second := d.places[a], d.places[b]
 	if first == nil || second == nil || first.broken || second.broken {
@@ -87,7 +88,8 @@ func durationText(d time.Duration) string {
 func (d *decoder) checkXDS(x *XDS) {
 	d.checkListen(&x.Listen)
 	if a := &x.AccessLog; a.ReportsAbove <= a.BatchAbove {
-		d.conflict(&a.ReportsAbove, &a.BatchAbove, "reports_above, %s, is not above batch_above, %s: an Envoy first sends its entries in batches and then none, so write a larger reports_above or a smaller batch_above",
+		d.conflict(&a.ReportsAbove, &a.BatchAbove, "reports_above, %s, is not above batch_above, %s: an Envoy first "+
+			"sends its entries in batches and then none, so write a larger reports_above or a smaller batch_above",
 			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
 	}
 	d.checkLimits(&x.Limits)
@@ -99,7 +101,8 @@ func (d *decoder) checkLimits(l *XDSLimits) {
 		l.ConnectionsPerAddress = min(l.ConnectionsPerAddress, l.Connections*3/4)
 	}
 	if l.ConnectionsPerAddress > l.Connections {
-		d.conflict(&l.ConnectionsPerAddress, &l.Connections, "connections_per_address, %s, is more than connections, %s: write at most that, and less if others than one address are to get in",
+		d.conflict(&l.ConnectionsPerAddress, &l.Connections, "connections_per_address, %s, is more than connections, "+
+			"%s: write at most that, and less if others than one address are to get in",
 			d.value(&l.ConnectionsPerAddress, l.ConnectionsPerAddress), d.value(&l.Connections, l.Connections))
 	}
 }
@@ -112,16 +115,19 @@ func (d *decoder) checkRedis(r *Redis) {
 	}
 	switch {
 	case r.Mode == RedisSingle && len(r.Addresses) > 1:
-		d.conflict(&r.Mode, &r.Addresses, "mode %s takes one address and there are %d: write mode: cluster or mode: sentinel, or leave one address",
+		d.conflict(&r.Mode, &r.Addresses, "mode %s takes one address and there are %d: write mode: cluster or mode: "+
+			"sentinel, or leave one address",
 			d.value(&r.Mode, r.Mode), len(r.Addresses))
 	case r.Mode == RedisSentinel && r.MasterName == "":
 		d.conflict(&r.Mode, &r.MasterName, "mode sentinel needs the name of the primary: add master_name:")
 	case r.Mode != RedisSentinel && r.MasterName != "":
-		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or remove this line",
+		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or "+
+			"remove this line",
 			shown(r.MasterName), d.value(&r.Mode, r.Mode))
 	}
 	if r.Mode == RedisCluster && r.DB != 0 {
-		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line", r.DB)
+		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line",
+			r.DB)
 	}
 	if r.TLS != nil {
 		d.checkPair(&r.TLS.CertFile, &r.TLS.KeyFile)
@@ -135,7 +141,8 @@ func (d *decoder) checkTimeout(timeout, interval *time.Duration) {
 		*timeout = min(*timeout, *interval*4/5)
 	}
 	if *timeout > *interval {
-		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer interval",
+		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer "+
+			"interval",
 			durationText(*timeout), d.value(interval, *interval), durationText(*interval))
 	}
 }
@@ -179,9 +186,11 @@ const longestName = 256 // bytes
 func (d *decoder) checkName(name *string) {
 	switch unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }; {
 	case strings.ContainsFunc(*name, unfit):
-		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b", shown(*name))
+		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b",
+			shown(*name))
 	case strings.Contains(*name, "/"):
-		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, llama/fallback): write a name without", shown(*name))
+		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, "+
+			"llama/fallback): write a name without", shown(*name))
 	case len(*name) > longestName:
 		d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
 	}
@@ -202,12 +211,14 @@ func (d *decoder) checkEngine(c *Cluster) {
 	}
 	for _, e := range engines {
 		if *e == engineCustom && c.Custom == nil {
-			d.conflict(e, &c.Custom, "custom needs the names of its series: add custom: {queue: NAME, running: NAME} to the cluster")
+			d.conflict(e, &c.Custom, "custom needs the names of its series: add custom: {queue: NAME, running: NAME} "+
+				"to the cluster")
 		}
 	}
 	used := slices.ContainsFunc(engines, func(e *string) bool { return *e == engineCustom })
 	if c.Custom != nil && !used && c.Endpoints.File == "" {
-		d.conflict(&c.Custom, &c.Engine, "series are named, but the engine is %s: write engine: custom, or remove this section", shown(c.Engine))
+		d.conflict(&c.Custom, &c.Engine, "series are named, but the engine is %s: write engine: custom, or remove "+
+			"this section", shown(c.Engine))
 	}
 }
 
@@ -236,15 +247,20 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	key := &c.Inflight.RedisKey
 	if *key == "" {
 		if c.Scrape.Disabled && cfg.XDS.AccessLog.Disabled && cfg.XDS.LoadReports.Disabled {
-			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add inflight: {redis_key: KEY}, or use what Envoys report (xds.access_log, xds.load_reports)")
+			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add "+
+				"inflight: {redis_key: KEY}, or use what Envoys report (xds.access_log, xds.load_reports)")
 		}
 		return
 	}
 	if cfg.Redis == nil {
-		d.conflict(key, &cfg.Redis, "%s is to be read from Redis, and there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this line", shown(*key))
+		d.conflict(key, &cfg.Redis, "%s is to be read from Redis, and there is no redis section: add redis: "+
+			"{addresses: [127.0.0.1:6379]} at the top level, or remove this line", shown(*key))
 	} else if cfg.Redis.Interval > c.Weighting.Hold {
-		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "weighting.hold of cluster %s, %s, is less than redis.interval, %s, so counts would be stale between two reads: write a hold of at least %s, or a shorter redis.interval",
-			shown(c.Name), d.value(&c.Weighting.Hold, c.Weighting.Hold), d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
+		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "weighting.hold of cluster %s, %s, is less than "+
+			"redis.interval, %s, so counts would be stale between two reads: write a hold of at least %s, or a "+
+			"shorter redis.interval",
+			shown(c.Name), d.value(&c.Weighting.Hold, c.Weighting.Hold),
+			d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
 	}
 	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
 		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
@@ -255,7 +271,8 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 
 func (d *decoder) checkPolicy(c *Cluster, cfg *Config) {
 	if c.Policy == PolicyLeastLatency && cfg.XDS.AccessLog.Disabled {
-		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s goes by Envoys' access logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
+		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s goes by Envoys' "+
+			"access logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
 	}
 }
 
@@ -287,9 +304,11 @@ func (d *decoder) checkQueueTime(enter, leave *time.Duration) {
 	}
 	switch {
 	case *enter == 0 && *leave > 0:
-		d.conflict(leave, enter, "the leave threshold, %s, is without queue_time_enter, which is off: write queue_time_enter too, or remove this line", d.value(leave, *leave))
+		d.conflict(leave, enter, "the leave threshold, %s, is without queue_time_enter, which is off: write "+
+			"queue_time_enter too, or remove this line", d.value(leave, *leave))
 	case *leave > *enter:
-		d.conflict(leave, enter, "the leave threshold, %s, is above queue_time_enter, %s, so the flag would flap: write at most %s",
+		d.conflict(leave, enter, "the leave threshold, %s, is above queue_time_enter, %s, so the flag would flap: "+
+			"write at most %s",
 			d.value(leave, *leave), d.value(enter, *enter), durationText(*enter))
 	}
 }
@@ -307,17 +326,20 @@ const beatsPerStale = 3
 
 func (d *decoder) checkPush(p *Push) {
 	if p.Heartbeat > 0 && p.Heartbeat < p.MinInterval {
-		d.conflict(&p.Heartbeat, &p.MinInterval, "heartbeat, %s, is less than min_interval, %s: write a longer heartbeat, or 0s for none",
+		d.conflict(&p.Heartbeat, &p.MinInterval, "heartbeat, %s, is less than min_interval, %s: write a longer "+
+			"heartbeat, or 0s for none",
 			d.value(&p.Heartbeat, p.Heartbeat), d.value(&p.MinInterval, p.MinInterval))
 	}
 	stale := d.value(&p.EndpointStaleAfter, p.EndpointStaleAfter)
 	switch {
 	case p.EndpointStaleAfter == 0:
 	case p.Heartbeat == 0:
-		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops the endpoints whenever the load does not change: write heartbeat: %s",
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops "+
+			"the endpoints whenever the load does not change: write heartbeat: %s",
 			stale, durationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
 	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
-		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
+		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats "+
+			"of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
 			stale, d.value(&p.Heartbeat, p.Heartbeat), durationText(p.Heartbeat*beatsPerStale))
 	}
 }

@@ -70,17 +70,17 @@ type XDSLimits struct {
 type AccessLog struct {
 	// Disabled leaves the service out. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
-	// BatchAbove is the rate of one Envoy above which it is told to send its
+	// BatchAbove is the rate of one Envoy above which it has to send its
 	// entries in batches, in requests per second, 1 to 1000000. Default 200.
 	BatchAbove float64 `yaml:"batch_above" default:"200" range:"1..1000000"`
-	// ReportsAbove is the rate of one Envoy above which it is told to send none,
-	// so that its load reports alone count, in requests per second, 1 to 1000000
+	// ReportsAbove is the rate of one Envoy above which it has to send none,
+	// so that only its load reports count, in requests per second, 1 to 1000000
 	// and above BatchAbove. Default 500.
 	ReportsAbove float64 `yaml:"reports_above" default:"500" range:"1..1000000"`
 }
 
 // LoadReports says how the load reports (LRS) that Envoys stream to this listener
-// are used. They put the counts of the access log right, and stand in for them.
+// are used. They correct the counts of the access log, and replace them where there is none.
 type LoadReports struct {
 	// Disabled leaves the service out. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
@@ -104,7 +104,7 @@ type ServerTLS struct {
 	ClientCAFile string `yaml:"client_ca_file" kind:"path"`
 }
 
-// ClientTLS is how Steelyard meets a server that speaks TLS.
+// ClientTLS is how Steelyard connects to a server with TLS.
 type ClientTLS struct {
 	// CAFile holds the authorities to trust, PEM. Default none: the system's.
 	CAFile string `yaml:"ca_file" kind:"path"`
@@ -122,8 +122,8 @@ type Admin struct {
 	// Listen is host:port. Port 0 takes a free one. It has no access control:
 	// keep it on loopback or behind something that has. Default 127.0.0.1:19000.
 	Listen string `yaml:"listen" default:"127.0.0.1:19000"`
-	// AllowedHosts are the names, besides those that no stranger can own, under which
-	// it is asked, such as that of an Ingress; *.NAME stands for all below NAME; 1 to
+	// AllowedHosts are accepted Host names, besides those that no stranger can register,
+	// such as that of an Ingress; *.NAME stands for all below NAME; 1 to
 	// 100. Requests for others are refused. Default none.
 	AllowedHosts []string `yaml:"allowed_hosts" max:"100"`
 }
@@ -335,13 +335,13 @@ type Latency struct {
 type Weighting struct {
 	// Fresh is the age up to which a reading is fresh, 10ms to 1h. Default 1s.
 	Fresh time.Duration `yaml:"fresh" default:"1s" range:"10ms..1h"`
-	// Hold is the age up to which a reading is believed as it is, 10ms to 1h.
+	// Hold is the age up to which a reading is used as it is, 10ms to 1h.
 	// Default 3s.
 	Hold time.Duration `yaml:"hold" default:"3s" range:"10ms..1h"`
 	// Decay is the age at which a reading has faded into the pool's median, 10ms
 	// to 1h. Default 10s.
 	Decay time.Duration `yaml:"decay" default:"10s" range:"10ms..1h"`
-	// Blackout is how long the reports of a new endpoint are not believed, 0s to
+	// Blackout is how long the reports of a new endpoint are not used, 0s to
 	// 1h. Default 1s.
 	Blackout time.Duration `yaml:"blackout" default:"1s" range:"0s..1h"`
 	// Ramp is how long, after the blackout, the capacity of a new endpoint grows

@@ -179,12 +179,13 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		return
 	}
 	if words := strings.Fields(f.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, n.Value) {
-		d.complain(n, path, "%s is not one of %s%s", shown(n.Value), strings.Join(words, ", "), didYouMean(n.Value, words))
+		d.complain(n, path, "%s is not one of %s%s", shown(n.Value), strings.Join(words, ", "),
+			didYouMean(n.Value, words))
 		return
 	}
 	v, err := parseScalar(n, f.value.Type())
 	limits := f.tag.Get("range")
-	if err == errTooLarge || err == nil && limits != "" && !inRange(v, limits) {
+	if errors.Is(err, errTooLarge) || err == nil && limits != "" && !inRange(v, limits) {
 		err = rangeError(n.Value, f.value.Type(), limits)
 	}
 	if example := f.tag.Get("default"); errors.As(err, &notText{}) && example != "" {

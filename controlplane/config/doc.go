@@ -12,7 +12,7 @@
 // The messages are the product. Each problem is one line, FILE:LINE:COLUMN:
 // PATH: the text that is wrong and why: what to write instead; all problems of a
 // file come at once, sorted by line, at most 20 of them shown. A file in
-// testdata/bad with the message beside it is how a new check is added.
+// testdata/bad and its expected message are how a new check is added.
 //
 // # Schema
 //

@@ -29,7 +29,8 @@ func (d *decoder) checkListen(listen *string) {
 		d.fail(listen, "%s is no port: write 1 to 65535, or 0 for a free one", shown(text))
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" {
-		d.fail(listen, "%s is a hostname: write an IP of this machine, 127.0.0.1 for local clients only or 0.0.0.0 for all", shown(host))
+		d.fail(listen, "%s is a hostname: write an IP of this machine, 127.0.0.1 for local clients only or 0.0.0.0 "+
+			"for all", shown(host))
 	}
 }
 
@@ -41,7 +42,8 @@ func (d *decoder) checkSameListen(cfg *Config) {
 		return
 	}
 	if host1 == host2 || everyInterface(host1) || everyInterface(host2) {
-		d.conflict(&cfg.Admin.Listen, &cfg.XDS.Listen, "admin, %s, takes the port that xds listens on, %s: give each its own",
+		d.conflict(&cfg.Admin.Listen, &cfg.XDS.Listen, "admin, %s, takes the port that xds listens on, %s: give each "+
+			"its own",
 			d.value(&cfg.Admin.Listen, cfg.Admin.Listen), d.value(&cfg.XDS.Listen, cfg.XDS.Listen))
 	}
 }
@@ -55,7 +57,8 @@ func everyInterface(host string) bool {
 func (d *decoder) checkHostPort(address *string) {
 	text := *address
 	if _, rest, ok := strings.Cut(text, "://"); ok {
-		d.fail(address, "%s is a URL: write %s; TLS is tls:, the user username:, the password password_file:", shown(text), withPort(rest, "6379"))
+		d.fail(address, "%s is a URL: write %s; TLS is tls:, the user username:, the password password_file:",
+			shown(text), withPort(rest, "6379"))
 		return
 	}
 	host, port, err := net.SplitHostPort(text)
@@ -103,7 +106,9 @@ func hostOf(text string) string {
 }
 
 // hostname allows "_" because SRV names and Kubernetes headless names have it.
-var hostname = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`)
+var hostname = regexp.MustCompile(`^` + hostLabel + `(\.` + hostLabel + `)*\.?$`)
+
+const hostLabel = `[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?`
 
 const longestHostname = 253 // RFC 1035, as text
 
@@ -174,7 +179,8 @@ func (d *decoder) checkAddress(address *string) {
 	case ip.IsUnspecified() || ip.IsMulticast():
 		d.fail(address, "%s is not the address of one server: write its IP", shown(*address))
 	case ip.Zone() != "":
-		d.fail(address, "%s has an IPv6 zone, which Envoy does not take: write an address without %%%s", shown(*address), ip.Zone())
+		d.fail(address, "%s has an IPv6 zone, which Envoy does not take: write an address without %%%s",
+			shown(*address), ip.Zone())
 	}
 	*address = netip.AddrPortFrom(ip, ap.Port()).String()
 }
@@ -191,7 +197,8 @@ func addressProblem(text string) string {
 		return fmt.Sprintf("%s has white space around it: write %s", shown(text), shown(bare))
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
-		return fmt.Sprintf("%s has no port: write %s with the serving port", shown(text), quotedIPv6(net.JoinHostPort(ip.String(), "8000")))
+		return fmt.Sprintf("%s has no port: write %s with the serving port", shown(text),
+			quotedIPv6(net.JoinHostPort(ip.String(), "8000")))
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -201,13 +208,15 @@ func addressProblem(text string) string {
 	_, ipErr := netip.ParseAddr(host)
 	switch {
 	case host == "localhost" && portOK:
-		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write %s", shown(host), net.JoinHostPort("127.0.0.1", port))
+		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write %s", shown(host),
+			net.JoinHostPort("127.0.0.1", port))
 	case ipErr == nil && (!portOK || number == 0):
 		return fmt.Sprintf("%s has no port that exists: write 1 to 65535 after the colon", shown(text))
 	case dotted.MatchString(host):
 		return fmt.Sprintf("%s is no IP: its four numbers must be 0 to 255, without leading zeros", shown(host))
 	case hostname.MatchString(host) && portOK:
-		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write endpoints: {dns: {name: %s, port: %d}} instead of static:", shown(host), host, number)
+		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write endpoints: {dns: {name: %s, port: "+
+			"%d}} instead of static:", shown(host), host, number)
 	}
 	return fmt.Sprintf("%s is not IP:port: write such as 10.0.0.1:8000", shown(text))
 }
@@ -225,15 +234,18 @@ func quotedIPv6(address string) string {
 
 func (d *decoder) checkDNS(dns *DNS) {
 	if name := dns.Name; name != "" && (!hostname.MatchString(name) || len(name) > longestHostname) {
-		d.fail(&dns.Name, "%s is no DNS name: write the name alone, such as llama.models.svc.cluster.local; the port is port:", shown(name))
+		d.fail(&dns.Name, "%s is no DNS name: write the name alone, such as llama.models.svc.cluster.local; the port "+
+			"is port:", shown(name))
 	} else if _, err := netip.ParseAddr(name); err == nil {
-		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name), withPort(name, strconv.Itoa(cmp.Or(dns.Port, 8000))))
+		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name),
+			withPort(name, strconv.Itoa(cmp.Or(dns.Port, 8000))))
 	}
 	switch {
 	case dns.Type == DNSTypeSRV && dns.Port != 0:
 		d.conflict(&dns.Port, &dns.Type, "%d is not used: SRV records carry their port; remove this line", dns.Port)
 	case dns.Type != DNSTypeSRV && dns.Port == 0:
-		d.conflict(&dns.Port, &dns.Type, "%s records carry no port: write the serving port, 1 to 65535, as port:", dns.Type)
+		d.conflict(&dns.Port, &dns.Type, "%s records carry no port: write the serving port, 1 to 65535, as port:",
+			dns.Type)
 	}
 }
 
@@ -244,12 +256,15 @@ func (d *decoder) checkScrape(c *Cluster) {
 	if s.TLS != nil {
 		d.checkPair(&s.TLS.CertFile, &s.TLS.KeyFile)
 		if s.Scheme != "https" {
-			d.conflict(&s.TLS, &s.Scheme, "the scheme is %s: write scheme: https, or remove this section", d.value(&s.Scheme, s.Scheme))
+			d.conflict(&s.TLS, &s.Scheme, "the scheme is %s: write scheme: https, or remove this section",
+				d.value(&s.Scheme, s.Scheme))
 		}
 	}
 	if !s.Disabled && s.Interval > c.Weighting.Hold {
-		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports would be stale between two scrapes: write an interval of at most %s, or a longer hold",
-			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold), durationText(c.Weighting.Hold))
+		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports "+
+			"would be stale between two scrapes: write an interval of at most %s, or a longer hold",
+			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold),
+			durationText(c.Weighting.Hold))
 	}
 }
 

@@ -71,7 +71,8 @@ func TestExampleLoadsAsItStandsAndWithEveryKey(t *testing.T) {
 	if _, err := Parse("whole.yaml", wholeExample(t)); err != nil {
 		t.Fatalf("with every key:\n%v", err)
 	}
-	minimal := `clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}, {address: 10.0.0.2:8000}]}}]`
+	minimal := `clusters: [{name: llama, engine: vllm,
+  endpoints: {static: [{address: 10.0.0.1:8000}, {address: 10.0.0.2:8000}]}}]`
 	want, err := Parse("minimal.yaml", []byte(minimal))
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 		cfg, err := Parse("fuzz.yaml", data)
 		if err != nil {
 			if cfg != nil {
-				t.Error("a Config beside an error")
+				t.Error("a Config together with an error")
 			}
 			var problems *Error
 			if !errors.As(err, &problems) {

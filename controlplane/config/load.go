@@ -18,7 +18,7 @@ import (
 // thousand static endpoints.
 const largestFile = 1 << 20
 
-// A Check looks at what the text of a configuration alone does not tell, such as the files
+// A Check tests what the text of a configuration does not show, such as the files
 // that it names.
 type Check func(*Config, *Checker)
 
@@ -129,7 +129,8 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		line, column, text := syntaxError(data, err)
 		d.add(line, column, "%s", text)
 	case second.Kind != 0:
-		d.add(second.Line, second.Column, "a second YAML document starts here: write one, without a line of --- in between")
+		d.add(second.Line, second.Column, "a second YAML document starts here: write one, without a line of --- in "+
+			"between")
 	case empty:
 		d.add(1, 1, "the file is empty: write at least the %s: section", d.leastSection())
 	default:

@@ -52,7 +52,8 @@ func (d *decoder) merge(own []entry, from *yaml.Node, path string) []entry {
 		}
 		return own
 	case n.Kind != yaml.MappingNode:
-		d.complain(from, path, "<< takes the keys of another section, not %s: write an alias, such as <<: *name", describe(n))
+		d.complain(from, path, "<< takes the keys of another section, not %s: write an alias, such as <<: *name",
+			describe(n))
 		return own
 	case d.within[n]:
 		d.complain(from, path, "<< merges a section into itself: remove it")
@@ -94,7 +95,7 @@ func countNodes(n *yaml.Node) int {
 	return count
 }
 
-// unknown complains of a key that a section does not have.
+// unknown reports a key that a section does not have.
 func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 	if d.full() { // the search for what was meant is not free
 		d.more++
@@ -117,7 +118,8 @@ func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 		d.complain(key, path, "unknown key %q here: it belongs in %s", key.Value, strings.Join(elsewhere, " or "))
 		return
 	}
-	d.complain(key, path, "unknown key \"%s\": the keys here are %s", strings.Trim(shown(key.Value), `"`), strings.Join(known, ", "))
+	d.complain(key, path, "unknown key \"%s\": the keys here are %s", strings.Trim(shown(key.Value), `"`),
+		strings.Join(known, ", "))
 }
 
 // sectionsWith lists the sections below a type that have the key, as paths from

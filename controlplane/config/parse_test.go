@@ -37,7 +37,8 @@ clusters:
 			Listen: "127.0.0.1:18000", PushBudget: 10 << 20,
 			AccessLog:   AccessLog{BatchAbove: 200, ReportsAbove: 500},
 			LoadReports: LoadReports{Budget: 10 << 20},
-			Limits:      XDSLimits{Connections: 32_768, ConnectionsPerAddress: 24_576, Streams: 131_072, Subscriptions: 262_144},
+			Limits: XDSLimits{Connections: 32_768, ConnectionsPerAddress: 24_576, Streams: 131_072,
+				Subscriptions: 262_144},
 		},
 		Admin: Admin{Listen: "127.0.0.1:19000"},
 		Redis: &Redis{
@@ -68,8 +69,9 @@ clusters:
 				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
-			Push:     Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01, Heartbeat: 500 * time.Millisecond, EndpointStaleAfter: 3 * time.Second},
-			WarmUp:   5 * time.Second,
+			Push: Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01,
+				Heartbeat: 500 * time.Millisecond, EndpointStaleAfter: 3 * time.Second},
+			WarmUp: 5 * time.Second,
 		}},
 	}
 	if diff := cmp.Diff(want, cfg); diff != "" {
@@ -85,10 +87,12 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tls := ClientTLS{CAFile: "/ca.pem", CertFile: "testdata/good/cert.pem", KeyFile: "testdata/good/sub/key.pem", ServerName: "name"}
+	tls := ClientTLS{CAFile: "/ca.pem", CertFile: "testdata/good/cert.pem", KeyFile: "testdata/good/sub/key.pem",
+		ServerName: "name"}
 	want := &Config{
 		XDS: XDS{
-			Listen: "0.0.0.0:1", TLS: &ServerTLS{CertFile: "/cert.pem", KeyFile: "testdata/key.pem", ClientCAFile: "testdata/good/client-ca.pem"},
+			Listen: "0.0.0.0:1", TLS: &ServerTLS{CertFile: "/cert.pem", KeyFile: "testdata/key.pem",
+				ClientCAFile: "testdata/good/client-ca.pem"},
 			PushBudget:  1 << 20,
 			AccessLog:   AccessLog{Disabled: true, BatchAbove: 11, ReportsAbove: 12},
 			LoadReports: LoadReports{Disabled: true, Interval: 13 * time.Second, Budget: 2 << 20},
@@ -97,29 +101,35 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 		Admin: Admin{Listen: "[::1]:2"},
 		Redis: &Redis{
 			Addresses: []string{"a:1", "[::1]:2"}, Mode: RedisSentinel, MasterName: "primary", Username: "user",
-			PasswordFile: "testdata/good/password", DB: 3, TLS: &tls, Interval: 4 * time.Second, Timeout: 3 * time.Second,
+			PasswordFile: "testdata/good/password", DB: 3, TLS: &tls, Interval: 4 * time.Second,
+			Timeout: 3 * time.Second,
 		},
 		Clusters: []Cluster{{
 			Name: "first", Engine: "custom",
-			Custom: &Custom{Queue: "a:queue", Running: "running", Utilization: "utilization", Completions: "completions_total"},
+			Custom: &Custom{Queue: "a:queue", Running: "running", Utilization: "utilization",
+				Completions: "completions_total"},
 			Endpoints: Endpoints{Static: []StaticEndpoint{
-				{Address: "10.0.0.1:8000", Zone: "a", Capacity: 8.5, Engine: "triton", MetricsPort: 8002, MetricsPath: "/m?x=1"},
+				{Address: "10.0.0.1:8000", Zone: "a", Capacity: 8.5, Engine: "triton", MetricsPort: 8002,
+					MetricsPath: "/m?x=1"},
 				{Address: "[2001:db8::1]:8000"},
 			}},
 			Capacity: 16,
 			Policy:   PolicyLoad,
 			Latency:  Latency{Alpha: 0.4, Threshold: 5 * time.Second},
 			Scrape: Scrape{
-				Disabled: true, Interval: 5 * time.Second, Timeout: 5 * time.Second, Scheme: "https", Port: 9, Path: "/p", BodyLimit: 2 << 10,
+				Disabled: true, Interval: 5 * time.Second, Timeout: 5 * time.Second, Scheme: "https", Port: 9,
+				Path: "/p", BodyLimit: 2 << 10,
 				TLS: &ScrapeTLS{ClientTLS: tls, InsecureSkipVerify: true}, BearerTokenFile: "testdata/good/token",
 			},
 			Inflight: Inflight{RedisKey: "{cluster}:x:{cluster}"},
 			Weighting: Weighting{
-				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 1500 * time.Millisecond, Floor: 0.5,
+				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0,
+				Ramp: 1500 * time.Millisecond, Floor: 0.5,
 			},
 			Overload: Overload{
 				QueueEnter: 6, QueueLeave: 5, UtilizationEnter: 0.7, UtilizationLeave: 0.6,
-				QueueTimeEnter: 9 * time.Second, QueueTimeLeave: 8 * time.Second, StalledAfter: 7 * time.Second, MinDwell: time.Minute, MaxShare: 1,
+				QueueTimeEnter: 9 * time.Second, QueueTimeLeave: 8 * time.Second, StalledAfter: 7 * time.Second,
+				MinDwell: time.Minute, MaxShare: 1,
 			},
 			Shedding: Shedding{Enabled: true, TargetWait: 6 * time.Second, MaxDrop: 0.5},
 			Push:     Push{MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 0},
@@ -129,16 +139,20 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 			Endpoints: Endpoints{File: "testdata/good/second.yaml"},
 			Policy:    PolicyLoad,
 			Latency:   Latency{Alpha: 0.3, Threshold: 3 * time.Second},
-			Scrape:    Scrape{Interval: 50 * time.Millisecond, Timeout: 40 * time.Millisecond, Scheme: "http", Path: "/metrics", BodyLimit: 4 << 20},
+			Scrape: Scrape{Interval: 50 * time.Millisecond, Timeout: 40 * time.Millisecond, Scheme: "http",
+				Path: "/metrics", BodyLimit: 4 << 20},
 			Weighting: Weighting{
-				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0, Ramp: 20 * time.Second, Floor: 0.5,
+				Fresh: 6 * time.Second, Hold: 7 * time.Second, Decay: 90 * time.Second, Blackout: 0,
+				Ramp: 20 * time.Second, Floor: 0.5,
 			},
 			Overload: Overload{
-				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9, StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
+				QueueEnter: 4, QueueLeave: 2, UtilizationEnter: 0.98, UtilizationLeave: 0.9,
+				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
 			Push: Push{
-				MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 3 * time.Second, EndpointStaleAfter: 10 * time.Second,
+				MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 3 * time.Second,
+				EndpointStaleAfter: 10 * time.Second,
 			},
 			WarmUp: 5 * time.Second,
 		}},
@@ -171,7 +185,8 @@ func TestTimeoutFollowsAShortIntervalUnlessItIsWritten(t *testing.T) {
 		{"a timeout of its own", "{interval: 100ms, timeout: 100ms}", 100 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := mustParse(t, "c.yaml", "clusters: [{name: a, engine: vllm, endpoints: {file: f}, scrape: "+c.scrape+"}]")
+			cfg := mustParse(t, "c.yaml", "clusters: [{name: a, engine: vllm, endpoints: {file: f}, scrape: "+c.scrape+
+				"}]")
 			if got := cfg.Clusters[0].Scrape.Timeout; got != c.want {
 				t.Errorf("timeout %v, want %v", got, c.want)
 			}
@@ -284,7 +299,8 @@ func TestEnginesAreThoseOfTheSchema(t *testing.T) {
 }
 
 func TestSizeIsWrittenInItsLargestUnit(t *testing.T) {
-	for size, want := range map[Size]string{0: "0B", 1: "1B", 1023: "1023B", 1024: "1KiB", 1536: "1536B", 4 << 20: "4MiB", 3 << 30: "3GiB"} {
+	for size, want := range map[Size]string{0: "0B", 1: "1B", 1023: "1023B", 1024: "1KiB", 1536: "1536B",
+		4 << 20: "4MiB", 3 << 30: "3GiB"} {
 		if got := size.String(); got != want {
 			t.Errorf("%d: %s, want %s", int64(size), got, want)
 		}
@@ -297,8 +313,9 @@ func TestSizeIsWrittenInItsLargestUnit(t *testing.T) {
 func TestNearest(t *testing.T) {
 	known := []string{"name", "interval", "timeout", "body_limit", "tensorrt-llm", "triton"}
 	for word, want := range map[string]string{
-		"intervall": "interval", "inetrval": "interval", "TimeOut": "timeout", "body-limit": "body_limit", "bodyLimit": "body_limit",
-		"trtllm": "tensorrt-llm", "tritonserver": "triton", "nam": "name", "colour": "", "x": "", "": "",
+		"intervall": "interval", "inetrval": "interval", "TimeOut": "timeout", "body-limit": "body_limit",
+		"bodyLimit": "body_limit",
+		"trtllm":    "tensorrt-llm", "tritonserver": "triton", "nam": "name", "colour": "", "x": "", "": "",
 		strings.Repeat("interval", 100): "",
 	} {
 		if got := nearest(word, known); got != want {
@@ -321,14 +338,15 @@ func TestHostileFilesAreRefusedSoon(t *testing.T) {
 	for name, text := range map[string]string{
 		"a quarter of a megabyte of unknown keys": manyKeys(),
 		"a quarter of a megabyte of one key":      strings.Repeat("a:\n", largestFile/12),
-		"a quarter of a megabyte of merges":       "xds: &x {a: 1}\nadmin: {<<: [" + strings.Repeat("*x,", largestFile/12) + "]}\n",
-		"nested lists in one row":                 strings.Repeat("[", 60<<10),
-		"nested lists in rows":                    strings.Repeat("[\n", 30<<10),
-		"nested sections":                         strings.Repeat("{a: ", 15<<10),
-		"nested items":                            strings.Repeat("- ", 30<<10) + "]",
-		"deeper than YAML allows":                 strings.Repeat("- ", 500<<10),
-		"a long quote":                            "a: '" + strings.Repeat("''", 30<<10),
-		"aliases of aliases":                      string(readFile(t, "testdata/bad/aliases_bomb.yaml")),
+		"a quarter of a megabyte of merges": "xds: &x {a: 1}\nadmin: {<<: [" +
+			strings.Repeat("*x,", largestFile/12) + "]}\n",
+		"nested lists in one row": strings.Repeat("[", 60<<10),
+		"nested lists in rows":    strings.Repeat("[\n", 30<<10),
+		"nested sections":         strings.Repeat("{a: ", 15<<10),
+		"nested items":            strings.Repeat("- ", 30<<10) + "]",
+		"deeper than YAML allows": strings.Repeat("- ", 500<<10),
+		"a long quote":            "a: '" + strings.Repeat("''", 30<<10),
+		"aliases of aliases":      string(readFile(t, "testdata/bad/aliases_bomb.yaml")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -347,8 +365,9 @@ func TestHostileFilesAreRefusedSoon(t *testing.T) {
 func TestErrorKeepsEachProblemAndCountsTheRest(t *testing.T) {
 	_, err := Parse("many.yaml", []byte(strings.Repeat("x", 70)+": 1\nb: 1\nxds: {tls: {}}\n"))
 	var first *Problem
-	want := Problem{File: "many.yaml", Line: 1, Column: 1, Text: `clusters: missing: write a list with at least one cluster, ` +
-		`e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]`}
+	want := Problem{File: "many.yaml", Line: 1, Column: 1,
+		Text: `clusters: missing: write a list with at least one cluster, ` +
+			`e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]`}
 	if !errors.As(err, &first) || *first != want {
 		t.Errorf("first problem %+v of %v", first, err)
 	}
@@ -379,7 +398,8 @@ func TestConnectionsPerAddressFollowFewConnectionsUnlessTheyAreWritten(t *testin
 		{"connections: 100, connections_per_address: 100", 100},
 		{"connections_per_address: 7", 7},
 	} {
-		cfg := mustParse(t, "x.yaml", "xds: {limits: {"+c.limits+"}}\nclusters: [{name: a, engine: vllm, endpoints: {file: a.yaml}}]\n")
+		cfg := mustParse(t, "x.yaml", "xds: {limits: {"+c.limits+"}}\nclusters: [{name: a, engine: vllm, endpoints: "+
+			"{file: a.yaml}}]\n")
 		if got := cfg.XDS.Limits.ConnectionsPerAddress; got != c.want {
 			t.Errorf("%s: %d of one address, want %d", c.limits, got, c.want)
 		}

@@ -15,7 +15,7 @@ const (
 	shownBytes    = 60   // of a text quoted from the file
 )
 
-// Problem is one thing that is wrong with a file.
+// Problem is one mistake in a file.
 type Problem struct {
 	File   string
 	Line   int // from 1
@@ -28,7 +28,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text)
 }
 
-// Error is everything that is wrong with a file, in the order of its lines.
+// Error has all mistakes in a file, in the order of its lines.
 type Error struct {
 	Problems []*Problem // at least one
 	More     int        // further problems, not kept
@@ -56,7 +56,7 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// problems collects what is wrong with one file.
+// problems collects the mistakes in one file.
 type problems struct {
 	file string
 	list []*Problem
@@ -78,7 +78,7 @@ func (ps *problems) add(line, column int, format string, args ...any) {
 
 func (ps *problems) full() bool { return len(ps.list) >= keptProblems }
 
-// count never goes back: comparing two tells whether something was added.
+// count never goes back: comparing two counts shows whether one was added.
 func (ps *problems) count() int { return len(ps.list) + ps.more }
 
 // err is nil where nothing was added.

@@ -25,11 +25,11 @@ const longestText = 4096
 // parseScalar turns the text of a scalar into a value of type t. The error is
 // for the user: the offending text, what is wrong with it, what to write.
 func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
-	switch {
-	case t == durationType:
+	switch t {
+	case durationType:
 		d, err := parseDuration(n.Value)
 		return reflect.ValueOf(d), err
-	case t == sizeType:
+	case sizeType:
 		s, err := parseSize(n.Value)
 		return reflect.ValueOf(s), err
 	}
@@ -53,7 +53,8 @@ func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
 // parseTag is parseScalar for what stands in a tag of the schema, which the
 // tests prove to be right.
 func parseTag(text string, t reflect.Type) reflect.Value {
-	tags := map[reflect.Kind]string{reflect.Bool: "!!bool", reflect.Int: "!!int", reflect.Float64: "!!float", reflect.String: "!!str"}
+	tags := map[reflect.Kind]string{reflect.Bool: "!!bool", reflect.Int: "!!int", reflect.Float64: "!!float",
+		reflect.String: "!!str"}
 	v, err := parseScalar(&yaml.Node{Kind: yaml.ScalarNode, Value: text, Tag: tags[t.Kind()]}, t)
 	if err != nil {
 		panic("config: in a tag: " + err.Error())
@@ -81,7 +82,8 @@ func parseText(n *yaml.Node) (string, error) {
 	case len(n.Value) > longestText:
 		return "", fmt.Errorf("%s has %d bytes: write at most %d", shown(n.Value), len(n.Value), longestText)
 	case strings.ContainsFunc(n.Value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", fmt.Errorf("%s has a line break or another control character in it: write it on one line", shown(n.Value))
+		return "", fmt.Errorf("%s has a line break or another control character in it: write it on one line",
+			shown(n.Value))
 	}
 	return n.Value, nil
 }
@@ -130,7 +132,8 @@ func parseFloat(n *yaml.Node) (float64, error) {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, errTooLarge
-	case err == nil && (math.IsInf(f, 0) || math.IsNaN(f)), slices.Contains([]string{".nan", ".inf", "-.inf", "+.inf"}, strings.ToLower(n.Value)):
+	case err == nil && (math.IsInf(f, 0) || math.IsNaN(f)),
+		slices.Contains([]string{".nan", ".inf", "-.inf", "+.inf"}, strings.ToLower(n.Value)):
 		return 0, fmt.Errorf("%s is not a finite number: write one in digits", shown(n.Value))
 	case !number.MatchString(n.Value):
 		return 0, fmt.Errorf("%s is not a number: write digits, such as 4 or 0.5", shown(n.Value))
@@ -161,7 +164,8 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	m := quantity.FindStringSubmatch(text)
 	if m == nil || m[2] == "" && strings.HasPrefix(m[1], "-") { // no unit would make that right
-		return 0, fmt.Errorf("%s is not a duration: write a number and its unit, such as 250ms, 1.5s or 2m", shown(text))
+		return 0, fmt.Errorf("%s is not a duration: write a number and its unit, such as 250ms, 1.5s or 2m",
+			shown(text))
 	}
 	unit, known := durationUnits[strings.ToLower(m[2])]
 	switch meant := m[1] + unit; {
@@ -228,7 +232,8 @@ func inRange(v reflect.Value, limits string) bool {
 func rangeError(text string, t reflect.Type, limits string) error {
 	least, most, _ := strings.Cut(limits, "..")
 	hint := ""
-	if percent, err := strconv.ParseFloat(text, 64); err == nil && t.Kind() == reflect.Float64 && most == "1" && percent >= 2 && percent <= 100 {
+	if percent, err := strconv.ParseFloat(text, 64); err == nil && t.Kind() == reflect.Float64 && most == "1" &&
+		percent >= 2 && percent <= 100 {
 		hint = fmt.Sprintf("; %s percent is %s", text, plain(percent/100))
 	}
 	return fmt.Errorf("%s is out of range: write %s to %s%s", shown(text), least, most, hint)

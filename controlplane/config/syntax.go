@@ -135,7 +135,8 @@ func syntaxHint(row string) string {
 	case special.MatchString(row):
 		return quotes(special.FindStringSubmatch(row)[1])
 	}
-	if m := afterKey.FindStringSubmatch(row); m != nil && !closed.MatchString(m[1]) && strings.ContainsAny(m[1], ":{}[]") {
+	if m := afterKey.FindStringSubmatch(row); m != nil && !closed.MatchString(m[1]) &&
+		strings.ContainsAny(m[1], ":{}[]") {
 		return quotes(m[1])
 	}
 	return "start the keys of one section in the same column, write a space after each colon, and close what is opened"

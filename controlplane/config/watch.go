@@ -154,7 +154,7 @@ func (w *Watcher) reload(ctx context.Context, asked bool) {
 		return
 	}
 	w.seen = hash
-	if hash == w.Status().Hash { // a bad file was taken back, or a reload asked for in vain
+	if hash == w.Status().Hash { // a bad file was taken back, or a reload was requested without a change
 		w.settled(nil)
 		return
 	}

@@ -65,7 +65,7 @@ type DNSConfig struct {
 	Resolver Resolver
 }
 
-// Validate says all that is wrong with the fields.
+// Validate reports all mistakes in the fields.
 func (c DNSConfig) Validate() error {
 	return errors.Join(c.validateName(), c.validateType(), c.validateInterval())
 }
@@ -87,7 +87,8 @@ func (c DNSConfig) validateType() error {
 	switch c.Type {
 	case TypeA, TypeAAAA:
 		if c.Port < 1 || c.Port > 65535 {
-			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers listen on", c.Port, c.Type)
+			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers "+
+				"listen on", c.Port, c.Type)
 		}
 	case TypeSRV:
 		if c.Port != 0 {
@@ -116,8 +117,8 @@ type dnsSource struct {
 }
 
 // NewDNS returns the source of a name's addresses. Run refuses what
-// DNSConfig.Validate refuses. report is told the outcome of every look-up: nil,
-// or why the set known before is kept. It is called on the goroutine of Run.
+// DNSConfig.Validate refuses. It calls report with the outcome of every look-up: nil,
+// or why the previous set is kept. It is called on the goroutine of Run.
 // report and log may be nil.
 //
 // Of SRV records those of the lowest priority are used, all alike: weighing is

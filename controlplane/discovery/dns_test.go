@@ -39,7 +39,7 @@ func (z *zone) failure(ctx context.Context, name string) error {
 	z.asked = append(z.asked, time.Now())
 	err := z.failures[name]
 	z.mu.Unlock()
-	if err == errHang {
+	if errors.Is(err, errHang) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -86,7 +86,8 @@ func TestDNSConfigIsRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"A without port", DNSConfig{Name: "x", Type: TypeA}, []string{"port 0", "A records carry none"}},
 		{"AAAA with a port too high", DNSConfig{Name: "x", Type: TypeAAAA, Port: 65536}, []string{"port 65536"}},
 		{"SRV with a port", DNSConfig{Name: "x", Type: TypeSRV, Port: 80}, []string{"leave it out"}},
-		{"short interval", DNSConfig{Name: "x", Type: TypeA, Port: 80, Interval: time.Millisecond}, []string{"interval 1ms is below 100ms"}},
+		{"short interval", DNSConfig{Name: "x", Type: TypeA, Port: 80, Interval: time.Millisecond},
+			[]string{"interval 1ms is below 100ms"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { wantError(t, tt.c.Validate(), tt.err...) })
@@ -104,13 +105,21 @@ func TestDNSAnswers(t *testing.T) {
 		want []string
 		err  []string
 	}{
-		{name: "A, sorted", typ: TypeA, zone: zone{addresses: map[string][]string{"ip4 x.": {"10.0.0.2", "::ffff:10.0.0.1"}}}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		{name: "A, an address twice", typ: TypeA, zone: zone{addresses: map[string][]string{"ip4 x.": {"10.0.0.1", "10.0.0.1"}}}, want: []string{"10.0.0.1:80"}},
-		{name: "AAAA", typ: TypeAAAA, zone: zone{addresses: map[string][]string{"ip6 x.": {"2001:db8::1"}}}, want: []string{"[2001:db8::1]:80"}},
+		{name: "A, sorted", typ: TypeA, zone: zone{addresses: map[string][]string{"ip4 x.": {"10.0.0.2",
+			"::ffff:10.0.0.1"}}}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
+		{name: "A, an address twice", typ: TypeA,
+			zone: zone{addresses: map[string][]string{"ip4 x.": {"10.0.0.1", "10.0.0.1"}}},
+			want: []string{"10.0.0.1:80"}},
+		{name: "AAAA", typ: TypeAAAA, zone: zone{addresses: map[string][]string{"ip6 x.": {"2001:db8::1"}}},
+			want: []string{"[2001:db8::1]:80"}},
 		{name: "A, no address", typ: TypeA, err: []string{`looking up A "x."`, "no address"}},
-		{name: "A, failing", typ: TypeA, zone: zone{failures: map[string]error{"x.": errors.New("SERVFAIL")}}, err: []string{`looking up A "x."`, "SERVFAIL"}},
-		{name: "A, hanging", typ: TypeA, zone: zone{failures: map[string]error{"x.": errHang}}, err: []string{`looking up A "x."`, "deadline exceeded"}},
-		{name: "A, an address of no server", typ: TypeA, zone: zone{addresses: map[string][]string{"ip4 x.": {"0.0.0.0"}}}, err: []string{`looking up A "x."`, "no single server"}},
+		{name: "A, failing", typ: TypeA, zone: zone{failures: map[string]error{"x.": errors.New("SERVFAIL")}},
+			err: []string{`looking up A "x."`, "SERVFAIL"}},
+		{name: "A, hanging", typ: TypeA, zone: zone{failures: map[string]error{"x.": errHang}},
+			err: []string{`looking up A "x."`, "deadline exceeded"}},
+		{name: "A, an address of no server", typ: TypeA,
+			zone: zone{addresses: map[string][]string{"ip4 x.": {"0.0.0.0"}}},
+			err:  []string{`looking up A "x."`, "no single server"}},
 		{
 			name: "SRV with two targets, of which one has both kinds of addresses", typ: TypeSRV,
 			zone: zone{
@@ -122,7 +131,8 @@ func TestDNSAnswers(t *testing.T) {
 		{
 			name: "SRV of several priorities", typ: TypeSRV,
 			zone: zone{
-				services:  map[string][]*net.SRV{"x.": {srv("b.", 80, 10), srv("a.", 80, 1), srv("c.", 80, 1), srv("b.", 80, 2)}},
+				services: map[string][]*net.SRV{"x.": {srv("b.", 80, 10), srv("a.", 80, 1), srv("c.", 80, 1),
+					srv("b.", 80, 2)}},
 				addresses: map[string][]string{"ip a.": {"10.0.0.1"}, "ip b.": {"10.0.0.2"}, "ip c.": {"10.0.0.3"}},
 			},
 			want: []string{"10.0.0.1:80", "10.0.0.3:80"},
@@ -141,10 +151,15 @@ func TestDNSAnswers(t *testing.T) {
 			zone: zone{services: map[string][]*net.SRV{"x.": {srv("a.", 80, 0), srv("b.", 80, 0)}}},
 			err:  []string{"2 of its targets", `"a."`, `"b."`},
 		},
-		{name: "SRV of a service that is not there", typ: TypeSRV, zone: zone{services: map[string][]*net.SRV{"x.": {srv(".", 0, 0)}}}, err: []string{`SRV "x."`, "no target"}},
+		{name: "SRV of a service that is not there", typ: TypeSRV,
+			zone: zone{services: map[string][]*net.SRV{"x.": {srv(".", 0, 0)}}},
+			err:  []string{`SRV "x."`, "no target"}},
 		{name: "SRV, no answer", typ: TypeSRV, err: []string{`SRV "x."`, "no target"}},
-		{name: "SRV, failing", typ: TypeSRV, zone: zone{failures: map[string]error{"x.": errors.New("REFUSED")}}, err: []string{`looking up SRV "x."`, "REFUSED"}},
-		{name: "SRV, too many targets", typ: TypeSRV, zone: zone{services: map[string][]*net.SRV{"x.": slices.Repeat([]*net.SRV{srv("a.", 80, 0)}, MaxEndpoints+1)}}, err: []string{"more than 10000 targets"}},
+		{name: "SRV, failing", typ: TypeSRV, zone: zone{failures: map[string]error{"x.": errors.New("REFUSED")}},
+			err: []string{`looking up SRV "x."`, "REFUSED"}},
+		{name: "SRV, too many targets", typ: TypeSRV,
+			zone: zone{services: map[string][]*net.SRV{"x.": slices.Repeat([]*net.SRV{srv("a.", 80, 0)},
+				MaxEndpoints+1)}}, err: []string{"more than 10000 targets"}},
 	}
 	for i := range tests {
 		tt := &tests[i] // a zone has a lock
@@ -170,7 +185,8 @@ func TestTooManyAddressesAreRefused(t *testing.T) {
 		ips = append(ips, fmt.Sprintf("10.0.%d.%d", i/256, i%256))
 	}
 	z := &zone{addresses: map[string][]string{"ip4 x.": ips}}
-	set, err := NewDNS(DNSConfig{Name: "x.", Type: TypeA, Port: 80, Resolver: z}, nil, nil).(*dnsSource).lookUp(t.Context())
+	set, err := NewDNS(DNSConfig{Name: "x.", Type: TypeA, Port: 80, Resolver: z}, nil,
+		nil).(*dnsSource).lookUp(t.Context())
 	if set != nil {
 		t.Errorf("a set of %d", len(set))
 	}
@@ -261,7 +277,8 @@ func TestDNSLoopAsksWithJitter(t *testing.T) {
 }
 
 func TestDNSLoopIsQuickerUntilTheFirstAnswer(t *testing.T) {
-	z := &zone{failures: map[string]error{"x.": errors.New("SERVFAIL")}, addresses: map[string][]string{"ip4 x.": {"10.0.0.1"}}}
+	z := &zone{failures: map[string]error{"x.": errors.New("SERVFAIL")},
+		addresses: map[string][]string{"ip4 x.": {"10.0.0.1"}}}
 	c := DNSConfig{Name: "x.", Type: TypeA, Port: 80, Interval: time.Hour, Resolver: z}
 	inBubble(t, c, func(_ *run, step func(time.Duration) [][]string) {
 		step(10 * time.Second)
@@ -367,7 +384,8 @@ func TestRealNameServer(t *testing.T) {
 	})
 	source := func(typ string, port int) *run {
 		return start(t, func(report func(error)) Discoverer {
-			return NewDNS(DNSConfig{Name: "llama.test.", Type: typ, Port: port, Interval: 100 * time.Millisecond, Resolver: resolver}, report, nil)
+			return NewDNS(DNSConfig{Name: "llama.test.", Type: typ, Port: port, Interval: 100 * time.Millisecond,
+				Resolver: resolver}, report, nil)
 		})
 	}
 	set("llama.test. 1 IN A 10.0.0.2", "llama.test. 1 IN A 10.0.0.1", "llama.test. 1 IN AAAA 2001:db8::1",

@@ -4,17 +4,16 @@
 // such as Kubernetes' EndpointSlices.
 //
 // The wiring in cmd makes one Discoverer per cluster out of the configuration,
-// runs it beside the others and hands the sets it sends to the registry of
-// endpoints, from where the collectors learn whom to ask and the control law
-// whom to weigh. The configuration calls Normalize, DNSConfig.Validate and
+// runs it in parallel with the others and passes its sets to the registry of
+// endpoints, which the collectors and the weighting law use. The configuration calls Normalize, DNSConfig.Validate and
 // ReadFile to refuse what cannot work before anything runs.
 //
 // # What a source promises
 //
 // It sends whole sets, sorted by address, each address once, and only when the
 // set differs from the one sent before. What it cannot read, find out or
-// understand never takes an endpoint away: the set known before stays, and the
-// report function is told why. An explicit empty list in a file is understood,
+// parse never removes an endpoint: the previous set stays, and the report function
+// gets the reason. An explicit empty list in a file is understood,
 // and empties the set; an empty file, a file that is gone, a name that does not
 // resolve and an answer without addresses are failures.
 //

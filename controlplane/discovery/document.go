@@ -35,7 +35,7 @@ type value struct {
 	text  string  // of a scalar, as written; empty for null
 	null  bool    // a scalar without value
 	items []value // of a list or mapping
-	keys  []value // of a mapping, beside items
+	keys  []value // of a mapping, parallel to items
 }
 
 // A positioned error has its line in the document in front.
@@ -158,7 +158,8 @@ func parseYAML(body []byte) (value, error) {
 		return value{}, err // has its line in it
 	}
 	if err := decoder.Decode(&second); err == nil {
-		return value{}, &positioned{second.Line, errors.New("a second document follows; write all groups into one list")}
+		return value{}, &positioned{second.Line,
+			errors.New("a second document follows; write all groups into one list")}
 	} else if !errors.Is(err, io.EOF) {
 		return value{}, err
 	}

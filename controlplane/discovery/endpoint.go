@@ -44,7 +44,7 @@ func Normalize(set []Endpoint) ([]Endpoint, error) {
 	return c.result()
 }
 
-// Validate says what is wrong with the endpoint's fields, all of it.
+// Validate reports all mistakes in the endpoint's fields.
 func (e Endpoint) Validate() error {
 	_, err := ParseAddress(e.Address)
 	return errors.Join(err, e.validateLabels())
@@ -71,7 +71,8 @@ func ParseAddress(s string) (string, error) {
 	case ap.Port() == 0:
 		return "", fmt.Errorf("address %q: port 0 cannot be connected to; write the port the server listens on", s)
 	case a.Zone() != "":
-		return "", fmt.Errorf("address %q: an IPv6 zone means nothing to another machine; write an address without %%%s", s, a.Zone())
+		return "", fmt.Errorf("address %q: an IPv6 zone means nothing to another machine; "+
+			"write an address without %%%s", s, a.Zone())
 	case a.IsUnspecified() || a.IsMulticast():
 		return "", fmt.Errorf("address %q: no single server has this IP; write the server's own", s)
 	}

@@ -99,7 +99,7 @@ func (s *settler) event(now time.Time) {
 	s.fire = time.NewTimer(min(settleQuiet, s.first.Add(settleMost).Sub(now))).C
 }
 
-// A watcher tells of changes in one directory, as long as the system lets it.
+// A watcher notifies about changes in one directory, as long as the system can.
 type watcher struct {
 	directory string
 	log       *slog.Logger
@@ -127,7 +127,8 @@ func (w *watcher) ensure(ctx context.Context) {
 	if w.notify == nil {
 		return
 	}
-	if err := w.within(ctx, "watch", func() error { return w.notify.Add(w.directory) }); err != nil && ctx.Err() == nil {
+	if err := w.within(ctx, "watch", func() error { return w.notify.Add(w.directory) }); err != nil &&
+		ctx.Err() == nil {
 		w.warn(err)
 	}
 }
@@ -135,7 +136,8 @@ func (w *watcher) ensure(ctx context.Context) {
 // warn says once that changes will be seen late.
 func (w *watcher) warn(err error) {
 	if !w.warned {
-		w.log.Warn("the directory cannot be watched, the file is only read from time to time", "directory", w.directory, "error", err)
+		w.log.Warn("the directory cannot be watched, the file is only read from time to time", "directory", w.directory,
+			"error", err)
 	}
 	w.warned = true
 }
@@ -155,6 +157,7 @@ func (w *watcher) close() {
 
 // within bounds what may hang with the directory.
 func (w *watcher) within(ctx context.Context, name string, do func() error) error {
-	_, err := files.Within(ctx, w.directory, fmt.Sprintf("%s %p", name, w), func() (struct{}, error) { return struct{}{}, do() })
+	_, err := files.Within(ctx, w.directory, fmt.Sprintf("%s %p", name, w),
+		func() (struct{}, error) { return struct{}{}, do() })
 	return err
 }

@@ -60,7 +60,8 @@ func TestFileKeepsItsSetThroughGarbageAndRemoval(t *testing.T) {
 	write(t, path, `[{"targets": ["10.0.0.1:80"]}]`)
 	r := watchFile(t, path)
 	r.next("10.0.0.1:80")
-	for _, garbage := range []string{`[{"targets": ["10.0.0.1`, "", `[{"targets": ["10.0.0.1:80", "10.0.0.1:80"]}]`, "null"} {
+	for _, garbage := range []string{`[{"targets": ["10.0.0.1`, "", `[{"targets": ["10.0.0.1:80", "10.0.0.1:80"]}]`,
+		"null"} {
 		n, _ := r.lastReport()
 		write(t, path, garbage)
 		r.reported(n, "garbage", func(err error) bool { return err != nil })

@@ -60,7 +60,8 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 	case ".yml", ".yaml":
 		return parseYAML, nil
 	default:
-		return nil, fmt.Errorf("file %s: the extension %q says neither JSON nor YAML; name it .json, .yml or .yaml", path, extension)
+		return nil, fmt.Errorf("file %s: the extension %q says neither JSON nor YAML; name it .json, .yml or .yaml",
+			path, extension)
 	}
 }
 
@@ -77,7 +78,8 @@ func (r *groupReader) at(v value, format string, args ...any) string {
 
 func (r *groupReader) groups(document value) {
 	if document.kind != list {
-		r.fault(r.at(document, "document"), fmt.Errorf("it is %v; write a list of groups, such as [{targets: [\"10.0.0.1:8000\"]}]", document.kind))
+		r.fault(r.at(document, "document"), fmt.Errorf("it is %v; write a list of groups, such as [{targets: "+
+			"[\"10.0.0.1:8000\"]}]", document.kind))
 		return
 	}
 	for i, g := range document.items {
@@ -160,7 +162,8 @@ func (r *groupReader) labels(i int, labels value) (Endpoint, bool) {
 		return e, true
 	}
 	if labels.kind != mapping {
-		r.fault(r.at(labels, "group %d", i), fmt.Errorf("labels is %v; write a mapping of names to values", labels.kind))
+		r.fault(r.at(labels, "group %d", i),
+			fmt.Errorf("labels is %v; write a mapping of names to values", labels.kind))
 		return e, false
 	}
 	byName, ok := r.unique(labels, fmt.Sprintf("group %d, labels", i))

@@ -91,7 +91,7 @@ func (r *run) reported(after int, what string, ok func(error) bool) {
 			return
 		}
 	}
-	r.t.Fatalf("waited in vain for a report of %s; the last of %d: %v", what, n, err)
+	r.t.Fatalf("waited without success for a report of %s; the last of %d: %v", what, n, err)
 }
 
 func (r *run) failure(parts ...string) {

@@ -8,7 +8,7 @@ import (
 type staticSource []Endpoint
 
 // NewStatic returns the source of a fixed set. Run refuses a set that Normalize
-// refuses; who reads the set from a file calls Normalize first and adds the
+// refuses; a caller that reads the set from a file calls Normalize first and adds the
 // file's position.
 func NewStatic(endpoints []Endpoint) Discoverer { return staticSource(endpoints) }
 

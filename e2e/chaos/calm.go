@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
 // calmsDown bounds the time that Steelyard needs after the last fault to see that it is over. It is above the 15 s
@@ -125,7 +126,7 @@ func (f *fleet) envoysHealthy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func problems(of string, all []admin.Problem) error {
+func problems(of string, all []view.Problem) error {
 	var errs []error
 	for _, p := range all {
 		errs = append(errs, fmt.Errorf("%s: %s", of, p.Message))

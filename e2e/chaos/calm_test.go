@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
 func TestOnlyKnownZerosAreIdle(t *testing.T) {
@@ -67,7 +67,7 @@ func TestProblemsNameTheirPart(t *testing.T) {
 	if err := problems("envoy-1", nil); err != nil {
 		t.Errorf("without any: %v", err)
 	}
-	all := []admin.Problem{{Message: "silent"}, {Message: "refuses cluster llama"}}
+	all := []view.Problem{{Message: "silent"}, {Message: "refuses cluster llama"}}
 	if err := problems("envoy-1", all); err == nil || err.Error() != "envoy-1: silent\nenvoy-1: refuses cluster llama" {
 		t.Errorf("%v", err)
 	}

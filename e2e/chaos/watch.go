@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 )
 
 const (
@@ -54,7 +54,7 @@ func (a api) ask(ctx context.Context, path string) (*http.Response, error) {
 	return response, nil
 }
 
-func (a api) cluster(ctx context.Context) (c admin.Cluster, err error) {
+func (a api) cluster(ctx context.Context) (c view.Cluster, err error) {
 	return c, a.get(ctx, "/api/v1/clusters/"+cluster, &c)
 }
 

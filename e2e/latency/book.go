@@ -129,7 +129,8 @@ func (b *Book) settle() {
 			if !all {
 				break
 			}
-			s := Sample{Endpoint: address, Arrived: e.arrived[e.settled], Decided: d.at, Held: d.held, Pushed: p.at, Acked: acked}
+			s := Sample{Endpoint: address, Arrived: e.arrived[e.settled], Decided: d.at, Held: d.held, Pushed: p.at,
+				Acked: acked}
 			select {
 			case b.samples <- s:
 			default: // nobody takes them any more

@@ -38,12 +38,14 @@ func TestARequestIsKnownWhenTheLastEnvoyHasAWeightThatKnowsIt(t *testing.T) {
 	b.Decided(map[string]uint64{"a": 1, "b": 1}, at(17), true, 3)
 	b.Acked("e2", 3, at(20)) // answers the later one only, which knows both
 	got := taken(b)
-	if want := (Sample{Endpoint: "a", Arrived: at(10), Decided: at(12), Pushed: at(12), Acked: at(20)}); len(got) != 1 || got[0] != want {
+	if want := (Sample{Endpoint: "a", Arrived: at(10), Decided: at(12), Pushed: at(12),
+		Acked: at(20)}); len(got) != 1 || got[0] != want {
 		t.Fatalf("%+v, want %+v", got, want)
 	}
 	b.Acked("e1", 3, at(18))
 	got = taken(b)
-	if want := (Sample{Endpoint: "b", Arrived: at(11), Decided: at(17), Pushed: at(17), Acked: at(20)}); len(got) != 1 || got[0] != want {
+	if want := (Sample{Endpoint: "b", Arrived: at(11), Decided: at(17), Pushed: at(17),
+		Acked: at(20)}); len(got) != 1 || got[0] != want {
 		t.Fatalf("%+v, want %+v", got, want)
 	}
 }
@@ -64,7 +66,8 @@ func TestADecisionThatIsHeldBackEndsWithTheNextPush(t *testing.T) {
 		t.Fatalf("%+v, want %+v", got, want)
 	}
 	r := NewReport(got)
-	if len(r.All) != 2 || len(r.Sent) != 1 || r.All[0] != 33*time.Millisecond || r.Sent[0] != 0 || r.Acking[0] != 3*time.Millisecond {
+	if len(r.All) != 2 || len(r.Sent) != 1 || r.All[0] != 33*time.Millisecond || r.Sent[0] != 0 ||
+		r.Acking[0] != 3*time.Millisecond {
 		t.Errorf("%+v", r)
 	}
 	arrived, decided := b.Counts()
@@ -98,7 +101,8 @@ func TestTheReportShowsTheHistogramAndTheVerdict(t *testing.T) {
 		samples = append(samples, s)
 	}
 	text := NewReport(samples).String()
-	for _, want := range []string{"held for weights that were pushed, held with the 0.5 % of", "  <= 10 ms", "  > 250 ms      1 100.00 %", "   199 "} {
+	for _, want := range []string{"held for weights that were pushed, held with the 0.5 % of", "  <= 10 ms",
+		"  > 250 ms      1 100.00 %", "   199 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}
@@ -106,7 +110,8 @@ func TestTheReportShowsTheHistogramAndTheVerdict(t *testing.T) {
 	for i := range 5 {
 		samples[i].Acked = at(30)
 	}
-	if text := NewReport(samples).String(); !strings.Contains(text, ": missed for weights that were pushed, missed with") {
+	if text := NewReport(samples).String(); !strings.Contains(text,
+		": missed for weights that were pushed, missed with") {
 		t.Errorf("p99 of 30 ms:\n%s", text)
 	}
 }

@@ -17,7 +17,7 @@ func edges() []float64 {
 	return []float64{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 60, 100, 250}
 }
 
-// Span is from the arrival to the last ACK, never below zero: an Envoy may tell of a request
+// Span is from the arrival to the last ACK, never below zero: an Envoy may report a request
 // before the endpoint has read it.
 func (s Sample) Span() time.Duration { return max(0, s.Acked.Sub(s.Arrived)) }
 
@@ -74,7 +74,8 @@ func (r Report) String() string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "target, p99 <= %v: %s for weights that were pushed, %s with the %.1f %% of requests that changed too little for a push\n\n",
+	fmt.Fprintf(&b, "target, p99 <= %v: %s for weights that were pushed, %s with the %.1f %% of requests that "+
+		"changed too little for a push\n\n",
 		Target, verdict(r.Sent), verdict(r.All), 100*(1-float64(len(r.Sent))/float64(max(1, len(r.All)))))
 	b.WriteString(histogram(r.All))
 	return b.String()
@@ -107,7 +108,8 @@ func histogram(values []time.Duration) string {
 		if i < len(ends) {
 			label = fmt.Sprintf("<= %g ms", ends[i])
 		}
-		fmt.Fprintf(&b, "%10s %6d %6.2f %%  %s\n", label, n, 100*float64(sum)/float64(len(values)), strings.Repeat("#", int(math.Ceil(float64(n*width)/float64(most)))))
+		fmt.Fprintf(&b, "%10s %6d %6.2f %%  %s\n", label, n, 100*float64(sum)/float64(len(values)),
+			strings.Repeat("#", int(math.Ceil(float64(n*width)/float64(most)))))
 	}
 	return b.String()
 }

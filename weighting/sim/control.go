@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 	"steelyard/weighting/sim/engine"
 	"steelyard/xds/envoyspec"
@@ -30,7 +31,8 @@ type control struct {
 	members   []int32
 	endpoints []weighting.Endpoint // scratch, one for each member
 	server    []weighting.ServerReport
-	proxies   []proxied
+	counts    [][]flight.Counter // by Envoy and pod
+	proxies   []proxied          // by pod, over all Envoys
 	redis     redis
 	scrapes   ring[scraped]
 	entries   entries
@@ -44,17 +46,15 @@ type control struct {
 
 // proxied is what the proxies report of one pod.
 type proxied struct {
-	inFlight      float64
-	issued, ended float64
-	answered      float64
-	sized, bytes  float64
-	latency       float64 // seconds, of those answered
+	inFlight int64
+	sums     flight.Sums
 }
 
-func (p *proxied) over(latency instant) {
-	p.ended++
-	p.answered++
-	p.latency += float64(latency) / 1e9
+// counted takes what changed at the count of an Envoy into that of the pod.
+func (c *control) counted(pod int32, change flight.Change) {
+	p := &c.proxies[pod]
+	p.inFlight += int64(change.InFlight)
+	p.sums.Add(&change.Sums)
 }
 
 // scraped is a report on its way from a server.
@@ -111,9 +111,25 @@ func (c *control) begin() {
 	}
 	c.entries.reset()
 	c.reports.reset()
+	c.resetCounts()
 	c.scrapes = ring[scraped]{}
 	c.w.set(laneScraped, never)
 	c.listMembers()
+}
+
+// resetCounts forgets what was counted.
+func (c *control) resetCounts() {
+	basis := flight.ByLog
+	if c.o.Source == LoadReports {
+		basis = flight.ByReports
+	}
+	c.counts = make([][]flight.Counter, len(c.w.envoys))
+	for i := range c.counts {
+		c.counts[i] = make([]flight.Counter, len(c.w.pods))
+		for pod := range c.counts[i] {
+			c.counts[i][pod].Switch(basis)
+		}
+	}
 }
 
 // plan sets the first times of what runs by itself.
@@ -348,7 +364,7 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 		}
 		switch c.o.Source {
 		case AccessLog, LoadReports:
-			e.InFlight = weighting.Reading{Value: c.proxies[pod].inFlight, At: counted}
+			e.InFlight = weighting.Reading{Value: float64(c.proxies[pod].inFlight), At: counted}
 			e.Exact = c.exact()
 			e.Proxies = c.proxies[pod].report(counted, c.o.Source == AccessLog)
 		case Redis:
@@ -361,14 +377,14 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 }
 
 func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
-	if !ends {
-		p.ended = p.issued - p.inFlight
-	}
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
-	r := weighting.ProxyReport{Issued: read(p.issued), Ended: read(p.ended), Errors: read(0), Succeeded: read(p.ended)}
+	sum := func(n uint64) weighting.Reading { return read(float64(n)) }
+	r := weighting.ProxyReport{
+		Issued: sum(p.sums.Issued), Ended: sum(p.sums.Ended), Errors: sum(p.sums.Errors), Succeeded: sum(p.sums.Succeeded),
+	}
 	if ends {
-		r.Failed, r.LatencySeconds, r.Answered = read(0), read(p.latency), read(p.answered)
-		r.Sized, r.SizedBytes = read(p.sized), read(p.bytes)
+		r.Failed, r.LatencySeconds, r.Answered = sum(p.sums.Failed), read(p.sums.Latency), sum(p.sums.Answered)
+		r.Sized, r.SizedBytes = sum(p.sums.Sized), read(p.sums.Bytes)
 	}
 	return r
 }

@@ -10,8 +10,8 @@
 // and prints nothing: command `steelyard simulate` does, and it is the only caller
 // besides tests.
 //
-// What is real: [push.Gate] with the law in it, and [envoyspec.WeightBounds] with its
-// dither. What is modelled, after what was measured on Envoy 1.40 or
+// What is real: [push.Gate] with the law in it, [flight.Counter], and
+// [envoyspec.WeightBounds] with its dither. What is modelled, after what was measured on Envoy 1.40 or
 // read in its source: the rest, as follows. Times are simulated seconds, in
 // nanoseconds.
 //
@@ -74,13 +74,13 @@
 // pushes are made of what is known.
 //
 // Signals arrive after a delay of which one half is fixed and one half exponential,
-// in order for each Envoy. Access log entries may get lost; counts are kept and
-// corrected by load reports, if there are any (Unmended), as in collectors/ledger. Load reports come from each
+// in order for each Envoy. Access log entries may get lost; the counters of the product count
+// by them and by load reports, if there are any (Unmended). Load reports come from each
 // Envoy at its own phase, and a count is as old as the mean age of the reports,
 // each weighed by the rate of its Envoy. Redis counts are polled as a whole, and
 // what is lost there leaks for ever. Load reports and scrapes do not get lost. Delays
-// and loss are those of the policy, unless the scenario has its own (Signals). Scrapes are spread over the interval by a
-// hash of the pod.
+// and loss are those of the policy, unless the scenario has its own (Signals). Scrapes are
+// spread over the interval by a hash of the pod.
 //
 // # What it was held against
 //

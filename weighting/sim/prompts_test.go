@@ -238,3 +238,28 @@ func BenchmarkEngines(b *testing.B) {
 		})
 	}
 }
+
+// TestEntriesCarryTheSizesOfPrompts: as content-length does, and a chunked prompt has none.
+func TestEntriesCarryTheSizesOfPrompts(t *testing.T) {
+	t.Parallel()
+	s := engines()
+	prompts := *s.Prompts
+	prompts.Chunked = 0.25
+	s.Prompts, s.Duration, s.WarmUp = &prompts, 30*time.Second, 0
+	p := steelyard("log", Steelyard{Source: AccessLog}).withDefaults()
+	d := s.withDefaults()
+	w := newWorld(&d, &p)
+	if err := w.run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var sized, issued, bytes, tokens float64
+	for i := range w.control.proxies {
+		sums := &w.control.proxies[i].sums
+		sized, issued, bytes = sized+float64(sums.Sized), issued+float64(sums.Issued), bytes+sums.Bytes
+	}
+	for _, r := range prompts.Trace.Requests[:int(issued)] {
+		tokens += float64(r.Prompt)
+	}
+	wantNear(t, "share of requests with a size", sized/issued, 0.75, 0.05)
+	wantNear(t, "bytes of a prompt", bytes/sized, DefaultBytesPerToken*tokens/issued, 0.1)
+}

@@ -315,11 +315,11 @@ func TestLostEntriesLeaveNoDrift(t *testing.T) {
 	var off, lost float64
 	for e := range w.envoys {
 		for pod := range w.pods {
-			off += math.Abs(float64(w.control.entries.counts[e][pod].value() - w.envoys[e].active[pod]))
+			off += math.Abs(float64(w.control.counts[e][pod].InFlight() - w.envoys[e].active[pod]))
 		}
 	}
 	for i := range w.control.proxies {
-		lost += w.control.proxies[i].issued
+		lost += float64(w.control.proxies[i].sums.Issued)
 	}
 	t.Logf("%v entries of beginnings came, %v requests off at the end", lost, off)
 	if off > 2 {

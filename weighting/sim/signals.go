@@ -3,6 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"time"
+
+	"steelyard/weighting/flight"
 )
 
 // delays are those of messages to the control plane: one half fixed, one half
@@ -22,8 +24,7 @@ type entries struct {
 	delays  delays
 	loss    float64
 	lose    *rand.Rand
-	streams []ring[logEntry]
-	counts  [][]count // by Envoy and pod
+	streams []ring[logEntry] // by Envoy
 }
 
 // A logEntry says that a request began or ended.
@@ -36,29 +37,12 @@ type logEntry struct {
 	latency instant // of an end
 }
 
-// A count is what one Envoy's entries say of one pod, corrected by its gauges as
-// package collectors/ledger does: by the median of none and the last two
-// differences, so that a lasting drift is mended within two reports and a race is
-// not taken for one.
-type count struct {
-	open       int32 // begun and not ended
-	correction int32
-	difference int32 // of gauge and open, at the last report
-}
-
-func (c *count) value() int32 { return max(0, c.open+c.correction) }
-
 func newEntries(c *control) entries {
-	n, pods := len(c.w.envoys), len(c.w.pods)
-	e := entries{
+	return entries{
 		c: c, delays: delays{float64(c.o.SignalDelay), source(c.w.s.Seed, streamSignals)},
 		loss: c.o.Loss, lose: source(c.w.s.Seed, streamLoss),
-		streams: make([]ring[logEntry], n), counts: make([][]count, n),
+		streams: make([]ring[logEntry], len(c.w.envoys)),
 	}
-	for i := range e.counts {
-		e.counts[i] = make([]count, pods)
-	}
-	return e
 }
 
 // begun and ended write an entry, unless it gets lost.
@@ -98,61 +82,33 @@ func (l *entries) deliver(envoy lane) {
 	} else {
 		w.set(w.lanes.entries+envoy, never)
 	}
-	k := &l.counts[envoy][e.pod]
-	was := k.value()
-	p := &l.c.proxies[e.pod]
+	k := &l.c.counts[envoy][e.pod]
 	switch {
 	case !e.end:
-		k.open++
-		p.issued++
-		if e.bytes > 0 {
-			p.sized++
-			p.bytes += e.bytes
-		}
+		l.c.counted(e.pod, k.Begin(flight.Beginning{Size: e.size(), Reported: l.c.reports.arrived[envoy] > 0}))
 	case e.begun != never && e.begun >= l.c.since:
-		k.open = max(0, k.open-1)
-		p.over(e.latency)
-	case k.correction > 0:
-		k.correction--
-		k.difference--
-		p.over(e.latency)
+		l.c.counted(e.pod, k.End(flight.Open, e.sums()))
+	default:
+		l.c.counted(e.pod, k.End(flight.Unpaired, e.sums()))
 	}
-	p.inFlight += float64(k.value() - was)
 	l.c.poke() // counts or sums: something changed
 }
 
-// reconcile compares the counts of an Envoy with its gauges.
-func (l *entries) reconcile(envoy int, gauges []int32) {
-	for pod := range gauges {
-		k := &l.counts[envoy][pod]
-		if gauges[pod] == k.open && k.difference == 0 && k.correction == 0 {
-			continue
-		}
-		was, before := k.value(), k.correction
-		difference := gauges[pod] - k.open
-		k.correction, k.difference = median(0, k.difference, difference), difference
-		if lost := min(-k.correction, -before, k.open); lost > 0 { // requests whose ends were lost
-			k.open -= lost
-			k.correction += lost
-			k.difference += lost
-			l.c.proxies[pod].ended += float64(lost)
-		}
-		if change := k.value() - was; change != 0 {
-			l.c.proxies[pod].inFlight += float64(change)
-			l.c.poke()
-		}
-	}
+// size is that of the request's body.
+func (e *logEntry) size() flight.Size {
+	return flight.Size{Bytes: uint64(e.bytes), Known: e.bytes > 0}
 }
 
-// median of three.
-func median(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
+// sums are what an end adds.
+func (e *logEntry) sums() flight.Sums {
+	return flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: float64(e.latency) / 1e9}
+}
 
-// reset forgets all, as a new process does.
+// reset forgets what is on its way, as when the streams break.
 func (l *entries) reset() {
 	for i := range l.streams {
 		l.streams[i] = ring[logEntry]{}
 		l.c.w.set(l.c.w.lanes.entries+lane(i), never)
-		clear(l.counts[i])
 	}
 }
 
@@ -163,9 +119,10 @@ type reports struct {
 	interval instant
 	buffers  []loadReport // by Envoy: the one on its way
 	arrived  []instant    // the latest of each; 0 before the first
+	compared []instant    // when the sums of requests issued were
 	weights  []float64    // of the Envoys, by their requests
 	gauges   [][]int32    // the latest of each, by pod
-	issued   [][]int32
+	issued   [][]int32    // until then
 }
 
 type loadReport struct {
@@ -177,7 +134,7 @@ func newReports(c *control) reports {
 	n, pods := len(c.w.envoys), len(c.w.pods)
 	r := reports{
 		c: c, delays: delays{float64(c.o.SignalDelay), source(c.w.s.Seed, streamSignals+1<<32)},
-		interval: at(c.o.ReportInterval), arrived: make([]instant, n),
+		interval: at(c.o.ReportInterval), arrived: make([]instant, n), compared: make([]instant, n),
 	}
 	for range n {
 		r.buffers = append(r.buffers, loadReport{gauges: make([]int32, pods), issued: make([]int32, pods)})
@@ -218,19 +175,21 @@ func (r *reports) deliver(envoy lane) {
 	if c.away || b.taken < c.since {
 		return
 	}
-	r.arrived[envoy] = c.w.now
-	if c.o.Source == AccessLog {
-		c.entries.reconcile(int(envoy), b.gauges)
-		return
+	first := r.arrived[envoy] == 0
+	report := flight.Report{
+		Processes: 1, Joins: first, First: first, Round: flight.Round{Begins: true, Ends: true, First: first},
+		Due: c.w.now-r.compared[envoy] >= at(flight.ComparePeriod), Logged: c.o.Source == AccessLog,
 	}
-	for pod := range b.gauges {
-		p := &c.proxies[pod]
-		if change := b.gauges[pod] - r.gauges[envoy][pod]; change != 0 {
-			p.inFlight += float64(change)
-			c.poke()
-		}
-		if issued := b.issued[pod] - r.issued[envoy][pod]; issued != 0 {
-			p.issued += float64(issued)
+	if report.Due {
+		r.compared[envoy] = c.w.now
+	}
+	r.arrived[envoy] = c.w.now
+	for pod, gauge := range b.gauges {
+		report.InProgress, report.Issued = gauge, b.issued[pod]-r.issued[envoy][pod]
+		report.Succeeded = report.Issued + r.gauges[envoy][pod] - gauge
+		change := c.counts[envoy][pod].Report(&report)
+		c.counted(int32(pod), change)
+		if change.InFlight != 0 || change.Sums != (flight.Sums{}) {
 			c.poke()
 		}
 	}
@@ -251,9 +210,10 @@ func (r *reports) age() (time.Duration, bool) {
 	return time.Duration(sum), true
 }
 
-// reset forgets what was reported. Issued counts start anew with the stream.
+// reset forgets what was reported. Issued counts start again with the stream.
 func (r *reports) reset() {
 	clear(r.arrived)
+	clear(r.compared)
 	for i := range r.gauges {
 		clear(r.gauges[i])
 		copy(r.issued[i], r.c.w.envoys[i].issued)

@@ -7,6 +7,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -61,13 +62,13 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 }
 
 // Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
-func (d *Daemon) Clusters() []admin.Cluster { return d.manager.Clusters() }
+func (d *Daemon) Clusters() []view.Cluster { return d.manager.Clusters() }
 
 // Cluster returns the view of one cluster.
-func (d *Daemon) Cluster(name string) (admin.Cluster, bool) {
+func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
 	c := d.manager.Cluster(name)
 	if c == nil {
-		return admin.Cluster{}, false
+		return view.Cluster{}, false
 	}
 	return c.View(time.Now()), true
 }
@@ -78,13 +79,13 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{
-		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), StartedAt: admin.At(d.started),
+		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), StartedAt: view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
 	}
 	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys,
-			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: admin.At(g.Since), Cause: g.Cause})
+			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause})
 	}
 	if d.options.LogStatus != nil {
 		s.Log = d.options.LogStatus()
@@ -95,9 +96,9 @@ func (d *Daemon) Status() admin.Status {
 	}
 	c := d.options.ConfigStatus()
 	s.ConfigFile, s.ConfigWatchError = c.Path, c.WatchError
-	s.LastReload = admin.Reload{At: admin.At(c.LoadedAt), OK: c.Error == ""}
+	s.LastReload = admin.Reload{At: view.At(c.LoadedAt), OK: c.Error == ""}
 	if c.Error != "" {
-		s.LastReload.At, s.LastReload.Error = admin.At(c.ErrorAt), c.Error
+		s.LastReload.At, s.LastReload.Error = view.At(c.ErrorAt), c.Error
 	}
 	return s
 }
@@ -110,7 +111,7 @@ func (d *Daemon) Clients() []admin.Client {
 	for i, c := range clients {
 		out[i] = admin.Client{
 			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
-			Address: c.Peer, ConnectedAt: admin.At(c.ConnectedAt), Transport: c.Transport,
+			Address: c.Peer, ConnectedAt: view.At(c.ConnectedAt), Transport: c.Transport,
 			Signals:    signals[envoyOf(c)],
 			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
 		}
@@ -134,12 +135,12 @@ func subscription(s xds.Subscription) admin.Subscription {
 	out := admin.Subscription{
 		Resource: s.Cluster, Cluster: xds.BaseName(s.Cluster), Known: s.Known,
 		VersionSent: s.VersionSent, VersionAcked: s.VersionAcked, InSync: s.InSync,
-		LastSent: admin.At(s.SentAt), LastAck: admin.At(s.AckedAt),
+		LastSent: view.At(s.SentAt), LastAck: view.At(s.AckedAt),
 		Acks: s.Acks, Nacks: s.Nacks,
-		Nack: admin.Nack{Message: s.NackMessage, At: admin.At(s.NackedAt), Current: s.Nacked},
+		Nack: admin.Nack{Message: s.NackMessage, At: view.At(s.NackedAt), Current: s.Nacked},
 	}
 	if s.Acks > 0 {
-		out.AckDelaySeconds = admin.Seconds(s.AckDelaySmoothed)
+		out.AckDelaySeconds = view.Seconds(s.AckDelaySmoothed)
 	}
 	return out
 }

@@ -18,6 +18,7 @@ import (
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
 	"steelyard/internal/files"
 	"steelyard/xds"
 )
@@ -59,7 +60,7 @@ func (d *Daemon) refusedHandshakes() []admin.RefusedHandshake {
 	}
 	var out []admin.RefusedHandshake
 	for _, r := range d.handshakes.Refused() {
-		out = append(out, admin.RefusedHandshake{Reason: r.Reason, Count: r.Count, LastAt: admin.At(r.At),
+		out = append(out, admin.RefusedHandshake{Reason: r.Reason, Count: r.Count, LastAt: view.At(r.At),
 			LastPeer: r.Peer, LastError: r.Error})
 	}
 	return out
@@ -208,7 +209,7 @@ func shown(f certificateFile, list []*x509.Certificate, before []admin.Certifica
 	out := make([]admin.Certificate, len(list))
 	for i, certificate := range list {
 		out[i] = admin.Certificate{Use: f.use, File: f.cert, Subject: subject(certificate),
-			NotAfter: admin.At(certificate.NotAfter)}
+			NotAfter: view.At(certificate.NotAfter)}
 	}
 	return out
 }

@@ -42,6 +42,13 @@ func (d *Daemon) followEndpoints(ctx context.Context) error {
 	}
 }
 
+// followSignals keeps the ledger in step with the Envoys that subscribe, until ctx is done.
+func (d *Daemon) followSignals(ctx context.Context) error {
+	var beat liveness.Beat
+	defer d.beats.Watch("what Envoys report", &beat)()
+	return d.signals.run(ctx, &beat)
+}
+
 // retarget gives the collectors the current targets.
 func (d *Daemon) retarget() {
 	var targets []scrape.Target

@@ -125,6 +125,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
+	group.Go(func() error { return d.followSignals(failed) })
 	group.Go(func() error { return d.followCertificates(failed) })
 	d.watchOver(failed, group)
 	group.Go(func() error {

@@ -40,6 +40,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/view"
 )
 
 func TestMain(m *testing.M) {
@@ -211,7 +212,7 @@ clusters:
 // sees waits until the first endpoint has this load.
 func sees(base string, want float64) func() error {
 	return func() error {
-		var c admin.Cluster
+		var c view.Cluster
 		if err := get(base, "/api/v1/clusters/llama", &c); err != nil {
 			return err
 		}
@@ -254,7 +255,7 @@ func TestAReloadThatNeedsARestartIsRefusedWhole(t *testing.T) {
 			t.Errorf("a change of %s gives %v, want a refusal that names it and the restart", section, err)
 		}
 	}
-	var c admin.Cluster
+	var c view.Cluster
 	if err := get(base, "/api/v1/clusters/llama", &c); err != nil {
 		t.Errorf("the running cluster did not stay: %v", err)
 	}
@@ -338,13 +339,13 @@ func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
 		if err := d.Apply(next); err != nil {
 			t.Fatal(err)
 		}
-		var c admin.Cluster
+		var c view.Cluster
 		if err := get(base, "/api/v1/clusters/a", &c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the collectors follow the last configuration", func() error {
-		var c admin.Cluster
+		var c view.Cluster
 		if err := get(base, "/api/v1/clusters/b", &c); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/xds/envoyspec"
 )
 
@@ -145,12 +146,12 @@ type observedLoop struct {
 	issued map[string]uint64 // as of the latest reading
 }
 
-func (o *observedLoop) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
+func (o *observedLoop) Counts(cluster string, now time.Time, into []flight.Counts) controlplane.ProxyCounts {
 	c := o.signals.Counts(cluster, now, into)
 	o.issued = make(map[string]uint64, len(c.Endpoints))
 	for _, e := range c.Endpoints {
-		if e.Report.Issued.Known() {
-			o.issued[e.Address] = uint64(e.Report.Issued.Value)
+		if e.Proxies.Issued.Known() {
+			o.issued[e.Address] = uint64(e.Proxies.Issued.Value)
 		}
 	}
 	return c

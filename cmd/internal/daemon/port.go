@@ -12,6 +12,7 @@ import (
 	"steelyard/collectors/wire"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
 	"steelyard/xds"
 	"steelyard/xds/port"
 )
@@ -95,22 +96,22 @@ func (d *Daemon) viewPort() admin.Port {
 		ConnectionsPerAddress: connections(s.PerAddress),
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
-		SilentStreams:         s.SilentStreams, LastSilentStreamAt: admin.At(s.SilentStreamTime),
+		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
 		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
-		LastAcceptErrorAt: admin.At(s.AcceptErrorTime),
+		LastAcceptErrorAt: view.At(s.AcceptErrorTime),
 	}
 	if files := openFilesLimit(); files > 0 {
-		p.OpenFilesLimit = admin.Num(float64(files))
+		p.OpenFilesLimit = view.Num(float64(files))
 	}
 	return p
 }
 
 func bound(u port.Usage) admin.Bound {
-	return admin.Bound{Used: u.Used, Limit: u.Limit, Refused: u.Refused, LastRefused: admin.At(u.RefusedAt)}
+	return admin.Bound{Used: u.Used, Limit: u.Limit, Refused: u.Refused, LastRefused: view.At(u.RefusedAt)}
 }
 
 func connections(u port.ConnectionUsage) admin.Bound {
 	b := bound(u.Usage)
-	b.Displaced, b.LastDisplaced = u.Displaced, admin.At(u.DisplacedAt)
+	b.Displaced, b.LastDisplaced = u.Displaced, view.At(u.DisplacedAt)
 	return b
 }

@@ -10,6 +10,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
 	"steelyard/xds/xdstest"
 )
 
@@ -59,7 +60,7 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 		if got.LastDisplaced.IsZero() != (want.Displaced == 0) {
 			t.Errorf("%s: displaced %v", name, got.LastDisplaced)
 		}
-		got.LastDisplaced = admin.Time{}
+		got.LastDisplaced = view.Time{}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}

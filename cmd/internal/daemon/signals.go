@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,10 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/liveness"
+	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 	"steelyard/xds"
 )
@@ -27,7 +31,6 @@ type signals struct {
 	accessLogs  *accesslog.Server // nil where disabled
 	loadReports *loadstats.Server // nil where disabled
 	config      config.XDS
-	readings    sync.Pool // of *[]ledger.Counts
 
 	mu       sync.Mutex
 	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
@@ -40,7 +43,6 @@ type signals struct {
 func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluster string)) *signals {
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
-		readings: sync.Pool{New: func() any { return new([]ledger.Counts) }},
 		clusters: make(map[string]uint64), modes: make(map[ledger.Envoy]ledger.Mode),
 	}
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
@@ -94,7 +96,7 @@ func (s *signals) reportInterval(e ledger.Envoy) time.Duration {
 func (s *signals) reportIntervals(all ledger.Reporters) (withLog, reportsOnly time.Duration) {
 	fleet := loadstats.Fleet(all)
 	if s.accessLogs == nil {
-		fleet = loadstats.Fleet{Alone: all.Beside + all.Alone}
+		fleet = loadstats.Fleet{ReportsOnly: all.WithAccessLog + all.ReportsOnly}
 	}
 	r := s.config.LoadReports
 	return fleet.Intervals(r.Interval, float64(r.Budget), s.loadReports.ReportBytes())
@@ -129,18 +131,40 @@ func (s *signals) setMembers(members map[string]membership) {
 	}
 }
 
-// follow keeps the ledger's watchers of a cluster and the Envoys' modes up to date. Each loop does it for its own
-// cluster only: when a thousand Envoys reconnect to a hundred clusters, a few milliseconds apart, doing it for all
-// clusters at every step is too much.
-func (s *signals) follow(cluster string) {
+// tickInterval bounds how late the ledger knows which Envoys subscribe and which are silent, and Envoys how to report.
+const tickInterval = 250 * time.Millisecond
+
+// run ticks until ctx is done.
+func (s *signals) run(ctx context.Context, beat *liveness.Beat) error {
+	ticker := time.NewTicker(tickInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			beat.Begin()
+			s.tick(now)
+			beat.End()
+		}
+	}
+}
+
+// tick keeps the ledger's watchers of all clusters and the Envoys' modes up to date. The loops of the clusters only
+// read: when a thousand Envoys reconnect to a hundred clusters, a few milliseconds apart, following them in every step
+// is too much.
+func (s *signals) tick(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A generation of the streams is never 0, so a new set of clusters is followed too.
-	now := s.streams.WatchGeneration() + 1
-	if known, ok := s.clusters[cluster]; ok && known != now {
-		s.clusters[cluster] = now
-		s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
+	watched := s.streams.WatchGeneration() + 1
+	for cluster, known := range s.clusters {
+		if known != watched {
+			s.clusters[cluster] = watched
+			s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
+		}
 	}
+	s.ledger.Tick(now)
 	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modeGeneration {
 		s.sendModes()
 	}
@@ -195,9 +219,8 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 	return nil
 }
 
-// Counts returns the counts that the cluster's Envoys report, for its loop.
-func (s *signals) Counts(cluster string, now time.Time, into []controlplane.ProxyCount) controlplane.ProxyCounts {
-	s.follow(cluster)
+// Counts returns the counts that the cluster's Envoys report, for its loop. It changes nothing.
+func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts) controlplane.ProxyCounts {
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
 		Fleet: push.Fleet{
@@ -211,39 +234,27 @@ func (s *signals) Counts(cluster string, now time.Time, into []controlplane.Prox
 	c.Interval = status.Interval
 	switch {
 	case status.Events > 0:
-		c.Source = admin.SourceAccessLog
+		c.Source = view.SourceAccessLog
 	case status.Reports > 0:
-		c.Source = admin.SourceLoadReports
+		c.Source = view.SourceLoadReports
 	}
-	counts := s.readings.Get().(*[]ledger.Counts)
-	defer s.readings.Put(counts)
-	*counts = s.ledger.Read(cluster, now, (*counts)[:0])
-	c.Endpoints = slices.Grow(into[:0], len(*counts))
-	for i := range *counts {
-		e := &(*counts)[i]
-		report := e.Proxies
-		report.Sized, report.SizedBytes = e.Sized, e.SizedBytes
-		c.Endpoints = append(c.Endpoints, controlplane.ProxyCount{
-			Address: e.Address, InFlight: e.InFlight, Exact: e.Exact, Report: report,
-			ResponseBytes: e.Bytes, FailedShare: e.Failing,
-		})
-	}
+	c.Endpoints = s.ledger.Read(cluster, now, previous)
 	return c
 }
 
 // Sources returns the states of the cluster's access logs and load reports, for the admin API.
-func (s *signals) Sources(cluster string, now time.Time) []admin.SourceStatus {
+func (s *signals) Sources(cluster string, now time.Time) []view.SourceStatus {
 	known := make(map[ledger.Envoy]ledger.EnvoyStatus)
 	for _, e := range s.ledger.Envoys(now) {
 		known[e.Envoy] = e
 	}
 	watchers := envoys(s.streams.Watchers(cluster))
-	var out []admin.SourceStatus
+	var out []view.SourceStatus
 	if s.accessLogs != nil {
-		out = append(out, source(admin.SourceAccessLog, watchers, known, heardOfLog))
+		out = append(out, source(view.SourceAccessLog, watchers, known, heardOfLog))
 	}
 	if s.loadReports != nil {
-		out = append(out, source(admin.SourceLoadReports, watchers, known, heardOfReports))
+		out = append(out, source(view.SourceLoadReports, watchers, known, heardOfReports))
 	}
 	return out
 }
@@ -254,22 +265,22 @@ func (s *signals) Served(address string, r weighting.ServerReport, slots float64
 }
 
 // Disputes returns the claims of single Envoys that no other Envoy confirms, by Envoy and kind.
-func (s *signals) Disputes(cluster string, now time.Time) (out []admin.Dispute) {
+func (s *signals) Disputes(cluster string, now time.Time) (out []view.Dispute) {
 	for _, d := range s.ledger.Disputes(cluster, now) {
 		last := len(out) - 1
 		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host ||
-			out[last].Kind != admin.DisputeKind(d.Kind) {
-			out = append(out, admin.Dispute{Kind: admin.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
-				Since: admin.At(d.Since)})
+			out[last].Kind != view.DisputeKind(d.Kind) {
+			out = append(out, view.Dispute{Kind: view.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
+				Since: view.At(d.Since)})
 			last++
 		}
 		to := &out[last]
 		to.Endpoints = append(to.Endpoints, d.Address)
 		if d.Kind == ledger.DisputedInFlight {
-			to.Requests = admin.Num(to.Requests.Or(0) + float64(d.InFlight))
+			to.Requests = view.Num(to.Requests.Or(0) + float64(d.InFlight))
 		}
 		if d.Since.Before(to.Since.Time) {
-			to.Since = admin.At(d.Since)
+			to.Since = view.At(d.Since)
 		}
 	}
 	return out
@@ -318,8 +329,8 @@ func later(a, b time.Time) time.Time {
 
 // source sums up from how many of the watchers a source hears.
 func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus,
-	hear func(ledger.EnvoyStatus) (hearing, time.Time)) admin.SourceStatus {
-	out := admin.SourceStatus{Name: name}
+	hear func(ledger.EnvoyStatus) (hearing, time.Time)) view.SourceStatus {
+	out := view.SourceStatus{Name: name}
 	var last time.Time
 	var without []string
 	count := make(map[hearing]int)
@@ -332,23 +343,23 @@ func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.
 		last = later(last, at)
 	}
 	slices.Sort(without)
-	out.LastSuccess = admin.At(last)
-	out.Envoys = admin.Reporting{
-		Expected: admin.Num(float64(len(watchers))), Reporting: admin.Num(float64(count[heard])),
-		Idle:    admin.Num(float64(count[idle])),
-		Missing: without[:min(len(without), admin.MaxMissing)],
+	out.LastSuccess = view.At(last)
+	out.Envoys = view.Reporting{
+		Expected: view.Num(float64(len(watchers))), Reporting: view.Num(float64(count[heard])),
+		Idle:    view.Num(float64(count[idle])),
+		Missing: without[:min(len(without), view.MaxMissing)],
 	}
 	switch {
 	case count[missing] == 0 && count[heard] == 0 && count[idle] > 0:
-		out.State = admin.SourceIdle
+		out.State = view.SourceIdle
 	case count[missing] == 0:
-		out.State = admin.SourceOK
+		out.State = view.SourceOK
 	case count[heard] > 0:
-		out.State = admin.SourcePartial
+		out.State = view.SourcePartial
 	case last.IsZero():
-		out.State = admin.SourceOff
+		out.State = view.SourceOff
 	default:
-		out.State = admin.SourceDown
+		out.State = view.SourceDown
 	}
 	return out
 }
@@ -371,16 +382,16 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	v := admin.Signals{
 		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
-		RequestRate: admin.Num(e.RequestRate), OpenRequests: admin.Num(float64(e.OpenRequests)), Streams: e.Streams,
+		RequestRate: view.Num(e.RequestRate), OpenRequests: view.Num(float64(e.OpenRequests)), Streams: e.Streams,
 		Entries: admin.Entries{Received: e.Events, Ignored: e.Ignored, Unpaired: e.Unpaired,
 			Reconciled: e.Reconciled},
-		LastEntry: admin.At(e.LastEvent), LastReport: admin.At(e.LastReport),
+		LastEntry: view.At(e.LastEvent), LastReport: view.At(e.LastReport),
 	}
 	if e.Silent {
 		v.State = admin.SignalSilent
 	}
 	if e.ReportInterval > 0 {
-		v.ReportIntervalSeconds = admin.Seconds(e.ReportInterval)
+		v.ReportIntervalSeconds = view.Seconds(e.ReportInterval)
 	}
 	return v
 }
@@ -417,17 +428,17 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 	if s.loadReports != nil {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
-		t.Streams[admin.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
+		t.Streams[view.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
 			Broken: stats.Broken}
 		withLog, reportsOnly := s.reportIntervals(s.ledger.Reporters())
-		t.ReportIntervalsSeconds = map[string]admin.Number{admin.SourceLoadReports: admin.Seconds(reportsOnly)}
+		t.ReportIntervalsSeconds = map[string]view.Number{view.SourceLoadReports: view.Seconds(reportsOnly)}
 		if s.accessLogs != nil {
-			t.ReportIntervalsSeconds[admin.SourceAccessLog] = admin.Seconds(withLog)
+			t.ReportIntervalsSeconds[view.SourceAccessLog] = view.Seconds(withLog)
 		}
 	}
 	if s.accessLogs != nil {
 		stats := s.accessLogs.Stats()
-		t.Streams[admin.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
+		t.Streams[view.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
 			Broken: stats.Broken}
 	}
 	return t

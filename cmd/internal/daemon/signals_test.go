@@ -26,6 +26,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/view"
 	"steelyard/xds"
 )
 
@@ -223,7 +224,7 @@ func TestWithoutTheAccessLogEnvoysSendNone(t *testing.T) {
 			return reportOften(d,
 				ledger.Envoy{NodeID: "busy", Host: "127.0.0.1"})
 		})
-		d.signals.follow("llama")
+		d.signals.tick(time.Now())
 		if got := layer(t, d.XDSAddress(), "busy"); !maps.Equal(got, want) {
 			t.Errorf("disabled %t: the layer of a busy one is %v, want %v", disabled, got, want)
 		}
@@ -269,22 +270,22 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 	silent := ledger.EnvoyStatus{LastReport: now, Silent: true}
 	for name, c := range map[string]struct {
 		envoys                 []ledger.EnvoyStatus
-		log, reports           admin.SourceState
+		log, reports           view.SourceState
 		logIdle, reportMissing int
 	}{
-		"no watcher": {nil, admin.SourceOK, admin.SourceOK, 0, 0},
-		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, admin.SourceIdle, admin.SourceOff, 2,
+		"no watcher": {nil, view.SourceOK, view.SourceOK, 0, 0},
+		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, view.SourceIdle, view.SourceOff, 2,
 			2},
-		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, admin.SourceOff, admin.SourceOK, 0, 0},
-		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, admin.SourceOff, admin.SourcePartial,
+		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, view.SourceOff, view.SourceOK, 0, 0},
+		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, view.SourceOff, view.SourcePartial,
 			1, 1},
-		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, admin.SourcePartial, admin.SourceOK, 0,
+		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, view.SourcePartial, view.SourceOK, 0,
 			0},
-		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, admin.SourceOK, admin.SourcePartial,
+		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, view.SourceOK, view.SourcePartial,
 			1, 1},
-		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, admin.SourceDown, admin.SourceOK, 0,
+		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, view.SourceDown, view.SourceOK, 0,
 			0},
-		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, admin.SourceDown, admin.SourceDown,
+		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, view.SourceDown, view.SourceDown,
 			0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,8 +295,8 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 				id := ledger.Envoy{NodeID: fmt.Sprint(i)}
 				watchers, known[id] = append(watchers, id), e
 			}
-			log := source(admin.SourceAccessLog, watchers, known, heardOfLog)
-			reports := source(admin.SourceLoadReports, watchers, known, heardOfReports)
+			log := source(view.SourceAccessLog, watchers, known, heardOfLog)
+			reports := source(view.SourceLoadReports, watchers, known, heardOfReports)
 			if log.State != c.log || reports.State != c.reports {
 				t.Errorf("log %v, reports %v; want %v and %v", log.State, reports.State, c.log, c.reports)
 			}
@@ -398,16 +399,16 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	withoutLog.report(3)
 	withoutLog.mustBeAsked(100 * time.Millisecond)
 	logged.report(3)
-	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{Beside: 1, Alone: 1}) {
+	if got := d.signals.ledger.Reporters(); got != (ledger.Reporters{WithAccessLog: 1, ReportsOnly: 1}) {
 		t.Errorf("%+v", got)
 	}
 	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
-	if intervals[admin.SourceAccessLog].Or(0) != 1 || intervals[admin.SourceLoadReports].Or(0) != 0.1 {
+	if intervals[view.SourceAccessLog].Or(0) != 1 || intervals[view.SourceLoadReports].Or(0) != 0.1 {
 		t.Errorf("%v", intervals)
 	}
 	begin(t, address, "without-log", "10.0.0.1", 80)
 	eventually(t, "its log is open", func() error {
-		if got := d.signals.ledger.Reporters(); got.Alone != 0 {
+		if got := d.signals.ledger.Reporters(); got.ReportsOnly != 0 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
@@ -427,7 +428,7 @@ func TestAnEnvoyThatWatchesNothingIsAskedForReportsRarelyAndCostsOthersNothing(t
 	first := openReports(t, address, "first")
 	first.mustBeAsked(time.Second)
 	eventually(t, "it is counted", func() error {
-		if got := d.signals.ledger.Reporters(); got.Beside != 1 {
+		if got := d.signals.ledger.Reporters(); got.WithAccessLog != 1 {
 			return fmt.Errorf("%+v", got)
 		}
 		return nil
@@ -482,7 +483,7 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
 	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
 	now := time.Now()
-	s.Counts("llama", now, nil) // takes the watchers from the streams, which have none
+	s.tick(now) // takes the watchers from the streams, which have none
 	who := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
 	s.ledger.SetWatchers("llama", []ledger.Envoy{who})
 	address := []byte("10.0.0.1:80")
@@ -490,14 +491,13 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
 	})
 	c := s.Counts("llama", now, nil).Endpoints[0]
-	if r := c.Report; r.Sized.Value != 2 || r.SizedBytes.Value != 703 || r.Issued.Value != 3 || r.Sized.At != now {
+	if r := c.Proxies; r.Sized.Value != 2 || r.SizedBytes.Value != 703 || r.Issued.Value != 3 || r.Sized.At != now {
 		t.Errorf("%+v", c)
 	}
 }
 
-// TestEachLoopFollowsForItsOwnCluster: a step of one does not go through the Envoys of all the
-// others, and a cluster that was gone and is back has its Envoys again.
-func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
+// TestATickFollowsTheWatchersAndNoReadDoes: and a cluster that was gone and is back has its Envoys again.
+func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
 	server := grpc.NewServer()
@@ -527,13 +527,13 @@ func TestEachLoopFollowsForItsOwnCluster(t *testing.T) {
 		}
 	}
 	s.Counts("llama", time.Now(), nil)
-	expect("after a step of one", 1, 0)
-	s.Counts("other", time.Now(), nil)
-	expect("after one of each", 1, 1)
+	expect("after a read", 0, 0)
+	s.tick(time.Now())
+	expect("after a tick", 1, 1)
 	s.setMembers(map[string]membership{"llama": {}})
 	expect("without the other", 1, 0)
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
-	s.Counts("other", time.Now(), nil)
 	s.Counts("unknown", time.Now(), nil)
+	s.tick(time.Now())
 	expect("with the other again", 1, 1)
 }

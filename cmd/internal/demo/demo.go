@@ -24,7 +24,8 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("the demo needs a real Envoy %s (`make tools` fetches one): %w", proc.EnvoyVersion, err)
 	}
 	d := &demo{options: o, screen: newScreen(o.Out)}
-	d.screen.printf("Steelyard demo: %d simulated model servers, %d Envoys (%s), one load, twice\n", o.Endpoints, o.Envoys, envoy)
+	d.screen.printf("Steelyard demo: %d simulated model servers, %d Envoys (%s), one load, twice\n", o.Endpoints,
+		o.Envoys, envoy)
 	return d.run(ctx)
 }
 

@@ -51,7 +51,8 @@ func newFixed(_ context.Context, text []byte) (Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fixed{streams: xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)}), grpc: grpc.NewServer(xds.GRPCOptions(nil)...), l: l}
+	f := &fixed{streams: xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)}),
+		grpc: grpc.NewServer(xds.GRPCOptions(nil)...), l: l}
 	f.streams.Register(f.grpc)
 	d := weighting.Decision{At: time.Now()}
 	for _, e := range c.Clusters[0].Endpoints.Static {
@@ -59,7 +60,10 @@ func newFixed(_ context.Context, text []byte) (Handle, error) {
 			Address: e.Address, Share: 1 / float64(len(c.Clusters[0].Endpoints.Static)),
 		})
 	}
-	slices.SortFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(d.Endpoints, func(a,
+		b weighting.EndpointDecision) int {
+		return strings.Compare(a.Address, b.Address)
+	})
 	f.streams.Publish(c.Clusters[0].Name, d, 0)
 	return f, nil
 }
@@ -134,7 +138,8 @@ func TestDemoPlaysBothPhasesAndLeavesNothing(t *testing.T) {
 		t.Fatalf("Run: %v\n%s", err, out)
 	}
 	wantNothingLeft(t, dir)
-	for _, want := range []string{"Dashboard: http://127.0.0.1:1/", "round robin", "Steelyard", "p99 of the wait:", "0.5x"} {
+	for _, want := range []string{"Dashboard: http://127.0.0.1:1/", "round robin", "Steelyard", "p99 of the wait:",
+		"0.5x"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
 		}
@@ -148,7 +153,8 @@ func TestDemoPlaysBothPhasesAndLeavesNothing(t *testing.T) {
 	}
 	for _, f := range []figures{before, after} {
 		if f.Errors != 0 || *f.P50 > *f.P90 || *f.P90 > *f.P99 {
-			t.Errorf("%s: %d errors, waits %v, %v, %v; want none, and quantiles in order", f.Policy, f.Errors, *f.P50, *f.P90, *f.P99)
+			t.Errorf("%s: %d errors, waits %v, %v, %v; want none, and quantiles in order", f.Policy, f.Errors, *f.P50,
+				*f.P90, *f.P99)
 		}
 	}
 }
@@ -205,7 +211,8 @@ func TestDemoShowsTheTailCutInHalf(t *testing.T) {
 	}
 	before, after := readFigures(t, o.JSONFile)
 	if after.Errors != 0 || *after.P99 > *before.P99/2 {
-		t.Errorf("p99 of the wait %v s, %d errors; want none, and at most half of round robin's %v s\n%s", *after.P99, after.Errors, *before.P99, out)
+		t.Errorf("p99 of the wait %v s, %d errors; want none, and at most half of round robin's %v s\n%s", *after.P99,
+			after.Errors, *before.P99, out)
 	}
 	wantNothingLeft(t, dir)
 }

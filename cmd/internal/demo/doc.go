@@ -25,7 +25,7 @@
 //     the Envoy, from one seed. Between them all queues drain.
 //   - The control plane, the scraping and the counting run in both phases.
 //   - All servers have the same number of slots, and Steelyard is told it. Every
-//     third one is slower, which nobody is told.
+//     third one is slower, which Steelyard has to find out.
 //   - The wait is what the servers say of their own queues.
 //
 // Round robin gives every server the same number of requests. With the defaults

@@ -77,7 +77,8 @@ func awaitWeights(ctx context.Context, e *proc.Envoy, name string, want int) err
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%s has %d of %d endpoints from Steelyard: %w", name, len(clusters[clusterName]), want, ctx.Err()), err)
+			return errors.Join(fmt.Errorf("%s has %d of %d endpoints from Steelyard: %w", name,
+				len(clusters[clusterName]), want, ctx.Err()), err)
 		case <-ticker.C:
 		}
 	}

@@ -99,11 +99,13 @@ func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T)
 		t.Fatalf("clusters are missing in\n%s", text)
 	}
 	if weighted["lb_policy"] != "LEAST_REQUEST" || plain["lb_policy"] != "ROUND_ROBIN" {
-		t.Errorf("weighted is %v and plain %v, want bootstrap's own and Envoy's round robin", weighted["lb_policy"], plain["lb_policy"])
+		t.Errorf("weighted is %v and plain %v, want bootstrap's own and Envoy's round robin", weighted["lb_policy"],
+			plain["lb_policy"])
 	}
 	for key := range weighted {
 		// What differs is where the endpoints come from, and what is compared.
-		if slices.Contains([]string{"name", "type", "eds_cluster_config", "lb_policy", "least_request_lb_config"}, key) {
+		if slices.Contains([]string{"name", "type", "eds_cluster_config", "lb_policy", "least_request_lb_config"},
+			key) {
 			continue
 		}
 		a, b := mustYAML(t, weighted[key]), mustYAML(t, plain[key])
@@ -123,7 +125,8 @@ func mustYAML(t *testing.T, v any) string {
 }
 
 func TestBootstrapThatLostItsNamesIsAnError(t *testing.T) {
-	if _, err := copyOf([]object{{"name": "other"}}, "ingress"); err == nil || !strings.Contains(err.Error(), `"ingress"`) {
+	if _, err := copyOf([]object{{"name": "other"}}, "ingress"); err == nil ||
+		!strings.Contains(err.Error(), `"ingress"`) {
 		t.Errorf("error %v, want one that names what is missing", err)
 	}
 }

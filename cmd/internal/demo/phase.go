@@ -87,7 +87,8 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	for i := range out.served {
 		out.served[i] -= before[i]
 	}
-	d.screen.settle(fmt.Sprintf("%-11s %d requests, all queues empty again after %.1f s\n", p.title, result.Requests, result.Elapsed.Seconds()))
+	d.screen.settle(fmt.Sprintf("%-11s %d requests, all queues empty again after %.1f s\n", p.title, result.Requests,
+		result.Elapsed.Seconds()))
 	return out, nil
 }
 
@@ -164,7 +165,8 @@ func (w *watch) sample() {
 func (w *watch) frame() frame {
 	f := frame{title: w.policy.title, elapsed: time.Since(w.start), duration: w.duration, load: w.meter.Snapshot()}
 	for _, s := range w.demo.fleet.servers {
-		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(), weight: w.weights[s.Address()].last})
+		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(),
+			weight: w.weights[s.Address()].last})
 	}
 	return f
 }

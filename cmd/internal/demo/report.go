@@ -27,7 +27,8 @@ func (r report) text() string {
 	r.writeEndpoints(&b)
 	for _, p := range r.phases {
 		if late := p.result.Lateness.P99; late > lateLimit {
-			fmt.Fprintf(&b, "\nThis machine was too busy: under %s one request in a hundred left %s late or more.\nThe waits say little then; give it fewer endpoints or Envoys.\n", p.policy.title, span(late))
+			fmt.Fprintf(&b, "\nThis machine was too busy: under %s one request in a hundred left %s late or "+
+				"more.\nThe waits say little then; give it fewer endpoints or Envoys.\n", p.policy.title, span(late))
 		}
 	}
 	return b.String()
@@ -70,7 +71,8 @@ func (r report) writeRatio(b *strings.Builder) {
 	first, last := r.phases[0], r.phases[len(r.phases)-1]
 	before, after := first.result.Wait.P99, last.result.Wait.P99
 	if after == 0 {
-		fmt.Fprintf(b, "\np99 of the wait: %s under %s, none under %s\n", span(before), first.policy.title, last.policy.title)
+		fmt.Fprintf(b, "\np99 of the wait: %s under %s, none under %s\n", span(before), first.policy.title,
+			last.policy.title)
 		return
 	}
 	fmt.Fprintf(b, "\np99 of the wait: %s under %s, %s under %s: %.2g times\n",

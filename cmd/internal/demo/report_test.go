@@ -51,8 +51,9 @@ func someReport() report {
 			},
 			{
 				policy: steelyard, served: []uint64{700, 302},
-				queues:  []depths{{sum: 90, samples: 200, max: 4}, {sum: 80, samples: 200, max: 5}},
-				weights: map[string]shares{"127.0.0.1:40001": {sum: 14.02, last: 0.5, samples: 20}, "127.0.0.1:40002": {sum: 5.98, last: 0.5, samples: 20}},
+				queues: []depths{{sum: 90, samples: 200, max: 4}, {sum: 80, samples: 200, max: 5}},
+				weights: map[string]shares{"127.0.0.1:40001": {sum: 14.02, last: 0.5, samples: 20},
+					"127.0.0.1:40002": {sum: 5.98, last: 0.5, samples: 20}},
 				result: load.Result{
 					Requests: 1002, Codes: map[int]int{200: 1002},
 					Wait:     load.Summary{N: 1002, Mean: 0.05, P50: 0, P90: 0.2, P99: 0.5},
@@ -116,7 +117,8 @@ func TestPictureFitsOnAScreen(t *testing.T) {
 	if n := strings.Count(f.picture(), "\n"); n > 22 {
 		t.Errorf("%d lines, want at most 22", n)
 	}
-	if got := f.picture(); !strings.Contains(got, "and 184 more") || !strings.Contains(got, "10 requests are still out") {
+	if got := f.picture(); !strings.Contains(got, "and 184 more") ||
+		!strings.Contains(got, "10 requests are still out") {
 		t.Errorf("the picture does not say what it leaves out, or what it waits for:\n%s", got)
 	}
 }

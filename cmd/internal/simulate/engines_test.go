@@ -26,7 +26,7 @@ func TestATraceWithPlots(t *testing.T) {
 	golden(t, "simulated/burst.txt", simulated(t, o))
 }
 
-// TestBunchesThatRoundingMadeCanBeSpread: it is said that there are some, and without
+// TestBunchesThatRoundingMadeCanBeSpread: the output names them, and without
 // them the first token comes sooner.
 func TestBunchesThatRoundingMadeCanBeSpread(t *testing.T) {
 	o := Options{Trace: someTrace, Policies: []string{"least_work"}, Duration: 2 * time.Minute, Load: 0.05}
@@ -61,7 +61,8 @@ func rowsOf(t *testing.T, o Options) (d document) {
 // and of a file.
 func TestRowsOfEnginesForMachines(t *testing.T) {
 	for _, o := range []Options{
-		{Scenario: "llm"}, {Trace: someTrace, Policies: blind}, {Scenario: "llm-mixed-speed", Trace: someTrace, Policies: blind},
+		{Scenario: "llm"}, {Trace: someTrace, Policies: blind},
+		{Scenario: "llm-mixed-speed", Trace: someTrace, Policies: blind},
 	} {
 		o.JSONFile, o.Duration = "-", 5*time.Second
 		var got struct {
@@ -71,7 +72,8 @@ func TestRowsOfEnginesForMachines(t *testing.T) {
 		if err := json.Unmarshal([]byte(simulated(t, o)), &got); err != nil {
 			t.Fatal(err)
 		}
-		for _, key := range []string{"scenario", "summary", "seed", "duration_seconds", "trace", "requests_per_second"} {
+		for _, key := range []string{"scenario", "summary", "seed", "duration_seconds", "trace",
+			"requests_per_second"} {
 			if got.Header[key] == nil {
 				t.Errorf("%+v: the header has no %s", o, key)
 			}
@@ -148,9 +150,11 @@ func TestAFleetOfEngines(t *testing.T) {
 }
 
 func TestAHuntOnEnginesNamesItsTrace(t *testing.T) {
-	o := Options{Trace: someTrace, Duration: 10 * time.Second, Hunt: 2, Policies: []string{"steelyard@5ms"}, Load: 0.5, Spread: true}
+	o := Options{Trace: someTrace, Duration: 10 * time.Second, Hunt: 2, Policies: []string{"steelyard@5ms"}, Load: 0.5,
+		Spread: true}
 	text := simulated(t, o)
-	for _, want := range []string{"the p99 of the time to first token", "steelyard simulate --trace " + someTrace + " --spread --load 0.5 --seed"} {
+	for _, want := range []string{"the p99 of the time to first token", "steelyard simulate --trace " + someTrace +
+		" --spread --load 0.5 --seed"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -163,7 +167,8 @@ func TestTracesThatCannotBePlayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	huge := filepath.Join(t.TempDir(), "huge.csv")
-	if err := os.WriteFile(huge, []byte("Timestamp,Request tokens,Response tokens\n1,500000,1\n2,1,1\n"), 0o600); err != nil {
+	if err := os.WriteFile(huge, []byte("Timestamp,Request tokens,Response tokens\n1,500000,1\n2,1,1\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, says string }{

@@ -26,9 +26,9 @@ type file struct {
 	// WarmUp is the time at the start whose requests do not count, less than
 	// Duration. Default 30s, or a fifth of Duration where that is less.
 	WarmUp time.Duration `yaml:"warm_up" default:"30s" range:"0s..24h"`
-	// Envoys are who asks.
+	// Envoys are the clients.
 	Envoys envoys `yaml:"envoys"`
-	// Pods are who serves, 1 to 1000 groups. Required.
+	// Pods are the servers, 1 to 1000 groups. Required.
 	Pods []pods `yaml:"pods" max:"1000" required:"write a list with at least one group, e.g. pods: [{count: 20, slots: 1}]"`
 	// Load is the traffic as a part of what the pods can do, 0.01 to 10. Default 0.8.
 	Load float64 `yaml:"load" default:"0.8" range:"0.01..10"`
@@ -238,7 +238,8 @@ func (f *file) check(c *config.Checker) {
 		f.WarmUp = min(f.WarmUp, f.Duration/longestWarmUp)
 	}
 	if f.WarmUp >= f.Duration {
-		c.Fail(&f.WarmUp, "%s takes all of the duration of %s: write a shorter warm_up or a longer duration", span(f.WarmUp), span(f.Duration))
+		c.Fail(&f.WarmUp, "%s takes all of the duration of %s: write a shorter warm_up or a longer duration",
+			span(f.WarmUp), span(f.Duration))
 	}
 	if c.Written(&f.Load) && c.Written(&f.Rate) {
 		c.Fail(&f.Rate, "the traffic is given as load too: keep one of them")
@@ -252,7 +253,8 @@ func (f *file) check(c *config.Checker) {
 	}
 	f.checkEngines(c)
 	f.Service.check(c)
-	if f.WarmUp < f.Duration && count > 0 && count <= mostPods && !f.engines() { // else another message says what is wrong
+	// else another message says what is wrong
+	if f.WarmUp < f.Duration && count > 0 && count <= mostPods && !f.engines() {
 		f.checkSize(c)
 	}
 	for i := range f.Events {
@@ -273,13 +275,14 @@ func (f *file) checkEngines(c *config.Checker) {
 		case engines && c.Written(&p.SlowDown):
 			c.Fail(&p.SlowDown, "an engine slows down by itself: remove it, or engine")
 		case engines && p.Engine.TokenBudget < p.Engine.MaxSequences:
-			c.Fail(&p.Engine.TokenBudget, "%d is less than one for each of %d sequences: write %d or more, or fewer max_sequences",
+			c.Fail(&p.Engine.TokenBudget, "%d is less than one for each of %d sequences: write %d or more, or fewer "+
+				"max_sequences",
 				p.Engine.TokenBudget, p.Engine.MaxSequences, p.Engine.MaxSequences)
 		}
 	}
 	switch {
 	case engines && c.Written(&f.Service):
-		c.Fail(&f.Service, "requests to engines are prompts: remove it (prompts: has what can be said of them)")
+		c.Fail(&f.Service, "requests to engines are prompts: remove it (use prompts: instead)")
 	case !engines && c.Written(&f.Prompts):
 		c.Fail(&f.Prompts, "prompts are requests to engines: remove it, or write engine: {} in the groups of pods")
 	}
@@ -299,7 +302,8 @@ func (f *file) checkSize(c *config.Checker) {
 	requests := requests(s)
 	switch {
 	case requests == 0:
-		c.Fail(&f.Events, "no pod is there at the start, so a load of it is nothing: write rate: instead of load:, or let some join later")
+		c.Fail(&f.Events, "no pod is there at the start, so a load of it is nothing: write rate: instead of load:, "+
+			"or let some join later")
 	case requests > mostRequests:
 		field := any(&f.Duration)
 		switch {
@@ -310,7 +314,8 @@ func (f *file) checkSize(c *config.Checker) {
 		case !c.Written(&f.Duration):
 			field = &f.Pods
 		}
-		c.Fail(field, "%.0f million requests would arrive: write a shorter duration or less traffic, for at most %d million", requests/1e6, int(mostRequests/1e6))
+		c.Fail(field, "%.0f million requests would arrive: write a shorter duration or less traffic, for at most %d "+
+			"million", requests/1e6, int(mostRequests/1e6))
 	}
 }
 
@@ -344,7 +349,8 @@ func (s *service) check(c *config.Checker) {
 		case needed && !written:
 			c.Fail(&s.Kind, "%s needs %s: add one, such as %s: %s", s.Kind, f.key, f.key, f.such)
 		case written && !needed:
-			c.Fail(f.field, "%s is of %s, and the kind is %s: remove it, or write kind: %s", f.key, f.kind, s.Kind, f.kind)
+			c.Fail(f.field, "%s is of %s, and the kind is %s: remove it, or write kind: %s", f.key, f.kind, s.Kind,
+				f.kind)
 		}
 	}
 }

@@ -61,7 +61,8 @@ func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
 		Load: 0.8, Rate: 60,
 		Service: sim.Service{Kind: sim.TwoClass, Mean: 1500 * time.Millisecond, LongShare: 0.1, LongFactor: 20},
 		Signals: sim.Signals{
-			ScrapeDelay: new(time.Duration(0)), Delay: new(25 * time.Millisecond), Loss: new(0.001), PushDelay: new(time.Minute),
+			ScrapeDelay: new(time.Duration(0)), Delay: new(25 * time.Millisecond), Loss: new(0.001),
+			PushDelay: new(time.Minute),
 		},
 		Events: []sim.Event{
 			{At: 2 * time.Minute, Kind: sim.Leave, Pods: []int{0, 1}, For: 30 * time.Second},
@@ -188,7 +189,8 @@ func TestTheTagsNameTheKindsOfTheSimulator(t *testing.T) {
 	}
 	for _, kind := range words(service{}, "Kind") {
 		s := sim.Scenario{Duration: time.Second, Envoys: 1, Pods: []sim.PodGroup{{Count: 1, Slots: 1}}, Load: 0.5,
-			Service: sim.Service{Kind: sim.ServiceKind(kind), Mean: time.Second, Sigma: 1, LongShare: 0.5, LongFactor: 2}}
+			Service: sim.Service{Kind: sim.ServiceKind(kind), Mean: time.Second, Sigma: 1, LongShare: 0.5,
+				LongFactor: 2}}
 		if err := s.Check(); err != nil {
 			t.Errorf("the simulator does not know service %s: %v", kind, err)
 		}
@@ -213,7 +215,8 @@ func TestTheCommentsStateDefaultsAndRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	field := regexp.MustCompile("(?m)((?:^\t// .*\n)*)(?:^\t[A-Z]\\w+ .*\n)*^\t[A-Z]\\w+ +\\S+ +`yaml:\"([a-z_]+)\"(.*)`")
+	field := regexp.MustCompile("(?m)((?:^\t// .*\n)*)(?:^\t[A-Z]\\w+ .*\n)*^\t[A-Z]\\w+ +\\S+ " +
+		"+`yaml:\"([a-z_]+)\"(.*)`")
 	tag := func(tags, key string) string {
 		if m := regexp.MustCompile(key + `:"([^"]*)"`).FindStringSubmatch(tags); m != nil {
 			return m[1]
@@ -259,7 +262,8 @@ func TestTheDocumentKnowsWhatThereIs(t *testing.T) {
 }
 
 func TestAFileThatIsNotThere(t *testing.T) {
-	if _, err := readFile(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "reading the scenario") {
+	if _, err := readFile(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "reading the scenario") {
 		t.Errorf("the error is %v", err)
 	}
 }

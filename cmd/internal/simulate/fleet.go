@@ -60,9 +60,11 @@ func newFleet(path, cluster string) (*fleet, error) {
 		names = append(names, c.Name)
 	}
 	if cluster == "" {
-		return nil, Usage{fmt.Errorf("%s has %d clusters: write --cluster with one of %s", path, len(names), strings.Join(names, ", "))}
+		return nil, Usage{fmt.Errorf("%s has %d clusters: write --cluster with one of %s", path, len(names),
+			strings.Join(names, ", "))}
 	}
-	return nil, Usage{fmt.Errorf("--cluster %s: %s has no such cluster: write one of %s", cluster, path, strings.Join(names, ", "))}
+	return nil, Usage{fmt.Errorf("--cluster %s: %s has no such cluster: write one of %s", cluster, path,
+		strings.Join(names, ", "))}
 }
 
 // name is that of the fleet's row.
@@ -77,7 +79,8 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 	}
 	before := podsOf(s)
 	if len(endpoints) > mostPods {
-		return s, fmt.Errorf("cluster %s has %d endpoints: at most %d are simulated", f.cluster.Name, len(endpoints), mostPods)
+		return s, fmt.Errorf("cluster %s has %d endpoints: at most %d are simulated", f.cluster.Name, len(endpoints),
+			mostPods)
 	}
 	f.note("endpoints", fmt.Sprint(len(endpoints)), from)
 	var all []sim.PodGroup
@@ -106,11 +109,13 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
 	e := f.cluster.Endpoints
 	if e.DNS == nil && count > 0 {
-		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file, f.cluster.Name)}
+		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file,
+			f.cluster.Name)}
 	}
 	switch {
 	case e.DNS != nil && count == 0:
-		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not asked here: write --pods with their number", f.cluster.Name)}
+		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not asked here: write "+
+			"--pods with their number", f.cluster.Name)}
 	case e.DNS != nil:
 		endpoints, from = make([]discovery.Endpoint, count), "--pods"
 	case e.File != "":
@@ -149,11 +154,13 @@ func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
 	case configured == len(all):
 		f.note("slots", value, f.file+" (capacity)")
 	case all[0].Engine != nil:
-		f.note("slots", "as many as the engine makes of it", fromScenario+"; Steelyard has to learn them, capacity is not configured")
+		f.note("slots", "as many as the engine makes of it", fromScenario+
+			"; Steelyard has to learn them, capacity is not configured")
 	case configured == 0:
 		f.note("slots", value, fromScenario+"; Steelyard has to learn them, capacity is not configured")
 	default:
-		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured, fromScenario))
+		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured,
+			fromScenario))
 	}
 }
 
@@ -162,7 +169,8 @@ func (f *fleet) noteScenario(s sim.Scenario) {
 	if s.Rate > 0 {
 		f.note("traffic", number(s.Rate)+" requests/s", fromScenario)
 	} else {
-		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load), short(s.ArrivalRate())), fromScenario)
+		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load),
+			short(s.ArrivalRate())), fromScenario)
 	}
 	if s.Prompts != nil {
 		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
@@ -234,15 +242,18 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 		f.note("scrapes", "every "+span(c.Scrape.Interval), f.file)
 	}
 	f.source(y, s)
-	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)), f.file)
+	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)),
+		f.file)
 	f.mode(y, s)
-	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20), number(c.Push.EnvoyCPU))
+	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20),
+		number(c.Push.EnvoyCPU))
 	if len(cfg.Clusters) > 1 {
-		budgets += ", as if it asked for this cluster alone" // which of them an Envoy has, no configuration says
+		budgets += ", as if it asked only for this cluster" // which of them an Envoy has, no configuration says
 	}
 	f.note("budgets", budgets, f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
-		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)), f.file)
+		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)),
+		f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
 	f.noteSignals(s.Signals, y.Source)
 	return sim.Policy{Name: f.name(), Steelyard: y}
@@ -321,7 +332,8 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 	case !x.AccessLog.Disabled && !x.LoadReports.Disabled && busy > 0.5:
 		y.Source = sim.LoadReports
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
-		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of an Envoy",
+		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of "+
+			"an Envoy",
 			span(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
 	case !x.AccessLog.Disabled:
 		y.Source = sim.AccessLog
@@ -372,7 +384,7 @@ func busyShare(s sim.Scenario, threshold float64) (busy float64) {
 	return busy
 }
 
-// reportInterval is that of load reports, beside an access log or alone; 0, which means
+// reportInterval is that of load reports, with or without an access log; 0, which means
 // the simulator's own, where there are none.
 func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	r := f.config.XDS.LoadReports
@@ -381,11 +393,11 @@ func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	}
 	budget := float64(r.Budget)
 	if isAlone {
-		_, alone := loadstats.Fleet{Alone: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+		_, alone := loadstats.Fleet{ReportsOnly: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
 		return alone
 	}
-	beside, _ := loadstats.Fleet{Beside: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
-	return beside
+	withLog, _ := loadstats.Fleet{WithAccessLog: envoys}.Intervals(r.Interval, budget, loadstats.ReportBytes)
+	return withLog
 }
 
 // explanation is the list of what was taken from where.

@@ -27,8 +27,9 @@ func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
 	}
 	before := sim.Scenario{
 		Envoys: 4, Load: 0.5, Service: sim.Service{Mean: time.Second}, Duration: time.Minute,
-		Pods:   []sim.PodGroup{{Count: 1, Slots: 2}, {Count: 1, Slots: 3, Speed: 0.5}},
-		Events: []sim.Event{{At: time.Second, Kind: sim.Leave, Pods: []int{1}}, {At: time.Second, Kind: sim.FlashCrowd, Factor: 2}},
+		Pods: []sim.PodGroup{{Count: 1, Slots: 2}, {Count: 1, Slots: 3, Speed: 0.5}},
+		Events: []sim.Event{{At: time.Second, Kind: sim.Leave, Pods: []int{1}},
+			{At: time.Second, Kind: sim.FlashCrowd, Factor: 2}},
 	}
 	after, err := f.place(before, 0)
 	if err != nil {
@@ -57,27 +58,33 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 	}{
 		{someConfig, "llama", sim.Steelyard{
 			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
-			Budget:   push.Budget{MinInterval: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05, Cost: envoyspec.PushCost},
-			Deadband: 0.03, Heartbeat: 2 * time.Second, FallbackAfter: 9 * time.Second, EnvoyPolicy: sim.LeastRequest, Capacity: true, Params: params,
+			Budget: push.Budget{MinInterval: 10 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.05,
+				Cost: envoyspec.PushCost},
+			Deadband: 0.03, Heartbeat: 2 * time.Second, FallbackAfter: 9 * time.Second, EnvoyPolicy: sim.LeastRequest,
+			Capacity: true, Params: params,
 		}},
 		{someConfig, "listed", sim.Steelyard{
 			Source: sim.AccessLog, ScrapeInterval: 500 * time.Millisecond, ReportInterval: 2 * time.Second,
-			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
+			Budget: push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 1 << 20, ProxyCPU: 0.02,
+				Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/log_alone.yaml", "", sim.Steelyard{
 			Source: sim.AccessLog, Unmended: true, ScrapeInterval: time.Second,
-			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
+			Budget: push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
+				Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/redis.yaml", "", sim.Steelyard{
 			Source: sim.Redis, ReportInterval: 20 * time.Millisecond,
-			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
+			Budget: push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
+				Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/scrapes.yaml", "", sim.Steelyard{
 			Source: sim.Scrape, ScrapeInterval: time.Second,
-			Budget:   push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost},
+			Budget: push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
+				Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 	}
@@ -105,7 +112,8 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 	}
 	pushes := func(y *sim.Steelyard) sim.Steelyard {
 		return sim.Steelyard{
-			Budget: y.Budget, MinInterval: y.MinInterval, Deadband: y.Deadband, Heartbeat: y.Heartbeat, FallbackAfter: y.FallbackAfter,
+			Budget: y.Budget, MinInterval: y.MinInterval, Deadband: y.Deadband, Heartbeat: y.Heartbeat,
+			FallbackAfter: y.FallbackAfter,
 		}
 	}
 	want := pushes(f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest).Steelyard)
@@ -129,14 +137,16 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 			rows = append(rows, fields[0])
 		}
 	}
-	if want := []string{"policy", "round_robin", "least_request", "steelyard.yaml:llama", "shortest_queue"}; !cmp.Equal(rows, want) {
+	if want := []string{"policy", "round_robin", "least_request", "steelyard.yaml:llama",
+		"shortest_queue"}; !cmp.Equal(rows, want) {
 		t.Errorf("rows of %v, want %v:\n%s", rows, want, table)
 	}
 	f, err := newFleet(someConfig, "resolved")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := f.place(sim.Scenario{Envoys: 2, Rate: 5, Pods: []sim.PodGroup{{Count: 2, Slots: 3}}, Service: sim.Service{Mean: time.Second}, Duration: time.Minute}, 7)
+	s, err := f.place(sim.Scenario{Envoys: 2, Rate: 5, Pods: []sim.PodGroup{{Count: 2, Slots: 3}},
+		Service: sim.Service{Mean: time.Second}, Duration: time.Minute}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +176,15 @@ func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
 		source  sim.Source
 		want    []note
 	}{
-		{sim.Signals{}, sim.AccessLog, []note{{"delays", "of signals and pushes, those of one data center", fromNowhere}}},
+		{sim.Signals{}, sim.AccessLog, []note{{"delays", "of signals and pushes, those of one data center",
+			fromNowhere}}},
 		{sim.Signals{Delay: new(5 * time.Millisecond)}, sim.AccessLog, []note{
 			{"delays", "5ms of signals", fromScenario}, {"other delays", "those of one data center", fromNowhere},
 		}},
-		{sim.Signals{ScrapeDelay: new(time.Second), Delay: new(5 * time.Millisecond), PushDelay: new(time.Duration(0))}, sim.AccessLog, []note{
-			{"delays", "1s of scrapes, 5ms of signals, 0s of pushes", fromScenario},
-		}},
+		{sim.Signals{ScrapeDelay: new(time.Second), Delay: new(5 * time.Millisecond), PushDelay: new(time.Duration(0))},
+			sim.AccessLog, []note{
+				{"delays", "1s of scrapes, 5ms of signals, 0s of pushes", fromScenario},
+			}},
 		{sim.Signals{Loss: new(0.001)}, sim.AccessLog, []note{
 			{"delays", "of signals and pushes, those of one data center", fromNowhere},
 			{"loss", "0.001 of the entries of the access log", fromScenario},
@@ -212,7 +224,8 @@ func TestAFleetIsBoundedAsAFileIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ scenario, address, want string }{
-		{"photoroom", "10.0.0.1:80, capacity: 100000", "288 million requests would arrive in 1h: write a shorter --duration"},
+		{"photoroom", "10.0.0.1:80, capacity: 100000", "288 million requests would arrive in 1h: write a shorter " +
+			"--duration"},
 		{scenario, "10.0.0.1:80", "no endpoint is there at the start"},
 	} {
 		path := filepath.Join(t.TempDir(), "steelyard.yaml")
@@ -221,9 +234,11 @@ func TestAFleetIsBoundedAsAFileIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err := Run(t.Context(), Options{Scenario: tt.scenario, Config: path, Policies: []string{"random"}, Out: &out, Err: &out})
+		err := Run(t.Context(), Options{Scenario: tt.scenario, Config: path, Policies: []string{"random"}, Out: &out,
+			Err: &out})
 		if !errors.As(err, &Usage{}) || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
-			t.Errorf("%s at %s: error %v, want usage and %q; printed %q", tt.scenario, tt.address, err, tt.want, out.String())
+			t.Errorf("%s at %s: error %v, want usage and %q; printed %q", tt.scenario, tt.address, err, tt.want,
+				out.String())
 		}
 	}
 }
@@ -242,18 +257,24 @@ func TestFleetsThatCannotBeHad(t *testing.T) {
 	}{
 		{"no file", Options{Config: "none.yaml"}, false, "none.yaml"},
 		{"a bad file", Options{Config: shortScenario}, false, "short.yaml:"},
-		{"which cluster", Options{Config: someConfig}, true, "has 3 clusters: write --cluster with one of llama, listed, resolved"},
-		{"no such cluster", Options{Config: someConfig, Cluster: "lama"}, true, "--cluster lama: testdata/steelyard.yaml has no such cluster: write one of llama, listed, resolved"},
-		{"DNS", Options{Config: someConfig, Cluster: "resolved"}, true, "finds its endpoints by DNS, which is not asked here: write --pods"},
-		{"pods that are known", Options{Config: someConfig, Cluster: "llama", Pods: 3}, true, "lists the endpoints of cluster llama: remove the flag"},
+		{"which cluster", Options{Config: someConfig}, true, "has 3 clusters: write --cluster with one of llama, " +
+			"listed, resolved"},
+		{"no such cluster", Options{Config: someConfig, Cluster: "lama"}, true,
+			"--cluster lama: testdata/steelyard.yaml has no such cluster: write one of llama, listed, resolved"},
+		{"DNS", Options{Config: someConfig, Cluster: "resolved"}, true,
+			"finds its endpoints by DNS, which is not asked here: write --pods"},
+		{"pods that are known", Options{Config: someConfig, Cluster: "llama", Pods: 3}, true,
+			"lists the endpoints of cluster llama: remove the flag"},
 		{"no list", Options{Config: empty}, false, "endpoints of cluster gone: "},
 	}
 	for _, tt := range tests {
 		var out bytes.Buffer
 		tt.o.Scenario, tt.o.EnvoyPolicy, tt.o.Out, tt.o.Err = shortScenario, "round_robin", &out, &out
 		err := Run(t.Context(), tt.o)
-		if err == nil || errors.As(err, &Usage{}) != tt.usage || !strings.Contains(err.Error(), tt.want) || out.Len() > 0 {
-			t.Errorf("%s: error %v (%T), want %q, usage %v; printed %q", tt.name, err, err, tt.want, tt.usage, out.String())
+		if err == nil || errors.As(err, &Usage{}) != tt.usage || !strings.Contains(err.Error(), tt.want) ||
+			out.Len() > 0 {
+			t.Errorf("%s: error %v (%T), want %q, usage %v; printed %q", tt.name, err, err, tt.want, tt.usage,
+				out.String())
 		}
 	}
 }
@@ -288,7 +309,8 @@ func TestAFleetShedsOrFallsBack(t *testing.T) {
 		got := f.policy(sim.Scenario{Envoys: 10}, sim.LeastRequest).Steelyard
 		modes := strings.Count(f.explanation(), "(mode ")
 		if got.FallbackAfter != want || got.Params.Shedding.Enabled != enabled || modes != 1 {
-			t.Errorf("shedding %v: fallback after %v, want %v; %d modes in\n%s", enabled, got.FallbackAfter, want, modes, f.explanation())
+			t.Errorf("shedding %v: fallback after %v, want %v; %d modes in\n%s", enabled, got.FallbackAfter, want,
+				modes, f.explanation())
 		}
 	}
 }

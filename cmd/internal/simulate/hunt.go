@@ -87,11 +87,13 @@ func (o *Options) huntTable(runs []run) string {
 	worst := slices.MaxFunc(findings, func(a, b finding) int { return cmp.Compare(a.worst, b.worst) })
 	widths := []int{width, 8, 8, 8, 8, 14}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seeds %d to %d\n\n", s.Name, summary(s), span(s.Duration), span(s.WarmUp), s.Seed, last)
+	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seeds %d to %d\n\n", s.Name,
+		summary(s), span(s.Duration), span(s.WarmUp), s.Seed, last)
 	b.WriteString(aligned(widths, []string{"policy", "median", "worst", "seed", "p99", string(sim.LeastRequest)}))
 	for _, f := range findings {
 		b.WriteString(aligned(widths, []string{
-			f.run.policies[f.index].Name, fmt.Sprintf("%.2f", f.median), fmt.Sprintf("%.2f", f.worst), fmt.Sprint(f.run.scenario.Seed),
+			f.run.policies[f.index].Name, fmt.Sprintf("%.2f", f.median), fmt.Sprintf("%.2f", f.worst),
+			fmt.Sprint(f.run.scenario.Seed),
 			fmt.Sprintf("%.2f", f.run.tail(f.index).P99), fmt.Sprintf("%.2f", f.run.tail(0).P99),
 		}))
 	}
@@ -99,7 +101,8 @@ func (o *Options) huntTable(runs []run) string {
 	if prompted(s) {
 		what, unit = "time to first token", "seconds"
 	}
-	fmt.Fprintf(&b, "\nmedian, worst: ratio of the p99 of the %s to that of %s on the same requests, where waits under %g\n%s count as %g. p99, %s: under the worst seed.\n",
+	fmt.Fprintf(&b, "\nmedian, worst: ratio of the p99 of the %s to that of %s on the same requests, where waits "+
+		"under %g\n%s count as %g. p99, %s: under the worst seed.\n",
 		what, sim.LeastRequest, imperceptible, unit, imperceptible, sim.LeastRequest)
 	fmt.Fprintf(&b, "\nThe worst of all again, with a picture:\n  %s\n", o.replay(worst))
 	return b.String()
@@ -143,7 +146,8 @@ func (o *Options) replay(f finding) string {
 // shellQuoted is an argument as a shell takes it.
 func shellQuoted(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@=+", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_./:,@=+", r)
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s

@@ -75,7 +75,8 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Scenario == "" && o.Trace == "":
-		return usage("--scenario is missing: write one of %s, or the path of a file, or a --trace", strings.Join(sim.Names(), ", "))
+		return usage("--scenario is missing: write one of %s, or the path of a file, or a --trace",
+			strings.Join(sim.Names(), ", "))
 	case o.Load != 0 && !(o.Load >= leastLoad && o.Load <= mostLoad):
 		return usage("--load %s: write %s to %s", number(o.Load), number(leastLoad), number(mostLoad))
 	case o.Duration != 0 && o.Duration < shortest:
@@ -89,7 +90,8 @@ func (o *Options) check() error {
 	case o.Config == "" && o.Pods != 0:
 		return usage("--pods needs --config: the pods of a scenario stand in its file (--print shows it)")
 	case o.Config == "" && o.EnvoyPolicy != "":
-		return usage("--envoy-policy needs --config: it is that of the configuration's row, and the rows of a scenario have least_request")
+		return usage("--envoy-policy needs --config: it is that of the configuration's row, and the rows of a " +
+			"scenario have least_request")
 	case o.Pods < 0 || o.Pods > mostPods:
 		return usage("--pods %d: write 1 to %d", o.Pods, mostPods)
 	case len(o.PlotPods) > 0 && !o.Plot:
@@ -124,7 +126,8 @@ func (o *Options) checkIgnored() error {
 		ignores []flag
 	}{
 		{flag{"--list", o.List}, "shows what there is and ends", slices.Concat(choosing, traced, running)},
-		{flag{"--print", o.Print}, "shows the scenario, in which no trace stands, and ends", slices.Concat(traced, running)},
+		{flag{"--print", o.Print}, "shows the scenario, in which no trace stands, and ends",
+			slices.Concat(traced, running)},
 		{flag{"--json -", o.JSONFile == "-"}, "writes rows in place of all else", []flag{plot}},
 		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and says which one to plot", []flag{plot}},
 	} {
@@ -167,7 +170,8 @@ func (o *Options) scenario() (sim.Scenario, error) {
 		return s, err
 	}
 	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
-		return s, usage("seed %d is too large: write --seed with 0 to %d, so that every seed can stand in a file", s.Seed, largest)
+		return s, usage("seed %d is too large: write --seed with 0 to %d, so that every seed can stand in a file",
+			s.Seed, largest)
 	}
 	if o.Duration > 0 {
 		s.Duration = o.Duration
@@ -175,7 +179,8 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	}
 	for _, e := range s.Events {
 		if e.At >= s.Duration {
-			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind, span(e.At))
+			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind,
+				span(e.At))
 		}
 	}
 	return s, nil
@@ -186,7 +191,8 @@ func (o *Options) scenario() (sim.Scenario, error) {
 func (o *Options) prompts(s *sim.Scenario) error {
 	if s.Prompts == nil {
 		if o.Trace != "" || o.Spread {
-			return usage("--trace and --spread need engines, and the pods of %s have slots: write --scenario llm, or another with engines", s.Name)
+			return usage("--trace and --spread need engines, and the pods of %s have slots: write --scenario llm, or "+
+				"another with engines", s.Name)
 		}
 		return nil
 	}
@@ -221,14 +227,16 @@ func readTrace(path string) (*trace.Trace, error) {
 func checkRequests(s sim.Scenario) error {
 	switch n := requests(s); {
 	case n == 0:
-		return usage("no endpoint is there at the start, so a load of it is nothing: write a scenario with rate: instead of load:, or one where fewer join later")
+		return usage("no endpoint is there at the start, so a load of it is nothing: write a scenario with rate: " +
+			"instead of load:, or one where fewer join later")
 	case n > mostRequests:
-		return usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million", n/1e6, span(s.Duration), int(mostRequests/1e6))
+		return usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million",
+			n/1e6, span(s.Duration), int(mostRequests/1e6))
 	}
 	return nil
 }
 
-// longestWarmUp is the part of a duration that does not count unless somebody says
+// longestWarmUp is the part of a duration that does not count unless the scenario says
 // so: one in so many.
 const longestWarmUp = 5
 
@@ -284,4 +292,5 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 }
 
 // errNothing is where no policy is left to compare with.
-var errNothing = errors.New("a hunt compares Steelyard with least_request, and neither --policy nor the scenario has a policy of Steelyard's: add one, such as --policy steelyard@5ms")
+var errNothing = errors.New("a hunt compares Steelyard with least_request, and neither --policy nor the scenario has " +
+	"a policy of Steelyard's: add one, such as --policy steelyard@5ms")

@@ -23,7 +23,8 @@ func choose(known []sim.Policy, names []string) ([]sim.Policy, error) {
 	for _, name := range names {
 		p, ok := find(known, name)
 		if !ok {
-			return nil, Usage{fmt.Errorf("--policy %s: there is no such policy: write one of %s, or %s with another interval such as %s20ms",
+			return nil, Usage{fmt.Errorf("--policy %s: there is no such policy: write one of %s, or %s with another "+
+				"interval such as %s20ms",
 				name, strings.Join(policyNames(known), ", "), steelyardAt, steelyardAt)}
 		}
 		if !slices.ContainsFunc(chosen, func(c sim.Policy) bool { return c.Name == p.Name }) {
@@ -105,7 +106,7 @@ var balancers = map[sim.Balancer]string{
 
 	sim.FewestInFlight:   "for each request the engine with the fewest in flight",
 	sim.LeastWork:        "for each request the engine with the least known work: a bound",
-	sim.LeastWorkGuessed: "the same by what content-length tells of the prompts sent there",
+	sim.LeastWorkGuessed: "the same, with the prompts' lengths estimated from content-length",
 }
 
 var sources = map[sim.Source]string{

@@ -139,7 +139,8 @@ func (r run) table() string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n%s\n", r.scenario.Name, summary(r.scenario),
+	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n%s\n", r.scenario.Name,
+		summary(r.scenario),
 		span(r.scenario.Duration), span(r.scenario.WarmUp), r.scenario.Seed, aboutTrace(r.scenario))
 	for _, cells := range append([][]string{title}, lines...) {
 		b.WriteString(aligned(widths, cells))
@@ -185,7 +186,8 @@ func (r run) legend() string {
 	var b strings.Builder
 	b.WriteString("\n")
 	if prompted(r.scenario) {
-		b.WriteString("in seconds; ttft: to the first token, tpot: from one token to the next, on average, e2e: to the last token")
+		b.WriteString("in seconds; ttft: to the first token, tpot: from one token to the next, on average, e2e: to " +
+			"the last token")
 	} else {
 		b.WriteString("p50, p90, p99: wait in mean service times")
 	}
@@ -202,7 +204,8 @@ func (r run) legend() string {
 	case len(bounds) == 1:
 		fmt.Fprintf(&b, ", %s aside:\nit sees every pod for every request, and is the bound", bounds[0])
 	case len(bounds) > 1:
-		fmt.Fprintf(&b, ",\n%s aside: they see every engine for every request, and are the bounds", strings.Join(bounds, ", "))
+		fmt.Fprintf(&b, ",\n%s aside: they see every engine for every request, and are the bounds",
+			strings.Join(bounds, ", "))
 	}
 	if _, ok := r.reference(); ok {
 		what := "p99 to that of %s, where waits under %g count as %g"
@@ -213,7 +216,8 @@ func (r run) legend() string {
 	}
 	b.WriteString("\n")
 	if !prompted(r.scenario) {
-		b.WriteString("hunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 is chance,\nmore is herds that all go to the same pod\n")
+		b.WriteString("hunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 " +
+			"is chance,\nmore is herds that all go to the same pod\n")
 	}
 	return b.String()
 }
@@ -242,7 +246,8 @@ func aboutTrace(s sim.Scenario) string {
 	case step > 0 && s.Prompts.Spread:
 		fmt.Fprintf(&b, "the times of the trace are rounded to %s: requests are spread over that\n", span(step))
 	case step > 0:
-		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so that requests come in bunches which may not have been: --spread spreads them\n", span(step))
+		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so that requests come in bunches which may not "+
+			"have been: --spread spreads them\n", span(step))
 	}
 	return b.String()
 }
@@ -303,7 +308,8 @@ func (r run) document() document {
 	s := r.scenario
 	d := document{Header: header{
 		Scenario: s.Name, Summary: summary(s), Seed: s.Seed,
-		DurationSeconds: s.Duration.Seconds(), WarmUpSeconds: s.WarmUp.Seconds(), ServiceSeconds: s.Service.Mean.Seconds(),
+		DurationSeconds: s.Duration.Seconds(), WarmUpSeconds: s.WarmUp.Seconds(),
+		ServiceSeconds: s.Service.Mean.Seconds(),
 	}}
 	if prompted(s) {
 		t := s.Prompts.Trace

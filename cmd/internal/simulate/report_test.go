@@ -23,7 +23,8 @@ func someRun() run {
 			Envoys: 10, EnvoyShares: []float64{2, 1, 1, 1, 1, 1, 1, 1, 1, 1}, Workers: 2,
 			Pods: []sim.PodGroup{{Count: 2, Slots: 4}, {Count: 1, Slots: 4, Speed: 1.0 / 3}},
 			Load: 0.8, Service: sim.Service{Kind: sim.LogNormal, Mean: 1500 * time.Millisecond, Sigma: 1},
-			Events: []sim.Event{{At: 3 * time.Minute, Kind: sim.Leave, Pods: []int{1}, For: time.Minute}, {At: 5 * time.Minute, Kind: sim.Leave, Pods: []int{1}}},
+			Events: []sim.Event{{At: 3 * time.Minute, Kind: sim.Leave, Pods: []int{1}, For: time.Minute},
+				{At: 5 * time.Minute, Kind: sim.Leave, Pods: []int{1}}},
 		},
 		policies: []sim.Policy{
 			{Name: "round_robin", Balancer: sim.RoundRobin},
@@ -35,7 +36,8 @@ func someRun() run {
 		results: []sim.Result{
 			{Requests: 3000, Wait: sim.Quantiles{P50: 1.3, P90: 6.25, P99: 13.2, Max: 30}, Hunting: 0.94},
 			{Requests: 3000, Wait: sim.Quantiles{P50: 1.2, P90: 5.1, P99: 10.004, Max: 12}, Hunting: 0.95},
-			{Requests: 2990, Dropped: 10, Pushes: 17_010, Wait: sim.Quantiles{P90: 0.71, P99: 2.804, Max: 5.5}, Hunting: 0.82},
+			{Requests: 2990, Dropped: 10, Pushes: 17_010, Wait: sim.Quantiles{P90: 0.71, P99: 2.804, Max: 5.5},
+				Hunting: 0.82},
 			{Dropped: 3000, Pushes: 0},
 			{Requests: 3000, Wait: sim.Quantiles{P90: 0.02, P99: 2.63, Max: 4}, Hunting: 0.8},
 		},
@@ -146,7 +148,8 @@ func checkRows(t *testing.T, text []byte, rows int) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"scenario", "seed", "duration_seconds", "warm_up_seconds", "service_seconds", "summary"} {
+	for _, key := range []string{"scenario", "seed", "duration_seconds", "warm_up_seconds", "service_seconds",
+		"summary"} {
 		if got.Header[key] == nil {
 			t.Errorf("the header has no %s", key)
 		}
@@ -164,7 +167,8 @@ func checkRows(t *testing.T, text []byte, rows int) {
 				kinds[key] = "number"
 			}
 		}
-		want := map[string]string{"policy": "text", "requests": "number", "wait_p50": "number", "wait_p90": "number", "wait_p99": "number"}
+		want := map[string]string{"policy": "text", "requests": "number", "wait_p50": "number", "wait_p90": "number",
+			"wait_p99": "number"}
 		if diff := cmp.Diff(want, kinds); diff != "" {
 			t.Errorf("a row (-want +got):\n%s", diff)
 		}

@@ -38,14 +38,16 @@ func simulated(t *testing.T, o Options) string {
 func TestList(t *testing.T) { golden(t, "simulated/list.txt", simulated(t, Options{List: true})) }
 
 func TestAScenarioWithPlots(t *testing.T) {
-	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"}, Plot: true, PlotPods: []int{0, 3}}
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"},
+		Plot: true, PlotPods: []int{0, 3}}
 	golden(t, "simulated/short.txt", simulated(t, o))
 }
 
 func TestSteelyardIsAmongTheRows(t *testing.T) {
 	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms"}, Plot: true}
 	text := simulated(t, o)
-	for _, want := range []string{"\nsteelyard@20ms", "steelyard@20ms: requests waiting", "steelyard@20ms: share of the traffic by weight"} {
+	for _, want := range []string{"\nsteelyard@20ms", "steelyard@20ms: requests waiting",
+		"steelyard@20ms: share of the traffic by weight"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -107,7 +109,8 @@ func TestSignalsAreThoseOfEveryRowWithSteelyard(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := filepath.Join(t.TempDir(), "short.yaml")
-	if err := os.WriteFile(late, append(before, "signals: {scrape_delay: 1s, delay: 1s, push_delay: 1s}\n"...), 0o600); err != nil {
+	if err := os.WriteFile(late, append(before, "signals: {scrape_delay: 1s, delay: 1s, push_delay: 1s}\n"...),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -187,9 +190,11 @@ func TestAHuntNamesTheWorstSeedAndHowToSeeIt(t *testing.T) {
 func TestTheHuntTable(t *testing.T) {
 	r := someRun()
 	r.policies, r.results = hunted(r.policies)[:2], []sim.Result{r.results[1], r.results[2]}
-	worse := run{scenario: r.scenario, policies: r.policies, results: []sim.Result{r.results[0], {Wait: sim.Quantiles{P99: 12}}}}
+	worse := run{scenario: r.scenario, policies: r.policies,
+		results: []sim.Result{r.results[0], {Wait: sim.Quantiles{P99: 12}}}}
 	worse.scenario.Seed++
-	o := Options{Scenario: "it's mine.yaml", Duration: 90 * time.Second, Config: "steelyard.yaml", Cluster: "llama", Pods: 4, EnvoyPolicy: "random"}
+	o := Options{Scenario: "it's mine.yaml", Duration: 90 * time.Second, Config: "steelyard.yaml", Cluster: "llama",
+		Pods: 4, EnvoyPolicy: "random"}
 	golden(t, "hunt.txt", o.huntTable([]run{r, worse}))
 }
 
@@ -201,42 +206,64 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 	}{
 		{"no scenario", Options{}, "--scenario is missing: write one of photoroom"},
 		{"an unknown one", Options{Scenario: "foto"}, "there is no such scenario: write one of photoroom"},
-		{"an unknown policy", Options{Scenario: "photoroom", Policies: []string{"best"}}, "--policy best: there is no such policy: write one of random"},
-		{"an interval that is none", Options{Scenario: "photoroom", Policies: []string{"steelyard@soon"}}, "or steelyard@ with another interval"},
+		{"an unknown policy", Options{Scenario: "photoroom", Policies: []string{"best"}},
+			"--policy best: there is no such policy: write one of random"},
+		{"an interval that is none", Options{Scenario: "photoroom", Policies: []string{"steelyard@soon"}},
+			"or steelyard@ with another interval"},
 		{"too short", Options{Scenario: "photoroom", Duration: time.Millisecond}, "write at least 1s"},
-		{"too long", Options{Scenario: "photoroom", Duration: 25 * time.Hour}, "--duration 25h is too long: write at most 24h"},
+		{"too long", Options{Scenario: "photoroom", Duration: 25 * time.Hour},
+			"--duration 25h is too long: write at most 24h"},
 		{"ends before its event", Options{Scenario: "leave", Duration: time.Minute}, "ends before leave happens"},
 		{"no seeds", Options{Scenario: "photoroom", Hunt: -1}, "--hunt -1: write a number of seeds"},
-		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true}, "--hunt tries many seeds, and says which one to plot: remove it, or --plot"},
-		{"rows of a scenario that is printed", Options{Scenario: "photoroom", Print: true, JSONFile: "rows.json"}, "--print shows the scenario, in which no trace stands, and ends: remove it, or --json"},
+		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true},
+			"--hunt tries many seeds, and says which one to plot: remove it, or --plot"},
+		{"rows of a scenario that is printed", Options{Scenario: "photoroom", Print: true, JSONFile: "rows.json"},
+			"--print shows the scenario, in which no trace stands, and ends: remove it, or --json"},
 		{"a hunt that is printed", Options{Scenario: "photoroom", Print: true, Hunt: 2}, "remove it, or --hunt"},
-		{"plots of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Plot: true}, "remove it, or --plot"},
-		{"policies of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Policies: []string{"random"}}, "remove it, or --policy"},
-		{"plots among rows", Options{Scenario: shortScenario, JSONFile: "-", Plot: true}, "--json - writes rows in place of all else: remove it, or --plot"},
+		{"plots of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Plot: true},
+			"remove it, or --plot"},
+		{"policies of a scenario that is printed",
+			Options{Scenario: "photoroom", Print: true, Policies: []string{"random"}}, "remove it, or --policy"},
+		{"plots among rows", Options{Scenario: shortScenario, JSONFile: "-", Plot: true},
+			"--json - writes rows in place of all else: remove it, or --plot"},
 		{"a hunt in a list", Options{List: true, Hunt: 5}, "--list shows what there is and ends: remove it, or --hunt"},
 		{"a duration in a list", Options{List: true, Duration: -5 * time.Second}, "remove it, or --duration"},
 		{"a scenario in a list", Options{List: true, Scenario: "nope"}, "remove it, or --scenario"},
-		{"a seed that no file can have", Options{Scenario: shortScenario, Seeded: true, Seed: 1 << 63}, "seed 9223372036854775808 is too large: write --seed with 0 to 9223372036854775807"},
-		{"a hunt to such a seed", Options{Scenario: shortScenario, Seeded: true, Seed: 1<<63 - 1, Hunt: 3}, "write --seed with 0 to 9223372036854775805"},
-		{"a hunt for nothing", Options{Scenario: shortScenario, Hunt: 2, Policies: []string{"random"}}, "add one, such as --policy steelyard@5ms"},
+		{"a seed that no file can have", Options{Scenario: shortScenario, Seeded: true, Seed: 1 << 63},
+			"seed 9223372036854775808 is too large: write --seed with 0 to 9223372036854775807"},
+		{"a hunt to such a seed", Options{Scenario: shortScenario, Seeded: true, Seed: 1<<63 - 1, Hunt: 3},
+			"write --seed with 0 to 9223372036854775805"},
+		{"a hunt for nothing", Options{Scenario: shortScenario, Hunt: 2, Policies: []string{"random"}},
+			"add one, such as --policy steelyard@5ms"},
 		{"a load that is none", Options{Scenario: "photoroom", Load: -1}, "--load -1: write 0.01 to 10"},
 		{"a load in a list", Options{List: true, Load: 1}, "remove it, or --load"},
 		{"a trace in a list", Options{List: true, Trace: "x.csv"}, "remove it, or --trace"},
-		{"a trace in a file", Options{Scenario: "llm", Print: true, Trace: "x.csv"}, "--print shows the scenario, in which no trace stands, and ends: remove it, or --trace"},
-		{"a trace for slots", Options{Scenario: "photoroom", Trace: someTrace}, "--trace and --spread need engines, and the pods of photoroom have slots: write --scenario llm"},
-		{"spreading without engines", Options{Scenario: "photoroom", Spread: true}, "--trace and --spread need engines"},
-		{"spreading what is not rounded", Options{Scenario: "llm", Spread: true}, "the times of azure-llm-2023-conv are not rounded to seconds: remove it"},
-		{"slots of engines", Options{Scenario: "llm", Policies: []string{"shortest_queue"}}, "there is no such policy: write one of round_robin, least_request"},
-		{"prompts of slots", Options{Scenario: "photoroom", Policies: []string{"least_work"}}, "there is no such policy: write one of random"},
+		{"a trace in a file", Options{Scenario: "llm", Print: true, Trace: "x.csv"},
+			"--print shows the scenario, in which no trace stands, and ends: remove it, or --trace"},
+		{"a trace for slots", Options{Scenario: "photoroom", Trace: someTrace},
+			"--trace and --spread need engines, and the pods of photoroom have slots: write --scenario llm"},
+		{"spreading without engines", Options{Scenario: "photoroom", Spread: true},
+			"--trace and --spread need engines"},
+		{"spreading what is not rounded", Options{Scenario: "llm", Spread: true},
+			"the times of azure-llm-2023-conv are not rounded to seconds: remove it"},
+		{"slots of engines", Options{Scenario: "llm", Policies: []string{"shortest_queue"}},
+			"there is no such policy: write one of round_robin, least_request"},
+		{"prompts of slots", Options{Scenario: "photoroom", Policies: []string{"least_work"}},
+			"there is no such policy: write one of random"},
 		{"cluster alone", Options{Scenario: "photoroom", Cluster: "llama"}, "--cluster needs --config"},
 		{"pods alone", Options{Scenario: "photoroom", Pods: 3}, "--pods needs --config"},
 		{"too many pods", Options{Scenario: "photoroom", Pods: 1e6, Config: "x.yaml"}, "write 1 to 10000"},
 		{"pods of no plot", Options{Scenario: "photoroom", PlotPods: []int{1}}, "--plot-pods needs --plot"},
-		{"a pod that is not there", Options{Scenario: "photoroom", Plot: true, PlotPods: []int{20}}, "numbered from 0 to 19"},
-		{"too many pods in a plot", Options{Scenario: "photoroom", Plot: true, PlotPods: make([]int, 11)}, "at most 10 pods"},
-		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev", Config: "x.yaml"}, "write one of round_robin"},
-		{"a policy of no configuration", Options{Scenario: "photoroom", EnvoyPolicy: "round_robin"}, "--envoy-policy needs --config"},
-		{"rows into no directory", Options{Scenario: "photoroom", JSONFile: "testdata/none/rows.json"}, "there is no such directory"},
+		{"a pod that is not there", Options{Scenario: "photoroom", Plot: true, PlotPods: []int{20}},
+			"numbered from 0 to 19"},
+		{"too many pods in a plot", Options{Scenario: "photoroom", Plot: true, PlotPods: make([]int, 11)},
+			"at most 10 pods"},
+		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev", Config: "x.yaml"},
+			"write one of round_robin"},
+		{"a policy of no configuration", Options{Scenario: "photoroom", EnvoyPolicy: "round_robin"},
+			"--envoy-policy needs --config"},
+		{"rows into no directory", Options{Scenario: "photoroom", JSONFile: "testdata/none/rows.json"},
+			"there is no such directory"},
 		{"rows into a directory", Options{Scenario: "photoroom", JSONFile: "testdata"}, "write the name of a file"},
 	}
 	for _, tt := range tests {
@@ -265,7 +292,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	p.show()
 	p.done()
 	p.clear()
-	if got, want := out.String(), "\r\x1b[Ksimulating: 0 of 2 runs\r\x1b[Ksimulating: 1 of 2 runs\r\x1b[K"; got != want {
+	const want = "\r\x1b[Ksimulating: 0 of 2 runs\r\x1b[Ksimulating: 1 of 2 runs\r\x1b[K"
+	if got := out.String(); got != want {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
 }

@@ -233,7 +233,7 @@
     live.className = error ? 'dead' : '';
     document.body.classList.toggle('dead', Boolean(error));
     live.textContent = error
-      ? 'no answer (' + error.message + '): what is shown is as of ' + (live.dataset.since || 'the loading of this page')
+      ? 'no answer (' + error.message + '): this is the state of ' + (live.dataset.since || 'the loading of this page')
       : 'live, ' + live.dataset.since;
   }
 

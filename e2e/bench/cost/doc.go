@@ -19,7 +19,7 @@
 // from that change until a stream has acknowledged weights that know it, and so
 // holds the wait for the next scrape.
 //
-// # What it says of itself
+// # What it reports about itself
 //
 // The bench shares the machine with what it measures. It states its own CPU time
 // and how late its timers fired; a late bench has measured the machine. CPU times

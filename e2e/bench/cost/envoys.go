@@ -33,12 +33,13 @@ type envoys struct {
 func connect(ctx context.Context, address string, n int, w *watch) (*envoys, error) {
 	e := &envoys{clients: make([]*xdstest.Client, n), watch: w}
 	dialing, ctx := errgroup.WithContext(ctx)
-	dialing.SetLimit(32) // the nodes alone are 61 MB, for a thousand
+	dialing.SetLimit(32) // the node messages need 61 MB for a thousand
 	for i := range n {
 		dialing.Go(func() error {
 			c, err := xdstest.Dial(xdstest.Config{
-				Address: address, NodeID: fmt.Sprintf("envoy-%04d", i), Clusters: []string{subscribed}, Extensions: extensions,
-				Accepted: func(_, version string, message []byte) { w.accepted(i, version, message, time.Now()) },
+				Address: address, NodeID: fmt.Sprintf("envoy-%04d", i), Clusters: []string{subscribed},
+				Extensions: extensions,
+				Accepted:   func(_, version string, message []byte) { w.accepted(i, version, message, time.Now()) },
 			})
 			if err != nil {
 				return err

@@ -34,7 +34,8 @@ func weighted(t *testing.T, weights ...uint32) []byte {
 // TestAChangeIsKnownByWeightsThatShowIt follows two changes on two streams, of which the
 // second skips a version.
 func TestAChangeIsKnownByWeightsThatShowIt(t *testing.T) {
-	before, lowered, both, raised := weighted(t, 100, 100, 100, 100, 100), weighted(t, 10, 90, 100, 110, 100), weighted(t, 10, 90, 10, 110, 100), weighted(t, 100, 90, 10, 110, 100)
+	before, lowered, both, raised := weighted(t, 100, 100, 100, 100, 100), weighted(t, 10, 90, 100, 110, 100),
+		weighted(t, 10, 90, 10, 110, 100), weighted(t, 100, 90, 10, 110, 100)
 	start := time.Now()
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	w := newWatch(2)
@@ -55,7 +56,8 @@ func TestAChangeIsKnownByWeightsThatShowIt(t *testing.T) {
 	third := w.begin("127.0.0.1:1", false, at(10))
 	w.accepted(0, "v3", raised, at(11))
 	a := w.acks()
-	want := Acks{Changes: 3, Missing: 1, All: Quantiles{5, 2, 5, 5}, Last: Quantiles{2, 4, 5, 5}, Scraped: Quantiles{1, 1, 1, 1}}
+	want := Acks{Changes: 3, Missing: 1, All: Quantiles{5, 2, 5, 5}, Last: Quantiles{2, 4, 5, 5},
+		Scraped: Quantiles{1, 1, 1, 1}}
 	if a != want || third.left != 1 {
 		t.Errorf("%+v\nwant %+v", a, want)
 	}

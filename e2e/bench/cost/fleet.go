@@ -68,7 +68,8 @@ func (f *fleet) listen(n int, moving bool) error {
 		if err != nil {
 			return err
 		}
-		s := &server{address: address, listener: l, traffic: steady{}, at: time.Now(), conns: make(map[net.Conn]struct{})}
+		s := &server{address: address, listener: l, traffic: steady{}, at: time.Now(),
+			conns: make(map[net.Conn]struct{})}
 		if moving {
 			s.traffic = busy{rand.New(rand.NewPCG(uint64(i), 1))}
 		}

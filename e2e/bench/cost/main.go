@@ -27,14 +27,18 @@ type options struct {
 	strict  bool
 }
 
-func main() {
+func main() { os.Exit(command()) }
+
+func command() (status int) {
 	var o options
 	flag.BoolVar(&o.quick, "quick", false, "measure each setting for 5 s instead of 20")
-	flag.DurationVar(&o.soak, "soak", 0, "run only the largest setting, for so long, and look at the growth of its memory")
+	flag.DurationVar(&o.soak, "soak", 0, "run only the largest setting, for so long, and look at the growth of its "+
+		"memory")
 	flag.StringVar(&o.only, "only", "", "run only this setting, or those of a kind: endpoints-100, streams-")
 	flag.IntVar(&o.repeat, "repeat", 1, "run all settings so many times, in turn")
 	flag.StringVar(&o.against, "against", "", "another steelyard binary, to be measured in turn with this one")
-	flag.StringVar(&o.profile, "profile", "", "an existing folder for CPU and heap profiles of each setting; the figures are then those of a profiled process")
+	flag.StringVar(&o.profile, "profile", "", "an existing folder for CPU and heap profiles of each setting; the "+
+		"figures are then those of a profiled process")
 	flag.StringVar(&o.json, "json", "", "write the report to this file, as JSON")
 	flag.BoolVar(&o.strict, "strict", false, "exit with status 1 when a target is missed")
 	flag.Parse()
@@ -43,12 +47,13 @@ func main() {
 	report, err := bench(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "measuring the cost:", err)
-		os.Exit(1)
+		return 1
 	}
 	report.print(os.Stdout)
 	if o.strict && slices.ContainsFunc(report.Targets, func(t Target) bool { return !t.Met }) {
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // bench measures every setting with every binary, in turn.

@@ -31,7 +31,8 @@ func TestFlagsThatWouldMeasureSomethingElseAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want one with %q", name, err, c.want)
 		}
 	}
-	for _, o := range []options{{repeat: 1}, {repeat: 3, only: "streams-", quick: true}, {repeat: 1, soak: time.Minute}} {
+	for _, o := range []options{{repeat: 1}, {repeat: 3, only: "streams-", quick: true},
+		{repeat: 1, soak: time.Minute}} {
 		if err := o.validate(); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -21,7 +21,7 @@ type liveSeries struct {
 }
 
 // live says which series of a vLLM page follow the server, by name and labels
-// as far as they tell. The buckets of histograms stay as recorded: nobody reads them.
+// as far as they show it. The buckets of histograms stay as recorded: they are not read.
 var live = []liveSeries{
 	{"vllm:num_requests_running{", func(r reading) float64 { return r.running }},
 	{"vllm:num_requests_waiting{", func(r reading) float64 { return r.waiting }},
@@ -110,7 +110,8 @@ func (w *writer) response(r reading) net.Buffers {
 		w.numbers = strconv.AppendFloat(w.numbers, value(r), 'f', -1, 64)
 		w.ends = append(w.ends, len(w.numbers))
 	}
-	w.header = append(w.header[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0; charset=utf-8\r\nContent-Length: "...)
+	w.header = append(w.header[:0], "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0; "+
+		"charset=utf-8\r\nContent-Length: "...)
 	w.header = strconv.AppendInt(w.header, int64(w.page.length+len(w.numbers)), 10)
 	w.header = append(w.header, "\r\n\r\n"...)
 	w.out = append(w.out[:0], w.header)

@@ -53,7 +53,8 @@ func testPage(t *testing.T, recording string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		values := []float64{got.Running.Value, got.Queue.Value, got.Completions.Value, got.QueueSeconds.Value, got.BusySeconds.Value}
+		values := []float64{got.Running.Value, got.Queue.Value, got.Completions.Value, got.QueueSeconds.Value,
+			got.BusySeconds.Value}
 		if want := []float64{r.running, r.waiting, r.completed, r.queued, r.busy}; !slices.Equal(values, want) {
 			t.Errorf("%v is read as %v", want, values)
 		}
@@ -82,7 +83,8 @@ func TestAServerShowsAChangeOnce(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil || !bytes.Contains(body, []byte("\nvllm:num_requests_waiting{engine=\"0\",model_name=\"tiny\"} 5\n")) {
+		if err != nil || !bytes.Contains(body, []byte("\nvllm:num_requests_waiting{engine=\"0\",model_name=\"tiny\"} "+
+			"5\n")) {
 			t.Errorf("error %v, or no five requests wait", err)
 		}
 	}

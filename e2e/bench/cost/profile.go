@@ -26,8 +26,10 @@ func buildProfiled() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, ".tools", "e2e")
-	source, overlay, binary := filepath.Join(dir, "hook.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "steelyard-profiled")
-	layers, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, "cmd/steelyard/hook.go"): source}})
+	source, overlay, binary := filepath.Join(dir, "hook.go"), filepath.Join(dir, "overlay.json"),
+		filepath.Join(dir, "steelyard-profiled")
+	layers, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root,
+		"cmd/steelyard/hook.go"): source}})
 	if err != nil {
 		return "", err
 	}

@@ -54,12 +54,17 @@ type promise struct {
 func promises() []promise {
 	const mebi = 1 << 20
 	return []promise{
-		{"endpoints-100", "CPU, 100 endpoints every 250 ms, 10 Envoys", 0.15, "cores", 0, false, func(r Row) float64 { return r.Cores }},
-		{"streams-1000", "CPU, 1,000 endpoints, 1,000 streams, a push a second", 1, "cores", 0, false, func(r Row) float64 { return r.Cores }},
-		{"streams-1000", "p99 from a change of load to the ACK of the last stream", 1, "s", 0, true, func(r Row) float64 { return r.Acks.Last.P99 }},
-		{"streams-1000", "changes that a stream never acknowledged", 0, "", 0, false, func(r Row) float64 { return float64(r.Acks.Missing) }},
+		{"endpoints-100", "CPU, 100 endpoints every 250 ms, 10 Envoys", 0.15, "cores", 0, false,
+			func(r Row) float64 { return r.Cores }},
+		{"streams-1000", "CPU, 1,000 endpoints, 1,000 streams, a push a second", 1, "cores", 0, false,
+			func(r Row) float64 { return r.Cores }},
+		{"streams-1000", "p99 from a change of load to the ACK of the last stream", 1, "s", 0, true,
+			func(r Row) float64 { return r.Acks.Last.P99 }},
+		{"streams-1000", "changes that a stream never acknowledged", 0, "", 0, false,
+			func(r Row) float64 { return float64(r.Acks.Missing) }},
 		{"streams-1000", "RSS", 1024, "MiB", 0, false, func(r Row) float64 { return r.RSS / mebi }},
-		{"streams-1000", "growth of RSS over the window", 1, "MiB/min", 5 * time.Minute, false, func(r Row) float64 { return r.Growth / mebi }},
+		{"streams-1000", "growth of RSS over the window", 1, "MiB/min", 5 * time.Minute, false,
+			func(r Row) float64 { return r.Growth / mebi }},
 	}
 }
 
@@ -99,7 +104,8 @@ func (r Row) starved() bool {
 }
 
 // header and line are the table.
-const header = "setting\tbinary\tcores\tbench\tRSS\tgrowth\tscrapes\tfailed\tsteps\tpushes\tGCs\tchange → ACK p50\tp99\tlast p99\tmax\tscraped p99\tlate p99"
+const header = "setting\tbinary\tcores\tbench\tRSS\tgrowth\tscrapes\tfailed\tsteps\tpushes\tGCs\tchange → ACK " +
+	"p50\tp99\tlast p99\tmax\tscraped p99\tlate p99"
 
 func (r Row) line() string {
 	const mebi = 1 << 20
@@ -109,14 +115,16 @@ func (r Row) line() string {
 	}
 	acks := "-\t-\t-\t-\t-"
 	if a := r.Acks; a.Changes > 0 {
-		acks = fmt.Sprintf("%s\t%s\t%s\t%s\t%s", ms(a.All.P50), ms(a.All.P99), ms(a.Last.P99), ms(a.All.Max), ms(a.Scraped.P99))
+		acks = fmt.Sprintf("%s\t%s\t%s\t%s\t%s", ms(a.All.P50), ms(a.All.P99), ms(a.Last.P99), ms(a.All.Max),
+			ms(a.Scraped.P99))
 	}
 	late := ms(r.Lateness.P99)
 	if r.starved() {
 		late += ": starved"
 	}
 	return fmt.Sprintf("%s\t%s\t%.3f\t%.3f\t%.0f MiB\t%+.1f MiB/min\t%.0f/s\t%.0f\t%.1f/s\t%.2f/s\t%.1f/s\t%s\t%s",
-		r.Name, binary, r.Cores, r.BenchCores, r.RSS/mebi, r.Growth/mebi, r.Scrapes, r.Failed, r.Steps, r.Pushes, r.GCs, acks, late)
+		r.Name, binary, r.Cores, r.BenchCores, r.RSS/mebi, r.Growth/mebi, r.Scrapes, r.Failed, r.Steps, r.Pushes, r.GCs,
+		acks, late)
 }
 
 func ms(seconds float64) string { return fmt.Sprintf("%.0f ms", seconds*1000) }

@@ -24,13 +24,15 @@ func TestTheRealProcessIsMeasured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if row.Seconds < r.window.Seconds() || row.Cores <= 0 || row.BenchCores <= 0 || row.RSS <= 0 || row.Scrapes <= 0 || row.Steps <= 0 || row.Lateness.N == 0 {
+			if row.Seconds < r.window.Seconds() || row.Cores <= 0 || row.BenchCores <= 0 || row.RSS <= 0 ||
+				row.Scrapes <= 0 || row.Steps <= 0 || row.Lateness.N == 0 {
 				t.Errorf("%+v", row)
 			}
 			if !s.Changes {
 				return
 			}
-			if a := row.Acks; a.Changes == 0 || a.Missing != 0 || a.All.N != a.Changes*s.Streams || a.Last.N != a.Changes || a.Scraped.N != a.Changes || row.ACKs <= 0 {
+			if a := row.Acks; a.Changes == 0 || a.Missing != 0 || a.All.N != a.Changes*s.Streams ||
+				a.Last.N != a.Changes || a.Scraped.N != a.Changes || row.ACKs <= 0 {
 				t.Errorf("%+v", a)
 			}
 		})

@@ -92,7 +92,8 @@ func TestTargetsAreJudgedByTheMedianOfTheirRuns(t *testing.T) {
 
 func TestTimesOfAStarvedMachineAreNoResult(t *testing.T) {
 	row := func(seconds, late float64) Row {
-		return Row{Setting: Setting{Name: "streams-1000"}, Seconds: 20, Acks: Acks{Last: Quantiles{P99: seconds}}, Lateness: Quantiles{P99: late}}
+		return Row{Setting: Setting{Name: "streams-1000"}, Seconds: 20, Acks: Acks{Last: Quantiles{P99: seconds}},
+			Lateness: Quantiles{P99: late}}
 	}
 	const free, starved = 0.002, 0.1
 	for name, c := range map[string]struct {

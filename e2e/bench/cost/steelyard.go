@@ -37,7 +37,8 @@ func start(ctx context.Context, binary, dir string, s Setting, f *fleet, env []s
 		name, value, _ := strings.Cut(e, "=")
 		os.Setenv(name, value)
 	}
-	y.Process, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: binary, Config: path, Admin: y.admin, Dir: dir})
+	y.Process, err = proc.StartSteelyard(ctx,
+		proc.SteelyardConfig{Path: binary, Config: path, Admin: y.admin, Dir: dir})
 	return y, err
 }
 

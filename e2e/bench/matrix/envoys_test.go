@@ -24,7 +24,8 @@ type corner struct {
 
 func (c corner) String() string {
 	s := c.size
-	return fmt.Sprintf("%v, %d servers of %d slots, load %g, %d slow, one Envoy has half %t", s.Service, s.Servers, s.Slots, s.Load, s.Slow, s.Skew)
+	return fmt.Sprintf("%v, %d servers of %d slots, load %g, %d slow, one Envoy has half %t", s.Service, s.Servers,
+		s.Slots, s.Load, s.Slow, s.Skew)
 }
 
 // corners are chosen for what can go wrong: weights that come late (50 ms), servers
@@ -48,7 +49,8 @@ func TestSteelyardIsNotWorseThanLeastRequestOnRealEnvoys(t *testing.T) {
 			for chance := 1; ; chance++ {
 				d := measure(t, c)
 				least, steelyard := d.Rows[0], d.Rows[1]
-				t.Logf("p99 of the wait in mean services: least_request %.3g, steelyard %.3g; %v", float64(least.WaitP99), float64(steelyard.WaitP99), d.Reasons)
+				t.Logf("p99 of the wait in mean services: least_request %.3g, steelyard %.3g; %v",
+					float64(least.WaitP99), float64(steelyard.WaitP99), d.Reasons)
 				if least.Errors+steelyard.Errors > 0 {
 					t.Fatalf("%d and %d requests failed", least.Errors, steelyard.Errors)
 				}
@@ -70,7 +72,8 @@ func measure(t *testing.T, c corner) report.Document {
 	o := bench.Default()
 	o.Size = c.size
 	o.Size.Envoys = 4
-	o.Services, o.Requests, o.WarmUp, o.Together, o.Lateness, o.Attempts = []time.Duration{c.size.Service}, c.requests, 10, 1000, 0.2, 1
+	o.Services, o.Requests, o.WarmUp, o.Together, o.Lateness, o.Attempts = []time.Duration{c.size.Service}, c.requests,
+		10, 1000, 0.2, 1
 	o.Place.Dir = proctest.Dir(t)
 	for _, name := range []string{"least_request", "steelyard_access_log"} {
 		p, err := fleet.Named(name)

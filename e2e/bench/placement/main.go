@@ -18,14 +18,17 @@ import (
 	"steelyard/e2e/bench/placement/report"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	logging.Disable() // a Redis that is starting is tried until it answers
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "placement:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // flags are what a person can choose.
@@ -57,7 +60,8 @@ func command() *cobra.Command {
 	s := c.Flags()
 	s.BoolVar(&f.quick, "quick", false, "three minutes: all rows at 1 s of service, few requests, wide intervals")
 	s.StringSliceVar(&f.rows, "rows", nil, "rows to run, of "+strings.Join(names(fleet.Policies()), ",")+
-		"; those with Steelyard also with +round_robin or +shedding behind their name (default: all at 1 s of service and longer, at less "+
+		"; those with Steelyard also with +round_robin or +shedding behind their name (default: all at 1 s of "+
+		"service and longer, at less "+
 		strings.Join(names(bench.DefaultPolicies(0)), ",")+")")
 	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
 	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")
@@ -70,10 +74,14 @@ func command() *cobra.Command {
 	s.IntVar(&f.size.Slow, "slow", d.Size.Slow, "servers that take three times as long")
 	s.BoolVar(&f.size.Skew, "skew", d.Size.Skew, "the first Envoy gets half of the requests")
 	s.Float64Var(&f.size.Load, "load", d.Size.Load, "offered work, as a share of what the servers can do")
-	s.IntVar(&f.group, "group", d.Group, "rows with Steelyard that are measured together; each group has least_request and shortest_queue beside them")
-	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows of a group that run at the same time")
-	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and without")
-	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and budget")
+	s.IntVar(&f.group, "group", d.Group, "rows with Steelyard that are measured together; each group also has "+
+		"least_request and shortest_queue")
+	s.Float64Var(&f.together, "together", d.Together, "requests per second of the rows of a group that run at the "+
+		"same time")
+	s.BoolVar(&f.overload, "overload", false, "instead: twice the load that the servers can carry, with shedding and "+
+		"without")
+	s.BoolVar(&f.knee, "knee", false, "instead: how quality pays for pushes, by their least interval, deadband and "+
+		"budget")
 	c.MarkFlagsMutuallyExclusive("overload", "knee")
 	for _, ignored := range []string{"rows", "requests", "runs", "load", "group", "together"} {
 		c.MarkFlagsMutuallyExclusive("overload", ignored)
@@ -131,7 +139,8 @@ func (f flags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return report.Publish("placement", f.out, d, d.Valid, func(file string) error { return report.WritePlot(file, d.Sections) })
+		return report.Publish("placement", f.out, d, d.Valid,
+			func(file string) error { return report.WritePlot(file, d.Sections) })
 	})
 }
 
@@ -161,7 +170,8 @@ func (f flags) runKnee(cmd *cobra.Command, o bench.Options) error {
 		return err
 	}
 	d.Targets, d.Runs = nil, nil // those of the placement, which these rows do not answer
-	return report.Publish("knee", f.out, d, d.Valid, func(file string) error { return report.WriteKnee(file, d.Sections, sweeps) })
+	return report.Publish("knee", f.out, d, d.Valid,
+		func(file string) error { return report.WriteKnee(file, d.Sections, sweeps) })
 }
 
 // inFolder gives a bench a folder for the files of its processes.

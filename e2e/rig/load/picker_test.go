@@ -93,7 +93,8 @@ func TestRunTellsWhatEnvoyDropped(t *testing.T) {
 	}
 	for _, s := range got.Samples {
 		if s.Dropped != (s.Target == 0) || !s.Failed() {
-			t.Errorf("an answer of target %d: dropped %t, failed %t; want dropped for target 0 only, and failed", s.Target, s.Dropped, s.Failed())
+			t.Errorf("an answer of target %d: dropped %t, failed %t; want dropped for target 0 only, and failed",
+				s.Target, s.Dropped, s.Failed())
 		}
 	}
 }

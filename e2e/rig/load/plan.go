@@ -139,7 +139,8 @@ func (p Plan) validateDraws() error {
 	case Exponential, Deterministic, LogNormal, TwoClass:
 		return nil
 	}
-	return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic, LogNormal, TwoClass)
+	return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic,
+		LogNormal, TwoClass)
 }
 
 // Arrivals is the sequence of requests, or an error for a plan that makes none.

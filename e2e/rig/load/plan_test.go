@@ -66,7 +66,8 @@ func TestOneDimensionLeavesTheOthersAlone(t *testing.T) {
 		{"process", func(p *Plan) { p.Process = Fixed }, false, true, true},
 		{"shape of work", func(p *Plan) { p.Work.Shape = LogNormal }, true, false, true},
 		{"shares", func(p *Plan) { p.Shares = []float64{8, 1, 1} }, true, true, false},
-		{"target URLs", func(p *Plan) { p.Targets = []string{"http://a/", "http://b/", "http://c/"} }, true, true, true},
+		{"target URLs", func(p *Plan) { p.Targets = []string{"http://a/", "http://b/", "http://c/"} }, true, true,
+			true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -45,13 +45,15 @@ func TestRunRecordsWhatTheServersSay(t *testing.T) {
 		t.Fatalf("Run: %v", err)
 	}
 	if got.Requests != 100 || got.Errors != 0 || got.Codes[200] != 100 {
-		t.Errorf("%d requests, %d errors, %d answered 200; want 100, 0, 100: %v", got.Requests, got.Errors, got.Codes[200], got.Codes)
+		t.Errorf("%d requests, %d errors, %d answered 200; want 100, 0, 100: %v", got.Requests, got.Errors,
+			got.Codes[200], got.Codes)
 	}
 	if n := got.Servers[servers[0]] + got.Servers[servers[1]]; n != 100 {
 		t.Errorf("the servers answered %v, want 100 in all", got.Servers)
 	}
 	if got.Wait.N != 100 || got.Wait.Max < 0.02 || got.Latency.Max < got.Wait.Max {
-		t.Errorf("waits %+v, latencies %+v; want 100 waits, a queue of some 20 ms at the end, latency above wait", got.Wait, got.Latency)
+		t.Errorf("waits %+v, latencies %+v; want 100 waits, a queue of some 20 ms at the end, latency above wait",
+			got.Wait, got.Latency)
 	}
 	for i, s := range got.Samples {
 		if s.Server != servers[s.Target] {
@@ -139,7 +141,8 @@ func TestRunStopsWithItsContext(t *testing.T) {
 		t.Errorf("error %v, want the context's", err)
 	}
 	if got.Requests == 0 || got.Errors != got.Requests || got.Unfinished != 0 {
-		t.Errorf("%d requests, %d errors, %d unfinished; want what was sent, all of it failed", got.Requests, got.Errors, got.Unfinished)
+		t.Errorf("%d requests, %d errors, %d unfinished; want what was sent, all of it failed", got.Requests,
+			got.Errors, got.Unfinished)
 	}
 }
 
@@ -161,14 +164,17 @@ func TestMeterForgetsTheOldest(t *testing.T) {
 }
 
 func TestRequestsCarryTheirPlaceAmongTheSamples(t *testing.T) {
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Server", r.Header.Get("X-Request-Id")) })
+	url := serve(t, func(w http.ResponseWriter,
+		r *http.Request) {
+		w.Header().Set("X-Server", r.Header.Get("X-Request-Id"))
+	})
 	before := time.Now()
 	got, err := Run(t.Context(), Plan{Targets: []string{url}, Rate: 1000, Count: 20, RequestIDs: "run"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Start.Before(before) || got.Start.Add(got.Elapsed).After(time.Now()) {
-		t.Errorf("the run is said to have begun at %v and taken %v; it began after %v", got.Start, got.Elapsed, before)
+		t.Errorf("the result has the run begin at %v and take %v; it began after %v", got.Start, got.Elapsed, before)
 	}
 	for i, s := range got.Samples {
 		if want := RequestID("run", i); s.Server != want {

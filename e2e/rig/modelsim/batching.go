@@ -49,7 +49,8 @@ type tokens struct {
 func newBatcher(o Options) *batcher {
 	b := &batcher{
 		began: time.Now(), cached: o.Cached, engine: engine.New(*o.Batching), speed: o.Speed,
-		calls: make(map[int32]*call), draws: rand.New(rand.NewPCG(o.Seed, 0)), totals: newTotals(VLLM), tokens: newTokens(),
+		calls: make(map[int32]*call), draws: rand.New(rand.NewPCG(o.Seed, 0)), totals: newTotals(VLLM),
+		tokens: newTokens(),
 	}
 	b.engine.SetSpeed(0, b.speed)
 	return b
@@ -66,14 +67,15 @@ func newTokens() tokens {
 	}
 }
 
-// arrive takes in a request. Its news channel tells of its tokens.
+// arrive takes in a request. Its news channel announces its tokens.
 func (b *batcher) arrive(prompt, output, every int) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.catchUp()
 	b.last++
 	c := &call{every: every, news: make(chan struct{}, 1)}
-	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output, Cached: engine.Cached(prompt, b.cached, b.draws.Float64())}
+	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output,
+		Cached: engine.Cached(prompt, b.cached, b.draws.Float64())}
 	b.calls[c.ID] = c
 	b.engine.Arrive(now, &c.Request)
 	b.arm(now)
@@ -137,7 +139,7 @@ func (b *batcher) arm(now time.Duration) {
 	}
 }
 
-// token counts the newest token of a request, and tells of it who waits for it.
+// token counts the newest token of a request, and wakes what waits for it.
 func (b *batcher) token(r *engine.Request) {
 	if r.Generated == 1 {
 		b.tokens.firstToken.observe(r.First - r.Arrived)
@@ -222,7 +224,8 @@ func (b *batcher) state() state {
 func (t *tokens) clone() *tokens {
 	c := *t
 	for _, h := range []*histogram{
-		&c.prefillTime, &c.decodeTime, &c.firstToken, &c.perToken, &c.interToken, &c.prompt, &c.output, &c.computed, &c.iteration,
+		&c.prefillTime, &c.decodeTime, &c.firstToken, &c.perToken, &c.interToken, &c.prompt, &c.output, &c.computed,
+		&c.iteration,
 	} {
 		h.counts = slices.Clone(h.counts)
 	}

@@ -102,7 +102,8 @@ func TestRealTimeIsSimulatedTime(t *testing.T) {
 		}
 		for i, r := range requests {
 			if c := calls[i]; c.First != r.First || c.Last != r.Last {
-				t.Fatalf("request %d: first and last token at %v and %v, simulated at %v and %v", i, c.First, c.Last, r.First, r.Last)
+				t.Fatalf("request %d: first and last token at %v and %v, simulated at %v and %v", i, c.First, c.Last,
+					r.First, r.Last)
 			}
 		}
 	})
@@ -204,7 +205,8 @@ func TestStreams(t *testing.T) {
 		pieces     []int // tokens in each
 	}{
 		{"/v1/completions", `{"prompt": "Once upon", "max_tokens": 3, "stream": true}`, 0, []int{1, 1, 1}},
-		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 8, "stream": true, "stream_options": {"include_usage": true}}`, 3, []int{1, 3, 3, 1}},
+		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "Hello"}], "max_completion_tokens": 8, ` +
+			`"stream": true, "stream_options": {"include_usage": true}}`, 3, []int{1, 3, 3, 1}},
 	} {
 		s := start(t, batching(func(o *Options) { o.StreamInterval = c.interval }))
 		resp := post(t.Context(), t, s, c.path, c.body)
@@ -266,7 +268,9 @@ func TestAnswersAsAWhole(t *testing.T) {
 		{"/v1/completions", `{"prompt": "five!"}`, nil, 3, 16},
 		{"/v1/completions", `{"prompt": [1, 2, 3, 4], "max_tokens": 2}`, nil, 4, 2},
 		{"/v1/completions", `{"prompt": "x", "max_tokens": 2}`, []string{HeaderPromptTokens, "700"}, 700, 2},
-		{"/v1/chat/completions", `{"messages": [{"content": "four"}, {"content": [{"type": "text", "text": "six six"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}], "max_tokens": 1}`,
+		{"/v1/chat/completions", `{"messages": [{"content": "four"}, ` +
+			`{"content": [{"type": "text", "text": "six six"}, ` +
+			`{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]}], "max_tokens": 1}`,
 			nil, 2 + 4 + 4 + 1000 + 4, 1},
 	} {
 		resp := post(t.Context(), t, s, c.path, c.body, c.headers...)
@@ -281,10 +285,12 @@ func TestAnswersAsAWhole(t *testing.T) {
 				TotalTokens      int `json:"total_tokens"`
 			}
 		}
-		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK || len(got.Choices) != 1 {
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK ||
+			len(got.Choices) != 1 {
 			t.Fatalf("%s: status %d, error %v, %+v", c.body, resp.StatusCode, err, got)
 		}
-		want(t, c.body+": tokens of text", strings.Count(got.Choices[0].Text+got.Choices[0].Message.Content, " token"), c.output)
+		want(t, c.body+": tokens of text", strings.Count(got.Choices[0].Text+got.Choices[0].Message.Content, " token"),
+			c.output)
 		want(t, c.body+": prompt", got.Usage.PromptTokens, c.prompt)
 		want(t, c.body+": answer", got.Usage.CompletionTokens, c.output)
 		want(t, c.body+": both", got.Usage.TotalTokens, c.prompt+c.output)
@@ -312,13 +318,15 @@ func TestRequestsThatAnEngineRefuses(t *testing.T) {
 		resp := post(t.Context(), t, s, c.path, c.body, c.headers...)
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != c.status || !strings.Contains(string(body), c.says) {
-			t.Errorf("%s: status %d and %q, error %v; want %d and %q", c.body, resp.StatusCode, body, err, c.status, c.says)
+			t.Errorf("%s: status %d and %q, error %v; want %d and %q", c.body, resp.StatusCode, body, err, c.status,
+				c.says)
 		}
 	}
 	want(t, "requests in flight", s.InFlight(), 0)
 	for fault, status := range map[ServingFault]int{ServingUnavailable: 503, ServingFailing: 500, ServingHealthy: 200} {
 		s.SetServingFault(fault)
-		want(t, "status under a fault", post(t.Context(), t, s, "/v1/completions", `{"prompt": "x"}`).StatusCode, status)
+		want(t, "status under a fault", post(t.Context(), t, s, "/v1/completions", `{"prompt": "x"}`).StatusCode,
+			status)
 	}
 	want(t, "served", s.Served(), 1)
 }
@@ -380,7 +388,8 @@ func TestThePageOfAnEngine(t *testing.T) {
 		}
 		wanted := modelserver.Report{
 			Queue: known(float64(g.Waiting)), Running: known(float64(g.Running)), Utilization: known(g.KVUsage),
-			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()), BusySeconds: known((c.Prefill + c.Decode).Seconds()),
+			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()),
+			BusySeconds: known((c.Prefill + c.Decode).Seconds()),
 		}
 		if diff := cmp.Diff(wanted, got, cmpopts.IgnoreUnexported(modelserver.Report{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
@@ -393,36 +402,39 @@ func checkPage(t *testing.T, got map[string]float64, e *engine.Engine) {
 	t.Helper()
 	c := e.Counters()
 	const labels = `{engine="0",model_name="tiny"}`
+	const source, all = `{engine="0",model_name="tiny",source=`, `_bucket{engine="0",le="+Inf",model_name="tiny"}`
+	prompts := got["vllm:request_prompt_tokens_count"+labels]
+	computed, later := float64(c.PromptTokens-c.CachedTokens), float64(c.GenerationTokens-c.FirstTokens)
 	for name, value := range map[string]float64{
-		"prompt_tokens_total" + labels:        float64(c.PromptTokens),
-		"prompt_tokens_cached_total" + labels: float64(c.CachedTokens),
-		`prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_compute"}`:        float64(c.PromptTokens - c.CachedTokens),
-		`prompt_tokens_by_source_total{engine="0",model_name="tiny",source="local_cache_hit"}`:      float64(c.CachedTokens),
-		`prompt_tokens_by_source_total{engine="0",model_name="tiny",source="external_kv_transfer"}`: 0,
-		`prompt_tokens_cached_by_source_total{engine="0",model_name="tiny",source="device"}`:        float64(c.CachedTokens),
-		"prefix_cache_queries_total" + labels:                                                       float64(c.PromptTokens),
-		"prefix_cache_hits_total" + labels:                                                          float64(c.CachedTokens),
-		"generation_tokens_total" + labels:                                                          float64(c.GenerationTokens),
-		"num_preemptions_total" + labels:                                                            float64(c.Preemptions),
-		"iteration_tokens_total_count" + labels:                                                     float64(c.Iterations),
-		"iteration_tokens_total_sum" + labels:                                                       float64(c.IterationTokens),
-		"time_to_first_token_seconds_count" + labels:                                                float64(c.FirstTokens),
-		"time_to_first_token_seconds_sum" + labels:                                                  c.TimeToFirstToken.Seconds(),
-		"inter_token_latency_seconds_count" + labels:                                                float64(c.GenerationTokens - c.FirstTokens),
-		"inter_token_latency_seconds_sum" + labels:                                                  c.InterToken.Seconds(),
-		`inter_token_latency_seconds_bucket{engine="0",le="+Inf",model_name="tiny"}`:                float64(c.GenerationTokens - c.FirstTokens),
-		"request_prefill_time_seconds_sum" + labels:                                                 c.Prefill.Seconds(),
-		"request_prefill_time_seconds_count" + labels:                                               float64(c.Finished),
-		"request_decode_time_seconds_sum" + labels:                                                  c.Decode.Seconds(),
-		"request_queue_time_seconds_sum" + labels:                                                   c.Queue.Seconds(),
-		"request_time_per_output_token_seconds_count" + labels:                                      float64(c.Finished),
-		"request_prompt_tokens_sum" + labels:                                                        float64(3000 * c.Finished),
-		`request_prompt_tokens_bucket{engine="0",le="+Inf",model_name="tiny"}`:                      got[`vllm:request_prompt_tokens_count`+labels],
-		"request_generation_tokens_sum" + labels:                                                    float64(50 * c.Finished),
-		"request_prefill_kv_computed_tokens_sum" + labels:                                           float64(c.PromptTokens-c.CachedTokens) - prefilled(e),
-		`num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"}`:            float64(e.Gauges().Waiting),
-		`request_success_total{engine="0",finished_reason="length",model_name="tiny"}`:              float64(c.Finished),
-		`request_max_num_generation_tokens_count` + labels:                                          43, // as recorded
+		"prompt_tokens_total" + labels:                                                   float64(c.PromptTokens),
+		"prompt_tokens_cached_total" + labels:                                            float64(c.CachedTokens),
+		"prompt_tokens_by_source_total" + source + `"local_compute"}`:                    computed,
+		"prompt_tokens_by_source_total" + source + `"local_cache_hit"}`:                  float64(c.CachedTokens),
+		"prompt_tokens_by_source_total" + source + `"external_kv_transfer"}`:             0,
+		"prompt_tokens_cached_by_source_total" + source + `"device"}`:                    float64(c.CachedTokens),
+		"prefix_cache_queries_total" + labels:                                            float64(c.PromptTokens),
+		"prefix_cache_hits_total" + labels:                                               float64(c.CachedTokens),
+		"generation_tokens_total" + labels:                                               float64(c.GenerationTokens),
+		"num_preemptions_total" + labels:                                                 float64(c.Preemptions),
+		"iteration_tokens_total_count" + labels:                                          float64(c.Iterations),
+		"iteration_tokens_total_sum" + labels:                                            float64(c.IterationTokens),
+		"time_to_first_token_seconds_count" + labels:                                     float64(c.FirstTokens),
+		"time_to_first_token_seconds_sum" + labels:                                       c.TimeToFirstToken.Seconds(),
+		"inter_token_latency_seconds_count" + labels:                                     later,
+		"inter_token_latency_seconds_sum" + labels:                                       c.InterToken.Seconds(),
+		"inter_token_latency_seconds" + all:                                              later,
+		"request_prefill_time_seconds_sum" + labels:                                      c.Prefill.Seconds(),
+		"request_prefill_time_seconds_count" + labels:                                    float64(c.Finished),
+		"request_decode_time_seconds_sum" + labels:                                       c.Decode.Seconds(),
+		"request_queue_time_seconds_sum" + labels:                                        c.Queue.Seconds(),
+		"request_time_per_output_token_seconds_count" + labels:                           float64(c.Finished),
+		"request_prompt_tokens_sum" + labels:                                             float64(3000 * c.Finished),
+		"request_prompt_tokens" + all:                                                    prompts,
+		"request_generation_tokens_sum" + labels:                                         float64(50 * c.Finished),
+		"request_prefill_kv_computed_tokens_sum" + labels:                                computed - prefilled(e),
+		`num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"}`: float64(e.Gauges().Waiting),
+		`request_success_total{engine="0",finished_reason="length",model_name="tiny"}`:   float64(c.Finished),
+		`request_max_num_generation_tokens_count` + labels:                               43, // as recorded
 	} {
 		if v, ok := got["vllm:"+name]; !ok || v != value {
 			t.Errorf("%s is %v (there: %t), want %v", name, v, ok, value)
@@ -434,7 +446,8 @@ func checkPage(t *testing.T, got map[string]float64, e *engine.Engine) {
 			config = series
 		}
 	}
-	if !strings.Contains(config, `kv_cache_size_tokens="400000"`) || !strings.Contains(config, `num_gpu_blocks="3125"`) {
+	if !strings.Contains(config, `kv_cache_size_tokens="400000"`) ||
+		!strings.Contains(config, `num_gpu_blocks="3125"`) {
 		t.Errorf("the configuration of the cache is %s", config)
 	}
 }
@@ -474,7 +487,8 @@ func TestOptionsThatAreNoneOfAnEngine(t *testing.T) {
 		change func(*Options)
 		says   string
 	}{
-		{func(o *Options) { o.Engine = Triton }, "an engine that batches is vllm without ORCA reports, want no engine triton"},
+		{func(o *Options) { o.Engine = Triton }, "an engine that batches is vllm without ORCA reports, want no " +
+			"engine triton"},
 		{func(o *Options) { o.ORCA = ORCASlots }, `no ORCA "slots"`},
 		{func(o *Options) { o.BytesPerToken = -1 }, "-1 bytes per token"},
 		{func(o *Options) { o.Cached = 2 }, "2 cached"},
@@ -512,7 +526,8 @@ func BenchmarkEngines(b *testing.B) {
 	for b.Loop() {
 		for i := range 54 {
 			requests.Go(func() {
-				resp, err := keep.Post("http://"+servers[i%12].Address()+"/v1/completions", "application/json", strings.NewReader(body))
+				resp, err := keep.Post("http://"+servers[i%12].Address()+"/v1/completions", "application/json",
+					strings.NewReader(body))
 				if err != nil {
 					b.Error(err)
 					return

@@ -110,7 +110,8 @@ func (s *Server) sizes(r *http.Request, body []byte) (c completion, prompt, outp
 	case prompt < 1 || output < 1:
 		return c, 0, 0, fmt.Errorf("%d tokens of prompt and %d to generate: want 1 of each at least", prompt, output)
 	case prompt > math.MaxInt32 || output > math.MaxInt32 || !s.options.Batching.Fits(prompt, output):
-		return c, 0, 0, fmt.Errorf("%d tokens of prompt and %d to generate: the context is of %d", prompt, output, s.options.Batching.KVTokens)
+		return c, 0, 0, fmt.Errorf("%d tokens of prompt and %d to generate: the context is of %d", prompt, output,
+			s.options.Batching.KVTokens)
 	}
 	return c, prompt, output, nil
 }
@@ -208,8 +209,8 @@ func (a *answer) piece(tokens int, isLast bool) {
 		reason = `"length"`
 	}
 	if a.isChat {
-		a.event(`{"id":"chatcmpl-0","object":"chat.completion.chunk","model":"tiny","choices":[{"index":0,"delta":{"content":"` +
-			text + `"},"finish_reason":` + reason + `}]}`)
+		a.event(`{"id":"chatcmpl-0","object":"chat.completion.chunk","model":"tiny",` +
+			`"choices":[{"index":0,"delta":{"content":"` + text + `"},"finish_reason":` + reason + `}]}`)
 		return
 	}
 	a.event(`{"id":"cmpl-0","object":"text_completion","model":"tiny","choices":[{"index":0,"text":"` +
@@ -237,7 +238,8 @@ func (a *answer) whole() {
 }
 
 func (a *answer) usage() string {
-	return fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.prompt, a.output, a.prompt+a.output)
+	return fmt.Sprintf(`{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.prompt, a.output,
+		a.prompt+a.output)
 }
 
 func (a *answer) event(data string) {

@@ -1,7 +1,7 @@
 // Package modelsim simulates model servers: real HTTP servers on loopback with
 // a finite number of slots and one FIFO queue, or with an engine that batches
-// continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the demo send real traffic through real proxies
-// to them and read from them what a real server would say.
+// continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the demo send real traffic through real
+// proxies to them and read from them what a real server would say.
 //
 // It is not part of the product, and it knows nothing of it: no collector is
 // imported, so that a misread series name cannot be wrong on both sides. The engine
@@ -23,7 +23,7 @@
 // X-Server (the serving address).
 //
 // Clients that disconnect free their slot or leave the queue on vLLM; Triton
-// executes what it has once accepted, whether or not somebody still listens.
+// executes what it has once accepted, whether or not the client is still connected.
 //
 // # Engines
 //

@@ -31,12 +31,13 @@ type ServingFault int32
 
 // The faults of serving.
 const (
-	ServingHealthy          ServingFault = iota
-	ServingUnavailable                   // 503 at once, counted nowhere; health checks fail as well
-	ServingFailing                       // 500 after the service time, counted as a failure; of an engine at once, and counted nowhere
-	ServingTooManyRequests               // 429 at once, counted nowhere, as an engine that is full
-	ServingFailedDependency              // 424 at once, counted nowhere: TGI's "failed generation"
-	ServingNotFound                      // 404 at once, counted nowhere: the model is gone
+	ServingHealthy     ServingFault = iota
+	ServingUnavailable              // 503 at once, counted nowhere; health checks fail as well
+	// 500 after the service time, counted as a failure; of an engine at once, and counted nowhere
+	ServingFailing
+	ServingTooManyRequests  // 429 at once, counted nowhere, as an engine that is full
+	ServingFailedDependency // 424 at once, counted nowhere: TGI's "failed generation"
+	ServingNotFound         // 404 at once, counted nowhere: the model is gone
 )
 
 // status is what the fault answers at once; 0 where it does not.
@@ -112,7 +113,7 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 	}
 }
 
-// metricsPage is the body of /metrics as of now.
+// metricsPage is the current body of /metrics.
 func (s *Server) metricsPage(fault MetricsFault) []byte {
 	r := reading{state: s.backend.state()}
 	switch fault {

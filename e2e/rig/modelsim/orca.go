@@ -20,7 +20,7 @@ const (
 	ORCAQueue ORCA = "queue" // requests waiting and executing for each slot
 )
 
-// A usage is what a server says of itself in ORCA headers: averages over time
+// A usage is what a server reports in ORCA headers: averages over time
 // with exponential forgetting. The zero value measures nothing.
 type usage struct {
 	window   time.Duration // time constant; 0 measures nothing

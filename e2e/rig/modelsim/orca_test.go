@@ -43,7 +43,8 @@ func TestUsageAveragesWithForgetting(t *testing.T) {
 		want map[string]float64
 	}{
 		{ORCASlots, map[string]float64{"cpu_utilization": 0.5, "rps_fractional": 1000, "eps": 250}},
-		{ORCAQueue, map[string]float64{"cpu_utilization": 0.5, "application_utilization": 2, "rps_fractional": 1000, "eps": 250}},
+		{ORCAQueue, map[string]float64{"cpu_utilization": 0.5, "application_utilization": 2, "rps_fractional": 1000,
+			"eps": 250}},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.kind), func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestUsageAveragesWithForgetting(t *testing.T) {
 		})
 	}
 	u.advance(at.Add(1000*time.Second), 0, 0)
-	if got := orca(t, u.header(2, ORCAQueue)); got["cpu_utilization"] > 0.001 || got["rps_fractional"] > 1 || got["application_utilization"] > 0.001 {
+	if got := orca(t, u.header(2, ORCAQueue)); got["cpu_utilization"] > 0.001 || got["rps_fractional"] > 1 ||
+		got["application_utilization"] > 0.001 {
 		t.Errorf("after ten windows of idleness it still says %v", got)
 	}
 }

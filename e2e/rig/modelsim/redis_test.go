@@ -50,13 +50,15 @@ func score(s *miniredis.Miniredis, member string) float64 {
 func TestCounterWritesWhatIsInFlight(t *testing.T) {
 	server, c, _ := counting(t)
 	c.Track("a:1", "b:1")
-	eventually(t, "tracked members are there at zero", func() bool { return score(server, "a:1") == 0 && score(server, "b:1") == 0 })
+	eventually(t, "tracked members are there at zero",
+		func() bool { return score(server, "a:1") == 0 && score(server, "b:1") == 0 })
 	for range 3 {
 		c.Begin("a:1")
 	}
 	c.Begin("b:1")
 	c.End("a:1")
-	eventually(t, "the counts are 2 and 1", func() bool { return score(server, "a:1") == 2 && score(server, "b:1") == 1 })
+	eventually(t, "the counts are 2 and 1",
+		func() bool { return score(server, "a:1") == 2 && score(server, "b:1") == 1 })
 	if got := score(server, "c:1"); got != -1 {
 		t.Errorf("a member that never had a request has the count %v", got)
 	}

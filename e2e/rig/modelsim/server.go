@@ -178,7 +178,8 @@ func (o *Options) check() error {
 	case o.Engine != VLLM && o.Engine != Triton:
 		return fmt.Errorf("simulating a model server: engine %q is none of %q, %q", o.Engine, VLLM, Triton)
 	case o.ORCA != ORCANone && o.ORCA != ORCASlots && o.ORCA != ORCAQueue:
-		return fmt.Errorf("simulating a model server: ORCA reports of %q, want %q, %q or none", o.ORCA, ORCASlots, ORCAQueue)
+		return fmt.Errorf("simulating a model server: ORCA reports of %q, want %q, %q or none", o.ORCA, ORCASlots,
+			ORCAQueue)
 	case o.Slots < 0:
 		return fmt.Errorf("simulating a model server: %d slots, want at least 1", o.Slots)
 	case !(o.Speed > 0) || math.IsInf(o.Speed, 0):
@@ -192,9 +193,11 @@ func (o *Options) check() error {
 func (o *Options) checkBatching() error {
 	switch {
 	case o.Engine != VLLM || o.ORCA != ORCANone:
-		return fmt.Errorf("simulating a model server: an engine that batches is %s without ORCA reports, want no engine %s and no ORCA %q", VLLM, o.Engine, o.ORCA)
+		return fmt.Errorf("simulating a model server: an engine that batches is %s without ORCA reports, want no "+
+			"engine %s and no ORCA %q", VLLM, o.Engine, o.ORCA)
 	case !(o.BytesPerToken > 0) || !(o.Cached >= 0 && o.Cached <= 1) || o.StreamInterval < 0:
-		return fmt.Errorf("simulating a model server: %v bytes per token, %v cached, stream interval %d: want a positive one, 0 to 1, 1 or more",
+		return fmt.Errorf("simulating a model server: %v bytes per token, %v cached, stream interval %d: want a "+
+			"positive one, 0 to 1, 1 or more",
 			o.BytesPerToken, o.Cached, o.StreamInterval)
 	}
 	if err := o.Batching.Check(); err != nil {

@@ -40,7 +40,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 // infer sends a request that asks for work, and discards the body.
 func infer(ctx context.Context, s *Server, seconds string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address()+"/v1/completions", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Address()+"/v1/completions",
+		strings.NewReader("{}"))
 	if err != nil {
 		return nil, err
 	}
@@ -308,13 +309,15 @@ func TestMetricsFaults(t *testing.T) {
 			return err == nil && strings.Contains(body, `vllm:num_requests_running{engine="0",model_name="tiny"} 0.0`)
 		}},
 		{"insane", MetricsInsane, nil, func(status int, body string, err error) bool {
-			return err == nil && status == 200 && strings.Contains(body, `finished_reason="length",model_name="tiny"} 1e+18`)
+			return err == nil && status == 200 &&
+				strings.Contains(body, `finished_reason="length",model_name="tiny"} 1e+18`)
 		}},
 		{"huge", MetricsHuge, nil, func(status int, body string, err error) bool {
 			return err == nil && status == 200 && len(body) >= hugeBytes
 		}},
 		{"healthy again", MetricsHealthy, nil, func(status int, body string, err error) bool {
-			return err == nil && status == 200 && strings.Contains(body, `vllm:num_requests_running{engine="0",model_name="tiny"} 1.0`)
+			return err == nil && status == 200 &&
+				strings.Contains(body, `vllm:num_requests_running{engine="0",model_name="tiny"} 1.0`)
 		}},
 	}
 	hold(t, s, 1)

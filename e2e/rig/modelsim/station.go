@@ -183,7 +183,7 @@ func (s *station) setSpeed(speed float64) {
 	s.speed = speed
 }
 
-// report is what the station says of itself in an answer.
+// report is what the station reports in a response.
 func (s *station) report(o ORCA) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,8 @@ func TestStationCountsWhatItIsDoneWith(t *testing.T) {
 			t.Errorf("served %d, running %d, waiting %d; want 2, 0, 0", st.served, st.running, st.waiting)
 		}
 		if st.queueTime.sum != time.Second || st.busyTime.sum != 2*time.Second || st.totalTime.sum != 3*time.Second {
-			t.Errorf("queue %v, busy %v, total %v; want 1s, 2s, 3s", st.queueTime.sum, st.busyTime.sum, st.totalTime.sum)
+			t.Errorf("queue %v, busy %v, total %v; want 1s, 2s, 3s", st.queueTime.sum, st.busyTime.sum,
+				st.totalTime.sum)
 		}
 		if got := st.queueTime.atMost(0.3); got != 1 {
 			t.Errorf("%d requests waited at most 0.3 s, want 1", got)

@@ -11,7 +11,7 @@
 // what a process should do. It does not import package testing, because the
 // demo uses it too; the wrappers for tests are in proc/proctest.
 //
-// Who calls it: the end-to-end tests and cmd/internal/demo. Product packages
+// It is used by the end-to-end tests and cmd/internal/demo. Product packages
 // never do.
 //
 // Programs come from `make tools`. Find looks at the program's environment

@@ -39,8 +39,8 @@ func (p Program) target() string {
 }
 
 // Find returns the absolute path of a program: the one that its environment
-// variable names (ENVOY, REDIS_SERVER, PROMTOOL, TRITONSERVER), else the one in .tools/bin of the checkout that holds the
-// working directory or the running binary, else the one on PATH.
+// variable names (ENVOY, REDIS_SERVER, PROMTOOL, TRITONSERVER), else the one in .tools/bin of the checkout that holds
+// the working directory or the running binary, else the one on PATH.
 func Find(p Program) (string, error) {
 	if given := os.Getenv(p.variable()); given != "" {
 		path, err := exec.LookPath(given)

@@ -24,7 +24,8 @@ func executable(t *testing.T, path string) string {
 
 func TestFindPrefersTheEnvironmentThenTheCheckoutThenPath(t *testing.T) {
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module steelyard\n\ngo 1.26.0\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module steelyard\n\ngo 1.26.0\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	given := executable(t, filepath.Join(root, "given"))

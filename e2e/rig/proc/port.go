@@ -15,7 +15,7 @@ const (
 	lastPort  = 32000
 )
 
-// FreeAddress returns a loopback address with a port that nobody listens on.
+// FreeAddress returns a loopback address with a port that nothing listens on.
 // Prefer port 0 where a program can say which port it got.
 func FreeAddress() (string, error) {
 	addrs, err := FreeAddresses(1)

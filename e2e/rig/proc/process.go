@@ -150,7 +150,8 @@ func (p *Process) Stop() error {
 		return nil
 	case <-grace.C:
 		err := p.Kill()
-		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed\n%s", p.name, p.grace, p.Tail()), err)
+		return errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed\n%s", p.name, p.grace,
+			p.Tail()), err)
 	}
 }
 
@@ -165,7 +166,7 @@ func (p *Process) Kill() error {
 }
 
 // Pause freezes the process and its group (SIGSTOP): its sockets stay open and
-// nobody answers.
+// nothing answers.
 func (p *Process) Pause() error { return p.killGroup(syscall.SIGSTOP) }
 
 // Resume lets a paused process and its group go on (SIGCONT).

@@ -51,7 +51,8 @@ func gone(pid int) func() error {
 // "ready".
 func script(t *testing.T, name, text string, grace time.Duration) *proc.Process {
 	t.Helper()
-	p, err := proc.Start(proc.Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", text}, Dir: proctest.Dir(t), Grace: grace})
+	p, err := proc.Start(proc.Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", text}, Dir: proctest.Dir(t),
+		Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func TestChildrenDieWithAParentThatIsKilled(t *testing.T) {
 		return
 	}
 	dir := proctest.Dir(t)
-	parent := proctest.Start(t, proc.Spec{Name: "parent", Path: os.Args[0], Env: []string{asParent + "=" + dir}, Dir: dir})
+	parent := proctest.Start(t, proc.Spec{Name: "parent", Path: os.Args[0], Env: []string{asParent + "=" + dir},
+		Dir: dir})
 	eventually(t, func() error { return printed(parent, "\n")(t.Context()) })
 	child := lastNumber(t, parent)
 	if gone(child)() == nil {
@@ -218,12 +220,14 @@ func onADyingThread(f func()) int {
 }
 
 func TestWaitReadyReportsAProcessThatEnds(t *testing.T) {
-	p := proctest.Start(t, proc.Spec{Name: "broken", Path: "/bin/sh", Args: []string{"-c", `echo 'cannot open the thing' >&2; exit 7`}})
-	err := p.WaitReady(t.Context(), func(context.Context) error { return errors.New("nobody answers") })
+	p := proctest.Start(t, proc.Spec{Name: "broken", Path: "/bin/sh",
+		Args: []string{"-c", `echo 'cannot open the thing' >&2; exit 7`}})
+	err := p.WaitReady(t.Context(), func(context.Context) error { return errors.New("nothing answers") })
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"broken ended before it was ready", "exit status 7", "nobody answers", "cannot open the thing", "broken.log"} {
+	for _, want := range []string{"broken ended before it was ready", "exit status 7", "nothing answers",
+		"cannot open the thing", "broken.log"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -235,7 +239,7 @@ func TestWaitReadyEndsWithItsContext(t *testing.T) {
 	stop := errors.New("the caller has other plans")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	err := p.WaitReady(ctx, func(context.Context) error { return errors.New("nobody answers") })
+	err := p.WaitReady(ctx, func(context.Context) error { return errors.New("nothing answers") })
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v, want one that wraps the context's cause", err)
 	}
@@ -256,7 +260,8 @@ func TestEachRunHasALogOfItsOwn(t *testing.T) {
 }
 
 func TestTailIsBoundedAndStartsWithAWholeLine(t *testing.T) {
-	p := proctest.Start(t, proc.Spec{Path: "/bin/sh", Args: []string{"-c", `i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo "line $i"; done`}})
+	p := proctest.Start(t, proc.Spec{Path: "/bin/sh",
+		Args: []string{"-c", `i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo "line $i"; done`}})
 	if err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ import (
 
 func ping(t *testing.T, addr string) error {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second, ReadTimeout: 200 * time.Millisecond})
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: time.Second,
+		ReadTimeout: 200 * time.Millisecond})
 	defer client.Close()
 	return client.Ping(t.Context()).Err()
 }
@@ -109,7 +110,8 @@ func TestEnvoyServesAndShowsItsHostsAndStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(stats) != 2 || stats["cluster.back.upstream_rq_total"] != 3 || stats["cluster.back.membership_degraded"] != 1 {
+	if len(stats) != 2 || stats["cluster.back.upstream_rq_total"] != 3 ||
+		stats["cluster.back.membership_degraded"] != 1 {
 		t.Errorf("stats %v, want 3 requests, 1 degraded and no histogram", stats)
 	}
 
@@ -123,8 +125,10 @@ func TestEnvoyServesAndShowsItsHostsAndStats(t *testing.T) {
 
 func TestEnvoyThatRefusesItsBootstrapIsReportedInItsWords(t *testing.T) {
 	const broken = "admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}\nno_such_field: 1\n"
-	_, err := proc.StartEnvoy(t.Context(), proc.EnvoyConfig{Bootstrap: []byte(broken), Dir: proctest.Dir(t), Name: "odd"})
-	if err == nil || !strings.Contains(err.Error(), "odd ended before it was ready") || !strings.Contains(err.Error(), "no_such_field") {
+	_, err := proc.StartEnvoy(t.Context(),
+		proc.EnvoyConfig{Bootstrap: []byte(broken), Dir: proctest.Dir(t), Name: "odd"})
+	if err == nil || !strings.Contains(err.Error(), "odd ended before it was ready") ||
+		!strings.Contains(err.Error(), "no_such_field") {
 		t.Errorf("error %v, want one with Envoy's words", err)
 	}
 	_, err = proc.ValidateEnvoy(t.Context(), proctest.Dir(t), []byte(broken))
@@ -221,7 +225,8 @@ func TestTritonQueuesWhatItsOneInstanceCannotExecute(t *testing.T) {
 
 func infer(ctx context.Context, addr, model, shape string, ms int) error {
 	body := fmt.Sprintf(`{"inputs":[{"name":"DELAY_MS","shape":%s,"datatype":"INT32","data":[%d]}]}`, shape, ms)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v2/models/"+model+"/infer", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v2/models/"+model+"/infer",
+		strings.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func StartRedis(ctx context.Context, c RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Name, err)
 	}
-	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", c.Dir}, c.Args...)
+	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", c.Dir},
+		c.Args...)
 	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir})
 	if err != nil {
 		return nil, err

@@ -78,7 +78,8 @@ func (o Options) conditions(ctx context.Context) (report.Conditions, error) {
 	build, err := proc.EnvoyBuild(ctx, path)
 	return report.Conditions{
 		Started: time.Now().UTC().Truncate(time.Second), Envoy: build, Cores: runtime.NumCPU(),
-		Envoys: o.Size.Envoys, Servers: o.Size.Servers, Slots: o.Size.Slots, Slow: o.Size.Slow, Skew: o.Size.Skew, Load: o.Size.Load,
+		Envoys: o.Size.Envoys, Servers: o.Size.Servers, Slots: o.Size.Slots, Slow: o.Size.Slow, Skew: o.Size.Skew,
+		Load: o.Size.Load,
 		Seed: o.Seed, WarmUp: o.WarmUp, Block: bootstrapServices, Lateness: o.Lateness,
 	}, err
 }
@@ -108,7 +109,8 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 	groups := o.groups(policies)
 	for i, members := range groups {
 		title := fmt.Sprintf("run %d of %d, %v service, group %d of %d", run+1, o.Runs, service, i+1, len(groups))
-		g := group{title: title, number: i + 1, service: service, seed: o.Seed + uint64(run)<<32, schedule: o.schedule(service, len(members))}
+		g := group{title: title, number: i + 1, service: service, seed: o.Seed + uint64(run)<<32,
+			schedule: o.schedule(service, len(members))}
 		for _, k := range members {
 			g.policies = append(g.policies, policies[k])
 		}
@@ -130,7 +132,8 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 // wanted the machine, which says nothing about the rows. What it returns says so.
 func (o Options) attempt(ctx context.Context, g *group) (again []string, err error) {
 	for attempt := 1; ; attempt++ {
-		o.say("%s: %d rows, %d at a time, %v of requests", g.title, len(g.policies), len(g.turns[0]), g.lasts().Round(time.Second))
+		o.say("%s: %d rows, %d at a time, %v of requests", g.title, len(g.policies), len(g.turns[0]),
+			g.lasts().Round(time.Second))
 		if err := g.measure(ctx, o); err != nil {
 			return nil, err
 		}

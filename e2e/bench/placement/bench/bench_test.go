@@ -40,7 +40,8 @@ func TestRowsAreMeasuredInGroupsThatEachHaveTheReferences(t *testing.T) {
 		{"one by one", []string{"steelyard_lrs", "shortest_queue", "steelyard_redis"}, 1, [][]string{
 			{"steelyard_lrs", "shortest_queue"}, {"shortest_queue", "steelyard_redis"},
 		}},
-		{"none with Steelyard", []string{"least_request", "round_robin"}, 3, [][]string{{"least_request", "round_robin"}}},
+		{"none with Steelyard", []string{"least_request", "round_robin"}, 3,
+			[][]string{{"least_request", "round_robin"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -92,7 +93,8 @@ func TestRowsOfAGroupTakeTurnsWhereTheMachineDoesNotCarryThem(t *testing.T) {
 				t.Errorf("turns %v, want %v", got.turns, tt.turns)
 			}
 			if got.blocks != tt.blocks || got.warmUp != tt.warmUp || got.counted != tt.counted {
-				t.Errorf("%d blocks of %d and %d requests, want %d of %d and %d", got.blocks, got.warmUp, got.counted, tt.blocks, tt.warmUp, tt.counted)
+				t.Errorf("%d blocks of %d and %d requests, want %d of %d and %d", got.blocks, got.warmUp, got.counted,
+					tt.blocks, tt.warmUp, tt.counted)
 			}
 		})
 	}
@@ -234,12 +236,14 @@ func TestTheBenchMeasuresRealRows(t *testing.T) {
 			t.Errorf("%s: waits p50 %v, p99 %v in %v", r.Policy, r.WaitP50, r.WaitP99, r.WaitP99CI)
 		}
 		if !(r.LatenessMax > 0) || !(r.AddedP50 > 0) {
-			t.Errorf("%s: lateness at most %v, added latency %v; want some of both", r.Policy, r.LatenessMax, r.AddedP50)
+			t.Errorf("%s: lateness at most %v, added latency %v; want some of both", r.Policy, r.LatenessMax,
+				r.AddedP50)
 		}
 	}
 	steelyard, bound := d.Rows[0], d.Rows[1]
 	if !(steelyard.EnvoyCPU > 0) || !(steelyard.ControlRSS > 1<<20) || !(steelyard.Pushes > 0) {
-		t.Errorf("the row with Steelyard cost %v cores an Envoy, %v bytes and %v pushes a second; want some of each", steelyard.EnvoyCPU, steelyard.ControlRSS, steelyard.Pushes)
+		t.Errorf("the row with Steelyard cost %v cores an Envoy, %v bytes and %v pushes a second; want some of each",
+			steelyard.EnvoyCPU, steelyard.ControlRSS, steelyard.Pushes)
 	}
 	if !math.IsNaN(float64(bound.EnvoyCPU)) || !math.IsNaN(float64(bound.ControlCPU)) {
 		t.Errorf("the row without Envoys says that they cost %v", bound.EnvoyCPU)

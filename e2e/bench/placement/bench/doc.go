@@ -11,7 +11,7 @@
 // Rows run at the same time as far as the machine carries them: what disturbs the
 // machine disturbs all. Ninety Envoys are too much for two cores, so the rows of a
 // service time are measured in groups, one after the other, with Options.Group rows of
-// Steelyard in each. Every group has LEAST_REQUEST and the bound beside them and gets
+// Steelyard in each. Every group also has LEAST_REQUEST and the bound, and gets
 // the same requests, and ratios are formed inside a group only. Where services are
 // so short that even a group is too much (Options.Together, in requests per second),
 // its rows take turns, in blocks of some seconds, in another order each time.

@@ -61,10 +61,12 @@ func TestAnOverloadOfRealRows(t *testing.T) {
 	}
 	for _, r := range d.Rows {
 		if r.Requests < 60 || r.Requests != r.Accepted+r.Dropped+r.Errors || r.Errors > 0 {
-			t.Errorf("%s: %d requests are %d accepted, %d dropped and %d errors; want some 120 and no errors", r.Policy, r.Requests, r.Accepted, r.Dropped, r.Errors)
+			t.Errorf("%s: %d requests are %d accepted, %d dropped and %d errors; want some 120 and no errors", r.Policy,
+				r.Requests, r.Accepted, r.Dropped, r.Errors)
 		}
 		if !(r.Goodput > 0.2) || !(r.WaitP99 > 0) || len(r.Timeline) < 5 {
-			t.Errorf("%s: goodput %v, waits of %v, a timeline of %d seconds", r.Policy, r.Goodput, r.WaitP99, len(r.Timeline))
+			t.Errorf("%s: goodput %v, waits of %v, a timeline of %d seconds", r.Policy, r.Goodput, r.WaitP99,
+				len(r.Timeline))
 		}
 	}
 	if without := d.Rows[1]; without.Dropped > 0 {

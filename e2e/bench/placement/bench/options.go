@@ -56,7 +56,8 @@ func Quick() Options {
 func (o Options) validate() error {
 	switch {
 	case o.Size.Envoys < 1 || o.Size.Servers < 1 || o.Size.Slots < 1:
-		return fmt.Errorf("a bench of %d Envoys and %d servers of %d slots: want at least one of each", o.Size.Envoys, o.Size.Servers, o.Size.Slots)
+		return fmt.Errorf("a bench of %d Envoys and %d servers of %d slots: want at least one of each", o.Size.Envoys,
+			o.Size.Servers, o.Size.Slots)
 	case o.Size.Slow < 0 || o.Size.Slow > o.Size.Servers:
 		return fmt.Errorf("%d slow servers of %d", o.Size.Slow, o.Size.Servers)
 	case !(o.Size.Load > 0):
@@ -64,11 +65,14 @@ func (o Options) validate() error {
 	case len(o.Services) == 0 || slices.Min(o.Services) <= 0:
 		return fmt.Errorf("service times %v: want at least one, all above 0", o.Services)
 	case o.Requests < 1 || o.Runs < 1 || o.Blocks < 1:
-		return fmt.Errorf("%d requests in %d blocks and %d runs: want at least one of each", o.Requests, o.Blocks, o.Runs)
+		return fmt.Errorf("%d requests in %d blocks and %d runs: want at least one of each", o.Requests, o.Blocks,
+			o.Runs)
 	case o.Group < 1 || o.Attempts < 1:
-		return fmt.Errorf("%d rows with Steelyard in a group and %d attempts: want at least one of each", o.Group, o.Attempts)
+		return fmt.Errorf("%d rows with Steelyard in a group and %d attempts: want at least one of each", o.Group,
+			o.Attempts)
 	case !(o.WarmUp >= 0) || !(o.Together > 0) || !(o.Lateness > 0):
-		return fmt.Errorf("warm-up %v, requests at once %v, lateness %v: want numbers above 0", o.WarmUp, o.Together, o.Lateness)
+		return fmt.Errorf("warm-up %v, requests at once %v, lateness %v: want numbers above 0", o.WarmUp, o.Together,
+			o.Lateness)
 	}
 	return nil
 }

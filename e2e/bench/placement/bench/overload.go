@@ -122,8 +122,9 @@ func (o Overload) measure(ctx context.Context, f *fleet.Fleet) (report.Overloade
 			size.Load = p.load
 			results[i], err = load.Run(ctx, f.Plan(load.Plan{
 				Rate: size.Rate(), Duration: p.lasts, Work: load.Work{Mean: o.Service},
-				Seed:  o.Seed + uint64(i),
-				Drain: 30*time.Second + 2*time.Duration(float64(o.During)*o.Load), // without shedding the queues hold minutes
+				Seed: o.Seed + uint64(i),
+				// without shedding the queues hold minutes
+				Drain: 30*time.Second + 2*time.Duration(float64(o.During)*o.Load),
 			}))
 			return err
 		})

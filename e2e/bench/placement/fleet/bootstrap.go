@@ -113,7 +113,8 @@ func cswrr() object {
 	return object{
 		"name": "envoy.load_balancing_policies.client_side_weighted_round_robin",
 		"typed_config": object{
-			"@type":                    "type.googleapis.com/envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+			"@type": "type.googleapis.com/envoy.extensions.load_balancing_policies." +
+				"client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
 			"blackout_period":          "1s",
 			"weight_update_period":     "0.1s",
 			"weight_expiration_period": "180s",

@@ -157,7 +157,8 @@ func (f *Fleet) startControl(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(f.config()), 0o600); err != nil {
 		return err
 	}
-	f.control, err = proc.StartSteelyard(ctx, proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
+	f.control, err = proc.StartSteelyard(ctx,
+		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
 	return err
 }
 

@@ -66,7 +66,8 @@ func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
 	for _, native := range []Native{RoundRobin, LeastRequest, CSWRR} {
 		t.Run(string(native), func(t *testing.T) {
 			cluster, rest := clusterOf(t, text(Policy{Native: native}))
-			differ := []string{"type", "eds_cluster_config", "load_assignment", "lb_policy", "least_request_lb_config", "load_balancing_policy"}
+			differ := []string{"type", "eds_cluster_config", "load_assignment", "lb_policy", "least_request_lb_config",
+				"load_balancing_policy"}
 			ignore := cmp.FilterPath(func(p cmp.Path) bool {
 				key, ok := p.Last().(cmp.MapIndex)
 				return ok && len(p) == 2 && slices.Contains(differ, key.Key().String())
@@ -93,7 +94,8 @@ func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
 		}
 		return b
 	}())
-	if cluster["type"] != "STATIC" || cluster["lb_policy"] != nil || cluster["load_balancing_policy"] == nil || cluster["eds_cluster_config"] != nil {
+	if cluster["type"] != "STATIC" || cluster["lb_policy"] != nil || cluster["load_balancing_policy"] == nil ||
+		cluster["eds_cluster_config"] != nil {
 		t.Errorf("the cluster is %v", cluster)
 	}
 	if _, err := (Policy{Native: RoundRobin}).bootstrap("envoy-1", "", []string{"nonsense"}); err == nil {
@@ -108,7 +110,8 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 		}
 	}
 	got, err := Named("steelyard_redis+round_robin+shedding")
-	if err != nil || got.Name != "steelyard_redis+round_robin+shedding" || !got.Control.RoundRobin || got.Control.TargetWait == 0 || got.Control.Redis == 0 {
+	if err != nil || got.Name != "steelyard_redis+round_robin+shedding" || !got.Control.RoundRobin ||
+		got.Control.TargetWait == 0 || got.Control.Redis == 0 {
 		t.Errorf("%+v of %+v, %v", got, got.Control, err)
 	}
 	cluster, _ := clusterOf(t, func() []byte {
@@ -121,7 +124,8 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 	if cluster["lb_policy"] != "ROUND_ROBIN" {
 		t.Errorf("under the weights is %v", cluster["lb_policy"])
 	}
-	for _, wrong := range []string{"", "other", "round_robin+round_robin", "steelyard_redis+other", "steelyard_redis+"} {
+	for _, wrong := range []string{"", "other", "round_robin+round_robin", "steelyard_redis+other",
+		"steelyard_redis+"} {
 		if _, err := Named(wrong); err == nil {
 			t.Errorf("there is a row %q", wrong)
 		}
@@ -195,12 +199,14 @@ func nice(t *testing.T, pid int) []int {
 }
 
 func TestWhatIsMeasuredStandsBackBehindTheLoad(t *testing.T) {
-	f := startRow(t, Policy{Name: "scrape", Control: &Control{Scrape: time.Second}}, Size{Envoys: 1, Servers: 2, Slots: 1, Load: 0.5, Service: 10 * time.Millisecond})
+	f := startRow(t, Policy{Name: "scrape", Control: &Control{Scrape: time.Second}},
+		Size{Envoys: 1, Servers: 2, Slots: 1, Load: 0.5, Service: 10 * time.Millisecond})
 	own := slices.Max(nice(t, os.Getpid()))
 	for name, pid := range map[string]int{"envoy": f.envoys[0].Pid(), "steelyard": f.control.Pid()} {
 		all := nice(t, pid)
 		if len(all) < 2 || slices.Min(all) != min(19, own+niceness) {
-			t.Errorf("threads of %s have niceness %v beside a load generator of %d, want %d more", name, all, own, niceness)
+			t.Errorf("threads of %s have niceness %v with a load generator of %d, want %d more", name, all, own,
+				niceness)
 		}
 	}
 }
@@ -209,7 +215,8 @@ func TestWhatIsMeasuredStandsBackBehindTheLoad(t *testing.T) {
 func send(t *testing.T, f *Fleet, n int) load.Result {
 	t.Helper()
 	result, err := load.Run(t.Context(), f.Plan(load.Plan{
-		Rate: 0.7 * f.Size.Capacity() / f.Size.Service.Seconds(), Count: n, Seed: 1, Work: load.Work{Mean: f.Size.Service},
+		Rate: 0.7 * f.Size.Capacity() / f.Size.Service.Seconds(), Count: n, Seed: 1,
+		Work: load.Work{Mean: f.Size.Service},
 	}))
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +227,8 @@ func send(t *testing.T, f *Fleet, n int) load.Result {
 // The policy reads the servers' reports: a server that takes three times as long
 // gets less weight. Without this its row would be round robin under another name.
 func TestClientSideWeightsFollowTheReportsOfTheServers(t *testing.T) {
-	f := startRow(t, Policy{Name: "cswrr", Native: CSWRR}, Size{Envoys: 1, Servers: 3, Slots: 1, Slow: 1, Service: 20 * time.Millisecond})
+	f := startRow(t, Policy{Name: "cswrr", Native: CSWRR},
+		Size{Envoys: 1, Servers: 3, Slots: 1, Slow: 1, Service: 20 * time.Millisecond})
 	if result := send(t, f, 150); result.Errors > 0 {
 		t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
 	}
@@ -283,7 +291,8 @@ func TestARowThatCannotStartSaysWhichAndLeavesNothing(t *testing.T) {
 }
 
 func TestUsageOfAProcessIsReadFromItsLine(t *testing.T) {
-	line := "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 250 150 0 0 20 0 5 0 1000 2000000 300 18446744073709551615 1\n"
+	line := "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 250 150 0 0 20 0 5 0 1000 2000000 300 " +
+		"18446744073709551615 1\n"
 	got, err := parseStat([]byte(line))
 	if err != nil || got.cpu != 4 || got.rss != 300*float64(os.Getpagesize()) {
 		t.Errorf("%+v, %v; want 4 s of CPU time and 300 pages", got, err)

@@ -32,7 +32,8 @@ func standBack(pid int) error {
 			return err
 		}
 		// A thread may have ended since.
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 20-own+niceness); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, 20-own+niceness); err != nil &&
+			!errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("making process %d nice: %w", pid, err)
 		}
 	}

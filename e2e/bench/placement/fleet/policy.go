@@ -40,7 +40,7 @@ type Control struct {
 	Scrape      time.Duration // interval between two scrapes of a server; 0 does not scrape
 	Redis       time.Duration // interval between two reads of the counts in Redis; 0 has no Redis
 	LoadReports bool          // Envoys report their load (LRS)
-	AccessLog   bool          // Envoys tell of every request
+	AccessLog   bool          // Envoys report every request
 
 	RoundRobin bool          // under the weights, instead of what bootstrap writes
 	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
@@ -58,8 +58,10 @@ func Policies() []Policy {
 		{Name: "steelyard_scrape_1s", Title: "Steelyard, scraping 1 s", Control: &Control{Scrape: time.Second}},
 		{Name: "steelyard_scrape_250ms", Title: "Steelyard, scraping 250 ms", Control: &Control{Scrape: scrape}},
 		{Name: "steelyard_lrs", Title: "Steelyard, load reports", Control: &Control{Scrape: scrape, LoadReports: true}},
-		{Name: "steelyard_redis", Title: "Steelyard, Redis", Control: &Control{Scrape: scrape, Redis: 50 * time.Millisecond}},
-		{Name: "steelyard_access_log", Title: "Steelyard, access log", Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
+		{Name: "steelyard_redis", Title: "Steelyard, Redis",
+			Control: &Control{Scrape: scrape, Redis: 50 * time.Millisecond}},
+		{Name: "steelyard_access_log", Title: "Steelyard, access log",
+			Control: &Control{Scrape: scrape, LoadReports: true, AccessLog: true}},
 		{Name: "shortest_queue", Title: "bound: shortest queue", Direct: true},
 	}
 }
@@ -93,7 +95,8 @@ func Named(name string) (Policy, error) {
 		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
 			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
 		default:
-			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name, rest, variantRoundRobin, variantShedding)
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name,
+				rest, variantRoundRobin, variantShedding)
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

@@ -119,7 +119,8 @@ func parseStat(text []byte) (process, error) {
 	user, err1 := strconv.ParseFloat(fields[14-3], 64)
 	system, err2 := strconv.ParseFloat(fields[15-3], 64)
 	pages, err3 := strconv.ParseFloat(fields[24-3], 64)
-	return process{cpu: (user + system) / ticksPerSecond, rss: pages * float64(os.Getpagesize())}, errors.Join(err1, err2, err3)
+	return process{cpu: (user + system) / ticksPerSecond, rss: pages * float64(os.Getpagesize())},
+		errors.Join(err1, err2, err3)
 }
 
 // A Machine is how long all cores together have been busy and idle, in seconds.

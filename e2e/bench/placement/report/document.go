@@ -28,8 +28,9 @@ type Conditions struct {
 
 // A Run is one of the consecutive runs of a bench, or all of them together.
 type Run struct {
-	Rows        []Row             `json:"rows"`                 // one for each policy and service time
-	References  []Row             `json:"references,omitempty"` // those of further groups, which their rows are held against
+	Rows []Row `json:"rows"` // one for each policy and service time
+	// those of further groups, which their rows are held against
+	References  []Row             `json:"references,omitempty"`
 	Targets     []Target          `json:"targets,omitempty"`
 	MachineBusy map[string]Number `json:"machine_busy"`    // share of all cores, by service time
 	Again       []string          `json:"again,omitempty"` // groups that were measured more than once, and why
@@ -55,7 +56,8 @@ func (r Run) Late(limit float64) []string {
 		for group := 1; group <= s.Groups(); group++ {
 			row := s.latest(group)
 			if share := float64(row.LatenessP99 / row.Service); !(share <= limit) {
-				late = append(late, fmt.Sprintf("group %d at %g s service: the load generator was %.1f ms late at p99 for %s, %.1f %% of the mean service, limit %.1f %%",
+				late = append(late, fmt.Sprintf("group %d at %g s service: the load generator was %.1f ms late at "+
+					"p99 for %s, %.1f %% of the mean service, limit %.1f %%",
 					group, float64(row.Service), 1e3*float64(row.LatenessP99), row.Policy, 100*share, 100*limit))
 			}
 		}
@@ -128,7 +130,7 @@ func (d Document) spread(of Row) (least, most Number) {
 	return slices.Min(all), slices.Max(all)
 }
 
-// WriteJSON writes a value to a file, in one move so that nobody reads half of
+// WriteJSON writes a value to a file, in one move, so that a reader never gets half of
 // it. Missing folders are made.
 func WriteJSON(file string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")

@@ -25,7 +25,8 @@ func WriteKnee(file string, sections []Section, sweeps []Sweep) error {
 	for _, s := range sections {
 		const quality = "p99 of the wait, by that of the bound"
 		pushes := newPanel(fmt.Sprintf("Quality against pushes, %v service", s.Service), "pushes a second", quality)
-		cpu := newPanel(fmt.Sprintf("Quality against CPU, %v service", s.Service), "% of a core of each Envoy above LEAST_REQUEST", quality)
+		cpu := newPanel(fmt.Sprintf("Quality against CPU, %v service", s.Service),
+			"% of a core of each Envoy above LEAST_REQUEST", quality)
 		for i, sweep := range sweeps {
 			if err := s.addSweep(pushes, i, sweep, func(r Row) Number { return r.Pushes }); err != nil {
 				return err
@@ -54,7 +55,8 @@ func (s Section) addSweep(p *plot.Plot, at int, sweep Sweep, cost func(Row) Numb
 		}
 		r := s.Rows[i]
 		line = append(line, plotter.XY{X: float64(cost(r)), Y: float64(r.OfBound)})
-		errs = append(errs, struct{ Low, High float64 }{float64(r.OfBoundCI[0] - r.OfBound), float64(r.OfBoundCI[1] - r.OfBound)})
+		errs = append(errs, struct{ Low, High float64 }{float64(r.OfBoundCI[0] - r.OfBound),
+			float64(r.OfBoundCI[1] - r.OfBound)})
 	}
 	if len(line) == 0 {
 		return nil
@@ -71,7 +73,8 @@ func (s Section) addSweep(p *plot.Plot, at int, sweep Sweep, cost func(Row) Numb
 		return fmt.Errorf("drawing %s: %w", sweep.Title, err)
 	}
 	c := colour([]int{4, 0, 5}[at%3])
-	l.Color, l.Width, points.Color, points.Shape, points.Radius, bars.Color = c, vg.Points(1.5), c, draw.CircleGlyph{}, vg.Points(3), c
+	l.Color, l.Width, points.Color, points.Shape, points.Radius, bars.Color = c, vg.Points(1.5), c, draw.CircleGlyph{},
+		vg.Points(3), c
 	p.Add(bars, l, points)
 	p.Legend.Add(sweep.Title, l, points)
 	return nil

@@ -226,7 +226,8 @@ func (g group) rows(b stats.Bootstrap) ([]Row, error) {
 	series := make([][]float64, len(g))
 	for i, m := range g {
 		if len(m.Waits) != len(g[0].Waits) {
-			return nil, fmt.Errorf("comparing %s with %s: %d requests and %d, want the same ones", m.Policy, g[0].Policy, len(m.Waits), len(g[0].Waits))
+			return nil, fmt.Errorf("comparing %s with %s: %d requests and %d, want the same ones", m.Policy,
+				g[0].Policy, len(m.Waits), len(g[0].Waits))
 		}
 		series[i] = make([]float64, len(m.Waits))
 		for k, w := range m.Waits {

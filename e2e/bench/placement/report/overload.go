@@ -64,7 +64,8 @@ type OverloadRow struct {
 	DropP50    Number `json:"drop_latency_p50"`
 	DropP99    Number `json:"drop_latency_p99"`
 	Headed     Number `json:"drops_with_header"` // share of the 503s that carry Envoy's header
-	Turns      int    `json:"drop_turns"`        // how often what was told went from rising to falling, by more than a tenth
+	// how often what was told went from rising to falling, by more than a tenth
+	Turns int `json:"drop_turns"`
 
 	DropsBefore int    `json:"drops_before"` // of requests that came before the overload
 	Released    Number `json:"released"`     // seconds from its end until nothing is dropped any more
@@ -243,10 +244,12 @@ type OverloadDocument struct {
 
 // NewOverloadDocument judges the rows.
 func NewOverloadDocument(c Conditions, service, overload, seconds float64, rows []OverloadRow) OverloadDocument {
-	d := OverloadDocument{Conditions: c, Service: Number(service), Overload: Number(overload), Seconds: Number(seconds), Rows: rows}
+	d := OverloadDocument{Conditions: c, Service: Number(service), Overload: Number(overload), Seconds: Number(seconds),
+		Rows: rows}
 	for _, r := range rows {
 		if share := float64(r.Lateness) / service; !(share <= c.Lateness) {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%s: the load generator was %.1f ms late at p99, %.1f %% of the mean service, limit %.1f %%",
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%s: the load generator was %.1f ms late at p99, %.1f %% of "+
+				"the mean service, limit %.1f %%",
 				r.Policy, 1e3*float64(r.Lateness), 100*share, 100*c.Lateness))
 		}
 		if !math.IsNaN(float64(r.TargetWait)) {
@@ -282,13 +285,16 @@ func (d OverloadDocument) Write(w io.Writer) error {
 	out := &errWriter{w: w}
 	banner(out, d.Valid, d.Reasons)
 	c := d.Conditions
-	fmt.Fprintf(out, "\nOverload %gx for %g s: %d Envoys, %d servers of %d slots, %g s service. Waits in s, drops in ms\n\n",
+	fmt.Fprintf(out, "\nOverload %gx for %g s: %d Envoys, %d servers of %d slots, %g s service. Waits in s, drops in "+
+		"ms\n\n",
 		float64(d.Overload), float64(d.Seconds), c.Envoys, c.Servers, c.Slots, float64(d.Service))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "row\trequests\taccepted\tdropped\terrors\ttarget wait\twait p50\tp90\tp99\tsettled p99\tgoodput\tdrop p50\tp99\twith header\tturns\treleased after\tlate p99\t")
+	fmt.Fprintln(t, "row\trequests\taccepted\tdropped\terrors\ttarget wait\twait p50\tp90\tp99\tsettled "+
+		"p99\tgoodput\tdrop p50\tp99\twith header\tturns\treleased after\tlate p99\t")
 	for _, r := range d.Rows {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t\n",
-			r.Title, r.Requests, r.Accepted, r.Dropped, r.Errors, r.TargetWait, r.WaitP50, r.WaitP90, r.WaitP99, r.SettledP99, r.Goodput,
+			r.Title, r.Requests, r.Accepted, r.Dropped, r.Errors, r.TargetWait, r.WaitP50, r.WaitP90, r.WaitP99,
+			r.SettledP99, r.Goodput,
 			1e3*r.DropP50, 1e3*r.DropP99, r.Headed, r.Turns, r.Released, 1e3*r.Lateness)
 	}
 	t.Flush()

@@ -37,7 +37,7 @@ func overloaded() Overloaded {
 
 func TestAnOverloadInFigures(t *testing.T) {
 	o := overloaded()
-	o.Outcomes[21].Dropped = false // a 503 of somebody else: request 11, at 1.1 s
+	o.Outcomes[21].Dropped = false // a 503 of another cause: request 11, at 1.1 s
 	r := o.Figures()
 	tests := []struct {
 		name      string
@@ -69,7 +69,8 @@ func TestAnOverloadInFigures(t *testing.T) {
 		t.Fatalf("a timeline of %d seconds: %+v; want 12 from -1 to 10", len(r.Timeline), r.Timeline)
 	}
 	third := r.Timeline[4]
-	if third.At != 3 || !near(float64(third.Dropped), 0.5) || !near(float64(third.Told), 0.5) || !near(float64(third.WaitMax), 0.8) || !near(float64(third.Queue), 4) {
+	if third.At != 3 || !near(float64(third.Dropped), 0.5) || !near(float64(third.Told), 0.5) ||
+		!near(float64(third.WaitMax), 0.8) || !near(float64(third.Queue), 4) {
 		t.Errorf("the fourth second is %+v", third)
 	}
 }
@@ -116,7 +117,8 @@ func TestTurnsAreRisesThatFellAgain(t *testing.T) {
 func TestAnOverloadIsHeldToItsTargets(t *testing.T) {
 	without := overloaded()
 	without.Policy, without.TargetWait, without.Told = "no_shedding", 0, nil
-	d := NewOverloadDocument(Conditions{Lateness: 0.05}, 0.5, 2, 10, []OverloadRow{overloaded().Figures(), without.Figures()})
+	d := NewOverloadDocument(Conditions{Lateness: 0.05}, 0.5, 2, 10,
+		[]OverloadRow{overloaded().Figures(), without.Figures()})
 	want := []struct {
 		text     string
 		measured float64
@@ -133,12 +135,14 @@ func TestAnOverloadIsHeldToItsTargets(t *testing.T) {
 	}
 	for i, w := range want {
 		got := d.Targets[i]
-		if !strings.HasPrefix(got.Text, w.text) || math.Abs(float64(got.Measured)-w.measured) > 0.02 || got.Holds != w.holds {
+		if !strings.HasPrefix(got.Text, w.text) || math.Abs(float64(got.Measured)-w.measured) > 0.02 ||
+			got.Holds != w.holds {
 			t.Errorf("target %d is %v, want %s %v, holds %t", i, got, w.text, w.measured, w.holds)
 		}
 	}
 	var b bytes.Buffer
-	if err := d.Write(&b); err != nil || !strings.Contains(b.String(), "Overload 2x for 10 s") || !strings.Contains(b.String(), "at least 0.95") {
+	if err := d.Write(&b); err != nil || !strings.Contains(b.String(), "Overload 2x for 10 s") ||
+		!strings.Contains(b.String(), "at least 0.95") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 	late := NewOverloadDocument(Conditions{Lateness: 0.001}, 0.5, 2, 10, d.Rows)
@@ -151,7 +155,8 @@ func TestAnOverloadIsHeldToItsTargets(t *testing.T) {
 	}
 	text, _ := os.ReadFile(file)
 	var got struct{ Rows []map[string]any }
-	if err := json.Unmarshal(text, &got); err != nil || len(got.Rows) != 2 || got.Rows[1]["target_wait"] != nil || got.Rows[0]["goodput"] == nil {
+	if err := json.Unmarshal(text, &got); err != nil || len(got.Rows) != 2 || got.Rows[1]["target_wait"] != nil ||
+		got.Rows[0]["goodput"] == nil {
 		t.Errorf("%v: rows %v", err, got.Rows)
 	}
 }
@@ -163,7 +168,8 @@ func TestThePlotsOfOverloadAndKneeAreDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := someSection(t, time.Second)
-	sweeps := []Sweep{{Title: "min_interval", Policies: []string{"steelyard_access_log"}}, {Title: "deadband", Policies: []string{"not run"}}}
+	sweeps := []Sweep{{Title: "min_interval", Policies: []string{"steelyard_access_log"}},
+		{Title: "deadband", Policies: []string{"not run"}}}
 	if err := WriteKnee(filepath.Join(dir, "knee.svg"), []Section{s}, sweeps); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func newPanel(title, x, y string) *plot.Plot {
 	return p
 }
 
-// colours can be told apart by people who see some colours alike (Okabe and Ito),
+// colours can be distinguished by people with colour blindness (Okabe and Ito),
 // but for the last two, which stand in where there are more things than that.
 var colours = [...]color.RGBA{
 	{0xd5, 0x5e, 0x00, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0x56, 0xb4, 0xe9, 0xff},
@@ -145,11 +145,12 @@ func (s Section) rightEdge() float64 {
 const tailPoints = 400
 
 // tailPlot shows the share of the requests that wait longer than a time. Its key is
-// the plot beside it, which has the same colours: nine names would cover the lines.
+// the plot next to it, which has the same colours: nine names would cover the lines.
 func (s Section) tailPlot(tints palette) (*plot.Plot, error) {
-	// The title says what the y axis is: beside a logarithmic axis the library makes
+	// The title names the y axis: next to a logarithmic axis the library makes
 	// room for a label as if it stood at the top.
-	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service), "wait, in mean services; colours as on the right", "")
+	p := newPanel(fmt.Sprintf("Share of the requests that wait longer, %v service", s.Service),
+		"wait, in mean services; colours as on the right", "")
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Y.Min, p.Y.Max, p.X.Min = 1e-3, 1, 0
 	for _, r := range s.Rows {

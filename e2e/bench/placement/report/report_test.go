@@ -35,7 +35,8 @@ func measurement(policy string, service time.Duration, mean float64) Measurement
 	}
 	m.Cost = Cost{Seconds: 100, Envoys: []float64{1, 2, 3}}
 	if strings.HasPrefix(policy, "steelyard") {
-		m.Cost = Cost{Seconds: 100, Envoys: []float64{2, 3, 4.5}, Control: true, ControlCPU: 5, ControlRSS: 64 << 20, Pushes: 8000, Suppressed: 200}
+		m.Cost = Cost{Seconds: 100, Envoys: []float64{2, 3, 4.5}, Control: true, ControlCPU: 5, ControlRSS: 64 << 20,
+			Pushes: 8000, Suppressed: 200}
 	}
 	return m
 }
@@ -120,10 +121,12 @@ func TestRowsAreHeldAgainstTheReferencesOfTheirGroup(t *testing.T) {
 	s := twoGroups(t)
 	var got []string
 	for _, r := range slices.Concat(s.Rows, s.References) {
-		got = append(got, fmt.Sprintf("%s %d: %.3g %.3g", r.Policy, r.Group, float64(r.OfLeastRequest), float64(r.OfBound)))
+		got = append(got, fmt.Sprintf("%s %d: %.3g %.3g", r.Policy, r.Group, float64(r.OfLeastRequest),
+			float64(r.OfBound)))
 	}
 	want := []string{
-		"least_request 1: 1 8", "steelyard_lrs 1: 0.25 2", "steelyard_access_log 2: 0.125 1.25", "shortest_queue 1: 0.125 1",
+		"least_request 1: 1 8", "steelyard_lrs 1: 0.25 2", "steelyard_access_log 2: 0.125 1.25",
+		"shortest_queue 1: 0.125 1",
 		"least_request 2: 1 10", "shortest_queue 2: 0.1 1",
 	}
 	if !slices.Equal(got, want) {
@@ -142,7 +145,8 @@ func TestRowsAreHeldAgainstTheReferencesOfTheirGroup(t *testing.T) {
 			t.Errorf("%s is %v, want %v", tt.name, tt.got, tt.want)
 		}
 	}
-	if target := s.ratio("steelyard_access_log", "shortest_queue", 1.3); !near(float64(target.Measured), 1.25) || !target.Holds {
+	if target := s.ratio("steelyard_access_log", "shortest_queue", 1.3); !near(float64(target.Measured), 1.25) ||
+		!target.Holds {
 		t.Errorf("the target is judged as %v, want by the reference of group 2", target)
 	}
 }
@@ -172,13 +176,15 @@ func TestEveryPolicyIsOneRowAndOtherReferencesStandBeside(t *testing.T) {
 func TestRowsOfDifferentRequestsAreNotCompared(t *testing.T) {
 	a, b := measurement("a", time.Second, 1), measurement("b", time.Second, 1)
 	b.Waits = b.Waits[1:]
-	if _, err := NewSection(time.Second, []Measurement{a, b}, bootstrap); err == nil || !strings.Contains(err.Error(), "1999 requests and 2000") {
+	if _, err := NewSection(time.Second, []Measurement{a, b}, bootstrap); err == nil ||
+		!strings.Contains(err.Error(), "1999 requests and 2000") {
 		t.Errorf("error %v, want one that names the numbers of requests", err)
 	}
 }
 
 func TestTargetsCompareRows(t *testing.T) {
-	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 250*time.Millisecond), someSection(t, 50*time.Millisecond), someSection(t, 5*time.Second)}, nil, nil)
+	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 250*time.Millisecond),
+		someSection(t, 50*time.Millisecond), someSection(t, 5*time.Second)}, nil, nil)
 	tests := []struct {
 		text     string // part of it
 		measured float64
@@ -208,7 +214,8 @@ func TestTargetsCompareRows(t *testing.T) {
 			continue
 		}
 		if !near(float64(got.Measured), tt.measured) || float64(got.Limit) != tt.limit || got.Holds != tt.holds {
-			t.Errorf("%q: measured %v, limit %v, holds %t; want %v, %v, %t", tt.text, got.Measured, got.Limit, got.Holds, tt.measured, tt.limit, tt.holds)
+			t.Errorf("%q: measured %v, limit %v, holds %t; want %v, %v, %t", tt.text, got.Measured, got.Limit,
+				got.Holds, tt.measured, tt.limit, tt.holds)
 		}
 		if strings.HasPrefix(got.String(), "MISSED") == tt.holds {
 			t.Errorf("%q reads %q", tt.text, got)
@@ -222,7 +229,8 @@ func TestTargetsCompareRows(t *testing.T) {
 func TestATargetSaysByHowMuchItWasMissed(t *testing.T) {
 	s := someSection(t, time.Second)
 	got := s.ratio("steelyard_access_log", "shortest_queue", 1).String()
-	if want := "MISSED    1s service: steelyard_access_log: p99 of the wait, by that of shortest_queue: 1.25 (1.25-1.25), at most 1: 25 % above"; got != want {
+	if want := "MISSED    1s service: steelyard_access_log: p99 of the wait, by that of shortest_queue: 1.25 " +
+		"(1.25-1.25), at most 1: 25 % above"; got != want {
 		t.Errorf("it reads %q, want %q", got, want)
 	}
 }
@@ -238,7 +246,8 @@ func TestALateGeneratorMakesNoResult(t *testing.T) {
 		t.Errorf("1 ms of a second is no result: %v", d.Reasons)
 	}
 	d := NewDocument(Conditions{Lateness: 0.05}, good, []Run{good, bad})
-	if d.Valid || len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0], "run 2: group 1 at 0.1 s") || !strings.Contains(d.Reasons[0], "6.0 ms late at p99 for least_request") {
+	if d.Valid || len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0], "run 2: group 1 at 0.1 s") ||
+		!strings.Contains(d.Reasons[0], "6.0 ms late at p99 for least_request") {
 		t.Errorf("valid %t for the reasons %q, want one that names run 2, the row and 6.0 ms", d.Valid, d.Reasons)
 	}
 	var b bytes.Buffer
@@ -249,7 +258,8 @@ func TestALateGeneratorMakesNoResult(t *testing.T) {
 
 func someDocument(t *testing.T) Document {
 	t.Helper()
-	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 50*time.Millisecond)}, map[string]Number{"1s": 0.5}, []string{"group 2: measured again"})
+	run := NewRun([]Section{someSection(t, time.Second), someSection(t, 50*time.Millisecond)},
+		map[string]Number{"1s": 0.5}, []string{"group 2: measured again"})
 	return NewDocument(Conditions{Envoys: 3, Servers: 20, Slots: 1, Load: 0.8, Lateness: 0.05}, run, []Run{run, run})
 }
 
@@ -258,7 +268,10 @@ func TestTheTableNamesRowsTargetsAndRuns(t *testing.T) {
 	if err := someDocument(t).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Title of least_request", "group 2: measured again", "Service 50ms", "machine 50 % busy", "p99 of runs", "Targets", "runs: 0.25, 0.25, held in 2 of 2", "runs: 1.25 MISSED, 1.25 MISSED, held in 0 of 2", "4 of 6 measured targets held in each of 2 runs", "Only 20 requests of a row make its p99"} {
+	for _, want := range []string{"Title of least_request", "group 2: measured again", "Service 50ms",
+		"machine 50 % busy", "p99 of runs", "Targets", "runs: 0.25, 0.25, held in 2 of 2",
+		"runs: 1.25 MISSED, 1.25 MISSED, held in 0 of 2", "4 of 6 measured targets held in each of 2 runs",
+		"Only 20 requests of a row make its p99"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, b.String())
 		}
@@ -293,9 +306,11 @@ func TestTheJSONHasTheRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !got.Valid || len(got.Rows) != 6 || len(got.Runs) != 2 || len(got.Runs[0].Rows) != 6 || len(got.Targets) == 0 {
-		t.Fatalf("valid %t, %d rows, %d runs, %d targets; want true, 6, 2 and some", got.Valid, len(got.Rows), len(got.Runs), len(got.Targets))
+		t.Fatalf("valid %t, %d rows, %d runs, %d targets; want true, 6, 2 and some", got.Valid, len(got.Rows),
+			len(got.Runs), len(got.Targets))
 	}
-	for _, key := range []string{"policy", "service", "requests", "errors", "wait_p50", "wait_p90", "wait_p99", "wait_p99_ci", "envoy_cpu_cores", "envoy_cpu_cores_max", "lateness_p99"} {
+	for _, key := range []string{"policy", "service", "requests", "errors", "wait_p50", "wait_p90", "wait_p99",
+		"wait_p99_ci", "envoy_cpu_cores", "envoy_cpu_cores_max", "lateness_p99"} {
 		if got.Rows[0][key] == nil {
 			t.Errorf("the first row has no %s: %v", key, got.Rows[0])
 		}
@@ -313,15 +328,18 @@ func TestThePlotShowsLeastRequestAndCutsWhatWentAstray(t *testing.T) {
 	if p99 := float64(s.Rows[0].WaitP99); s.rightEdge() < p99 {
 		t.Errorf("the axis ends at %v, before the p99 of least_request, %v", s.rightEdge(), p99)
 	}
-	astray := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 2000))
+	astray := section(t, time.Second, measurement("least_request", time.Second, 2),
+		measurement("cswrr", time.Second, 2000))
 	if p99 := float64(astray.Rows[0].WaitP99); astray.rightEdge() > 3*p99 {
 		t.Errorf("the axis ends at %v, want at most three times the p99 of least_request, %v", astray.rightEdge(), p99)
 	}
 }
 
 func TestAPolicyHasTheSameColourInAllPanels(t *testing.T) {
-	all := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 3), measurement("shortest_queue", time.Second, 1))
-	few := section(t, 50*time.Millisecond, measurement("least_request", 50*time.Millisecond, 2), measurement("shortest_queue", 50*time.Millisecond, 1))
+	all := section(t, time.Second, measurement("least_request", time.Second, 2), measurement("cswrr", time.Second, 3),
+		measurement("shortest_queue", time.Second, 1))
+	few := section(t, 50*time.Millisecond, measurement("least_request", 50*time.Millisecond, 2),
+		measurement("shortest_queue", 50*time.Millisecond, 1))
 	tints := paletteOf([]Section{all, few})
 	if got, want := tints.of(few.Rows[1]), tints.of(all.Rows[2]); got != want {
 		t.Errorf("shortest_queue is %v at 50 ms and %v at 1 s", got, want)
@@ -337,11 +355,13 @@ func TestAPolicyHasTheSameColourInAllPanels(t *testing.T) {
 
 func TestThePlotIsAnSVGAndAPNG(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "placement")
-	empty := Measurement{Policy: "silent", Title: "a row without answers", Service: time.Second, Waits: make([]float64, 2000), Errors: 2000}
+	empty := Measurement{Policy: "silent", Title: "a row without answers", Service: time.Second,
+		Waits: make([]float64, 2000), Errors: 2000}
 	for i := range empty.Waits {
 		empty.Waits[i] = math.NaN()
 	}
-	sections := []Section{someSection(t, 50*time.Millisecond), section(t, time.Second, measurement("least_request", time.Second, 2), empty)}
+	sections := []Section{someSection(t, 50*time.Millisecond),
+		section(t, time.Second, measurement("least_request", time.Second, 2), empty)}
 	if err := WritePlot(base+".svg", sections); err != nil {
 		t.Fatal(err)
 	}

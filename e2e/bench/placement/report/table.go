@@ -41,20 +41,25 @@ const fewInTail = 30
 // table prints the rows of one service time.
 func (d Document) table(w io.Writer, s Section) {
 	c := d.Conditions
-	fmt.Fprintf(w, "\nService %v: %d Envoys, %d servers of %d slots, load %g, %d requests a row", s.Service, c.Envoys, c.Servers, c.Slots, c.Load, s.Rows[0].Requests)
+	fmt.Fprintf(w, "\nService %v: %d Envoys, %d servers of %d slots, load %g, %d requests a row", s.Service, c.Envoys,
+		c.Servers, c.Slots, c.Load, s.Rows[0].Requests)
 	if busy, ok := d.MachineBusy[s.Service.String()]; ok {
 		fmt.Fprintf(w, ", machine %.0f %% busy", 100*float64(busy))
 	}
-	fmt.Fprint(w, "\nWaits in mean services with 95 % intervals; of LR, of bound: p99 by that of LEAST_REQUEST and of the bound; CPU in % of a core; adds and late in ms\n")
+	fmt.Fprint(w, "\nWaits in mean services with 95 % intervals; of LR, of bound: p99 by that of LEAST_REQUEST and "+
+		"of the bound; CPU in % of a core; adds and late in ms\n")
 	if n := s.Rows[0].Requests / 100; n < fewInTail {
-		fmt.Fprintf(w, "Only %d requests of a row make its p99: the intervals are wide, and a target that holds or is missed may be chance\n", n)
+		fmt.Fprintf(w, "Only %d requests of a row make its p99: the intervals are wide, and a target that holds or "+
+			"is missed may be chance\n", n)
 	}
 	if n := s.Groups(); n > 1 {
-		fmt.Fprintf(w, "In %d groups, one after the other with the same requests: a row is held against the references of its own group\n", n)
+		fmt.Fprintf(w, "In %d groups, one after the other with the same requests: a row is held against the "+
+			"references of its own group\n", n)
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "policy\tgroup\tp50\tp90\tp99\t95 %\tof LR\tof bound\tadds p50\tp99\tEnvoy CPU\tover LR\tmax\tsteelyard CPU\tMiB\tpushes/s\terrors\tlate p50\tp99\tmax\t")
+	fmt.Fprint(t, "policy\tgroup\tp50\tp90\tp99\t95 %\tof LR\tof bound\tadds p50\tp99\tEnvoy CPU\tover "+
+		"LR\tmax\tsteelyard CPU\tMiB\tpushes/s\terrors\tlate p50\tp99\tmax\t")
 	if len(d.Runs) > 1 {
 		fmt.Fprint(t, "p99 of runs\t")
 	}
@@ -73,9 +78,12 @@ func (d Document) table(w io.Writer, s Section) {
 // line prints a row of a table.
 func (r Row) line(w io.Writer) {
 	fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f-%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t",
-		r.Title, r.Group, float64(r.WaitP50), float64(r.WaitP90), float64(r.WaitP99), float64(r.WaitP99CI[0]), float64(r.WaitP99CI[1]),
-		r.OfLeastRequest, r.OfBound, 1e3*r.AddedP50, 1e3*r.AddedP99, 1e2*r.EnvoyCPU, 1e2*r.EnvoyCPUOver, 1e2*r.EnvoyCPUMax,
-		1e2*r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
+		r.Title, r.Group, float64(r.WaitP50), float64(r.WaitP90), float64(r.WaitP99), float64(r.WaitP99CI[0]),
+		float64(r.WaitP99CI[1]),
+		r.OfLeastRequest, r.OfBound, 1e3*r.AddedP50, 1e3*r.AddedP99, 1e2*r.EnvoyCPU, 1e2*r.EnvoyCPUOver,
+		1e2*r.EnvoyCPUMax,
+		1e2*r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99,
+		1e3*r.LatenessMax)
 }
 
 // list prints the targets: over all runs, then in each.
@@ -91,7 +99,8 @@ func (d Document) list(w io.Writer) {
 		}
 	}
 	held, measured := d.Held()
-	fmt.Fprintf(w, "\n%d of %d measured targets held in %s\n", held, measured, map[bool]string{true: "the run", false: fmt.Sprintf("each of %d runs", len(d.Runs))}[len(d.Runs) == 1])
+	fmt.Fprintf(w, "\n%d of %d measured targets held in %s\n", held, measured,
+		map[bool]string{true: "the run", false: fmt.Sprintf("each of %d runs", len(d.Runs))}[len(d.Runs) == 1])
 }
 
 // each is what a target came to in each run, and in how many it held.

@@ -75,8 +75,10 @@ func (s Section) second() []Target {
 // picker are the targets against the endpoint picker. It was measured at 0.5 s,
 // and its waits in mean services grow as the service gets shorter.
 func (s Section) picker() []Target {
-	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services", accessLog), pickerP99)
-	added := s.target(fmt.Sprintf("%s: median latency added to %s, below the picker's, in seconds", accessLog, leastRequest), pickerAdded)
+	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services",
+		accessLog), pickerP99)
+	added := s.target(fmt.Sprintf("%s: median latency added to %s, below the picker's, in seconds", accessLog,
+		leastRequest), pickerAdded)
 	if i := s.find(accessLog); i >= 0 {
 		wait.measure(s.Rows[i].WaitP99, s.Rows[i].WaitP99CI)
 		added.measure(s.Rows[i].AddedP50Over, ciOf(noInterval))

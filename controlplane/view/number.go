@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"bytes"
@@ -8,14 +8,14 @@ import (
 )
 
 // A Number is a measured or computed quantity that may be unknown. The zero
-// Number is unknown, so that a field nobody filled in reads null and not 0.
+// Number is unknown, so that a field that was not set reads null and not 0.
 type Number struct {
 	value float64
 	known bool
 }
 
-// Num is v, or unknown where v is NaN or infinite: those are how the weighting
-// says "not known", and JSON has no word for them.
+// Num is v, or unknown where v is NaN or infinite: package weighting uses these for
+// unknown values, and JSON cannot hold them.
 func Num(v float64) Number {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return Number{}
@@ -58,7 +58,7 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A Time is a moment that may not have come yet: the zero Time reads null.
+// A Time is a time that may not have come yet: the zero Time reads null.
 type Time struct{ time.Time }
 
 // At is the moment t, in UTC.
@@ -77,4 +77,12 @@ func (t Time) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return u.MarshalJSON()
+}
+
+// Age is how long ago t was: unknown for the zero Time, and never negative.
+func (t Time) Age(now time.Time) Number {
+	if t.IsZero() {
+		return Number{}
+	}
+	return Seconds(max(0, now.Sub(t.Time)))
 }

@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"encoding/json"

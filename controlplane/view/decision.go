@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"math"
@@ -7,10 +7,10 @@ import (
 	"steelyard/weighting"
 )
 
-// FromDecision turns a decision into what is shown of it. Ages are as of now,
-// not as of the decision: if the loop has stopped, they grow. The caller adds
-// what a decision does not know: engine, weight and last scrape. The zero
-// decision, before the first step, is unknown throughout.
+// FromDecision turns a decision into its view. Ages are at the time now, not at the
+// time of the decision: if the loop has stopped, they grow. The caller adds what a
+// decision does not have: engine, weight and last scrape. The zero decision, before
+// the first step, gives unknown values only.
 func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	if d.At.IsZero() {
 		return Decision{}, []Endpoint{}
@@ -21,9 +21,10 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 		endpoints = append(endpoints, fromEndpoint(e, since))
 	}
 	at := At(d.At)
+	unit, work := fromWork(d.Work)
 	return Decision{
 		At:                at,
-		AgeSeconds:        age(at, now),
+		AgeSeconds:        at.Age(now),
 		ArrivalRate:       Num(d.ArrivalRate),
 		ArrivalRateSource: string(d.ArrivalRateSource),
 		HorizonSeconds:    Seconds(d.Horizon),
@@ -32,7 +33,35 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 		MedianLoad:        Num(d.MedianLoad),
 		DropFraction:      Num(d.DropFraction),
 		ExpectedWait:      Num(d.ExpectedWait),
+		Unit:              unit,
+		Work:              work,
 	}, endpoints
+}
+
+// The units of load.
+const (
+	UnitRequests = "requests"
+	UnitWork     = "work"
+)
+
+func fromWork(w *weighting.Work) (unit string, out Work) {
+	if w == nil {
+		return UnitRequests, Work{}
+	}
+	return UnitWork, Work{
+		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), Requests: Num(w.Requests),
+		TokensPerByte: Num(w.TokensPerByte), BySize: w.BySize,
+		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration),
+	}
+}
+
+func fromEndpointWork(w *weighting.EndpointWork) EndpointWork {
+	if w == nil {
+		return EndpointWork{}
+	}
+	return EndpointWork{
+		PromptTokens: Num(w.PromptTokens), Requests: Num(w.Requests), Seconds: Num(w.Seconds), PrefillRate: Num(w.PrefillRate),
+	}
 }
 
 func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
@@ -55,6 +84,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		RelativeSpeed:        Num(e.RelativeSpeed),
 		Ramp:                 Num(e.Ramp),
 		Unproxied:            Num(e.Unproxied),
+		Work:                 fromEndpointWork(e.Work),
 		Inputs:               fromInputs(e.Inputs, since),
 		CompletionRate:       Num(e.CompletionRate),
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),
@@ -67,11 +97,11 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 func fromInputs(inputs []weighting.Input, since time.Duration) []Input {
 	out := make([]Input, 0, len(inputs))
 	for _, in := range inputs {
-		view := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
+		input := Input{Field: string(in.Field), Value: Num(in.Value), State: string(in.State)}
 		if in.State != weighting.StateUnknown {
-			view.AgeSeconds = Seconds(in.Age + since)
+			input.AgeSeconds = Seconds(in.Age + since)
 		}
-		out = append(out, view)
+		out = append(out, input)
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package admin
+package view
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 	"steelyard/weighting"
 )
 
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
+
 func TestFromDecisionBeforeTheFirstStepIsUnknown(t *testing.T) {
 	decision, endpoints := FromDecision(weighting.Decision{}, noon)
 	if decision != (Decision{}) || len(endpoints) != 0 {
@@ -20,11 +22,18 @@ func TestFromDecisionBeforeTheFirstStepIsUnknown(t *testing.T) {
 
 func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 	d := weighting.Decision{
-		At: noon.Add(-2 * time.Second), ArrivalRate: 1, ArrivalRateSource: weighting.RateIncrements, Horizon: 300 * time.Millisecond,
+		At: noon.Add(-2 * time.Second), ArrivalRate: 1, ArrivalRateSource: weighting.RateIncrements,
+		Horizon:  300 * time.Millisecond,
 		Arrivals: 4, WaterLevel: 5, MedianLoad: math.NaN(), DropFraction: 0.25, ExpectedWait: 1.5,
+		Work: &weighting.Work{
+			PromptTokens: 1000, OutputTokens: 200, Requests: 50, TokensPerByte: 0.25, BySize: true, PrefillRate: 12_000,
+			Iteration: math.NaN(),
+		},
 		Endpoints: []weighting.EndpointDecision{{
-			Address: "10.0.0.1:80", Zone: "a", Share: 1, Overloaded: true, OverloadReason: "queue", Reason: weighting.ReasonFloor,
-			Load: 7, LoadSource: weighting.LoadScraped, Capacity: 8, Slots: 9, SlotsSource: weighting.CapacityAssumed,
+			Work:    &weighting.EndpointWork{PromptTokens: 3000, Requests: 2.5, Seconds: math.NaN(), PrefillRate: 6000},
+			Address: "10.0.0.1:80", Zone: "a", Share: 1, Overloaded: true, OverloadReason: "queue",
+			Reason: weighting.ReasonFloor,
+			Load:   7, LoadSource: weighting.LoadScraped, Capacity: 8, Slots: 9, SlotsSource: weighting.CapacityAssumed,
 			RelativeSpeed: 1.5, Ramp: 0.5, Unproxied: -2,
 			Inputs: []weighting.Input{
 				{Field: weighting.FieldQueue, Value: 3, Age: time.Second, State: weighting.StateFresh},
@@ -35,16 +44,22 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 	}
 	decision, endpoints := FromDecision(d, noon)
 	wantDecision := Decision{
-		At: At(d.At), AgeSeconds: Num(2), ArrivalRate: Num(1), ArrivalRateSource: "increments", HorizonSeconds: Num(0.3),
-		Arrivals: Num(4), WaterLevel: Num(5), MedianLoad: Number{}, DropFraction: Num(0.25), ExpectedWait: Num(1.5),
+		At: At(d.At), AgeSeconds: Num(2), ArrivalRate: Num(1), ArrivalRateSource: "increments",
+		HorizonSeconds: Num(0.3),
+		Arrivals:       Num(4), WaterLevel: Num(5), MedianLoad: Number{}, DropFraction: Num(0.25),
+		ExpectedWait: Num(1.5), Unit: UnitWork,
+		Work: Work{PromptTokens: Num(1000), OutputTokens: Num(200), Requests: Num(50), TokensPerByte: Num(0.25), BySize: true,
+			PrefillRate: Num(12_000)},
 	}
 	wantEndpoints := []Endpoint{{
+		Work:    EndpointWork{PromptTokens: Num(3000), Requests: Num(2.5), PrefillRate: Num(6000)},
 		Address: "10.0.0.1:80", Zone: "a", Share: Num(1), Overloaded: true, OverloadReason: "queue", Reason: "floor",
 		Load: Num(7), LoadSource: "scraped", Capacity: Num(8), Slots: Num(9), SlotsSource: "assumed",
 		RelativeSpeed: Num(1.5), Ramp: Num(0.5), Unproxied: Num(-2),
 		// The loop last decided two seconds ago, so its inputs are older by that.
 		Inputs:         []Input{{"queue", Num(3), Num(3), "fresh"}, {"running", Number{}, Number{}, "unknown"}},
-		CompletionRate: Num(10), MeanQueueTimeSeconds: Num(0.5), BusyFraction: Number{}, LatencySeconds: Num(1.25), LatencyAgeSeconds: Num(3),
+		CompletionRate: Num(10), MeanQueueTimeSeconds: Num(0.5), BusyFraction: Number{}, LatencySeconds: Num(1.25),
+		LatencyAgeSeconds: Num(3),
 	}}
 	exact := cmp.Comparer(func(a, b Number) bool { return a == b })
 	if diff := cmp.Diff(wantDecision, decision, exact); diff != "" {
@@ -58,10 +73,12 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 func TestFromDecisionOfHostileNumbersIsValidJSON(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1} {
 		d := weighting.Decision{
-			At: noon, ArrivalRate: v, Arrivals: v, WaterLevel: v, MedianLoad: v, DropFraction: v, ExpectedWait: v, Horizon: math.MaxInt64,
+			At: noon, ArrivalRate: v, Arrivals: v, WaterLevel: v, MedianLoad: v, DropFraction: v, ExpectedWait: v,
+			Horizon: math.MaxInt64,
 			Endpoints: []weighting.EndpointDecision{{
 				Address: "a", Share: v, Load: v, Capacity: v, Slots: v, RelativeSpeed: v, Ramp: v, Unproxied: v,
-				Inputs:         []weighting.Input{{Field: "queue", Value: v, Age: math.MaxInt64, State: weighting.StateNeutral}},
+				Inputs: []weighting.Input{{Field: "queue", Value: v, Age: math.MaxInt64,
+					State: weighting.StateNeutral}},
 				CompletionRate: v, MeanQueueTime: v, BusyFraction: v, Latency: v,
 			}},
 		}

@@ -1,0 +1,182 @@
+package view
+
+// Severity is how much a problem matters.
+type Severity string
+
+// The severities. An error needs action; a warning explains a number.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// A Problem is one fault, described in a sentence.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+}
+
+// A Cluster is one pool of endpoints with the decision that holds for it.
+type Cluster struct {
+	Name           string         `json:"name"`
+	Engine         string         `json:"engine"`
+	Ready          bool           `json:"ready"`
+	NotReadyReason string         `json:"not_ready_reason"` // empty when ready
+	Decision       Decision       `json:"decision"`
+	Sources        []SourceStatus `json:"sources"`
+
+	LastPush         Push   `json:"last_push"`
+	Pushes           uint64 `json:"pushes"`
+	SuppressedPushes uint64 `json:"suppressed_pushes"`
+	// MinIntervalSeconds is the current time to the next push, and MinIntervalReason
+	// what sets it: "floor" (the configured one), "bytes" or "cpu" (pushes that gain
+	// much come sooner).
+	MinIntervalSeconds Number `json:"min_interval_seconds"`
+	MinIntervalReason  string `json:"min_interval_reason"`
+	// DroppedRequests counts the requests that Envoys refused because of the drop fraction,
+	// according to their load reports; unknown without reports. It never decreases.
+	DroppedRequests Number `json:"dropped_requests"`
+	// Disputes are reports of single Envoys that all others contradict. They do not count.
+	Disputes []Dispute `json:"disputes"`
+	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
+	Shedding bool `json:"shedding"`
+
+	// Filled in by the handler.
+	Counts   EndpointCounts `json:"endpoint_counts"`
+	Problems []Problem      `json:"problems"`
+
+	// Endpoints are sorted by address. The list of clusters leaves them out.
+	Endpoints []Endpoint `json:"endpoints,omitzero"`
+}
+
+// EndpointCounts sums a cluster's endpoints up.
+type EndpointCounts struct {
+	Total      int `json:"total"`
+	Overloaded int `json:"overloaded"`
+	Stale      int `json:"stale"`   // reason decay or neutral: the report is too old to be used as it is
+	New        int `json:"new"`     // reason blackout or ramp
+	Failing    int `json:"failing"` // the latest scrape failed
+}
+
+// A Push is the latest assignment sent to the Envoys of a cluster.
+type Push struct {
+	At      Time   `json:"at"`
+	Version string `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+// A Decision is the pool-wide working of the latest decision.
+type Decision struct {
+	At                Time   `json:"at"`
+	AgeSeconds        Number `json:"age_seconds"`
+	ArrivalRate       Number `json:"arrival_rate"` // requests per second
+	ArrivalRateSource string `json:"arrival_rate_source"`
+	HorizonSeconds    Number `json:"horizon_seconds"`
+	Arrivals          Number `json:"arrivals"`    // requests expected within the horizon
+	WaterLevel        Number `json:"water_level"` // requests for each slot
+	MedianLoad        Number `json:"median_load"` // requests for each slot
+	DropFraction      Number `json:"drop_fraction"`
+	Unit              string `json:"unit"`                  // of load: "requests" or "work"; empty before the first decision
+	Work              Work   `json:"work"`                  // all null where the unit is the request
+	ExpectedWait      Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool
+}
+
+// Work is what requests cost engines that batch continuously, as learned in about the last minute.
+type Work struct {
+	PromptTokens     Number `json:"prompt_tokens"` // that a mean request makes an engine compute
+	OutputTokens     Number `json:"output_tokens"` // of a mean request
+	Requests         Number `json:"requests"`      // that the means stand on
+	TokensPerByte    Number `json:"tokens_per_byte"`
+	BySize           bool   `json:"by_size"`      // prompts are guessed by the size of requests
+	PrefillRate      Number `json:"prefill_rate"` // prompt tokens per second of a typical engine
+	IterationSeconds Number `json:"iteration_seconds"`
+}
+
+// EndpointWork is the work that is outstanding at an endpoint.
+type EndpointWork struct {
+	PromptTokens Number `json:"prompt_tokens"` // guessed not to be computed yet
+	Requests     Number `json:"requests"`      // the work in mean requests: the load that the share goes by
+	Seconds      Number `json:"seconds"`
+	PrefillRate  Number `json:"prefill_rate"` // prompt tokens per second
+}
+
+// An Endpoint is one address with its weight and the working of it.
+type Endpoint struct {
+	Address        string `json:"address"`
+	Zone           string `json:"zone"`
+	Engine         string `json:"engine"`
+	Weight         Number `json:"weight"` // the integer last pushed, unknown before the first push
+	Share          Number `json:"share"`
+	Overloaded     bool   `json:"overloaded"`
+	OverloadReason string `json:"overload_reason"`
+	Reason         string `json:"reason"`
+
+	Load          Number `json:"load"` // requests
+	LoadSource    string `json:"load_source"`
+	Capacity      Number `json:"capacity"`
+	Slots         Number `json:"slots"`
+	SlotsSource   string `json:"slots_source"`
+	RelativeSpeed Number `json:"relative_speed"`
+	Ramp          Number `json:"ramp"`
+	Unproxied     Number `json:"unproxied"` // requests
+
+	Work EndpointWork `json:"work"` // all null where the unit of load is the request
+
+	Inputs []Input `json:"inputs"`
+
+	CompletionRate       Number `json:"completion_rate"` // requests per second
+	MeanQueueTimeSeconds Number `json:"mean_queue_time_seconds"`
+	BusyFraction         Number `json:"busy_fraction"`
+
+	// The Envoys' reports of the requests that they sent here.
+	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: no source counts
+	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
+	// LatencyAgeSeconds is the time since the newest answer in it.
+	LatencyAgeSeconds Number `json:"latency_age_seconds"`
+	// ResponseBytes is the size of a response and FailedShare the part, 0 to 1, that the
+	// endpoint failed of the requests that it answered or failed: moving averages, each with
+	// the time since the newest request in it.
+	ResponseBytes           Number `json:"response_bytes"`
+	ResponseBytesAgeSeconds Number `json:"response_bytes_age_seconds"`
+	FailedShare             Number `json:"failed_share"`
+	FailedShareAgeSeconds   Number `json:"failed_share_age_seconds"`
+	// since the start: no connection, reset, or a 5xx of its own; never decreases
+	FailedRequests Number `json:"failed_requests"`
+	// ErrorRequests are the others that ended in an error, even if it is the request's own fault: a 4xx
+	// or a gRPC status; with load reports only, which have no 4xx, every error. Never decreases.
+	ErrorRequests Number `json:"error_requests"`
+
+	LastScrape Scrape `json:"last_scrape"`
+	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can
+	// count: nothing of that interval counts. Unknown where it is not scraped.
+	ImplausibleReadings    Number `json:"implausible_readings"`
+	LastImplausibleReading Time   `json:"last_implausible_reading"`
+
+	// Filled in by the handler.
+	LoadPerSlot Number    `json:"load_per_slot"`
+	Problems    []Problem `json:"problems"`
+}
+
+// Input returns the endpoint's input of that field, or an unknown one.
+func (e Endpoint) Input(field string) Input {
+	for _, in := range e.Inputs {
+		if in.Field == field {
+			return in
+		}
+	}
+	return Input{Field: field, State: "unknown"}
+}
+
+// An Input is one field as the decision saw it.
+type Input struct {
+	Field      string `json:"field"`
+	Value      Number `json:"value"`
+	AgeSeconds Number `json:"age_seconds"`
+	State      string `json:"state"`
+}
+
+// A Scrape is the latest exchange with an endpoint's metrics server.
+type Scrape struct {
+	At              Time   `json:"at"`
+	DurationSeconds Number `json:"duration_seconds"`
+	Error           string `json:"error"` // empty when it went well
+}

@@ -1,0 +1,167 @@
+package flight
+
+import "time"
+
+// A Report is what a load report says of the endpoint: nothing in progress where it is left out. All but
+// InProgress is since the report before.
+type Report struct {
+	InProgress, Issued, Succeeded, Errors int32
+
+	// Process sent the report, as one of Processes that report for the proxy or are about to, this one
+	// among them.
+	Process   uint8
+	Processes int
+	// Joins is set in a first report, and in the first of a process that had left (Leave). Of a first one
+	// only InProgress counts, because its counters reach back to an unknown time.
+	Joins, First bool
+	Round        Round
+	// Due asks to compare Issued with the sum in the log.
+	Due bool
+	// Logged says that since the report before a log told of the same requests, and how they ended.
+	Logged bool
+}
+
+// ComparePeriod is the least time between two reports of a process that are Due: a little less than between
+// two reports next to a log.
+const ComparePeriod = 900 * time.Millisecond
+
+// A Round is a time in which each process reported once. With one process, each report is a round.
+type Round struct {
+	Begins, Ends bool // with this report
+	First        bool // the first report of a process is in it
+}
+
+// Report takes in a load report.
+func (c *Counter) Report(r *Report) (change Change) {
+	before := c.InFlight()
+	low, high := c.observe(r)
+	if c.basis == ByLog {
+		c.reconcile(r, low, high, &change)
+		c.compareIssued(r, &change)
+	} else {
+		c.reportOnly(r, &change)
+	}
+	c.done(before, &change)
+	return change
+}
+
+// observe takes in the gauge. It returns the range of g − b, which with one process is a point.
+func (c *Counter) observe(r *Report) (low, high int32) {
+	if r.Processes == 1 {
+		c.gauge, c.shared = r.InProgress, nil
+		return c.gauge - c.open, c.gauge - c.open
+	}
+	if c.shared == nil {
+		c.shared = &shared{}
+	}
+	p := c.shared.of(r.Process)
+	c.gauge += r.InProgress - p.gauge
+	behind, ahead := c.shared.report(p, r)
+	return c.shared.narrow(r.Round, c.gauge-c.open+behind, c.gauge-c.open+ahead)
+}
+
+// reconcile corrects the count by the log. low and high bound what the reports of a round show of its
+// drift; a drift that may as well be none is none.
+func (c *Counter) reconcile(r *Report, low, high int32, change *Change) {
+	if !r.Round.Ends && r.Processes > 1 {
+		return
+	}
+	difference := median(0, low, high)
+	if r.Round.First {
+		c.difference = difference
+		c.unended = clamp(int64(c.unended) + int64(max(0, difference-c.correction))) // issued at an unknown time
+	}
+	before := c.correction
+	c.correction = median(0, c.difference, difference)
+	c.difference = difference
+	change.Corrected = abs(c.correction - before)
+	if lost := min(-c.correction, -before, c.open); lost > 0 {
+		c.open -= lost
+		c.correction += lost
+		c.difference += lost
+		change.Close, change.Sums.Ended = lost, uint64(lost)
+	}
+}
+
+// compareIssued adds the requests that began unseen to those issued. A gap must outlast a report, and a log
+// that lags by more than that: it counts as far as all reports of a period show it. What was added
+// and then logged after all shows as a gap below zero, and is made up for later, since the sum must not fall.
+func (c *Counter) compareIssued(r *Report, change *Change) {
+	if r.First || r.Processes > 1 { // of several processes, each is late by its own age
+		c.forgetGap()
+		return
+	}
+	c.gap = clamp(int64(c.gap) + int64(r.Issued))
+	c.least, c.most = min(c.least, c.gap), max(c.most, c.gap)
+	if !r.Due {
+		return
+	}
+	switch {
+	case c.least > 0:
+		c.issue(c.least, Size{}, change)
+		c.unseen = clamp(int64(c.unseen) + int64(c.least))
+		c.gap -= c.least
+	case c.most < 0:
+		late := min(-c.most, c.unseen) // beyond that a report was lost, not an event
+		c.unseen -= late
+		c.overcounted = clamp(int64(c.overcounted) + int64(late))
+		c.gap -= c.most
+	}
+	c.least, c.most = c.gap, c.gap
+}
+
+// reportOnly counts by reports: as issued what they say but for those that were logged to begin before the
+// log ended, and as ended whatever else is not in progress. How requests ended counts unless the log told
+// of the same ones. What is in progress when a process joins began before it was counted, and is no part
+// of the sums until it ends.
+func (c *Counter) reportOnly(r *Report, change *Change) {
+	adds := &change.Sums
+	switch {
+	case !r.Joins:
+	case r.Processes > 1:
+		c.unended = clamp(int64(c.unended) + int64(r.InProgress))
+	default:
+		c.forgetGap()
+		c.unended = c.gauge
+	}
+	if !r.First {
+		adds.Issued = uint64(clamp(max(0, int64(r.Issued)+int64(c.gap))))
+	}
+	c.forgetGap()
+	if !r.First && !r.Logged {
+		adds.Succeeded, adds.Errors = uint64(r.Succeeded), uint64(r.Errors)
+	}
+	unended := int64(clamp(int64(c.unended) + int64(adds.Issued)))
+	adds.Ended = uint64(max(0, unended-int64(c.gauge)))
+}
+
+// Leave takes out the gauge of a process that reports no more. left is how many still do, and
+// logged whether the proxy has a log, which tells how its requests end.
+func (c *Counter) Leave(process uint8, left int, logged bool) (change Change) {
+	before := c.InFlight()
+	gone := c.gauge
+	if c.shared != nil {
+		gone = c.shared.leave(process)
+	}
+	c.gauge -= gone
+	if !logged {
+		c.unended -= gone
+	}
+	switch left {
+	case 0:
+		c.shared = nil
+		c.restart(0)
+	case 1:
+		c.shared = nil
+	}
+	c.done(before, &change)
+	return change
+}
+
+// Share says which process the gauge is of. It is called when a second one is about to report.
+func (c *Counter) Share(process uint8) {
+	if c.shared == nil && c.gauge != 0 {
+		c.shared = &shared{}
+		c.shared.of(process).gauge = c.gauge
+	}
+}

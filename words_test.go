@@ -1,0 +1,147 @@
+package steelyard_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// notYet lists folders that do not have to pass the tests of this file yet. A folder that ends in a slash stands
+// for all below it, another only for the files in it.
+var notYet = []string{
+	"xds/", "collectors/", "weighting/", "cmd/internal/daemon/", "cmd/internal/asynclog/", "controlplane/liveness/",
+	"e2e", "e2e/chaos/",
+}
+
+// plainWords are words to avoid, and what to write instead. A space in a pattern matches any white space, and the
+// beginning of a comment's next line. Patterns do not look at case.
+var plainWords = []struct{ avoid, write string }{
+	// Words that readers stumble over.
+	{`\banew\b`, "again"},
+	{`\bseldom\b`, "rarely"},
+	{`(?-i:\bbeside\b)`, "next to, besides, together with, compared with"},
+	{`\bin vain\b`, "without success"},
+	{`\blately\b`, "recently"},
+	{`\breckon`, "compute, estimate, count"},
+	{`\bcome to pass\b`, "happen"},
+	{`\bfor want of\b`, "because there was no …"},
+	{`\b(whoever|whomever)\b`, "the caller, the client, the person who"},
+	{`\bsomebody\b`, "something, or who it is: a client, a person"},
+	{`\b(of|as of) (now|the moment)\b`, "current, at this time"},
+	{`\b(by|from|of|on|in|with|to|for) ([\w-]+ ){1,3}alone\b`, "only, before the noun: from scrapes only"},
+	{`\balone (is|are|has|have|says?)\b`, "only, before the noun"},
+
+	// Things do not speak: a server reports, a field is stale, a log has entries.
+	{`\b(tells?|telling|told) of\b`, "report, report about"},
+	{`\bsa(ys?|id) (of|for) (itself|themselves)\b`, "report"},
+	{`\b(is|are|was|were|be) said\b`, "the subject: who reports or logs it, and where"},
+	{`\bwhat (is|was) said\b`, "the report, the message"},
+	{`\bwho (asks?|sees?|sends?|waits?|reads?|listens?|counts?|reports?|serves?|uses|needs|calls|tells?)\b`,
+		"that, for a machine; or the noun: clients that ask"},
+	{`\bnobody (asks|listens|reads|reports|counts|answers|waits|sends|serves|uses|is told)\b`,
+		"nothing, no client, no server"},
+	{`\b(is|are|be|was|were|not) believed\b`, "trusted"},
+
+	// Names that the glossary of CONTRIBUTING.md replaced.
+	{`\bpardon`, "panic mode, or end of the ejection"},
+	{`\bill\b`, "outlier, stalled, failing"},
+	{`\bconduct\b`, "outlier state"},
+	{`\bowed\b`, "overcounted"},
+	{`\bletGo\b`, "publishNeutral"},
+	{`\brealEnvoy\b`, "what the fixture is"},
+	{`\bward\b`, "what the fixture is"},
+	{`\bbed\b`, "what the fixture is"},
+}
+
+func TestPlainWords(t *testing.T) {
+	var patterns []*regexp.Regexp
+	for _, w := range plainWords {
+		patterns = append(patterns, regexp.MustCompile(`(?i)`+strings.ReplaceAll(w.avoid, " ", `[\s/#*>]+`)))
+	}
+	eachText(t, func(path, text string) {
+		for i, p := range patterns {
+			for _, at := range p.FindAllStringIndex(text, -1) {
+				line := 1 + strings.Count(text[:at[0]], "\n")
+				t.Errorf("%s:%d: %q: write %s", path, line, text[at[0]:at[1]], plainWords[i].write)
+			}
+		}
+	})
+}
+
+// TestLinesFitIn120Columns is for the files that no linter reads: lll has those of Go. Tables, links and what a program
+// printed in Markdown cannot be wrapped, nor can the type URLs of Envoy and rows of HTML.
+func TestLinesFitIn120Columns(t *testing.T) {
+	const widest = 120
+	eachText(t, func(path, text string) {
+		if slices.Contains([]string{".go", ".html"}, filepath.Ext(path)) {
+			return
+		}
+		isFenced := false
+		for i, line := range strings.Split(text, "\n") {
+			exempt := strings.Contains(line, "type.googleapis.com/")
+			if filepath.Ext(path) == ".md" {
+				isFenced = isFenced != strings.HasPrefix(line, "```")
+				exempt = isFenced || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "|") ||
+					strings.Contains(line, "](")
+			}
+			if columns := utf8.RuneCountInString(line); columns > widest && !exempt {
+				t.Errorf("%s:%d has %d columns, want at most %d", path, i+1, columns, widest)
+			}
+		}
+	})
+}
+
+// eachText reads what people write here: code, documents, templates, scripts. Recordings and what programs wrote
+// (testdata) are not among them, nor is this file, which quotes what to avoid.
+func eachText(t *testing.T, visit func(path, text string)) {
+	t.Helper()
+	var seen int
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{".git", ".tools", "bin", "bench", "dist", "testdata", "recordings"},
+			path),
+			d.IsDir() && slices.Contains([]string{"testdata", "recordings"}, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || !written(path) || excused(path):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			seen++
+			visit(path, string(text))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 100 {
+		t.Errorf("only %d files were read", seen)
+	}
+}
+
+func written(path string) bool {
+	switch filepath.Base(path) {
+	case "words_test.go", "LICENSE":
+		return false
+	case "Makefile", "Dockerfile", "run":
+		return true
+	}
+	return slices.Contains([]string{".go", ".md", ".yaml", ".yml", ".tmpl", ".sh", ".html", ".js", ".css"},
+		filepath.Ext(path))
+}
+
+func excused(path string) bool {
+	return slices.ContainsFunc(notYet, func(folder string) bool {
+		if strings.HasSuffix(folder, "/") {
+			return strings.HasPrefix(path, folder)
+		}
+		return filepath.Dir(path) == folder
+	})
+}
