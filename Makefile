@@ -113,7 +113,7 @@ bench-placement: need-go tools-envoy tools-redis ## waits on Envoys under every 
 	@bin/bench-placement $(ARGS)
 
 .PHONY: bench-llm
-bench-llm: need-go tools-envoy ## times to the first token on real Envoys and emulated engines, into bench/ (ARGS="--quick": two minutes)
+bench-llm: need-go tools-envoy ## times to the first token of LLM requests on Envoys, into bench/ (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@bin/bench-llm $(ARGS)
 

@@ -14,13 +14,16 @@ import (
 	"steelyard/e2e/bench/placement/report"
 )
 
-func main() {
+func main() { os.Exit(run()) }
+
+func run() (status int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "llm:", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 // command reads the flags over the defaults, or over those of --quick.
@@ -88,7 +91,7 @@ func (o Options) publish(ctx context.Context, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.Place.Dir)) }()
-	d, err := o.run(ctx)
+	d, err := o.measureAll(ctx)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func Quick() Options {
 func (o *Options) validate() error {
 	switch {
 	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
-		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want 1 of each at least",
+		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want 1 at least",
 			o.Envoys, o.Engines, o.Requests, o.Burst, o.Attempts)
 	case !(o.Load > 0) || math.IsInf(o.Load, 0):
 		return fmt.Errorf("load %v: want a number above 0, such as 0.8", o.Load)

@@ -20,9 +20,9 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// run measures all rows, and all of them again where requests left late: something else
+// measureAll measures all rows, and all of them again where requests left late: something else
 // wanted the machine, which says nothing about the rows.
-func (o *Options) run(ctx context.Context) (report.LLMDocument, error) {
+func (o *Options) measureAll(ctx context.Context) (report.LLMDocument, error) {
 	if err := o.validate(); err != nil {
 		return report.LLMDocument{}, err
 	}

@@ -35,7 +35,7 @@ func short(t *testing.T) Options {
 // requests on a shared machine cannot tell.
 func TestAllRowsAnswerEveryRequest(t *testing.T) {
 	o := short(t)
-	d, err := o.run(t.Context())
+	d, err := o.measureAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 	} {
 		o := Default()
 		change(&o)
-		if _, err := o.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := o.measureAll(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}

@@ -137,7 +137,8 @@ func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 		f := &Fleet{Policy: Policy{Control: &c}, Size: Size{Slots: slots}, xds: "127.0.0.1:1", admin: "127.0.0.1:2"}
 		return f.config()
 	}
-	want := "xds:\n  listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\nclusters:\n- name: bench\n  engine: vllm\n  endpoints:\n    static:\n"
+	const want = "xds:\n  listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\n" +
+		"clusters:\n- name: bench\n  engine: vllm\n  endpoints:\n    static:\n"
 	if diff := cmp.Diff(want, configured(Control{Default: true}, 0)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 )
@@ -55,7 +56,7 @@ func (d LLMDocument) head(w io.Writer) {
 		"spread: how far an engine's mean number of requests running is from that of all, at most; "+
 		"CPU in % of a core, Envoys' per request in µs\n")
 	if n := d.Rows[0].Requests / 100; n < fewInTail {
-		fmt.Fprintf(w, "Only %d requests of a row are beyond its p99: a target that holds or is missed may be chance\n", n)
+		fmt.Fprintf(w, "Only %d requests of a row are beyond its p99: a target held or missed may be chance\n", n)
 	}
 	fmt.Fprintln(w)
 }
@@ -76,7 +77,7 @@ func (r LLMRow) line(w io.Writer) {
 
 // String is the interval as in tables; a dash where there is none.
 func (c CI) String() string {
-	if c[0] != c[0] || c[1] != c[1] {
+	if math.IsNaN(float64(c[0])) || math.IsNaN(float64(c[1])) {
 		return "-"
 	}
 	return fmt.Sprintf("%s-%s", c[0], c[1])

@@ -42,7 +42,9 @@ func usualConditions() LLMConditions {
 
 func TestAnLLMRowHasItsFiguresAndThoseOfTheReferences(t *testing.T) {
 	m := measuredAs("steelyard", 0.01, 0.001, 0.1)
-	m.Cost = Cost{Seconds: 10, Envoys: []float64{0.1, 0.3}, Control: true, ControlCPU: 1, ControlRSS: 1 << 20, Pushes: 300}
+	m.Cost = Cost{
+		Seconds: 10, Envoys: []float64{0.1, 0.3}, Control: true, ControlCPU: 1, ControlRSS: 1 << 20, Pushes: 300,
+	}
 	lr := measuredAs("least_request", 0.02, 0.001, 0.1)
 	rows := llmRows(t, lr, m)
 	r := rows[1]
@@ -76,8 +78,8 @@ func TestAnLLMRowHasItsFiguresAndThoseOfTheReferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{
-		"policy", "requests", "errors", "ttft_p50", "ttft_p90", "ttft_p99", "ttft_mean", "tpot_p99", "e2e_p50", "e2e_p99",
-		"pushes_per_second", "envoy_cpu_per_request",
+		"policy", "requests", "errors", "ttft_p50", "ttft_p90", "ttft_p99", "ttft_mean", "tpot_p99",
+		"e2e_p50", "e2e_p99", "pushes_per_second", "envoy_cpu_per_request",
 	} {
 		if !strings.Contains(string(text), `"`+key+`":`) {
 			t.Errorf("the JSON has no %s: %s", key, text)
@@ -96,8 +98,9 @@ func TestRowsOfOtherRequestsAreNotCompared(t *testing.T) {
 
 func TestTheTargetsAreThoseOfTheConditions(t *testing.T) {
 	rows := llmRows(t,
-		measuredAs("least_request", 1, 1, 1), measuredAs("fewest_in_flight", 0.7, 1, 1), measuredAs("least_work", 0.5, 1, 1),
-		measuredAs("steelyard", 0.54, 1, 1.04), measuredAs("steelyard_scrapes", 1.04, 1, 1))
+		measuredAs("least_request", 1, 1, 1), measuredAs("fewest_in_flight", 0.7, 1, 1),
+		measuredAs("least_work", 0.5, 1, 1), measuredAs("steelyard", 0.54, 1, 1.04),
+		measuredAs("steelyard_scrapes", 1.04, 1, 1))
 	change := func(f func(*LLMConditions)) LLMConditions {
 		c := usualConditions()
 		f(&c)
@@ -108,8 +111,13 @@ func TestTheTargetsAreThoseOfTheConditions(t *testing.T) {
 		missed []string // the beginnings
 		all    int
 	}{
-		"usual": {usualConditions(), []string{"steelyard: TTFT mean, by that of least_work", "steelyard: end to end"}, 10},
-		"mixed": {change(func(c *LLMConditions) { c.Mixed = true }), []string{"steelyard: TTFT p99", "steelyard: end to end"}, 3},
+		"usual": {
+			usualConditions(), []string{"steelyard: TTFT mean, by that of least_work", "steelyard: end to end"}, 10,
+		},
+		"mixed": {
+			change(func(c *LLMConditions) { c.Mixed = true }),
+			[]string{"steelyard: TTFT p99", "steelyard: end to end"}, 3,
+		},
 		"load":  {change(func(c *LLMConditions) { c.Load = 0.95 }), nil, 3},
 		"burst": {change(func(c *LLMConditions) { c.Burst = 10 }), nil, 3},
 		"kv":    {change(func(c *LLMConditions) { c.KVTokens = 30_000; c.Mixed = true }), nil, 3},
