@@ -65,7 +65,8 @@ vet: need-go
 lint: $(LINTER)
 	$(call step,golangci-lint)
 	@for module in . $(BENCH_MODULE); do \
-	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache $(CURDIR)/$(LINTER) run ./...); done
+	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache \
+	$(CURDIR)/$(LINTER) run --allow-parallel-runners ./...); done
 
 # Built from source, which takes two minutes of CPU, and again only when tools/go.mod changes.
 $(LINTER): tools/go.mod tools/go.sum | need-go
@@ -76,7 +77,7 @@ $(LINTER): tools/go.mod tools/go.sum | need-go
 .PHONY: unit
 unit: need-cc tools ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
-	@go test -race -timeout 20m $$(go list ./... | grep -vE '^steelyard/(e2e|weighting)($$|/)' ) \
+	@go test -race -timeout 20m $$(go list ./... | grep -vE '/(e2e|weighting)($$|/)') \
 	$$(go list ./e2e/rig/...)
 	$(call step,go test of the law: values in and values out)
 	@go test -timeout 20m ./weighting/...
@@ -84,7 +85,7 @@ unit: need-cc tools ## tests of the packages, with the race detector where there
 .PHONY: e2e
 e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	$(call step,end to end)
-	@packages=$$(go list ./e2e/... | grep -v '^steelyard/e2e/rig/' || true); \
+	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	go test -count=1 -p 1 -timeout 20m $$packages
 	$(call step,benches)

@@ -260,12 +260,12 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			},
 			wantWhy: "scrapes: 0 of 2 endpoints have answered, 2 have failed 3 times",
 		}, {
-			name:    "counts alone: not read",
+			name:    "only counts: not read",
 			options: func(o *Options) { o.Scraped, o.Counted = false, true },
 			reports: func(c *Cluster) { c.SetEndpoints(addresses(a, b)) },
 			wantWhy: "in-flight counts: none for any of 2 endpoints yet",
 		}, {
-			name:    "counts alone: Redis failing is no answer",
+			name:    "only counts: Redis failing is no answer",
 			options: func(o *Options) { o.Scraped, o.Counted = false, true },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
@@ -275,7 +275,7 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			},
 			wantWhy: "in-flight counts: none for any of 2 endpoints yet",
 		}, {
-			name:    "counts alone: read",
+			name:    "only counts: read",
 			options: func(o *Options) { o.Scraped, o.Counted = false, true },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
@@ -772,9 +772,9 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 	})
 }
 
-// TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests: a pool without traffic is
+// TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests: a pool without traffic is
 // no fault, and one with traffic that no Envoy reports is seen.
-func TestProxiesThatTellNothingAreIdleUnlessThePoolHasRequests(t *testing.T) {
+func TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
 		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
 			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
@@ -985,9 +985,9 @@ func TestARefusedScrapeReachesTheLaw(t *testing.T) {
 	})
 }
 
-// TestWhoRefusedTheLastScrapeIsNotGoneForEver: where scrapes are switched off, no later one
+// TestAServerThatRefusedTheLastScrapeIsNotGoneForEver: where scrapes are switched off, no later one
 // says that the endpoint is back.
-func TestWhoRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
+func TestAServerThatRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 	o := testOptions()
 	inLoop(t, o, func(c *Cluster, r *recorder) {
 		list := []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"}
@@ -1055,7 +1055,7 @@ func TestScrapesAreGathered(t *testing.T) {
 		proxies   ProxyCounts
 		want      time.Duration // between two steps
 	}{
-		"scrapes alone":       {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
+		"scrapes only":        {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
 		"of few":              {20, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
 		"and proxies' counts": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Reporting: 1}, floor},
 		"and those of Redis":  {21, true, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},

@@ -33,7 +33,7 @@ func static(list ...string) config.Endpoints {
 	return e
 }
 
-// known is what Each tells: addresses by cluster.
+// known is the result of Each: addresses by cluster.
 func known(m *Manager) map[string][]string {
 	out := map[string][]string{}
 	m.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
@@ -162,7 +162,7 @@ func TestCloseStopsEverythingTwice(t *testing.T) {
 }
 
 // Who adds a cluster whose endpoints cannot be found yet must not take the others from new Envoys.
-func TestAClusterThatIsAddedLaterHoldsUpNobodyElse(t *testing.T) {
+func TestAClusterThatIsAddedLaterDelaysOnlyItself(t *testing.T) {
 	r := &recorder{}
 	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
 		slog.New(slog.DiscardHandler))

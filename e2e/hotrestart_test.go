@@ -2,9 +2,14 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
@@ -31,7 +36,6 @@ func TestTwoProcessesWithOneNodeIDAreExactTogether(t *testing.T) {
 			t.Fatalf("%d in flight, want %d and %d", n, ofOld, ofYoung)
 		}
 	}
-	t.Logf("%d and %d in flight", ofOld, ofYoung)
 
 	if err := old.Kill(); err != nil {
 		t.Fatal(err)
@@ -40,21 +44,106 @@ func TestTwoProcessesWithOneNodeIDAreExactTogether(t *testing.T) {
 	if err := r.processes(1); err != nil {
 		t.Error(err)
 	}
+	up.letAll(t)
+	r.becomes("none is in flight", inFlight, 0)
+	for _, wait := range waits {
+		wait()
+	}
+}
+
+// TestAHotRestartIsExactThroughout: the old process keeps the requests that it has, the new one takes all
+// others, and the old one exits with requests that have not ended.
+func TestAHotRestartIsExactThroughout(t *testing.T) {
+	up := startUpstream(t)
+	r := receive(t, up.address)
+	run := hotRestarting(t, r)
+	old, url := run(0)
+	eventually(t, "the old process reports", func() error { r.watch(); return r.processes(1) })
+	ofOld, ofYoung := 5, 0
+	waits := []func(){asking(t, t.Context(), ofOld, url)}
+	r.becomes("the old one's are in flight", inFlight, ofOld)
+
+	run(1)
+	eventually(t, "both report", func() error { return r.processes(2) })
+	for until := r.reports.Stats().Reports + 10; r.reports.Stats().Reports < until; {
+		waits = append(waits, asking(t, t.Context(), 1, url))
+		ofYoung++
+		r.becomes("all were issued", issued, ofOld+ofYoung)
+		if n := r.sum(inFlight); n != ofOld+ofYoung {
+			t.Fatalf("%d in flight, want %d and %d", n, ofOld, ofYoung)
+		}
+	}
+	if err := r.processes(2); err != nil {
+		t.Error(err)
+	}
+	<-old.Done() // or the test's own timeout
+	r.becomes("those of the young one are in flight", inFlight, ofYoung)
+	if err := r.processes(1); err != nil {
+		t.Error(err)
+	}
+	up.letAll(t)
+	r.becomes("none is in flight", inFlight, 0)
+	for _, wait := range waits {
+		wait()
+	}
+}
+
+// hotRestarting returns what starts the processes of one Envoy, the second of which takes over from the first, and the
+// URL at which both serve.
+func hotRestarting(t *testing.T, r *receiver) func(epoch int) (*proc.Process, string) {
+	t.Helper()
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := envoybootstrap.Render(envoybootstrap.Options{
+		Cluster: cluster, XDS: r.address, Mode: envoybootstrap.ModeShedding, Listen: ports[0], Admin: ports[1],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := proctest.Dir(t)
+	bootstrap, baseID := filepath.Join(dir, "bootstrap.yaml"), filepath.Join(dir, "base-id")
+	if err := os.WriteFile(bootstrap, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(epoch int) (*proc.Process, string) {
+		t.Helper()
+		args := []string{
+			"--config-path", bootstrap, "--concurrency", "1", "--log-level", "warning",
+			"--drain-time-s", "1", "--parent-shutdown-time-s", "4", "--restart-epoch", strconv.Itoa(epoch),
+		}
+		if epoch == 0 { // the first chooses what the others meet by
+			args = append(args, "--use-dynamic-base-id", "--base-id-path", baseID)
+		} else {
+			id, err := os.ReadFile(baseID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--base-id", string(id))
+		}
+		p := proctest.Start(t, proc.Spec{Name: "envoy-" + strconv.Itoa(epoch), Path: program, Args: args, Dir: dir})
+		return p, "http://" + ports[0] + "/"
+	}
+}
+
+// letAll answers all requests from now on.
+func (u *upstream) letAll(t *testing.T) {
 	done := make(chan struct{})
-	defer close(done)
-	go func() { // the upstream may answer a request of the old one before it finds that it is gone
+	t.Cleanup(func() { close(done) })
+	go func() {
 		for {
 			select {
-			case up.let <- struct{}{}:
+			case u.let <- struct{}{}:
 			case <-done:
 				return
 			}
 		}
 	}()
-	r.becomes("none is in flight", inFlight, 0)
-	for _, wait := range waits {
-		wait()
-	}
 }
 
 // processes says why the receiver does not know one Envoy of so many processes.

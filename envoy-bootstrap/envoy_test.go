@@ -475,7 +475,7 @@ func TestOverloadFlagsMoveNoTrafficPastTheWeights(t *testing.T) {
 	}
 }
 
-func TestSheddingRefusesTheShareThatItIsTold(t *testing.T) {
+func TestSheddingRefusesTheShareOfTheAssignment(t *testing.T) {
 	backends := startBackends(t, four()...)
 	cp := startControlPlane(t)
 	cp.publish(dropping(assignment("llama", endpoints(backends, weighted)...), 40))
@@ -690,7 +690,7 @@ func (f *front) ask(ctx context.Context, path string) int {
 	return resp.StatusCode
 }
 
-func TestEnvoyAndSteelyardProveWhoTheyAre(t *testing.T) {
+func TestEnvoyAndSteelyardAuthenticateEachOther(t *testing.T) {
 	pki := newPKI(t)
 	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server(t))))
 	backends := startBackends(t, http.StatusOK)
@@ -757,7 +757,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	}
 }
 
-// server is a TLS server's side that lets nobody in without a certificate.
+// server is a TLS server's side that admits no client without a certificate.
 func (p pki) server(t *testing.T) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(p.cert, p.key)

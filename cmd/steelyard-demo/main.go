@@ -57,7 +57,7 @@ Ctrl-C.`,
 	f.IntVar(&o.Endpoints, "endpoints", demo.DefaultEndpoints, "number of model servers")
 	f.Float64Var(&o.Load, "load", demo.DefaultLoad, "load, as a share of what all servers together can do")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load: the same seed sends the same requests")
-	f.BoolVar(&o.Keep, "keep", false, "stay up after the last phase, to be looked at")
+	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
 	return c
 }

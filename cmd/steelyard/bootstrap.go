@@ -51,19 +51,19 @@ Two modes, of which Envoy can do only one at a time:
 	f.StringVar(&o.Listen, "listen", envoybootstrap.DefaultListen, "where clients connect, HOST:PORT")
 	f.StringVar(&o.Admin, "admin", envoybootstrap.DefaultAdmin, "Envoy's admin listener, HOST:PORT")
 	f.StringVar(&o.NodeID, "node-id", "", "name under which Steelyard shows this Envoy (default: the cluster's name "+
-		"with -envoy; --service-node wins)")
+		"with -envoy; --service-node overrides it)")
 	f.StringVar(&o.Zone, "zone", "", "zone of this Envoy")
 	f.StringVar((*string)(&o.Policy), "lb-policy", string(envoybootstrap.PolicyLeastRequest),
-		"Envoy's policy under the weights: least_request, which also looks at what this Envoy has open, or "+
+		"Envoy's policy under the weights: least_request, which also counts the requests that this Envoy has open, or "+
 			"round_robin, which follows them exactly")
 	f.StringArrayVar(&o.Fallback, "fallback", nil, "with failsafe: an endpoint to use when the weights are stale, "+
 		"HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout,
 		"how long a request may go without a byte before it is reset")
-	f.BoolVar(&attach, "attach", false, "print only what an Envoy with a configuration of its own needs")
+	f.BoolVar(&attach, "attach", false, "print only what to add to an existing Envoy configuration")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")
 	f.BoolVar(&upstreamLog, "upstream-log", true,
-		"tell Steelyard of each request that begins or ends at a model server")
+		"report the start and end of each request at a model server to Steelyard")
 	f.BoolVar(&loadReports, "load-reports", true, "report the requests in progress to Steelyard, at intervals")
 	f.BoolVar(&runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, "+
 		"batched and off")

@@ -29,7 +29,7 @@ func inspectCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect --engine ENGINE FILE|URL",
-		Short: "Show the load that is read out of a model server's metrics",
+		Short: "Show the load that Steelyard reads from a model server's metrics",
 		Long: `Show the load that Steelyard reads out of a model server's metrics page, and from
 which series. A number that the page does not tell is unknown, not zero: it is
 shown as "unknown", and as null with --json.`,

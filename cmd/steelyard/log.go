@@ -36,9 +36,9 @@ func newLog(level, format string) (*asynclog.Log, error) {
 	return nil, fmt.Errorf("--log-format %q: write text or json", format)
 }
 
-// logEverythingTo has what would write to standard error by itself, and so wait for its
-// reader, write to log: the standard library's loggers and gRPC's. And a reader that has
-// gone is a write that fails, not a signal that kills.
+// logEverythingTo redirects to log what would write to standard error by itself, and so wait
+// for its reader: the standard library's loggers and gRPC's. It also makes a reader that has
+// gone a write that fails, instead of a signal that kills.
 func logEverythingTo(log *slog.Logger) {
 	signal.Ignore(syscall.SIGPIPE)
 	slog.SetDefault(log.With("library", "standard library")) // and with it package log

@@ -23,8 +23,8 @@ const (
 	exitUsage   = 2 // a mistake in the command line
 )
 
-// execute runs a command line and returns the exit status. What fails before a
-// command begins is the command line's fault.
+// execute runs a command line and returns the exit status. A failure before a command
+// starts is a mistake in the command line.
 func execute(c *cobra.Command) int {
 	began := false
 	for _, sub := range c.Commands() {
@@ -45,8 +45,8 @@ func execute(c *cobra.Command) int {
 	return exitFailure
 }
 
-// untilSignal ends at the first of the signals, for a command that has things to
-// put away. A second one ends the process at once.
+// untilSignal ends at the first of the signals, for a command that has to clean up. A second one ends the process at
+// once.
 func untilSignal(signals ...os.Signal) context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)
@@ -56,7 +56,7 @@ func untilSignal(signals ...os.Signal) context.Context {
 func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "steelyard",
-		Short: "Global load in Envoy's own balancing, for pools of model servers",
+		Short: "Envoy's own balancing by the load of the whole fleet, for pools of model servers",
 		Long: `Steelyard reads the load of model servers (vLLM, Triton, TensorRT-LLM, SGLang,
 TGI) and the requests in flight, computes a weight for every endpoint, and streams
 the weights to Envoys as EDS. No request passes through it.`,

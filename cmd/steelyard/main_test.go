@@ -22,7 +22,7 @@ func steelyard(t *testing.T, args ...string) (status int, stdout, stderr string)
 	return status, out.String(), errs.String()
 }
 
-func TestExitStatusTellsFailuresFromMistakesInTheCommandLine(t *testing.T) {
+func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("pods: 3\n"), 0o600); err != nil {
 		t.Fatal(err)

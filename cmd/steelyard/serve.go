@@ -77,7 +77,7 @@ func serve(path string, out *asynclog.Log) error {
 	return runWith(untilSignal(os.Interrupt, syscall.SIGTERM), d.Run, watcher.Run)
 }
 
-// reloadPatience is how long the end of the process waits for a reload that is under way.
+// reloadPatience is how long the exit of the process waits for a reload in progress.
 const reloadPatience = 100 * time.Millisecond
 
 // runWith runs a daemon, and the watcher of its configuration. A daemon ends in bounded time whatever is

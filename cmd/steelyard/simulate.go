@@ -13,7 +13,7 @@ func simulateCommand() *cobra.Command {
 	var o simulate.Options
 	c := &cobra.Command{
 		Use:   "simulate --scenario NAME|FILE | --trace FILE",
-		Short: "Simulate what users would wait under each policy, on a fleet of your own too",
+		Short: "Simulate how long requests would wait under each policy, also on your own fleet",
 		Long: `Simulate a fleet of model servers behind Envoys and show what users would wait
 under each policy: Envoy's own ones, Steelyard with several sources of load, and
 the bound, a single view of all servers for each request. All policies get the
@@ -49,28 +49,29 @@ mistake in the command line.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (has a / or a dot in it)")
+	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (with a / or a dot in it)")
 	f.StringVar(&o.Trace, "trace", "", "a file of requests to language models, in place of those of the scenario "+
 		"(default scenario: llm)")
 	f.BoolVar(&o.Spread, "spread", false, "spread the requests of a trace whose times are rounded to seconds over "+
 		"what they are rounded to")
 	f.Float64Var(&o.Load, "load", 0, "traffic as a part of what the pods can do, 0.01 to 10 (default: the scenario's)")
-	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and end")
-	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and end")
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of all chance, 0 to 9223372036854775807: the same seed gives the same "+
+	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and exit")
+	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and exit")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of all random numbers, 0 to 9223372036854775807: the same seed gives the "+
+		"same "+
 		"result (default: the scenario's)")
 	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
-	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table (--list says what each goes "+
-		"by), or steelyard@ with an interval that is not among them, 1ms to 1m, which goes by the access log, pushes "+
-		"at most so often and has no other budget; repeat or separate by commas (default: all)")
+	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table (--list describes them), "+
+		"or steelyard@ with another interval, 1ms to 1m, which uses the access log, pushes at most that often and has "+
+		"no other budget; repeat or separate by commas (default: all)")
 	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the "+
 		"table")
 	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
 	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and "+
-		"those that something happens to)")
+		"those with events)")
 	f.IntVar(&o.Hunt, "hunt", 0, "run so many seeds, and name the one under which Steelyard does worst against "+
 		"least_request")
-	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster takes the place of the scenario's pods")
+	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster replaces the scenario's pods")
 	f.StringVar(&o.Cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")
 	f.StringVar(&o.EnvoyPolicy, "envoy-policy", "", "Envoy's policy under the weights of that configuration: "+

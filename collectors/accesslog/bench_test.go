@@ -44,10 +44,10 @@ func BenchmarkEntry(b *testing.B) {
 		b.ReportAllocs()
 		events, _ := byHand(b, data[0])
 		l := ledger.New(func(string) {})
-		who := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
+		envoy := ledger.Envoy{NodeID: "a", Host: "127.0.0.1"}
 		l.SetMembers("chat", []string{events[0].Address})
-		l.SetWatchers("chat", []ledger.Envoy{who})
-		s := l.Open(who, time.Now())
+		l.SetWatchers("chat", []ledger.Envoy{envoy})
+		s := l.Open(envoy, time.Now())
 		for i := range b.N {
 			if err := m.UnmarshalWire(data[i%2]); err != nil {
 				b.Fatal(err)

@@ -19,9 +19,9 @@ import (
 	"steelyard/collectors/wire"
 )
 
-// TestWhatARealEnvoySays holds every recorded message to what it is known to be
+// TestRecordedMessagesOfARealEnvoy holds every recorded message to what it is known to be
 // of, and to the generated code.
-func TestWhatARealEnvoySays(t *testing.T) {
+func TestRecordedMessagesOfARealEnvoy(t *testing.T) {
 	cases := []struct {
 		recorded string
 		want     ledger.Outcome // Latency to the millisecond
@@ -51,7 +51,8 @@ func TestWhatARealEnvoySays(t *testing.T) {
 			}
 			got := events[0]
 			answered := c.want.Status > 0 && !c.want.Reset && c.want.Bytes > 0 && c.recorded != "16-aborted-stream"
-			if (got.Latency > 0) != answered || got.Latency < c.want.Latency || got.Latency > c.want.Latency+50*time.Millisecond {
+			if (got.Latency > 0) != answered || got.Latency < c.want.Latency ||
+				got.Latency > c.want.Latency+50*time.Millisecond {
 				t.Errorf("a latency of %v, want about %v", got.Latency, c.want.Latency)
 			}
 			got.Latency = c.want.Latency
@@ -104,8 +105,10 @@ func TestWhatACircuitBreakerStopsIsNoRequestOfTheEndpoint(t *testing.T) {
 
 func TestByHandIsAsByTheGeneratedCode(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		entries := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: rapid.SliceOfN(rapid.Custom(drawEntry), 0, 5).Draw(rt, "entries")}
-		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: entries}})
+		entries := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+			LogEntry: rapid.SliceOfN(rapid.Custom(drawEntry), 0, 5).Draw(rt, "entries")}
+		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
+			LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: entries}})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -118,9 +121,10 @@ func TestByHandIsAsByTheGeneratedCode(t *testing.T) {
 }
 
 func TestATCPLogIsNoRequest(t *testing.T) {
-	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_TcpLogs{
-		TcpLogs: &accesslogv3.StreamAccessLogsMessage_TCPAccessLogEntries{LogEntry: []*accessdatav3.TCPAccessLogEntry{{}}},
-	}})
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
+		LogEntries: &accesslogv3.StreamAccessLogsMessage_TcpLogs{
+			TcpLogs: &accesslogv3.StreamAccessLogsMessage_TCPAccessLogEntries{LogEntry: []*accessdatav3.TCPAccessLogEntry{{}}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,12 +216,14 @@ func FuzzMessage(f *testing.F) {
 // sized is a message with the beginning of a request that has this content-length.
 func sized(t testing.TB, length string) []byte {
 	t.Helper()
-	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
-			CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("127.0.0.1", 80)},
-			Request:          &accessdatav3.HTTPRequestProperties{RequestHeaders: map[string]string{"content-length": length}},
-		}}},
-	}})
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
+		LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady,
+					UpstreamRemoteAddress: address("127.0.0.1", 80)},
+				Request: &accessdatav3.HTTPRequestProperties{RequestHeaders: map[string]string{"content-length": length}},
+			}}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,18 +253,21 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		logs := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{}
 		for range entries {
 			logs.LogEntry = append(logs.LogEntry, &accessdatav3.HTTPAccessLogEntry{
-				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady, UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", 900)},
-				Request:          &accessdatav3.HTTPRequestProperties{RequestId: id},
+				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady,
+					UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", 900)},
+				Request: &accessdatav3.HTTPRequestProperties{RequestId: id},
 			})
 		}
-		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: logs}})
+		data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
+			LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{HttpLogs: logs}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return data
 	}
 	m := &message{}
-	for name, data := range map[string][]byte{"many entries": of(1000, "1"), "long ids": of(100, strings.Repeat("x", maxID)), "usual": of(8, "1")} {
+	for name, data := range map[string][]byte{"many entries": of(1000, "1"),
+		"long ids": of(100, strings.Repeat("x", maxID)), "usual": of(8, "1")} {
 		if err := m.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
@@ -274,11 +283,13 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 
 // TestAClusterWithAnAbsurdNameIsNotKnown: it would be another one if it were cut.
 func TestAClusterWithAnAbsurdNameIsNotKnown(t *testing.T) {
-	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-		HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
-			CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamEnd, UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", maxCluster+1)},
-		}}},
-	}})
+	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
+		LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamEnd,
+					UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", maxCluster+1)},
+			}}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

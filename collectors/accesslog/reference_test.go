@@ -22,8 +22,8 @@ import (
 	"steelyard/collectors/ledger"
 )
 
-// told is an event, in a form that can be compared and printed.
-type told struct {
+// event is one in a form that can be compared and printed.
+type event struct {
 	Ended       bool
 	ID, Address string
 	Cluster     string
@@ -32,20 +32,20 @@ type told struct {
 }
 
 // byHand reads a message as the server does.
-func byHand(t testing.TB, data []byte) (events []told, skipped int) {
+func byHand(t testing.TB, data []byte) (events []event, skipped int) {
 	t.Helper()
 	m := &message{wantNode: true}
 	if err := m.UnmarshalWire(data); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range m.events {
-		events = append(events, told{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Body, e.Outcome})
+		events = append(events, event{e.Ended, string(e.ID), string(e.Address), string(e.Cluster), e.Body, e.Outcome})
 	}
 	return events, m.skipped
 }
 
 // byReference reads a message by its generated code.
-func byReference(t testing.TB, data []byte) (events []told, skipped int) {
+func byReference(t testing.TB, data []byte) (events []event, skipped int) {
 	t.Helper()
 	var m accesslogv3.StreamAccessLogsMessage
 	if err := proto.Unmarshal(data, &m); err != nil {
@@ -61,7 +61,7 @@ func byReference(t testing.TB, data []byte) (events []told, skipped int) {
 			skipped++
 			continue
 		}
-		ev := told{
+		ev := event{
 			Address: net.JoinHostPort(socket.GetAddress(), strconv.Itoa(int(socket.GetPortValue()))),
 			Cluster: common.GetUpstreamCluster(),
 			Outcome: ledger.Outcome{Bytes: common.GetUpstreamWireBytesReceived()},
@@ -87,10 +87,11 @@ func referenceOutcome(e *accessdatav3.HTTPAccessLogEntry) ledger.Outcome {
 		Status:        int(e.GetResponse().GetResponseCode().GetValue()),
 		Bytes:         common.GetUpstreamWireBytesReceived(),
 		ConnectFailed: flags.GetUpstreamConnectionFailure(),
-		Reset:         flags.GetUpstreamRemoteReset() || flags.GetUpstreamConnectionTermination() || flags.GetUpstreamProtocolError(),
+		Reset: flags.GetUpstreamRemoteReset() || flags.GetUpstreamConnectionTermination() ||
+			flags.GetUpstreamProtocolError(),
 	}
 	for _, m := range []map[string]string{e.GetResponse().GetResponseHeaders(), e.GetResponse().GetResponseTrailers()} {
-		if text, told := m["grpc-status"]; told {
+		if text, logged := m["grpc-status"]; logged {
 			status, err := strconv.ParseUint(cmp.Or(text, "0"), 10, 32)
 			if err != nil || len(text) > 2 {
 				status = 2
@@ -99,7 +100,8 @@ func referenceOutcome(e *accessdatav3.HTTPAccessLogEntry) ledger.Outcome {
 		}
 	}
 	halted := flags.GetLocalReset() || flags.GetDownstreamConnectionTermination() || flags.GetDownstreamRemoteReset() ||
-		flags.GetUpstreamRequestTimeout() || flags.GetStreamIdleTimeout() || flags.GetDurationTimeout() || flags.GetUpstreamMaxStreamDurationReached()
+		flags.GetUpstreamRequestTimeout() || flags.GetStreamIdleTimeout() || flags.GetDurationTimeout() ||
+		flags.GetUpstreamMaxStreamDurationReached()
 	first, last := common.GetTimeToFirstUpstreamTxByte(), common.GetTimeToLastUpstreamRxByte()
 	switch {
 	case halted || last == nil:
@@ -131,7 +133,8 @@ func address(ip string, port uint32) *corev3.Address {
 func drawHeaders(t *rapid.T) map[string]string {
 	headers := map[string]string{"x-other": "7"}
 	if rapid.Bool().Draw(t, "gRPC") {
-		headers["grpc-status"] = rapid.SampledFrom([]string{"0", "1", "14", "16", "99", "100", "", "-1", "x", "4294967296"}).Draw(t, "grpc-status")
+		headers["grpc-status"] = rapid.SampledFrom([]string{"0", "1", "14", "16", "99", "100", "", "-1", "x",
+			"4294967296"}).Draw(t, "grpc-status")
 	}
 	return headers
 }
@@ -159,7 +162,8 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 	}
 	e := &accessdatav3.HTTPAccessLogEntry{
 		CommonProperties: &accessdatav3.AccessLogCommon{
-			StartTime:                 &timestamppb.Timestamp{Seconds: rapid.Int64().Draw(t, "start"), Nanos: rapid.Int32().Draw(t, "start nanos")},
+			StartTime: &timestamppb.Timestamp{Seconds: rapid.Int64().Draw(t, "start"),
+				Nanos: rapid.Int32().Draw(t, "start nanos")},
 			TimeToFirstUpstreamTxByte: span("first"),
 			TimeToLastUpstreamRxByte:  span("last"),
 			Duration:                  span("duration"),
@@ -180,7 +184,8 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 			},
 			CustomTags: map[string]string{"a": "b"},
 		},
-		Request:  &accessdatav3.HTTPRequestProperties{RequestId: rapid.StringMatching(`[a-f0-9-]{0,36}`).Draw(t, "id"), Path: "/v1"},
+		Request: &accessdatav3.HTTPRequestProperties{RequestId: rapid.StringMatching(`[a-f0-9-]{0,36}`).Draw(t, "id"),
+			Path: "/v1"},
 		Response: &accessdatav3.HTTPResponseProperties{ResponseBodyBytes: 5},
 	}
 	if rapid.Bool().Draw(t, "sized") {

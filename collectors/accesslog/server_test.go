@@ -87,8 +87,9 @@ func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage 
 	return &m
 }
 
-// send sends entries. Of a stream that has ended meanwhile, the answer says why.
-func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient, m *accesslogv3.StreamAccessLogsMessage) {
+// send sends entries. Of a stream that has ended meanwhile, the answer is why.
+func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient,
+	m *accesslogv3.StreamAccessLogsMessage) {
 	t.Helper()
 	if err := stream.Send(m); err != nil && err != io.EOF {
 		t.Fatal(err)
@@ -139,7 +140,8 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	s.eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
 	counts := s.ledger.Read("chat", time.Now(), nil)[0]
 	proxies := counts.Proxies
-	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 || proxies.Answered.Value != 1 || counts.ResponseBytes.Value != 138 {
+	if proxies.Issued.Value != 2 || proxies.Ended.Value != 1 || proxies.Failed.Value != 1 ||
+		proxies.Answered.Value != 1 || counts.ResponseBytes.Value != 138 {
 		t.Errorf("%+v", proxies)
 	}
 	if _, err := first.CloseAndRecv(); err != nil {
@@ -149,7 +151,7 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	if _, err := second.CloseAndRecv(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "nobody heard", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
 	want := Stats{Messages: 3, Entries: 3}
 	if got := s.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -187,11 +189,13 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		name  string
 		first *accesslogv3.StreamAccessLogsMessage
 		code  codes.Code
-		says  string
+		err   string
 		count func(Stats) uint64
 	}{
-		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
-		{"no id", &accesslogv3.StreamAccessLogsMessage{Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
+		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node",
+			func(s Stats) uint64 { return s.Refused }},
+		{"no id", &accesslogv3.StreamAccessLogsMessage{
+			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
 			codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
 	}
@@ -203,8 +207,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{})
-			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v: …%s…", err, c.code, c.says)
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %v: …%s…", err, c.code, c.err)
 			}
 			s.eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
 			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {

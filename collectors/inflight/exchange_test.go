@@ -51,7 +51,7 @@ func TestCountsWereTrueInTheMiddleOfTheExchange(t *testing.T) {
 	}
 }
 
-// One member more than is allowed tells that there are too many; what else there is stays in Redis.
+// One member more than is allowed shows that there are too many; what else there is stays in Redis.
 func TestNoMoreMembersAreAskedForThanAreUsed(t *testing.T) {
 	slow := &slowRedis{}
 	pollThrough(t, slow, Key{"a", "k"}, Key{"b", "l"})

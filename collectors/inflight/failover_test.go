@@ -69,7 +69,7 @@ func (c *redisCluster) do(node int, args ...any) any {
 	return do(c.t, &redis.Options{Addr: c.nodes[node].address}, args...)
 }
 
-// primaryOf is the index of the node that says of itself that it serves key.
+// primaryOf is the index of the node that serves key by its own answer.
 func (c *redisCluster) primaryOf(key string) (int, bool) {
 	for i, n := range c.nodes {
 		client := redis.NewClient(&redis.Options{Addr: n.address, MaxRetries: -1, DialerRetries: 1})
@@ -82,12 +82,12 @@ func (c *redisCluster) primaryOf(key string) (int, bool) {
 	return 0, false
 }
 
-// The library asks for the cluster's layout again when a node says MOVED, which a dead one never says.
+// The library asks for the cluster's layout again when a node answers MOVED, which a dead one never does.
 func TestCountsComeBackWithTheNewPrimaryOfARedisCluster(t *testing.T) {
 	c := startCluster(t)
 	old, ok := c.primaryOf(llama.Key)
 	if !ok {
-		t.Fatal("nobody serves the key")
+		t.Fatal("no node serves the key")
 	}
 	c.do(old, "ZADD", llama.Key, 4, "10.0.0.1:8000")
 	eventually(t, "the replica has the counts", func() bool {
@@ -108,7 +108,8 @@ func TestCountsComeBackWithTheNewPrimaryOfARedisCluster(t *testing.T) {
 		}
 	}
 	away := time.Since(elected)
-	t.Logf("new primary after %v, counts %v later", elected.Sub(killed).Round(time.Millisecond), away.Round(time.Millisecond))
+	t.Logf("new primary after %v, counts %v later", elected.Sub(killed).Round(time.Millisecond),
+		away.Round(time.Millisecond))
 	if away > 2*time.Second {
 		t.Errorf("counts were back %v after there was a new primary, want at most 2 s", away.Round(time.Millisecond))
 	}

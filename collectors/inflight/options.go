@@ -131,7 +131,8 @@ func (o Options) validateMode() error {
 	case o.Mode == ModeSentinel && o.MasterName == "":
 		return fmt.Errorf("master_name is missing; mode %q needs the name the sentinels know the master by", ModeSentinel)
 	case o.Mode != ModeSentinel && o.MasterName != "":
-		return fmt.Errorf("master_name %q has no meaning in mode %q; leave it out or use mode %q", o.MasterName, o.Mode, ModeSentinel)
+		return fmt.Errorf("master_name %q has no meaning in mode %q; leave it out or use mode %q", o.MasterName, o.Mode,
+			ModeSentinel)
 	case o.DB < 0:
 		return fmt.Errorf("db %d is negative; write 0 or the database's number", o.DB)
 	case o.Mode == ModeCluster && o.DB != 0:
@@ -155,7 +156,8 @@ func (o Options) validateTimes() error {
 	case o.Timeout < time.Millisecond:
 		return fmt.Errorf("timeout %v is below 1ms", o.Timeout)
 	case o.Timeout > o.Interval:
-		return fmt.Errorf("timeout %v is above the interval %v; a poll must end before the next begins", o.Timeout, o.Interval)
+		return fmt.Errorf("timeout %v is above the interval %v; a poll must end before the next begins", o.Timeout,
+			o.Interval)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestLoopPollsOnceAnInterval(t *testing.T) {
 	})
 }
 
-func TestLoopLeavesRedisAloneWithoutKeys(t *testing.T) {
+func TestLoopSendsRedisNothingWithoutKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := loopOf(t, func([]Result) { t.Error("sink called") }, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -121,11 +121,13 @@ func (p *Poller) explain(key string, err error) error {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
 		return fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key, err)
 	case strings.HasPrefix(err.Error(), "NOPERM"):
-		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a db, +select: %w", key, err)
+		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a "+
+			"db, +select: %w", key, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: %w", p.o.Timeout, err)
 	}
-	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "), err)}
+	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "),
+		err)}
 }
 
 // counts takes the members apart into those that hold a count and those that do
@@ -150,7 +152,8 @@ func counts(key string, members []redis.Z) (map[string]float64, error) {
 	if bad > maxNamed {
 		named = append(named, fmt.Sprintf("and %d more", bad-maxNamed))
 	}
-	return requests, fmt.Errorf("in-flight key %q has scores that are no count of requests, left out: %s", key, strings.Join(named, ", "))
+	return requests, fmt.Errorf("in-flight key %q has scores that are no count of requests, left out: %s", key,
+		strings.Join(named, ", "))
 }
 
 func quote(member string) string {

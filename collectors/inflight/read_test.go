@@ -32,7 +32,7 @@ type resultCase struct {
 	name     string
 	fill     func(m *miniredis.Miniredis)
 	requests map[string]float64
-	err      []string // what the error says, in this order; none: no error
+	err      []string // parts of the error, in this order; none: no error
 }
 
 // fillWith adds n members with a count of one, and returns what is read of them.
@@ -128,7 +128,7 @@ func TestResultOfOneKey(t *testing.T) {
 	}
 }
 
-// wantError asserts that err says all the parts in their order, or is nil when
+// wantError asserts that err has all the parts in their order, or is nil when
 // there are none.
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
@@ -146,7 +146,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 	for _, part := range parts {
 		_, after, found := strings.Cut(rest, part)
 		if !found {
-			t.Errorf("error %q does not say %q in its place", err, part)
+			t.Errorf("error %q does not have %q in its place", err, part)
 			return
 		}
 		rest = after
@@ -161,7 +161,7 @@ func TestScoreThatIsNotANumberIsLeftOut(t *testing.T) {
 	wantError(t, err, `"k"`, `"a:1" = NaN`)
 }
 
-func TestFaultOfOneKeyLeavesTheOthersAlone(t *testing.T) {
+func TestFaultOfOneKeyChangesNoOther(t *testing.T) {
 	m := miniredis.RunT(t)
 	_, _ = m.ZAdd("inflight:a", 1, "10.0.0.1:80")
 	_ = m.Set("inflight:b", "x")

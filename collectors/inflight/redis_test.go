@@ -74,7 +74,7 @@ func plain(port int, more ...string) []string {
 		"--repl-diskless-sync-delay", "0"}, more...)
 }
 
-// freePort is a TCP port that nobody listens on right now.
+// freePort is a TCP port without a listener right now.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +113,7 @@ type run struct {
 	results chan []Result
 }
 
-// start runs a Poller until the test ends. Results that nobody waits for are
+// start runs a Poller until the test ends. Results that no test waits for are
 // dropped, the oldest first.
 func start(t testing.TB, o Options, keys ...Key) *run {
 	t.Helper()

@@ -38,7 +38,8 @@ func TestAReplicaThatLostItsPrimaryIsAnErrorThoughItAnswers(t *testing.T) {
 	if got.Requests != nil {
 		t.Errorf("without its primary: %s", describe(got))
 	}
-	wantError(t, got.Err, llama.Key, replica.address, "it is a replica without a connection to its primary "+primary.address)
+	wantError(t, got.Err, llama.Key, replica.address,
+		"it is a replica without a connection to its primary "+primary.address)
 	if n := do(t, &redis.Options{Addr: replica.address}, "ZCARD", llama.Key); n != int64(2) {
 		t.Errorf("the replica has %v members: it was to go on answering", n)
 	}
@@ -47,7 +48,7 @@ func TestAReplicaThatLostItsPrimaryIsAnErrorThoughItAnswers(t *testing.T) {
 	r.until("answered again", func(r Result) bool { return r.Err == nil })
 }
 
-// A primary that hangs, or that is behind a cut that nobody is told of, leaves the connection open.
+// A primary that hangs, or that is behind a cut without a sign, leaves the connection open.
 func TestAReplicaThatHearsNothingFromItsPrimaryIsAnError(t *testing.T) {
 	port := freePort(t)
 	primary := startRedis(t, port, plain(port, "--repl-ping-replica-period", "1")...)
@@ -86,9 +87,9 @@ func TestAPrimaryThatSentinelsNameAndThatIsAReplicaNowIsAnError(t *testing.T) {
 	r := start(t, o, llama)
 	r.until("read", read)
 
-	nobody := fmt.Sprint(freePort(t))
-	do(t, &redis.Options{Addr: s.address}, "REPLICAOF", "127.0.0.1", nobody)
-	wantError(t, r.until("an error", failed).Err, llama.Key, "primary 127.0.0.1:"+nobody)
+	unused := fmt.Sprint(freePort(t))
+	do(t, &redis.Options{Addr: s.address}, "REPLICAOF", "127.0.0.1", unused)
+	wantError(t, r.until("an error", failed).Err, llama.Key, "primary 127.0.0.1:"+unused)
 	do(t, &redis.Options{Addr: s.address}, "REPLICAOF", "NO", "ONE")
 	r.until("read again", read)
 }
@@ -108,7 +109,7 @@ func TestWhereTheRoleMayNotBeAskedForTheCountsStandWithAnError(t *testing.T) {
 	r.until("read without an error", read)
 }
 
-func TestRoleThatSaysNothingOfAReplicaDoubtsNothing(t *testing.T) {
+func TestRoleWithoutAReplicaDoubtsNothing(t *testing.T) {
 	replica := func(state string, offset int64) []any { return []any{"slave", "10.0.0.9", int64(6379), state, offset} }
 	for name, answer := range map[string]any{
 		"a primary":                 []any{"master", int64(12), []any{}},
@@ -131,7 +132,10 @@ func TestRoleThatSaysNothingOfAReplicaDoubtsNothing(t *testing.T) {
 		offset int64
 		at     int64 // seconds
 		old    bool
-	}{{12, 100, false}, {12, 115, false}, {12, 116, true}, {13, 117, false}, {13, 132, false}, {7, 140, false}, {7, 156, true}} {
+	}{
+		{12, 100, false}, {12, 115, false}, {12, 116, true}, {13, 117, false}, {13, 132, false}, {7, 140, false},
+		{7, 156, true},
+	} {
 		if err := r.check(replica("connected", step.offset), nil, time.Unix(step.at, 0)); (err != nil) != step.old {
 			t.Errorf("step %d: %v, want an error: %v", i, err, step.old)
 		}

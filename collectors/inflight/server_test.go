@@ -39,7 +39,8 @@ func TestRedisKilledAndBack(t *testing.T) {
 	wantError(t, got.Err, llama.Key, "10.0.0.2:8000", "+Inf")
 
 	s.kill()
-	away := r.until("an error of the source", func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "refused") })
+	away := r.until("an error of the source",
+		func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "refused") })
 	if away.Requests != nil {
 		t.Errorf("while away: %s", describe(away))
 	}
@@ -103,7 +104,8 @@ func TestUserOfLeastRightsAndRotatedPassword(t *testing.T) {
 	r.until("read with the new password", read)
 
 	forbidden := start(t, o, Key{"llama", "secret"})
-	wantError(t, forbidden.until("forbidden", func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "NOPERM") }).Err,
+	wantError(t, forbidden.until("forbidden",
+		func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "NOPERM") }).Err,
 		`"secret"`, "the ACL user may not read it")
 }
 
@@ -126,7 +128,8 @@ func TestTLSWithClientCertificate(t *testing.T) {
 
 	o := patient(s.address)
 	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
-	o.TLS = &TLS{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"), ServerName: "redis.test"}
+	o.TLS = &TLS{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
+		ServerName: "redis.test"}
 	start(t, o, llama).until("answered", func(r Result) bool { return r.Err == nil })
 
 	unnamed := *o.TLS
@@ -175,7 +178,8 @@ func TestSentinelNamesTheMaster(t *testing.T) {
 	do(t, &redis.Options{Addr: s.address}, "ZADD", llama.Key, 4, "10.0.0.1:8000")
 	watch := freePort(t)
 	config := writeFile(t, "sentinel.conf", fmt.Sprintf(
-		"port %d\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 %d 1\nsentinel down-after-milliseconds main 1000\n", watch, port))
+		"port %d\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 %d 1\n"+
+			"sentinel down-after-milliseconds main 1000\n", watch, port))
 	sentinel := startRedis(t, watch, config, "--sentinel")
 
 	o := patient(sentinel.address)
@@ -209,7 +213,8 @@ func makeCertificates(t *testing.T, dir string) {
 	}
 }
 
-func makeCertificate(t *testing.T, dir, name string, c, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) *ecdsa.PrivateKey {
+func makeCertificate(t *testing.T, dir, name string, c, parent *x509.Certificate,
+	parentKey *ecdsa.PrivateKey) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // shared is an Envoy that watches two clusters with one endpoint in both.
-func shared() (*world, *realEnvoy) {
+func shared() (*world, *testEnvoy) {
 	w, e := single()
 	w.cluster("embed", one)
 	w.watch("embed", e)
@@ -27,7 +27,8 @@ func (w *world) mustHave(t *testing.T, name string, inFlight, issued int) {
 	w.mustBeSound(t)
 	got := w.ticked().Read(name, w.now, nil)[0]
 	if int(got.InFlight.Value) != inFlight || int(got.Proxies.Issued.Value) != issued {
-		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight, issued)
+		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight,
+			issued)
 	}
 }
 
@@ -75,7 +76,7 @@ func TestLoadReportsTellWhichClusterANameMeans(t *testing.T) {
 	w.mustHave(t, "embed", 1, 3+2)
 }
 
-// TestARequestThroughAnUnknownClusterIsOneOfEach: a load that nobody counts is worse
+// TestARequestThroughAnUnknownClusterIsOneOfEach: a load that is not counted is worse
 // than one that is counted twice.
 func TestARequestThroughAnUnknownClusterIsOneOfEach(t *testing.T) {
 	w, e := shared()
@@ -86,7 +87,8 @@ func TestARequestThroughAnUnknownClusterIsOneOfEach(t *testing.T) {
 	w.mustHave(t, "embed", 3, 3)
 	w.reporting(e)
 	w.after(time.Second)
-	e.reports.Report(w.now, []ClusterLoad{{Name: "x", Cluster: "x", Endpoints: []EndpointLoad{{Address: one, InProgress: 3}}}})
+	e.reports.Report(w.now, []ClusterLoad{{Name: "x", Cluster: "x",
+		Endpoints: []EndpointLoad{{Address: one, InProgress: 3}}}})
 	w.mustHave(t, "chat", 3, 3)
 	w.mustHave(t, "embed", 3, 3)
 }
@@ -123,12 +125,12 @@ func names(prefix string, n int, service string) (loads []ClusterLoad) {
 }
 
 // TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas: clusters of other control planes,
-// names that say themselves what they stand for, and clusters that are gone.
+// names that stand for themselves, and clusters that are gone.
 func TestTheNameOfOneClusterIsKeptWhateverElseAnEnvoyHas(t *testing.T) {
 	ours := ClusterLoad{Name: "ours", Cluster: "chat/failsafe"}
 	for name, before := range map[string][]ClusterLoad{
 		"clusters of others":            names("", 2*maxServices, "elsewhere"),
-		"names that need no telling":    names("chat/", 2*maxServices, "chat/failsafe"),
+		"names that need no learning":   names("chat/", 2*maxServices, "chat/failsafe"),
 		"clusters that were since gone": names("", maxServices, "embed"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,8 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 		s.End(w.now, "1", one, step.o)
 		got := w.read(t)
 		if math.Abs(got.ResponseBytes.Value-step.bytes) > 1e-9 || math.Abs(got.FailedShare.Value-step.failing) > 1e-9 {
-			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.ResponseBytes.Value, got.FailedShare.Value, step.bytes, step.failing)
+			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.ResponseBytes.Value, got.FailedShare.Value,
+				step.bytes, step.failing)
 		}
 		if got.ResponseBytes.At.Equal(w.now) != step.news || !got.FailedShare.At.Equal(w.now) {
 			t.Errorf("%s: as of %v and %v", step.name, got.ResponseBytes.At, got.FailedShare.At)
@@ -39,11 +40,11 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 	w.after(time.Second)
 	s.End(w.now, "1", one, Outcome{Status: 200}) // the client went away
 	if got := w.read(t); got.ResponseBytes != before.ResponseBytes || got.FailedShare != before.FailedShare {
-		t.Errorf("nobody answered and nobody failed, and yet %+v after %+v", got, before)
+		t.Errorf("no answer and no failure, and yet %+v after %+v", got, before)
 	}
 }
 
-func TestWhoDoesNotWatchMovesNoAverage(t *testing.T) {
+func TestAnEnvoyThatDoesNotWatchMovesNoAverage(t *testing.T) {
 	w, e := single()
 	w.watch("chat")
 	w.open(e).End(w.now, "1", one, Outcome{Status: 500, Latency: time.Second, Bytes: 9})

@@ -14,7 +14,7 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// TestManyStreamsAtOnce: whoever comes when, the counts are right in the end, and the
+// TestManyStreamsAtOnce: in whatever order they come, the counts are right in the end, and the
 // wake may read.
 func TestManyStreamsAtOnce(t *testing.T) {
 	const envoys, requests = 8, 300
@@ -125,7 +125,7 @@ func history(read func(*world)) *world {
 }
 
 // TestReadsChangeNothing: all that read at the same moment get the same, and what comes later is as if
-// nobody had read.
+// there were no reads.
 func TestReadsChangeNothing(t *testing.T) {
 	unread := history(func(*world) {})
 	read := history(func(w *world) {

@@ -9,23 +9,23 @@ import (
 	"steelyard/weighting"
 )
 
-// A ward is an endpoint with the requests of some Envoys, as they and it tell of them. It moves by
+// A deniedEndpoint is one with the requests of some Envoys, as they and it report them. It moves by
 // ticks of 50 ms; the endpoint is scraped each fifth.
-type ward struct {
+type deniedEndpoint struct {
 	*world
 	ticks     int
 	senders   []*sender
 	completed float64
 	stalled   bool
 	seen      func(truth int) float64 // what its gauges show of the requests that it has; nil: it is not scraped
-	uncounted bool                    // it does not tell what it completes
+	uncounted bool                    // it does not report what it completes
 }
 
 const tick = 50 * time.Millisecond
 
 // A sender is an Envoy that sends a request each so many ticks, which takes so many.
 type sender struct {
-	*realEnvoy
+	*testEnvoy
 	stream                   *Stream // nil for one without a log
 	every, take              int
 	reports                  int // ticks between two load reports
@@ -35,29 +35,29 @@ type sender struct {
 	next                     int
 }
 
-func newWard() *ward {
-	w := &ward{world: newWorld(), seen: func(truth int) float64 { return float64(truth) }}
+func newWard() *deniedEndpoint {
+	w := &deniedEndpoint{world: newWorld(), seen: func(truth int) float64 { return float64(truth) }}
 	w.cluster("chat", one)
 	return w
 }
 
-func (w *ward) sender(name string, logs bool, every, take int) *sender {
-	s := &sender{realEnvoy: w.envoy(name), every: every, take: take, reports: 20}
+func (w *deniedEndpoint) sender(name string, logs bool, every, take int) *sender {
+	s := &sender{testEnvoy: w.envoy(name), every: every, take: take, reports: 20}
 	w.senders = append(w.senders, s)
-	var all []*realEnvoy
+	var all []*testEnvoy
 	for _, other := range w.senders {
-		all = append(all, other.realEnvoy)
+		all = append(all, other.testEnvoy)
 	}
 	w.watch("chat", all...)
 	if logs {
-		s.stream = w.open(s.realEnvoy)
+		s.stream = w.open(s.testEnvoy)
 	}
-	w.reporting(s.realEnvoy)
+	w.reporting(s.testEnvoy)
 	return s
 }
 
 // step moves on by a tick.
-func (w *ward) step() {
+func (w *deniedEndpoint) step() {
 	w.after(tick)
 	w.ticks++
 	truth := 0
@@ -69,7 +69,7 @@ func (w *ward) step() {
 			if s.stream != nil {
 				s.stream.Begin(w.now, fmt.Sprint(s.next), one)
 			}
-			s.open = append(s.open, realRequest{fmt.Sprint(s.next), one})
+			s.open = append(s.open, testRequest{fmt.Sprint(s.next), one})
 		}
 		for len(s.due) > 0 && s.due[0] <= w.ticks && !w.stalled {
 			s.due = s.due[1:]
@@ -78,11 +78,12 @@ func (w *ward) step() {
 		}
 		truth += len(s.due)
 		if w.ticks%s.reports == (7*i)%s.reports {
-			w.tell(s)
+			w.report(s)
 		}
 	}
 	if w.ticks%5 == 0 && w.seen != nil {
-		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now}, Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
+		r := weighting.ServerReport{Queue: weighting.Reading{At: w.now},
+			Running: weighting.Reading{Value: w.seen(truth), At: w.now}}
 		if !w.uncounted {
 			r.Completions = weighting.Reading{Value: w.completed, At: w.now}
 		}
@@ -91,16 +92,16 @@ func (w *ward) step() {
 }
 
 // finish ends the oldest request of a sender.
-func (w *ward) finish(s *sender) {
+func (w *deniedEndpoint) finish(s *sender) {
 	if s.stream != nil {
-		w.end(s.realEnvoy, s.stream, 0, true)
+		w.end(s.testEnvoy, s.stream, 0, true)
 		return
 	}
 	s.open = s.open[1:]
 }
 
-// tell sends a sender's load report, with its claims.
-func (w *ward) tell(s *sender) {
+// report sends a sender's load report, with its claims.
+func (w *deniedEndpoint) report(s *sender) {
 	load := EndpointLoad{Address: one, InProgress: uint64(len(s.open) + s.standing), Issued: s.issued[one]}
 	s.issued[one] = 0
 	if s.alsoInFlight != nil {
@@ -109,11 +110,11 @@ func (w *ward) tell(s *sender) {
 	if s.alsoIssued != nil {
 		load.Issued += s.alsoIssued()
 	}
-	s.realEnvoy.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{load}}})
+	s.testEnvoy.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{load}}})
 }
 
 // stand has requests begin that never end, and that the endpoint does not see.
-func (w *ward) stand(s *sender, n int) {
+func (w *deniedEndpoint) stand(s *sender, n int) {
 	s.standing += n
 	for range n {
 		s.next++
@@ -123,15 +124,15 @@ func (w *ward) stand(s *sender, n int) {
 	}
 }
 
-// believed reports whether all that is told counts.
-func (w *ward) undisputed() bool {
+// undisputed reports whether all that is reported counts.
+func (w *deniedEndpoint) undisputed() bool {
 	c := w.ticked().Read("chat", w.now, nil)[0]
 	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
 }
 
-// run steps for a time and returns how long some of what is told did not count, when that was
-// first, negative for never, and who was named for it.
-func (w *ward) run(length time.Duration) (disputed, first time.Duration, named []string) {
+// run steps for a time and returns how long some of what is reported did not count, when that was
+// first, negative for never, and which Envoy was named for it.
+func (w *deniedEndpoint) run(length time.Duration) (disputed, first time.Duration, named []string) {
 	first = -1
 	for begun := w.now; w.now.Sub(begun) < length; {
 		w.step()
@@ -152,7 +153,7 @@ func (w *ward) run(length time.Duration) (disputed, first time.Duration, named [
 func constantly(n uint64) func() uint64 { return func() uint64 { return n } }
 
 // fleet are three Envoys with logs that send 20 requests a second each, which take 200 ms.
-func (w *ward) fleet() {
+func (w *deniedEndpoint) fleet() {
 	for _, name := range []string{"a", "b", "c"} {
 		w.sender(name, true, 1, 4)
 	}
@@ -160,16 +161,16 @@ func (w *ward) fleet() {
 }
 
 func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
-	for name, lie := range map[string]func(w *ward){
-		"a thousand requests": func(w *ward) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000) },
-		"twenty":              func(w *ward) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
-		"with ends that nobody saw": func(w *ward) {
+	for name, lie := range map[string]func(w *deniedEndpoint){
+		"a thousand requests": func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000) },
+		"twenty":              func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
+		"with ends that no log showed": func(w *deniedEndpoint) {
 			s := w.sender("liar", false, 0, 0)
 			s.alsoInFlight, s.alsoIssued = constantly(1000), constantly(100_000)
 		},
-		"among requests of its own": func(w *ward) { w.sender("liar", false, 4, 4).alsoInFlight = constantly(1000) },
-		"in its log, too":           func(w *ward) { w.stand(w.sender("liar", true, 0, 0), 1000) },
-		"a server that does not count what it completes": func(w *ward) {
+		"among requests of its own": func(w *deniedEndpoint) { w.sender("liar", false, 4, 4).alsoInFlight = constantly(1000) },
+		"in its log, too":           func(w *deniedEndpoint) { w.stand(w.sender("liar", true, 0, 0), 1000) },
+		"a server that does not count what it completes": func(w *deniedEndpoint) {
 			w.uncounted = true
 			w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 		},
@@ -188,10 +189,11 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
 				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
 			}
-			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one || w.now.Sub(d.Since) < 4*time.Second {
+			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one ||
+				w.now.Sub(d.Since) < 4*time.Second {
 				t.Errorf("%+v", d)
 			}
-			w.senders[3].realEnvoy.reports.Close(w.now)
+			w.senders[3].testEnvoy.reports.Close(w.now)
 			if w.senders[3].stream != nil {
 				w.senders[3].stream.Close(w.now)
 			}
@@ -223,7 +225,8 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 		}
 	}
 	if most := 5 * 300 * time.Millisecond; believed > most {
-		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed, most)
+		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed,
+			most)
 	}
 }
 
@@ -249,14 +252,15 @@ func TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T
 	for _, s := range w.senders[:3] {
 		s.every = 200
 	}
-	if _, first, named := w.run(20 * time.Second); first < 0 || first > 12*time.Second || !slices.Equal(named, []string{"liar"}) {
+	if _, first, named := w.run(20 * time.Second); first < 0 || first > 12*time.Second ||
+		!slices.Equal(named, []string{"liar"}) {
 		t.Errorf("contradicted after %v: %v", first, named)
 	}
 }
 
 func TestWhatIsNoLieStaysExact(t *testing.T) {
-	for name, honest := range map[string]func(w *ward){
-		"a gauge that lags by iterations of two seconds": func(w *ward) {
+	for name, honest := range map[string]func(w *deniedEndpoint){
+		"a gauge that lags by iterations of two seconds": func(w *deniedEndpoint) {
 			w.fleet()
 			for _, s := range w.senders {
 				s.take = 15
@@ -269,14 +273,14 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return last
 			}
 		},
-		"a burst through one Envoy that the gauge shows two seconds later": func(w *ward) {
+		"a burst through one Envoy that the gauge shows two seconds later": func(w *deniedEndpoint) {
 			w.fleet()
 			s := w.senders[0]
 			for range 60 {
 				s.due = append(s.due, w.ticks+42)
 				s.next++
 				s.stream.Begin(w.now, fmt.Sprint(s.next), one)
-				s.open = append(s.open, realRequest{fmt.Sprint(s.next), one})
+				s.open = append(s.open, testRequest{fmt.Sprint(s.next), one})
 			}
 			from := w.ticks
 			w.seen = func(truth int) float64 {
@@ -286,19 +290,19 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return float64(truth)
 			}
 		},
-		"a server that stalls, and is idle by its own report": func(w *ward) {
+		"a server that stalls, and is idle by its own report": func(w *deniedEndpoint) {
 			w.fleet()
 			w.stalled = true
 			w.seen = func(int) float64 { return 0 }
 		},
-		"the same, where one Envoy has nearly all requests": func(w *ward) {
+		"the same, where one Envoy has nearly all requests": func(w *deniedEndpoint) {
 			w.sender("a", true, 1, 4)
 			w.sender("b", true, 40, 4)
 			w.run(10 * time.Second)
 			w.stalled = true
 			w.seen = func(int) float64 { return 0 }
 		},
-		"the same without logs, and clients give up": func(w *ward) {
+		"the same without logs, and clients give up": func(w *deniedEndpoint) {
 			for _, name := range []string{"a", "b", "c"} {
 				w.sender(name, false, 1, 4)
 			}
@@ -314,35 +318,35 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return 0
 			}
 		},
-		"slow uploads": func(w *ward) {
+		"slow uploads": func(w *deniedEndpoint) {
 			w.fleet()
 			w.stand(w.senders[1], tolerated)
 		},
-		"slow uploads through all": func(w *ward) {
+		"slow uploads through all": func(w *deniedEndpoint) {
 			w.fleet()
 			for _, s := range w.senders {
 				w.stand(s, 30)
 			}
 		},
-		"a frontend that is full, where one Envoy has most requests": func(w *ward) {
+		"a frontend that is full, where one Envoy has most requests": func(w *deniedEndpoint) {
 			w.sender("a", true, 1, 60)
 			w.sender("b", true, 10, 60)
 			w.sender("c", true, 10, 60)
 			w.seen = func(truth int) float64 { return float64(min(truth, 16)) }
 		},
-		"the only Envoy, with many slow uploads": func(w *ward) {
+		"the only Envoy, with many slow uploads": func(w *deniedEndpoint) {
 			w.stand(w.sender("a", true, 1, 4), 200)
 		},
-		"the only Envoy that sends there": func(w *ward) {
+		"the only Envoy that sends there": func(w *deniedEndpoint) {
 			w.sender("a", true, 1, 4)
 			w.sender("b", true, 0, 0)
 			w.sender("c", false, 0, 0)
 			w.stand(w.senders[0], 200)
 		},
-		"load reports alone, each five seconds, of requests that come in bursts": func(w *ward) {
+		"load reports only, each five seconds, of requests that come in bursts": func(w *deniedEndpoint) {
 			bursts := w.sender("a", false, 1, 40)
 			bursts.reports = 100
-			bursts.realEnvoy.reports.Asked(5 * time.Second)
+			bursts.testEnvoy.reports.Asked(5 * time.Second)
 			w.sender("b", true, 5, 4)
 			w.sender("c", true, 5, 4)
 			w.seen = func(truth int) float64 {
@@ -376,7 +380,8 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 		t.Fatal("it is believed")
 	}
 	w.seen = nil
-	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second || !w.undisputed() {
+	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second ||
+		!w.undisputed() {
 		t.Errorf("not believed for %v without a report", disputed)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {
@@ -401,7 +406,8 @@ func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
 	}
 	liar.alsoInFlight = constantly(1000)
 	liar.reports = 3
-	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond || !slices.Equal(named, []string{"liar"}) {
+	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond ||
+		!slices.Equal(named, []string{"liar"}) {
 		t.Errorf("contradicted after %v: %v", first, named)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // twins are two Envoys with one id behind one address, of which each has a stream of
 // load reports.
-func twins() (w *world, a, b *realEnvoy) {
+func twins() (w *world, a, b *testEnvoy) {
 	w, a = single()
 	b = w.envoy("a")
 	w.reporting(a)
@@ -17,8 +17,9 @@ func twins() (w *world, a, b *realEnvoy) {
 }
 
 // gauge sends a report of the one endpoint now.
-func (w *world) gauge(e *realEnvoy, inProgress, issued uint64) {
-	e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}})
+func (w *world) gauge(e *testEnvoy, inProgress, issued uint64) {
+	e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat",
+		Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}})
 }
 
 func TestEnvoysOfOneNameAddUp(t *testing.T) {
@@ -79,12 +80,12 @@ func TestAStreamThatReconnectedDoesNotCountTwice(t *testing.T) {
 				}
 			}
 			w.reporting(e)
-			w.says(e, 3, 0)
-			w.says(e, 3, 0)
+			w.nextReport(e, 3, 0)
+			w.nextReport(e, 3, 0)
 			w.after(200 * time.Millisecond)
 			w.reporting(e)
 			for range 5 {
-				w.says(e, 3, 0)
+				w.nextReport(e, 3, 0)
 				w.expect(t, 3)
 			}
 			if got := w.status(t); got.ReportStreams != 1 || got.Reconciled != 0 {
@@ -94,13 +95,13 @@ func TestAStreamThatReconnectedDoesNotCountTwice(t *testing.T) {
 	}
 }
 
-// TestTheEventsOfTwoAreNotTakenForADrift: when one reports, what the other last said is
-// older than what the log says.
+// TestTheEventsOfTwoAreNotTakenForADrift: when one reports, the last gauge of the other is
+// older than the log.
 func TestTheEventsOfTwoAreNotTakenForADrift(t *testing.T) {
 	w, a, b := twins()
 	s := w.open(a)
-	began, open, issued := 0, map[*realEnvoy][]string{}, map[*realEnvoy]uint64{}
-	begin := func(e *realEnvoy) {
+	began, open, issued := 0, map[*testEnvoy][]string{}, map[*testEnvoy]uint64{}
+	begin := func(e *testEnvoy) {
 		for range 2 {
 			began++
 			id := strconv.Itoa(began)
@@ -108,13 +109,13 @@ func TestTheEventsOfTwoAreNotTakenForADrift(t *testing.T) {
 			open[e], issued[e] = append(open[e], id), issued[e]+1
 		}
 	}
-	end := func(e *realEnvoy) {
+	end := func(e *testEnvoy) {
 		for _, id := range open[e] {
 			s.End(w.now, id, one, Outcome{Status: 200})
 		}
 		open[e] = nil
 	}
-	tell := func(e *realEnvoy) {
+	tell := func(e *testEnvoy) {
 		t.Helper()
 		w.after(500 * time.Millisecond)
 		w.gauge(e, uint64(len(open[e])), issued[e])
@@ -161,7 +162,7 @@ func TestADriftOfTwoIsMended(t *testing.T) {
 	both(0, 0)
 	both(0, 0)
 	w.expect(t, 0)
-	both(2, 3) // requests that nobody saw begin
+	both(2, 3) // requests that no log showed to begin
 	both(2, 3)
 	both(2, 3)
 	w.expect(t, 5)
@@ -173,17 +174,17 @@ func TestADriftOfTwoIsMended(t *testing.T) {
 func TestAProxyThatRestartsHotIsExactThroughout(t *testing.T) {
 	const step = 50 * time.Millisecond
 	w, parent := single()
-	streams := map[*realEnvoy]*Stream{parent: w.open(parent)}
+	streams := map[*testEnvoy]*Stream{parent: w.open(parent)}
 	w.reporting(parent)
-	var child *realEnvoy
+	var child *testEnvoy
 	type flying struct {
-		of   *realEnvoy
+		of   *testEnvoy
 		id   string
 		ends int
 	}
 	var open []flying
-	issued := map[*realEnvoy]uint64{}
-	tell := func(e *realEnvoy) {
+	issued := map[*testEnvoy]uint64{}
+	tell := func(e *testEnvoy) {
 		n := uint64(0)
 		for _, r := range open {
 			if r.of == e {
@@ -253,12 +254,12 @@ func TestAProxyThatRestartsHotIsExactThroughout(t *testing.T) {
 func TestAReportThatIsALittleLateIsNoStreamLeftOver(t *testing.T) {
 	w, old := single()
 	w.reporting(old)
-	w.says(old, 5, 0)
-	w.says(old, 5, 0)
+	w.nextReport(old, 5, 0)
+	w.nextReport(old, 5, 0)
 	w.after(time.Millisecond)
 	young := w.envoy("a")
 	w.reporting(young)
-	w.says(young, 1, 0)
+	w.nextReport(young, 1, 0)
 	w.expect(t, 6)
 	w.after(50 * time.Millisecond)
 	w.gauge(old, 4, 0)

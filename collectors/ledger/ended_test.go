@@ -21,13 +21,13 @@ func TestAnEndThatComesAfterItsRequestWasClosedIsNotCountedAgain(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for i := range 5 {
 		s.Begin(w.now, strconv.Itoa(i), one)
 	}
-	w.says(e, 2, 5)
-	w.says(e, 2, 0)
-	w.says(e, 2, 0)
+	w.nextReport(e, 2, 5)
+	w.nextReport(e, 2, 0)
+	w.nextReport(e, 2, 0)
 	w.mustHaveEnded(t, 5, 3) // the oldest three are closed
 	if got := w.status(t).OpenRequests; got != 2 {
 		t.Errorf("%d open, want 2", got)
@@ -48,48 +48,48 @@ func TestAClosedRequestIsNotEndedAgainByReports(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for i := range 5 {
 		s.Begin(w.now, strconv.Itoa(i), one)
 	}
-	w.says(e, 2, 5)
-	w.says(e, 2, 0)
-	w.says(e, 2, 0)
+	w.nextReport(e, 2, 5)
+	w.nextReport(e, 2, 0)
+	w.nextReport(e, 2, 0)
 	s.Close(w.now)
-	w.says(e, 5, 0)
+	w.nextReport(e, 5, 0)
 	w.expect(t, 5)
 	w.mustHaveEnded(t, 5, 3)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	w.mustHaveEnded(t, 5, 5)
 }
 
-// TestALogThatEndsBetweenReportsLeavesTheSumsRight: what it told since the report before,
-// the next one tells, too.
+// TestALogThatEndsBetweenReportsLeavesTheSumsRight: what it showed since the report before,
+// the next one shows, too.
 func TestALogThatEndsBetweenReportsLeavesTheSumsRight(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for i := range 4 {
 		s.Begin(w.now, strconv.Itoa(i), one)
 	}
-	w.says(e, 4, 4)
+	w.nextReport(e, 4, 4)
 	for i := range 4 {
 		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
 		s.Begin(w.now, strconv.Itoa(9+i), one)
 	}
 	w.mustHaveEnded(t, 8, 4)
 	s.Close(w.now)
-	w.says(e, 3, 4+2) // two more began unseen, and three ended
+	w.nextReport(e, 3, 4+2) // two more began unseen, and three ended
 	w.mustHaveEnded(t, 10, 7)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	w.mustHaveEnded(t, 10, 10)
 }
 
 // TestAStreamOfReportsThatEndsEndsNoRequests: of Envoys that share a node id one left, and
-// nobody knows what became of its requests.
+// how its requests ended is unknown.
 func TestAStreamOfReportsThatEndsEndsNoRequests(t *testing.T) {
-	for _, log := range []Mode{ModeEvents, ModeReports} { // none, and one that was told to be off
+	for _, log := range []Mode{ModeEvents, ModeReports} { // none, and one that was switched off
 		t.Run(log.String(), func(t *testing.T) {
 			w, e := single()
 			if log == ModeReports {
@@ -103,10 +103,10 @@ func TestAStreamOfReportsThatEndsEndsNoRequests(t *testing.T) {
 			w.reporting(e)
 			leaves := *e
 			w.reporting(&leaves)
-			w.says(e, 0, 0)
-			w.says(&leaves, 0, 0)
-			w.says(e, 3, 3)
-			w.says(&leaves, 2, 2)
+			w.nextReport(e, 0, 0)
+			w.nextReport(&leaves, 0, 0)
+			w.nextReport(e, 3, 3)
+			w.nextReport(&leaves, 2, 2)
 			if got := w.mode(e); got != log {
 				t.Fatalf("%v, want %v", got, log)
 			}
@@ -115,9 +115,9 @@ func TestAStreamOfReportsThatEndsEndsNoRequests(t *testing.T) {
 			issued, ended := int(before.Issued.Value), int(before.Ended.Value)
 			leaves.reports.Close(w.now)
 			w.expect(t, 3)
-			w.says(e, 3, 0)
+			w.nextReport(e, 3, 0)
 			w.mustHaveEnded(t, issued, ended)
-			w.says(e, 0, 0)
+			w.nextReport(e, 0, 0)
 			w.mustHaveEnded(t, issued, ended+3)
 		})
 	}
@@ -127,18 +127,18 @@ func TestClosedRequestsAreBounded(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for i := range 2 * maxClosed {
 		s.Begin(w.now, strconv.Itoa(i), one)
 	}
 	for range 3 {
-		w.says(e, 0, 0)
+		w.nextReport(e, 0, 0)
 	}
 	w.expect(t, 0)
 	if got := w.ledger.open; got != maxClosed {
 		t.Errorf("%d requests are kept, want %d", got, maxClosed)
 	}
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	w.cluster("chat")
 	if got := w.ledger.open; got != 0 {
 		t.Errorf("%d requests are kept of an endpoint that is gone", got)
@@ -151,7 +151,7 @@ func TestForgedReportsOverflowNothing(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	before := 0.0
 	for i := range 5000 {
 		w.after(time.Millisecond)
@@ -169,7 +169,7 @@ func TestForgedReportsOverflowNothing(t *testing.T) {
 
 // TestEndpointsThatLeaveDoNotSearchWhatIsRemembered: of each Envoy that lost ends as many
 // requests are remembered as may be, and none of them is of most endpoints. Searching them
-// for each would take seconds here, in which nobody else gets a word in.
+// for each would take seconds here, in which all others wait.
 func TestEndpointsThatLeaveDoNotSearchWhatIsRemembered(t *testing.T) {
 	leave := func(f *fleet) time.Duration {
 		begun := time.Now()
@@ -194,7 +194,8 @@ func TestEndpointsThatLeaveDoNotSearchWhatIsRemembered(t *testing.T) {
 	}
 	// A search for each endpoint would take a hundred times as long.
 	if took := leave(f); took > 20*nothing+time.Second {
-		t.Errorf("%d endpoints left %d Envoys in %v, and in %v with nothing remembered", len(f.addresses)-1, len(f.streams), took, nothing)
+		t.Errorf("%d endpoints left %d Envoys in %v, and in %v with nothing remembered", len(f.addresses)-1, len(f.streams),
+			took, nothing)
 	}
 	f.ledger.SetMembers("chat", nil)
 	if got := f.streams[0].envoy.closings; got != 0 {

@@ -9,11 +9,11 @@ import (
 )
 
 // answers are requests that really ended at the one endpoint, and those that a report has not
-// told of yet.
+// reported yet.
 type answers struct{ errors, succeeded, newErrors, newSucceeded int }
 
-// ends lets a request begin and end, told by the log of the Envoy if it has one that is on.
-func (w *world) ends(e *realEnvoy, all *answers, o Outcome) {
+// ends lets a request begin and end, in the log of the Envoy if it has one that is on.
+func (w *world) ends(e *testEnvoy, all *answers, o Outcome) {
 	e.issued[one]++
 	if o.erred() || o.failed() {
 		all.errors, all.newErrors = all.errors+1, all.newErrors+1
@@ -27,8 +27,8 @@ func (w *world) ends(e *realEnvoy, all *answers, o Outcome) {
 	}
 }
 
-// tells sends the report of a second.
-func (w *world) tells(e *realEnvoy, all *answers) {
+// nextAnswers sends the report of a second.
+func (w *world) nextAnswers(e *testEnvoy, all *answers) {
 	w.after(time.Second)
 	e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{
 		Address: one, Issued: e.issued[one], Succeeded: uint64(all.newSucceeded), Errors: uint64(all.newErrors),
@@ -55,25 +55,25 @@ func TestReportsTellOfErrorsWhereThereIsNoLog(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
 	all := answers{newErrors: 1000, newSucceeded: 1000} // of a time before this process
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "the first report", 0, 0)
 	for range 3 {
 		w.ends(e, &all, notFound)
 		w.ends(e, &all, well)
 		w.ends(e, &all, well)
 	}
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "the second", 3, 6)
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "a report of nothing", 3, 6)
 }
 
 // TestErrorsGoOnOverAChangeOfTheMode: none is lost for longer than the change takes, and none
 // is counted twice.
 func TestErrorsGoOnOverAChangeOfTheMode(t *testing.T) {
-	w, e, _ := telling()
+	w, e, _ := loggedAndReported()
 	var all answers
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	second := func(perSecond int) {
 		for i := range perSecond {
 			if i%10 == 0 {
@@ -82,12 +82,15 @@ func TestErrorsGoOnOverAChangeOfTheMode(t *testing.T) {
 				w.ends(e, &all, well)
 			}
 		}
-		w.tells(e, &all)
+		w.nextAnswers(e, &all)
 	}
 	for _, step := range []struct {
 		perSecond int
 		want      Mode
-	}{{100, ModeEvents}, {600, ModeBatched}, {2000, ModeReports}, {100, ModeEvents}, {2000, ModeReports}, {600, ModeBatched}} {
+	}{
+		{100, ModeEvents}, {600, ModeBatched}, {2000, ModeReports}, {100, ModeEvents}, {2000, ModeReports},
+		{600, ModeBatched},
+	} {
 		for range 15 {
 			second(step.perSecond)
 			w.mustHaveAnswered(t, w.mode(e).String(), all.errors, all.succeeded)
@@ -98,29 +101,29 @@ func TestErrorsGoOnOverAChangeOfTheMode(t *testing.T) {
 	}
 }
 
-// TestALogThatEndsBetweenReportsLeavesNoErrorCountedTwice: what it told of, the next report
-// tells of, too.
+// TestALogThatEndsBetweenReportsLeavesNoErrorCountedTwice: what it showed, the next report
+// shows, too.
 func TestALogThatEndsBetweenReportsLeavesNoErrorCountedTwice(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
 	var all answers
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.ends(e, &all, notFound)
 	w.ends(e, &all, well)
 	w.mustHaveAnswered(t, "by the log", 1, 1)
 	s.Close(w.now)
 	e.streams = nil
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "the report that covers the end of the log", 1, 1)
 	w.ends(e, &all, notFound)
-	w.tells(e, &all)
+	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "the next report", 2, 1)
 	w.open(e)
 	w.ends(e, &all, notFound)
 	w.mustHaveAnswered(t, "by the log again", 3, 1)
-	w.tells(e, &all)
-	w.mustHaveAnswered(t, "a report beside the log", 3, 1)
+	w.nextAnswers(e, &all)
+	w.mustHaveAnswered(t, "a report next to the log", 3, 1)
 }
 
 // TestErrorsAreNeverCountedTwice: whenever logs break and come back. The sums never fall.
@@ -129,12 +132,12 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 		w, e := single()
 		w.reporting(e)
 		var all answers
-		w.tells(e, &all)
+		w.nextAnswers(e, &all)
 		before := w.ticked().Read("chat", w.now, nil)[0].Proxies
 		t.Repeat(map[string]func(*rapid.T){
 			"error":   func(*rapid.T) { w.ends(e, &all, notFound) },
 			"success": func(*rapid.T) { w.ends(e, &all, well) },
-			"report":  func(*rapid.T) { w.tells(e, &all) },
+			"report":  func(*rapid.T) { w.nextAnswers(e, &all) },
 			"silence": func(*rapid.T) { w.after(4 * time.Second); w.ticked().Read("chat", w.now, nil) },
 			"log": func(*rapid.T) {
 				if len(e.streams) == 0 {
@@ -154,7 +157,8 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 					t.Fatalf("%v errors of %d, %v succeeded of %d", now.Errors.Value, all.errors, now.Succeeded.Value, all.succeeded)
 				}
 				if now.Errors.Value < before.Errors.Value || now.Succeeded.Value < before.Succeeded.Value {
-					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value, now.Succeeded.Value, before.Succeeded.Value)
+					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value, now.Succeeded.Value,
+						before.Succeeded.Value)
 				}
 				before = now
 			},

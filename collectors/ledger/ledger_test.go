@@ -16,7 +16,7 @@ import (
 const one = "10.1.0.1:80"
 
 // single is an Envoy that watches a cluster of one endpoint.
-func single() (*world, *realEnvoy) {
+func single() (*world, *testEnvoy) {
 	w := newWorld()
 	w.cluster("chat", one)
 	e := w.envoy("a")
@@ -43,12 +43,13 @@ func (w *world) expect(t *testing.T, inFlight int) {
 	}
 }
 
-// says sends a report of the one endpoint.
-func (w *world) says(e *realEnvoy, inProgress, issued uint64) {
+// nextReport sends a report of the one endpoint.
+func (w *world) nextReport(e *testEnvoy, inProgress, issued uint64) {
 	w.after(time.Second)
 	var loads []ClusterLoad
 	if inProgress > 0 || issued > 0 {
-		loads = []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}}
+		loads = []ClusterLoad{{Cluster: "chat",
+			Endpoints: []EndpointLoad{{Address: one, InProgress: inProgress, Issued: issued}}}}
 	}
 	e.reports.Report(w.now, loads)
 }
@@ -62,7 +63,7 @@ func (w *world) status(t *testing.T) EnvoyStatus {
 	return all[0]
 }
 
-func TestNobodyHeardIsUnknownAndNotZero(t *testing.T) {
+func TestCountsWithoutAReportAreUnknownAndNotZero(t *testing.T) {
 	w, e := single()
 	if got := w.read(t); got.InFlight.Known() || got.Exact || got.Proxies != (weighting.ProxyReport{}) {
 		t.Errorf("no stream, and yet %+v", got)
@@ -71,7 +72,7 @@ func TestNobodyHeardIsUnknownAndNotZero(t *testing.T) {
 	if got := w.read(t); got.InFlight.Known() {
 		t.Errorf("no report yet, and yet %v", got.InFlight)
 	}
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	w.expect(t, 0)
 }
 
@@ -107,32 +108,32 @@ func TestADriftIsMendedByTheSecondReport(t *testing.T) {
 		w, e := single()
 		s := w.open(e)
 		w.reporting(e)
-		w.says(e, 0, 0)
-		w.says(e, 3, 0)
+		w.nextReport(e, 0, 0)
+		w.nextReport(e, 3, 0)
 		w.expect(t, 0) // it may be a race
-		w.says(e, 4, 0)
+		w.nextReport(e, 4, 0)
 		w.expect(t, 3) // the smaller showing
 		s.End(w.now, "unseen", one, Outcome{Status: 200})
 		w.expect(t, 2)
-		w.says(e, 3, 0)
+		w.nextReport(e, 3, 0)
 		w.expect(t, 3)
 	})
 	t.Run("of ends unseen", func(t *testing.T) {
 		w, e := single()
 		s := w.open(e)
 		w.reporting(e)
-		w.says(e, 0, 0)
+		w.nextReport(e, 0, 0)
 		for i := range 5 {
 			s.Begin(w.now, strconv.Itoa(i), one)
 		}
-		w.says(e, 2, 5)
+		w.nextReport(e, 2, 5)
 		w.expect(t, 5)
-		w.says(e, 2, 0)
+		w.nextReport(e, 2, 0)
 		w.expect(t, 2)
 		if got := w.status(t).OpenRequests; got != 5 {
 			t.Errorf("%d open, want 5: one more report before any is closed", got)
 		}
-		w.says(e, 2, 0)
+		w.nextReport(e, 2, 0)
 		w.expect(t, 2)
 		if got := w.status(t).OpenRequests; got != 2 {
 			t.Errorf("%d open, want 2: the oldest three are closed", got)
@@ -148,14 +149,14 @@ func TestAnEventThatCrossesAReportMovesNothing(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for i, seen := range []uint64{0, 1, 2, 0, 1} { // late by one, early by one, …
 		id := strconv.Itoa(i)
 		s.Begin(w.now, id, one)
 		w.expect(t, 1)
-		w.says(e, seen, 1)
+		w.nextReport(e, seen, 1)
 		w.expect(t, 1)
-		w.says(e, 1, 0)
+		w.nextReport(e, 1, 0)
 		s.End(w.now, id, one, Outcome{})
 		w.expect(t, 0)
 	}
@@ -171,27 +172,27 @@ func TestWhatEndedIsNoDriftAnyMore(t *testing.T) {
 		w, e := single()
 		s := w.open(e)
 		w.reporting(e)
-		w.says(e, 2, 0)
+		w.nextReport(e, 2, 0)
 		w.expect(t, 2) // the first report is believed
 		for range 2 {
 			s.End(w.now, "unseen", one, Outcome{})
 		}
-		w.says(e, 1, 1) // its beginning is under way
+		w.nextReport(e, 1, 1) // its beginning is under way
 		w.expect(t, 0)
 	})
 	t.Run("of requests closed", func(t *testing.T) {
 		w, e := single()
 		s := w.open(e)
 		w.reporting(e)
-		w.says(e, 0, 0)
+		w.nextReport(e, 0, 0)
 		for range 3 {
 			s.Begin(w.now, "1", one)
 		}
 		for range 3 {
-			w.says(e, 0, 0)
+			w.nextReport(e, 0, 0)
 		}
 		s.Begin(w.now, "2", one)
-		w.says(e, 0, 1) // its end is under way
+		w.nextReport(e, 0, 1) // its end is under way
 		w.expect(t, 1)
 	})
 }
@@ -200,12 +201,12 @@ func TestABrokenStreamTakesItsRequestsAndOneReportBringsThemBack(t *testing.T) {
 	w, e := single()
 	first, second := w.open(e), w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	first.Begin(w.now, "1", one)
 	second.Begin(w.now, "2", one)
 	first.Close(w.now)
 	w.expect(t, 1)
-	w.says(e, 2, 2) // it goes on
+	w.nextReport(e, 2, 2) // it goes on
 	w.expect(t, 2)
 	second.End(w.now, "1", one, Outcome{}) // and ends
 	w.expect(t, 1)
@@ -216,7 +217,7 @@ func TestABrokenStreamTakesItsRequestsAndOneReportBringsThemBack(t *testing.T) {
 func TestWithoutLogStreamsTheGaugeCounts(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
-	w.says(e, 7, 9)
+	w.nextReport(e, 7, 9)
 	w.expect(t, 7)
 	s := w.open(e) // opens with the first entry, and knows nothing of the seven
 	w.expect(t, 7)
@@ -226,12 +227,12 @@ func TestWithoutLogStreamsTheGaugeCounts(t *testing.T) {
 	w.expect(t, 7)
 	s.Close(w.now)
 	w.expect(t, 7)
-	w.says(e, 0, 0) // left out
+	w.nextReport(e, 0, 0) // left out
 	w.expect(t, 0)
-	w.says(e, 2, 1)
+	w.nextReport(e, 2, 1)
 	e.reports.Close(w.now)
 	if got := w.read(t).InFlight; got.Known() || got.Value != 0 {
-		t.Errorf("nobody is left, and yet %v", got)
+		t.Errorf("no Envoy is left, and yet %v", got)
 	}
 }
 
@@ -239,10 +240,10 @@ func TestTheNewestReportStreamCounts(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
 	old := e.reports
-	w.says(e, 3, 0)
+	w.nextReport(e, 3, 0)
 	w.reporting(e)
 	w.expect(t, 3)
-	w.says(e, 4, 0)
+	w.nextReport(e, 4, 0)
 	old.Report(w.now, nil)
 	w.expect(t, 4)
 	old.Close(w.now)
@@ -254,14 +255,14 @@ func TestAnOlderReportStreamCountsAgainWhenTheNewerOneEnds(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
 	old := e.reports
-	w.says(e, 3, 0)
+	w.nextReport(e, 3, 0)
 	w.reporting(e)
-	w.says(e, 4, 0)
+	w.nextReport(e, 4, 0)
 	e.reports.Close(w.now)
 	e.reports = old
-	w.says(e, 5, 0)
+	w.nextReport(e, 5, 0)
 	w.expect(t, 5)
-	w.says(e, 6, 0)
+	w.nextReport(e, 6, 0)
 	w.expect(t, 6)
 	old.Close(w.now)
 	if n := len(w.ticked().Envoys(w.now)); n != 0 {
@@ -273,7 +274,7 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	w, e := single()
 	w.open(e).Begin(w.now, "1", one)
 	w.reporting(e)
-	w.says(e, 1, 1)
+	w.nextReport(e, 1, 1)
 	w.after(3 * time.Second)
 	w.expect(t, 1)
 	w.after(300 * time.Millisecond)
@@ -281,15 +282,16 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 		t.Errorf("silent, and yet %v", got)
 	}
 	if w.woken["chat"] == 0 {
-		t.Error("nobody was woken")
+		t.Error("no wake")
 	}
-	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 || got.Reports != 0 {
+	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 ||
+		got.Reports != 0 {
 		t.Errorf("%+v", got)
 	}
 	if got := w.status(t); !got.Silent {
 		t.Errorf("%+v", got)
 	}
-	w.says(e, 1, 0)
+	w.nextReport(e, 1, 0)
 	w.expect(t, 1)
 	if got := w.ticked().Cluster("chat", w.now); got.Silent != 0 || got.Events != 1 {
 		t.Errorf("%+v", got)
@@ -335,8 +337,8 @@ func TestReportsAddUpByAddress(t *testing.T) {
 func TestForgedGaugesAreClamped(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
-	w.says(e, 1<<63, 1<<63)
-	w.says(e, 1<<63, 1<<63)
+	w.nextReport(e, 1<<63, 1<<63)
+	w.nextReport(e, 1<<63, 1<<63)
 	w.expect(t, maxInProgress)
 	if got := w.read(t).Proxies.Issued.Value; got != maxIssued {
 		t.Errorf("%v issued", got)
@@ -349,7 +351,7 @@ func TestAnExactCountHasReportsFromAll(t *testing.T) {
 	w.watch("chat", a, b)
 	w.open(a)
 	w.reporting(a)
-	w.says(a, 0, 0)
+	w.nextReport(a, 0, 0)
 	if !w.read(t).Exact {
 		t.Error("the only one that is counted reports: want exact")
 	}
@@ -358,7 +360,7 @@ func TestAnExactCountHasReportsFromAll(t *testing.T) {
 		t.Error("b has a log and no reports: want not exact")
 	}
 	w.reporting(b)
-	w.says(b, 0, 0)
+	w.nextReport(b, 0, 0)
 	if !w.read(t).Exact {
 		t.Error("both report: want exact")
 	}
@@ -374,7 +376,7 @@ func TestACountIsAsOldAsWhatIsMissingInIt(t *testing.T) {
 	w.watch("chat", events, reports)
 	s := w.open(events)
 	w.reporting(reports)
-	w.says(reports, 0, 0)
+	w.nextReport(reports, 0, 0)
 	for range 200 { // two rates in the ratio of 3 to 1
 		w.after(50 * time.Millisecond)
 		for range 3 {
@@ -401,8 +403,8 @@ func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
 	w.watch("chat", busy, idle)
 	s := w.open(busy)
 	w.reporting(idle)
-	w.says(idle, 0, 0)
-	w.says(idle, 0, 0)
+	w.nextReport(idle, 0, 0)
+	w.nextReport(idle, 0, 0)
 	for range 200 {
 		w.after(5 * time.Millisecond)
 		s.Begin(w.now, "1", one)
@@ -417,14 +419,14 @@ func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
 	}
 }
 
-// Whoever reads takes a reading that is older than the one before for no news.
+// A reader ignores a reading that is older than the one before.
 func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
 	w, events := single()
 	reports := w.envoy("reports")
 	w.watch("chat", events, reports)
 	w.reporting(reports)
-	w.says(reports, 1, 10)
-	w.says(reports, 1, 10)
+	w.nextReport(reports, 1, 10)
+	w.nextReport(reports, 1, 10)
 	s := w.open(events)
 	for range 100 {
 		w.after(9 * time.Millisecond)
@@ -432,21 +434,21 @@ func TestAReadingIsNewerThanTheOneBefore(t *testing.T) {
 		s.End(w.now, "1", one, Outcome{})
 	}
 	before := w.read(t).InFlight
-	s.Close(w.now) // what is left was told 0.9 s ago
+	s.Close(w.now) // what is left was reported 0.9 s ago
 	w.after(10 * time.Millisecond)
 	other := w.ticked().Read("chat", w.now, nil)[0].InFlight
 	after := w.read(t).InFlight
 	if !other.At.Before(before.At) {
-		t.Errorf("as of %v for somebody else, node did not see that as of %v", other.At, before.At)
+		t.Errorf("as of %v for another reader, that did not see the one as of %v", other.At, before.At)
 	}
 	if !after.At.After(before.At) || after.At.After(w.now) {
 		t.Errorf("as of %v, and before as of %v", after.At, before.At)
 	}
 }
 
-// An idle cluster needs less of what its Envoys can take. One of which an Envoy tells nothing
+// An idle cluster needs less of what its Envoys can take. One with an Envoy that reports nothing
 // may have any traffic.
-func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
+func TestAClusterIsIdleAfterTenSecondsWithoutARequest(t *testing.T) {
 	w, e := single()
 	w.cluster("other", "[::1]:80")
 	w.watch("other", e)
@@ -456,7 +458,8 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 		for name, idle := range map[string]bool{"chat": chat, "other": other} {
 			got := w.ticked().Cluster(name, w.now)
 			if got.Idle != idle || got.Busy != busy || got.Clusters != 2 {
-				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy, got.Clusters, idle, busy)
+				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy,
+					got.Clusters, idle, busy)
 			}
 		}
 	}
@@ -476,7 +479,7 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect("at the next request", false, true, 1)
 	w.watch("other", e, w.envoy("silent"))
 	w.after(time.Second)
-	expect("beside one that tells nothing", false, false, 2)
+	expect("with one that reports nothing", false, false, 2)
 	w.watch("other", e)
 	for range 11 {
 		w.after(time.Second)
@@ -485,7 +488,7 @@ func TestAClusterIsIdleWhenNobodyHeardOfARequestForTenSeconds(t *testing.T) {
 	expect("and when that has left", true, true, 0)
 }
 
-// Between two reports of a large fleet, up to a minute apart, nobody hears of a request.
+// Between two reports of a large fleet, up to a minute apart, no request is seen.
 func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 	w, e := single()
 	r := w.ledger.Reporting(e.node, time.Minute, w.now)
@@ -501,7 +504,7 @@ func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 	r.Report(w.now, nil)
 	for range 3 {
 		if got := idle(60); got > 0 {
-			t.Errorf("idle for %d s of a minute of which the report tells a thousand requests", got)
+			t.Errorf("idle for %d s of a minute of which the report has a thousand requests", got)
 		}
 		r.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: 1000}}}})
 	}
@@ -516,46 +519,46 @@ func TestAClusterWithTrafficIsNotIdleBetweenTwoReports(t *testing.T) {
 
 // Of a hundred clusters some turn idle or busy at any time. Each time to look again at all
 // Envoys of all of them would take a tenth of a core, with the lock held.
-func TestATurnOfOneClusterHasNobodyHeardAnew(t *testing.T) {
+func TestTrafficOfOneClusterChangesNoBasis(t *testing.T) {
 	w, e := single()
 	w.cluster("other", "[::1]:80")
 	w.watch("other", e)
 	s := w.open(e)
 	w.ticked().Cluster("chat", w.now)
-	before, told := w.ledger.epoch, 0
+	before, changes := w.ledger.epoch, 0
 	for round := range 3 {
 		for range 12 {
 			w.after(time.Second)
 			w.ticked().Cluster("chat", w.now)
 		}
 		if got := w.ticked().Cluster("other", w.now); got.Busy == 0 && got.Idle {
-			told++
+			changes++
 		}
 		s.Begin(w.now, strconv.Itoa(round), one)
 		if got := w.ticked().Cluster("other", w.now); got.Busy == 1 && got.Idle {
-			told++
+			changes++
 		}
 		w.mustBeSound(t)
 	}
-	if told != 6 || w.ledger.epoch != before {
-		t.Errorf("%d turns told, want 6; epoch %d, before %d", told, w.ledger.epoch, before)
+	if changes != 6 || w.ledger.epoch != before {
+		t.Errorf("%d changes, want 6; epoch %d, before %d", changes, w.ledger.epoch, before)
 	}
 }
 
-// Requests that reports told of first add nothing to those issued when the log tells of as many.
+// Requests that reports showed first add nothing to those issued when the log shows as many.
 func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
-	w.says(e, 0, 5)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 0, 5)
+	w.nextReport(e, 0, 0)
 	for i := range 5 { // late
 		s.Begin(w.now, strconv.Itoa(i), one)
 		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
 	}
 	for range 15 {
-		w.says(e, 0, 0)
+		w.nextReport(e, 0, 0)
 		w.ticked().Cluster("chat", w.now)
 	}
 	if !w.ticked().Cluster("chat", w.now).Idle {
@@ -571,25 +574,25 @@ func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	}
 }
 
-// With load reports alone it is the first report of a request that says so.
-func TestAClusterIsBusyAtItsFirstRequestByReportsAlone(t *testing.T) {
+// With load reports only, the first report with a request shows it.
+func TestAClusterIsBusyAtItsFirstRequestByReportsOnly(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
 	for range 15 {
-		w.says(e, 0, 0)
+		w.nextReport(e, 0, 0)
 		w.ticked().Cluster("chat", w.now)
 	}
 	if !w.ticked().Cluster("chat", w.now).Idle {
 		t.Fatal("not idle after fifteen seconds without a request")
 	}
-	w.says(e, 1, 1)
+	w.nextReport(e, 1, 1)
 	if w.ticked().Cluster("chat", w.now).Idle {
 		t.Error("idle with a request in flight that just began")
 	}
 }
 
-// All clusters are told of their endpoints whenever those of one change.
-func TestTheSameMembersWakeNobody(t *testing.T) {
+// The endpoints of all clusters are set whenever those of one change.
+func TestTheSameMembersWakeNoLoop(t *testing.T) {
 	w, _ := single()
 	woken := w.woken["chat"]
 	w.cluster("chat", one)
@@ -609,7 +612,7 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 	s := w.open(e)
 	s.Begin(w.now, "1", one)
 	if got := w.read(t); got.InFlight.Known() || got.InFlight.Value != 0 {
-		t.Errorf("nobody watches, and yet %v", got.InFlight)
+		t.Errorf("no Envoy watches, and yet %v", got.InFlight)
 	}
 	if got := w.ticked().Cluster("chat", w.now); got.IgnoredEntries != 1 {
 		t.Errorf("%+v", got)
@@ -618,7 +621,7 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.watch("chat", e)
-	w.expect(t, 1) // what it told before counts
+	w.expect(t, 1) // what it reported before counts
 	if got := w.read(t).Proxies.Issued.Value; got != 0 {
 		t.Errorf("%v issued: the sums start with the watching", got)
 	}
@@ -648,13 +651,15 @@ func TestWatchersAndMembersComeAndGo(t *testing.T) {
 		t.Errorf("forgotten, and yet %v", got)
 	}
 	if l := w.ledger; l.accounts != 0 || l.open != 0 || len(l.addresses) != 0 || len(l.watching) != 0 {
-		t.Errorf("left: %d accounts, %d requests, %d addresses, %d watching", l.accounts, l.open, len(l.addresses), len(l.watching))
+		t.Errorf("left: %d accounts, %d requests, %d addresses, %d watching", l.accounts, l.open, len(l.addresses),
+			len(l.watching))
 	}
 }
 
 func TestMembersAreReadInTheOrderGiven(t *testing.T) {
 	w := newWorld()
-	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"}, {"x:1", "x:1"}} {
+	for _, order := range [][]string{{"10.0.0.2:1", "10.0.0.1:1"}, {"10.0.0.1:1", "10.0.0.3:1", "10.0.0.2:1"},
+		{"x:1", "x:1"}} {
 		w.cluster("chat", order...)
 		var got []string
 		for _, c := range w.ticked().Read("chat", w.now, nil) {
@@ -681,25 +686,41 @@ func TestSums(t *testing.T) {
 		o    Outcome
 		want flight.Sums
 	}{
-		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
-		{"a redirect", Outcome{Status: 307, Latency: time.Second}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
-		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full queue", Outcome{Status: 503, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
-		{"a full engine", Outcome{Status: 429, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a failed generation", Outcome{Status: 424, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a model that is gone", Outcome{Status: 404, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a request too late", Outcome{Status: 408, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"the client's mistake", Outcome{Status: 400, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second}, flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
-		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second}, flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
-		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second}, flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"an answer", Outcome{Status: 200, Latency: 2 * time.Second, Bytes: 9},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 2}},
+		{"a redirect", Outcome{Status: 307, Latency: time.Second},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: 1}},
+		{"a broken server", Outcome{Status: 500, Latency: time.Second, Bytes: 1},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full queue", Outcome{Status: 503, Latency: time.Second},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
+		{"a full engine", Outcome{Status: 429, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a failed generation", Outcome{Status: 424, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a model that is gone", Outcome{Status: 404, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a request too late", Outcome{Status: 408, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"the client's mistake", Outcome{Status: 400, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC server that is not available", Outcome{Status: 200, GRPCStatus: 14, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of the server", Outcome{Status: 200, GRPCStatus: 13, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call of a model that is gone", Outcome{Status: 200, GRPCStatus: 5, Latency: time.Second},
+			flight.Sums{Ended: 1, Errors: 1, Answered: 1, Latency: 1}},
+		{"a gRPC call that its client gave up", Outcome{Status: 200, GRPCStatus: 1, Latency: time.Second},
+			flight.Sums{Ended: 1, Answered: 1, Latency: 1}},
+		{"a gRPC error of a broken proxy", Outcome{Status: 502, GRPCStatus: 14, Latency: time.Second},
+			flight.Sums{Ended: 1, Failed: 1, Answered: 1, Latency: 1}},
 		{"no connection", Outcome{ConnectFailed: true}, flight.Sums{Failed: 1}},
-		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true}, flight.Sums{Ended: 1, Failed: 1}},
+		{"a reset in the answer", Outcome{Status: 200, Latency: time.Second, Bytes: 4, Reset: true},
+			flight.Sums{Ended: 1, Failed: 1}},
 		{"the client went away", Outcome{Status: 200}, flight.Sums{Ended: 1}},
 		{"a timeout", Outcome{}, flight.Sums{Ended: 1}},
-		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62}, flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
+		{"a forged latency", Outcome{Status: 200, Latency: 1 << 62},
+			flight.Sums{Ended: 1, Succeeded: 1, Answered: 1, Latency: maxLatency.Seconds()}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -723,11 +744,11 @@ func TestSums(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyLogsTellIsUnknownByReportsAlone(t *testing.T) {
+func TestWhatOnlyLogsShowIsUnknownFromReportsOnly(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
-	w.says(e, 1, 0)
-	w.says(e, 1, 4)
+	w.nextReport(e, 1, 0)
+	w.nextReport(e, 1, 4)
 	got := w.read(t).Proxies
 	if got.Issued.Value != 4 || got.Ended.Value != 4 || !got.Issued.Known() {
 		t.Errorf("issued %v, ended %v; want 4 and 4", got.Issued, got.Ended)
@@ -746,9 +767,9 @@ func TestWhatOnlyLogsTellIsPartialWhereOneHasNone(t *testing.T) {
 		t.Error("the only one that is counted has a log: want all of it")
 	}
 	w.reporting(b)
-	w.says(b, 1, 0)
+	w.nextReport(b, 1, 0)
 	if got := w.read(t).Proxies; !got.Partial || !got.Answered.Known() {
-		t.Errorf("b has reports alone: %+v, want partial", got)
+		t.Errorf("b has reports only: %+v, want partial", got)
 	}
 	w.open(b)
 	if w.read(t).Proxies.Partial {
@@ -760,7 +781,7 @@ func TestRequestsIssuedUnseenAreAddedAfterTwoReports(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 1000) // of a time before this process
+	w.nextReport(e, 0, 1000) // of a time before this process
 	issued := func(want float64) {
 		t.Helper()
 		if got := w.read(t).Proxies.Issued.Value; got != want {
@@ -768,14 +789,14 @@ func TestRequestsIssuedUnseenAreAddedAfterTwoReports(t *testing.T) {
 		}
 	}
 	s.Begin(w.now, "1", one)
-	w.says(e, 0, 6) // five were not seen
+	w.nextReport(e, 0, 6) // five were not seen
 	issued(1)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	issued(6)
 	s.Begin(w.now, "2", one) // crosses the report
-	w.says(e, 0, 0)
-	w.says(e, 0, 1)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 0, 1)
+	w.nextReport(e, 0, 0)
 	issued(7)
 }
 
@@ -783,52 +804,52 @@ func TestALostReportHidesNoRequestsOfTheNext(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	for range 3 {
 		s.Begin(w.now, "1", one)
 	}
-	w.says(e, 0, 0) // without what the lost one said
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0) // without the contents of the lost one
+	w.nextReport(e, 0, 0)
 	s.Begin(w.now, "2", one)
-	w.says(e, 0, 3) // two were not seen
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 3) // two were not seen
+	w.nextReport(e, 0, 0)
 	if got := w.read(t).Proxies.Issued.Value; got != 6 {
 		t.Errorf("%v issued, want 6", got)
 	}
 }
 
-func TestWhatALogTellsLateIsCountedOnce(t *testing.T) {
+func TestWhatALogShowsLateIsCountedOnce(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	issued := func(want float64) {
 		t.Helper()
 		if got := w.read(t).Proxies.Issued.Value; got != want {
 			t.Errorf("%v issued, want %v", got, want)
 		}
 	}
-	w.says(e, 0, 6)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 6)
+	w.nextReport(e, 0, 0)
 	issued(6) // two reports in a row, and no word of them from the log
 	for range 4 {
 		s.Begin(w.now, "1", one)
 	}
 	issued(10) // four of them, or four more
-	w.says(e, 0, 0)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	issued(10) // four of them: owed
 	for range 3 {
 		s.Begin(w.now, "2", one)
 	}
 	issued(10)
-	w.says(e, 0, 3)
+	w.nextReport(e, 0, 3)
 	for range 3 {
 		s.Begin(w.now, "3", one)
 	}
 	issued(12)
-	w.says(e, 0, 3)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 3)
+	w.nextReport(e, 0, 0)
 	issued(12) // 6 + 3 + 3
 }
 
@@ -858,7 +879,8 @@ func TestDroppedRequestsAreCountedForWatchedClusters(t *testing.T) {
 	w, e := single()
 	w.cluster("other", "10.1.0.9:80")
 	w.reporting(e)
-	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4}, {Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
+	loads := []ClusterLoad{{Cluster: "chat", Dropped: 3}, {Cluster: "chat/failsafe", Dropped: 4},
+		{Cluster: "other", Dropped: 5}, {Cluster: "?", Dropped: 6}}
 	e.reports.Report(w.now, loads)
 	if got := w.ticked().Cluster("chat", w.now).Dropped; got != 0 {
 		t.Errorf("%d dropped by the first report, want 0", got)
@@ -888,8 +910,10 @@ func TestTheBytesOfAnAttemptAreItsOwn(t *testing.T) {
 		want   float64
 	}{
 		{"one attempt", []Event{attempt("1", false, 0), attempt("1", true, 9)}, 9},
-		{"two in a row", []Event{attempt("1", false, 0), attempt("1", true, 9), attempt("2", false, 9), attempt("2", true, 30)}, 21},
-		{"two that overlap", []Event{attempt("1", false, 0), attempt("2", false, 5), attempt("1", true, 9), attempt("2", true, 12)}, 7},
+		{"two in a row", []Event{attempt("1", false, 0), attempt("1", true, 9), attempt("2", false, 9),
+			attempt("2", true, 30)}, 21},
+		{"two that overlap", []Event{attempt("1", false, 0), attempt("2", false, 5), attempt("1", true, 9),
+			attempt("2", true, 12)}, 7},
 		{"fewer than before", []Event{attempt("1", false, 9), attempt("1", true, 2)}, 0},
 		{"no beginning", []Event{attempt("1", true, 9)}, 9},
 	}

@@ -91,7 +91,7 @@ func TestAFleetTakesMemoryByItsPairsOfEnvoyAndEndpoint(t *testing.T) {
 // when they go.
 func TestTheNamesOfAllEnvoysAreBounded(t *testing.T) {
 	w := twoClusters()
-	var unknown []*realEnvoy
+	var unknown []*testEnvoy
 	for i := range 2 * maxServicesTotal / strangers / maxServices {
 		e := w.envoy("stranger-" + strconv.Itoa(i))
 		w.reporting(e)
@@ -114,7 +114,7 @@ func TestTheNamesOfAllEnvoysAreBounded(t *testing.T) {
 	w.mustBeSound(t)
 }
 
-// TestAllThatUnknownNodesSayHasATotal: whatever nodes that watch nothing say, and however many they
+// TestAllThatUnknownNodesSayHasATotal: whatever nodes that watch nothing send, and however many they
 // are, they take what the package comment says.
 func TestAllThatUnknownNodesSayHasATotal(t *testing.T) {
 	const most = 160 << 20 // bytes, as in the package comment

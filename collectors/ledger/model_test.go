@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is what really happens, and a ledger that is told of it.
+// world is what really happens, and a ledger of it.
 type world struct {
 	ledger *Ledger
 	now    time.Time
@@ -24,21 +24,21 @@ type world struct {
 
 	clusters map[string][]string // members
 	watchers map[string][]Envoy
-	envoys   []*realEnvoy
+	envoys   []*testEnvoy
 	latest   []flight.Counts // the last reading of the one endpoint
 }
 
-// realEnvoy is an Envoy with its requests.
-type realEnvoy struct {
+// testEnvoy is an Envoy with its requests.
+type testEnvoy struct {
 	node    Envoy
-	open    []realRequest
+	open    []testRequest
 	issued  map[string]uint64 // since the last report
 	streams []*Stream
 	reports *Reports
 	older   []*Reports // streams of reports that were not closed
 }
 
-type realRequest struct{ id, address string }
+type testRequest struct{ id, address string }
 
 func newWorld() *world {
 	w := &world{now: start, woken: map[string]int{}, clusters: map[string][]string{}, watchers: map[string][]Envoy{}}
@@ -57,7 +57,7 @@ func (w *world) cluster(name string, members ...string) {
 	w.ledger.SetMembers(name, members)
 }
 
-func (w *world) watch(name string, envoys ...*realEnvoy) {
+func (w *world) watch(name string, envoys ...*testEnvoy) {
 	var watchers []Envoy
 	for _, e := range envoys {
 		watchers = append(watchers, e.node)
@@ -66,47 +66,47 @@ func (w *world) watch(name string, envoys ...*realEnvoy) {
 	w.ledger.SetWatchers(name, watchers)
 }
 
-func (w *world) envoy(id string) *realEnvoy {
-	e := &realEnvoy{node: Envoy{NodeID: id, Host: "10.0.0.1"}, issued: map[string]uint64{}}
+func (w *world) envoy(id string) *testEnvoy {
+	e := &testEnvoy{node: Envoy{NodeID: id, Host: "10.0.0.1"}, issued: map[string]uint64{}}
 	w.envoys = append(w.envoys, e)
 	return e
 }
 
 func (w *world) after(d time.Duration) { w.now = w.now.Add(d) }
 
-func (w *world) open(e *realEnvoy) *Stream {
+func (w *world) open(e *testEnvoy) *Stream {
 	s := w.ledger.Open(e.node, w.now)
 	e.streams = append(e.streams, s)
 	return s
 }
 
-func (w *world) reporting(e *realEnvoy) {
+func (w *world) reporting(e *testEnvoy) {
 	if e.reports != nil {
 		e.older = append(e.older, e.reports)
 	}
 	e.reports = w.ledger.Reporting(e.node, time.Second, w.now)
 }
 
-// begin has a request begin, and the ledger told unless the entry is lost.
-func (w *world) begin(e *realEnvoy, s *Stream, id, address string, told bool) {
-	e.open = append(e.open, realRequest{id, address})
+// begin has a request begin, and logged unless the entry is lost.
+func (w *world) begin(e *testEnvoy, s *Stream, id, address string, logged bool) {
+	e.open = append(e.open, testRequest{id, address})
 	e.issued[address]++
-	if told {
+	if logged {
 		s.Begin(w.now, id, address)
 	}
 }
 
 // end has the i-th open request end.
-func (w *world) end(e *realEnvoy, s *Stream, i int, told bool) {
+func (w *world) end(e *testEnvoy, s *Stream, i int, logged bool) {
 	r := e.open[i]
 	e.open = slices.Delete(e.open, i, i+1)
-	if told {
+	if logged {
 		s.End(w.now, r.id, r.address, Outcome{Status: 200, Latency: time.Second, Bytes: 10})
 	}
 }
 
-// report sends what an Envoy's report says, over two clusters of its own.
-func (w *world) report(e *realEnvoy) {
+// report sends an Envoy's report, over two clusters of its own.
+func (w *world) report(e *testEnvoy) {
 	loads := map[string]EndpointLoad{}
 	for _, r := range e.open {
 		load := loads[r.address]
@@ -191,7 +191,8 @@ func (w *world) mustBeSound(t fataler) {
 		t.Fatalf("%+v report, counted %+v", reporters, l.reporters)
 	}
 	if open != l.open || accounts != l.accounts || services != l.services {
-		t.Fatalf("%d of %d requests, %d of %d accounts, %d of %d names", open, l.open, accounts, l.accounts, services, l.services)
+		t.Fatalf("%d of %d requests, %d of %d accounts, %d of %d names", open, l.open, accounts, l.accounts, services,
+			l.services)
 	}
 	mustKnowWatchers(t, l)
 	for _, c := range l.clusters {
@@ -213,7 +214,7 @@ func (w *world) watches(node Envoy) bool {
 }
 
 // mustKnowRequests compares an Envoy's lists of requests, by id, by account and closed,
-// and its streams of reports, with what it says of them.
+// and its streams of reports, with what it counts.
 func mustKnowRequests(t fataler, e *envoy) {
 	t.Helper()
 	inRequests, inAccounts, counting := 0, 0, 0
@@ -308,9 +309,9 @@ func twoClusters() *world {
 
 var drawnAddresses = []string{"10.1.0.1:80", "10.1.0.2:80", "10.1.0.3:80", "10.1.0.4:80"}
 
-func drawEnvoy(t *rapid.T, w *world) *realEnvoy { return rapid.SampledFrom(w.envoys).Draw(t, "envoy") }
+func drawEnvoy(t *rapid.T, w *world) *testEnvoy { return rapid.SampledFrom(w.envoys).Draw(t, "envoy") }
 
-func drawStream(t *rapid.T, e *realEnvoy) *Stream {
+func drawStream(t *rapid.T, e *testEnvoy) *Stream {
 	return rapid.SampledFrom(e.streams).Draw(t, "stream")
 }
 
@@ -352,7 +353,8 @@ func TestCountsAreTheTruthWhenNothingIsLost(t *testing.T) {
 				w.mustBeTrueAndSound(t)
 				for _, c := range w.ticked().Read("chat", w.now, nil) {
 					if p := c.Proxies; p.Issued.Value-p.Ended.Value != c.InFlight.Value {
-						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value, p.Ended.Value, c.InFlight.Value)
+						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value, p.Ended.Value,
+							c.InFlight.Value)
 					}
 				}
 			},
@@ -383,7 +385,7 @@ func (w *world) watched(t *rapid.T, actions map[string]func(*rapid.T)) {
 		now := w.readings()
 		for name := range now {
 			if now[name] != before[name] && w.woken[name] == 0 {
-				t.Fatalf("%s changed and nobody was woken:\n%s\n%s", name, before[name], now[name])
+				t.Fatalf("%s changed without a wake:\n%s\n%s", name, before[name], now[name])
 			}
 			if now[name] == before[name] && w.woken[name] > 0 {
 				t.Fatalf("%s was woken and nothing had changed: %s", name, now[name])
@@ -402,7 +404,8 @@ func (w *world) readings() map[string]string {
 		var b strings.Builder
 		for _, c := range w.ticked().Read(name, w.now, nil) {
 			p := c.Proxies
-			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value, p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, p.Sized.Value, p.SizedBytes.Value)
+			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value,
+				p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, p.Sized.Value, p.SizedBytes.Value)
 		}
 		all[name] = b.String()
 	}
@@ -419,7 +422,7 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 			w.open(e)
 			w.reporting(e)
 		}
-		told := rapid.Bool()
+		logged := rapid.Bool()
 		fresh := 0
 		mend := func(t *rapid.T) {
 			for range 2 {
@@ -439,11 +442,11 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				e := drawEnvoy(t, w)
 				id := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))
-				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"), told.Draw(t, "told"))
+				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"), logged.Draw(t, "logged"))
 			},
 			"end": func(t *rapid.T) {
 				if e := drawEnvoy(t, w); len(e.open) > 0 {
-					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"), told.Draw(t, "told"))
+					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"), logged.Draw(t, "logged"))
 				}
 			},
 			"break": func(t *rapid.T) {
@@ -475,9 +478,9 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 	})
 }
 
-// TestTheSumOfIssuedFollowsALogThatLagsAndLoses: whatever the log tells late or never,
+// TestTheSumOfIssuedFollowsALogThatLagsAndLoses: whatever the log shows late or never,
 // the sum never falls and never counts more than the requests and those that the log
-// told late; and once nothing is late any more, later requests bring it to the truth.
+// logged late; and once nothing is late any more, later requests bring it to the truth.
 func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w, e := single()
@@ -486,10 +489,10 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 		interval := time.Duration(rapid.SampledFrom([]int{100, 300, 1000}).Draw(t, "interval")) * time.Millisecond
 		var truth, late, everLate, sum uint64
 		var sized, unsized float64
-		begin := func(n uint64, told bool) {
+		begin := func(n uint64, logged bool) {
 			truth, e.issued[one] = truth+n, e.issued[one]+n
 			for range n {
-				if told {
+				if logged {
 					s.Events(w.now, []Event{{ID: []byte("id"), Address: []byte(one), Body: drawBody(t)}})
 				}
 			}
@@ -505,7 +508,7 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 			sized, unsized = with, without
 			now := uint64(c.Proxies.Issued.Value)
 			if now < sum || now > truth+everLate {
-				t.Fatalf("%d issued after %d, really %d, of them %d told late", now, sum, truth, everLate)
+				t.Fatalf("%d issued after %d, really %d, of them %d logged late", now, sum, truth, everLate)
 			}
 			sum = now
 		}
@@ -515,7 +518,7 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 			"begin":  func(t *rapid.T) { begin(few.Draw(t, "requests"), true) },
 			"lost":   func(t *rapid.T) { begin(few.Draw(t, "requests"), false) },
 			"lagged": func(t *rapid.T) { n := few.Draw(t, "requests"); begin(n, false); late += n; everLate += n },
-			"told late": func(*rapid.T) {
+			"logged late": func(*rapid.T) {
 				for ; late > 0; late-- {
 					s.Begin(w.now, "id", one)
 				}
@@ -549,7 +552,7 @@ func drawBody(t *rapid.T) Size {
 	return Size{}
 }
 
-// serve has an endpoint say what it likes of its own requests.
+// serve has an endpoint report anything of its own requests.
 func (w *world) serve(t *rapid.T) {
 	w.after(time.Second)
 	requests := rapid.SampledFrom([]float64{0, 1, 1e9}).Draw(t, "requests")
@@ -567,18 +570,18 @@ func (w *world) serve(t *rapid.T) {
 	}
 }
 
-// TestClosedStreamsLeaveNothing: whatever was said, when all streams are closed
+// TestClosedStreamsLeaveNothing: whatever was reported, when all streams are closed
 // nothing is counted, known or kept.
 func TestClosedStreamsLeaveNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := twoClusters()
-		told := rapid.Bool()
+		logged := rapid.Bool()
 		t.Repeat(map[string]func(*rapid.T){
 			"open":      func(t *rapid.T) { w.open(drawEnvoy(t, w)) },
 			"reporting": func(t *rapid.T) { w.reporting(drawEnvoy(t, w)) },
 			"begin": func(t *rapid.T) {
 				if e := drawEnvoy(t, w); len(e.streams) > 0 {
-					w.begin(e, drawStream(t, e), "id", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), told.Draw(t, "told"))
+					w.begin(e, drawStream(t, e), "id", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), logged.Draw(t, "logged"))
 				}
 			},
 			"report": func(t *rapid.T) {
@@ -621,7 +624,7 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 		}
 		for _, c := range l.Read("chat", w.now, nil) {
 			if c.InFlight.Known() || c.Exact || c.Proxies.Issued.Known() {
-				t.Fatalf("nobody reports, and yet %+v", c)
+				t.Fatalf("no Envoy reports, and yet %+v", c)
 			}
 		}
 	})

@@ -9,19 +9,19 @@ import (
 
 // traffic runs requests of a quarter of a second at a rate for a while, every 10 ms, and sends a
 // report each second if there are reports. What the Envoy does not log in its
-// mode is not told.
-func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
+// mode is not logged.
+func (w *world) traffic(e *testEnvoy, perSecond int, d time.Duration) {
 	const tick = 10 * time.Millisecond
 	until, owed, id := w.now.Add(d), 0.0, 0
 	for w.now.Before(until) {
 		w.after(tick)
 		_, modes := w.ledger.Modes()
-		told := modes[e.node] != ModeReports
+		logged := modes[e.node] != ModeReports
 		for owed += float64(perSecond) * tick.Seconds(); owed >= 1; owed-- {
 			id++
-			w.begin(e, e.streams[0], strconv.Itoa(id%1000), one, told)
+			w.begin(e, e.streams[0], strconv.Itoa(id%1000), one, logged)
 			for len(e.open) > perSecond/4 {
-				w.end(e, e.streams[0], 0, told)
+				w.end(e, e.streams[0], 0, logged)
 			}
 		}
 		if e.reports != nil && w.now.Sub(start)%time.Second == 0 {
@@ -30,14 +30,14 @@ func (w *world) traffic(e *realEnvoy, perSecond int, d time.Duration) {
 	}
 }
 
-func (w *world) mode(e *realEnvoy) Mode {
+func (w *world) mode(e *testEnvoy) Mode {
 	_, modes := w.ledger.Modes()
 	return modes[e.node]
 }
 
-// telling is an Envoy with a log and load reports, whose log comes in batches above 300
+// loggedAndReported is an Envoy with a log and load reports, whose log comes in batches above 300
 // requests a second and is off above 1,000.
-func telling() (*world, *realEnvoy, *Stream) {
+func loggedAndReported() (*world, *testEnvoy, *Stream) {
 	w, e := single()
 	w.ledger.SetModeThresholds(300, 1000)
 	s := w.open(e)
@@ -46,7 +46,7 @@ func telling() (*world, *realEnvoy, *Stream) {
 }
 
 // batching is an Envoy without load reports, whose log comes in batches.
-func batching(t *testing.T) (*world, *realEnvoy, *Stream) {
+func batching(t *testing.T) (*world, *testEnvoy, *Stream) {
 	t.Helper()
 	w, e := single()
 	w.ledger.SetModeThresholds(300, 0)
@@ -59,7 +59,7 @@ func batching(t *testing.T) (*world, *realEnvoy, *Stream) {
 }
 
 func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
-	w, e, _ := telling()
+	w, e, _ := loggedAndReported()
 	generation := w.ledger.ModeGeneration()
 	for _, step := range []struct {
 		perSecond int
@@ -80,7 +80,8 @@ func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
 			t.Fatalf("%d requests/s for %v: %v, want %v", step.perSecond, step.lasting, got, step.want)
 		}
 		w.mustBeSound(t)
-		if got := w.status(t); got.RequestRate < 0.7*float64(step.perSecond) || got.RequestRate > 1.3*float64(step.perSecond) {
+		if got := w.status(t); got.RequestRate < 0.7*float64(step.perSecond) ||
+			got.RequestRate > 1.3*float64(step.perSecond) {
 			t.Errorf("%d requests/s are taken for %.0f", step.perSecond, got.RequestRate)
 		}
 	}
@@ -92,7 +93,7 @@ func TestABusyEnvoyBatchesAndThenReports(t *testing.T) {
 // TestAChangeOfTheModeLeavesNoDrift: two reports after going over, and at each
 // report before that as far as reports go, counts are the truth.
 func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
-	w, e, _ := telling()
+	w, e, _ := loggedAndReported()
 	for round := range 3 {
 		for _, perSecond := range []int{1500, 100} {
 			w.traffic(e, perSecond, 15*time.Second)
@@ -107,8 +108,8 @@ func TestAChangeOfTheModeLeavesNoDrift(t *testing.T) {
 }
 
 func TestACountGoesOverWithTheReport(t *testing.T) {
-	w, e, s := telling()
-	w.says(e, 0, 0)
+	w, e, s := loggedAndReported()
+	w.nextReport(e, 0, 0)
 	for i := range 4000 {
 		s.Begin(w.now, fmt.Sprint(i), one)
 	}
@@ -116,13 +117,13 @@ func TestACountGoesOverWithTheReport(t *testing.T) {
 		t.Fatalf("%v, want batched: there is no report to go over with", w.mode(e))
 	}
 	w.expect(t, 4000)
-	w.says(e, 3900, 4000)
+	w.nextReport(e, 3900, 4000)
 	if w.mode(e) != ModeReports {
 		t.Fatalf("%v, want reports", w.mode(e))
 	}
 	w.expect(t, 3900)
 	if got := w.status(t).OpenRequests; got != 0 {
-		t.Errorf("%d open: their ends will not be told", got)
+		t.Errorf("%d open: their ends will not be logged", got)
 	}
 	s.Begin(w.now, "a straggler", one)
 	s.End(w.now, "1", one, Outcome{})
@@ -189,19 +190,19 @@ func TestAnEnvoyWithTooManyOpenRequestsGoesOverToReports(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.reporting(e)
-	w.says(e, maxOpen+10, 0)
+	w.nextReport(e, maxOpen+10, 0)
 	w.expect(t, maxOpen+10)
 	if got := w.mode(e); got != ModeReports {
 		t.Errorf("%v, want reports", got)
 	}
 	for range 10 { // it stays while there are as many
-		w.says(e, maxOpen+10, 10)
+		w.nextReport(e, maxOpen+10, 10)
 	}
 	if got := w.mode(e); got != ModeReports {
 		t.Errorf("%v, want reports", got)
 	}
 	for range 10 {
-		w.says(e, 10, 10)
+		w.nextReport(e, 10, 10)
 	}
 	if got := w.mode(e); got != ModeEvents {
 		t.Errorf("%v, want events", got)
@@ -233,26 +234,26 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	w.mustBeSound(t)
 }
 
-// TestWhoseReportsAreAlone: of an Envoy that was told to leave its log off, and of one that
+// TestWhichEnvoysHaveReportsOnly: of an Envoy whose log was switched off, and of one that
 // has requests and no log; not of one without requests, whose log would open with the first.
-func TestWhoseReportsAreAlone(t *testing.T) {
+func TestWhichEnvoysHaveReportsOnly(t *testing.T) {
 	w, e := single()
 	w.ledger.SetModeThresholds(300, 1000)
 	expect := func(when string, want bool) {
 		t.Helper()
 		w.mustBeSound(t)
-		all, alone, _ := w.ledger.ReportersWith(e.node)
-		if alone != want || all.ReportsOnly+all.WithAccessLog != 1 || all.ReportsOnly == 1 != want {
-			t.Errorf("%s: alone %t, %+v; want %t", when, alone, all, want)
+		all, reportsOnly, _ := w.ledger.ReportersWith(e.node)
+		if reportsOnly != want || all.ReportsOnly+all.WithAccessLog != 1 || all.ReportsOnly == 1 != want {
+			t.Errorf("%s: reports only %t, %+v; want %t", when, reportsOnly, all, want)
 		}
 	}
 	expect("not heard of", false)
 	w.reporting(e)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	expect("no requests", false)
-	w.says(e, 1, 0)
+	w.nextReport(e, 1, 0)
 	expect("requests and no log", true)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	expect("no requests for now, and still no log", true)
 	w.open(e)
 	expect("a log", false)
@@ -261,22 +262,23 @@ func TestWhoseReportsAreAlone(t *testing.T) {
 	w.traffic(e, 100, 20*time.Second)
 	expect("no longer too busy", false)
 	e.streams[0].Close(w.now)
-	w.says(e, 0, 0)
+	w.nextReport(e, 0, 0)
 	expect("no log and no requests", false)
-	w.says(e, 2, 2)
+	w.nextReport(e, 2, 2)
 	expect("its log broke", true)
 }
 
-// TestWhoWatchesNothingMakesNobodyReportMoreSeldom: whatever node ids are made up, an Envoy
+// TestEnvoysThatWatchNothingMakeNoOtherReportLessOften: whatever node ids are made up, an Envoy
 // that watches a cluster is asked as if they were not there.
-func TestWhoWatchesNothingMakesNobodyReportMoreSeldom(t *testing.T) {
+func TestEnvoysThatWatchNothingMakeNoOtherReportLessOften(t *testing.T) {
 	w, e := single()
 	expect := func(when string, node Envoy, want Reporters, watching bool) {
 		t.Helper()
 		w.mustBeSound(t)
 		got, _, watches := w.ledger.ReportersWith(node)
 		if got != want || watches != watching {
-			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want, watching)
+			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want,
+				watching)
 		}
 	}
 	w.reporting(e)
@@ -316,7 +318,7 @@ func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
 		perSecond int  // to the endpoint
 		want      Mode
 	}{
-		{"which the log tells of", true, 100, ModeReports},
+		{"which the log shows", true, 100, ModeReports},
 		{"which it does not", false, 100, ModeEvents},
 		{"which it does not, and as much of its own", false, 600, ModeReports},
 	} {
@@ -357,9 +359,9 @@ func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {
 	}
 }
 
-// TestALogThatNoLongerTellsOfOtherTrafficIsNotKeptOffByIt: what it told of is learned anew
+// TestALogThatNoLongerShowsOtherTrafficIsNotKeptOffByIt: what it showed is learned again
 // each time that it is on.
-func TestALogThatNoLongerTellsOfOtherTrafficIsNotKeptOffByIt(t *testing.T) {
+func TestALogThatNoLongerShowsOtherTrafficIsNotKeptOffByIt(t *testing.T) {
 	w, e := single()
 	w.ledger.SetModeThresholds(0, 500)
 	s := w.open(e)
@@ -423,14 +425,14 @@ func TestABatchedCountIsAsOldAsItsLastEntry(t *testing.T) {
 // TestAPeakThatIsOverDoesNotEndTheLog: reports of a large fleet are seconds apart, and the
 // next is no reason to go by what was before it.
 func TestAPeakThatIsOverDoesNotEndTheLog(t *testing.T) {
-	w, e, s := telling()
-	w.says(e, 0, 0)
+	w, e, s := loggedAndReported()
+	w.nextReport(e, 0, 0)
 	for i := range 4000 {
 		s.Begin(w.now, strconv.Itoa(i), one)
 		s.End(w.now, strconv.Itoa(i), one, Outcome{Status: 200})
 	}
 	w.after(20 * time.Second)
-	w.says(e, 0, 4000)
+	w.nextReport(e, 0, 4000)
 	if got := w.mode(e); got == ModeReports {
 		t.Errorf("%v, 20 s after the last request", got)
 	}

@@ -27,7 +27,7 @@ func (w *world) expectSizes(t *testing.T, sized, bytes, unsized float64) {
 func TestASizeOfZeroIsKnown(t *testing.T) {
 	w, e := single()
 	if c := w.read(t); c.Proxies.Sized.Known() || c.Proxies.SizedBytes.Known() {
-		t.Errorf("nobody reports, and yet %+v", c)
+		t.Errorf("no Envoy reports, and yet %+v", c)
 	}
 	s := w.open(e)
 	w.beginSized(s, "1", Size{Known: true})
@@ -40,20 +40,20 @@ func TestASizeOfZeroIsKnown(t *testing.T) {
 	w.expectSizes(t, 2, 1<<28, 1)
 }
 
-// TestARequestThatOnlyReportsShowHasNoSize: and where its beginning is told after all, the request that
+// TestARequestThatOnlyReportsShowHasNoSize: and where its beginning is logged after all, the request that
 // makes up for it adds no bytes either.
 func TestARequestThatOnlyReportsShowHasNoSize(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
-	w.says(e, 0, 0)
-	w.says(e, 1, 1)
-	w.says(e, 1, 0)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 1, 1)
+	w.nextReport(e, 1, 0)
 	w.expectSizes(t, 0, 0, 1)
 	w.beginSized(s, "late", Size{Bytes: 7, Known: true}) // counted twice, until the next reports show it
 	w.expectSizes(t, 1, 7, 1)
-	w.says(e, 1, 0)
-	w.says(e, 1, 0)
+	w.nextReport(e, 1, 0)
+	w.nextReport(e, 1, 0)
 	w.beginSized(s, "makes up for it", Size{Bytes: 5, Known: true})
 	w.expectSizes(t, 1, 7, 1)
 	w.beginSized(s, "next", Size{Bytes: 3, Known: true})
@@ -63,12 +63,12 @@ func TestARequestThatOnlyReportsShowHasNoSize(t *testing.T) {
 	}
 }
 
-// TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize: there is no log that could tell.
+// TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize: there is no log that could show it.
 func TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
-	w.says(e, 0, 0)
-	w.says(e, 2, 5)
+	w.nextReport(e, 0, 0)
+	w.nextReport(e, 2, 5)
 	w.after(time.Second)
 	w.expectSizes(t, 0, 0, 5)
 }

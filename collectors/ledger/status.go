@@ -150,7 +150,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	}
 	h := l.heardBy(c)
 	at := h.asOf(now)
-	if next := newest(previous).Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
+	if next := asOf(previous).Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
 		at = next
 	}
 	var logged time.Time
@@ -181,14 +181,12 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	return into
 }
 
-// newest is when a reading was true.
-func newest(all []flight.Counts) (at time.Time) {
-	for i := range all {
-		if t := all[i].InFlight.At; t.After(at) {
-			at = t
-		}
+// asOf is when a reading was true: all of it at the same moment.
+func asOf(reading []flight.Counts) time.Time {
+	if len(reading) == 0 {
+		return time.Time{}
 	}
-	return at
+	return reading[0].InFlight.At
 }
 
 func reading(value float64, at time.Time) weighting.Reading {

@@ -51,7 +51,9 @@ type Fleet struct{ WithAccessLog, ReportsOnly int }
 // where least, if it is 0, is 1 s with the access log and 100 ms without one,
 // which ten Envoys with reports of 61 KB keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
 // makes both longer, up to a minute. A budget of 0 is none.
-func (f Fleet) Intervals(least time.Duration, budgetBytesPerSecond, reportBytes float64) (withLog, without time.Duration) {
+func (f Fleet) Intervals(
+	least time.Duration, budgetBytesPerSecond, reportBytes float64,
+) (withLog, without time.Duration) {
 	leastWithLog, leastWithout := least, least
 	if least <= 0 {
 		leastWithLog, leastWithout = withAccessLog, reportsOnly

@@ -23,13 +23,14 @@ func TestIntervals(t *testing.T) {
 		{"five of each, on a small budget", Fleet{5, 5}, 0, 1 * mib, ReportBytes, 3199577331, 319957733},
 		{"a hundred with reports only", Fleet{ReportsOnly: 100}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
 		{"a thousand with an access log", Fleet{WithAccessLog: 1000}, 0, 2 * mib, ReportBytes, 29087066650, 2908706665},
-		{"a hundred with reports only, of ten thousand endpoints", Fleet{ReportsOnly: 100}, 0, 10 * mib, 344_000, 32_806_396_484, 3_280_639_648},
+		{"a hundred with reports only, of ten thousand endpoints", Fleet{ReportsOnly: 100}, 0, 10 * mib, 344_000,
+			32_806_396_484, 3_280_639_648},
 		{"so many that the others get the rest", Fleet{2050, 10}, 0, 2 * mib, ReportBytes, time.Minute, 46_976 * ms},
 		{"more than the budget is for", Fleet{100_000, 10}, 0, 2 * mib, ReportBytes, time.Minute, time.Minute},
 		{"a least of one's own", Fleet{10, 10}, 50 * ms, 100 * mib, ReportBytes, 50 * ms, 50 * ms},
 		{"a long least", Fleet{WithAccessLog: 10}, 2 * time.Minute, 100 * mib, ReportBytes, 2 * time.Minute, 2 * time.Minute},
 		{"no budget", Fleet{1000, 1000}, 0, 0, ReportBytes, time.Second, 100 * ms},
-		{"nobody", Fleet{}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
+		{"no Envoy", Fleet{}, 0, 2 * mib, ReportBytes, time.Second, 100 * ms},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestReportsKeepToTheirBudget: whoever they are, unless all report as seldom as can be.
+// TestReportsKeepToTheirBudget: of whatever kind they are, unless all report at the longest interval.
 func TestReportsKeepToTheirBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Fleet{rapid.IntRange(0, 5000).Draw(t, "withLog"), rapid.IntRange(0, 5000).Draw(t, "without")}

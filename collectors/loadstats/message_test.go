@@ -76,11 +76,14 @@ func TestWhatARealEnvoyReports(t *testing.T) {
 		want     map[string]ledger.EndpointLoad // by cluster, without the address
 	}{
 		{"0-node", 0, nil},
-		{"1-streaming", 3, map[string]ledger.EndpointLoad{"up": {InProgress: 1, Issued: 4, Succeeded: 2, Errors: 2}, "xds": {InProgress: 2, Issued: 1}}},
-		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2, Succeeded: 1, Errors: 1}, "refused": {Errors: 1}, "xds": {InProgress: 2}}},
+		{"1-streaming", 3, map[string]ledger.EndpointLoad{"up": {InProgress: 1, Issued: 4, Succeeded: 2, Errors: 2},
+			"xds": {InProgress: 2, Issued: 1}}},
+		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2, Succeeded: 1, Errors: 1}, "refused": {Errors: 1},
+			"xds": {InProgress: 2}}},
 		// Answered were OK, NOT_FOUND, UNAVAILABLE (gRPC) and 415; the Envoy's circuit breaker
 		// stopped a fifth.
-		{"3-errors", 2, map[string]ledger.EndpointLoad{"llama": {Issued: 4, Succeeded: 3, Errors: 2}, "steelyard_xds": {InProgress: 4}}},
+		{"3-errors", 2, map[string]ledger.EndpointLoad{"llama": {Issued: 4, Succeeded: 3, Errors: 2},
+			"steelyard_xds": {InProgress: 4}}},
 	}
 	for _, c := range cases {
 		t.Run(c.recorded, func(t *testing.T) {
@@ -118,7 +121,8 @@ func address(ip string, port uint32) *corev3.Address {
 func drawCluster(t *rapid.T) *endpointv3.ClusterStats {
 	endpoint := rapid.Custom(func(t *rapid.T) *endpointv3.UpstreamEndpointStats {
 		return &endpointv3.UpstreamEndpointStats{
-			Address:                 address(rapid.SampledFrom([]string{"10.0.0.1", "2001:db8::2"}).Draw(t, "ip"), rapid.Uint32Range(1, 65_535).Draw(t, "port")),
+			Address: address(rapid.SampledFrom([]string{"10.0.0.1", "2001:db8::2"}).Draw(t, "ip"),
+				rapid.Uint32Range(1, 65_535).Draw(t, "port")),
 			TotalRequestsInProgress: rapid.Uint64().Draw(t, "in progress"),
 			TotalIssuedRequests:     rapid.Uint64().Draw(t, "issued"),
 			TotalSuccessfulRequests: rapid.Uint64().Draw(t, "succeeded"),
@@ -133,10 +137,11 @@ func drawCluster(t *rapid.T) *endpointv3.ClusterStats {
 		}
 	})
 	return &endpointv3.ClusterStats{
-		ClusterName:           rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "name"),
-		ClusterServiceName:    rapid.SampledFrom([]string{"", "chat", "chat/failsafe"}).Draw(t, "service"),
-		TotalDroppedRequests:  99,
-		DroppedRequests:       []*endpointv3.ClusterStats_DroppedRequests{{Category: "a", DroppedCount: rapid.Uint64Range(0, 9).Draw(t, "dropped")}, {Category: "b", DroppedCount: 1}},
+		ClusterName:          rapid.StringMatching(`[a-z]{1,5}`).Draw(t, "name"),
+		ClusterServiceName:   rapid.SampledFrom([]string{"", "chat", "chat/failsafe"}).Draw(t, "service"),
+		TotalDroppedRequests: 99,
+		DroppedRequests: []*endpointv3.ClusterStats_DroppedRequests{{Category: "a",
+			DroppedCount: rapid.Uint64Range(0, 9).Draw(t, "dropped")}, {Category: "b", DroppedCount: 1}},
 		UpstreamLocalityStats: rapid.SliceOfN(locality, 0, 3).Draw(t, "localities"),
 	}
 }
@@ -289,7 +294,8 @@ func TestAStreamKeepsTheMemoryOfOneReport(t *testing.T) {
 				}}},
 			})
 		}
-		all.ClusterStats = append(all.ClusterStats, &endpointv3.ClusterStats{UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
+		all.ClusterStats = append(all.ClusterStats,
+			&endpointv3.ClusterStats{UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
 		data, err := proto.Marshal(&all)
 		if err == nil {
 			err = m.UnmarshalWire(data)
@@ -314,9 +320,12 @@ func TestALargeReportLeavesNoMemoryBehind(t *testing.T) {
 		for i := range clusters {
 			locality := &endpointv3.UpstreamLocalityStats{}
 			for j := range endpoints / clusters {
-				locality.UpstreamEndpointStats = append(locality.UpstreamEndpointStats, &endpointv3.UpstreamEndpointStats{Address: address(fmt.Sprint("10.0.0.", i%250), uint32(j+1))})
+				locality.UpstreamEndpointStats = append(locality.UpstreamEndpointStats,
+					&endpointv3.UpstreamEndpointStats{Address: address(fmt.Sprint("10.0.0.", i%250), uint32(j+1))})
 			}
-			all.ClusterStats = append(all.ClusterStats, &endpointv3.ClusterStats{ClusterName: fmt.Sprint(i), UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
+			all.ClusterStats = append(all.ClusterStats,
+				&endpointv3.ClusterStats{ClusterName: fmt.Sprint(i),
+					UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{locality}})
 		}
 		data, err := proto.Marshal(all)
 		if err != nil {
@@ -325,13 +334,15 @@ func TestALargeReportLeavesNoMemoryBehind(t *testing.T) {
 		return data
 	}
 	m := &report{}
-	for name, data := range map[string][]byte{"endpoints": large(1, 20_000), "clusters": large(10_000, 10_000), "usual": large(4, 1000)} {
+	for name, data := range map[string][]byte{"endpoints": large(1, 20_000), "clusters": large(10_000, 10_000),
+		"usual": large(4, 1000)} {
 		if err := m.UnmarshalWire(data); err != nil {
 			t.Fatal(err)
 		}
 		m.release()
 		if cap(m.loads) > keptEndpoints || cap(m.clusters) > keptClusters || len(m.names) > keptEndpoints {
-			t.Errorf("%s: room for %d endpoints, %d clusters and %d names is kept", name, cap(m.loads), cap(m.clusters), len(m.names))
+			t.Errorf("%s: room for %d endpoints, %d clusters and %d names is kept", name, cap(m.loads), cap(m.clusters),
+				len(m.names))
 		}
 		if name == "usual" && (cap(m.loads) < 1000 || len(m.names) < 1000) {
 			t.Errorf("the memory of a usual report is not kept")

@@ -36,7 +36,8 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 	t.Helper()
 	s := &served{ledger: ledger.New(nil)}
 	s.interval.Store(int64(time.Second))
-	s.Server = New(s.ledger, Options{Interval: func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }}, nil)
+	interval := func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }
+	s.Server = New(s.ledger, Options{Interval: interval}, nil)
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +84,7 @@ func (s *served) open(t *testing.T, first *loadstatsv3.LoadStatsRequest) peer {
 	return p
 }
 
-// send sends a report. Of a stream that has ended meanwhile, Recv says why.
+// send sends a report. Of a stream that has ended meanwhile, Recv returns why.
 func (p peer) send(m *loadstatsv3.LoadStatsRequest) {
 	p.t.Helper()
 	if err := p.Send(m); err != nil && err != io.EOF {
@@ -180,7 +181,7 @@ func TestReportsAreCounted(t *testing.T) {
 	if err := p.ended(); status.Code(err) == codes.Unknown && err.Error() != "EOF" {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "nobody heard", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
 	got := s.Stats()
 	if got.Reports != 3 || got.Bytes == 0 || got.Refused != 0 || got.Broken != 0 {
 		t.Errorf("%+v", got)
@@ -216,7 +217,7 @@ func TestAServerWithoutAnIntervalAsksForOneASecond(t *testing.T) {
 }
 
 // TestTheSizeOfReportsIsMeasured: a report of ten thousand endpoints is several times that of
-// a few. Whoever watches no cluster sends what it likes.
+// a few. An Envoy that watches no cluster may send anything.
 func TestTheSizeOfReportsIsMeasured(t *testing.T) {
 	const size, reports = 344_000, 500
 	s := serve(t, withCodec(), grpc.MaxRecvMsgSize(2*maxMessage))
@@ -285,10 +286,11 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		name  string
 		first *loadstatsv3.LoadStatsRequest
 		code  codes.Code
-		says  string
+		err   string
 		count func(Stats) uint64
 	}{
-		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node", func(s Stats) uint64 { return s.Refused }},
+		{"no node", &loadstatsv3.LoadStatsRequest{}, codes.InvalidArgument, "names no node",
+			func(s Stats) uint64 { return s.Refused }},
 		{"no id", named(""), codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
 		{"too long for gRPC", tooHuge, codes.ResourceExhausted, "larger than max", func(s Stats) uint64 { return s.Broken }},
@@ -297,8 +299,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, withCodec(), grpc.MaxRecvMsgSize(2*maxMessage))
 			err := s.open(t, c.first).ended()
-			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v: …%s…", err, c.code, c.says)
+			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%v, want %v: …%s…", err, c.code, c.err)
 			}
 			eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
 			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {

@@ -61,7 +61,7 @@ func TestSumsNeverGoBack(t *testing.T) {
 
 // A value that no server can have come to since the report before is a bad reading, or another server's: it is
 // counted, the sums stay as they are, and they go on from there, be it from the new value or from the old one.
-func TestACounterThatLeapsTellsNothing(t *testing.T) {
+func TestACounterThatLeapsShowsNothing(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	for name, steps := range map[string][]struct {
 		completions, sum float64
@@ -72,8 +72,9 @@ func TestACounterThatLeapsTellsNothing(t *testing.T) {
 		"and comes back to less":           {{100, 100, 0, 0}, {1e18, 100, 1, 1}, {3, 100, 2, 1}, {5, 102, 2, 1}},
 		"by as much as tiny requests make": {{100, 100, 0, 0}, {100_100, 100_100, 0, 0}, {500_100, 500_100, 0, 0}},
 		"from the start":                   {{1e18, 0, 1, 1}, {103, 0, 2, 1}, {105, 2, 2, 1}},
-		"again and again":                  {{7, 7, 0, 0}, {1e18, 7, 1, 1}, {8, 7, 2, 1}, {1e18, 7, 3, 2}, {9, 7, 4, 2}, {10, 8, 4, 2}},
-		"after a restart is growth":        {{5e7, 5e7, 0, 0}, {20, 5e7 + 20, 1, 0}, {22, 5e7 + 22, 1, 0}},
+		"again and again": {{7, 7, 0, 0}, {1e18, 7, 1, 1}, {8, 7, 2, 1}, {1e18, 7, 3, 2}, {9, 7, 4, 2},
+			{10, 8, 4, 2}},
+		"after a restart is growth": {{5e7, 5e7, 0, 0}, {20, 5e7 + 20, 1, 0}, {22, 5e7 + 22, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c Counters

@@ -33,7 +33,8 @@
 //	              busy_seconds   nv_inference_compute_{input,infer,output}_duration_us / 1e6, added up
 //	tensorrt-llm  queue          nv_trt_llm_request_metrics{request_type="waiting"}, or trtllm_num_requests_waiting
 //	              running        nv_trt_llm_request_metrics{request_type="scheduled"}, or trtllm_num_requests_running
-//	              utilization    max nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}, or max trtllm_kv_cache_utilization
+//	              utilization    max nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"},
+//	                             or max trtllm_kv_cache_utilization
 //	              completions    nv_inference_request_success of the models in nv_trt_llm_request_metrics,
 //	                             or trtllm_request_success_total, or trtllm_num_requests_completed_total
 //	              queue_seconds  trtllm_request_queue_time_seconds_sum

@@ -54,7 +54,8 @@ func describe(w *strings.Builder, r *Reader, body []byte) {
 			fmt.Fprintf(w, "%-14s unknown: %s\n", f.Field, f.Problem)
 			continue
 		}
-		fmt.Fprintf(w, "%-14s %v = %s of %d: %s\n", f.Field, f.Value.Value, f.Combine, f.Samples, strings.Join(f.Series, " + "))
+		fmt.Fprintf(w, "%-14s %v = %s of %d: %s\n", f.Field, f.Value.Value, f.Combine, f.Samples,
+			strings.Join(f.Series, " + "))
 	}
 	w.WriteString("\n")
 }

@@ -55,15 +55,19 @@ func TestReadsEveryEngine(t *testing.T) {
 		want   string
 	}{
 		{"vLLM", EngineVLLM, []string{"recorded", "vllm-0.32.0-loaded.prom"},
-			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 busy_seconds=32.29528330600033" +
-				" prompt_tokens=219 cached_tokens=0 generated_tokens=17181 first_tokens=47 iterations=4460"},
+			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 " +
+				"busy_seconds=32.29528330600033 prompt_tokens=219 cached_tokens=0 " +
+				"generated_tokens=17181 first_tokens=47 iterations=4460"},
 		{"vLLM that has served nothing yet", EngineVLLM, []string{"recorded", "vllm-0.32.0-idle.prom"},
-			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0" +
-				" prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
-		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM, []string{"handmade", "vllm-two-engines.prom"},
-			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 busy_seconds=64.59056661200066" +
-				" prompt_tokens=438 cached_tokens=0 generated_tokens=34362 first_tokens=94 iterations=8920"},
-		{"vLLM without engine label and with the old name of the gauge", EngineVLLM, []string{"handmade", "vllm-0.8-no-engine-label.prom"},
+			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0 " +
+				"prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
+		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM,
+			[]string{"handmade", "vllm-two-engines.prom"},
+			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 " +
+				"busy_seconds=64.59056661200066 prompt_tokens=438 cached_tokens=0 " +
+				"generated_tokens=34362 first_tokens=94 iterations=8920"},
+		{"vLLM without engine label and with the old name of the gauge", EngineVLLM,
+			[]string{"handmade", "vllm-0.8-no-engine-label.prom"},
 			"queue=3 running=7 utilization=0.25 completions=15 queue_seconds=? busy_seconds=?"},
 		{"vLLM in OpenMetrics", EngineVLLM, []string{"handmade", "vllm-openmetrics.prom"},
 			"queue=1 running=2 utilization=0.5 completions=20 queue_seconds=4.5 busy_seconds=?"},
@@ -75,14 +79,17 @@ func TestReadsEveryEngine(t *testing.T) {
 			"queue=7 running=? utilization=? completions=118 queue_seconds=2 busy_seconds=6"},
 		{"Triton's own view of a TensorRT-LLM model", EngineTriton, []string{"handmade", "triton-tensorrt-llm.prom"},
 			"queue=1 running=? utilization=? completions=121 queue_seconds=? busy_seconds=?"},
-		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM, []string{"handmade", "triton-tensorrt-llm.prom"},
+		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM,
+			[]string{"handmade", "triton-tensorrt-llm.prom"},
 			"queue=6 running=8 utilization=0.25 completions=40 queue_seconds=? busy_seconds=?"},
 		{"TensorRT-LLM served by itself", EngineTensorRTLLM, []string{"handmade", "trtllm-serve.prom"},
 			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25"},
 		{"SGLang", EngineSGLang, []string{"handmade", "sglang.prom"},
-			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=?" +
-				" prompt_tokens=8.128902e+06 cached_tokens=1.5e+06 generated_tokens=7.557572e+06 first_tokens=11017 iterations=?"},
-		{"SGLang with data parallelism, and priorities not counted twice", EngineSGLang, []string{"handmade", "sglang-priorities.prom"},
+			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=? " +
+				"prompt_tokens=8.128902e+06 cached_tokens=1.5e+06 generated_tokens=7.557572e+06 first_tokens=11017 " +
+				"iterations=?"},
+		{"SGLang with data parallelism, and priorities not counted twice", EngineSGLang,
+			[]string{"handmade", "sglang-priorities.prom"},
 			"queue=5 running=11 utilization=0.5 completions=321 queue_seconds=12.5 busy_seconds=?"},
 		{"TGI", EngineTGI, []string{"handmade", "tgi.prom"},
 			"queue=3 running=4 utilization=? completions=120 queue_seconds=3.25 busy_seconds=240.5" +
@@ -138,7 +145,8 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"infinity is unknown", "app_queue +Inf\napp_running 1\n", "running=1", ""},
 		{"negative is unknown", "app_queue -1\napp_running 1\n", "running=1", ""},
 		{"one bad sample spoils the sum", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} -1\napp_running 1\n", "running=1", ""},
-		{"a sum beyond all numbers is unknown", "app_queue{a=\"1\"} 1e308\napp_queue{a=\"2\"} 1e308\napp_running 1\n", "running=1", ""},
+		{"a sum beyond all numbers is unknown", "app_queue{a=\"1\"} 1e308\napp_queue{a=\"2\"} 1e308\napp_running 1\n",
+			"running=1", ""},
 		{"a share in percent is unknown", "app_memory 85\napp_running 1\n", "running=1", ""},
 		{"negative counter is unknown", "app_done_total -4\napp_running 1\n", "running=1", ""},
 
@@ -148,13 +156,17 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"labels that do not end", "app_queue{a=\"b 3\n", "", "labels of app_queue do not end"},
 		{"no value", "app_queue\n", "", "none of the series"},
 		{"no value after labels", "app_queue{a=\"b\"}\n", "", `line "app_queue{a=\"b\"}": expected float as value`},
-		{"a word for a value", "app_running 1\napp_queue many\n", "", `line "app_queue many": expected float as value, got "many"`},
+		{"a word for a value", "app_running 1\napp_queue many\n", "",
+			`line "app_queue many": expected float as value, got "many"`},
 		{"hexadecimal", "app_queue 0x1p4\n", "", "expected float as value"},
 		{"two lines run into one another", "app_queue 3 app_running 4\n", "", "no timestamp"},
 		{"two numbers and a third", "app_queue 3 4 5\n", "", "no timestamp"},
-		{"the same series twice", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "", "app_queue occurs twice with the same labels"},
-		{"nothing usable", "app_queue NaN\napp_running -1\n", "", "no usable value: app_queue is NaN: expected a number, 0 or more; app_running is -1"},
-		{"a web page", "<html>\n<title>404</title>\n", "", `expected app_queue, app_running, app_memory, app_done_total); it begins with "<html>`},
+		{"the same series twice", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "",
+			"app_queue occurs twice with the same labels"},
+		{"nothing usable", "app_queue NaN\napp_running -1\n", "",
+			"no usable value: app_queue is NaN: expected a number, 0 or more; app_running is -1"},
+		{"a web page", "<html>\n<title>404</title>\n", "",
+			`expected app_queue, app_running, app_memory, app_done_total); it begins with "<html>`},
 		{"nothing but comments", "# EOF\n", "", "none of the series"},
 		{"another server", "tgi_queue_size 3\n", "", `its series are those of engine "tgi"`},
 	} {
@@ -165,7 +177,7 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 					t.Fatalf("error %v, want one with %q", err, c.err)
 				}
 				if line(report) != unknown {
-					t.Errorf("report %s beside an error", line(report))
+					t.Errorf("report %s with an error", line(report))
 				}
 				return
 			}
@@ -202,7 +214,8 @@ func TestRefusesNamesThatMakeNoSense(t *testing.T) {
 		custom Custom
 		want   string
 	}{
-		{"unknown engine", "vlm", Custom{}, `unknown engine "vlm": write one of vllm, triton, tensorrt-llm, sglang, tgi, custom`},
+		{"unknown engine", "vlm", Custom{},
+			`unknown engine "vlm": write one of vllm, triton, tensorrt-llm, sglang, tgi, custom`},
 		{"no engine", "", Custom{}, "write one of"},
 		{"custom without names", EngineCustom, Custom{}, "at least one series name"},
 		{"names without custom", EngineVLLM, Custom{Queue: "q"}, `write engine "custom"`},
@@ -265,7 +278,7 @@ func TestExplainAgreesWithReadAndNamesTheSeries(t *testing.T) {
 	}
 }
 
-func TestExplainTellsWhyNothingWasRead(t *testing.T) {
+func TestExplainShowsWhyNothingWasRead(t *testing.T) {
 	fields, err := newReader(t, EngineVLLM).Explain([]byte("vllm:kv_cache_usage_perc 3\n"))
 	if err == nil {
 		t.Fatal("no error for a body without one usable value")

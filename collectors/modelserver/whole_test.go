@@ -105,9 +105,9 @@ func compareWithWhole(t *testing.T, r *Reader, report Report, whole map[Field]Nu
 	}
 }
 
-// TestPickedLinesSayWhatTheWholeBodySays compares with a parse of the whole
+// TestPickedLinesReadAsTheWholeBodyDoes compares with a parse of the whole
 // body, types and histograms included.
-func TestPickedLinesSayWhatTheWholeBodySays(t *testing.T) {
+func TestPickedLinesReadAsTheWholeBodyDoes(t *testing.T) {
 	for _, b := range bodies(t) {
 		parsed, err := parseWhole(b.text)
 		if err != nil {
@@ -161,9 +161,12 @@ func FuzzRead(f *testing.F) {
 	}
 	// One for each reason of the quick way to leave a line to the slow one, and near it.
 	for _, line := range []string{
-		`{a="b\"c"} 1`, "{a=\"\xff\"} 1", `{a="b",a="c"} 1`, `{a="b",} 1`, `{a="b",,} 1`, `{,} 1`, `{} 1`, `{__name__="b"} 1`, `{__a="b"} 1`,
-		`{1a="b"} 1`, `{a= "b"} 1`, `{a="b" } 1`, `{a="b"}1`, `{a="b"}	1`, `{a="b"} +1`, `{a="b"} 1e`, `{a="b"} 1e999`, `{a="b"} +Inf`,
-		`{a="b"} 1_0`, `{a="b"} `, `{a="b" 1`, `{a="b"`, `{a="b"c="d"} 1`, `{"a"="b"} 1`, `{=""} 1`, ` 1`, `  1`, ` -`, ` 1 1`, " 1\r",
+		`{a="b\"c"} 1`, "{a=\"\xff\"} 1", `{a="b",a="c"} 1`, `{a="b",} 1`, `{a="b",,} 1`, `{,} 1`, `{} 1`,
+		`{__name__="b"} 1`, `{__a="b"} 1`,
+		`{1a="b"} 1`, `{a= "b"} 1`, `{a="b" } 1`, `{a="b"}1`, `{a="b"}	1`, `{a="b"} +1`, `{a="b"} 1e`, `{a="b"} 1e999`,
+		`{a="b"} +Inf`,
+		`{a="b"} 1_0`, `{a="b"} `, `{a="b" 1`, `{a="b"`, `{a="b"c="d"} 1`, `{"a"="b"} 1`, `{=""} 1`, ` 1`, `  1`, ` -`,
+		` 1 1`, " 1\r",
 	} {
 		f.Add(5, []byte("app_running 1\napp_queue"+line+"\n"))
 	}
@@ -182,7 +185,8 @@ func FuzzRead(f *testing.F) {
 		if wholeErr != nil || len(body) == 0 || body[len(body)-1] != '\n' || twice(parsed, r) {
 			return
 		}
-		if err != nil && !strings.Contains(err.Error(), "none of the series") && !strings.Contains(err.Error(), "no usable value") {
+		if err != nil && !strings.Contains(err.Error(), "none of the series") &&
+			!strings.Contains(err.Error(), "no usable value") {
 			t.Fatalf("the whole body parses, the picked lines do not: %v", err)
 		}
 		whole := readWhole(parsed, r.fields)
@@ -216,7 +220,7 @@ func twice(parsed map[string]*dto.MetricFamily, r *Reader) bool {
 }
 
 // samplesWithPlainNames drops comments, since the type of a family changes how
-// the parser of whole bodies files its samples, not what they say; and samples
+// the parser of whole bodies files its samples, not their values; and samples
 // whose name stands within the braces, which Read does not find (a known limit)
 // and that parser panics on (prometheus/common 0.67.5, "{}0" in the first line).
 func samplesWithPlainNames(body []byte) []byte {
@@ -229,11 +233,12 @@ func samplesWithPlainNames(body []byte) []byte {
 	return out
 }
 
-// essence keeps the lines of a vLLM body that say something about requests.
+// essence keeps the lines of a vLLM body about requests.
 func essence(body []byte) []byte {
 	var out []byte
 	for l := range bytes.Lines(body) {
-		if s := string(l); strings.Contains(s, "request") && !strings.Contains(s, "bucket") || strings.Contains(s, "cache_usage") {
+		if s := string(l); strings.Contains(s, "request") && !strings.Contains(s, "bucket") ||
+			strings.Contains(s, "cache_usage") {
 			out = append(out, l...)
 		}
 	}
@@ -285,9 +290,11 @@ func TestReadAllocatesATenthOfAParseOfTheWholeBody(t *testing.T) {
 		r := newReader(t, EngineVLLM)
 		picked := bytesPerRun(t, func() error { return readPicked(r, body) })
 		whole := bytesPerRun(t, func() error { _, err := parseWhole(body); return err })
-		t.Logf("%s: %.0f bytes allocated, %.0f by a parse of the whole body: %.0f times less", file[1], picked, whole, whole/picked)
+		t.Logf("%s: %.0f bytes allocated, %.0f by a parse of the whole body: %.0f times less", file[1], picked, whole,
+			whole/picked)
 		if picked*10 > whole {
-			t.Errorf("%s: Read allocates %.0f bytes, a parse of the whole body %.0f: want a tenth at most", file[1], picked, whole)
+			t.Errorf("%s: Read allocates %.0f bytes, a parse of the whole body %.0f: want a tenth at most", file[1], picked,
+				whole)
 		}
 	}
 }

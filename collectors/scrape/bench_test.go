@@ -18,7 +18,7 @@ import (
 
 // Both benchmarks run on one core (GOMAXPROCS=1), and so do the servers that
 // they scrape: what is measured is the client and the server together, and the
-// client alone is faster than the figure. The servers are as cheap as they can
+// client on its own is faster than the figure. The servers are as cheap as they can
 // be, one write for each request, and answer with the body that was recorded
 // from a vLLM under load, 50 KB.
 //
@@ -47,7 +47,7 @@ func BenchmarkScrape(b *testing.B) {
 }
 
 // BenchmarkScrapePool runs a thousand loops that scrape their endpoints once a
-// second, and says how busy that keeps the core: 1.0 would be all of it.
+// second, and reports how busy that keeps the core: 1.0 would be all of it.
 func BenchmarkScrapePool(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const endpoints = 1000
@@ -106,7 +106,8 @@ func respond(b *testing.B) dialFunc {
 	if err != nil {
 		b.Fatal(err)
 	}
-	response := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	header := "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=1.0.0\r\nContent-Length: %d\r\n\r\n"
+	response := fmt.Appendf(nil, header+"%s", len(body), body)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// talk serves connections one after the other with what each script says: it is handed
+// talk serves connections one after the other with its script: it is handed
 // the connection after each request. The connection is closed when its script is at its end.
 func talk(t *testing.T, scripts ...[]func(net.Conn)) (url string) {
 	t.Helper()
@@ -46,7 +46,7 @@ func talk(t *testing.T, scripts ...[]func(net.Conn)) (url string) {
 	return "http://" + l.Addr().String()
 }
 
-func say(words string) func(net.Conn) {
+func send(words string) func(net.Conn) {
 	return func(c net.Conn) { io.WriteString(c, words) }
 }
 
@@ -59,10 +59,13 @@ func answer200(n int) string {
 // does all the time: no scrape may fail for it.
 func TestAConnectionThatWasClosedMeanwhileIsReplaced(t *testing.T) {
 	for name, url := range map[string]string{
-		"closed without a word":      talk(t, []func(net.Conn){say(answer200(1))}, []func(net.Conn){say(answer200(2))}),
-		"after what nobody asked":    talk(t, []func(net.Conn){say(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")}, []func(net.Conn){say(answer200(2))}),
-		"announced":                  talk(t, []func(net.Conn){say("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page(1))}, []func(net.Conn){say(answer200(2))}),
-		"in HTTP/1.0, by its nature": talk(t, []func(net.Conn){say("HTTP/1.0 200 OK\r\n\r\n" + page(1))}, []func(net.Conn){say(answer200(2))}),
+		"closed without a word": talk(t, []func(net.Conn){send(answer200(1))}, []func(net.Conn){send(answer200(2))}),
+		"after an answer without a request": talk(t, []func(net.Conn){send(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")},
+			[]func(net.Conn){send(answer200(2))}),
+		"announced": talk(t, []func(net.Conn){send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page(1))},
+			[]func(net.Conn){send(answer200(2))}),
+		"in HTTP/1.0, by its nature": talk(t, []func(net.Conn){send("HTTP/1.0 200 OK\r\n\r\n" + page(1))},
+			[]func(net.Conn){send(answer200(2))}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := looped(t, patient(url))
@@ -79,8 +82,8 @@ func TestAConnectionThatWasClosedMeanwhileIsReplaced(t *testing.T) {
 // in trouble.
 func TestAnAnswerThatBrokeOffIsNotAskedForAgain(t *testing.T) {
 	url := talk(t,
-		[]func(net.Conn){say(answer200(1)), say("HTTP/1.1 200 OK\r\n")},
-		[]func(net.Conn){say(answer200(3))})
+		[]func(net.Conn){send(answer200(1)), send("HTTP/1.1 200 OK\r\n")},
+		[]func(net.Conn){send(answer200(3))})
 	l := looped(t, patient(url))
 	if r := l.scrape(t.Context()); r.Err != nil {
 		t.Fatal(r.Err)
@@ -93,7 +96,7 @@ func TestAnAnswerThatBrokeOffIsNotAskedForAgain(t *testing.T) {
 
 func TestAnswersBeforeTheResponseAreSkipped(t *testing.T) {
 	hints := strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", maxInterim)
-	l := looped(t, patient(talk(t, []func(net.Conn){say(hints + answer200(1)), say(hints + hints + answer200(2))})))
+	l := looped(t, patient(talk(t, []func(net.Conn){send(hints + answer200(1)), send(hints + hints + answer200(2))})))
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 1 {
 		t.Errorf("queue %v, error %v", r.Report.Queue, r.Err)
 	}
@@ -103,7 +106,7 @@ func TestAnswersBeforeTheResponseAreSkipped(t *testing.T) {
 // TestAKeptConnectionThatHangsIsNotAskedTwice: the time is up, for a second try too.
 func TestAKeptConnectionThatHangsIsNotAskedTwice(t *testing.T) {
 	release := make(chan struct{})
-	tgt := target(talk(t, []func(net.Conn){say(answer200(1)), func(net.Conn) { <-release }}))
+	tgt := target(talk(t, []func(net.Conn){send(answer200(1)), func(net.Conn) { <-release }}))
 	defer close(release)
 	l := looped(t, patient(tgt.URL))
 	if r := l.scrape(t.Context()); r.Err != nil {

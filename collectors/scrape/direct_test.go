@@ -24,8 +24,8 @@ func chunked(chunks ...string) string {
 	return b.String()
 }
 
-// sayInBytes says the words one byte at a time.
-func sayInBytes(words string) func(net.Conn) {
+// sendInBytes sends the words one byte at a time.
+func sendInBytes(words string) func(net.Conn) {
 	return func(c net.Conn) {
 		for i := range len(words) {
 			if _, err := io.WriteString(c, words[i:i+1]); err != nil {
@@ -42,10 +42,11 @@ func TestAnAnswerAsServersWriteItIsReadInPlace(t *testing.T) {
 		"in a chunk":           chunked(page(7)),
 		"in chunks":            chunked(page(7)[:9], page(7)[9:10], page(7)[10:]),
 		"longer than expected": chunked(long, page(7)),
-		"long, of a length":    fmt.Sprintf("HTTP/1.1 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: %d\r\n\r\n%s%s", len(long+page(7)), long, page(7)),
+		"long, of a length": fmt.Sprintf("HTTP/1.1 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: %d\r\n\r\n%s%s",
+			len(long+page(7)), long, page(7)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := looped(t, patient(talk(t, []func(net.Conn){say(answer200(1)), say(answer), sayInBytes(answer)})))
+			l := looped(t, patient(talk(t, []func(net.Conn){send(answer200(1)), send(answer), sendInBytes(answer)})))
 			for i, want := range []float64{1, 7, 7} {
 				if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != want {
 					t.Fatalf("scrape %d: queue %v, error %v", i, r.Report.Queue, r.Err)
@@ -86,7 +87,8 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 		"a header without end":      "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", maxHeader),
 	} {
 		t.Run(name, func(t *testing.T) {
-			tgt := patient(talk(t, []func(net.Conn){say(answer)}, []func(net.Conn){say(answer200(1)), say(answer)}, []func(net.Conn){say(answer)}))
+			tgt := patient(talk(t, []func(net.Conn){send(answer)}, []func(net.Conn){send(answer200(1)), send(answer)},
+				[]func(net.Conn){send(answer)}))
 			first := looped(t, tgt).scrape(t.Context())
 			l := looped(t, tgt)
 			if r := l.scrape(t.Context()); r.Err != nil {
@@ -116,7 +118,7 @@ func TestAHeaderThatEndsWithBareLineFeedsIsNotWaitedFor(t *testing.T) {
 				fmt.Fprintf(c, header, len(page(7)), page(7))
 				<-release
 			}
-			l := looped(t, patient(talk(t, []func(net.Conn){say(answer200(1)), answer})))
+			l := looped(t, patient(talk(t, []func(net.Conn){send(answer200(1)), answer})))
 			defer close(release)
 			for i, want := range []float64{1, 7} {
 				if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != want || r.Duration > patience/2 {
@@ -130,7 +132,7 @@ func TestAHeaderThatEndsWithBareLineFeedsIsNotWaitedFor(t *testing.T) {
 // TestAServerThatHangsTakesNoMemoryForAPage: a thousand of them would take that of a thousand.
 func TestAServerThatHangsTakesNoMemoryForAPage(t *testing.T) {
 	release := make(chan struct{})
-	url := talk(t, []func(net.Conn){say(answer200(1)), func(net.Conn) { <-release }})
+	url := talk(t, []func(net.Conn){send(answer200(1)), func(net.Conn) { <-release }})
 	defer close(release)
 	l := looped(t, patient(url))
 	if r := l.scrape(t.Context()); r.Err != nil {

@@ -162,26 +162,30 @@ func TestWhatIsNoLoadReportFails(t *testing.T) {
 		name, kind, words string
 		answer            http.HandlerFunc
 	}{
-		{"an error page", KindStatus, "status 500", func(w http.ResponseWriter, r *http.Request) { http.Error(w, page(1), 500) }},
+		{"an error page", KindStatus, "status 500",
+			func(w http.ResponseWriter, r *http.Request) { http.Error(w, page(1), 500) }},
 		{"no content", KindStatus, "status 204", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(204) }},
-		{"garbage", KindParse, "begins with", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "\x00\xff\x17{{{\n") }},
+		{"garbage", KindParse, "begins with",
+			func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "\x00\xff\x17{{{\n") }},
 		{"nothing", KindParse, "empty", func(w http.ResponseWriter, r *http.Request) {}},
 		{"a body cut off between two lines", KindConnection, "unexpected EOF", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(page(1))+10))
 			io.WriteString(w, page(1))
 		}},
-		{"a chunked body cut off between two lines", KindConnection, "unexpected EOF", func(w http.ResponseWriter, r *http.Request) {
-			io.WriteString(w, page(1))
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}},
+		{"a chunked body cut off between two lines", KindConnection, "unexpected EOF",
+			func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, page(1))
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}},
 		{"a compressed body", KindParse, "encoded as \"gzip\"", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			io.WriteString(w, page(1))
 		}},
-		{"a redirect to another host", KindRedirect, "redirected to " + elsewhere.URL, func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
-		}},
+		{"a redirect to another host", KindRedirect, "redirected to " + elsewhere.URL,
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+			}},
 		{"redirects without end", KindRedirect, "more than 3 times", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/again", http.StatusFound)
 		}},
@@ -284,7 +288,8 @@ func TestATokenFileThatDiffersInAnythingIsReadAgain(t *testing.T) {
 			if c.newFile {
 				path += ".next"
 			}
-			if err := errors.Join(os.WriteFile(path, []byte(c.token), 0o600), os.Chtimes(path, then, c.modified), os.Rename(path, f.path)); err != nil {
+			if err := errors.Join(os.WriteFile(path, []byte(c.token), 0o600), os.Chtimes(path, then, c.modified),
+				os.Rename(path, f.path)); err != nil {
 				t.Fatal(err)
 			}
 			if token, err := f.read(t.Context()); token != c.token || err != nil {
@@ -296,7 +301,8 @@ func TestATokenFileThatDiffersInAnythingIsReadAgain(t *testing.T) {
 
 func TestRefusesATokenThatIsNone(t *testing.T) {
 	for name, content := range map[string]string{
-		"empty": " \n", "two words": "Bearer abcdef", "a line break": "abcdef\nabcdef", "too long": strings.Repeat("abcdef", 1+maxToken/6),
+		"empty": " \n", "two words": "Bearer abcdef", "a line break": "abcdef\nabcdef",
+		"too long": strings.Repeat("abcdef", 1+maxToken/6),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tgt := patient("http://127.0.0.1:1")

@@ -64,7 +64,8 @@ func (p *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
 
 // bubble runs a pool in a synctest bubble for some (false) time and returns
 // its results and when, since its start, each request came in.
-func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result, asked []time.Duration) {
+func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result,
+	asked []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -262,7 +263,7 @@ func scrapedTogether(t *testing.T, interval, beat time.Duration) {
 	}
 }
 
-func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {
+func TestATargetThatCanNeverBeScrapedReportsThatOnce(t *testing.T) {
 	for name, change := range map[string]func(*Target){
 		"timeout above interval": func(t *Target) { t.Timeout = 2 * t.Interval },
 		"no interval":            func(t *Target) { t.Interval = 0 },
@@ -286,7 +287,7 @@ func TestATargetThatCanNeverBeScrapedSaysSoOnce(t *testing.T) {
 	}
 }
 
-func TestTheLogTellsChangesNotRepetitions(t *testing.T) {
+func TestTheLogHasChangesNotRepetitions(t *testing.T) {
 	var log strings.Builder
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
 	tgt := target("http://server")

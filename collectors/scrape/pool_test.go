@@ -114,7 +114,7 @@ func TestAnUnchangedTargetKeepsConnectionAndCounters(t *testing.T) {
 	rec.await(t, "b's sum goes on", seesSum("b:1", 105, 1))
 	tb.BodyLimit++
 	p.SetTargets([]Target{tb, ta})
-	rec.await(t, "b's sum begins anew", seesSum("b:1", 5, 0))
+	rec.await(t, "b's sum begins again", seesSum("b:1", 5, 0))
 	n := len(good(of("a:1", rec.all())))
 	rec.await(t, "a is scraped still", func(all []Result) bool { return len(good(of("a:1", all))) > n })
 	rec.await(t, "a's sum is what it was", seesSum("a:1", 105, 1))
@@ -169,7 +169,7 @@ func TestStoppingDoesNotWaitForTheTimeout(t *testing.T) {
 			t.Error(err)
 		}
 		if waited := time.Since(cancelled); waited > 0 {
-			t.Errorf("Run has ended %v after it was told to", waited)
+			t.Errorf("Run has ended %v after it was to", waited)
 		}
 		if all := rec.all(); len(all) != 0 {
 			t.Errorf("stopping was reported as %+v", all)
@@ -244,7 +244,7 @@ func TestRunWaitsForTheLoopsThatSetTargetsStopped(t *testing.T) {
 		release := make(chan struct{})
 		atWork := 0
 		p := New(func(Result) { atWork++; <-release; atWork-- }, slog.New(slog.DiscardHandler))
-		p.SetTargets([]Target{{Address: "a:1"}}) // can never be scraped, and says so without a network
+		p.SetTargets([]Target{{Address: "a:1"}}) // can never be scraped, and fails without a network
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := false
 		go func() {
@@ -280,7 +280,8 @@ func TestKindsAreFewAndComplete(t *testing.T) {
 		}
 		known[k] = true
 	}
-	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded, fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
+	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded,
+		fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
 		if !known[Kind(err)] {
 			t.Errorf("kind %q of %v is not listed", Kind(err), err)
 		}

@@ -90,7 +90,7 @@ func (a *authority) save(t *testing.T, name, kind string, der []byte) string {
 }
 
 // serveTLS answers with the number of requests that the name of the client's
-// certificate has letters; without a certificate nobody is let in.
+// certificate has letters; without a certificate no client is let in.
 func (a *authority) serveTLS(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,15 +128,19 @@ func TestClientCertificate(t *testing.T) {
 	}{
 		{"right", s.URL, KindOK, "", good},
 		{"right name of the server", s.URL, KindOK, "", with(func(c *TLS) { c.ServerName = "server" })},
-		{"authority unknown, but not asked", s.URL, KindOK, "", with(func(c *TLS) { c.CAFile, c.InsecureSkipVerify = "", true })},
+		{"authority unknown, but not asked", s.URL, KindOK, "",
+			with(func(c *TLS) { c.CAFile, c.InsecureSkipVerify = "", true })},
 		{"authority unknown", s.URL, KindTLS, "unknown authority", with(func(c *TLS) { c.CAFile = "" })},
 		{"wrong name of the server", s.URL, KindTLS, "not other", with(func(c *TLS) { c.ServerName = "other" })},
-		{"no certificate to show", s.URL, KindTLS, "certificate required", with(func(c *TLS) { c.CertFile, c.KeyFile = "", "" })},
-		{"a stranger's certificate", s.URL, KindTLS, "", with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
+		{"no certificate to show", s.URL, KindTLS, "certificate required",
+			with(func(c *TLS) { c.CertFile, c.KeyFile = "", "" })},
+		{"a stranger's certificate", s.URL, KindTLS, "",
+			with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
 		{"the server speaks no TLS", "https" + plain.URL[len("http"):], KindTLS, "HTTP response to HTTPS client", good},
 		{"no CA file", s.URL, KindConfig, "reading CA file", with(func(c *TLS) { c.CAFile = "/nowhere" })},
 		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate", with(func(c *TLS) { c.CAFile = key })},
-		{"no client certificate file", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.CertFile = "/nowhere" })},
+		{"no client certificate file", s.URL, KindConfig, "loading client certificate",
+			with(func(c *TLS) { c.CertFile = "/nowhere" })},
 		{"certificate without key", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.KeyFile = "" })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,7 +158,7 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// The token is for the host and for nobody on the way to it.
+// The token is for the host and for no one on the way to it.
 func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
 	var connections atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +176,7 @@ func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
 	tgt.BearerTokenFile = write(t, "very-secret")
 	wantFailure(t, once(t, tgt), KindRedirect, "redirected to http://"+s.Listener.Addr().String())
 	if n := connections.Load(); n != 1 {
-		t.Errorf("%d connections, want the first alone: the token would go over another in plain text", n)
+		t.Errorf("%d connections, want only the first: the token would go over another in plain text", n)
 	}
 }
 

@@ -27,7 +27,8 @@ func (f *tokenFile) read(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading bearer token: %w", err)
 	}
-	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.Size() == info.Size() && f.seen.ModTime().Equal(info.ModTime()) {
+	if f.seen != nil && os.SameFile(f.seen, info) && f.seen.Size() == info.Size() &&
+		f.seen.ModTime().Equal(info.ModTime()) {
 		return f.token, nil
 	}
 	token, err := Token(ctx, f.path)

@@ -58,7 +58,8 @@ func (n *network) connect(ctx context.Context, address string) (net.Conn, error)
 // those of this endpoint, and the bearer token is not for it.
 func sameHostOnly(next *http.Request, via []*http.Request) error {
 	if first := via[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme {
-		return failure(KindRedirect, "redirected to %s://%s: write the URL that has the metrics", next.URL.Scheme, next.URL.Host)
+		return failure(KindRedirect, "redirected to %s://%s: write the URL that has the metrics", next.URL.Scheme,
+			next.URL.Host)
 	}
 	if len(via) > maxRedirects {
 		return failure(KindRedirect, "redirected more than %d times", maxRedirects)
@@ -93,6 +94,8 @@ func (t TLS) config(ctx context.Context) (*tls.Config, error) {
 	if _, err := load(ctx); err != nil {
 		return nil, err
 	}
-	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) { return load(r.Context()) }
+	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return load(r.Context())
+	}
 	return config, nil
 }

@@ -79,7 +79,7 @@ func TestOtherMessagesAreLeftToGRPC(t *testing.T) {
 	}
 }
 
-// echo answers an EDS request with what it says.
+// echo answers an EDS request with its contents.
 type echo struct {
 	endpointservice.UnimplementedEndpointDiscoveryServiceServer
 }

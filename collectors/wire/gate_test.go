@@ -45,12 +45,12 @@ func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
 	g := NewGate(2)
 	a, b := ledger.Envoy{NodeID: "a", Host: "10.0.0.1"}, ledger.Envoy{NodeID: "b", Host: "10.0.0.1"}
 	for _, step := range []struct {
-		who   ledger.Envoy
+		envoy ledger.Envoy
 		first bool
 		code  codes.Code
 	}{{a, true, codes.OK}, {a, false, codes.OK}, {a, false, codes.ResourceExhausted}, {b, true, codes.OK}} {
-		if first, err := g.Admit(step.who); first != step.first || status.Code(err) != step.code {
-			t.Errorf("%v: first %v, %v; want %+v", step.who, first, err, step)
+		if first, err := g.Admit(step.envoy); first != step.first || status.Code(err) != step.code {
+			t.Errorf("%v: first %v, %v; want %+v", step.envoy, first, err, step)
 		}
 	}
 	if len(g.streams) != 2 || g.Refused() != 1 {
@@ -78,8 +78,8 @@ func TestCloseEndsStreamsThatWait(t *testing.T) {
 	}
 }
 
-// TestAStreamThatNamesNobodyIsEnded: it would hold its place for ever.
-func TestAStreamThatNamesNobodyIsEnded(t *testing.T) {
+// TestAStreamThatNamesNoNodeIsEnded: it would hold its place for ever.
+func TestAStreamThatNamesNoNodeIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(1)
 		start, gone := time.Now(), make(chan struct{})

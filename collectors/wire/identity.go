@@ -37,7 +37,8 @@ func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 		return ledger.Envoy{}, fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
 	}
 	if id == "" {
-		return ledger.Envoy{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
+		return ledger.Envoy{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with " +
+			"--service-node")
 	}
 	host := remoteHost(ctx)
 	if host == "" {

@@ -17,7 +17,7 @@ func from(addr net.Addr) context.Context {
 	return peer.NewContext(context.Background(), &peer.Peer{Addr: addr})
 }
 
-func TestWhoSpeaks(t *testing.T) {
+func TestTheEnvoyOfAStream(t *testing.T) {
 	v4 := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 1234}
 	long := strings.Repeat("x", maxNodeID-1)
 	cases := []struct {
@@ -29,10 +29,14 @@ func TestWhoSpeaks(t *testing.T) {
 		err    string
 	}{
 		{name: "an Envoy", addr: v4, id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
-		{name: "over IPv6", addr: &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, id: "a", want: ledger.Envoy{NodeID: "a", Host: "2001:db8::1"}},
-		{name: "over IPv4 in IPv6", addr: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
-		{name: "over another kind of address", addr: text("10.0.0.7:55"), id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
-		{name: "an id too long, cut at a rune's edge", addr: v4, id: long + "äöü", want: ledger.Envoy{NodeID: long, Host: "10.0.0.7"}},
+		{name: "over IPv6", addr: &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, id: "a",
+			want: ledger.Envoy{NodeID: "a", Host: "2001:db8::1"}},
+		{name: "over IPv4 in IPv6", addr: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, id: "a",
+			want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "over another kind of address", addr: text("10.0.0.7:55"), id: "a",
+			want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "an id too long, cut at a rune's edge", addr: v4, id: long + "äöü",
+			want: ledger.Envoy{NodeID: long, Host: "10.0.0.7"}},
 		{name: "no node", addr: v4, noNode: true, err: "names no node"},
 		{name: "no id", addr: v4, err: "--service-node"},
 		{name: "no IP", addr: text("@"), id: "a", err: "no remote IP"},

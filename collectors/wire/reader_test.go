@@ -51,7 +51,8 @@ func TestGarbageIsAnErrorAndTheEnd(t *testing.T) {
 // FuzzReader: what protobuf takes for a message, the reader does, and the other
 // way round.
 func FuzzReader(f *testing.F) {
-	for _, seed := range []string{"", "\x08\x01", "\x0a\x03abc\x10\x05", "\x09\x01\x02\x03\x04\x05\x06\x07\x08", "\x0b\x08\x01\x0c", "\x80\x80\x80\x80\x10\x01"} {
+	for _, seed := range []string{"", "\x08\x01", "\x0a\x03abc\x10\x05", "\x09\x01\x02\x03\x04\x05\x06\x07\x08",
+		"\x0b\x08\x01\x0c", "\x80\x80\x80\x80\x10\x01"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -65,7 +66,7 @@ func FuzzReader(f *testing.F) {
 		}
 		whole := proto.Unmarshal(data, &emptypb.Empty{}) == nil
 		if whole != (r.Err() == nil) {
-			t.Errorf("the reader says %v, protobuf %v", r.Err(), whole)
+			t.Errorf("the reader has %v, protobuf %v", r.Err(), whole)
 		}
 	})
 }

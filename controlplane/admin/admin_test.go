@@ -56,7 +56,7 @@ func TestNoRouteTakesAnotherMethod(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNotFoundAndSaysWhatIs(t *testing.T) {
+func TestAnUnknownPathIsNotFoundAndListsTheKnownOnes(t *testing.T) {
 	h := handlerOf(typical(noon))
 	for route, want := range map[string]string{
 		"/nowhere":                         "/api/v1/clusters",
@@ -160,15 +160,15 @@ func TestHealthzNamesWhatIsStuckWithoutAskingTheSource(t *testing.T) {
 		"one":     {stuck[:1], 503, "stuck, restart it\ncluster 0: no progress for 31s\n"},
 		"many":    {stuck, 503, "stuck, restart it\n" + strings.Join(stuck[:20], "\n") + "\nand 1 more\n"},
 	} {
-		h := New(Options{Source: nobody{}, Stuck: func() []string { return tc.stuck }})
+		h := New(Options{Source: unused{}, Stuck: func() []string { return tc.stuck }})
 		if a := ask(t, h, http.MethodGet, "/healthz"); a.code != tc.code || a.body != tc.body {
 			t.Errorf("%s: %d %q, want %d %q", name, a.code, a.body, tc.code, tc.body)
 		}
 	}
 }
 
-// nobody is a Source that must not be asked: each of its methods panics.
-type nobody struct{ Source }
+// unused is a Source that must not be called: each of its methods panics.
+type unused struct{ Source }
 
 // broken is a Source with a fault in it.
 type broken struct{ fixed }

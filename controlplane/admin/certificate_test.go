@@ -45,7 +45,7 @@ func TestACertificateIsAnIncidentFourteenThreeAndZeroDaysBeforeItsEnd(t *testing
 	}
 }
 
-func TestEveryUseOfACertificateSaysWhatItsEndDoes(t *testing.T) {
+func TestEveryUseOfACertificateHasTheEffectOfItsExpiry(t *testing.T) {
 	for _, use := range []string{UseXDS, UseXDSClientCA, UseScrapeClient, UseScrapeCA, UseRedisClient, UseRedisCA} {
 		if what := afterwards[use]; what.then == "" || what.remedy == "" {
 			t.Errorf("%s: %+v", use, what)

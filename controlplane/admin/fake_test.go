@@ -12,7 +12,7 @@ import (
 // noon is when the fixed pictures of the tests are taken.
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
 
-// fixed is a Source that always says the same.
+// fixed is a Source that never changes.
 type fixed struct {
 	clusters []view.Cluster
 	clients  []Client

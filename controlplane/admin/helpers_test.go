@@ -32,7 +32,7 @@ func request(method, target string) *http.Request {
 	return r
 }
 
-// handlerOf is a handler over a source that always says the same, at noon.
+// handlerOf is a handler over a source that never changes, at noon.
 func handlerOf(f fixed) http.Handler {
 	return New(Options{
 		Source: f, History: recent(noon, f.clusters...), Version: "1.2.3",

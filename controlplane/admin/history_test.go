@@ -69,7 +69,7 @@ func TestHistoryForgetsWhatIsOlderThanTenMinutes(t *testing.T) {
 	}
 }
 
-func TestHistoryBoundsEndpointsAndSaysHowManyItLeavesOut(t *testing.T) {
+func TestHistoryBoundsEndpointsAndCountsThoseLeftOut(t *testing.T) {
 	h := NewHistory()
 	addresses := make([]string, historyEndpoints+7)
 	for i := range addresses {
@@ -102,7 +102,7 @@ func TestHistoryAveragesNeighboursDownToThePointsAsked(t *testing.T) {
 	}
 }
 
-func TestHistoryWindowStartsWhereAskedAndShowsOnlyWhoIsAsked(t *testing.T) {
+func TestHistoryWindowHasTheRequestedStartAndEndpoints(t *testing.T) {
 	h := NewHistory()
 	for i := range 10 {
 		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a", "b"}, []float64{0.1, 0.9})
@@ -137,7 +137,7 @@ func TestHistoryTakesHostileShares(t *testing.T) {
 	}
 }
 
-func TestHistoryForgetsAClusterAndKnowsNothingOfOthers(t *testing.T) {
+func TestHistoryForgetsAClusterAndIsEmptyForUnknownOnes(t *testing.T) {
 	h := NewHistory()
 	h.Add("c", noon, []string{"a"}, []float64{1})
 	h.Forget("c")

@@ -22,7 +22,7 @@ func asHost(h http.Handler, host, path string) answer {
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
-func TestWhoAsksByANameThatAStrangerCanOwnIsRefused(t *testing.T) {
+func TestAHostThatAStrangerCanRegisterIsRefused(t *testing.T) {
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestWhoAsksByANameThatAStrangerCanOwnIsRefused(t *testing.T) {
 	}
 }
 
-func TestARefusedHostIsToldWhichKeyToSetAndIsSeenByItsOperator(t *testing.T) {
+func TestARefusedHostGetsTheKeyToSetAndIsAProblem(t *testing.T) {
 	now := noon
 	var log bytes.Buffer
 	h := New(Options{Source: fixed{}, Now: func() time.Time { return now },

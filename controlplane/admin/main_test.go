@@ -45,7 +45,7 @@ func preview(address string) error {
 	}))
 }
 
-// live says the same at every moment, as of that moment.
+// live has the same state at every time, with current times.
 type live struct {
 	clusters func(time.Time) []view.Cluster
 }

@@ -172,7 +172,7 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 	}
 }
 
-// state gathers what the collector says of a source.
+// state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries,

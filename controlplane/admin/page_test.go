@@ -366,7 +366,7 @@ func owner(n *html.Node) *html.Node {
 	return nil
 }
 
-func TestScriptKnowsEveryFormatOfThePage(t *testing.T) {
+func TestScriptHasEveryFormatOfThePage(t *testing.T) {
 	script, page := asset(t, "page.js"), asset(t, "page.html")
 	for _, m := range regexp.MustCompile(`data-fmt="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		if !regexp.MustCompile(`(?m)^    ` + m[1] + `:`).MatchString(script) {
@@ -448,7 +448,7 @@ func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
 	}
 }
 
-func TestReportingNamesWhoIsMissing(t *testing.T) {
+func TestReportingNamesTheMissingEnvoys(t *testing.T) {
 	for want, r := range map[string]view.Reporting{
 		"":               {},
 		"0 of 0":         {Expected: view.Num(0), Reporting: view.Num(0)},

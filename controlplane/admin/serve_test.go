@@ -51,8 +51,8 @@ func TestServeAnswersUntilItIsStopped(t *testing.T) {
 	}
 }
 
-// TestServeWaitsForNobodyLong: the process is to end whatever its readers do.
-func TestServeWaitsForNobodyLong(t *testing.T) {
+// TestServeEndsSoonWithAStuckRequest: the process is to end whatever its readers do.
+func TestServeEndsSoonWithAStuckRequest(t *testing.T) {
 	begun, gone := make(chan struct{}), make(chan struct{})
 	endless := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(begun)
@@ -85,7 +85,7 @@ func TestServeWaitsForNobodyLong(t *testing.T) {
 	<-gone
 }
 
-// A told connection hears whether a request is running on it.
+// A told connection records whether a request is running on it.
 type told struct {
 	net.Conn
 	busy chan bool
@@ -106,7 +106,7 @@ func (l tellsAll) Accept() (net.Conn, error) {
 	return told{c, l.busy}, nil
 }
 
-func TestAConnectionHearsWhetherARequestIsRunning(t *testing.T) {
+func TestAConnectionIsMarkedBusyWhileARequestRuns(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestAConnectionHearsWhetherARequestIsRunning(t *testing.T) {
 	}
 }
 
-func TestServeLetsARunningRequestFinish(t *testing.T) {
+func TestServeWaitsForARunningRequest(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
@@ -187,7 +187,7 @@ func TestServeRefusesHeadersWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestServeSaysWhenItsListenerFails(t *testing.T) {
+func TestServeReturnsTheErrorOfItsListener(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

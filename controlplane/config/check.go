@@ -65,7 +65,7 @@ func (d *decoder) written(field any) bool {
 func (d *decoder) value(field any, v any) string {
 	text := fmt.Sprint(v)
 	if dur, ok := v.(time.Duration); ok {
-		text = durationText(dur)
+		text = DurationText(dur)
 	}
 	if !d.written(field) {
 		text += " (the default)"
@@ -73,8 +73,8 @@ func (d *decoder) value(field any, v any) string {
 	return text
 }
 
-// durationText is Duration.String without the zero parts: 1m, not 1m0s.
-func durationText(d time.Duration) string {
+// DurationText is Duration.String without the zero parts: 1m, not 1m0s.
+func DurationText(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -143,7 +143,7 @@ func (d *decoder) checkTimeout(timeout, interval *time.Duration) {
 	if *timeout > *interval {
 		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer "+
 			"interval",
-			durationText(*timeout), d.value(interval, *interval), durationText(*interval))
+			DurationText(*timeout), d.value(interval, *interval), DurationText(*interval))
 	}
 }
 
@@ -260,7 +260,7 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 			"redis.interval, %s, so counts would be stale between two reads: write a hold of at least %s, or a "+
 			"shorter redis.interval",
 			shown(c.Name), d.value(&c.Weighting.Hold, c.Weighting.Hold),
-			d.value(&cfg.Redis.Interval, cfg.Redis.Interval), durationText(cfg.Redis.Interval))
+			d.value(&cfg.Redis.Interval, cfg.Redis.Interval), DurationText(cfg.Redis.Interval))
 	}
 	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
 		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
@@ -309,7 +309,7 @@ func (d *decoder) checkQueueTime(enter, leave *time.Duration) {
 	case *leave > *enter:
 		d.conflict(leave, enter, "the leave threshold, %s, is above queue_time_enter, %s, so the flag would flap: "+
 			"write at most %s",
-			d.value(leave, *leave), d.value(enter, *enter), durationText(*enter))
+			d.value(leave, *leave), d.value(enter, *enter), DurationText(*enter))
 	}
 }
 
@@ -336,10 +336,10 @@ func (d *decoder) checkPush(p *Push) {
 	case p.Heartbeat == 0:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops "+
 			"the endpoints whenever the load does not change: write heartbeat: %s",
-			stale, durationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
+			stale, DurationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
 	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats "+
 			"of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
-			stale, d.value(&p.Heartbeat, p.Heartbeat), durationText(p.Heartbeat*beatsPerStale))
+			stale, d.value(&p.Heartbeat, p.Heartbeat), DurationText(p.Heartbeat*beatsPerStale))
 	}
 }

@@ -29,12 +29,12 @@ type decoder struct {
 	within   map[*yaml.Node]bool // mappings being merged, to see a circle
 }
 
-// place is where a field stands in the file.
+// place is the position of a field in the file.
 type place struct {
 	node    *yaml.Node // its key; where it is not written, that of its section
 	path    string     // such as clusters[llama].scrape.interval
 	written bool
-	broken  bool // it has been complained of, so what it holds means nothing
+	broken  bool // a mistake in it was reported, so its value means nothing
 }
 
 // field is one key of a section and where its value goes.

@@ -2,10 +2,11 @@
 // last key, and follows its changes while the program runs.
 //
 // It is called by the daemon (Load or NewWatcher, then Watcher.Run) and by
-// "steelyard check" (Load). It knows nothing of those who use the values, opens
-// none of the files that it names, and resolves no name: what can be told from
-// the text is refused here, the rest where it is used. "steelyard check" adds a Check
-// of those who use the files, whose complaints have their place in the text, too.
+// "steelyard check" (Load). It does not depend on the packages that use the values,
+// opens none of the files that the configuration names, and resolves no name: it
+// refuses what is wrong in the text, the users of the values the rest. "steelyard
+// check" adds a Check by the packages that read those files; its messages have their
+// line in the text, too.
 //
 // # Messages
 //
@@ -17,8 +18,8 @@
 // # Schema
 //
 // The tags of the structs in config.go hold keys, defaults, bounds and words,
-// and everything else follows from them: the decoder applies them, a test holds
-// the comments and steelyard.example.yaml to them. Checks of one value against
+// and everything else follows from them: the decoder applies them, a test compares
+// the comments and steelyard.example.yaml with them. Checks of one value against
 // another are in check.go and endpoints.go. Defaults come first, the file goes
 // over them, then all is checked; the only default that depends on another key
 // is a timeout, which is at most 4/5 of its interval.

@@ -89,7 +89,7 @@ func (d *decoder) checkAllowedHosts(a *Admin) {
 		case err == nil:
 			d.fail(host, "%s is an IP address, under which it is always asked: remove it", shown(*host))
 		case hostOf(name) != name:
-			d.fail(host, "%s has a port or a path: write the host name alone, %s", shown(*host), shown(hostOf(name)))
+			d.fail(host, "%s has a port or a path: write only the host name, %s", shown(*host), shown(hostOf(name)))
 		case !hostname.MatchString(name) || len(name) > longestHostname:
 			d.fail(host, "%s is no host name: write such as steelyard.example.com", shown(*host))
 		}
@@ -97,7 +97,7 @@ func (d *decoder) checkAllowedHosts(a *Admin) {
 	}
 }
 
-// hostOf is what stands before a port or a path.
+// hostOf is the part before a port or a path.
 func hostOf(text string) string {
 	if i := strings.IndexAny(text, ":/"); i >= 0 {
 		return text[:i]
@@ -234,7 +234,7 @@ func quotedIPv6(address string) string {
 
 func (d *decoder) checkDNS(dns *DNS) {
 	if name := dns.Name; name != "" && (!hostname.MatchString(name) || len(name) > longestHostname) {
-		d.fail(&dns.Name, "%s is no DNS name: write the name alone, such as llama.models.svc.cluster.local; the port "+
+		d.fail(&dns.Name, "%s is no DNS name: write only the name, such as llama.models.svc.cluster.local; the port "+
 			"is port:", shown(name))
 	} else if _, err := netip.ParseAddr(name); err == nil {
 		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name),
@@ -264,16 +264,16 @@ func (d *decoder) checkScrape(c *Cluster) {
 		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports "+
 			"would be stale between two scrapes: write an interval of at most %s, or a longer hold",
 			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold),
-			durationText(c.Weighting.Hold))
+			DurationText(c.Weighting.Hold))
 	}
 }
 
-// checkMetricsPath wants a path as it stands in a request.
+// checkMetricsPath wants a path as in a request.
 func (d *decoder) checkMetricsPath(path *string) {
 	switch u, err := url.ParseRequestURI(*path); {
 	case *path == "":
 	case strings.Contains(*path, "://"):
-		d.fail(path, "%s is a URL: write the path alone, such as /metrics; the port is port:", shown(*path))
+		d.fail(path, "%s is a URL: write only the path, such as /metrics; the port is port:", shown(*path))
 	case !strings.HasPrefix(*path, "/"):
 		d.fail(path, "%s does not start with /: write /%s", shown(*path), shown(*path))
 	case err != nil || strings.ContainsAny(*path, " #") || u.Host != "":

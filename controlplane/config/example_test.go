@@ -63,7 +63,7 @@ func linesOfKeys(n *yaml.Node, path string, into map[string][]int) {
 	}
 }
 
-func TestExampleLoadsAsItStandsAndWithEveryKey(t *testing.T) {
+func TestExampleLoadsAsItIsAndWithEveryKey(t *testing.T) {
 	asItStands, err := Load(examplePath)
 	if err != nil {
 		t.Fatalf("as it stands:\n%v", err)

@@ -78,7 +78,7 @@ func (c *Checker) Fail(field any, format string, args ...any) {
 	(*decoder)(c).fail(field, format, args...)
 }
 
-// Written reports whether the field stands in the file.
+// Written reports whether the file has the field.
 func (c *Checker) Written(field any) bool { return (*decoder)(c).written(field) }
 
 func newDecoder(name string, into any) *decoder {

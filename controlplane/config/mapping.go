@@ -149,7 +149,7 @@ func sectionsWith(key string, t reflect.Type) []string {
 	return found
 }
 
-// describe says what a node is, for "… where a list is needed".
+// describe names the kind of a node, for "… where a list is needed".
 func describe(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:

@@ -7,13 +7,13 @@ import (
 )
 
 // An Endpoint is one server of a cluster, as a source of discovery names it.
-// A zero field means: as the cluster's configuration says.
+// For a zero field, the cluster's configuration applies.
 type Endpoint struct {
 	// Address is host:port, where host is an IP (IPv6 in brackets), in the
 	// canonical spelling of net/netip. It is the endpoint's identity within
 	// its cluster.
 	Address string
-	// Zone is the locality the endpoint stands in.
+	// Zone is the locality of the endpoint.
 	Zone string
 	// Capacity is the number of requests the endpoint executes at once (slots).
 	Capacity float64
@@ -31,7 +31,7 @@ type Endpoint struct {
 // Run sends the whole set, sorted by address, as soon as it is known and again
 // whenever it has changed; never a set equal to the one sent before. Each sent
 // slice belongs to the receiver. A source that fails keeps the set it had: it
-// sends nothing and says why through its report function. A receiver that is
+// sends nothing and passes the reason to its report function. A receiver that is
 // slow gets the latest set, not every set.
 //
 // Run blocks until ctx is done and then returns nil; it returns an error at

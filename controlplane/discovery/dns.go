@@ -48,7 +48,7 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// DNSConfig says what to look up.
+// DNSConfig is what to look up.
 type DNSConfig struct {
 	// Name is looked up as the system would, with its search domains unless it
 	// ends in a dot.
@@ -157,7 +157,7 @@ func (d *dnsSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 		case <-next.C:
 			set, err := d.lookUp(ctx)
 			if ctx.Err() != nil {
-				return nil // cut short: what it says of the name means nothing
+				return nil // cut short: its result means nothing
 			}
 			r.done(set, err)
 			next.Reset(d.wait(r.known))

@@ -49,7 +49,7 @@ func (p *positioned) Unwrap() error { return p.err }
 
 var errEmpty = errors.New("the document is empty; write [] if no endpoint is meant")
 
-// jsonReader builds values out of tokens, which alone tell their position.
+// jsonReader builds values from tokens, the only way to get their positions.
 type jsonReader struct {
 	body    []byte
 	decoder *json.Decoder

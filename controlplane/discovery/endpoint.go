@@ -22,7 +22,7 @@ const (
 	maxZone = 253  // bytes
 	maxPath = 1024 // bytes
 	// maxFaults bounds the length of an error: the first ones are enough to
-	// start mending, and a thousand bad lines are often one mistake.
+	// start with, and a thousand bad lines are often one mistake.
 	maxFaults = 10
 )
 
@@ -112,7 +112,7 @@ func validateZone(zone string) error {
 
 func validateCapacity(c float64) error {
 	if math.IsNaN(c) || c < 0 || c > MaxCapacity {
-		return fmt.Errorf("capacity %v is not a number of slots from 0 (as the cluster says) to %d", c, MaxCapacity)
+		return fmt.Errorf("capacity %v is not a number of slots from 0 (the cluster's) to %d", c, MaxCapacity)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func validateEngine(engine string) error {
 
 func validatePort(port int) error {
 	if port < 0 || port > 65535 {
-		return fmt.Errorf("metrics_port %d is not a port from 1 to 65535, or 0 for as the cluster says", port)
+		return fmt.Errorf("metrics_port %d is not a port from 1 to 65535, or 0 for the cluster's", port)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (c *collector) add(where string, e Endpoint) {
 }
 
 // result is the set, or all that is wrong with it: a set with a fault is not
-// used in part, since nobody can tell which half of it was meant.
+// used in part, because it is unclear which half of it was meant.
 func (c *collector) result() ([]Endpoint, error) {
 	if c.more > 0 {
 		c.faults = append(c.faults, fmt.Errorf("and %d more", c.more))

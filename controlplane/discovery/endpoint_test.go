@@ -122,7 +122,7 @@ func TestStaticSendsItsSetOnce(t *testing.T) {
 	r.silent()
 }
 
-func TestSourcesThatCanNeverWorkSaySoAtOnce(t *testing.T) {
+func TestSourcesThatCanNeverWorkFailAtOnce(t *testing.T) {
 	tests := []struct {
 		name string
 		d    Discoverer

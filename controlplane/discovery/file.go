@@ -21,7 +21,7 @@ const (
 	// settleMost is how long a directory that is never quiet may hold that up.
 	settleMost = 500 * time.Millisecond
 	// rereadEvery is when the file is read without any sign of change: the
-	// safety net under file systems and links that do not tell.
+	// safety net under file systems and links without notifications.
 	rereadEvery = 5 * time.Second
 )
 
@@ -34,7 +34,7 @@ type fileSource struct {
 
 // NewFile returns the source of a watched file in Prometheus' file_sd form, JSON
 // or YAML by its extension (.json, .yml, .yaml; Run refuses others). report is
-// told the outcome of every reading: nil, or why the set known before is kept.
+// called with the outcome of every reading: nil, or why the previous set is kept.
 // It is called on the goroutine of Run. report and log may be nil.
 //
 // What is watched is the directory, so that a file replaced by a rename, and a
@@ -133,7 +133,7 @@ func (w *watcher) ensure(ctx context.Context) {
 	}
 }
 
-// warn says once that changes will be seen late.
+// warn logs once that changes will be seen late.
 func (w *watcher) warn(err error) {
 	if !w.warned {
 		w.log.Warn("the directory cannot be watched, the file is only read from time to time", "directory", w.directory,

@@ -14,7 +14,7 @@ import (
 // MaxFileSize bounds a file_sd file, in bytes.
 const MaxFileSize = 8 << 20
 
-// The labels of file_sd that say something of an endpoint. Any other label is
+// The labels of file_sd that describe an endpoint. Any other label is
 // the user's own and ignored.
 const (
 	labelZone        = "zone"
@@ -60,7 +60,7 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 	case ".yml", ".yaml":
 		return parseYAML, nil
 	default:
-		return nil, fmt.Errorf("file %s: the extension %q says neither JSON nor YAML; name it .json, .yml or .yaml",
+		return nil, fmt.Errorf("file %s: the extension %q is neither JSON nor YAML; name it .json, .yml or .yaml",
 			path, extension)
 	}
 }
@@ -135,7 +135,7 @@ func (r *groupReader) fields(i int, g value) (map[string]value, bool) {
 	return fields, ok
 }
 
-// unique is a mapping as a map; a key that stands twice is a fault, since one of
+// unique is a mapping as a map; a key that is written twice is a fault, since one of
 // the two would be lost.
 func (r *groupReader) unique(m value, what string) (map[string]value, bool) {
 	fields := make(map[string]value, len(m.keys))
@@ -146,7 +146,7 @@ func (r *groupReader) unique(m value, what string) (map[string]value, bool) {
 			r.fault(r.at(k, "%s", what), fmt.Errorf("a key is %v; write a name", k.kind))
 			ok = false
 		case twice:
-			r.fault(r.at(k, "%s", what), fmt.Errorf("key %q stands twice, first in line %d", k.text, first.line))
+			r.fault(r.at(k, "%s", what), fmt.Errorf("key %q is written twice, first in line %d", k.text, first.line))
 			ok = false
 		default:
 			fields[k.text] = m.items[i]

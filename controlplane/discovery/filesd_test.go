@@ -76,7 +76,7 @@ func TestReadFile(t *testing.T) {
 		{name: "labels that are no mapping", file: "f.yaml", body: "- targets: []\n  labels: [a]\n",
 			err: []string{"f.yaml:2: group 0", "labels is a list"}},
 		{name: "a label twice", file: "f.json", body: "[{\"targets\": [], \"labels\": {\"zone\": \"a\",\n\"zone\": " +
-			"\"b\"}}]", err: []string{"f.json:2: group 0, labels", `key "zone" stands twice, first in line 1`}},
+			"\"b\"}}]", err: []string{"f.json:2: group 0, labels", `key "zone" is written twice, first in line 1`}},
 		{name: "a label that is a list", file: "f.yaml", body: "- targets: []\n  labels:\n    zone: [a]\n",
 			err: []string{`f.yaml:3: group 0, label "zone"`, "a list"}},
 		{name: "capacity in words", file: "f.yaml", body: "- targets: []\n  labels:\n    capacity: many\n",

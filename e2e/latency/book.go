@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Book matches requests with the pushes that know them and with their ACKs. It is safe for
+// A Book matches requests with the pushes that include them and with their ACKs. It is safe for
 // concurrent use.
 type Book struct {
 	mu        sync.Mutex
@@ -38,9 +38,9 @@ type push struct {
 type Sample struct {
 	Endpoint string
 	Arrived  time.Time // at the endpoint
-	Decided  time.Time // first decision that knows it
+	Decided  time.Time // first decision that includes it
 	Held     bool      // that decision was not worth a push
-	Pushed   time.Time // first push that knows it
+	Pushed   time.Time // first push that includes it
 	Acked    time.Time // by the last Envoy
 }
 
@@ -53,7 +53,7 @@ func NewBook(envoys, room int) *Book {
 	}
 }
 
-// Samples are the requests that every Envoy knows of.
+// Samples are the requests that have reached every Envoy.
 func (b *Book) Samples() <-chan Sample { return b.samples }
 
 // Arrived takes down that a request reached an endpoint.
@@ -117,7 +117,7 @@ func (b *Book) endpoint(address string) *endpoint {
 	return e
 }
 
-// settle makes samples of the requests that have arrived and that all Envoys know.
+// settle makes samples of the requests that have arrived and have reached all Envoys.
 func (b *Book) settle() {
 	if len(b.acks) < b.expected {
 		return
@@ -133,7 +133,7 @@ func (b *Book) settle() {
 				Acked: acked}
 			select {
 			case b.samples <- s:
-			default: // nobody takes them any more
+			default: // nothing receives them any more
 			}
 			e.settled++
 		}

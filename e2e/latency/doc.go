@@ -1,4 +1,4 @@
-// Package latency tells how long it takes until the fleet knows of a request: from the
+// Package latency measures how long it takes until a request is known to the whole fleet: from the
 // moment when it reaches an endpoint to the ACK, by the last Envoy, of weights that
 // know it.
 //
@@ -8,7 +8,7 @@
 // needs to see each decision of the loop with what it was made from, which no
 // listener tells.
 //
-// # When a decision knows a request
+// # When a decision includes a request
 //
 // Envoys count the requests that they issued to each endpoint. All requests come through them, so
 // the k-th request to reach an endpoint is known to the first decision that was made

@@ -23,7 +23,7 @@ func taken(b *Book) []Sample {
 	}
 }
 
-func TestARequestIsKnownWhenTheLastEnvoyHasAWeightThatKnowsIt(t *testing.T) {
+func TestARequestIsKnownWhenTheLastEnvoyHasAWeightThatIncludesIt(t *testing.T) {
 	b := NewBook(2, 100)
 	b.Acked("e1", 1, at(0))
 	b.Acked("e2", 1, at(0))

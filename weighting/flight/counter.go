@@ -126,7 +126,7 @@ const (
 	Unpaired                // to none that was logged
 )
 
-// End takes in a logged end, and what it adds to the sums.
+// End takes in a logged end, and returns with the change what of adds counts in the sums.
 func (c *Counter) End(pairing Pairing, adds Sums) (change Change) {
 	before := c.InFlight()
 	if pairing == Open && c.open > 0 {

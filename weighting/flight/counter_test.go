@@ -140,7 +140,8 @@ func TestNothingLostIsNothingCorrected(t *testing.T) {
 			"another": func(*rapid.T) { p.opened = min(p.opened+1, len(p.processes)) },
 			"": func(t *rapid.T) {
 				p.mustBeTrue(t)
-				if p.corrected != 0 || p.sums.Issued != p.begun || p.sums.Sized != p.sums.Issued || p.sums.Bytes != 7*float64(p.begun) {
+				if p.corrected != 0 || p.sums.Issued != p.begun || p.sums.Sized != p.sums.Issued ||
+					p.sums.Bytes != 7*float64(p.begun) {
 					t.Fatalf("%d corrected, %+v of %d begun", p.corrected, p.sums, p.begun)
 				}
 				if err := p.counter.check(ByLog, p.joined()); err != nil {
@@ -217,6 +218,41 @@ func TestAnOldProcessThatIsQuietShowsWhatIsLost(t *testing.T) {
 		p.report(young)
 		busy()
 	}
+	p.mustBeTrue(t)
+}
+
+// TestWhatIsCorrectedStaysWhileOthersAreBusy: requests that began unseen, as before the log was opened, are
+// counted until they end, also while no report can show how many they are.
+func TestWhatIsCorrectedStaysWhileOthersAreBusy(t *testing.T) {
+	p := newProxy(2)
+	old, young := p.processes[0], p.processes[1]
+	for range 50 {
+		p.begin(old, false)
+	}
+	p.report(old)
+	p.mustBeTrue(t)
+	p.opened = 2
+	for range 5 {
+		for range 300 {
+			p.begin(young, true)
+			p.begin(old, true)
+		}
+		p.mustBeTrue(t)
+		p.report(old)
+		p.mustBeTrue(t)
+		for range 280 {
+			p.end(young, true)
+			p.end(old, true)
+		}
+		p.report(young)
+		p.mustBeTrue(t)
+	}
+	for range 20 {
+		old.open-- // of those that began unseen
+		p.take(p.counter.End(Unpaired, Sums{Ended: 1}))
+	}
+	p.report(old)
+	p.report(young)
 	p.mustBeTrue(t)
 }
 

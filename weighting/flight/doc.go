@@ -47,10 +47,10 @@
 //
 //	d ∈ g − b + [−F, R]
 //
-// The counter takes the ranges of a round, in which each process reported, together, and what of the
-// result is nearest to zero for d. So the traffic of two processes is never taken for a drift, however
-// it rises, falls or moves from one to the other; and a drift is corrected as soon as one process is
-// quiet enough to show it, which in a restart the old one soon is.
+// The counter takes the ranges of a round, in which each process reported, together, and for d what of the
+// result is nearest to c: what is corrected already stays as far as the range allows it. So the traffic of two
+// processes is never taken for a drift, however it rises, falls or moves from one to the other; and a drift
+// is corrected as soon as one process is quiet enough to show it, which in a restart the old one soon is.
 //
 // # By reports only
 //

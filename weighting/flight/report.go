@@ -2,7 +2,7 @@ package flight
 
 import "time"
 
-// A Report is what a load report says of the endpoint: nothing in progress where it is left out. All but
+// A Report is the part of a load report about the endpoint: zero where the endpoint is left out. All but
 // InProgress is since the report before.
 type Report struct {
 	InProgress, Issued, Succeeded, Errors int32
@@ -17,7 +17,7 @@ type Report struct {
 	Round        Round
 	// Due asks to compare Issued with the sum in the log.
 	Due bool
-	// Logged says that since the report before a log told of the same requests, and how they ended.
+	// Logged says that since the report before a log showed the same requests, and how they ended.
 	Logged bool
 }
 
@@ -60,13 +60,16 @@ func (c *Counter) observe(r *Report) (low, high int32) {
 	return c.shared.narrow(r.Round, c.gauge-c.open+behind, c.gauge-c.open+ahead)
 }
 
-// reconcile corrects the count by the log. low and high bound what the reports of a round show of its
-// drift; a drift that may as well be none is none.
+// reconcile corrects the count by the log. low and high bound its drift by the reports of a round: what is
+// corrected already stays as far as they allow it.
 func (c *Counter) reconcile(r *Report, low, high int32, change *Change) {
 	if !r.Round.Ends && r.Processes > 1 {
 		return
 	}
-	difference := median(0, low, high)
+	difference := c.correction
+	if low <= high {
+		difference = max(low, min(high, difference))
+	}
 	if r.Round.First {
 		c.difference = difference
 		c.unended = clamp(int64(c.unended) + int64(max(0, difference-c.correction))) // issued at an unknown time
@@ -110,17 +113,13 @@ func (c *Counter) compareIssued(r *Report, change *Change) {
 	c.least, c.most = c.gap, c.gap
 }
 
-// reportOnly counts by reports: as issued what they say but for those that were logged to begin before the
-// log ended, and as ended whatever else is not in progress. How requests ended counts unless the log told
-// of the same ones. What is in progress when a process joins began before it was counted, and is no part
+// reportOnly counts by reports: as issued the requests in them but for those that were logged to begin before
+// the log ended, and as ended whatever else is not in progress. How requests ended counts unless the log showed
+// the same ones. What is in progress when a process joins began before it was counted, and is no part
 // of the sums until it ends.
 func (c *Counter) reportOnly(r *Report, change *Change) {
 	adds := &change.Sums
-	switch {
-	case !r.Joins:
-	case r.Processes > 1:
-		c.unended = clamp(int64(c.unended) + int64(r.InProgress))
-	default:
+	if r.Joins {
 		c.forgetGap()
 		c.unended = c.gauge
 	}
@@ -136,7 +135,7 @@ func (c *Counter) reportOnly(r *Report, change *Change) {
 }
 
 // Leave takes out the gauge of a process that reports no more. left is how many still do, and
-// logged whether the proxy has a log, which tells how its requests end.
+// logged whether the proxy has a log, which shows how its requests end.
 func (c *Counter) Leave(process uint8, left int, logged bool) (change Change) {
 	before := c.InFlight()
 	gone := c.gauge

@@ -83,7 +83,7 @@ func (s *shared) report(p *process, r *Report) (behind, ahead int32) {
 }
 
 // narrow adds a range of the drift to those of the round, and returns what they have in common. Where they
-// contradict each other, because an event and a report crossed on the way, low is above high.
+// contradict each other, because an event and a report crossed on the way, low is above high: nothing is shown.
 func (s *shared) narrow(r Round, low, high int32) (int32, int32) {
 	if r.Begins {
 		s.low, s.high = low, high

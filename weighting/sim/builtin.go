@@ -170,3 +170,34 @@ func cell(envoys, pods int, mean time.Duration, slots int, load float64, slow in
 	s.Duration = s.WarmUp + span(counted)
 	return s
 }
+
+// EngineMatrix is the counterpart of Matrix for engines that batch continuously: every combination of load,
+// speeds and shares of the Envoys, with the built-in trace.
+func EngineMatrix() []Scenario {
+	const envoys, count = 6, 12
+	var all []Scenario
+	for _, load := range []float64{0.5, 0.8, 0.95} {
+		for _, slow := range []int{0, count / 3} {
+			for _, big := range []bool{false, true} {
+				s, _ := Builtin("llm")
+				s.Name = fmt.Sprintf("engines load=%v", load)
+				s.Load, s.Envoys = load, envoys
+				s.Duration, s.WarmUp = 5*time.Minute, time.Minute
+				group := s.Pods[0]
+				group.Count = count - slow
+				s.Pods = []PodGroup{group}
+				if slow > 0 {
+					s.Name += " slow"
+					group.Count, group.Speed = slow, 0.5
+					s.Pods = append(s.Pods, group)
+				}
+				if big {
+					s.Name += " big"
+					s.EnvoyShares = oneBig(envoys)
+				}
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}

@@ -99,7 +99,8 @@ func newControl(w *world) *control {
 func (c *control) begin() {
 	n := len(c.w.pods)
 	c.gate = push.NewGate(push.Options{
-		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat, StaleAfter: c.o.FallbackAfter,
+		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat,
+		StaleAfter: c.o.FallbackAfter,
 	})
 	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
 	c.server = make([]weighting.ServerReport, n)
@@ -380,7 +381,8 @@ func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
 	sum := func(n uint64) weighting.Reading { return read(float64(n)) }
 	r := weighting.ProxyReport{
-		Issued: sum(p.sums.Issued), Ended: sum(p.sums.Ended), Errors: sum(p.sums.Errors), Succeeded: sum(p.sums.Succeeded),
+		Issued: sum(p.sums.Issued), Ended: sum(p.sums.Ended), Errors: sum(p.sums.Errors),
+		Succeeded: sum(p.sums.Succeeded),
 	}
 	if ends {
 		r.Failed, r.LatencySeconds, r.Answered = sum(p.sums.Failed), read(p.sums.Latency), sum(p.sums.Answered)

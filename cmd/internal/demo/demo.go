@@ -99,7 +99,7 @@ func (d *demo) play(ctx context.Context) (err error) {
 
 func (d *demo) dashboard() string { return "http://" + d.control.AdminAddress() + "/" }
 
-// introduce says what there is and what will happen.
+// introduce prints what there is and what will happen.
 func (d *demo) introduce() {
 	slow := 0
 	for _, e := range d.fleet.endpoints() {
@@ -118,13 +118,13 @@ Phases:    %s each, the same requests in both
 		d.rate, 100*d.options.Load, 100*d.fleet.equalSplit(d.rate), d.options.Duration)
 }
 
-// keepChunk is how long one plan of the load lasts that is kept up: what a run
-// remembers of its requests is bounded by it.
+// keepChunk is how long one plan of the load lasts that is kept up: it bounds the
+// memory of a run.
 const keepChunk = 10 * time.Minute
 
-// keep goes on with the load under Steelyard until ctx ends.
+// keep continues the load under Steelyard until ctx ends.
 func (d *demo) keep(ctx context.Context) error {
-	d.screen.printf("\nThe load goes on under Steelyard's weights until Ctrl-C.\n")
+	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n")
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())
 	}

@@ -292,7 +292,7 @@ func TestDemoEndsWithAPartThatFails(t *testing.T) {
 	}
 }
 
-func TestDemoSaysHowToGetAnEnvoy(t *testing.T) {
+func TestDemoNamesTheMakeTargetForAMissingEnvoy(t *testing.T) {
 	o, _, dir := brief(t)
 	t.Setenv("ENVOY", filepath.Join(dir, "no-envoy-here"))
 	if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "make tools") {

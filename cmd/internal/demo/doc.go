@@ -1,6 +1,6 @@
 // Package demo is the logic of command steelyard-demo: it starts everything that
-// Steelyard needs around it in and under one process, sends the same load twice,
-// and shows what changed.
+// Steelyard needs in one process and its children, sends the same load twice, and
+// shows what changed.
 //
 //	open-loop load -> N real Envoys -> M simulated model servers
 //	                      ^                 |  /metrics       | in-flight counts
@@ -11,8 +11,8 @@
 // that the whole product works on this machine. What it is not: a benchmark.
 // Two policies, one seed, and figures of as many requests as fit into the time.
 //
-// Only cmd/steelyard-demo calls it, and hands it the control plane; the demo knows
-// nothing of how that is wired.
+// Only cmd/steelyard-demo calls it, and passes it the control plane; the demo does not
+// depend on how that is wired.
 //
 // # What is compared, and how it is kept fair
 //
@@ -24,11 +24,11 @@
 //   - Both phases get the same sequence of arrivals, service times and choices of
 //     the Envoy, from one seed. Between them all queues drain.
 //   - The control plane, the scraping and the counting run in both phases.
-//   - All servers have the same number of slots, and Steelyard is told it. Every
+//   - All servers have the same number of slots, which is configured in Steelyard. Every
 //     third one is slower, which Steelyard has to find out.
-//   - The wait is what the servers say of their own queues.
+//   - The wait is the time in the queue that the servers report.
 //
 // Round robin gives every server the same number of requests. With the defaults
 // that is more than the slow ones can execute, so their queues grow for as long as
-// the phase lasts: the share of work that it asks of them is printed.
+// the phase lasts: the demo prints the share of work that the slow ones get.
 package demo

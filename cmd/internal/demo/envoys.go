@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -188,51 +186,13 @@ func copyOf(resources []object, name string) (object, error) {
 // withoutWeights turns the copies into Envoy's own round robin over a fixed list.
 func withoutWeights(listener, cluster object, servers []string) error {
 	listener["name"] = roundRobinListener
-	if n := reroute(listener, roundRobinCluster); n != 1 {
+	if n := proc.Reroute(listener, roundRobinCluster); n != 1 {
 		return fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
 	}
-	var members []object
-	for _, s := range servers {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			return err
-		}
-		number, err := strconv.Atoi(port)
-		if err != nil {
-			return err
-		}
-		members = append(members, object{"endpoint": object{
-			"address": object{"socket_address": object{"address": host, "port_value": number}},
-		}})
+	if err := proc.SetStatic(cluster, roundRobinCluster, servers); err != nil {
+		return err
 	}
-	delete(cluster, "eds_cluster_config")
 	delete(cluster, "least_request_lb_config")
-	cluster["name"] = roundRobinCluster
-	cluster["type"] = "STATIC"
 	cluster["lb_policy"] = "ROUND_ROBIN"
-	cluster["load_assignment"] = object{
-		"cluster_name": roundRobinCluster,
-		"endpoints":    []object{{"lb_endpoints": members}},
-	}
 	return nil
-}
-
-// reroute sets the target of every route below node and returns their number.
-func reroute(node any, target string) int {
-	n := 0
-	switch v := node.(type) {
-	case object:
-		if route, ok := v["route"].(object); ok {
-			route["cluster"] = target
-			n++
-		}
-		for _, child := range v {
-			n += reroute(child, target)
-		}
-	case []any:
-		for _, child := range v {
-			n += reroute(child, target)
-		}
-	}
-	return n
 }

@@ -36,7 +36,7 @@ type Options struct {
 	Load      float64       // offered work as a share of what all servers together can do, above 0 and at most 2
 	Seed      uint64        // of the load
 
-	Keep     bool   // go on with the load until the context ends, to be looked at
+	Keep     bool   // continue the load until the context ends
 	JSONFile string // where the figures go as JSON; none when empty
 
 	Out io.Writer    // progress and results; redrawn in place if it is a terminal

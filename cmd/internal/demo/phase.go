@@ -132,7 +132,7 @@ func (w *watch) run(ctx context.Context) (stop func()) {
 // over reports whether the last request has been sent.
 func (w *watch) over() bool { return time.Since(w.start) > w.duration }
 
-// weigh reads the weights in force. A failure leaves those that were: the
+// weigh reads the current weights. After a failure it keeps the previous ones: the
 // picture is not worth an error.
 func (w *watch) weigh(ctx context.Context) {
 	if w.policy != steelyard || w.over() {
@@ -150,8 +150,8 @@ func (w *watch) weigh(ctx context.Context) {
 	}
 }
 
-// sample reads the queues while requests arrive; what drains afterwards is not
-// the load's doing.
+// sample reads the queues while requests arrive; how they drain after that is not an effect
+// of the load.
 func (w *watch) sample() {
 	if w.over() {
 		return
@@ -171,7 +171,7 @@ func (w *watch) frame() frame {
 	return f
 }
 
-// An endpoint is what the tables say of a server.
+// An endpoint is a server in the tables.
 type endpoint struct {
 	address string
 	engine  modelsim.Engine

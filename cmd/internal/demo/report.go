@@ -63,7 +63,7 @@ func (r report) writePhases(b *strings.Builder) {
 	}
 }
 
-// writeRatio says in one line what the weights did to the tail.
+// writeRatio writes one line about the effect of the weights on the tail.
 func (r report) writeRatio(b *strings.Builder) {
 	if len(r.phases) < 2 {
 		return

@@ -19,7 +19,7 @@ func TestABusyEnvoysLogGivesWayAsInTheDaemon(t *testing.T) {
 	}{
 		{"each entry at once", 1900, nil, sim.AccessLog, 0},
 		{"in batches", 2100, nil, sim.AccessLog, batchDelay},
-		{"reports alone", 5100, nil, sim.LoadReports, 0},
+		{"load reports only", 5100, nil, sim.LoadReports, 0},
 		{"most of the traffic is of one that reports", 1000, []float64{11, 1, 1, 1, 1, 1, 1, 1, 1, 1}, sim.LoadReports,
 			0},
 		{"most of it is of others", 1500, []float64{4, 1, 1, 1, 1, 1, 1, 1, 1, 1}, sim.AccessLog, 0},

@@ -15,11 +15,11 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// A file is a scenario as people write it; the tags are those of the configuration.
+// A file is a scenario file; the tags are those of the configuration.
 type file struct {
 	// Name is shown above the results. Default: the file's.
 	Name string `yaml:"name"`
-	// Seed of all chance, 0 to 9223372036854775807. Default 1.
+	// Seed of all random numbers, 0 to 9223372036854775807. Default 1.
 	Seed int `yaml:"seed" default:"1" range:"0..9223372036854775807"`
 	// Duration is the simulated time, 1s to 24h. Default 10m.
 	Duration time.Duration `yaml:"duration" default:"10m" range:"1s..24h"`
@@ -30,7 +30,7 @@ type file struct {
 	Envoys envoys `yaml:"envoys"`
 	// Pods are the servers, 1 to 1000 groups. Required.
 	Pods []pods `yaml:"pods" max:"1000" required:"write a list with at least one group, e.g. pods: [{count: 20, slots: 1}]"`
-	// Load is the traffic as a part of what the pods can do, 0.01 to 10. Default 0.8.
+	// Load is the traffic as a part of the pods' capacity, 0.01 to 10. Default 0.8.
 	Load float64 `yaml:"load" default:"0.8" range:"0.01..10"`
 	// Rate is the traffic in requests per second, 0 to 1000000, in place of Load. 0
 	// means by Load. Default 0.
@@ -39,20 +39,20 @@ type file struct {
 	Service service `yaml:"service"`
 	// Prompts are the requests to engines, those of the built-in trace or of --trace.
 	Prompts prompts `yaml:"prompts"`
-	// Signals are what becomes of the messages to and from Steelyard on their way.
+	// Signals are delays and losses of the messages to and from Steelyard.
 	Signals signals `yaml:"signals"`
-	// Events are what happens meanwhile, 1 to 1000. Default none.
+	// Events happen during the run, 1 to 1000. Default none.
 	Events []event `yaml:"events" max:"1000"`
 }
 
 type envoys struct {
 	// Count is 1 to 1000. Default 10.
 	Count int `yaml:"count" default:"10" range:"1..1000"`
-	// Workers of each Envoy, every one with a scheduler of its own, 1 to 64.
+	// Workers of each Envoy, every one with its own scheduler, 1 to 64.
 	// Default 1.
 	Workers int `yaml:"workers" default:"1" range:"1..64"`
 	// Shares of the traffic, one number for each Envoy, in proportion, 0.000001 to
-	// 1000000. Default none: all alike.
+	// 1000000. Default none: equal shares.
 	Shares []float64 `yaml:"shares" max:"1000" range:"0.000001..1000000"`
 }
 
@@ -63,7 +63,7 @@ type pods struct {
 	Slots int `yaml:"slots" default:"1" range:"1..10000"`
 	// Speed is the work per second and slot, 0.001 to 1000. Default 1.
 	Speed float64 `yaml:"speed" default:"1" range:"0.001..1000"`
-	// SlowDown is how much longer a request takes in a full set than alone, as in
+	// SlowDown is how much longer a request takes in a full set than by itself, as in
 	// continuous batching, 0 to 1000. Default 0.
 	SlowDown float64 `yaml:"slow_down" default:"0" range:"0..1000"`
 	// Engine makes the pods engines that batch continuously, as vLLM does, in place of
@@ -120,7 +120,7 @@ type service struct {
 	LongFactor float64 `yaml:"long_factor" range:"1..10000"`
 }
 
-// signals are those of [sim.Signals]; nil is what each row has of its own.
+// signals are those of [sim.Signals]; nil is each row's default.
 type signals struct {
 	// ScrapeDelay is from a server's true numbers to the store, 0s to 1m. Default
 	// each row's own: 2ms.
@@ -159,7 +159,7 @@ const (
 	mostRequests = 50_000_000 // each is remembered to the end
 )
 
-// readFile reads a scenario. What is wrong in it comes as a *config.Error.
+// readFile reads a scenario. Its mistakes are in a *config.Error.
 func readFile(path string) (sim.Scenario, error) {
 	data, err := files.Read(context.Background(), path, largestFile+1)
 	if err != nil {
@@ -239,7 +239,7 @@ func (f *file) check(c *config.Checker) {
 	}
 	if f.WarmUp >= f.Duration {
 		c.Fail(&f.WarmUp, "%s takes all of the duration of %s: write a shorter warm_up or a longer duration",
-			span(f.WarmUp), span(f.Duration))
+			config.DurationText(f.WarmUp), config.DurationText(f.Duration))
 	}
 	if c.Written(&f.Load) && c.Written(&f.Rate) {
 		c.Fail(&f.Rate, "the traffic is given as load too: keep one of them")
@@ -253,7 +253,7 @@ func (f *file) check(c *config.Checker) {
 	}
 	f.checkEngines(c)
 	f.Service.check(c)
-	// else another message says what is wrong
+	// otherwise another message reports it
 	if f.WarmUp < f.Duration && count > 0 && count <= mostPods && !f.engines() {
 		f.checkSize(c)
 	}
@@ -355,7 +355,7 @@ func (s *service) check(c *config.Checker) {
 	}
 }
 
-// What the kinds of events have to say besides.
+// What the kinds of events need.
 var (
 	withFactor = map[sim.EventKind]bool{sim.Slow: true, sim.FlashCrowd: true}
 	ofTheWorld = map[sim.EventKind]bool{sim.FlashCrowd: true, sim.ControlPlaneAway: true}
@@ -365,7 +365,8 @@ var (
 func (e *event) check(c *config.Checker, pods int, end time.Duration) {
 	kind := sim.EventKind(e.Kind)
 	if e.At >= end {
-		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration", span(end))
+		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration",
+			config.DurationText(end))
 	}
 	switch written := c.Written(&e.Factor); {
 	case withFactor[kind] && !written:

@@ -112,7 +112,7 @@ func settled(s sim.Scenario) sim.Scenario {
 	return s
 }
 
-// TestEnginesAreReadAndPrinted: what a file says of engines and prompts, and the same
+// TestEnginesAreReadAndPrinted: the engines and prompts of a file, and the same
 // when it is printed and read again.
 func TestEnginesAreReadAndPrinted(t *testing.T) {
 	s, err := readFile("testdata/engines.yaml")
@@ -238,7 +238,7 @@ func TestTheCommentsStateDefaultsAndRanges(t *testing.T) {
 	}
 }
 
-func TestTheDocumentKnowsWhatThereIs(t *testing.T) {
+func TestTheDocumentListsWhatThereIs(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/simulate.md")
 	if err != nil {
 		t.Fatal(err)

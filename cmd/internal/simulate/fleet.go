@@ -70,8 +70,8 @@ func newFleet(path, cluster string) (*fleet, error) {
 // name is that of the fleet's row.
 func (f *fleet) name() string { return f.file + ":" + f.cluster.Name }
 
-// place puts the fleet in the place of the scenario's pods. count is the number of
-// endpoints where the configuration does not tell it, 0 where it does.
+// place replaces the scenario's pods with the fleet. count is the number of endpoints
+// where the configuration does not have it, 0 where it does.
 func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 	endpoints, from, err := f.endpoints(count)
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from strin
 	}
 	switch {
 	case e.DNS != nil && count == 0:
-		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not asked here: write "+
+		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not queried here: write "+
 			"--pods with their number", f.cluster.Name)}
 	case e.DNS != nil:
 		endpoints, from = make([]discovery.Endpoint, count), "--pods"
@@ -128,7 +128,7 @@ func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from strin
 		from = f.file
 	}
 	if err == nil && len(endpoints) == 0 {
-		err = errors.New("there is no endpoint in it")
+		err = errors.New("it has no endpoint")
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("endpoints of cluster %s: %w", f.cluster.Name, err)
@@ -154,7 +154,7 @@ func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
 	case configured == len(all):
 		f.note("slots", value, f.file+" (capacity)")
 	case all[0].Engine != nil:
-		f.note("slots", "as many as the engine makes of it", fromScenario+
+		f.note("slots", "derived by the engine", fromScenario+
 			"; Steelyard has to learn them, capacity is not configured")
 	case configured == 0:
 		f.note("slots", value, fromScenario+"; Steelyard has to learn them, capacity is not configured")
@@ -175,7 +175,8 @@ func (f *fleet) noteScenario(s sim.Scenario) {
 	if s.Prompts != nil {
 		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
 	} else {
-		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), span(s.Service.Mean)), fromScenario)
+		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), config.DurationText(s.Service.Mean)),
+			fromScenario)
 	}
 	if text := eventsText(s.Events); text != "" {
 		f.note("events", text, fromScenario+", stretched over the endpoints")
@@ -222,7 +223,7 @@ func stretched(pods []int, m, n int) (endpoints []int) {
 	return endpoints
 }
 
-// policy is what the configuration makes of the signals.
+// policy is how the configuration uses the signals.
 func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	c, cfg := f.cluster, f.config
 	y := &sim.Steelyard{
@@ -239,27 +240,29 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	}
 	if !c.Scrape.Disabled {
 		y.ScrapeInterval = c.Scrape.Interval
-		f.note("scrapes", "every "+span(c.Scrape.Interval), f.file)
+		f.note("scrapes", "every "+config.DurationText(c.Scrape.Interval), f.file)
 	}
 	f.source(y, s)
-	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", span(c.Push.MinInterval), number(c.Push.Deadband)),
+	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", config.DurationText(c.Push.MinInterval),
+		number(c.Push.Deadband)),
 		f.file)
 	f.mode(y, s)
 	budgets := fmt.Sprintf("%.1f MiB/s of pushes, %s of a core of each Envoy", y.Budget.BytesPerSecond/(1<<20),
 		number(c.Push.EnvoyCPU))
 	if len(cfg.Clusters) > 1 {
-		budgets += ", as if it asked only for this cluster" // which of them an Envoy has, no configuration says
+		budgets += ", as if it asked only for this cluster" // the configuration does not have the Envoys' clusters
 	}
 	f.note("budgets", budgets, f.file)
 	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
-		c.Policy, span(c.Weighting.Fresh), span(c.Weighting.Hold), span(c.Weighting.Decay), number(c.Weighting.Floor)),
+		c.Policy, config.DurationText(c.Weighting.Fresh), config.DurationText(c.Weighting.Hold),
+		config.DurationText(c.Weighting.Decay), number(c.Weighting.Floor)),
 		f.file)
 	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
 	f.noteSignals(s.Signals, y.Source)
 	return sim.Policy{Name: f.name(), Steelyard: y}
 }
 
-// noteSignals says what becomes of signals on their way, and what a loss is of.
+// noteSignals describes delays and losses of signals.
 func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
 	var delays []string
 	for _, d := range []struct {
@@ -267,7 +270,7 @@ func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
 		delay *time.Duration
 	}{{"scrapes", g.ScrapeDelay}, {"signals", g.Delay}, {"pushes", g.PushDelay}} {
 		if d.delay != nil {
-			delays = append(delays, span(*d.delay)+" of "+d.of)
+			delays = append(delays, config.DurationText(*d.delay)+" of "+d.of)
 		}
 	}
 	if len(delays) > 0 {
@@ -284,7 +287,7 @@ func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
 	}
 	lost, ok := lossy[source]
 	if !ok {
-		lost = "what an access log or Redis counts, which is not used here"
+		lost = "the counts of an access log or Redis, which are not used here"
 	}
 	f.note("loss", number(*g.Loss)+" of "+lost, fromScenario)
 }
@@ -295,12 +298,12 @@ var lossy = map[sim.Source]string{
 	sim.Redis:     "the changes of the counts in Redis",
 }
 
-// mode chooses between the two that an Envoy can have: with shedding, that is what is
-// tried out, and there is no fallback.
+// mode chooses between the two modes of an Envoy: with shedding enabled it is shedding, and
+// there is no fallback.
 func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 	switch stale := f.cluster.Push.EndpointStaleAfter; {
 	case f.cluster.Shedding.Enabled:
-		f.note("shedding", "Envoys refuse what saturates the pool, and have no fallback (mode shedding)", f.file)
+		f.note("shedding", "Envoys refuse the excess of a saturated pool, and have no fallback (mode shedding)", f.file)
 	case stale > 0:
 		y.FallbackAfter = stale
 		from := f.file
@@ -308,19 +311,20 @@ func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 		if after > stale {
 			from += ", stretched to the budgets"
 		}
-		f.note("fallback", "Envoys balance by themselves "+span(after)+" after the last push (mode failsafe)", from)
+		f.note("fallback", "Envoys balance by themselves "+config.DurationText(after)+
+			" after the last push (mode failsafe)", from)
 	}
 }
 
-// capacityKnown says that the slots of all endpoints are configured.
+// capacityKnown reports whether the slots of all endpoints are configured.
 func (f *fleet) capacityKnown() bool {
 	endpoints, _, err := f.endpoints(0)
 	return f.cluster.Capacity > 0 || err == nil &&
 		!slices.ContainsFunc(endpoints, func(e discovery.Endpoint) bool { return e.Capacity == 0 })
 }
 
-// source chooses the in-flight counts as the daemon does: what Envoys report goes
-// before Redis.
+// source chooses the in-flight counts as the daemon does: reports of Envoys take precedence
+// over Redis.
 func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 	x, redis := f.config.XDS, f.cluster.Inflight.RedisKey != ""
 	besides := ""
@@ -334,7 +338,7 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
 		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of "+
 			"an Envoy",
-			span(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
+			config.DurationText(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
 	case !x.AccessLog.Disabled:
 		y.Source = sim.AccessLog
 		y.ReportInterval = f.reportInterval(s.Envoys, false)
@@ -344,16 +348,16 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
 		}
 		if y.Unmended = x.LoadReports.Disabled; !y.Unmended {
-			text += ", put right by load reports every " + span(y.ReportInterval)
+			text += ", corrected by load reports every " + config.DurationText(y.ReportInterval)
 		}
 		f.note("in flight", text, f.file+besides)
 	case !x.LoadReports.Disabled:
 		y.Source = sim.LoadReports
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
-		f.note("in flight", "Envoys' load reports every "+span(y.ReportInterval), f.file+besides)
+		f.note("in flight", "Envoys' load reports every "+config.DurationText(y.ReportInterval), f.file+besides)
 	case redis:
 		y.Source, y.ReportInterval = sim.Redis, f.config.Redis.Interval
-		f.note("in flight", "Redis, read every "+span(y.ReportInterval), f.file)
+		f.note("in flight", "Redis, read every "+config.DurationText(y.ReportInterval), f.file)
 	default:
 		y.Source = sim.Scrape
 		f.note("in flight", "nothing but scrapes", f.file)

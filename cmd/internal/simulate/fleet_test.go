@@ -127,7 +127,7 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 	}
 }
 
-func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
+func TestADryRunListsWhatComesFromWhere(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"})
 	explanation, table, _ := strings.Cut(text, "\nshort: ")
 	golden(t, "fleet.txt", explanation)
@@ -154,7 +154,7 @@ func TestADryRunSaysWhatComesFromWhere(t *testing.T) {
 	golden(t, "resolved.txt", f.explanation())
 }
 
-func TestADryRunSaysThatABudgetPutsOffTheFallback(t *testing.T) {
+func TestADryRunReportsThatABudgetDelaysTheFallback(t *testing.T) {
 	for endpoints, want := range map[int]string{
 		4:    "9s after the last push (mode failsafe) steelyard.yaml budgets",
 		9000: "13s after the last push (mode failsafe) steelyard.yaml, stretched to the budgets budgets",
@@ -170,7 +170,7 @@ func TestADryRunSaysThatABudgetPutsOffTheFallback(t *testing.T) {
 	}
 }
 
-func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
+func TestADryRunListsDelaysAndLossesOfSignals(t *testing.T) {
 	tests := []struct {
 		signals sim.Signals
 		source  sim.Source
@@ -195,7 +195,7 @@ func TestADryRunSaysWhatBecomesOfSignals(t *testing.T) {
 		}},
 		{sim.Signals{Loss: new(0.5)}, sim.LoadReports, []note{
 			{"delays", "of signals and pushes, those of one data center", fromNowhere},
-			{"loss", "0.5 of what an access log or Redis counts, which is not used here", fromScenario},
+			{"loss", "0.5 of the counts of an access log or Redis, which are not used here", fromScenario},
 		}},
 	}
 	for _, tt := range tests {
@@ -262,7 +262,7 @@ func TestFleetsThatCannotBeHad(t *testing.T) {
 		{"no such cluster", Options{Config: someConfig, Cluster: "lama"}, true,
 			"--cluster lama: testdata/steelyard.yaml has no such cluster: write one of llama, listed, resolved"},
 		{"DNS", Options{Config: someConfig, Cluster: "resolved"}, true,
-			"finds its endpoints by DNS, which is not asked here: write --pods"},
+			"finds its endpoints by DNS, which is not queried here: write --pods"},
 		{"pods that are known", Options{Config: someConfig, Cluster: "llama", Pods: 3}, true,
 			"lists the endpoints of cluster llama: remove the flag"},
 		{"no list", Options{Config: empty}, false, "endpoints of cluster gone: "},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -88,7 +89,7 @@ func (o *Options) huntTable(runs []run) string {
 	widths := []int{width, 8, 8, 8, 8, 14}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seeds %d to %d\n\n", s.Name,
-		summary(s), span(s.Duration), span(s.WarmUp), s.Seed, last)
+		summary(s), config.DurationText(s.Duration), config.DurationText(s.WarmUp), s.Seed, last)
 	b.WriteString(aligned(widths, []string{"policy", "median", "worst", "seed", "p99", string(sim.LeastRequest)}))
 	for _, f := range findings {
 		b.WriteString(aligned(widths, []string{
@@ -125,7 +126,7 @@ func (o *Options) replay(f finding) string {
 	}
 	args = append(args, "--seed", fmt.Sprint(f.run.scenario.Seed))
 	if o.Duration > 0 {
-		args = append(args, "--duration", span(o.Duration))
+		args = append(args, "--duration", config.DurationText(o.Duration))
 	}
 	if o.Config != "" {
 		args = append(args, "--config", shellQuoted(o.Config))

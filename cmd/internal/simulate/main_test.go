@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //
 //	go test ./cmd/internal/simulate -update
 //
-// What stands in testdata/simulated comes out of the simulator; the rest is made of
+// The files in testdata/simulated are the simulator's output; the rest is made of
 // given results. Nothing there hangs on the law, which may change without them.
 var update = flag.Bool("update", false, "rewrite the goldens")
 

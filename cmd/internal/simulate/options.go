@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
 )
 
-// Options say what to simulate and what to show of it.
+// Options select what to simulate and what to show.
 type Options struct {
 	Scenario string        // name of a built-in one, or the path of a file; empty with Trace: llm
 	Trace    string        // path of a trace of prompts, in place of the built-in one
@@ -28,20 +29,19 @@ type Options struct {
 	Policies []string      // rows, by name; empty: all
 
 	List, Print bool   // the built-in scenarios; one of them, as a file
-	JSONFile    string // where the rows go besides; "-" for Out instead of the table
+	JSONFile    string // where the rows also go; "-" for Out instead of the table
 	Plot        bool
 	PlotPods    []int // that are drawn; empty: those of interest
 	Hunt        int   // seeds to try; 0: no hunt
 
-	Config, Cluster string // a fleet of one's own
-	Pods            int    // endpoints of it, where only DNS knows
+	Config, Cluster string // the user's own fleet
+	Pods            int    // endpoints of it, where only DNS has them
 	EnvoyPolicy     string // under the weights; empty: least_request
 
 	Out, Err io.Writer // results; progress, if it is a terminal
 }
 
-// Usage is a mistake in how the command was called, and not in what it was called
-// on.
+// Usage is a mistake in the command line, as opposed to one in a file.
 type Usage struct{ error }
 
 // Unwrap gives the cause.
@@ -67,7 +67,7 @@ const largestSeed uint64 = math.MaxInt64
 // mostSeeds bounds a hunt.
 const mostSeeds = 10_000
 
-// check refuses options that make no sense, alone or together.
+// check refuses options that make no sense, by themselves or together.
 func (o *Options) check() error {
 	balancers := []string{string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random)}
 	if err := o.checkIgnored(); err != nil || o.List {
@@ -82,13 +82,14 @@ func (o *Options) check() error {
 	case o.Duration != 0 && o.Duration < shortest:
 		return usage("--duration %s is too short: write at least %s", o.Duration, shortest)
 	case o.Duration > longest:
-		return usage("--duration %s is too long: write at most %s", span(o.Duration), span(longest))
+		return usage("--duration %s is too long: write at most %s", config.DurationText(o.Duration),
+			config.DurationText(longest))
 	case o.Hunt < 0 || o.Hunt > mostSeeds:
 		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
 	case o.Config == "" && o.Cluster != "":
 		return usage("--cluster needs --config with the file that the cluster is in")
 	case o.Config == "" && o.Pods != 0:
-		return usage("--pods needs --config: the pods of a scenario stand in its file (--print shows it)")
+		return usage("--pods needs --config: the pods of a scenario are in its file (--print shows it)")
 	case o.Config == "" && o.EnvoyPolicy != "":
 		return usage("--envoy-policy needs --config: it is that of the configuration's row, and the rows of a " +
 			"scenario have least_request")
@@ -97,7 +98,7 @@ func (o *Options) check() error {
 	case len(o.PlotPods) > 0 && !o.Plot:
 		return usage("--plot-pods needs --plot")
 	case len(o.PlotPods) > len(podMarkers):
-		return usage("--plot-pods: at most %d pods are told apart in one plot", len(podMarkers))
+		return usage("--plot-pods: one plot shows at most %d pods", len(podMarkers))
 	case o.EnvoyPolicy != "" && !slices.Contains(balancers, o.EnvoyPolicy):
 		return usage("--envoy-policy %s: write one of %s", o.EnvoyPolicy, strings.Join(balancers, ", "))
 	}
@@ -125,11 +126,11 @@ func (o *Options) checkIgnored() error {
 		does    string
 		ignores []flag
 	}{
-		{flag{"--list", o.List}, "shows what there is and ends", slices.Concat(choosing, traced, running)},
-		{flag{"--print", o.Print}, "shows the scenario, in which no trace stands, and ends",
+		{flag{"--list", o.List}, "lists what there is and exits", slices.Concat(choosing, traced, running)},
+		{flag{"--print", o.Print}, "shows the scenario, which has no trace, and exits",
 			slices.Concat(traced, running)},
-		{flag{"--json -", o.JSONFile == "-"}, "writes rows in place of all else", []flag{plot}},
-		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and says which one to plot", []flag{plot}},
+		{flag{"--json -", o.JSONFile == "-"}, "writes only rows", []flag{plot}},
+		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and names the one to plot", []flag{plot}},
 	} {
 		for _, f := range by.ignores {
 			if by.given && f.given {
@@ -140,7 +141,7 @@ func (o *Options) checkIgnored() error {
 	return nil
 }
 
-// checkJSONFile finds out before a long run that its rows have no place to go.
+// checkJSONFile finds out before a long run that the rows cannot be written.
 func (o *Options) checkJSONFile() error {
 	if o.JSONFile == "" || o.JSONFile == "-" {
 		return nil
@@ -170,7 +171,7 @@ func (o *Options) scenario() (sim.Scenario, error) {
 		return s, err
 	}
 	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
-		return s, usage("seed %d is too large: write --seed with 0 to %d, so that every seed can stand in a file",
+		return s, usage("seed %d is too large: write --seed with 0 to %d, so that a file can hold every seed",
 			s.Seed, largest)
 	}
 	if o.Duration > 0 {
@@ -179,8 +180,9 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	}
 	for _, e := range s.Events {
 		if e.At >= s.Duration {
-			return s, usage("--duration %s ends before %s happens, at %s: write a longer one", span(s.Duration), e.Kind,
-				span(e.At))
+			return s, usage("--duration %s ends before %s happens, at %s: write a longer one",
+				config.DurationText(s.Duration), e.Kind,
+				config.DurationText(e.At))
 		}
 	}
 	return s, nil
@@ -222,8 +224,8 @@ func readTrace(path string) (*trace.Trace, error) {
 	return trace.Read(path, f)
 }
 
-// checkRequests bounds the requests of a run, from both sides: a duration and a fleet of
-// one's own change what a file was checked for.
+// checkRequests bounds the requests of a run, from both sides: --duration and the user's own
+// fleet change what was checked in the file.
 func checkRequests(s sim.Scenario) error {
 	switch n := requests(s); {
 	case n == 0:
@@ -231,13 +233,13 @@ func checkRequests(s sim.Scenario) error {
 			"instead of load:, or one where fewer join later")
 	case n > mostRequests:
 		return usage("%.0f million requests would arrive in %s: write a shorter --duration, for at most %d million",
-			n/1e6, span(s.Duration), int(mostRequests/1e6))
+			n/1e6, config.DurationText(s.Duration), int(mostRequests/1e6))
 	}
 	return nil
 }
 
-// longestWarmUp is the part of a duration that does not count unless the scenario says
-// so: one in so many.
+// longestWarmUp is the largest part of a duration that does not count, unless the scenario sets
+// another: one in so many.
 const longestWarmUp = 5
 
 func (o *Options) named() (sim.Scenario, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -22,7 +23,7 @@ const (
 	podMarkers  = "0123456789"
 )
 
-// sampleEvery is how often the world is looked at for plots.
+// sampleEvery is how often the simulation is sampled for plots.
 func sampleEvery(d time.Duration) time.Duration {
 	return max(time.Millisecond, d/(plotWidth*samplesEach))
 }
@@ -52,9 +53,9 @@ func (r run) plots(over func(sim.Policy) bool, pods []int) string {
 	return b.String()
 }
 
-// telling are the policies that are drawn over time unless told otherwise: what
-// runs today, and the first of Steelyard's.
-func telling(policies []sim.Policy) func(sim.Policy) bool {
+// typical are the policies that are drawn over time by default: Envoy's own, and the first of
+// Steelyard's.
+func typical(policies []sim.Policy) func(sim.Policy) bool {
 	first := slices.IndexFunc(policies, func(p sim.Policy) bool { return p.Steelyard != nil })
 	return func(p sim.Policy) bool {
 		return p.Name == string(sim.LeastRequest) || first >= 0 && p.Name == policies[first].Name
@@ -102,7 +103,7 @@ func (r run) graph(series [][]float64, top float64) string {
 		asciigraph.XAxisRange(0, r.scenario.Duration.Seconds()),
 		asciigraph.XAxisTickCount(5),
 		asciigraph.XAxisValueFormatter(func(v float64) string {
-			return span(time.Duration(v * float64(time.Second)).Round(time.Second))
+			return config.DurationText(time.Duration(v * float64(time.Second)).Round(time.Second))
 		}),
 	}
 	if len(series) > 1 {
@@ -179,8 +180,8 @@ func means(samples []sim.Sample, value func(sim.Sample) float64) []float64 {
 	return out
 }
 
-// interesting are the pods that plots show unless told otherwise: the first of
-// each group, and those to which something happens, four at most.
+// interesting are the pods that plots show by default: the first of each group, and those with
+// events, four at most.
 func interesting(s sim.Scenario) (pods []int) {
 	add := func(pod int) {
 		if len(pods) < plottedPods && !slices.Contains(pods, pod) {

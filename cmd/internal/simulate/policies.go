@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -13,7 +14,7 @@ import (
 const steelyardAt = "steelyard@"
 
 // choose finds the policies of the names among the known ones. A steelyard@ with
-// an interval that is not among them goes by the access log and pushes at most that
+// an interval that is not among them uses the access log and pushes at most that
 // often. No names mean all.
 func choose(known []sim.Policy, names []string) ([]sim.Policy, error) {
 	if len(names) == 0 {
@@ -39,7 +40,7 @@ func find(known []sim.Policy, name string) (sim.Policy, bool) {
 	interval, err := time.ParseDuration(text)
 	isInterval := isAt && err == nil
 	if isInterval {
-		name = steelyardAt + span(interval) // 1000ms is 1s
+		name = steelyardAt + config.DurationText(interval) // 1000ms is 1s
 	}
 	for _, p := range known {
 		if p.Name == name {
@@ -67,8 +68,8 @@ func policyNames(policies []sim.Policy) []string {
 	return names
 }
 
-// isBound says that nobody can switch this policy on: it sees every pod for every
-// request.
+// isBound reports whether this policy is a bound: it sees every pod for every request, which no
+// policy of an Envoy does.
 func isBound(p sim.Policy) bool {
 	bounds := []sim.Balancer{sim.ShortestQueue, sim.FewestInFlight, sim.LeastWork, sim.LeastWorkGuessed}
 	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)
@@ -88,11 +89,11 @@ func described(p sim.Policy) string {
 		by = append(by, source)
 	}
 	if y.ScrapeInterval > 0 {
-		by = append(by, "scrapes every "+span(y.ScrapeInterval))
+		by = append(by, "scrapes every "+config.DurationText(y.ScrapeInterval))
 	}
 	text := "Steelyard's weights by " + strings.Join(by, " and ")
 	if y.MinInterval > 0 {
-		text += ", pushed at most every " + span(y.MinInterval)
+		text += ", pushed at most every " + config.DurationText(y.MinInterval)
 	}
 	return text
 }

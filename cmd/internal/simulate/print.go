@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/engine"
 )
@@ -20,8 +21,8 @@ func printed(s sim.Scenario) string {
 	line("# Every key with its default: docs/simulate.md.")
 	line("name: %s", quoted(s.Name))
 	line("seed: %d", s.Seed)
-	line("duration: %s", span(s.Duration))
-	line("warm_up: %s              # requests that arrive before this do not count", span(s.WarmUp))
+	line("duration: %s", config.DurationText(s.Duration))
+	line("warm_up: %s              # requests that arrive before this do not count", config.DurationText(s.WarmUp))
 	line("")
 	line("envoys:")
 	line("  count: %d", s.Envoys)
@@ -106,7 +107,7 @@ func sizes(p *sim.Prompts) string {
 func kindOf(s sim.Service) string {
 	var k keys
 	k.add("kind", string(serviceKind(s)))
-	k.add("mean", span(s.Mean))
+	k.add("mean", config.DurationText(s.Mean))
 	switch s.Kind {
 	case sim.LogNormal:
 		k.add("sigma", number(s.Sigma))
@@ -122,7 +123,7 @@ func onTheirWay(g sim.Signals) string {
 	var k keys
 	delay := func(key string, d *time.Duration) {
 		if d != nil {
-			k.add(key, span(*d))
+			k.add(key, config.DurationText(*d))
 		}
 	}
 	delay("scrape_delay", g.ScrapeDelay)
@@ -136,7 +137,7 @@ func onTheirWay(g sim.Signals) string {
 
 func happening(e sim.Event) string {
 	var k keys
-	k.add("at", span(e.At))
+	k.add("at", config.DurationText(e.At))
 	k.add("kind", string(e.Kind))
 	if len(e.Pods) > 0 && !ofTheWorld[e.Kind] {
 		k.add("pods", flow(e.Pods, strconv.Itoa))
@@ -145,7 +146,7 @@ func happening(e sim.Event) string {
 		k.add("factor", number(e.Factor))
 	}
 	if e.For > 0 && !atOnce[e.Kind] {
-		k.add("for", span(e.For))
+		k.add("for", config.DurationText(e.For))
 	}
 	return k.String()
 }
@@ -175,7 +176,8 @@ func summary(s sim.Scenario) string {
 	if s.Prompts != nil {
 		parts = append(parts, "prompts of "+s.Prompts.Trace.Name)
 	} else {
-		parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service), span(s.Service.Mean)))
+		parts = append(parts, fmt.Sprintf("%s service of %s", serviceKind(s.Service),
+			config.DurationText(s.Service.Mean)))
 	}
 	if s.Signals != (sim.Signals{}) {
 		parts = append(parts, "signals "+onTheirWay(s.Signals))
@@ -258,15 +260,3 @@ func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 // quoted is a text in a YAML file.
 func quoted(s string) string { return strconv.Quote(s) }
-
-// span is a duration without its zero parts: 10m, not 10m0s.
-func span(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}

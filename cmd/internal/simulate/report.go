@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
 )
@@ -141,7 +142,8 @@ func (r run) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n%s\n", r.scenario.Name,
 		summary(r.scenario),
-		span(r.scenario.Duration), span(r.scenario.WarmUp), r.scenario.Seed, aboutTrace(r.scenario))
+		config.DurationText(r.scenario.Duration), config.DurationText(r.scenario.WarmUp), r.scenario.Seed,
+		aboutTrace(r.scenario))
 	for _, cells := range append([][]string{title}, lines...) {
 		b.WriteString(aligned(widths, cells))
 	}
@@ -232,7 +234,8 @@ func aboutTrace(s sim.Scenario) string {
 	once := time.Duration(float64(len(t.Requests)) / perSecond * float64(time.Second))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%.1f requests/s: the %d of the trace, which took %s, in %s\n",
-		perSecond, len(t.Requests), span(t.Span().Round(time.Second)), span(once.Round(time.Second)))
+		perSecond, len(t.Requests), config.DurationText(t.Span().Round(time.Second)),
+		config.DurationText(once.Round(time.Second)))
 	if s.Duration > once {
 		b.WriteString("then the trace begins again\n")
 	}
@@ -244,10 +247,11 @@ func aboutTrace(s sim.Scenario) string {
 	}
 	switch step := t.Rounded(); {
 	case step > 0 && s.Prompts.Spread:
-		fmt.Fprintf(&b, "the times of the trace are rounded to %s: requests are spread over that\n", span(step))
+		fmt.Fprintf(&b, "the times of the trace are rounded to %s: requests are spread over that\n",
+			config.DurationText(step))
 	case step > 0:
 		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so that requests come in bunches which may not "+
-			"have been: --spread spreads them\n", span(step))
+			"have been: --spread spreads them\n", config.DurationText(step))
 	}
 	return b.String()
 }

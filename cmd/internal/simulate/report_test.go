@@ -61,7 +61,7 @@ func TestTable(t *testing.T) { golden(t, "table.txt", someRun().table()) }
 
 func TestPlots(t *testing.T) {
 	r := someRun()
-	text := r.plots(telling(r.policies), interesting(r.scenario))
+	text := r.plots(typical(r.policies), interesting(r.scenario))
 	golden(t, "plots.txt", text)
 	for line := range strings.Lines(text) {
 		if n := len([]rune(line)); n > 101 {
@@ -110,7 +110,7 @@ func TestTheBestIsMarkedAmongWhatOneCanSwitchOn(t *testing.T) {
 	}
 }
 
-func TestRatiosOfWaitsThatNobodyFeelsAreOne(t *testing.T) {
+func TestRatiosOfWaitsTooShortToNoticeAreOne(t *testing.T) {
 	tests := []struct{ p99, other, want float64 }{
 		{0, 0, 1}, {0.05, 0, 1}, {0.1, 0, 2}, {0, 0.1, 0.5}, {3, 10, 0.3},
 	}

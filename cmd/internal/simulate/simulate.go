@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
 
@@ -62,7 +63,7 @@ func (o *Options) compare(ctx context.Context, s sim.Scenario, policies []sim.Po
 	if o.JSONFile != "-" {
 		fmt.Fprint(o.Out, r.table())
 		if o.Plot {
-			over := telling(policies)
+			over := typical(policies)
 			if len(o.Policies) > 0 {
 				over = func(sim.Policy) bool { return true }
 			}
@@ -120,7 +121,7 @@ func list() string {
 	fmt.Fprintln(t, "SCENARIO\tLENGTH\tWHAT")
 	for _, name := range sim.Names() {
 		s, _ := sim.Builtin(name)
-		fmt.Fprintf(t, "%s\t%s\t%s\n", name, span(s.Duration), summary(s))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", name, config.DurationText(s.Duration), summary(s))
 	}
 	t.Flush()
 	fmt.Fprintln(t, "\nPOLICY\tWHAT")

@@ -9,7 +9,7 @@ const (
 	// between two changes, each of which causes a push.
 	between = time.Second
 	// burdened is how many requests wait at a server whose load has changed: less
-	// than would flag it as overloaded, so that the weight alone tells.
+	// than would flag it as overloaded, so that only the weight shows it.
 	burdened = 24
 	// patience is how long the last change may take to reach the last stream.
 	patience = 5 * time.Second
@@ -38,7 +38,7 @@ func changeLoads(ctx context.Context, servers []*server, w *watch) {
 	}
 }
 
-// settle waits until every stream knows every change, but not for ever.
+// settle waits until every change has reached every stream, but not for ever.
 func settle(ctx context.Context, w *watch) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,6 +1,6 @@
 // Command cost measures what `steelyard serve` costs: CPU seconds per second and
 // memory of the real process, and how soon every Envoy has acknowledged a change
-// of load. `make bench-cost` runs it; docs/cost.md says how to read the result.
+// of load. `make bench-cost` runs it; docs/cost.md describes how to read the result.
 //
 // It starts the real binary, many small model servers and many simulated Envoys:
 //
@@ -16,7 +16,7 @@
 // has traffic of its own (Poisson arrivals, exponential services), so that every
 // decision differs from the one before, as in a busy fleet. In those named after
 // streams all loads rest, and once a second one of them changes; the time runs
-// from that change until a stream has acknowledged weights that know it, and so
+// from that change until a stream has acknowledged weights that include it, and so
 // holds the wait for the next scrape.
 //
 // # What it reports about itself

@@ -78,9 +78,9 @@ func (e *envoys) close() {
 // A change is one change of one server's load.
 type change struct {
 	address string
-	lower   bool      // the weight is to fall
+	lower   bool      // the weight has to fall
 	at      time.Time // when the server's load changed
-	shown   time.Time // when a page first said so; zero before
+	shown   time.Time // when a page first showed it; zero before
 	left    int       // streams that have not acknowledged it
 	delays  []time.Duration
 	last    time.Duration // until the last stream acknowledged
@@ -146,7 +146,7 @@ func (w *watch) accepted(stream int, version string, message []byte, now time.Ti
 		w.versions[version] = v
 	}
 	for i := range w.open[stream] {
-		if c := w.changes[i]; v.knows(c) {
+		if c := w.changes[i]; v.includes(c) {
 			delete(w.open[stream], i)
 			c.acknowledged(now)
 		}
@@ -184,9 +184,9 @@ func read(message []byte) verdict {
 	return v
 }
 
-// knows reports whether the weights are those after the change: the other servers
+// includes reports whether the weights are those after the change: the other servers
 // rest at the median.
-func (v verdict) knows(c *change) bool {
+func (v verdict) includes(c *change) bool {
 	weight, ok := v.weights[c.address]
 	return ok && (weight < v.median/2) == c.lower
 }

@@ -31,9 +31,9 @@ func weighted(t *testing.T, weights ...uint32) []byte {
 	return b
 }
 
-// TestAChangeIsKnownByWeightsThatShowIt follows two changes on two streams, of which the
+// TestWeightsThatShowAChangeIncludeIt follows two changes on two streams, of which the
 // second skips a version.
-func TestAChangeIsKnownByWeightsThatShowIt(t *testing.T) {
+func TestWeightsThatShowAChangeIncludeIt(t *testing.T) {
 	before, lowered, both, raised := weighted(t, 100, 100, 100, 100, 100), weighted(t, 10, 90, 100, 110, 100),
 		weighted(t, 10, 90, 10, 110, 100), weighted(t, 100, 90, 10, 110, 100)
 	start := time.Now()
@@ -63,9 +63,9 @@ func TestAChangeIsKnownByWeightsThatShowIt(t *testing.T) {
 	}
 }
 
-func TestABrokenAssignmentKnowsNothing(t *testing.T) {
+func TestABrokenAssignmentIncludesNoChange(t *testing.T) {
 	for _, lower := range []bool{true, false} {
-		if read([]byte{0xff}).knows(&change{address: "127.0.0.1:1", lower: lower}) {
+		if read([]byte{0xff}).includes(&change{address: "127.0.0.1:1", lower: lower}) {
 			t.Error("it knows a change")
 		}
 	}

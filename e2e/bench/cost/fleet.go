@@ -30,7 +30,7 @@ type server struct {
 	mu      sync.Mutex
 	reading reading
 	at      time.Time // of reading
-	extra   float64   // requests that wait besides, see burden
+	extra   float64   // further requests that wait, see burden
 	changed time.Time // when extra changed; zero once a page has shown it
 	conns   map[net.Conn]struct{}
 	onShown func(time.Time) // told when a page first shows the change
@@ -124,7 +124,7 @@ func (f *fleet) answer(s *server, conn net.Conn) {
 	}
 }
 
-// show moves the load on to now and returns what the page is to say.
+// show advances the load to now and returns the values of the page.
 func (s *server) show(now time.Time) reading {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +143,8 @@ func (s *server) show(now time.Time) reading {
 	return r
 }
 
-// burden sets how many requests wait besides the traffic, from now on. shown is
-// called once, when a page says so for the first time, and must not block.
+// burden sets how many requests wait in addition to the traffic, from now on. It calls
+// shown once, when a page shows them for the first time; shown must not block.
 func (s *server) burden(extra float64, now time.Time, shown func(time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

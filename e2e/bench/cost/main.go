@@ -92,7 +92,7 @@ func bench(ctx context.Context, o options) (Report, error) {
 	return report, report.save(o.json)
 }
 
-// validate says which flags contradict one another, or would be ignored.
+// validate reports flags that contradict one another, or would be ignored.
 func (o options) validate() error {
 	switch {
 	case o.repeat < 1:

@@ -20,7 +20,7 @@ type liveSeries struct {
 	value  func(reading) float64
 }
 
-// live says which series of a vLLM page follow the server, by name and labels
+// live has the series of a vLLM page that follow the server, by name and labels
 // as far as they show it. The buckets of histograms stay as recorded: they are not read.
 var live = []liveSeries{
 	{"vllm:num_requests_running{", func(r reading) float64 { return r.running }},

@@ -13,8 +13,8 @@ import (
 	"steelyard/e2e/rig/modelsim"
 )
 
-// TestAPageSaysTheReading has the page read by what reads it in the product.
-func TestAPageSaysTheReading(t *testing.T) {
+// TestAPageHasTheReading has the page read by what reads it in the product.
+func TestAPageHasTheReading(t *testing.T) {
 	whole := modelsim.Recording(modelsim.VLLM)
 	if n := len(named(whole)); n > len(whole)/10 {
 		t.Errorf("%d bytes of %d are left when series are named", n, len(whole))

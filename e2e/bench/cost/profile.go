@@ -13,7 +13,7 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// hook is the source that a profiled build has besides its own.
+// hook is an additional source file of a profiled build.
 //
 //go:embed hook.go.txt
 var hook []byte

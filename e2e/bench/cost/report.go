@@ -46,7 +46,7 @@ type promise struct {
 	setting, name string
 	limit         float64
 	unit          string
-	least         time.Duration // of the window, to say anything about it
+	least         time.Duration // of the window, to be meaningful
 	time          bool          // it is a time, which a starved machine makes longer
 	of            func(Row) float64
 }
@@ -96,7 +96,7 @@ func judge(rows []Row) []Target {
 	return out
 }
 
-// starved reports whether the bench's own timers were so late that times say more about the
+// starved reports whether the bench's own timers were so late that the times measure the
 // machine than about what is measured.
 func (r Row) starved() bool {
 	const most = 0.02 // seconds, a hundredth of the time; on a free machine it is 2 ms

@@ -63,7 +63,7 @@ type Row struct {
 	Lateness Quantiles `json:"bench_lateness_seconds"` // of the bench's own timers
 }
 
-// Acks say how soon a change of load was acknowledged, in seconds from the change.
+// Acks are how soon a change of load was acknowledged, in seconds from the change.
 type Acks struct {
 	Changes int       `json:"changes"`
 	Missing int       `json:"missing"` // of changes times streams, acknowledged never

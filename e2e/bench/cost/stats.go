@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Quantiles are of a set of times, in seconds. Without any, all are 0 and N says so.
+// Quantiles are of a set of times, in seconds. Without any, all are 0, and so is N.
 type Quantiles struct {
 	N   int     `json:"n"`
 	P50 float64 `json:"p50"`

@@ -50,8 +50,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestTrafficIsWhatItIsSaidToBe runs a server for half an hour of its own time.
-func TestTrafficIsWhatItIsSaidToBe(t *testing.T) {
+// TestTrafficIsAsConfigured runs a server for half an hour of its own time.
+func TestTrafficIsAsConfigured(t *testing.T) {
 	b := busy{rand.New(rand.NewPCG(1, 1))}
 	r := atStart(1, b)
 	began, mean, n := r.completed, 0.0, 0

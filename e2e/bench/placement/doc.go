@@ -4,6 +4,6 @@
 //
 //	make bench-placement ARGS="--quick"
 //
-// What is measured and how stands in package bench, how sure it is in package
+// What is measured and how is described in package bench, the uncertainty in package
 // stats, and what is written in package report. It is no part of the product.
 package main

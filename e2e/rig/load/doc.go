@@ -1,4 +1,4 @@
-// Package load generates open-loop load: requests leave when the plan says so,
+// Package load generates open-loop load: requests leave at the times of the plan,
 // whatever became of those before them, because users do not wait for each
 // other. A closed loop would send less just when the servers are slow, and so
 // hide what a bad placement does to the tail.
@@ -20,7 +20,7 @@
 //
 // # What is measured
 //
-// Wait is what the server says of the time in its queue (X-Queue-Wait-Seconds).
+// Wait is the time in the queue that the server reports (X-Queue-Wait-Seconds).
 // Latency counts from the moment when the request was due, not from when it was
 // sent. So does FirstByte, which of a stream is the time to the first token.
 // Lateness is from when a request was due to when it was sent: on a starved machine

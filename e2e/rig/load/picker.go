@@ -10,7 +10,7 @@ import (
 type Picker interface {
 	// Pick returns the index of a target, where a request begins with the call.
 	Pick() int
-	// Done is told when the request that Pick sent there has ended.
+	// Done is called when the request that Pick sent there has ended.
 	Done(target int)
 }
 

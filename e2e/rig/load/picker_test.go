@@ -80,7 +80,7 @@ func TestRunAsksThePickerWhenARequestLeaves(t *testing.T) {
 	}
 }
 
-func TestRunTellsWhatEnvoyDropped(t *testing.T) {
+func TestRunCountsWhatEnvoyDropped(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/drop" {
 			w.Header().Set("x-envoy-drop-overload", "true")

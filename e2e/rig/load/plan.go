@@ -30,14 +30,14 @@ const (
 	TwoClass      Shape = "two-class"     // one in ten requests is Spread times as long as the others
 )
 
-// Work is the distribution of the service that requests ask for, at speed 1.
+// Work is the distribution of the requested service times, at speed 1.
 type Work struct {
-	Mean   time.Duration // over all requests, whatever the shape; 0 asks for nothing and leaves it to the server
+	Mean   time.Duration // over all requests, whatever the shape; 0 leaves it to the server
 	Shape  Shape         // default Exponential
 	Spread float64       // of LogNormal (default 1) and TwoClass (default 10)
 }
 
-// A Plan says what load to generate.
+// A Plan is the load to generate.
 type Plan struct {
 	Targets []string  // URLs, one for each proxy
 	Shares  []float64 // of the targets, any positive scale; default equal

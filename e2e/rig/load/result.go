@@ -11,15 +11,15 @@ type Sample struct {
 	Arrival
 	Status  int           // 0 without an answer
 	Err     error         // why there is no answer
-	Wait    float64       // seconds in the server's queue; NaN if the answer does not say
-	Service float64       // seconds that the server executed it; NaN if the answer does not say
+	Wait    float64       // seconds in the server's queue; NaN if not in the response
+	Service float64       // seconds that the server executed it; NaN if not in the response
 	Latency time.Duration // from when the request was due to the end of the answer
-	// FirstByte is from when the request was due to the first byte of the answer's body,
-	// which of a stream is the first token. Without an answer it says nothing.
+	// FirstByte is from when the request was due to the first byte of the response's body,
+	// which of a stream is the first token. It means nothing without a response.
 	FirstByte time.Duration
 	Lateness  time.Duration // from when the request was due to when it was sent
-	Server    string        // as the answer says
-	Dropped   bool          // Envoy refused it by drop_overloads, and says so in a header
+	Server    string        // from the response
+	Dropped   bool          // Envoy refused it by drop_overloads, according to a header
 }
 
 // Failed reports whether the request counts as an error.
@@ -45,7 +45,7 @@ type Result struct {
 	Codes      map[int]int    // answers by status
 	Servers    map[string]int // answers by server
 
-	Wait     Summary // seconds, of the answers that say it
+	Wait     Summary // seconds, of the responses that report it
 	Latency  Summary // seconds, of the answers
 	Lateness Summary // seconds, of all
 }

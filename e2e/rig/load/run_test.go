@@ -25,7 +25,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-func TestRunRecordsWhatTheServersSay(t *testing.T) {
+func TestRunRecordsTheServersReports(t *testing.T) {
 	var urls, servers []string
 	for _, speed := range []float64{1, 0.5} {
 		s, err := modelsim.Start(modelsim.Options{Slots: 1, Speed: speed})

@@ -19,7 +19,6 @@ type batcher struct {
 	mu     sync.Mutex
 	engine *engine.Engine
 	speed  float64 // when it is not frozen
-	frozen bool
 	timer  *time.Timer
 	calls  map[int32]*call
 	last   int32 // ID of the latest call
@@ -174,25 +173,19 @@ func (b *batcher) finish(r *engine.Request) {
 	m.computed.observeNumber(r.Prompt - r.Cached)
 }
 
-// pace makes the engine as fast as it is to be from now on.
-func (b *batcher) pace(change func()) {
+// pace changes the speed of the engine; 0 stops it.
+func (b *batcher) pace(speed float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.catchUp()
-	change()
-	speed := b.speed
-	if b.frozen {
-		speed = 0
-	}
 	b.engine.SetSpeed(now, speed)
 	b.arm(now)
 }
 
-func (b *batcher) setSpeed(speed float64) { b.pace(func() { b.speed = speed }) }
-func (b *batcher) freeze()                { b.pace(func() { b.frozen = true }) }
-func (b *batcher) thaw()                  { b.pace(func() { b.frozen = false }) }
+func (b *batcher) freeze() { b.pace(0) }
+func (b *batcher) thaw()   { b.pace(b.speed) }
 
-// stop lets nothing happen any more.
+// stop ends all activity.
 func (b *batcher) stop() { b.freeze() }
 
 func (b *batcher) inFlight() int {

@@ -123,7 +123,7 @@ func TestGaugesOfAnEngineLagByAnIteration(t *testing.T) {
 	})
 }
 
-func TestAnEngineGoesOnAfterAFreezeWhereItStopped(t *testing.T) {
+func TestAnEngineContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
 		begin := time.Now()
 		c := b.arrive(1200, 1, 0)
@@ -136,11 +136,6 @@ func TestAnEngineGoesOnAfterAFreezeWhereItStopped(t *testing.T) {
 		b.thaw()
 		<-c.news
 		want(t, "time to first token", time.Since(begin), time.Minute+120*time.Millisecond)
-		b.setSpeed(0.5)
-		begin = time.Now()
-		c = b.arrive(1200, 1, 0)
-		<-c.news
-		want(t, "at half the speed", time.Since(begin), 240*time.Millisecond)
 	})
 }
 

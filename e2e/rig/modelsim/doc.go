@@ -3,7 +3,7 @@
 // continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the demo send real traffic through real
 // proxies to them and read from them what a real server would say.
 //
-// It is not part of the product, and it knows nothing of it: no collector is
+// It is not part of the product, and does not depend on it: no collector is
 // imported, so that a misread series name cannot be wrong on both sides. The engine
 // is that of package weighting/sim/engine, which the simulator has too.
 //
@@ -31,8 +31,8 @@
 // and answers POST /v1/completions and /v1/chat/completions, as a stream or as a
 // whole, always with as many tokens as asked for. A prompt has as many tokens as its
 // text has bytes / BytesPerToken (a list of token IDs has its length, an image 1,000),
-// or as X-Prompt-Tokens says. The header of a stream comes at once, before its first
-// token; the first token comes alone, and StreamInterval tokens in each piece after
+// or X-Prompt-Tokens. The header of a stream comes at once, before its first
+// token; the first token comes by itself, and StreamInterval tokens in each piece after
 // it.
 //
 // An engine has one timer, for the end of the iteration under way. An iteration that
@@ -41,7 +41,7 @@
 // # Metrics
 //
 // The pages are recordings of vLLM 0.32.0 and Triton 2.51.0 under load (in
-// recordings/) in which the series that say something about load are live:
+// recordings/) in which the series about load are live:
 //
 //   - vLLM: running, waiting (and by reason), KV cache usage, successes by
 //     finish reason, and the histograms of queue, inference and end-to-end time. Of an
@@ -52,14 +52,14 @@
 //     The other series keep their recorded values: they are there so that
 //     scraping and picking the wanted lines costs what it costs in the field
 //     (Options.RealSize, 50 KB).
-//   - Triton: the pending gauge (the queue alone), success and failure, count
+//   - Triton: the pending gauge (only the queue), success and failure, count
 //     and executions, and the cumulative durations in microseconds. There is no
 //     gauge of running requests. Model "sleeper" takes all the traffic; model
 //     "batcher" is loaded and idle.
 //
 // With Options.ORCA, answers carry a load report (header endpoint-load-metrics):
 // utilization, completions and failures in a thousand seconds, averaged with
-// exponential forgetting. The real vLLM sends none that says all three.
+// exponential forgetting. The real vLLM sends none with all three.
 //
 // Counters of durations count a request when it completes, as both engines do.
 package modelsim

@@ -68,8 +68,8 @@ func (s *Server) SetMetricsFault(f MetricsFault) { s.metricsFault.Store(int32(f)
 // Requests accepted before are not concerned.
 func (s *Server) SetServingFault(f ServingFault) { s.servingFault.Store(int32(f)) }
 
-// SetFrozen stalls the server or lets it go on: while it is frozen it accepts
-// requests and completes none, and its metrics tell the truth about that
+// SetFrozen stalls the server or resumes it: while it is frozen it accepts
+// requests and completes none, and its metrics show that
 // (MetricsIdle makes them lie).
 func (s *Server) SetFrozen(frozen bool) {
 	if frozen {
@@ -161,7 +161,7 @@ func (s *Server) flood(w http.ResponseWriter, body []byte) {
 	}
 	filler := make([]byte, 0, 1<<20)
 	for len(filler) < cap(filler)-64 {
-		filler = append(filler, "# simulated padding, which says nothing about anything\n"...)
+		filler = append(filler, "# simulated padding without meaning\n"...)
 	}
 	for sent := 0; sent < hugeBytes; sent += len(filler) {
 		if _, err := w.Write(filler); err != nil {

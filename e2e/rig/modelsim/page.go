@@ -107,7 +107,7 @@ func (p page) render(r reading) []byte {
 	return body
 }
 
-// liveVLLM says where the value of a vLLM series comes from.
+// liveVLLM has the source of the value of each live vLLM series.
 func liveVLLM(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	switch name {
@@ -191,7 +191,7 @@ func bounds(recording, family string) []float64 {
 	return all
 }
 
-// liveTriton says where the value of a Triton series comes from.
+// liveTriton has the source of the value of each live Triton series.
 func liveTriton(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	busy := `model="sleeper"`

@@ -36,10 +36,10 @@ const (
 	HeaderPromptTokens = "X-Prompt-Tokens" // request to an engine: tokens of its prompt, whatever its bytes
 )
 
-// maxWork bounds what a request may ask for.
+// maxWork bounds the service time of a request.
 const maxWork = time.Hour
 
-// Options say what to simulate. The zero value is a vLLM server with one slot.
+// Options describe the server to simulate. The zero value is a vLLM server with one slot.
 type Options struct {
 	Engine Engine // default VLLM
 
@@ -68,10 +68,10 @@ type Options struct {
 	ORCAWindow time.Duration // time constant of their averages; default 10 s
 
 	RealSize bool     // serve the whole recorded page, not only the families that are live
-	Observer Observer // told about every request; default none
+	Observer Observer // called for every request; default none
 }
 
-// An Observer is told when a request begins and ends at the server with the
+// An Observer is called when a request starts and ends at the server with the
 // given address, from the goroutine of the request, which it must not block.
 // Every begin has one end, also when the client went away.
 type Observer interface {
@@ -108,7 +108,6 @@ type Server struct {
 type backend interface {
 	state() state
 	inFlight() int
-	setSpeed(speed float64)
 	freeze()
 	thaw()
 	stop()
@@ -254,8 +253,9 @@ func (s *Server) serve(address string, h http.Handler) (string, error) {
 		return "", fmt.Errorf("simulating a model server: %w", err)
 	}
 	server := &http.Server{
-		Handler:  s.admitted.through(h),
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what it would say, a fault asked for
+		Handler: s.admitted.through(h),
+		// its messages are about faults that were requested
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	s.servers = append(s.servers, server)
 	s.serving.Go(func() { _ = server.Serve(l) })
@@ -322,13 +322,9 @@ func (s *Server) Served() uint64 {
 	return st.served + st.failed
 }
 
-// SetSpeed changes the speed of requests that start from now on, or of an engine at
-// once.
-func (s *Server) SetSpeed(speed float64) { s.backend.setSpeed(speed) }
-
 // SetKVUsage sets the share of the KV cache that the server claims to use,
 // 0..1. NaN, the default, lets it follow the running requests: 0.8 with all
-// slots taken, or what the engine says.
+// slots taken, or the engine's own value.
 func (s *Server) SetKVUsage(usage float64) { s.kvUsage.Store(math.Float64bits(usage)) }
 
 func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
@@ -360,10 +356,10 @@ func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.station.leave(j)
-	panic(http.ErrAbortHandler) // no answer: there is nobody to read it
+	panic(http.ErrAbortHandler) // no response: the client has gone
 }
 
-// workOf is what the request asks for, or a draw.
+// workOf is the service time in the request, or a random one.
 func (s *Server) workOf(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get(HeaderService)
 	if text == "" {

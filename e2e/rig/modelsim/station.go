@@ -29,7 +29,7 @@ type job struct {
 	work    time.Duration // seconds of service at speed 1
 	fails   bool          // executes and then counts as a failure
 	arrived time.Time
-	started time.Time     // when its slot was free, whenever the timer said so
+	started time.Time     // when its slot was free, however late the timer fired
 	due     time.Time     // end of service
 	place   *list.Element // in the queue; nil once started
 	timer   *time.Timer
@@ -176,12 +176,6 @@ func (s *station) thaw() {
 
 // stop disarms every timer; no job completes from here on.
 func (s *station) stop() { s.freeze() }
-
-func (s *station) setSpeed(speed float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.speed = speed
-}
 
 // report is what the station reports in a response.
 func (s *station) report(o ORCA) string {

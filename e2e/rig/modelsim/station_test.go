@@ -154,7 +154,7 @@ func TestStationRefusesAboveItsQueueLimit(t *testing.T) {
 	})
 }
 
-func TestStationGoesOnAfterAFreezeWhereItStopped(t *testing.T) {
+func TestStationContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := newStation(2, 0, 1, totals{})
 		begin := time.Now()
@@ -180,7 +180,7 @@ func TestStationGoesOnAfterAFreezeWhereItStopped(t *testing.T) {
 	})
 }
 
-// A timer that fires late must not make the server slower than it says it is:
+// A timer that fires late must not make the server slower than configured:
 // the next request starts when the one before it was due.
 func TestStationDoesNotDriftWithLateTimers(t *testing.T) {
 	s := newStation(1, 0, 1, totals{})

@@ -59,7 +59,7 @@ var vllmTokenHistograms = map[string]func(*tokens) *histogram{
 	"vllm:iteration_tokens_total":                func(t *tokens) *histogram { return &t.iteration },
 }
 
-// liveTokens says where the value of a series of an engine comes from.
+// liveTokens has the source of the value of each live series of an engine.
 func liveTokens(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	if of, ok := vllmCounters[name]; ok {

@@ -16,7 +16,7 @@ type Host struct {
 	Priority uint32
 	Zone     string
 
-	Health       string // as the control plane said: HEALTHY, DEGRADED, DRAINING, UNHEALTHY, …
+	Health       string // from the control plane: HEALTHY, DEGRADED, DRAINING, UNHEALTHY, …
 	Ejected      bool   // by outlier detection
 	FailedActive bool   // by active health checks
 

@@ -22,11 +22,11 @@ const EnvoyVersion = "1.40"
 // adminBodyLimit bounds what is read from an Envoy's admin listener.
 const adminBodyLimit = 64 << 20
 
-// EnvoyConfig says how to run an Envoy.
+// EnvoyConfig is how to run an Envoy.
 type EnvoyConfig struct {
 	Bootstrap []byte // YAML; its admin listener and others may ask for port 0
 	Dir       string // an existing directory for the bootstrap, the log and small files
-	Name      string // "envoy" when empty; different for each Envoy of one Dir, so that logs can be told apart
+	Name      string // "envoy" when empty; different for each Envoy of one Dir, so that the logs can be distinguished
 
 	Concurrency int      // worker threads, 1 when 0
 	LogLevel    string   // "warning" when empty

@@ -61,7 +61,7 @@ func TestFindPrefersTheEnvironmentThenTheCheckoutThenPath(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhichMakeTargetIsMissing(t *testing.T) {
+func TestFindNamesTheMissingMakeTarget(t *testing.T) {
 	for program, target := range map[proc.Program]string{
 		proc.ProgramEnvoy: "make tools-envoy", proc.ProgramRedis: "make tools-redis",
 		proc.ProgramPromtool: "make tools-promtool", proc.ProgramTriton: "make tools-triton",

@@ -16,7 +16,7 @@ const (
 )
 
 // FreeAddress returns a loopback address with a port that nothing listens on.
-// Prefer port 0 where a program can say which port it got.
+// Prefer port 0 where a program reports its port.
 func FreeAddress() (string, error) {
 	addrs, err := FreeAddresses(1)
 	if err != nil {

@@ -21,7 +21,7 @@ const DefaultGrace = 10 * time.Second
 // tailBytes bounds how much of a log an error message repeats.
 const tailBytes = 4 << 10
 
-// A Spec says what to run.
+// A Spec describes a program to run.
 type Spec struct {
 	Name  string        // names the log file and the process in errors; the base name of Path when empty
 	Path  string        // the program

@@ -102,7 +102,7 @@ func TestStopLetsAProcessEndInOrder(t *testing.T) {
 	}
 }
 
-func TestStopKillsAProcessThatDoesNotEndAndSaysSo(t *testing.T) {
+func TestStopKillsAProcessThatDoesNotEndAndReportsIt(t *testing.T) {
 	p := script(t, "stubborn", `trap 'echo no' TERM; echo ready; while :; do sleep 0.01; done`, 50*time.Millisecond)
 	err := p.Stop()
 	if err == nil {

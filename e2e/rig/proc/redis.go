@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisConfig says how to run a redis-server.
+// RedisConfig is how to run a redis-server.
 type RedisConfig struct {
 	Dir     string   // an existing directory for the log
 	Name    string   // "redis" when empty

@@ -38,7 +38,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// SteelyardConfig says how to run steelyard serve.
+// SteelyardConfig is how to run steelyard serve.
 type SteelyardConfig struct {
 	Path   string // the binary: BuildSteelyard's
 	Config string // path of the YAML file

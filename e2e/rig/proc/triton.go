@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// TritonConfig says how to run a Triton Inference Server on the CPU.
+// TritonConfig is how to run a Triton Inference Server on the CPU.
 type TritonConfig struct {
 	Dir    string // an existing directory for the log
 	Name   string // "triton" when empty; different for each Triton that runs at once

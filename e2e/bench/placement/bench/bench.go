@@ -129,7 +129,7 @@ func (o Options) section(ctx context.Context, service time.Duration, run int) (p
 }
 
 // attempt measures a group, and again where its requests left late: something else
-// wanted the machine, which says nothing about the rows. What it returns says so.
+// wanted the machine, which makes the rows meaningless. Its result reports that.
 func (o Options) attempt(ctx context.Context, g *group) (again []string, err error) {
 	for attempt := 1; ; attempt++ {
 		o.say("%s: %d rows, %d at a time, %v of requests", g.title, len(g.policies), len(g.turns[0]),

@@ -206,7 +206,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 
 // TestTheBenchMeasuresRealRows is a bench as small as it can be. It asserts that
 // everything was measured, not how well requests were placed: two hundred
-// requests on a shared machine cannot tell.
+// requests on a shared machine cannot show.
 func TestTheBenchMeasuresRealRows(t *testing.T) {
 	o := Default()
 	o.Size = fleet.Size{Envoys: 2, Servers: 4, Slots: 1, Load: 0.7}

@@ -10,7 +10,7 @@ import (
 	"steelyard/e2e/bench/placement/stats"
 )
 
-// Options say what to measure. Defaults are those of Default.
+// Options are what to measure. Defaults are those of Default.
 type Options struct {
 	Size     fleet.Size
 	Policies []fleet.Policy  // at every service time; none: those of DefaultPolicies

@@ -14,7 +14,7 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// Overload says what to measure of a saturated pool: the same load with shedding
+// Overload is what to measure of a saturated pool: the same load with shedding
 // and without, at the same time, in rows of their own. Before the overload and
 // after it the load is one that the pool can carry, to see that nothing is
 // refused then.
@@ -47,7 +47,7 @@ func (o Overload) rows() []fleet.Policy {
 	}
 }
 
-// toldPeriod is how often what Steelyard told is looked at.
+// toldPeriod is how often the drop fraction is sampled.
 const toldPeriod = 200 * time.Millisecond
 
 // Run measures both rows.
@@ -154,7 +154,7 @@ func outcome(from time.Duration, s load.Sample) report.Outcome {
 	}
 }
 
-// watch looks at what Steelyard tells the Envoys until ctx is done.
+// watch samples Steelyard's drop fraction until ctx is done.
 func watch(ctx context.Context, f *fleet.Fleet, begin time.Time) ([]report.Told, error) {
 	var told []report.Told
 	tick := time.NewTicker(toldPeriod)

@@ -2,11 +2,10 @@ package fleet
 
 import (
 	"fmt"
-	"net"
-	"strconv"
 
 	"go.yaml.in/yaml/v4"
 
+	"steelyard/e2e/rig/proc"
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
@@ -65,7 +64,7 @@ func native(text []byte, policy Native, servers []string) ([]byte, error) {
 		if err := balanced(c, policy, servers); err != nil {
 			return nil, err
 		}
-		if n := reroute(doc.Static.Rest, clusterName); n != 1 {
+		if n := proc.Reroute(doc.Static.Rest, clusterName); n != 1 {
 			return nil, fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
 		}
 		doc.Static.Clusters = []object{c}
@@ -76,27 +75,10 @@ func native(text []byte, policy Native, servers []string) ([]byte, error) {
 
 // balanced gives the cluster a fixed list and a policy.
 func balanced(cluster object, policy Native, servers []string) error {
-	var members []object
-	for _, s := range servers {
-		host, port, err := net.SplitHostPort(s)
-		if err != nil {
-			return err
-		}
-		number, err := strconv.Atoi(port)
-		if err != nil {
-			return err
-		}
-		members = append(members, object{"endpoint": object{
-			"address": object{"socket_address": object{"address": host, "port_value": number}},
-		}})
+	if err := proc.SetStatic(cluster, clusterName, servers); err != nil {
+		return err
 	}
-	delete(cluster, "eds_cluster_config")
 	delete(cluster, "least_request_lb_config") // Envoy's own defaults
-	cluster["type"] = "STATIC"
-	cluster["load_assignment"] = object{
-		"cluster_name": clusterName,
-		"endpoints":    []object{{"lb_endpoints": members}},
-	}
 	if policy != CSWRR {
 		cluster["lb_policy"] = string(policy)
 		return nil
@@ -120,24 +102,4 @@ func cswrr() object {
 			"weight_expiration_period": "180s",
 		},
 	}
-}
-
-// reroute sets the target of every route below node and returns their number.
-func reroute(node any, target string) int {
-	n := 0
-	switch v := node.(type) {
-	case object:
-		if route, ok := v["route"].(object); ok {
-			route["cluster"] = target
-			n++
-		}
-		for _, child := range v {
-			n += reroute(child, target)
-		}
-	case []any:
-		for _, child := range v {
-			n += reroute(child, target)
-		}
-	}
-	return n
 }

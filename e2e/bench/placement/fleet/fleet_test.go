@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
@@ -75,10 +76,10 @@ func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
 			if diff := cmp.Diff(weighted, cluster, ignore); diff != "" {
 				t.Errorf("the clusters differ (-steelyard +native):\n%s", diff)
 			}
-			if n := reroute(rest, "same"); n != 1 {
+			if n := proc.Reroute(rest, "same"); n != 1 {
 				t.Errorf("%d routes, want 1", n)
 			}
-			reroute(weightedRest, "same")
+			proc.Reroute(weightedRest, "same")
 			if diff := cmp.Diff(weightedRest, rest); diff != "" {
 				t.Errorf("what is around the clusters differs (-steelyard +native):\n%s", diff)
 			}
@@ -159,7 +160,7 @@ func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 	}
 }
 
-func TestASizeSaysItsCapacityAndRate(t *testing.T) {
+func TestASizeHasItsCapacityAndRate(t *testing.T) {
 	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5, Service: 100 * time.Millisecond}
 	if got := s.Capacity(); math.Abs(got-4) > 1e-9 { // 2, and three times 2/3
 		t.Errorf("capacity %v, want 4", got)
@@ -199,7 +200,7 @@ func nice(t *testing.T, pid int) []int {
 	return all
 }
 
-func TestWhatIsMeasuredStandsBackBehindTheLoad(t *testing.T) {
+func TestMeasuredProcessesHaveLowerPriorityThanTheLoad(t *testing.T) {
 	f := startRow(t, Policy{Name: "scrape", Control: &Control{Scrape: time.Second}},
 		Size{Envoys: 1, Servers: 2, Slots: 1, Load: 0.5, Service: 10 * time.Millisecond})
 	own := slices.Max(nice(t, os.Getpid()))
@@ -279,7 +280,7 @@ func TestARowWithRedisCountsAndWeighs(t *testing.T) {
 	}
 }
 
-func TestARowThatCannotStartSaysWhichAndLeavesNothing(t *testing.T) {
+func TestARowThatCannotStartIsNamedAndLeavesNothing(t *testing.T) {
 	dir := proctest.Dir(t)
 	p := Policy{Name: "odd", Control: &Control{Scrape: time.Second, Push: []string{"no_such_key: 1"}}}
 	_, err := Start(t.Context(), Place{Dir: dir}, p, Size{Envoys: 1, Servers: 1, Slots: 1})

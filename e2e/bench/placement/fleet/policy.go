@@ -14,7 +14,7 @@ type Policy struct {
 	Name  string // in the JSON
 	Title string // in tables and plots
 
-	// One of these three. Native is the policy of Envoys that know nothing of
+	// One of these three. Native is the policy of Envoys without
 	// Steelyard; Direct has no Envoys: the load generator sees every request and
 	// picks.
 	Native  Native
@@ -33,7 +33,7 @@ const (
 	CSWRR Native = "CLIENT_SIDE_WEIGHTED_ROUND_ROBIN"
 )
 
-// Control says from what a row's Steelyard weighs, and how it pushes.
+// Control is the sources of a row's Steelyard, and how it pushes.
 type Control struct {
 	Default bool // all sources as they are when nothing is configured but the endpoints; the next four do not matter
 
@@ -122,7 +122,7 @@ type Size struct {
 // slowSpeed is that of a slow server.
 const slowSpeed = 1.0 / 3
 
-// speed is that of server i. Slow ones come first; nobody looks at the order.
+// speed is that of server i. Slow ones come first; the order has no effect.
 func (s Size) speed(i int) float64 {
 	if i < s.Slow {
 		return slowSpeed

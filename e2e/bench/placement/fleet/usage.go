@@ -31,7 +31,7 @@ type ControlUsage struct {
 	RSS        float64 // bytes, at this moment
 	Pushes     float64 // assignments handed to the streams
 	Suppressed float64 // decisions that were not pushed
-	Drop       float64 // share of the requests that the Envoys are told to refuse, at this moment
+	Drop       float64 // current share of the requests that the Envoys have to refuse
 }
 
 // Usage reads what the row has cost so far.

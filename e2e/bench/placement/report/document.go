@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Conditions say under what a document's figures hold.
+// Conditions are those under which a document's figures hold.
 type Conditions struct {
 	Started  time.Time `json:"started"`
 	Envoys   int       `json:"envoys"`

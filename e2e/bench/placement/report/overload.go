@@ -30,7 +30,7 @@ type Outcome struct {
 // end is when the answer was there.
 func (o Outcome) end() float64 { return o.At + o.Latency }
 
-// A Told is the share of the requests that Steelyard told the Envoys to refuse at
+// A Told is the share of the requests that Steelyard had the Envoys refuse at
 // one moment, and the requests in the servers' queues then.
 type Told struct{ At, Drop, Queue float64 }
 

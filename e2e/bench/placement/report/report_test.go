@@ -24,7 +24,7 @@ import (
 var bootstrap = stats.Bootstrap{Block: 10, Resamples: 200, Seed: 1}
 
 // measurement is a row with exponential waits of the given mean, in services;
-// rows of one seed are paired, so that their quantiles stand in the same ratio.
+// rows of one seed are paired, so that their quantiles have the same ratio.
 func measurement(policy string, service time.Duration, mean float64) Measurement {
 	r := rand.New(rand.NewPCG(7, 0))
 	m := Measurement{Policy: policy, Title: "Title of " + policy, Service: service, Group: 1}
@@ -151,7 +151,7 @@ func TestRowsAreHeldAgainstTheReferencesOfTheirGroup(t *testing.T) {
 	}
 }
 
-func TestEveryPolicyIsOneRowAndOtherReferencesStandBeside(t *testing.T) {
+func TestEveryPolicyIsOneRowNextToOtherReferences(t *testing.T) {
 	run := NewRun([]Section{twoGroups(t)}, nil, nil)
 	text, err := json.Marshal(NewDocument(Conditions{Lateness: 0.05}, run, []Run{run}))
 	if err != nil {
@@ -226,7 +226,7 @@ func TestTargetsCompareRows(t *testing.T) {
 	}
 }
 
-func TestATargetSaysByHowMuchItWasMissed(t *testing.T) {
+func TestATargetHasTheMarginOfItsMiss(t *testing.T) {
 	s := someSection(t, time.Second)
 	got := s.ratio("steelyard_access_log", "shortest_queue", 1).String()
 	if want := "MISSED    1s service: steelyard_access_log: p99 of the wait, by that of shortest_queue: 1.25 " +

@@ -23,7 +23,7 @@ func (d Document) Write(w io.Writer) error {
 	return out.err
 }
 
-// banner stands above figures that are worth nothing.
+// banner is printed above figures that are worth nothing.
 func banner(w io.Writer, valid bool, reasons []string) {
 	if valid {
 		return
@@ -143,7 +143,7 @@ func (t Target) String() string {
 	return b.String()
 }
 
-// side says on which side of its limit a figure has to be.
+// side is the side of its limit on which a figure has to be.
 func (t Target) side() string {
 	if t.AtLeast {
 		return "at least"

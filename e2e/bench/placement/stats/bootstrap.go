@@ -9,7 +9,7 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// A Bootstrap says how to resample.
+// A Bootstrap is how to resample.
 type Bootstrap struct {
 	Block     int // length of a block; 1 takes the values for independent
 	Resamples int
@@ -29,7 +29,7 @@ type Quantiles struct {
 
 // Quantiles resamples the series together and returns their nearest-rank
 // quantiles. The series are of equal length, and values of the same index belong
-// together; NaN stands for a value that is missing and is left out.
+// together; NaN marks a value that is missing and is left out.
 func (b Bootstrap) Quantiles(series [][]float64, at ...float64) *Quantiles {
 	q := &Quantiles{at: slices.Sorted(slices.Values(at))}
 	orders := make([][]int, len(series))

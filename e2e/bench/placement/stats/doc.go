@@ -1,4 +1,4 @@
-// Package stats says how sure a quantile of waits is.
+// Package stats computes the uncertainty of a quantile of waits.
 //
 // Waits are no independent draws: a long queue makes many requests wait one
 // after the other, so that 5,000 waits say as much as some hundreds of
