@@ -159,7 +159,8 @@ func TestLoopKeepsQueuesTogetherUnderNoise(t *testing.T) {
 		seeing := spread(func(w *world) { w.steer(signals{gauges: true, counters: true}, c.period, 0.05, nil) })
 		t.Logf("a push every %v s: spread %.2f requests, equal weights %.2f", c.period, seeing, blind)
 		if seeing > c.most*blind {
-			t.Errorf("a push every %v s: spread %.2f requests, more than %v of that of equal weights (%.2f)", c.period, seeing, c.most, blind)
+			t.Errorf("a push every %v s: spread %.2f requests, more than %v of that of equal weights (%.2f)", c.period,
+				seeing, c.most, blind)
 		}
 	}
 }
@@ -196,7 +197,7 @@ func TestShareOfAPodThatTurnsSlowIsRightWithinSeconds(t *testing.T) {
 		{"gauges", signals{gauges: true, counters: true}, 0.15},
 		{"counters", signals{triton: true, configured: true}, 0.15},
 		{"all", signals{gauges: true, counters: true, inFlight: true}, 0.15},
-		// Counts alone tell no speed: the pod is kept as full as the others, not as
+		// Counts do not show the speed: the pod is kept as full as the others, not as
 		// busy, and with four slots that is a fifth more.
 		{"in-flight", signals{inFlight: true}, 0.3},
 	} {
@@ -210,7 +211,8 @@ func TestShareOfAPodThatTurnsSlowIsRightWithinSeconds(t *testing.T) {
 			}
 			before := meanShare(t, slow, 0, turns, run)
 			after := meanShare(t, slow, turns+within, turns+within+window, run)
-			t.Logf("share %.4f before (right: %.4f), %.4f after %d s (right: %.4f)", before, 1.0/20, after, within, right)
+			t.Logf("share %.4f before (right: %.4f), %.4f after %d s (right: %.4f)", before, 1.0/20, after, within,
+				right)
 			wantNear(t, "share before, of the right one", before*20, 1, 0.15)
 			wantNear(t, "share after, of the right one", after/right, 1, c.tolerance)
 		})

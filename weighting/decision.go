@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A Decision is what the proxies of one cluster are to do, together with its
-// working: every number that led to it, so that "why does this endpoint weigh
-// 37" is answered by data that is already there.
+// A Decision is what the proxies of one cluster should do, together with its working: every number that led to it, so
+// that "why does this endpoint weigh 37" is answered by data that is already there.
 type Decision struct {
 	At        time.Time
 	Endpoints []EndpointDecision // sorted by address
@@ -17,18 +16,20 @@ type Decision struct {
 	ArrivalRateSource RateSource    // where ArrivalRate came from
 	Horizon           time.Duration // median age of the loads + half their interval + push delay + push period
 	Arrivals          float64       // requests expected within the horizon: the water to fill in
-	WaterLevel        float64       // common level, in requests for each slot (package comment)
-	MedianLoad        float64       // median level of the endpoints with a fresh or held report (if none has one, with a decaying one), in requests for each slot; NaN without any
+	WaterLevel        float64       // common level, in requests per slot (package comment)
+	// MedianLoad is the median level of the endpoints with a fresh or held report (while there is none, with a decaying
+	// one), in requests per slot; NaN without any.
+	MedianLoad float64
 
-	// DropFraction is the share of requests, 0..1, that the proxies should
-	// refuse because the whole pool is saturated. Zero unless shedding is on.
+	// DropFraction is the share of requests, 0..1, that the proxies should refuse because the whole pool is saturated.
+	// Zero unless shedding is enabled.
 	DropFraction float64
-	// ExpectedWait is the time in seconds that the next request waits for a slot, in
-	// the mean over the pool; NaN while unknown.
+	// ExpectedWait is the mean time in seconds that the next request waits for a slot, over the pool; NaN while
+	// unknown.
 	ExpectedWait float64
 
-	// Work is what was learned of the requests of a pool whose unit of load is the work of a mean
-	// request; nil where the unit is the request.
+	// Work is what was learned of the requests of a pool whose unit of load is the work of a mean request; nil where
+	// the unit is the request.
 	Work *Work
 
 	vessels []vessel // as filled, in the order of Endpoints
@@ -38,21 +39,21 @@ type Decision struct {
 type Work struct {
 	PromptTokens float64 // of a mean request, without those from a prefix cache
 	OutputTokens float64 // of a mean request
-	Requests     float64 // that the means stand on
+	Requests     float64 // that the means are made of
 	// TokensPerByte is prompt tokens for each byte of a request's body; NaN while unknown.
 	TokensPerByte float64
-	// BySize says that prompts are guessed by the size of requests; otherwise each counts as a mean one.
+	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.
 	BySize bool
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
-	// iterations takes besides, in seconds; NaN while unknown.
+	// iterations takes in addition, in seconds; NaN while unknown.
 	PrefillRate, Iteration float64
 }
 
 // EndpointWork is the work that is outstanding at an endpoint.
 type EndpointWork struct {
-	PromptTokens float64 // guessed not to be computed yet
-	// Requests is the work in mean requests: the prompts, and half of an output for each request that is there. It
-	// takes the place of the load.
+	PromptTokens float64 // estimated to be outstanding
+	// Requests is the work in mean requests: the prompts, and half of an output for each request in flight. It takes
+	// the place of the load.
 	Requests float64
 	// Seconds is how long that keeps an engine of this speed busy; NaN while no prefill rate is known.
 	Seconds float64
@@ -60,8 +61,8 @@ type EndpointWork struct {
 	PrefillRate float64
 }
 
-// Neutral is the decision for a time in which nobody decides: to each endpoint its part of the capacity,
-// none flagged for its load and nothing dropped. Endpoints that stall or fail keep their share, which is the
+// Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
+// none is flagged for its load and nothing is dropped. Endpoints that stall or fail keep their share, which is the
 // floor, and their flags: they would fail what they are sent, with or without a control plane.
 func (d Decision) Neutral() Decision {
 	var capacity, kept float64
@@ -72,7 +73,7 @@ func (d Decision) Neutral() Decision {
 			capacity += e.Capacity
 		}
 	}
-	d.Endpoints = slices.Clone(d.Endpoints) // others may hold the ones before
+	d.Endpoints = slices.Clone(d.Endpoints) // the originals may be in use elsewhere
 	for i := range d.Endpoints {
 		if e := &d.Endpoints[i]; !e.Failing && capacity > 0 {
 			e.Share = (1 - kept) * e.Capacity / capacity
@@ -88,37 +89,40 @@ type EndpointDecision struct {
 	Address string
 	Zone    string
 
-	// Share is the endpoint's share of the cluster's traffic; the shares of a
-	// non-empty decision are finite, positive and add up to 1.
+	// Share is the endpoint's share of the cluster's traffic; the shares of a non-empty decision are finite, positive
+	// and add up to 1.
 	Share float64
 	// Overloaded asks the proxies to prefer other endpoints.
 	Overloaded bool
-	// OverloadReason says what entered the flag, empty when not overloaded.
+	// OverloadReason is why the flag was raised, empty when not overloaded.
 	OverloadReason string
-	// Failing says that it stalls or fails its requests: its share is its floor, and a flag
-	// is for that and not for load.
+	// Failing means that the endpoint stalls or fails its requests: its share is its floor, and a flag is for that and
+	// not for load.
 	Failing bool
 	// Reason is the main cause of the share.
 	Reason Reason
 
 	// Working.
-	Load          float64 // requests waiting and running, as believed; always finite
-	LoadSource    LoadSource
-	Capacity      float64 // slots x relative speed x ramp: what the share goes by when the horizon is long
-	Slots         float64 // concurrent requests, configured or learned; NaN where the unit of load is work
-	SlotsSource   CapacitySource
-	RelativeSpeed float64 // completions per busy slot-second, or of engines work per second, as a ratio to the pool's median; 1 when not learned
+	Load        float64 // requests waiting and running, from all signals; always finite
+	LoadSource  LoadSource
+	Capacity    float64 // slots x relative speed x ramp: proportional to the share when the horizon is long
+	Slots       float64 // concurrent requests, configured or learned; NaN where the unit of load is work
+	SlotsSource CapacitySource
+	// RelativeSpeed is completions per busy slot-second, or work per second of an engine, as a ratio to the pool's
+	// median; 1 while not learned.
+	RelativeSpeed float64
 	Ramp          float64 // 0..1: how much of its capacity a new endpoint is trusted with
-	Unproxied     float64 // requests that the server sees and the in-flight counts do not (negative: the counts have drifted up)
+	// Unproxied is requests that the server reports and the in-flight counts do not (negative: the counts have drifted
+	// up).
+	Unproxied float64
 
 	// Work is what is outstanding; nil where the unit of load is the request.
 	Work *EndpointWork
 
-	Inputs []Input // one for each field that the load or the flag is made of, in a fixed order
+	Inputs []Input // one for each field of the load or the flag, in a fixed order
 
-	// Latency is the moving average of the time to the last byte, in seconds, as
-	// the proxies report it, and LatencyAge the time since the newest answer in it.
-	// NaN before the first.
+	// Latency is the moving average of the time to the last byte, in seconds, as the proxies report it, and LatencyAge
+	// the time since the newest answer in it. NaN before the first.
 	Latency    float64
 	LatencyAge time.Duration
 
@@ -136,7 +140,7 @@ type Input struct {
 	State FieldState
 }
 
-// Field names a number that comes from a source.
+// Field is the name of a number that a source reports.
 type Field string
 
 // The fields of an endpoint's inputs.
@@ -155,8 +159,8 @@ const (
 	StateUnknown FieldState = "unknown" // never reported
 	StateFresh   FieldState = "fresh"   // used as it is
 	StateHold    FieldState = "hold"    // late, used as it is
-	StateDecay   FieldState = "decay"   // blended with the pool's median, ever more of it
-	StateNeutral FieldState = "neutral" // too old to mean anything: the pool's median stands in
+	StateDecay   FieldState = "decay"   // blended with the pool's median, more and more of it
+	StateNeutral FieldState = "neutral" // too old to be used: the pool's median stands in
 )
 
 // Reason is the main cause of an endpoint's share.
@@ -165,27 +169,27 @@ type Reason string
 // The reasons, from the most exceptional to the ordinary.
 const (
 	ReasonBlackout Reason = "blackout" // new, and no report yet: neutral load, smallest ramp
-	ReasonUnused   Reason = "unused"   // the proxies send it nothing, though they should: its part of the capacity
-	ReasonNeutral  Reason = "neutral"  // no usable report: taken for a median endpoint
-	ReasonDecay    Reason = "decay"    // report is going stale: moving to the median
+	ReasonUnused   Reason = "unused"   // the proxies send it nothing: its part of the capacity
+	ReasonNeutral  Reason = "neutral"  // no usable report: counts as a median endpoint
+	ReasonDecay    Reason = "decay"    // the report is going stale: moving to the median
 	ReasonRamp     Reason = "ramp"     // new: trusted with a part of its capacity
 	ReasonSlow     Reason = "slow"     // latency above the threshold of least-latency: kept reachable
 	ReasonFloor    Reason = "floor"    // load above the water level: kept reachable
 	ReasonFill     Reason = "fill"     // load below the water level: filled up to it
 )
 
-// LoadSource says which signals an endpoint's load was made of.
+// LoadSource is the signals that an endpoint's load was made of.
 type LoadSource string
 
 // The sources of a load.
 const (
-	LoadScraped  LoadSource = "scraped"   // queue + running as the server says
-	LoadInFlight LoadSource = "in_flight" // counts of the proxies alone
-	LoadFused    LoadSource = "fused"     // in-flight counts, corrected by what the server says
+	LoadScraped  LoadSource = "scraped"   // queue + running, from the server
+	LoadInFlight LoadSource = "in_flight" // counts of the proxies only
+	LoadFused    LoadSource = "fused"     // in-flight counts, corrected by the server's report
 	LoadMedian   LoadSource = "median"    // the pool's median stands in
 )
 
-// CapacitySource says where an endpoint's slots come from.
+// CapacitySource is where an endpoint's slots come from.
 type CapacitySource string
 
 // The sources of a capacity.
@@ -193,17 +197,18 @@ const (
 	CapacityConfigured CapacitySource = "configured"
 	CapacityLearned    CapacitySource = "learned" // requests running while others waited
 	CapacityAssumed    CapacitySource = "assumed" // the pool's median, or 1
-	// CapacityWork says that the endpoint is an engine without slots: the unit of load is the work of a mean request.
+	// CapacityWork means that the endpoint is an engine without slots: the unit of load is the work of a mean request.
 	CapacityWork CapacitySource = "work"
 )
 
-// RateSource says where the arrival rate comes from.
+// RateSource is where the arrival rate comes from.
 type RateSource string
 
 // The sources of an arrival rate.
 const (
 	RateCompletions RateSource = "completions" // completions per second plus the growth of the load
-	RateIssued      RateSource = "issued"      // requests that the proxies say they sent
+	RateIssued      RateSource = "issued"      // requests that the proxies report to have sent
 	RateIncrements  RateSource = "increments"  // rises of the counts: a lower bound
-	RateUnknown     RateSource = "unknown"     // nothing has been read twice yet: one request for each endpoint stands in for the arrivals
+	// RateUnknown: nothing has been read twice yet, so one request for each endpoint stands in for the arrivals.
+	RateUnknown RateSource = "unknown"
 )

@@ -24,7 +24,7 @@ type deployment struct {
 	good, bad float64       // requests per second
 	mean      time.Duration // of a good one, exponential
 	sticky    bool          // all bad requests go to the first endpoint
-	retries   bool          // who got an error on a good request tries again at once
+	retries   bool          // a good request that got an error is sent again at once
 	again     int           // such tries, in the next step
 }
 
@@ -157,9 +157,9 @@ func (dep *deployment) run(length time.Duration, see func(Decision)) {
 	}
 }
 
-// What all requests of one client get is its own fault, however many there are and wherever they
-// go: no endpoint is flagged for it, neither as failing nor as stalled beside such short answers.
-func TestAClientsOwnErrorsFlagNobody(t *testing.T) {
+// Errors that all requests of one client get are its own fault, however many there are and wherever they go: no
+// endpoint is flagged for them, neither as failing nor as stalled among such short answers.
+func TestAClientsOwnErrorsFlagNoEndpoint(t *testing.T) {
 	bursts := func(dep *deployment) {
 		if dep.bad = 0; dep.now%(5*second) >= 5*second-deployTick {
 			dep.bad = 400
@@ -191,17 +191,17 @@ func TestAClientsOwnErrorsFlagNobody(t *testing.T) {
 		before    func(*deployment) // all
 		each      func(*deployment) // step
 	}{
-		"many beside long requests":        {pods: 4, good: 5, mean: 10 * second, bad: 100},
-		"many beside short requests":       {pods: 4, good: 20, mean: second / 20, bad: 100},
+		"many among long requests":         {pods: 4, good: 5, mean: 10 * second, bad: 100},
+		"many among short requests":        {pods: 4, good: 20, mean: second / 20, bad: 100},
 		"in a large pool":                  {pods: 12, good: 54, mean: 5 * second, bad: 100},
 		"as many as others send":           {pods: 4, good: 1, mean: 2 * second, bad: 1},
 		"few, long requests":               {pods: 4, good: 0.3, mean: 20 * second, bad: 0.3},
-		"to one endpoint alone":            {pods: 4, good: 20, mean: second, bad: 100, sticky: true},
+		"to one endpoint only":             {pods: 4, good: 20, mean: second, bad: 100, sticky: true},
 		"to one endpoint, short requests":  {pods: 4, good: 60, mean: second / 20, bad: 100, sticky: true},
 		"to one endpoint, few requests":    {pods: 4, good: 1, mean: second, bad: 10, sticky: true},
 		"to the emptiest, which is new":    {pods: 5, good: 5, mean: 10 * second, bad: 100, before: joins},
 		"in bursts":                        {pods: 4, good: 5, mean: 2 * second, each: bursts},
-		"alone at night":                   {pods: 4, mean: second, bad: 0.2, each: days},
+		"no others at night":               {pods: 4, mean: second, bad: 0.2, each: days},
 		"now and then":                     {pods: 4, good: 20, mean: second, each: spells},
 		"all are full":                     {pods: 4, good: 60, mean: second / 5, before: limit},
 		"all are full, and tried again":    {pods: 4, good: 19, mean: second / 5, before: limit, retries: true},
@@ -241,7 +241,7 @@ func TestAClientsOwnErrorsFlagNobody(t *testing.T) {
 	}
 }
 
-// Who answers at once with an error looks idle, and attracts what the others would have answered.
+// An endpoint that answers at once with an error looks idle, and attracts what the others would have answered.
 func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) {
 	gone := func(dep *deployment) { dep.replicas[0].gone = true }
 	full := func(dep *deployment) { dep.replicas[0].limit = 2 }
@@ -254,15 +254,24 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 		within    time.Duration
 		errors    float64 // in a minute, at most
 	}{
-		"short requests":                        {pods: 4, good: 60, mean: second / 50, fails: gone, within: second, errors: 60},
-		"long ones":                             {pods: 4, good: 5, mean: 10 * second, fails: gone, within: 15 * second, errors: 90},
-		"a large pool":                          {pods: 12, good: 54, mean: 10 * second, fails: gone, within: 2 * second, errors: 120},
-		"who got an error tries again":          {pods: 4, good: 60, mean: second / 50, retries: true, fails: gone, within: second, errors: 90},
-		"few requests":                          {pods: 4, good: 2, mean: second / 2, fails: gone, within: 40 * second, errors: 30},
-		"two endpoints":                         {pods: 2, good: 10, mean: second / 5, fails: gone, within: 8 * second, errors: 100},
-		"beside a client that fails everywhere": {pods: 4, good: 20, mean: second, bad: 100, fails: gone, within: 6 * second, errors: 600},
-		"a full engine, where others have room": {pods: 4, good: 40, mean: second / 2, fails: full, within: 5 * second, errors: 200},
-		"a full engine, long requests":          {pods: 4, good: 10, mean: 5 * second, fails: full, within: 10 * second, errors: 100},
+		"short requests": {pods: 4, good: 60, mean: second / 50, fails: gone, within: second,
+			errors: 60},
+		"long ones": {pods: 4, good: 5, mean: 10 * second, fails: gone, within: 15 * second,
+			errors: 90},
+		"a large pool": {pods: 12, good: 54, mean: 10 * second, fails: gone,
+			within: 2 * second, errors: 120},
+		"requests with errors come again": {pods: 4, good: 60, mean: second / 50, retries: true, fails: gone,
+			within: second, errors: 90},
+		"few requests": {pods: 4, good: 2, mean: second / 2, fails: gone, within: 40 * second,
+			errors: 30},
+		"two endpoints": {pods: 2, good: 10, mean: second / 5, fails: gone, within: 8 * second,
+			errors: 100},
+		"and a client that fails everywhere": {pods: 4, good: 20, mean: second, bad: 100, fails: gone,
+			within: 6 * second, errors: 600},
+		"a full engine, where others have room": {pods: 4, good: 40, mean: second / 2, fails: full, within: 5 * second,
+			errors: 200},
+		"a full engine, long requests": {pods: 4, good: 10, mean: 5 * second, fails: full, within: 10 * second,
+			errors: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -281,7 +290,8 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 					}
 					if d.Endpoints[0].Overloaded && flagged < 0 {
 						flagged = dep.now - from
-						t.Logf("after %v and %v errors %s", flagged, dep.replicas[0].errors-before, d.Endpoints[0].OverloadReason)
+						t.Logf("after %v and %v errors %s", flagged, dep.replicas[0].errors-before,
+							d.Endpoints[0].OverloadReason)
 					}
 				})
 				errors := dep.replicas[0].errors - before
@@ -292,7 +302,8 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 				dep.replicas[0].gone, dep.replicas[0].limit = false, 0
 				dep.run(2*time.Minute, nil)
 				if e := dep.last.Endpoints[0]; e.Overloaded || e.Ramp < 1 {
-					t.Errorf("seed %d: two minutes after it is well: flagged %t, trusted with %v", seed, e.Overloaded, e.Ramp)
+					t.Errorf("seed %d: two minutes after it is well: flagged %t, trusted with %v", seed, e.Overloaded,
+						e.Ramp)
 				}
 			}
 		})
@@ -300,33 +311,33 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 }
 
 // errs answers the next n requests with errors.
-func (b *bed) errs(n float64) {
+func (b *countedEndpoint) errs(n float64) {
 	b.issued, b.ended, b.answered, b.errors = b.issued+n, b.ended+n, b.answered+n, b.errors+n
 }
 
-// Without a log the proxies tell of some errors (5xx, no answer) and take others (404, 429) for
-// successes, which the server does not complete. A change of what they tell releases nobody.
-func TestAChangeOfWhatTheProxiesTellReleasesNobody(t *testing.T) {
-	for name, fails := range map[string]func(b *bed, logged bool){
-		"errors that load reports tell of": func(b *bed, _ bool) { b.errs(1) },
-		"errors that load reports take for successes": func(b *bed, logged bool) {
+// Without an access log the proxies report some errors (5xx, no answer) and count others (404, 429) as successes, which
+// the server does not complete. A change of what they report ends no ejection.
+func TestAChangeOfTheProxiesReportsEndsNoEjection(t *testing.T) {
+	for name, fails := range map[string]func(b *countedEndpoint, logged bool){
+		"errors in load reports": func(b *countedEndpoint, _ bool) { b.errs(1) },
+		"errors that load reports count as successes": func(b *countedEndpoint, logged bool) {
 			b.errs(1)
 			if !logged {
 				b.errors--
 			}
 		},
-		"failures": func(b *bed, logged bool) {
+		"failures": func(b *countedEndpoint, logged bool) {
 			if b.errs(1); logged {
 				b.errors, b.failed = b.errors-1, b.failed+1
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWard(4)
-			b := &w.beds[0]
+			w := newCountedPool(4)
+			b := &w.endpoints[0]
 			logged := func(on bool) {
-				for i := range w.beds {
-					w.beds[i].brief = !on
+				for i := range w.endpoints {
+					w.endpoints[i].reportsOnly = !on
 				}
 			}
 			w.run(10*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
@@ -339,7 +350,7 @@ func TestAChangeOfWhatTheProxiesTellReleasesNobody(t *testing.T) {
 				log := i/60%2 == 1
 				logged(log)
 				w.others()
-				if w.law.memory["0"].conduct.state == suspect { // it is tried
+				if w.law.memory["0"].outlier.state == probing {
 					fails(b, log)
 					requests++
 				}
@@ -348,51 +359,52 @@ func TestAChangeOfWhatTheProxiesTellReleasesNobody(t *testing.T) {
 					t.Fatalf("after %d steps it is trusted with %v", i, e.Ramp)
 				}
 				if blind := !log && strings.Contains(name, "successes"); !e.Overloaded && blind && e.Share > 0.02 {
-					t.Fatalf("after %d steps it gets %v, and nobody tells what becomes of it", i, e.Share)
+					t.Fatalf("after %d steps it gets %v, and nothing shows what becomes of its requests", i, e.Share)
 				}
 			}
 			if requests == 0 {
-				t.Error("it was not tried in a minute")
+				t.Error("it was not probed in a minute")
 			}
 			logged(false)
 			_, d := w.run(40*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 			if e := d.Endpoints[0]; e.Overloaded || e.Ramp < 1 {
-				t.Errorf("healed, by load reports: flagged %t (%s), trusted with %v", e.Overloaded, e.OverloadReason, e.Ramp)
+				t.Errorf("healed, by load reports: flagged %t (%s), trusted with %v", e.Overloaded, e.OverloadReason,
+					e.Ramp)
 			}
 		})
 	}
 }
 
-// Load reports tell of errors late and many at once.
-func TestErrorsThatLoadReportsTellOfFlag(t *testing.T) {
+// Load reports report errors late and many at once.
+func TestErrorsInLoadReportsFlag(t *testing.T) {
 	for _, every := range []int{1, 10} { // steps
-		w := newWard(4)
-		for i := range w.beds {
-			w.beds[i].brief = true
+		w := newCountedPool(4)
+		for i := range w.endpoints {
+			w.endpoints[i].reportsOnly = true
 		}
-		b, n := &w.beds[0], 0
-		told := func(do func(n float64)) {
+		b, n := &w.endpoints[0], 0
+		reported := func(do func(n float64)) {
 			if n++; n%every == 0 {
 				do(float64(every))
 			}
 			w.others()
 		}
-		w.run(10*second, func() { b.inFlight, b.running = 2, 2; told(b.serve) })
-		flagged, _ := w.run(10*second, func() { b.inFlight, b.running = 0, 0; told(b.errs) })
+		w.run(10*second, func() { b.inFlight, b.running = 2, 2; reported(b.serve) })
+		flagged, _ := w.run(10*second, func() { b.inFlight, b.running = 0, 0; reported(b.errs) })
 		if flagged < 0 || flagged > 4*second {
 			t.Errorf("a report each %d steps: flagged after %v, want within 4 s", every, flagged)
 		}
 	}
 }
 
-// A proxy may eject an endpoint after five failures, and tell nothing more; and how its requests
-// ended before them comes with the same report.
-func TestFiveErrorsThatLoadReportsTellOfAreEnough(t *testing.T) {
-	w := newWard(4)
-	for i := range w.beds {
-		w.beds[i].brief = true
+// A proxy may eject an endpoint after five failures, and report nothing more; how its requests ended before them comes
+// with the same report.
+func TestFiveErrorsInLoadReportsAreEnough(t *testing.T) {
+	w := newCountedPool(4)
+	for i := range w.endpoints {
+		w.endpoints[i].reportsOnly = true
 	}
-	b := &w.beds[0]
+	b := &w.endpoints[0]
 	w.run(5*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 	b.inFlight, b.running = 0, 0
 	b.serve(4)
@@ -403,11 +415,11 @@ func TestFiveErrorsThatLoadReportsTellOfAreEnough(t *testing.T) {
 	}
 }
 
-// An error says neither that the endpoint is well nor that it is not: what it failed before
-// counts on.
+// An error that may be the request's own shows neither that the endpoint is healthy nor that it is not: its failures
+// before go on counting.
 func TestAnErrorIsNoAnswerBetweenFailures(t *testing.T) {
-	w := newWard(4)
-	b, n := &w.beds[0], 0
+	w := newCountedPool(4)
+	b, n := &w.endpoints[0], 0
 	flagged, d := w.run(10*second, func() {
 		w.others()
 		b.inFlight, b.running = 0, 0
@@ -423,14 +435,14 @@ func TestAnErrorIsNoAnswerBetweenFailures(t *testing.T) {
 	}
 }
 
-// Errors end at once. Beside them a request of some seconds is no silence.
-func TestErrorsSayNothingOfHowLongARequestTakes(t *testing.T) {
-	w := newWard(4)
+// Errors end at once. A request of some seconds among them is no silence.
+func TestErrorsDoNotShowHowLongARequestTakes(t *testing.T) {
+	w := newCountedPool(4)
 	n := 0
 	long := func(errors bool) {
 		n++
-		for i := range w.beds {
-			b := &w.beds[i]
+		for i := range w.endpoints {
+			b := &w.endpoints[i]
 			b.inFlight, b.running = 4, 4
 			if n%25 == 0 {
 				b.serve(1)
@@ -441,7 +453,7 @@ func TestErrorsSayNothingOfHowLongARequestTakes(t *testing.T) {
 		}
 	}
 	w.run(time.Minute, func() { long(true) })
-	b := &w.beds[0]
+	b := &w.endpoints[0]
 	served := *b
 	flagged, d := w.run(8*second, func() {
 		long(false)
@@ -453,10 +465,10 @@ func TestErrorsSayNothingOfHowLongARequestTakes(t *testing.T) {
 }
 
 // An endpoint that got some errors and then no requests, because proxies eject it or send none
-// there, owes no answers.
-func TestWhoGetsNoRequestsOwesNoAnswers(t *testing.T) {
-	w := newWard(4)
-	b := &w.beds[0]
+// there, needs no answers.
+func TestAnEndpointWithoutRequestsNeedsNoAnswers(t *testing.T) {
+	w := newCountedPool(4)
+	b := &w.endpoints[0]
 	w.run(5*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 	b.inFlight, b.running = 0, 0
 	b.errs(4)
@@ -464,7 +476,7 @@ func TestWhoGetsNoRequestsOwesNoAnswers(t *testing.T) {
 	want(t, "flagged after", flagged, -1)
 }
 
-// The bound is one: no Poisson variable falls as low more often.
+// The bound holds: no Poisson variable is as low more often.
 func TestSurpriseIsABoundOnChance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		expected := rapid.Float64Range(0.1, 200).Draw(t, "expected")
@@ -479,7 +491,8 @@ func TestSurpriseIsABoundOnChance(t *testing.T) {
 			t.Fatalf("%d answers of %v surprise by %v", answered, expected, got)
 		}
 		if !(math.Exp(-got) >= probability*(1-1e-9)) {
-			t.Fatalf("%d answers of %v: a bound of %v, and a probability of %v", answered, expected, math.Exp(-got), probability)
+			t.Fatalf("%d answers of %v: a bound of %v, and a probability of %v", answered, expected, math.Exp(-got),
+				probability)
 		}
 	})
 }

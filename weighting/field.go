@@ -1,5 +1,12 @@
 package weighting
 
+// What counts as a reading, and how it ages
+//
+// A value that is negative or not finite is no reading, and neither is one from more than a second ahead of the loop's
+// clock. A field that an endpoint never reported is unknown and not zero: where others of the pool report it, the
+// median stands in and the load counts as neutral; where no endpoint does, it is no part of any load. The median is
+// that of the levels of the fresh and held loads; while a whole source is away, that of the fading ones.
+
 import (
 	"cmp"
 	"math"
@@ -8,18 +15,17 @@ import (
 	"time"
 )
 
-// Numbers above these are taken for them: sums over a pool stay finite, a float64
-// still counts in ones, and a garbage count is one full endpoint and no more.
+// Bounds on values: larger ones count as these. Sums over a pool stay finite, a float64 still counts in ones, and a
+// garbage count is one full endpoint and no more.
 const (
 	largestCount = 1e5  // requests at one endpoint
 	largestSum   = 1e15 // of a cumulative field
 	largestBytes = 1e18 // of the sizes of requests
 )
 
-// usable returns the reading, or the unknown one where its value cannot be a
-// count, a sum or a share (an exporter's NaN is no load), or its time is so far
-// ahead that it would stay fresh for ever and keep true readings out.
-func usable(r Reading, now time.Time, largest float64) Reading {
+// valid returns the reading, or the unknown one where its value cannot be a count, a sum or a share (an exporter's NaN
+// is no load), or its time is so far ahead that it would stay fresh for ever and keep true readings out.
+func valid(r Reading, now time.Time, largest float64) Reading {
 	const skew = time.Second // more than that between two clocks is an error
 	if !r.Known() || !(r.Value >= 0) || math.IsInf(r.Value, 0) || r.At.Sub(now) > skew {
 		return Reading{}
@@ -28,22 +34,22 @@ func usable(r Reading, now time.Time, largest float64) Reading {
 	return r
 }
 
-// usableReport is the report without what cannot be used of it.
-func usableReport(r ServerReport, now time.Time) ServerReport {
-	r.Queue = usable(r.Queue, now, largestCount)
-	r.Running = usable(r.Running, now, largestCount)
-	r.Utilization = usable(r.Utilization, now, largestCount)
-	r.Completions = usable(r.Completions, now, largestSum)
-	r.QueueSeconds = usable(r.QueueSeconds, now, largestSum)
-	r.BusySeconds = usable(r.BusySeconds, now, largestSum)
-	r.Tokens = usableTokens(r.Tokens, now)
+// validReport is the report without invalid readings.
+func validReport(r ServerReport, now time.Time) ServerReport {
+	r.Queue = valid(r.Queue, now, largestCount)
+	r.Running = valid(r.Running, now, largestCount)
+	r.Utilization = valid(r.Utilization, now, largestCount)
+	r.Completions = valid(r.Completions, now, largestSum)
+	r.QueueSeconds = valid(r.QueueSeconds, now, largestSum)
+	r.BusySeconds = valid(r.BusySeconds, now, largestSum)
+	r.Tokens = validTokens(r.Tokens, now)
 	return r
 }
 
-// usableTokens is the same of counts of tokens, which come as one.
-func usableTokens(t TokenCounts, now time.Time) TokenCounts {
+// validTokens is the same for counts of tokens, which come as one.
+func validTokens(t TokenCounts, now time.Time) TokenCounts {
 	for _, count := range []*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations} {
-		r := usable(Reading{*count, t.At}, now, largestSum)
+		r := valid(Reading{*count, t.At}, now, largestSum)
 		if !r.Known() {
 			return TokenCounts{}
 		}
@@ -52,20 +58,19 @@ func usableTokens(t TokenCounts, now time.Time) TokenCounts {
 	return t
 }
 
-// usableProxies is the same of what proxies say.
-func usableProxies(r ProxyReport, now time.Time) ProxyReport {
+// validProxies is the same for what proxies report.
+func validProxies(r ProxyReport, now time.Time) ProxyReport {
 	for _, sum := range []*Reading{
 		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
 	} {
-		*sum = usable(*sum, now, largestSum)
+		*sum = valid(*sum, now, largestSum)
 	}
-	r.SizedBytes = usable(r.SizedBytes, now, largestBytes)
+	r.SizedBytes = valid(r.SizedBytes, now, largestBytes)
 	return r
 }
 
-// newest of two usable readings, of one moment the larger. It keeps the last
-// known value of a field that a report leaves out, so that the field ages by its
-// own clock.
+// newest of two valid readings, of one moment the larger. It keeps the last known value of a field that a report leaves
+// out, so that the field ages by its own clock.
 func newest(a, b Reading) Reading {
 	if b.At.After(a.At) || b.At.Equal(a.At) && b.Value > a.Value {
 		return b
@@ -96,18 +101,18 @@ func newestTokens(a, b TokenCounts) TokenCounts {
 	return a
 }
 
-// unite two entries of one address: the same whichever comes first.
+// unite merges two entries of one address; the result is the same whichever comes first.
 func unite(a, b *Endpoint, now time.Time) *Endpoint {
-	serverA, serverB := usableReport(a.Server, now), usableReport(b.Server, now)
+	serverA, serverB := validReport(a.Server, now), validReport(b.Server, now)
 	return &Endpoint{
 		Address:  a.Address,
 		Zone:     max(a.Zone, b.Zone),
 		Capacity: max(a.Capacity, b.Capacity),
 		Server:   merge(&serverA, &serverB),
 		Refused:  a.Refused && b.Refused,
-		InFlight: newest(usable(a.InFlight, now, largestCount), usable(b.InFlight, now, largestCount)),
+		InFlight: newest(valid(a.InFlight, now, largestCount), valid(b.InFlight, now, largestCount)),
 		Exact:    a.Exact && b.Exact,
-		Proxies:  mergeProxies(usableProxies(a.Proxies, now), usableProxies(b.Proxies, now)),
+		Proxies:  mergeProxies(validProxies(a.Proxies, now), validProxies(b.Proxies, now)),
 	}
 }
 
@@ -127,7 +132,7 @@ func mergeProxies(a, b ProxyReport) ProxyReport {
 	}
 }
 
-// field is a reading as it counts at the time of a step.
+// field is a reading as it counts in this step.
 type field struct {
 	Reading
 	age   time.Duration
@@ -135,7 +140,7 @@ type field struct {
 	fade  float64 // how much of it has turned into the pool's median, 0..1
 }
 
-// at is the reading at that time.
+// at is the reading as it counts at that time.
 func (p *Params) at(r Reading, now time.Time) field {
 	f := field{Reading: r, state: StateUnknown}
 	if !r.Known() {
@@ -155,16 +160,15 @@ func (p *Params) at(r Reading, now time.Time) field {
 	return f
 }
 
-// believed reports whether a field in this state is used as it is.
-func believed(s FieldState) bool { return s == StateFresh || s == StateHold }
+// trusted reports whether a field in this state is used as it is.
+func trusted(s FieldState) bool { return s == StateFresh || s == StateHold }
 
-// tells reports whether the field says something of this endpoint: one that has
-// turned into the pool's median does not.
-func (f *field) tells() bool { return believed(f.state) || f.state == StateDecay }
+// usable reports whether anything of the field is the endpoint's own: one that has turned into the pool's median is not
+// usable.
+func (f *field) usable() bool { return trusted(f.state) || f.state == StateDecay }
 
-// blend is the field faded into what a median endpoint of this one's size would
-// report. Without a median a stale field tells nothing, and ok is false once
-// nothing of its own is left.
+// blend is the field faded into what a median endpoint of this one's size would report. Without a median, a field
+// counts as read until nothing of it is left, and then ok is false.
 func (f *field) blend(median float64) (value float64, ok bool) {
 	switch {
 	case f.state == StateUnknown:
@@ -191,9 +195,8 @@ func median(values []float64) float64 {
 	return (values[low] + slices.Min(values[low+1:])) / 2
 }
 
-// choose brings the value that sorting would bring to index k there, and none that is larger
-// before it. It takes the time of two or three passes over the values (quickselect); where that goes
-// badly, that of sorting them.
+// choose brings the value that sorting would bring to index k there, and none that is larger before it. It takes the
+// time of two or three passes over the values (quickselect); where that goes badly, that of sorting them.
 func choose(values []float64, k int) {
 	const few = 16
 	for tries := 2 * bits.Len(uint(len(values))); tries > 0 && len(values) > few; tries-- {

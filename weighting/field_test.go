@@ -129,7 +129,8 @@ func TestEachFieldAgesByItsOwnClock(t *testing.T) {
 func TestStaleFieldFadesIntoAMedianOfTheEndpointsOwnSize(t *testing.T) {
 	now := epoch.Add(time.Hour)
 	d := NewLaw(DefaultParams()).Step(now, Snapshot{Endpoints: []Endpoint{
-		scraped("a", 16, 8, 16, now), scraped("b", 16, 8, 16, now), scraped("x", 4, 0, 0, epoch), {Address: "y", Capacity: 4},
+		scraped("a", 16, 8, 16, now), scraped("b", 16, 8, 16, now), scraped("x", 4, 0, 0, epoch),
+		{Address: "y", Capacity: 4},
 	}})
 	for _, address := range []string{"x", "y"} {
 		e := of(t, d, address)
@@ -181,7 +182,8 @@ func TestReportThatLeavesAFieldOutKeepsItsLastValue(t *testing.T) {
 func TestEntriesOfOneAddressAreUnited(t *testing.T) {
 	later := epoch.Add(second)
 	a := scraped("x", 0, 3, 4, epoch)
-	b := Endpoint{Address: "x", Zone: "z", Capacity: 8, Server: ServerReport{Running: known(2, later)}, InFlight: known(5, epoch)}
+	b := Endpoint{Address: "x", Zone: "z", Capacity: 8, Server: ServerReport{Running: known(2, later)},
+		InFlight: known(5, epoch)}
 	d := NewLaw(DefaultParams()).Step(later, Snapshot{Endpoints: []Endpoint{a, b, a}})
 	want(t, "endpoints", len(d.Endpoints), 1)
 	x := of(t, d, "x")
@@ -193,7 +195,7 @@ func TestEntriesOfOneAddressAreUnited(t *testing.T) {
 	want(t, "in flight", input(t, x, FieldInFlight).Value, 5)
 }
 
-// When a source dies for all, everybody's load fades into the common median and
+// When a source dies for all, every load fades into the common median and
 // the traffic into the capacity shares: slowly, without a jump at any border, and
 // at no time as if the last loads were news.
 func TestWholeSourceAwayFadesSmoothlyIntoCapacityShares(t *testing.T) {
@@ -238,7 +240,8 @@ func TestWholeSourceAwayFadesSmoothlyIntoCapacityShares(t *testing.T) {
 						worst = max(worst, math.Abs(e.Share-before.Endpoints[i].Share))
 					}
 					if now.Sub(epoch) < 14*second && d.Horizon < lastHorizon {
-						t.Errorf("%v: horizon falls from %v to %v while nothing is heard", now.Sub(epoch), lastHorizon, d.Horizon)
+						t.Errorf("%v: horizon falls from %v to %v while nothing is heard", now.Sub(epoch), lastHorizon,
+							d.Horizon)
 					}
 				}
 				before, lastHorizon = d, d.Horizon
@@ -293,16 +296,20 @@ func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.
 	now := epoch.Add(time.Hour)
 	older, newer := now.Add(-second), now
 	a, b := Endpoint{Address: "a", InFlight: known(3, older)}, Endpoint{Address: "a", InFlight: known(5, newer)}
-	a.Proxies = ProxyReport{Issued: known(10, newer), Ended: known(7, older), Failed: known(2, newer), Errors: known(1, older), Succeeded: known(5, newer)}
-	b.Proxies = ProxyReport{Issued: known(9, older), Ended: known(8, newer), Errors: known(3, newer), Succeeded: known(4, older), Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true}
+	a.Proxies = ProxyReport{Issued: known(10, newer), Ended: known(7, older), Failed: known(2, newer),
+		Errors: known(1, older), Succeeded: known(5, newer)}
+	b.Proxies = ProxyReport{Issued: known(9, older), Ended: known(8, newer), Errors: known(3, newer),
+		Succeeded: known(4, older), Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true}
 	a.Exact, b.Exact = true, true
 	want := ProxyReport{
-		Issued: known(10, newer), Ended: known(8, newer), Failed: known(2, newer), Errors: known(3, newer), Succeeded: known(5, newer),
-		Answered: known(6, newer), LatencySeconds: known(4, newer), Partial: true,
+		Issued: known(10, newer), Ended: known(8, newer), Failed: known(2, newer), Errors: known(3, newer),
+		Succeeded: known(5, newer),
+		Answered:  known(6, newer), LatencySeconds: known(4, newer), Partial: true,
 	}
 	for _, got := range []*Endpoint{unite(&a, &b, now), unite(&b, &a, now)} {
 		if got.Proxies != want || got.InFlight != known(5, newer) || !got.Exact {
-			t.Errorf("proxies %+v, in flight %+v, exact %t; want %+v, 5 and true", got.Proxies, got.InFlight, got.Exact, want)
+			t.Errorf("proxies %+v, in flight %+v, exact %t; want %+v, 5 and true", got.Proxies, got.InFlight, got.Exact,
+				want)
 		}
 	}
 	b.Exact = false

@@ -4,7 +4,7 @@ import "testing"
 
 // The tail of the waits under the law, by a seeded discrete-event simulation: 10
 // proxies, 20 pods, Poisson arrivals at load 0.8, exponential service of mean 1 s,
-// FIFO, one slot, push delay 10 ms, reports as of the moment of the decision. In
+// FIFO, one slot, push delay 10 ms, reports of the time of the decision. In
 // mean services, p99 of the wait is 2.9 with one central queue, and about
 //
 //	                           every 1 s   every 250 ms
@@ -84,6 +84,7 @@ func TestTailOfTheWaitsInAMixedPool(t *testing.T) {
 	law := tail(func(w *world) { w.steer(signals{gauges: true, counters: true}, 0.25, 0.01, nil) })
 	t.Logf("round robin %.1f, law %.2f", roundRobin, law)
 	if law > 0.8 || law > roundRobin/10 {
-		t.Errorf("p99 wait %.2f, more than 0.8 mean services of the fast ones or a tenth of round robin's %.2f", law, roundRobin)
+		t.Errorf("p99 wait %.2f, more than 0.8 mean services of the fast ones or a tenth of round robin's %.2f", law,
+			roundRobin)
 	}
 }

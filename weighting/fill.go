@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// vessel is an endpoint as the fill sees it. It is as wide as its slots until the
-// last of them is taken, for up to there nobody waits, be the endpoint fast or
-// slow. What comes then waits for a slot, and the slower the endpoint the faster
-// the level rises.
+// vessel is an endpoint as the fill sees it. It is as wide as its slots until the last of them is taken, because up to
+// there no request waits, on a fast or a slow endpoint. Further requests wait for a slot, and the slower the endpoint
+// the faster its level rises. (If it were as wide as its capacity from the bottom, slots of slow endpoints would idle
+// while requests queue at fast ones.)
 type vessel struct {
 	load  float64 // requests
 	slots float64 // > 0
@@ -21,7 +21,7 @@ func (v vessel) capacity() float64 { return v.slots * v.speed }
 // brim is the load at which a further request takes the last slot, or waits.
 func (v vessel) brim() float64 { return max(0, v.slots-1) }
 
-// level is how high the load stands.
+// level is how high the load fills it.
 func (v vessel) level() float64 {
 	served := min(v.load, v.brim())
 	return served/v.slots + (v.load-served)/v.capacity()
@@ -68,8 +68,8 @@ func compareEdges(a, b edge) int {
 	return cmp.Compare(b.width, a.width)
 }
 
-// fill raises the lowest vessels to a common level until they hold `arrivals`
-// more, and returns that level: the L of Σ max(0, V_i(L) − n_i) = arrivals.
+// fill raises the lowest vessels to a common level until they hold `arrivals` more, and returns that level: the L of Σ
+// max(0, V_i(L) − n_i) = arrivals.
 func fill(vessels []vessel, arrivals float64) (level float64) {
 	sorted := edges(vessels)
 	var width, held float64 // under water so far
@@ -84,10 +84,9 @@ func fill(vessels []vessel, arrivals float64) (level float64) {
 	return level
 }
 
-// shares is each vessel's part of the traffic, and the parts add up to one: the
-// floor goes by capacity, and the rest as the water under the level. Adding the
-// two, and not taking the larger, keeps a full vessel's share from moving with
-// the loads of the others.
+// shares is each vessel's part of the traffic; the parts add up to one. The floor goes by capacity, and the rest as the
+// water under the level. Adding the two, instead of taking the larger, keeps a full vessel's share from moving with the
+// loads of the others.
 func shares(vessels []vessel, level, floor float64) []float64 {
 	const leastFloor = 1e-6
 	floor = min(max(floor, leastFloor), 1)

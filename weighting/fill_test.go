@@ -17,7 +17,7 @@ import (
 //	b       4          6          1.5
 //	c       1          3          3
 //
-// Raising b alone from 1.5 to a's 2 takes 0.5·4 = 2 requests; the third raises
+// Raising only b from 1.5 to a's 2 takes 0.5·4 = 2 requests; the third raises
 // both, by 1/(4+2). So L = 2 + 1/6 = 13/6, below c's 3. The parts of the water:
 //
 //	a   (13/6 − 2)·2   = 1/3     1/3 of 3 = 0.111111
@@ -168,7 +168,7 @@ func TestLongHorizonGivesCapacityShares(t *testing.T) {
 	})
 }
 
-// byHand is a law with a floor that is easy to reckon with.
+// byHand is a law with a floor that is easy to calculate with.
 func byHand() Params {
 	p := DefaultParams()
 	p.Floor = 0.01
@@ -199,7 +199,8 @@ func TestHorizonOfTheSnapshotMovesTheShares(t *testing.T) {
 	}{
 		{"next request only", time.Millisecond, 0, time.Millisecond, 1, 0.01 / 3},
 		// 12 requests raise b to 1.5 with 8; the other 4 raise both by 1/3: a gets 4/3 of 12.
-		{"in between, with the delay", 500 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond, 12, 0.01/3 + 0.99*4/3/12},
+		{"in between, with the delay", 500 * time.Millisecond, 100 * time.Millisecond, 600 * time.Millisecond, 12,
+			0.01/3 + 0.99*4/3/12},
 		{"for ever", time.Hour, 0, time.Hour, 72000, 1.0 / 3},
 		{"absurd periods are bounded", math.MaxInt64, math.MaxInt64, 2 * time.Hour, 144000, 1.0 / 3},
 		{"negative ones are none", -time.Hour, -time.Hour, 0, 1, 0.01 / 3},

@@ -1,72 +1,81 @@
 package weighting
 
+// The rates that shedding goes by: requests offered, λ, and served, μ, per slot
+//
+// A rate that should be steady needs many requests, and one that should follow a crowd needs few. So λ and μ are made
+// of 2,000 requests (within 15 s to 60 s), until the last hundred (λ: 1 s to 5 s, μ: 4 s to 20 s of saturation) are off
+// by four standard deviations, 0.28 of the logarithm; then they start again from the last ten.
+//
+// λ and μ come from one source in each step, the proxies or otherwise the servers, so that traffic that one of them
+// does not see is missing on both sides. Where neither counts requests, what leaves is estimated from the falls of the
+// loads between two readings.
+
 import (
 	"math"
 	"time"
 )
 
-// flows are the rates of a pool that shedding goes by, each for one slot.
+// flows are the rates of a pool that shedding goes by, each per slot.
 type flows struct {
-	served steady  // completions of full slots, by those who see all of them
-	done   steady  // the same, by those who also tell what arrives
-	sent   steady  // arrivals, over the part of the time that was not refused
-	moves  moments // of loads that come without counters
+	served  adaptiveRate // completions of full slots, by the source that sees all of them
+	done    adaptiveRate // the same, by the source of sent
+	sent    adaptiveRate // arrivals, over the accepted part of the time
+	changes loadChanges  // of loads that are reported without counters
 }
 
 // capacity is completions per second of a slot that is never free.
 func (f *flows) capacity() float64 {
-	if f.served.usual.slotSeconds == 0 && f.moves.slotSeconds > 0 {
-		return f.moves.left()
+	if f.served.long.slotSeconds == 0 && f.changes.slotSeconds > 0 {
+		return f.changes.departures()
 	}
 	return f.served.rate()
 }
 
-// excess is the logarithm of what is offered over what is served; 0 while that is
-// not known.
+// excess is the logarithm of what is offered over what is served; 0 while that is not known.
 func (f *flows) excess() float64 {
 	const (
 		sure    = 10   // requests
 		extreme = 1e-9 // of a ratio
 	)
-	if f.sent.usual.requests < sure {
+	if f.sent.long.requests < sure {
 		return 0
 	}
 	left := f.done.rate()
-	if f.done.usual.requests < sure {
-		if f.moves.readings < sure {
+	if f.done.long.requests < sure {
+		if f.changes.readings < sure {
 			return 0
 		}
-		left = f.moves.left()
+		left = f.changes.departures()
 	}
 	return math.Log(max(f.sent.rate()/left, extreme))
 }
 
-// again has what is offered be learned again, from the last few. Where nobody counts
-// it is known of a full pool alone, and so from nothing.
-func (f *flows) again() {
-	f.sent.usual = f.sent.lately
-	if f.done.usual.requests == 0 {
-		f.sent = steady{}
+// relearnOffered learns again what is offered, from the last few requests. Where no source counts requests it is known
+// of a full pool only, and then learned from nothing.
+func (f *flows) relearnOffered() {
+	f.sent.long = f.sent.short
+	if f.done.long.requests == 0 {
+		f.sent = adaptiveRate{}
 	}
 }
 
-// turned reports whether what is offered or what is served is no longer what it was.
-func (f *flows) turned() bool { return f.sent.turned || f.done.turned }
+// changed reports whether what is offered or what is served is no longer what it was.
+func (f *flows) changed() bool { return f.sent.changed || f.done.changed }
 
 // fade lets the rates forget.
 func (f *flows) fade(elapsed, slots, accepted float64, full bool) {
-	const requests, least, most = 100, 4, 60 // of moments; seconds
+	const requests, least, most = 100, 4, 60 // of loadChanges; seconds
 	f.sent.fade(elapsed, slots*accepted, 1)
-	f.done.turned = false
+	f.done.changed = false
 	if full {
 		f.done.fade(elapsed, slots, least)
 		f.served.fade(elapsed, slots, least)
-		f.moves.fade(keep(elapsed, f.moves.left()*slots, requests, least, most))
+		f.changes.fade(keep(elapsed, f.changes.departures()*slots, requests, least, most))
 	}
 }
 
-// count takes in what came and went at the pool since the last step. What
-// completes tells of the capacity only while hardly a slot is free.
+// count takes in what came and went at the pool since the last step. Completions show the capacity only while hardly a
+// slot is free.
 func (s *shedder) count(p *pool) {
 	var slots float64
 	for i := range p.members {
@@ -76,7 +85,7 @@ func (s *shedder) count(p *pool) {
 		m := &p.members[i]
 		all, pair, change := m.passages(p)
 		m.tally.note(m)
-		if m.ill() || m.unused {
+		if m.ejected() || m.unused {
 			continue
 		}
 		if all.seconds+pair.seconds+change.seconds > 0 {
@@ -86,48 +95,46 @@ func (s *shedder) count(p *pool) {
 		if s.full {
 			s.rates.done.add(pair.left, pair.seconds*m.slotCount)
 			s.rates.served.add(all.left, all.seconds*m.slotCount)
-			s.rates.moves.add(change.arrived-change.left, change.seconds*m.slotCount)
-			change.arrived += s.rates.moves.left()*change.seconds*m.slotCount - change.left
+			s.rates.changes.add(change.arrived-change.left, change.seconds*m.slotCount)
+			change.arrived += s.rates.changes.departures()*change.seconds*m.slotCount - change.left
 			s.offered(m, &change)
 		}
 	}
 }
 
-// forget has the rates fade by the time since something was told. While nobody tells
-// anything they stand: arrivals are forgotten sooner than completions, so that a
-// silence would read as a flood.
+// forget fades the rates by the time since the last reading. While there is no reading they stay: arrivals are
+// forgotten sooner than completions, so a silence would look like a flood.
 func (s *shedder) forget(now time.Time, slots float64) {
-	if !s.heard.IsZero() && now.After(s.heard) {
-		s.rates.fade(now.Sub(s.heard).Seconds(), slots, accepting(s.steps.last().drop), s.full)
+	if !s.lastReading.IsZero() && now.After(s.lastReading) {
+		s.rates.fade(now.Sub(s.lastReading).Seconds(), slots, accepting(s.steps.last().drop), s.full)
 	}
-	s.heard = now
+	s.lastReading = now
 }
 
-// offered counts what arrived together with what was refused meanwhile. A share
-// is in force a push later than it was decided, more or less: who looks closely sees
-// arrivals by the old one just after that, which would read as a flood.
+// offered counts what arrived together with what was refused meanwhile. A drop fraction takes effect about a push later
+// than it was decided: fine-grained readings right after that still reflect the old drop fraction, and would look like
+// a flood.
 func (s *shedder) offered(m *member, p *passage) {
 	const unsure = 100 * time.Millisecond
-	turn := s.steps.last().since.Add(s.delay)
-	if p.seconds > 0 && !(p.to.After(turn) && p.to.Before(turn.Add(unsure)) && p.to.Sub(p.from) < unsure) {
+	inEffect := s.steps.last().since.Add(s.delay)
+	if p.seconds > 0 && !(p.to.After(inEffect) && p.to.Before(inEffect.Add(unsure)) && p.to.Sub(p.from) < unsure) {
 		accepted := s.steps.accepted(p.from.Add(-s.delay), p.to.Add(-s.delay))
 		s.rates.sent.add(p.arrived, p.seconds*m.slotCount*accepted)
 	}
 }
 
-// A passage is what came to an endpoint and left it between two readings. The zero
-// passage is none.
+// A passage is what came to an endpoint and left it between two readings. The zero passage is none.
 type passage struct {
 	arrived, left float64 // requests
 	from, to      time.Time
 	seconds       float64
 }
 
-// passages are what was told since the last step: of all completions, of arrivals
-// and ends by one source, and, without such a source, of the load. A pair of one
-// source misses the same requests on both sides, so their ratio is right.
+// passages are what was reported since the last step: all completions; arrivals and ends by one source; and, without
+// such a source, changes of the load. A pair of one source misses the same requests on both sides, so their ratio is
+// right.
 func (m *member) passages(p *pool) (all, pair, change passage) {
-	server, proxies := p.tells(m.server.Completions), p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended)
+	server, proxies := p.usable(m.server.Completions), p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended)
 	switch {
 	case server && proxies:
 		return m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies), change
@@ -155,12 +162,12 @@ func (m *memory) counts() Reading {
 	return running
 }
 
-// tally is what had been told of an endpoint at the last step.
+// tally is what had been reported of an endpoint at the last step.
 type tally struct {
 	server    ServerReport
 	proxies   ProxyReport
 	counts    Reading
-	completed time.Time // of the report of the last completion
+	completed time.Time // when the last completion was reported
 	free      time.Time // since when a slot has been free; zero while none is
 }
 
@@ -171,7 +178,7 @@ func (t *tally) note(m *member) {
 	t.server, t.proxies, t.counts = m.server, m.proxies, m.counts()
 }
 
-// idle is for how long a slot has been seen free at each step.
+// idle is how long a slot has been free at each step.
 func (t *tally) idle(free bool, now time.Time) time.Duration {
 	switch {
 	case !free:
@@ -191,7 +198,9 @@ func (t *tally) byServer(seen *ServerReport) passage {
 	queued, _ := slope(t.server.Queue, seen.Queue)
 	ran, _ := slope(t.server.Running, seen.Running)
 	arrived := left + orZero(sumKnown(queued, ran))
-	return passage{arrived * dt.Seconds(), left * dt.Seconds(), t.server.Completions.At, seen.Completions.At, dt.Seconds()}
+	return passage{
+		arrived * dt.Seconds(), left * dt.Seconds(), t.server.Completions.At, seen.Completions.At, dt.Seconds(),
+	}
 }
 
 func (t *tally) byProxies(seen *ProxyReport) passage {
@@ -212,45 +221,44 @@ func (t *tally) byChange(seen Reading) passage {
 	return passage{max(0, growth), max(0, -growth), t.counts.At, seen.At, dt.Seconds()}
 }
 
-// steady is a rate that stands on many requests, for as long as the last few do not
-// contradict it: then it begins anew.
-type steady struct {
-	lately, usual throughput
-	turned        bool // at the last fading
+// adaptiveRate is a rate of many requests, for as long as the last few do not contradict it: then it starts again from
+// those.
+type adaptiveRate struct {
+	short, long throughput
+	changed     bool // at the last fading
 }
 
-func (s *steady) add(requests, slotSeconds float64) {
-	s.lately.add(requests, slotSeconds)
-	s.usual.add(requests, slotSeconds)
+func (s *adaptiveRate) add(requests, slotSeconds float64) {
+	s.short.add(requests, slotSeconds)
+	s.long.add(requests, slotSeconds)
 }
 
-func (s *steady) rate() float64 { return s.usual.rate() }
+func (s *adaptiveRate) rate() float64 { return s.long.rate() }
 
-// fade lets the rate forget. The last few are no fewer than come in the least time
-// given, in seconds.
-func (s *steady) fade(elapsed, slots, least float64) {
+// fade lets the rate forget. The last few are no fewer than come in the least time given, in seconds.
+func (s *adaptiveRate) fade(elapsed, slots, least float64) {
 	const (
 		few, many  = 100, 2000 // requests
-		sigmas     = 4         // of a rate that stands on the few
-		anew       = 10        // requests of the few that still count then
+		sigmas     = 4         // of a rate of the few
+		kept       = 10        // requests of the few that still count then
 		some, most = 15, 60    // seconds
 	)
-	s.lately.fade(keep(elapsed, s.lately.rate()*slots, few, least, 5*least))
-	s.usual.fade(keep(elapsed, s.usual.rate()*slots, many, some, most))
-	off := math.Abs(math.Log(s.lately.rate() / s.usual.rate()))
-	if s.turned = off*math.Sqrt(2*s.lately.requests) > sigmas; s.turned {
-		s.lately.fade(min(1, anew/s.lately.requests))
-		s.usual = s.lately
+	s.short.fade(keep(elapsed, s.short.rate()*slots, few, least, 5*least))
+	s.long.fade(keep(elapsed, s.long.rate()*slots, many, some, most))
+	off := math.Abs(math.Log(s.short.rate() / s.long.rate()))
+	if s.changed = off*math.Sqrt(2*s.short.requests) > sigmas; s.changed {
+		s.short.fade(min(1, kept/s.short.requests))
+		s.long = s.short
 	}
 }
 
-// keep is the part of sums that is left after a time, so that so many requests stand
-// behind them, but no less than the least time and no more than the most.
+// keep is the part of a sum that is left after some time, so that it stands for so many requests, but no less than the
+// least time and no more than the most, in seconds.
 func keep(elapsed, perSecond, requests, least, most float64) float64 {
 	return math.Exp(-elapsed / min(max(requests/max(perSecond, requests/most), least), most))
 }
 
-// throughput is requests for each slot and second.
+// throughput is requests per slot and second.
 type throughput struct{ requests, slotSeconds float64 }
 
 func (t *throughput) fade(keep float64) {
@@ -263,21 +271,21 @@ func (t *throughput) add(requests, slotSeconds float64) {
 	t.slotSeconds += slotSeconds
 }
 
-// rate counts one request more than there were, so that a pool in which nothing
-// completes has a rate, too: one that falls with time.
+// rate counts one request more than there were, so that a pool in which nothing completes has a rate, too: one that
+// falls with time.
 func (t *throughput) rate() float64 { return (t.requests + 1) / t.slotSeconds }
 
-// moments are of the changes of loads between two readings.
-type moments struct{ readings, sum, falls, slotSeconds float64 }
+// loadChanges are sums over the changes of loads between two readings.
+type loadChanges struct{ readings, sum, falls, slotSeconds float64 }
 
-func (m *moments) fade(keep float64) {
+func (m *loadChanges) fade(keep float64) {
 	m.readings *= keep
 	m.sum *= keep
 	m.falls *= keep
 	m.slotSeconds *= keep
 }
 
-func (m *moments) add(change, slotSeconds float64) {
+func (m *loadChanges) add(change, slotSeconds float64) {
 	if slotSeconds <= 0 {
 		return
 	}
@@ -287,11 +295,10 @@ func (m *moments) add(change, slotSeconds float64) {
 	m.slotSeconds += slotSeconds
 }
 
-// left is how many requests leave per second, for each slot. A fall hides what
-// arrived meanwhile. With f the mean fall between two readings, f leave where they
-// are few, and f + f² is right for those that are fewer than one, and too little by
-// half at five.
-func (m *moments) left() float64 {
+// departures is how many requests leave per second and slot. A fall hides what arrived meanwhile. With f the mean fall
+// between two readings, f leave where they are few, and f + f² is right for those that are fewer than one, and too
+// little by half at five.
+func (m *loadChanges) departures() float64 {
 	f := m.falls / max(m.readings, 1)
 	return (f*(1+f)*m.readings + 1) / m.slotSeconds
 }

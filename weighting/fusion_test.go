@@ -33,19 +33,23 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 		{"three quarters count half", 2, 4, 6.75, 6.75, 0, 0, 6.375, -0.375, LoadFused, ReasonFill},
 		{"three quarters count half, the other way", 2, 4, 5.25, 5.25, 0, 0, 5.625, 0.375, LoadFused, ReasonFill},
 		{"a whole request counts in full", 2, 4, 7, 7, 0, 0, 6, -1, LoadFused, ReasonFill},
-		{"in-flight alone", 0, 0, 6, 6, never, 0, 6, 0, LoadInFlight, ReasonFill},
-		{"in-flight alone, held", 0, 0, 6, 6, never, 3 * second, 6, 0, LoadInFlight, ReasonFill},
-		{"scraped alone", 2, 4, 0, 0, 0, never, 6, 0, LoadScraped, ReasonFill},
-		{"scraped alone, held", 2, 4, 0, 0, 3 * second, never, 6, 0, LoadScraped, ReasonFill},
+		{"in-flight only", 0, 0, 6, 6, never, 0, 6, 0, LoadInFlight, ReasonFill},
+		{"in-flight only, held", 0, 0, 6, 6, never, 3 * second, 6, 0, LoadInFlight, ReasonFill},
+		{"scraped only", 2, 4, 0, 0, 0, never, 6, 0, LoadScraped, ReasonFill},
+		{"scraped only, held", 2, 4, 0, 0, 3 * second, never, 6, 0, LoadScraped, ReasonFill},
 		{"scrape held, in-flight fresh", 5, 4, 6, 7, 3 * second, 0, 10, 3, LoadFused, ReasonFill},
-		{"scrape half decayed, in-flight fresh: half of the correction", 5, 4, 6, 7, 6500 * time.Millisecond, 0, 8.5, 1.5, LoadFused, ReasonFill},
-		{"scrape stale, in-flight fresh: no correction is left", 5, 4, 6, 7, 11 * second, 0, 7, 0, LoadInFlight, ReasonFill},
+		{"scrape half decayed, in-flight fresh: half of the correction", 5, 4, 6, 7, 6500 * time.Millisecond, 0, 8.5,
+			1.5, LoadFused, ReasonFill},
+		{"scrape stale, in-flight fresh: no correction is left", 5, 4, 6, 7, 11 * second, 0, 7, 0, LoadInFlight,
+			ReasonFill},
 		{"in-flight held, scrape fresh", 5, 4, 6, 6, 0, 3 * second, 9, 3, LoadFused, ReasonFill},
 		{"in-flight decaying, scrape fresh", 5, 4, 6, 6, 0, 3*second + 1, 9, 0, LoadScraped, ReasonFill},
 		{"in-flight stale, scrape fresh", 5, 4, 6, 6, 0, 11 * second, 9, 0, LoadScraped, ReasonFill},
 		// Without another endpoint the median is its own.
-		{"both decaying, in-flight younger", 5, 4, 6, 6, 6500 * time.Millisecond, 4 * second, 7.5, 1.5, LoadFused, ReasonDecay},
-		{"both decaying, scrape younger", 5, 4, 6, 6, 4 * second, 6500 * time.Millisecond, 9, 0, LoadScraped, ReasonDecay},
+		{"both decaying, in-flight younger", 5, 4, 6, 6, 6500 * time.Millisecond, 4 * second, 7.5, 1.5, LoadFused,
+			ReasonDecay},
+		{"both decaying, scrape younger", 5, 4, 6, 6, 4 * second, 6500 * time.Millisecond, 9, 0, LoadScraped,
+			ReasonDecay},
 		{"both stale", 5, 4, 6, 6, 11 * second, 11 * second, 4, 0, LoadMedian, ReasonNeutral},
 		{"neither known: just full", 0, 0, 0, 0, never, never, 4, 0, LoadMedian, ReasonNeutral},
 	} {
@@ -79,7 +83,7 @@ func TestFusionOfTheTwoSignals(t *testing.T) {
 	}
 }
 
-// Unproxied traffic that begins is believed within a few scrapes, and what has
+// Unproxied traffic that begins is trusted within a few scrapes, and what has
 // gone is forgotten as fast.
 func TestCorrectionFollowsWithinSeconds(t *testing.T) {
 	law := NewLaw(DefaultParams())
@@ -103,7 +107,7 @@ func TestCorrectionFollowsWithinSeconds(t *testing.T) {
 	}
 }
 
-// A server that tells only one of queue and running cannot correct a count.
+// A server that exports only one of queue and running cannot correct a count.
 func TestHalfAReportCorrectsNothing(t *testing.T) {
 	for name, blind := range map[string]func(*ServerReport){
 		"without queue":   func(r *ServerReport) { r.Queue = Reading{} },
@@ -154,9 +158,10 @@ func TestCountsOfATritonLikeServerAreCorrectedOnlyAsFarAsNeeded(t *testing.T) {
 			for i := range 60 {
 				now := epoch.Add(time.Duration(i) * 250 * time.Millisecond)
 				seconds := now.Sub(epoch).Seconds()
-				x := Endpoint{Address: "x", Capacity: c.capacity, InFlight: known(c.inFlight, now), Server: ServerReport{
-					Queue: known(c.queue, now), Completions: known(math.Floor(seconds), now),
-				}}
+				x := Endpoint{Address: "x", Capacity: c.capacity, InFlight: known(c.inFlight, now),
+					Server: ServerReport{
+						Queue: known(c.queue, now), Completions: known(math.Floor(seconds), now),
+					}}
 				if c.capacity > 0 {
 					x.Server.BusySeconds = known(math.Floor(seconds), now)
 				}
@@ -171,15 +176,17 @@ func TestCountsOfATritonLikeServerAreCorrectedOnlyAsFarAsNeeded(t *testing.T) {
 // TestCountsAreRememberedForAsLongAsAScrapeTakes: a scrape that took half a second is paired
 // with the count of its moment, however often counts come.
 func TestCountsAreRememberedForAsLongAsAScrapeTakes(t *testing.T) {
-	for _, every := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond} {
+	for _, every := range []time.Duration{time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond,
+		10 * time.Millisecond, 50 * time.Millisecond} {
 		t.Run(every.String(), func(t *testing.T) {
 			var m memory
 			for now := time.Duration(0); now < 10*time.Second; now += every {
-				m.observeInFlight(Reading{Value: now.Seconds(), At: epoch.Add(now)}) // a count that tells when it was
+				m.observeInFlight(Reading{Value: now.Seconds(), At: epoch.Add(now)}) // the count is its own time
 				for _, back := range []time.Duration{0, every, 100 * time.Millisecond, 600 * time.Millisecond} {
 					at := max(0, now-back)
 					got, ok := m.inFlightNear(epoch.Add(at), 500*time.Millisecond)
-					if off := time.Duration(math.Abs(got-at.Seconds()) * 1e9).Round(time.Microsecond); !ok || off > max(every, 10*time.Millisecond) || back == 0 && off > 0 {
+					if off := time.Duration(math.Abs(got-at.Seconds()) * 1e9).Round(time.Microsecond); !ok ||
+						off > max(every, 10*time.Millisecond) || back == 0 && off > 0 {
 						t.Fatalf("after %v, of %v before: the count of %v off, known %v", now, back, off, ok)
 					}
 				}

@@ -37,7 +37,8 @@ func TestAPushGainsTheWaitThatTheOldSharesWouldCost(t *testing.T) {
 		best := (2./3)*1 + (1./3)*1.5
 		wantNear(t, "gain, "+c.name, d.Gain(c.inForce), c.at-best, 5*rarely)
 	}
-	wantNear(t, "gain, the same shares", d.Gain([]float64{d.Endpoints[0].Share, d.Endpoints[1].Share, d.Endpoints[2].Share}), 0, 1e-12)
+	wantNear(t, "gain, the same shares",
+		d.Gain([]float64{d.Endpoints[0].Share, d.Endpoints[1].Share, d.Endpoints[2].Share}), 0, 1e-12)
 }
 
 func TestNoSharesGainMuchOverThoseDecided(t *testing.T) {

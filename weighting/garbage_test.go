@@ -18,7 +18,8 @@ func TestAFieldThatOnlyOneLeavesOutIsNotZero(t *testing.T) {
 		{"running", func(s *ServerReport) { s.Running = Reading{} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pool := []Endpoint{scraped("a", 4, 10, 4, epoch), scraped("b", 4, 10, 4, epoch), scraped("c", 4, 10, 4, epoch)}
+			pool := []Endpoint{scraped("a", 4, 10, 4, epoch), scraped("b", 4, 10, 4, epoch),
+				scraped("c", 4, 10, 4, epoch)}
 			c.blind(&pool[2].Server)
 			d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: pool})
 			blind, seeing := of(t, d, "c"), of(t, d, "a")
@@ -30,7 +31,7 @@ func TestAFieldThatOnlyOneLeavesOutIsNotZero(t *testing.T) {
 	}
 }
 
-func TestAFieldThatNobodyReportsIsNoPartOfAnyLoad(t *testing.T) {
+func TestAFieldThatNoServerReportsIsNoPartOfAnyLoad(t *testing.T) {
 	pool := []Endpoint{scraped("a", 4, 0, 4, epoch), scraped("b", 4, 0, 2, epoch)}
 	for i := range pool {
 		pool[i].Server.Queue = Reading{}
@@ -42,14 +43,15 @@ func TestAFieldThatNobodyReportsIsNoPartOfAnyLoad(t *testing.T) {
 
 // leak is a pool whose first endpoint has 20 requests, and a count of its own.
 func leak(count float64, now time.Time) Snapshot {
-	s := Snapshot{Endpoints: []Endpoint{scraped("a", 0, 16, 4, now), scraped("b", 0, 0, 0, now), scraped("c", 0, 0, 0, now)}}
+	s := Snapshot{Endpoints: []Endpoint{scraped("a", 0, 16, 4, now), scraped("b", 0, 0, 0, now),
+		scraped("c", 0, 0, 0, now)}}
 	for i, n := range []float64{count, 0, 0} {
 		s.Endpoints[i].InFlight = known(n, now)
 	}
 	return s
 }
 
-func TestALeakedCountThatIsPutRightDoesNotMakeAFullServerLookIdle(t *testing.T) {
+func TestALeakedCountThatIsCorrectedDoesNotMakeAFullServerLookIdle(t *testing.T) {
 	for _, leaked := range []float64{60, 220, 1.76e9} {
 		law, now := NewLaw(DefaultParams()), epoch
 		step := func(count float64) EndpointDecision {
@@ -88,7 +90,7 @@ func TestAGarbageCountDoesNotSetTheArrivalRateOfThePool(t *testing.T) {
 	want(t, "source", d.ArrivalRateSource, RateCompletions)
 }
 
-func TestAGarbageGaugeOfOneServerIsNotEverybodysSlots(t *testing.T) {
+func TestAGarbageGaugeOfOneServerDoesNotSetTheSlotsOfAll(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	var d Decision
 	for i := range 20 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refusing is an endpoint whose last report is that of then, and who refuses now.
+// refusing is an endpoint that reported, and refuses connections now.
 func refusing(e Endpoint) Endpoint {
 	e.Refused = true
 	return e
@@ -18,15 +18,17 @@ func TestAServerThatRefusesIsNeutralAtOnce(t *testing.T) {
 	idle := scraped("a", 4, 0, 0, then)
 	law.Step(then, Snapshot{Endpoints: []Endpoint{idle, scraped("b", 4, 4, 4, then), scraped("c", 4, 4, 4, then)}})
 	now := then.Add(250 * time.Millisecond)
-	d := law.Step(now, Snapshot{Endpoints: []Endpoint{refusing(idle), scraped("b", 4, 4, 4, now), scraped("c", 4, 4, 4, now)}})
+	d := law.Step(now, Snapshot{Endpoints: []Endpoint{refusing(idle), scraped("b", 4, 4, 4, now),
+		scraped("c", 4, 4, 4, now)}})
 	a := of(t, d, "a")
 	want(t, "reason", a.Reason, ReasonNeutral)
-	wantNear(t, "load", a.Load, 8, 1e-9) // the median, not the 0 it last said
+	wantNear(t, "load", a.Load, 8, 1e-9) // the median, not the 0 that it last reported
 	want(t, "state of the queue", input(t, a, FieldQueue).State, StateNeutral)
 	wantNear(t, "share", a.Share, 1.0/3, 1e-9)
 
 	now = now.Add(250 * time.Millisecond)
-	d = law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 0, now), scraped("b", 4, 4, 4, now), scraped("c", 4, 4, 4, now)}})
+	d = law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 0, now), scraped("b", 4, 4, 4, now),
+		scraped("c", 4, 4, 4, now)}})
 	want(t, "reason when it answers again", of(t, d, "a").Reason, ReasonFill)
 }
 
@@ -44,7 +46,7 @@ func TestAServerThatRefusesIsNotIdleBecauseNothingIsInFlightThere(t *testing.T) 
 	wantNear(t, "load", of(t, d, "a").Load, 8, 1e-9)
 }
 
-func TestNothingIsTakenToArriveAtAServerThatRefuses(t *testing.T) {
+func TestNoArrivalsAreExpectedAtAServerThatRefuses(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	var d Decision
 	for i := range 20 {
@@ -63,7 +65,7 @@ func TestNothingIsTakenToArriveAtAServerThatRefuses(t *testing.T) {
 	wantNear(t, "rate", d.ArrivalRate, 3, 1e-9)
 }
 
-func TestWhileMostOfThePoolRefusesNobodyIsTakenForGone(t *testing.T) {
+func TestWhileMostOfThePoolRefusesNoServerIsGone(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	now := epoch
 	d := law.Step(now, Snapshot{Endpoints: []Endpoint{
@@ -77,11 +79,13 @@ func TestAssumedSlotsAreTheSameForAllAndNoFewerThanWereSeenAtOnce(t *testing.T) 
 	law := NewLaw(DefaultParams())
 	d := law.Step(epoch, Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 6, epoch), scraped("b", 0, 0, 1, epoch)}})
 	later := epoch.Add(second)
-	d2 := law.Step(later, Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 2, later), scraped("b", 0, 0, 1, later), scraped("c", 2, 0, 1, later)}})
+	d2 := law.Step(later,
+		Snapshot{Endpoints: []Endpoint{scraped("a", 0, 0, 2, later), scraped("b", 0, 0, 1, later),
+			scraped("c", 2, 0, 1, later)}})
 	for _, address := range []string{"a", "b"} {
 		want(t, "slots of "+address, of(t, d, address).Slots, 6)
 		want(t, "source", of(t, d, address).SlotsSource, CapacityAssumed)
-		want(t, "slots of "+address+" later, beside one that is known", of(t, d2, address).Slots, 6)
+		want(t, "slots of "+address+" later, next to a known one", of(t, d2, address).Slots, 6)
 	}
 	want(t, "slots of the known one", of(t, d2, "c").Slots, 2)
 	wantNear(t, "busy", of(t, d, "a").BusyFraction, 1, 1e-9)
@@ -105,6 +109,7 @@ func TestARestartForgetsWhatTheProcessDid(t *testing.T) {
 	now := epoch.Add(10 * second)
 	d = law.Step(now, Snapshot{Endpoints: []Endpoint{report(9, 1, now)}})
 	if e := d.Endpoints[0]; !math.IsNaN(e.CompletionRate) || !math.IsNaN(e.MeanQueueTime) {
-		t.Errorf("after the restart %v completions per second after %v s, want both unknown", e.CompletionRate, e.MeanQueueTime)
+		t.Errorf("after the restart %v completions per second after %v s, want both unknown", e.CompletionRate,
+			e.MeanQueueTime)
 	}
 }

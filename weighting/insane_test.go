@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counterKinds are the cumulative fields that a server tells, and of what kind of server.
+// counterKinds are the cumulative fields that a server exports, and of what kind of server.
 var counterKinds = map[string]signals{
 	"gauges and counters":          {gauges: true, counters: true},
 	"gauges and all counters":      {gauges: true, triton: true, counters: true},
@@ -21,8 +21,9 @@ var counterKinds = map[string]signals{
 }
 
 // meanShares are those of four equal pods from one second to another, where distort may change
-// what they say. What has queued until clear is taken away.
-func meanShares(seed uint64, s signals, clear, from, to float64, distort func(w *world, i int) func(*ServerReport)) [4]float64 {
+// what they report. What has queued until clear is taken away.
+func meanShares(seed uint64, s signals, clear, from, to float64,
+	distort func(w *world, i int) func(*ServerReport)) [4]float64 {
 	w := newWorld(seed, 6, 4, 4, 0.7)
 	w.push(w.equalWeights())
 	for i, p := range w.pods {
@@ -55,7 +56,7 @@ func meanShares(seed uint64, s signals, clear, from, to float64, distort func(w 
 	return sum
 }
 
-// TestOneInsaneCounterIsForgotten: a counter that leaps and comes back is no speed. Twenty seconds later
+// TestOneInsaneCounterIsForgotten: a counter that jumps and comes back is no speed. Twenty seconds later
 // all get the same again.
 func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	t.Parallel()
@@ -87,8 +88,8 @@ func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	}
 }
 
-// TestASumOfProxiesThatLeapsIsNoTraffic: a hundred million requests that one of them issued in an instant.
-func TestASumOfProxiesThatLeapsIsNoTraffic(t *testing.T) {
+// TestASumOfProxiesThatJumpsIsNoTraffic: a hundred million requests that one of them issued in an instant.
+func TestASumOfProxiesThatJumpsIsNoTraffic(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	for i := range 300 {
 		now := at(float64(i) * 0.1)
@@ -110,11 +111,12 @@ func TestASumOfProxiesThatLeapsIsNoTraffic(t *testing.T) {
 	}
 }
 
-// TestNoGarbageOfCountersLasts: whatever counters said for half a minute, after a minute of sane
+// TestGarbageInCountersIsForgotten: whatever counters reported for half a minute, after a minute of sane
 // readings no share is further from a quarter than chance has it in half a minute.
-func TestNoGarbageOfCountersLasts(t *testing.T) {
+func TestGarbageInCountersIsForgotten(t *testing.T) {
 	const sane = 40.0 // seconds
-	leap := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 10, 1e3, 1e5, 2.4e5, 1e9, 1e15, 1e18, -1e18}), rapid.Float64Range(0, 1e6))
+	leap := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 10, 1e3, 1e5, 2.4e5, 1e9, 1e15, 1e18, -1e18}),
+		rapid.Float64Range(0, 1e6))
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom(slices.Sorted(maps.Keys(counterKinds))).Draw(t, "kind")
 		liars := rapid.IntRange(1, 4).Draw(t, "liars")

@@ -1,12 +1,17 @@
 package weighting
 
+// Least latency: another law for the shares
+//
+// The next request at an endpoint takes its latency times the requests that are there and itself. The fill evens out
+// these costs instead of loads. An endpoint whose latency is above the threshold gets its floor.
+
 import (
 	"math"
 	"time"
 )
 
-// latency is a moving average of the time to the last byte, by answers and not by
-// time: each new answer counts for alpha, as routers do that see them one by one.
+// latency is a moving average of the time to the last byte, by answers and not by time: each new answer counts for
+// alpha, as in routers that see them one by one.
 type latency struct {
 	seconds float64
 	gap     float64   // mean seconds between two reports with answers; 0: there was but one
@@ -29,9 +34,8 @@ func (l *latency) answered(n, mean, alpha float64, at time.Time) {
 	l.at = at
 }
 
-// lasts is for how long the average means something: until answers are missing that
-// should have come, which is some gaps after the last. Where they are as far apart
-// as that because little is sent there, it is for the time that some take.
+// lasts is how long the average is usable: until answers are missing that should have come, which is some gaps after
+// the last one. Where gaps are that long because little is sent there, it is some latencies.
 func (l *latency) lasts(decay time.Duration) time.Duration {
 	const some, most = 3, time.Hour
 	gap := l.seconds
@@ -41,8 +45,8 @@ func (l *latency) lasts(decay time.Duration) time.Duration {
 	return max(decay, time.Duration(min(some*gap, most.Seconds())*float64(time.Second)))
 }
 
-// tells reports whether the average is of late.
-func (l *latency) tells(p *pool) bool {
+// usable reports whether the average is recent.
+func (l *latency) usable(p *pool) bool {
 	return !l.at.IsZero() && p.now.Sub(l.at) <= l.lasts(p.params.Decay)
 }
 
@@ -59,15 +63,13 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 	m.latency.answered(n, min(took/n, largestSum), alpha, seen.Answered.At)
 }
 
-// cost is a member as the policy least-latency sees it: the next request takes
-// its latency times the requests that are out there and itself, relative to the
-// pool's median latency. Who is untried costs nothing until a request is on its
-// way there, and who has not answered for long is taken for a median one.
+// latencyVessel is a member as the policy least-latency sees it: the next request takes its latency times the requests
+// that are there and itself, relative to the pool's median latency. An untried endpoint costs nothing until a request
+// is on its way there, and one that has not answered for long counts as a median one.
 //
-// As a vessel it holds those requests and is as wide as it is fast, so the fill
-// that evens out levels evens out costs.
-func (p *pool) cost(m *member, typical float64) vessel {
-	if !m.latency.tells(p) || m.latency.seconds <= 0 {
+// As a vessel it holds those requests and is as wide as it is fast, so the fill that evens out levels evens out costs.
+func (p *pool) latencyVessel(m *member, typical float64) vessel {
+	if !m.latency.usable(p) || m.latency.seconds <= 0 {
 		untried := m.latency.at.IsZero()
 		if untried && m.load <= 0 {
 			return vessel{load: 0, slots: 1, speed: 1}
@@ -79,10 +81,9 @@ func (p *pool) cost(m *member, typical float64) vessel {
 	return vessel{load: m.load + 1, slots: 1, speed: speed * m.ramp}
 }
 
-// slow reports whether a member answers so late that it gets its floor and no
-// more, as long as another does not.
+// slow reports whether a member answers so late that it gets only its floor, as long as another does not.
 func (p *pool) slow(m *member) bool {
-	return p.params.LeastLatency.Enabled && m.latency.tells(p) &&
+	return p.params.LeastLatency.Enabled && m.latency.usable(p) &&
 		m.latency.seconds > p.params.LeastLatency.Threshold.Seconds()
 }
 
@@ -98,27 +99,27 @@ func (p *pool) vessels() []vessel {
 		if math.IsNaN(typical) {
 			out[i] = m.holding(m.todo)
 		} else {
-			out[i] = p.cost(m, typical)
+			out[i] = p.latencyVessel(m, typical)
 		}
 	}
-	p.setAside(out)
-	p.hold(out)
+	p.excludeSlow(out)
+	p.excludeFromFill(out)
 	return out
 }
 
-// typicalLatency is the median of those that answered lately; NaN where nobody did.
+// typicalLatency is the median of those that answered recently; NaN where none did.
 func (p *pool) typicalLatency() float64 {
 	var seconds []float64
 	for i := range p.members {
-		if l := p.members[i].latency; l.seconds > 0 && l.tells(p) {
+		if l := p.members[i].latency; l.seconds > 0 && l.usable(p) {
 			seconds = append(seconds, l.seconds)
 		}
 	}
 	return median(seconds)
 }
 
-// setAside fills up those that are to get their floor alone.
-func (p *pool) setAside(vessels []vessel) {
+// excludeSlow fills up slow members, so that they get only their floor.
+func (p *pool) excludeSlow(vessels []vessel) {
 	var slow []int
 	for i := range p.members {
 		p.members[i].slow = p.slow(&p.members[i])

@@ -23,7 +23,8 @@ func TestTheLatencyIsTheMovingAverageOfTheAnswersOneByOne(t *testing.T) {
 		now := at(float64(i))
 		read := func(v float64) Reading { return Reading{Value: v, At: now} }
 		d := law.Step(now, Snapshot{Endpoints: []Endpoint{{
-			Address: "10.0.0.1:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(sum), Answered: read(n)},
+			Address: "10.0.0.1:80", InFlight: read(0),
+			Proxies: ProxyReport{LatencySeconds: read(sum), Answered: read(n)},
 		}}})
 		got := d.Endpoints[0].Latency
 		if math.IsNaN(want) != math.IsNaN(got) || math.Abs(got-want) > 1e-9 {
@@ -51,7 +52,8 @@ func sharesByLatency(t *testing.T, arrivals float64, endpoints ...timed) []Endpo
 		read := func(v float64) Reading { return Reading{Value: v, At: now} }
 		s := Snapshot{PushPeriod: seconds(1)}
 		for j, e := range endpoints {
-			p := ProxyReport{LatencySeconds: read(0), Answered: read(0), Issued: read(arrivals / float64(len(endpoints)) * float64(i) * 0.1)}
+			p := ProxyReport{LatencySeconds: read(0), Answered: read(0),
+				Issued: read(arrivals / float64(len(endpoints)) * float64(i) * 0.1)}
 			if i > 0 && e.latency > 0 {
 				p.LatencySeconds, p.Answered = read(e.latency), read(1)
 			}
@@ -73,27 +75,33 @@ func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing
 		reasons   []Reason
 	}{
 		{"all alike", 1, []timed{{1, 0}, {1, 0}}, []float64{0.5, 0.5}, []Reason{ReasonFill, ReasonFill}},
-		{"the untried first", 1, []timed{{1, 0}, {0, 0}, {1, 0}}, []float64{0, 1, 0}, []Reason{ReasonFloor, ReasonFill, ReasonFloor}},
-		{"untried with a request on its way is as good as another", 1, []timed{{1, 0}, {0, 1}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"the untried first", 1, []timed{{1, 0}, {0, 0}, {1, 0}}, []float64{0, 1, 0},
+			[]Reason{ReasonFloor, ReasonFill, ReasonFloor}},
+		{"untried with a request on its way is as good as another", 1, []timed{{1, 0}, {0, 1}}, []float64{1, 0},
+			[]Reason{ReasonFill, ReasonFloor}},
 		{"the fastest first", 1, []timed{{2, 0}, {0.5, 0}}, []float64{0, 1}, []Reason{ReasonFloor, ReasonFill}},
 		{"requests in flight count", 1, []timed{{1, 0}, {0.5, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
-		{"many go by speed", 1000, []timed{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4}, []Reason{ReasonFill, ReasonFill, ReasonFill}},
-		{"above the threshold a floor is left", 1000, []timed{{3.1, 0}, {2.9, 0}}, []float64{0, 1}, []Reason{ReasonSlow, ReasonFill}},
-		{"all above it share", 1000, []timed{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3}, []Reason{ReasonFill, ReasonFill}},
-		{"nobody has answered: by load", 1, []timed{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"many go by speed", 1000, []timed{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4},
+			[]Reason{ReasonFill, ReasonFill, ReasonFill}},
+		{"above the threshold a floor is left", 1000, []timed{{3.1, 0}, {2.9, 0}}, []float64{0, 1},
+			[]Reason{ReasonSlow, ReasonFill}},
+		{"all above it share", 1000, []timed{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3},
+			[]Reason{ReasonFill, ReasonFill}},
+		{"none has answered: by load", 1, []timed{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, e := range sharesByLatency(t, c.arrivals, c.endpoints...) {
 				if math.Abs(e.Share-c.want[i]) > 0.015 || e.Reason != c.reasons[i] {
-					t.Errorf("endpoint %d: share %.3f for %s, want %.3f for %s", i, e.Share, e.Reason, c.want[i], c.reasons[i])
+					t.Errorf("endpoint %d: share %.3f for %s, want %.3f for %s", i, e.Share, e.Reason, c.want[i],
+						c.reasons[i])
 				}
 			}
 		})
 	}
 }
 
-// Between two answers that take a minute each nothing is told of an endpoint, and yet
-// it is no unknown one; nor is it known for ever.
+// Between two answers that take a minute each there is no new report of an endpoint, and yet it is not unknown; nor is
+// it known for ever.
 func TestALatencyLastsUntilTheNextAnswerIsOverdue(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -133,7 +141,8 @@ func TestALatencyLastsUntilTheNextAnswerIsOverdue(t *testing.T) {
 				// share like that of a median one.
 				e := step(last+after, 3, at(last))
 				if known := e.Share < 0.15; known != c.known[i] {
-					t.Errorf("%v s after an answer its share is %.3f; want that of a known latency: %v", after, e.Share, c.known[i])
+					t.Errorf("%v s after an answer its share is %.3f; want that of a known latency: %v", after, e.Share,
+						c.known[i])
 				}
 			}
 		})
@@ -150,9 +159,11 @@ func TestALatencyStaysFinite(t *testing.T) {
 		now := at(float64(i))
 		read := func(v float64) Reading { return Reading{Value: v, At: now} }
 		d = law.Step(now, Snapshot{Endpoints: []Endpoint{{
-			Address: "10.0.0.1:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(float64(i) * 1e308), Answered: read(answered)},
+			Address: "10.0.0.1:80", InFlight: read(0),
+			Proxies: ProxyReport{LatencySeconds: read(float64(i) * 1e308), Answered: read(answered)},
 		}, {
-			Address: "10.0.0.2:80", InFlight: read(0), Proxies: ProxyReport{LatencySeconds: read(float64(i)), Answered: read(answered * 5e-324)},
+			Address: "10.0.0.2:80", InFlight: read(0),
+			Proxies: ProxyReport{LatencySeconds: read(float64(i)), Answered: read(answered * 5e-324)},
 		}}})
 	}
 	for _, e := range d.Endpoints {

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// A Law holds what one cluster's decisions depend on besides the reports: what
-// it has learned, and what it last decided. It is not safe for concurrent use:
-// one loop steps it.
+// A Law holds what the decisions for one cluster depend on besides the reports: what it has learned, and what it
+// decided last. It is not safe for concurrent use: one loop steps it.
 type Law struct {
-	params  Params
-	started bool
-	memory  map[string]*memory
-	listed  list
-	shedder shedder
-	lift    lift
-	pardon  pardon
-	prompts prompts
-	cost    cost     // of the engines; zero while unknown
-	byWork  bool     // the unit of load is the work of a mean request
-	rate    float64  // requests per second that arrive at all endpoints, as of the last step
-	arrived float64  // requests, at all endpoints
-	scratch []member // of the step before, to be overwritten
+	params    Params
+	started   bool
+	memory    map[string]*memory
+	listed    list
+	shedder   shedder
+	lift      lift
+	panicMode panicMode
+	prompts   prompts
+	cost      cost     // of the engines; zero while unknown
+	byWork    bool     // the unit of load is the work of a mean request
+	rate      float64  // requests per second that arrive at all endpoints, as of the last step
+	arrived   float64  // requests, at all endpoints
+	scratch   []member // of the step before, to be overwritten
 }
 
-// A list is the endpoints of a snapshot in the order of their addresses, so that the order of
-// the snapshot cannot matter. It holds until a snapshot lists others.
+// A list is the endpoints of a snapshot in the order of their addresses, so that the order of the snapshot cannot
+// matter. It is valid until a snapshot lists others.
 type list struct {
 	addresses []string // in the order of the snapshot
 	entries   []entry  // sorted by address
@@ -51,31 +50,28 @@ func (l *list) of(endpoints []Endpoint) bool {
 	return true
 }
 
-// NewLaw starts a law that has seen nothing.
+// NewLaw returns a law that has seen nothing.
 func NewLaw(p Params) *Law {
 	return &Law{params: p, memory: make(map[string]*memory)}
 }
 
-// SetParams changes the knobs and keeps all that was learned.
+// SetParams changes the parameters and keeps what was learned.
 func (l *Law) SetParams(p Params) { l.params = p }
 
 // A Snapshot is the cluster as the collectors see it at the time of a step.
 type Snapshot struct {
 	Endpoints []Endpoint // in any order; one per address
 
-	// PushDelay is the time from a decision to its effect in the proxies, as
-	// measured by their ACKs; PushPeriod is the shortest time from one push to the
-	// next.
+	// PushDelay is the time from a decision to its effect in the proxies, as measured by their ACKs; PushPeriod is the
+	// shortest time from one push to the next.
 	PushDelay, PushPeriod time.Duration
 
-	// ScrapeInterval and CountInterval are the times between two readings of an
-	// endpoint's report and of its in-flight count; 0 where a change is reported
-	// when it happens.
+	// ScrapeInterval and CountInterval are the times between two readings of an endpoint's report and of its in-flight
+	// count; 0 where a change is reported when it happens.
 	ScrapeInterval, CountInterval time.Duration
 }
 
-// Step takes in what is new and decides. The same law, snapshots and times give
-// the same decisions.
+// Step takes in what is new and decides. The same law, snapshots and times give the same decisions.
 func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool := l.observe(now, s.Endpoints)
 	pool.slots()
@@ -84,9 +80,9 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.loads()
 	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
-	l.judge(pool)
+	l.detectOutliers(pool)
 	l.flag(pool)
-	l.used(pool, &s)
+	l.findUnused(pool, &s)
 	pool.arrivals(&d, s)
 	l.rate = d.ArrivalRate
 	pool.share(&d)
@@ -103,8 +99,8 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	return d
 }
 
-// observe updates the memory of each endpoint and sets up the pool, sorted by
-// address. Entries of one address are united.
+// observe updates the memory of each endpoint and sets up the pool, sorted by address. Entries of one address are
+// united.
 func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	if !l.listed.of(endpoints) {
 		l.list(now, endpoints)
@@ -125,7 +121,7 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	for i := range members {
 		members[i].observe(members[i].Endpoint, now, l.params.LeastLatency.Alpha)
 	}
-	p.missGone()
+	p.markGone()
 	return p
 }
 
@@ -146,9 +142,11 @@ func (l *Law) list(now time.Time, endpoints []Endpoint) {
 	})
 }
 
-// missGone marks the members whose server is gone. While more than half of the
-// pool refuses, the fault is more likely on the way there.
-func (p *pool) missGone() {
+// markGone marks the members whose server is gone. A refused connection is no late report: the process that reported is
+// gone, and its last report with it. Its fields are neutral at once, an empty in-flight count does not make it idle,
+// and no requests are expected to arrive there. While more than half of the pool refuses, the fault is more likely on
+// the way there, and no member is gone.
+func (p *pool) markGone() {
 	refused := 0
 	for i := range p.members {
 		if p.members[i].Refused {
@@ -172,8 +170,8 @@ func (p *pool) verdicts(d *Decision) {
 	}
 }
 
-// forget drops endpoints that have been gone for as long as a report is worth
-// anything. One that only blinked out of its discovery keeps what was learned.
+// forget drops endpoints that have been gone for longer than any report is usable. One that only blinked out of its
+// discovery keeps what was learned.
 func (l *Law) forget(now time.Time) {
 	for address, m := range l.memory {
 		if now.Sub(m.lastSeen) > l.params.Decay {
@@ -182,16 +180,16 @@ func (l *Law) forget(now time.Time) {
 	}
 }
 
-// pool is one step in the making.
+// pool is one step in progress.
 type pool struct {
 	params  *Params
 	now     time.Time
 	members []member
 
 	queues, executes bool // some member reports its queue, and what it executes
-	spared           bool // some member has no flag, so that who has one gets nothing
+	someUnflagged    bool // some member has no flag, so that flagged ones get nothing
 
-	// What is typical of the members that have a say; NaN when none has one.
+	// Medians over the members with usable fields; NaN where there is none.
 	scraped, inFlight float64 // level of each signal
 	load              float64 // level of the loads made of them
 	age               float64 // of the loads, seconds
@@ -201,11 +199,11 @@ type pool struct {
 	whole   float64 // then, that work in prompt tokens
 	second  float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
 
-	level float64       // of the water
-	held  time.Duration // a share decided for as long is in force
+	level float64       // water level
+	held  time.Duration // a share that was decided for so long is in force
 }
 
-// member is one endpoint in the making of a step.
+// member is one endpoint in a step.
 type member struct {
 	*Endpoint
 	*memory
@@ -215,7 +213,7 @@ type member struct {
 	speed       float64
 	ramp        float64
 	blackout    bool
-	gone        bool // nobody listens where its reports came from
+	gone        bool // connections to it are refused
 
 	seen       fields
 	load       float64 // requests
@@ -228,10 +226,10 @@ type member struct {
 	queued  float64 // requests waiting per slot; NaN unknown
 	flagged bool
 	lifted  bool // its flag, for now
-	floored bool // above the water
+	floored bool // above the water level
 	slow    bool // above the threshold of latency
 	came    arrived
-	unused  bool // nothing is sent there, whatever its share
+	unused  bool // the proxies send nothing there, whatever its share
 }
 
 // holding is the member as a vessel with that load.
@@ -250,9 +248,9 @@ func (p *pool) arrivals(d *Decision, s Snapshot) {
 	d.Arrivals = min(max(1, d.Arrivals), largestSum)
 }
 
-// horizon is how old the loads will be when their successors replace them: half
-// of the interval between two readings is still to pass, for they are read at
-// different times, and then it is pushed.
+// horizon is how old the loads will be when their successors replace them. They are read at different times, so half of
+// the interval between two readings is, on average, still to pass; then the next decision is pushed. Where changes are
+// reported as they happen the interval is 0.
 func (p *pool) horizon(s Snapshot) time.Duration {
 	const longest = time.Hour
 	age := time.Duration(0)
@@ -269,7 +267,7 @@ func (p *pool) horizon(s Snapshot) time.Duration {
 	return limited(age) + limited(p.interval(s))/2 + limited(s.PushDelay) + limited(s.PushPeriod)
 }
 
-// interval is the time between two readings of what most loads are made of.
+// interval is the time between two readings of the signal that most loads are made of.
 func (p *pool) interval(s Snapshot) time.Duration {
 	counted := 0
 	for i := range p.members {
@@ -283,8 +281,7 @@ func (p *pool) interval(s Snapshot) time.Duration {
 	return s.ScrapeInterval
 }
 
-// arrivalRate sums the members' rates; one without a rate counts as their mean,
-// and one that is gone gets nothing.
+// arrivalRate sums the members' rates. A member without a rate counts as their mean, and one that is gone gets nothing.
 func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
 	var sum float64
 	var n int
@@ -307,7 +304,7 @@ func (p *pool) arrivalRate() (perSecond float64, source RateSource) {
 	return max(0, sum) / float64(max(1, n)) * float64(len(p.members)), source
 }
 
-// rateRank orders the sources of a rate by how much they tell.
+// rateRank orders the sources of a rate by how complete they are.
 func rateRank(s RateSource) int {
 	return slices.Index([]RateSource{RateUnknown, RateIncrements, RateIssued, RateCompletions}, s)
 }

@@ -32,7 +32,8 @@ func TestSlotsAreLearned(t *testing.T) {
 	}{
 		{"by the gauge", 4, exponential(1), signals{gauges: true}, 0.95, 20, 0},
 		{"by the gauge, 64 slots", 64, exponential(1), signals{gauges: true}, 0.97, 60, 0},
-		{"by counters, lumpy: one slot, requests of 1 s, scrapes of 250 ms", 1, fixed(1), signals{triton: true}, 0.98, 60, 0.2},
+		{"by counters, lumpy: one slot, requests of 1 s, scrapes of 250 ms", 1, fixed(1), signals{triton: true}, 0.98,
+			60, 0.2},
 		{"by counters, one slot, requests of any length", 1, exponential(1), signals{triton: true}, 0.95, 120, 0.25},
 		{"by counters, 8 slots", 8, exponential(1), signals{triton: true}, 0.98, 60, 0.1},
 		{"by counters, requests of 4 s", 8, fixed(4), signals{triton: true}, 0.98, 120, 0.1},
@@ -60,8 +61,8 @@ func TestAPassingQueueOfShortRequestsTeachesNoSlots(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		gauge bool
-		slots float64 // the most that was seen, or what is assumed of who does not tell
-	}{{"with a gauge of running requests", true, 4}, {"with counters alone", false, 1}} {
+		slots float64 // the most that was seen, or what is assumed where nothing shows it
+	}{{"with a gauge of running requests", true, 4}, {"with counters only", false, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			law := NewLaw(DefaultParams())
 			var d Decision
@@ -109,7 +110,7 @@ func TestSlotsAreConfiguredLearnedOrAssumed(t *testing.T) {
 			want(t, "source", of(t, d, "x").SlotsSource, c.source)
 		})
 	}
-	t.Run("nobody knows", func(t *testing.T) {
+	t.Run("unknown everywhere", func(t *testing.T) {
 		d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{scraped("x", 0, 0, 0, epoch)}})
 		want(t, "slots", of(t, d, "x").Slots, 1)
 		want(t, "source", of(t, d, "x").SlotsSource, CapacityAssumed)
@@ -143,7 +144,8 @@ func TestUniformPoolStaysUniform(t *testing.T) {
 			}
 			t.Logf("mean distance from 1: %.4f; %.2f %% of the speeds more than %v off", sum/n, 100*far/n, off)
 			if sum/n > meanOff || far/n > wrong {
-				t.Errorf("mean distance %v (at most %v), %v of them more than %v off (at most %v)", sum/n, meanOff, far/n, off, wrong)
+				t.Errorf("mean distance %v (at most %v), %v of them more than %v off (at most %v)", sum/n, meanOff,
+					far/n, off, wrong)
 			}
 		})
 	}
@@ -203,7 +205,7 @@ func TestArrivalRateComesFromWhatThereIs(t *testing.T) {
 			e.Server.Completions = known(float64(5*i), at)
 			return e
 		}, 3, RateCompletions},
-		{"completions alone", func(i int, at time.Time) Endpoint {
+		{"completions only", func(i int, at time.Time) Endpoint {
 			return Endpoint{Address: "x", Server: ServerReport{Completions: known(float64(5*i), at)}}
 		}, 5, RateCompletions},
 		{"rises of the in-flight count", func(i int, at time.Time) Endpoint {
@@ -275,7 +277,7 @@ func TestRestartOfAServerIsNoNegativeRate(t *testing.T) {
 	wantNear(t, "rate", d.ArrivalRate, 5, 1e-9)
 }
 
-func TestSumThatGoesBackTellsNothingOnce(t *testing.T) {
+func TestSumThatGoesBackIsSkippedOnce(t *testing.T) {
 	d, _ := rateAfter(t, 20, func(i int, at time.Time) Endpoint {
 		e := scraped("x", 4, 0, 4, at)
 		e.Server.Completions = known(float64(5*(i%19)), at)
@@ -321,8 +323,8 @@ func TestBusyFractionOfAServerWithCountersOnly(t *testing.T) {
 	want(t, "mean queue time is unknown", math.IsNaN(d.Endpoints[0].MeanQueueTime), true)
 }
 
-// Once the counter of busy time has died, what it said is no news, though the
-// queue goes on being reported.
+// Once the counter of busy time has died, its last value is not current, though the queue is
+// still reported.
 func TestBusyTimeAgesByItsOwnClock(t *testing.T) {
 	report := func(i int, at time.Time) Endpoint {
 		e := Endpoint{Address: "x", Capacity: 4, Server: ServerReport{Queue: known(0, at)}}

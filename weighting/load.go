@@ -1,11 +1,26 @@
 package weighting
 
+// One load of two signals
+//
+// The scraped load (queue + running) and the in-flight count, corrected by their smoothed difference, are estimates of
+// the same load. The in-flight count leads where it is fresh or held and has been paired, or where the scrape is
+// incomplete: a server that exports only one of queue and running cannot be compared. While only one of the two is
+// usable it is used as it is; while neither is, the younger one fades.
+//
+// A difference of up to half a request is the noise of two clocks and counts as none, one of a request or more counts
+// in full, and what is between in proportion. It fades as the scrape that it came from grows stale.
+//
+// An endpoint whose metrics died must neither look idle, as it may have looked last, nor saturated, because that would
+// halt a pool whose metrics all failed at once. It fades into the pool's median level, turned back into what an
+// endpoint of its size and speed would report there. Where no field is usable at all the pool's median level stands in,
+// and where there is none, a level of 1, from which the fill goes by capacity.
+
 import (
 	"math"
 	"time"
 )
 
-// fields are a member's readings as they count at the time of the step.
+// fields are a member's readings as they count in this step.
 type fields struct {
 	queue, running, utilization, inFlight field // as reported
 
@@ -14,7 +29,7 @@ type fields struct {
 	paired    field // the age of that correction
 }
 
-// look settles how each member's readings count now.
+// look determines how each member's readings count now.
 func (p *pool) look() {
 	for i := range p.members {
 		m := &p.members[i]
@@ -33,18 +48,16 @@ func (p *pool) look() {
 		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
-		p.queues = p.queues || m.seen.queue.tells()
-		p.executes = p.executes || m.seen.executing.tells()
+		p.queues = p.queues || m.seen.queue.usable()
+		p.executes = p.executes || m.seen.executing.usable()
 	}
 }
 
-// correction is the difference of the two signals, as far as it is more than
-// noise, fading as the scrape it came from grows stale. There is no step at the
-// end of the noise: a difference near it would make the load jump to and fro.
+// correction is the difference of the two signals, as far as it is more than noise, fading as the scrape that it came
+// from grows stale. It grows steadily at the end of the noise: a step there would make the load jump to and fro.
 //
-// An exact count does not leak: where a server denies requests that the proxies
-// have out there, it is the server that does not see them (yet, or any more), and
-// they count.
+// An exact count does not leak. Where a server does not show requests that the proxies have in flight there, the server
+// does not see them (yet, or any more), and they count.
 func (m *member) correction() float64 {
 	const noise, whole = 0.5, 1.0 // requests
 	u := m.unproxied.or(0)
@@ -55,40 +68,39 @@ func (m *member) correction() float64 {
 	return u * min(max(0, trust), 1) * (1 - m.seen.paired.fade)
 }
 
-// typical collects one field over the pool. Its median is that of the believed
-// values; while there is none, as when a whole source is away, that of the
-// fading ones, so that the pool meets in its own middle.
-type typical struct{ believed, fading []float64 }
+// typical collects one field over the pool. Its median is that of the trusted values. While there is none, because a
+// whole source is away, it is that of the fading ones, so that the pool meets in its own middle.
+type typical struct{ trusted, fading []float64 }
 
 // newTypical has room for the whole pool.
 func (p *pool) newTypical() typical {
-	return typical{believed: make([]float64, 0, len(p.members))}
+	return typical{trusted: make([]float64, 0, len(p.members))}
 }
 
 func (t *typical) add(s FieldState, value float64) {
 	switch s {
 	case StateFresh, StateHold:
-		t.believed = append(t.believed, value)
+		t.trusted = append(t.trusted, value)
 	case StateDecay:
 		t.fading = append(t.fading, value)
 	}
 }
 
 func (t *typical) median() float64 {
-	if len(t.believed) > 0 {
-		return median(t.believed)
+	if len(t.trusted) > 0 {
+		return median(t.trusted)
 	}
 	return median(t.fading)
 }
 
-// estimate is a load in the making: a sum of fields, as stale as its stalest.
+// estimate is the load of one member: a sum of fields, as stale as its stalest.
 type estimate struct {
 	load  float64 // requests
 	state FieldState
 	age   time.Duration
 }
 
-// add counts a field, faded by its age, as far as there is something to count.
+// add counts a field, faded by its age, unless nothing of it is left.
 func (e *estimate) add(f *field, median float64) {
 	value, ok := f.blend(median)
 	if !ok {
@@ -100,9 +112,9 @@ func (e *estimate) add(f *field, median float64) {
 	}
 }
 
-// scraped and counted are the two estimates of a member's load, for what a median
-// endpoint of its size would report. A field that others of the pool report and
-// this one does not is not zero: the median stands in, and makes the load neutral.
+// scraped and counted are the two estimates of a member's load; a stale field fades into the value given, which a
+// median endpoint of its size would report. A field that others of the pool report and this one does not is not zero:
+// the median stands in, and makes the load neutral.
 func (m *member) scraped(p *pool, queue, running float64) estimate {
 	e := estimate{state: StateUnknown}
 	e.add(&m.seen.queue, queue)
@@ -125,9 +137,8 @@ func (m *member) counted(median float64) estimate {
 	return e
 }
 
-// loads settles each member's load: first the levels that stale fields fade to,
-// then the load of each by the rule of fusion, then the median load for those of
-// which nothing is known.
+// loads determines each member's load: first the levels that stale fields fade into, then the load of each member, then
+// the median load for those of which nothing is known.
 func (p *pool) loads() {
 	p.look()
 	p.levels()
@@ -141,17 +152,17 @@ func (p *pool) loads() {
 	p.load, p.age = levels.median(), ages.median()
 	level := p.load
 	if math.IsNaN(level) {
-		level = 1 // neither idle nor saturated, and from there on by capacity
+		level = 1 // neither idle nor saturated: the fill goes by capacity
 	}
 	for i := range p.members {
 		m := &p.members[i]
 		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.load < usual {
-			m.load = usual // and who is gone is not idle because nothing is in flight there
+			m.load = usual // an endpoint that is gone is not idle because nothing is in flight there
 		}
 	}
 }
 
-// levels of each signal by itself, as last read.
+// levels are the median levels of each signal by itself.
 func (p *pool) levels() {
 	scraped, inFlight := p.newTypical(), p.newTypical()
 	for i := range p.members {
@@ -166,9 +177,7 @@ func (p *pool) levels() {
 	p.scraped, p.inFlight = scraped.median(), inFlight.median()
 }
 
-// measure settles the load of one member from its two signals. A stale field
-// fades into what an endpoint of this one's size and speed would report at the
-// pool's median level.
+// measure determines the load of one member from its two signals.
 func (p *pool) measure(m *member) {
 	m.loadSource, m.loadState = LoadMedian, StateUnknown
 	if m.blackout {
@@ -179,8 +188,8 @@ func (p *pool) measure(m *member) {
 	usuallyRunning := min(usual, m.slotCount)
 	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
 
-	source, paired := LoadScraped, m.seen.paired.tells()
-	whole := m.seen.queue.tells() && m.seen.executing.tells() && m.measuresRunning(m.slotsSource)
+	source, paired := LoadScraped, m.seen.paired.usable()
+	whole := m.seen.queue.usable() && m.seen.executing.usable() && m.measuresRunning(m.slotsSource)
 	if counted.leads(use, paired || !whole) {
 		use, source = counted, LoadInFlight
 		if paired {
@@ -194,15 +203,14 @@ func (p *pool) measure(m *member) {
 	m.loadState, m.loadAge = use.state, use.age
 }
 
-// leads reports whether the in-flight count is what the load is made of: where
-// it is all there is, where it is believed and the better one, and else while
-// the scrape has grown older than it.
+// leads reports whether the load is made of the in-flight count: where it is all there is, where it is trusted and the
+// better one, and otherwise while the scrape is older than it.
 func (e *estimate) leads(scraped estimate, better bool) bool {
 	switch {
 	case e.state == StateUnknown || scraped.state == StateUnknown:
 		return e.state != StateUnknown
-	case believed(e.state) && better:
+	case trusted(e.state) && better:
 		return true
 	}
-	return !believed(scraped.state) && e.age < scraped.age
+	return !trusted(scraped.state) && e.age < scraped.age
 }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// lows are the lowest values of a count within the last span of time and a little more, in
-// parts of that span.
+// lows are the lowest values of a count within the last span of time and a little more, in parts of that span.
 type lows struct {
 	from  time.Time // the first part begins
 	width time.Duration
@@ -15,11 +14,11 @@ type lows struct {
 	least [24]float64 // by part; a ring
 }
 
-// lowParts is in how many parts the span is looked at.
+// lowParts is the number of parts of the span.
 const lowParts = 16
 
-// note takes in the value of the count as of now. With another span it begins anew, as if the
-// count had been for long what it was lowest of the last two times.
+// note takes in the present value of the count. With another span it starts again, as if the count had long been at its
+// lowest of the last two values.
 func (l *lows) note(value float64, now time.Time, span time.Duration) {
 	width := max(span/lowParts, time.Millisecond)
 	if width != l.width || l.at(now) >= l.part+len(l.least) {

@@ -40,7 +40,7 @@ func TestLowsAreTheLowestOfASpan(t *testing.T) {
 	})
 }
 
-func TestLowsBearAnyClock(t *testing.T) {
+func TestLowsWorkWithAnyClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l lows
 		for range 20 {

@@ -1,5 +1,27 @@
 package weighting
 
+// What the law learns of an endpoint between two steps, and its arrival rate
+//
+// Scrapes and in-flight counts are paired (pair): the difference is smoothed with a time constant of 2 s. A difference
+// that jumps by more than the slots is no noise and counts at once. A count that falls by dozens between two readings
+// was rewritten, and the scrape is used by itself until the two are paired again.
+//
+// A server that exports no gauge of running requests (Triton) is taken to run a full set of slots while any request
+// waits. Otherwise its mean number executing over about a minute, from the differences of its counter of busy time,
+// stands in. That mean cannot correct another count: while no request waits, an in-flight count is corrected only as
+// far as is needed to lie between none and a full set. What runs on average, by the counter of busy time, is no more
+// than the slots, plus three requests in each that ran before.
+//
+// Arrival rate, requests per second: the requests that arrived at an endpoint between two scrapes are completions plus
+// the growth of queue + running, exactly. Without a counter of completions they are the rises of queue + running, or
+// those of the in-flight count. Both only miss requests, so the larger counts: too high a rate spreads the traffic more
+// than needed, too low a rate bunches it. The rate is smoothed with a time constant of 3 s and summed over the
+// endpoints; endpoints without a rate count as the mean of the others. While no endpoint has a rate, one request per
+// endpoint is taken for the arrivals of the horizon: a guess by slots would be a flood where they are many, and would
+// spread what a restart should leave as it is.
+//
+// A restart of the server keeps what was learned of the machine, and forgets what the process did.
+
 import (
 	"math"
 	"time"
@@ -17,27 +39,27 @@ type memory struct {
 	recent   [64]Reading // of inFlight, to pair with scrapes; a ring, see remember
 	next     int
 
-	paired       time.Time // when the scrape was taken that was last paired
-	unproxied    smoothed  // scraped − in-flight, requests
-	arrivals     smoothed  // requests per second, by completions and growth
-	rises        smoothed  // requests per second, by rises of queue + running
-	latency      latency   // time to the last byte, as the proxies see it
-	increments   smoothed  // requests per second, by rises of the in-flight count
-	issued       smoothed  // requests per second, as the proxies sent them
-	completions  smoothed  // requests per second
-	queueSeconds smoothed  // request-seconds per second
-	executing    smoothed  // mean requests executing, by the counter of busy time
-	usual        smoothed  // the same over a longer time
-	fullBusy     smoothed  // the same, from reports with requests waiting on
-	fullKnown    bool      // that is enough to go by
-	ceiling      ceiling   // of the gauge of running requests
-	pace         pace
-	ratio        ratio
-	slots        float64 // as of the last step, configured or learned; 0 unknown
-	untold       float64 // slot-seconds that may have been executed and not told of, see executed
+	paired        time.Time // when the scrape was taken that was last paired
+	unproxied     smoothed  // scraped − in-flight, requests
+	arrivals      smoothed  // requests per second, by completions and growth
+	rises         smoothed  // requests per second, by rises of queue + running
+	latency       latency   // time to the last byte, as the proxies see it
+	increments    smoothed  // requests per second, by rises of the in-flight count
+	issued        smoothed  // requests per second, as the proxies sent them
+	completions   smoothed  // requests per second
+	queueSeconds  smoothed  // request-seconds per second
+	executing     smoothed  // mean requests executing, by the counter of busy time
+	executingLong smoothed  // the same over a longer time
+	fullBusy      smoothed  // the same, from readings that began with requests waiting
+	fullKnown     bool      // fullBusy covers enough time
+	ceiling       ceiling   // of the gauge of running requests
+	pace          pace
+	ratio         ratio
+	slots         float64 // as of the last step, configured or learned; 0 unknown
+	unreported    float64 // slot-seconds that may have been executed and not reported yet, see executed
 
 	tally   tally
-	conduct conduct
+	outlier outlier
 	engine  *engineState // nil while no member of the pool counts tokens
 	share   float64      // of the traffic, in force since the last step
 	use     use
@@ -48,21 +70,21 @@ type memory struct {
 	shownSince time.Time // when the flag was last raised for the proxies to see
 }
 
-// work is what a server has done in about the last minute: both sums fade with
-// the time constant speedTau, so their ratio weighs the recent past most.
-type work struct {
+// serviceRate is what a server has done in about the last minute. Both sums fade with the time constant speedTau, so
+// their ratio weighs the recent past most.
+type serviceRate struct {
 	completions float64 // requests
 	busy        float64 // slot-seconds
 }
 
-func (w *work) add(completions, busy float64, dt time.Duration) {
+func (w *serviceRate) add(completions, busy float64, dt time.Duration) {
 	keep := math.Exp(-dt.Seconds() / speedTau.Seconds())
 	w.completions = w.completions*keep + completions
 	w.busy = w.busy*keep + busy
 }
 
-// rate is completions per busy slot-second; false before it means anything.
-func (w *work) rate() (float64, bool) {
+// rate is completions per busy slot-second; false while too little is known.
+func (w *serviceRate) rate() (float64, bool) {
 	const (
 		fewest  = 10  // completions
 		extreme = 1e9 // per second; its inverse is the other end
@@ -73,23 +95,22 @@ func (w *work) rate() (float64, bool) {
 	return min(max(w.completions/w.busy, 1/extreme), extreme), true
 }
 
-// observe takes in what is new in a report; alpha is the weight of an answer in
-// the latency.
+// observe takes in what is new in a report; alpha is the weight of an answer in the latency.
 func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	m.lastSeen = now
 	if e.InFlight != m.inFlight {
-		m.observeInFlight(usable(e.InFlight, now, largestCount))
+		m.observeInFlight(valid(e.InFlight, now, largestCount))
 	}
 	m.observeProxies(e.Proxies, now, alpha)
 	if e.Server == m.server {
-		return // nothing is new, which is so in most steps
+		return // in most steps nothing is new
 	}
-	server := usableReport(e.Server, now)
+	server := validReport(e.Server, now)
 	seen := merge(&m.server, &server)
-	// What a restart lost neither completed nor left: that interval tells nothing.
+	// Requests that a restart lost neither completed nor left, so nothing is learned from that interval.
 	if seen.Restarts == m.server.Restarts {
 		m.observeRates(&m.server, &seen)
-		m.observeWork(&m.server, &seen)
+		m.observeService(&m.server, &seen)
 	} else {
 		m.restarted()
 	}
@@ -97,8 +118,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	m.server = seen
 }
 
-// restarted forgets what the process did that is gone, and keeps what was learned
-// of the machine and of those who send.
+// restarted forgets what the process did that is gone, and keeps what was learned of the machine and of the proxies.
 func (m *memory) restarted() {
 	m.completions, m.queueSeconds, m.executing = smoothed{}, smoothed{}, smoothed{}
 	if !m.ceiling.limits {
@@ -113,17 +133,16 @@ func (m *memory) observeInFlight(seen Reading) {
 	perSecond, dt := slope(m.inFlight, seen)
 	m.increments.add(max(0, perSecond), dt, rateTau)
 	if seen.Value < m.inFlight.Value-rewritten {
-		// Requests do not end by the dozen in one moment: a count that leaked was
-		// put right, and what corrected it until now is wrong from here on.
+		// Requests do not end by the dozen in one moment: a count that leaked was corrected, and the difference learned
+		// until now is wrong from here on.
 		m.unproxied, m.paired = smoothed{}, time.Time{}
 	}
 	m.inFlight = seen
 	m.remember(seen)
 }
 
-// remember keeps the newest count, and of those before it one in 10 ms: a scrape is paired
-// with the count of its own moment, which is as old as an exchange may take, and counts
-// can come with every step.
+// remember keeps the newest count, and of those before it one in 10 ms. A scrape is paired with the count of its own
+// moment, which is as old as an exchange may take, and counts can come with every step.
 func (m *memory) remember(seen Reading) {
 	const apart = 10 * time.Millisecond
 	at := func(back int) *Reading { return &m.recent[(m.next-back)%len(m.recent)] }
@@ -134,12 +153,12 @@ func (m *memory) remember(seen Reading) {
 	m.next++
 }
 
-// observeProxies learns the flow of requests to the endpoint from those who send.
+// observeProxies learns the flow of requests to the endpoint from what the proxies sent.
 func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) {
 	if seen == m.proxies {
 		return // nothing is new
 	}
-	if seen = usableProxies(seen, now); seen == m.proxies {
+	if seen = validProxies(seen, now); seen == m.proxies {
 		return
 	}
 	issued, dt := flow(m.proxies.Issued, seen.Issued)
@@ -148,8 +167,7 @@ func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) 
 	m.proxies = seen
 }
 
-// observeRates learns the flows in and through the server from what happened
-// between two reports.
+// observeRates learns the flows into and through the server from two reports.
 func (m *memory) observeRates(old, seen *ServerReport) {
 	queued, dtQueue := slope(old.Queue, seen.Queue)
 	ran, dtRunning := slope(old.Running, seen.Running)
@@ -173,18 +191,17 @@ func sumKnown(a, b float64) float64 {
 	return a + b
 }
 
-// observeWork learns slots and speed from what happened between two reports.
-func (m *memory) observeWork(old, seen *ServerReport) {
+// observeService learns slots and speed from two reports.
+func (m *memory) observeService(old, seen *ServerReport) {
 	busy, dtBusy := flow(old.BusySeconds, seen.BusySeconds)
 	executed := m.executed(busy, dtBusy)
 	m.executing.add(executed, dtBusy, windowTau)
-	m.usual.add(executed, dtBusy, speedTau)
+	m.executingLong.add(executed, dtBusy, speedTau)
 	_, dtQueue := slope(old.Queue, seen.Queue)
 	_, dtRunning := slope(old.Running, seen.Running)
 	m.fullBusy.fade(dtQueue, slotsTau)
-	// Completions empty queues: to ask for a queue at the end of the interval too would
-	// leave out the busiest ones. But the queue must be one that lasts: of many short
-	// requests a few that wait say nothing of the second that follows.
+	// Completions empty queues: to ask for a queue at the end of the interval too would leave out the busiest ones. But
+	// the queue must be one that lasts: a few of many short requests that wait show nothing about the following second.
 	if dtQueue > 0 && old.Queue.Value > 0 && old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
 		m.fullBusy.add(busy, dtBusy, speedTau)
 	}
@@ -197,22 +214,22 @@ func (m *memory) observeWork(old, seen *ServerReport) {
 	}
 }
 
-// executed is as much of the growth of the busy time, per second, as is possible: no more runs than
-// there are slots. A request counts with all its time when it ends, so what was not told of may come at
-// once, as much of it as three requests in each slot take in the mean.
+// executed is as much of the growth of the busy time, per second, as is possible: no more runs than there are slots. A
+// request counts with all its time when it ends, so the time of the past may be reported at once: as much as three
+// requests in each slot take on average.
 func (m *memory) executed(busy float64, dt time.Duration) float64 {
 	const requests = 3
 	rate, ok := m.pace.known.rate()
 	if !ok || m.slots == 0 || math.IsNaN(busy) {
 		return busy
 	}
-	m.untold = min(m.untold+m.slots*dt.Seconds(), m.slots*requests/rate)
-	told := min(busy*dt.Seconds(), m.untold)
-	m.untold -= told
-	return told / dt.Seconds()
+	m.unreported = min(m.unreported+m.slots*dt.Seconds(), m.slots*requests/rate)
+	counted := min(busy*dt.Seconds(), m.unreported)
+	m.unreported -= counted
+	return counted / dt.Seconds()
 }
 
-// orZero is no contribution where x is unknown.
+// orZero is x, or no contribution where x is unknown.
 func orZero(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
@@ -220,9 +237,8 @@ func orZero(x float64) float64 {
 	return x
 }
 
-// pair compares a scrape that is new with the in-flight count of the same
-// moment. A count taken more than half a second away says nothing about it, and
-// neither does half a load.
+// pair compares a new scrape with the in-flight count of the same moment. A count from more than half a second before
+// or after shows nothing about it, and neither does half a load.
 func (m *memory) pair(slots float64, from CapacitySource) {
 	const nearEnough = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.executes(slots)
@@ -238,12 +254,11 @@ func (m *memory) pair(slots float64, from CapacitySource) {
 	}
 	difference := queue.Value + running.Value - near
 	if !m.server.Running.Known() && queue.Value == 0 {
-		// Anything up to a full set of slots may be executing: what is believed
-		// stands, as far as it can be.
+		// Anything up to a full set of slots may be executing: the current estimate stands, as far as it is possible.
 		difference = min(max(0, near+m.unproxied.or(0)), slots) - near
 	}
 	if math.Abs(difference-m.unproxied.or(difference)) > max(slots, fewestSlots) {
-		m.unproxied = smoothed{} // no noise: somebody rewrote the count
+		m.unproxied = smoothed{} // no noise: the count was rewritten
 	}
 	m.unproxied.add(difference, queue.At.Sub(m.paired), unproxiedTau)
 	m.paired = queue.At
@@ -255,8 +270,8 @@ const (
 	rewritten   = 64 // a fall of the in-flight count by more, between two readings, is no traffic
 )
 
-// inFlightNear is the in-flight count that was read nearest to that time. The
-// newest come first, so the first one from before it ends the search.
+// inFlightNear is the in-flight count that was read nearest to that time. The newest come first, so the first one from
+// before it ends the search.
 func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests float64, ok bool) {
 	best := within
 	for back := 1; back <= min(m.next, len(m.recent)); back++ {
@@ -272,10 +287,9 @@ func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests floa
 	return requests, ok
 }
 
-// executes is the number executing: the gauge; without one, a full set of slots
-// while requests wait, and while none waits the usual number, by the counter of
-// busy time. That number is a long mean: a short one moves with each completion,
-// and ranks the endpoints by noise.
+// executes is the number executing: the gauge. Without one it is a full set of slots while requests wait, and the usual
+// number while none does, by the counter of busy time. That number is a long mean: a short one moves with each
+// completion, and ranks the endpoints by noise.
 func (m *memory) executes(slots float64) Reading {
 	queue := m.server.Queue
 	switch {
@@ -283,13 +297,13 @@ func (m *memory) executes(slots float64) Reading {
 		return m.server.Running
 	case queue.Known() && queue.Value > 0:
 		return Reading{Value: slots, At: queue.At}
-	case queue.Known() && m.usual.over(0):
-		return Reading{Value: min(m.usual.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
+	case queue.Known() && m.executingLong.over(0):
+		return Reading{Value: min(m.executingLong.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
 	}
 	return Reading{}
 }
 
-// measuresRunning reports whether executes has something to go by.
+// measuresRunning reports whether executes is a measurement.
 func (m *memory) measuresRunning(from CapacitySource) bool {
 	return m.server.Running.Known() || from != CapacityAssumed
 }
@@ -301,26 +315,25 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// arrivalRate is in requests per second. What the server completed tells it, and
-// what the proxies sent: the larger, for proxies know of their own requests only,
-// and a server of those that it has seen. Else the larger of the rises of its own
-// gauges and of the in-flight count, for both only miss what came and went between
-// two readings.
+// arrivalRate is in requests per second. It follows from what the server completed, and from what the proxies sent: the
+// larger, because proxies count only their own requests, and a server only those that it has seen. Otherwise it is the
+// larger of the rises of the gauges and of the in-flight count, because both only miss what came and went between two
+// readings.
 func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
 	source = RateUnknown
-	if m.arrivals.over(0) && p.tells(m.server.Completions) {
+	if m.arrivals.over(0) && p.usable(m.server.Completions) {
 		perSecond, source = m.arrivals.or(0), RateCompletions
 	}
-	if m.issued.over(0) && p.tells(m.proxies.Issued) && (source == RateUnknown || m.issued.or(0) > perSecond) {
+	if m.issued.over(0) && p.usable(m.proxies.Issued) && (source == RateUnknown || m.issued.or(0) > perSecond) {
 		perSecond, source = m.issued.or(0), RateIssued
 	}
 	if source != RateUnknown {
 		return perSecond, source
 	}
-	if m.increments.over(0) && p.tells(m.inFlight) {
+	if m.increments.over(0) && p.usable(m.inFlight) {
 		perSecond, source = m.increments.or(0), RateIncrements
 	}
-	if m.rises.over(0) && p.tells(newest(m.server.Queue, m.server.Running)) {
+	if m.rises.over(0) && p.usable(newest(m.server.Queue, m.server.Running)) {
 		perSecond, source = max(perSecond, m.rises.or(0)), RateIncrements
 	}
 	return perSecond, source

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// smoothed is a mean over time that forgets: both sums fade with the time
-// constant, so the mean is unbiased from its first sample on, and uneven
-// intervals weigh by their length.
+// smoothed is a mean over time that forgets: both sums fade with the time constant, so the mean is unbiased from its
+// first sample on, and uneven intervals weigh by their length.
 type smoothed struct {
 	sum     float64 // value · seconds
 	seconds float64
 }
 
-// add counts x for an interval of dt, and nothing where x is unknown. A gap
-// longer than tau weighs as tau: what happened in it is not known that well.
+// add counts x for an interval of dt, and nothing where x is unknown. A gap longer than tau weighs as tau: what
+// happened in it is not known that well.
 func (s *smoothed) add(x float64, dt, tau time.Duration) {
 	if math.IsNaN(x) {
 		return
@@ -25,14 +24,14 @@ func (s *smoothed) add(x float64, dt, tau time.Duration) {
 	s.seconds = s.seconds*keep + weight
 }
 
-// fade makes the mean stand on less, the longer nothing is added.
+// fade reduces the weight of the mean while nothing is added.
 func (s *smoothed) fade(dt, tau time.Duration) {
 	keep := math.Exp(-dt.Seconds() / tau.Seconds())
 	s.sum *= keep
 	s.seconds *= keep
 }
 
-// over reports whether the mean stands on at least this much time.
+// over reports whether the mean covers at least this much time.
 func (s *smoothed) over(least time.Duration) bool {
 	return s.seconds > 0 && s.seconds >= least.Seconds()
 }
@@ -55,8 +54,8 @@ const (
 	unproxiedTau = 2 * time.Second
 )
 
-// slope is how fast a field moved between two readings, per second, and the
-// time between them: NaN and 0 where it was not read anew.
+// slope is how fast a field moved between two readings, per second, and the time between them: NaN and 0 where there is
+// no new reading.
 func slope(old, seen Reading) (perSecond float64, elapsed time.Duration) {
 	if !old.Known() || !seen.At.After(old.At) {
 		return math.NaN(), 0
@@ -65,8 +64,8 @@ func slope(old, seen Reading) (perSecond float64, elapsed time.Duration) {
 	return (seen.Value - old.Value) / elapsed.Seconds(), elapsed
 }
 
-// flow is the slope of a cumulative field. One that went back starts anew, and so does one that rose
-// by more than it can.
+// flow is the slope of a cumulative field. One that went back starts again, and so does one that rose by more than is
+// possible.
 func flow(old, seen Reading) (perSecond float64, elapsed time.Duration) {
 	perSecond, elapsed = slope(old, seen)
 	if perSecond < 0 || !Possible(seen.Value-old.Value, elapsed) {

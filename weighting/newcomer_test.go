@@ -99,7 +99,8 @@ func TestBlinkingEndpointKeepsItsMemoryUntilItWouldBeStale(t *testing.T) {
 			}
 			now = now.Add(c.away)
 			law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 1, now)}})
-			x := of(t, law.Step(now, Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 1, now), scraped("x", 0, 0, 1, now)}}), "x")
+			x := of(t, law.Step(now,
+				Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 1, now), scraped("x", 0, 0, 1, now)}}), "x")
 			want(t, "reason", x.Reason, c.reason)
 			want(t, "source of the slots", x.SlotsSource, c.slots)
 		})

@@ -1,5 +1,20 @@
 package weighting
 
+// The overload flag
+//
+// An endpoint is overloaded when its queue per slot, its utilization or (if configured) its mean queue time reaches the
+// enter threshold, and no longer when all are under their leave thresholds or unknown. Each state, and a flag once
+// raised, lasts at least MinDwell. A queue that drains within the dwell raises no flag, and a mean queue time counts
+// only while requests complete. At most MaxShare of a pool is flagged, those that stall or fail first and then those
+// longest overloaded, unless all of it is; this bound takes precedence over the dwell.
+//
+// Proxies send nothing to flagged endpoints while a tenth of the pool has no flag. That is waste when the others are
+// full. So flags for overload are lifted while none of the endpoints that are not overloaded has a free slot and their
+// queues are at QueueLeave, and put back when these are half as deep. They are also lifted where there is no such
+// endpoint but some that the proxies do not use, or that are gone. An endpoint whose flag for its queue is lifted is
+// filled like the others, which are as full by then; one that is short of memory or slow gets a trickle, a twentieth of
+// its part of the capacity.
+
 import (
 	"cmp"
 	"fmt"
@@ -8,21 +23,25 @@ import (
 	"time"
 )
 
-// flag settles which members are overloaded, and which of those are flagged.
+// flag determines which members are overloaded, and which of those are flagged.
 func (l *Law) flag(p *pool) {
 	var over []*member
 	for i := range p.members {
 		m := &p.members[i]
 		m.queued = p.queuedPerSlot(m)
 		m.hysteresis(p)
-		if m.overloaded || m.ill() {
+		if m.overloaded || m.ejected() {
 			over = append(over, m)
 		}
 	}
 	// A stable order keeps the same members flagged while more are overloaded
 	// than may be. Those that stall or fail come first: the others do serve.
 	slices.SortStableFunc(over, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(b.conduct.rank(), a.conduct.rank()), a.flagSince.Compare(b.flagSince), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(
+			cmp.Compare(b.outlier.rank(), a.outlier.rank()),
+			a.flagSince.Compare(b.flagSince),
+			cmp.Compare(a.Address, b.Address),
+		)
 	})
 	if len(over) < len(p.members) {
 		over = over[:min(len(over), p.params.Overload.most(len(p.members)))]
@@ -30,35 +49,34 @@ func (l *Law) flag(p *pool) {
 	for _, m := range over {
 		m.flagged = true
 	}
-	l.lift.turn(p, len(over))
+	l.lift.update(p, len(over))
 	for i := range p.members {
 		m := &p.members[i]
-		m.lifted = m.flagged && l.lift.on && !m.ill()
+		m.lifted = m.flagged && l.lift.on && !m.ejected()
 		m.flagged = m.flagged && !m.lifted
-		p.spared = p.spared || !m.flagged
-		m.show(p.now)
+		p.someUnflagged = p.someUnflagged || !m.flagged
+		m.noteShown(p.now)
 	}
 }
 
-// lift says whether the flags are lifted because the rest of the pool is saturated.
+// lift is whether the flags for overload are lifted because the rest of the pool is saturated.
 type lift struct {
 	on    bool
 	since time.Time
 }
 
-// turn lifts the flags when of the members that are not overloaded none has a slot
-// free and their queues are as deep as would keep a flag, and puts them back when
-// these are half as deep or one has a slot free. Where there are no such members that
-// the proxies use, the rest is full whatever it is.
-func (f *lift) turn(p *pool, flags int) {
+// update lifts the flags when none of the members that are not overloaded has a free slot and their queues are so deep
+// that a flag would stay, and puts them back when these are half as deep or one has a free slot. Where there are no
+// such members that the proxies use, the rest is full whatever it is.
+func (f *lift) update(p *pool, flags int) {
 	var waiting, slots, free float64
-	alone := true
+	noOther := true
 	for i := range p.members {
 		m := &p.members[i]
-		if m.overloaded || m.ill() || m.use.none || m.gone {
+		if m.overloaded || m.ejected() || m.use.none || m.gone {
 			continue
 		}
-		alone = false
+		noOther = false
 		if n := m.waiting(); !math.IsNaN(n) {
 			waiting, slots, free = waiting+n, slots+m.slotCount, free+m.freeSlots(n)
 		}
@@ -69,28 +87,25 @@ func (f *lift) turn(p *pool, flags int) {
 		on = false
 	case p.now.Sub(f.since) < p.params.Overload.MinDwell:
 	case !f.on:
-		on = alone || free == 0 && depth >= leave
+		on = noOther || free == 0 && depth >= leave
 	default:
-		on = alone || free == 0 && depth >= leave/2
+		on = noOther || free == 0 && depth >= leave/2
 	}
 	if on != f.on {
 		f.on, f.since = on, p.now
 	}
 }
 
-// fixed is what part of its part of the capacity a member gets whatever the others hold; 0 for
-// one that is filled.
+// fixed is what part of its capacity share a member gets whatever the others hold; 0 for one that is filled.
 //
-// Proxies send nothing to a flagged endpoint while a tenth of the pool is without a flag. Who was
-// flagged for its queue and has its flag lifted is filled like the others, which by now are as
-// full. Who is short of memory or slow is so whatever its queue, and gets a small part, as does one that
-// is tried where nothing would tell if it answers each request at once with an error. One that
-// the proxies do not use gets the whole, so that it is seen when they use it again; until then
-// that goes to the others in proportion to theirs.
+// A member that was flagged for its queue and has its flag lifted is filled like the others, which by now are as full.
+// One that is short of memory or slow is so whatever its queue, and gets a small part, as does one that is probed where
+// nothing would show whether it answers each request at once with an error. One that the proxies do not use gets the
+// whole, so that its use shows when it begins again; until then that goes to the others in proportion to theirs.
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.conduct.unproven():
+	case m.lifted && m.strained(p) || m.outlier.unproven():
 		return trickle
 	case m.unused:
 		return 1
@@ -98,7 +113,7 @@ func (m *member) fixed(p *pool) float64 {
 	return 0
 }
 
-// setShares gives those members their share that have a fixed one.
+// setShares gives the members with a fixed share that share.
 func (p *pool) setShares(d *Decision) {
 	var capacity, whole, fixed float64
 	for i := range p.members {
@@ -126,8 +141,8 @@ func (o *Overload) most(pool int) int {
 	return int(min(max(0, o.MaxShare), 1)*float64(pool) + rounding)
 }
 
-// show notes since when the proxies have seen the flag.
-func (m *member) show(now time.Time) {
+// noteShown remembers since when the proxies have seen the flag.
+func (m *member) noteShown(now time.Time) {
 	switch {
 	case !m.flagged:
 		m.shownSince = time.Time{}
@@ -136,8 +151,8 @@ func (m *member) show(now time.Time) {
 	}
 }
 
-// hysteresis moves one member between overloaded and not. Evidence that is lost
-// is none: a server that has gone silent does not stay overloaded.
+// hysteresis moves one member between overloaded and not. Lost evidence is no evidence: a server that has gone silent
+// does not stay overloaded.
 func (m *member) hysteresis(p *pool) {
 	o := &p.params.Overload
 	if changed := later(m.flagSince, m.shownSince); !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
@@ -155,42 +170,40 @@ func (m *member) hysteresis(p *pool) {
 		m.setFlag(true, p.now, fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, o.QueueEnter))
 	case utilization >= o.UtilizationEnter:
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
-	case enter > 0 && queueTime >= enter && m.completedLately(p):
+	case enter > 0 && queueTime >= enter && m.completedRecently(p):
 		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
 	}
 }
 
-// outlasts reports whether the queue takes longer to drain than a flag stands at
-// least. What drains sooner is for the weights: taking the endpoint out for all that
-// time would leave it idle, and its load with the others. A queue that drains at an
-// unknown pace outlasts.
+// outlasts reports whether the queue takes longer to drain than a flag lasts at least. What drains sooner is for the
+// weights: taking the endpoint out for all that time would leave it idle, and its load with the others. A queue that
+// drains at an unknown pace outlasts.
 func (m *member) outlasts(p *pool, dwell time.Duration) bool {
 	perSecond := m.completions.or(math.NaN())
-	if !p.tells(m.server.Completions) || math.IsNaN(perSecond) {
+	if !p.usable(m.server.Completions) || math.IsNaN(perSecond) {
 		return true
 	}
 	return m.queued*m.slotCount >= perSecond*dwell.Seconds()
 }
 
-// strained reports whether something besides its queue keeps the member
-// overloaded.
+// strained reports whether something besides its queue keeps the member overloaded.
 func (m *member) strained(p *pool) bool {
 	o := &p.params.Overload
-	slow := o.QueueTimeEnter > 0 && m.completedLately(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
+	slow := o.QueueTimeEnter > 0 && m.completedRecently(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
 	return slow || m.utilization() >= o.UtilizationLeave
 }
 
-// utilization is as reported; NaN where nothing tells.
+// utilization is as reported; NaN while unknown.
 func (m *member) utilization() float64 {
-	if u := &m.seen.utilization; u.tells() {
+	if u := &m.seen.utilization; u.usable() {
 		return u.Value
 	}
 	return math.NaN()
 }
 
-// completedLately reports whether a mean queue time is news: one who is flagged
-// completes nothing any more, and its last mean is none of its queue.
-func (m *member) completedLately(p *pool) bool {
+// completedRecently reports whether a mean queue time is current: a flagged endpoint completes nothing any more, and
+// its last mean is not that of its queue.
+func (m *member) completedRecently(p *pool) bool {
 	return p.now.Sub(m.tally.completed) <= p.params.Decay
 }
 
@@ -205,17 +218,17 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// queuedPerSlot is requests waiting per slot; NaN where nothing tells. In-flight
-// counts tell only where the slots are not assumed.
+// queuedPerSlot is requests waiting per slot; NaN while unknown. In-flight counts show it only where the slots are not
+// assumed.
 func (p *pool) queuedPerSlot(m *member) float64 {
 	switch {
 	case m.blackout:
 		return math.NaN()
-	case m.seen.queue.tells():
+	case m.seen.queue.usable():
 		return m.seen.queue.Value / m.slotCount
 	case m.slotsSource == CapacityWork:
 		return math.NaN()
-	case m.slotsSource != CapacityAssumed && believed(m.loadState) && m.loadSource != LoadMedian:
+	case m.slotsSource != CapacityAssumed && trusted(m.loadState) && m.loadSource != LoadMedian:
 		return max(0, m.load-m.atOnce()) / m.slotCount
 	}
 	return math.NaN()

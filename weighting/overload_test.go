@@ -121,7 +121,8 @@ func TestAtMostAShareOfThePoolIsFlagged(t *testing.T) {
 		{"half of four", 0.5, [][]float64{{9, 9, 9, 0}}, []string{"0", "1"}},
 		{"half of three, rounded down", 0.5, [][]float64{{9, 9, 0}}, []string{"0"}},
 		{"longest overloaded first", 0.5, [][]float64{{0, 0, 9, 0}, {9, 9, 9, 0}}, []string{"0", "2"}},
-		{"the same stay flagged, however deep the others", 0.5, [][]float64{{0, 0, 9, 0}, {9, 0, 9, 0}, {9, 99, 9, 0}}, []string{"0", "2"}},
+		{"the same stay flagged, however deep the others", 0.5, [][]float64{{0, 0, 9, 0}, {9, 0, 9, 0}, {9, 99, 9, 0}},
+			[]string{"0", "2"}},
 		{"one leaves, the next moves up", 0.5, [][]float64{{9, 9, 9, 0}, {0, 9, 9, 0}}, []string{"1", "2"}},
 		{"all of it", 0.5, [][]float64{{9, 9, 9, 9}}, []string{"0", "1", "2", "3"}},
 		{"no longer all of it", 0.5, [][]float64{{9, 9, 9, 9}, {9, 9, 9, 0}}, []string{"0", "1"}},
@@ -215,7 +216,7 @@ func TestOverloadByMeanQueueTime(t *testing.T) {
 	}
 }
 
-// slowQueues is a law that flags by the mean queue time alone, stepped each second.
+// slowQueues is a law that flags only by the mean queue time, stepped each second.
 type slowQueues struct {
 	law   *Law
 	now   time.Time
@@ -313,7 +314,7 @@ func TestFlagsAreLiftedWhileTheRestIsSaturated(t *testing.T) {
 	want(t, "flags while a slot is free", fmt.Sprint(flagged(law.Step(at(13), Snapshot{Endpoints: free}))), "[0 1]")
 }
 
-// Who is short of memory gets a trickle then, however short its queue.
+// An endpoint that is short of memory gets a trickle then, however short its queue.
 func TestAnEndpointShortOfMemoryGetsATrickleWhileTheRestIsSaturated(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	step := func(seconds int, rest float64) EndpointDecision {
@@ -344,7 +345,7 @@ func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {
 	want(t, "flag", of(t, d, "0").Overloaded, false)
 }
 
-// A flag stands for a while, and a queue that is gone by then needs none: at 50 ms
+// A flag lasts for a while, and a queue that is gone by then needs none: at 50 ms
 // a request, four waiting are an accident of a fifth of a second.
 func TestAQueueThatDrainsBeforeAFlagFallsRaisesNone(t *testing.T) {
 	for _, c := range []struct {

@@ -2,21 +2,19 @@ package weighting
 
 import "time"
 
-// Params are the knobs of the law for one cluster.
+// Params are the parameters of the law for one cluster.
 type Params struct {
-	// Fresh, Hold and Decay are the ages at which a field leaves the state of
-	// that name. Fresh ≤ Hold ≤ Decay. Defaults 1 s, 3 s, 10 s.
+	// Fresh, Hold and Decay are the ages at which a field leaves the state of that name. Fresh ≤ Hold ≤ Decay. Defaults
+	// 1 s, 3 s, 10 s.
 	Fresh, Hold, Decay time.Duration
 
-	// Blackout is how long the reports of a new endpoint are not believed: a
-	// server that is warming up looks idle. Default 1 s.
+	// Blackout is how long the reports of a new endpoint do not count: a server that is warming up looks idle. Default
+	// 1 s.
 	Blackout time.Duration
-	// Ramp is how long, after the blackout, the capacity of a new endpoint grows
-	// to the whole. Default 10 s.
+	// Ramp is how long, after the blackout, the capacity of a new endpoint grows to the whole. Default 10 s.
 	Ramp time.Duration
 
-	// Floor is the least share an endpoint gets, as a part of its capacity
-	// share, 0..1. Default 0.001.
+	// Floor is the least share that an endpoint gets, as a part of its capacity share, 0..1. Default 0.001.
 	Floor float64
 
 	// LeastLatency is another law for the shares; off by default.
@@ -31,8 +29,7 @@ type LeastLatency struct {
 	Enabled bool // default false
 	// Alpha is the weight of a new answer in the moving average, 0..1. Default 0.3.
 	Alpha float64
-	// Threshold is the average above which an endpoint is taken to be loaded.
-	// Default 3 s.
+	// Threshold is the average above which an endpoint counts as loaded. Default 3 s.
 	Threshold time.Duration
 }
 
@@ -43,25 +40,21 @@ type Overload struct {
 	// UtilizationEnter and UtilizationLeave are shares of the KV cache, 0..1.
 	// Defaults 0.98, 0.9.
 	UtilizationEnter, UtilizationLeave float64
-	// QueueTimeEnter and QueueTimeLeave are the mean time that the requests which
-	// an endpoint completed in the last window had waited. Defaults 0: not by that.
+	// QueueTimeEnter and QueueTimeLeave are the mean time for which the requests that an endpoint completed in the last
+	// window had waited. Defaults 0: off.
 	QueueTimeEnter, QueueTimeLeave time.Duration
-	// StalledAfter is how long requests stand at an endpoint that says it has
-	// none before it is stalled; 0 is never. What an endpoint says of itself may be as
-	// old as that without being held against it. Default 2 s, which is noticed within
-	// 2.5 s with a scrape each 250 ms, and within 3 s with one each second.
+	// StalledAfter is how long requests are in flight at an endpoint that does not report them until it is stalled; 0
+	// is never. A report may be as old as that without counting as evidence. Default 2 s, which is noticed within 2.5 s
+	// with a scrape each 250 ms, and within 3 s with one each second.
 	StalledAfter time.Duration
-	// MinDwell is how long a flag stands at least, and stays away at least.
-	// Default 2 s.
+	// MinDwell is how long a flag stays at least, and stays away at least. Default 2 s.
 	MinDwell time.Duration
-	// MaxShare is the largest part of a pool that is flagged, 0..1, unless all
-	// of it is overloaded. Default 0.5.
+	// MaxShare is the largest part of a pool that is flagged, 0..1, unless all of it is overloaded. Default 0.5.
 	MaxShare float64
 }
 
-// Shedding says how long requests may wait in a saturated pool before it refuses
-// some, to keep the wait there (package comment). Nothing is refused while an
-// endpoint has a free slot.
+// Shedding is how long requests may wait in a saturated pool before it refuses some, to keep the wait there (shed.go).
+// Nothing is refused while an endpoint has a free slot.
 type Shedding struct {
 	Enabled bool // default false
 	// TargetWait is the expected time to wait in the pool's queues. Default 2 s.

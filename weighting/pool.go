@@ -1,11 +1,17 @@
 package weighting
 
+// What a step takes from the memory of each member: slots, speed, ramp; and the verdict that it writes
+//
+// New endpoints: those of the first step are taken as they are, because a control plane that restarts must not ramp a
+// pool that serves. One that appears later is in blackout first: its own reports do not count yet, the median stands
+// in. Then its capacity ramps linearly from a tenth to the whole.
+
 import (
 	"math"
 	"time"
 )
 
-// slots settles how many requests each member executes at once.
+// slots determines how many requests each member executes at once (slots.go).
 func (p *pool) slots() {
 	found, measured := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
@@ -24,7 +30,7 @@ func (p *pool) slots() {
 	}
 	for i := range p.members {
 		if m := &p.members[i]; m.slotsSource == CapacityAssumed {
-			assumed = max(assumed, m.ceiling.most()) // the same for all: who got more requests is not larger
+			assumed = max(assumed, m.ceiling.most()) // for all: one that got more requests is not larger
 		}
 	}
 	for i := range p.members {
@@ -37,7 +43,7 @@ func (p *pool) slots() {
 	}
 }
 
-// pair brings each member's two signals together where a scrape is new.
+// pair pairs each member's two signals where a scrape is new.
 func (p *pool) pair() {
 	for i := range p.members {
 		m := &p.members[i]
@@ -64,7 +70,7 @@ func (m *member) measured() bool {
 	return m.slotsSource == CapacityLearned && !m.server.Running.Known()
 }
 
-// speeds settles each member's speed relative to the pool's median, and its ramp.
+// speeds determines each member's speed relative to the pool's median, and its ramp.
 func (p *pool) speeds() {
 	rates := make([]float64, 0, len(p.members))
 	for i := range p.members {
@@ -83,16 +89,15 @@ func (p *pool) speeds() {
 	}
 }
 
-// ratio is a relative speed and what it was made of: of most members that is the same from
-// step to step.
+// ratio is a relative speed and what it was computed from, which for most members is the same from step to step.
 type ratio struct {
-	of      work
+	of      serviceRate
 	typical float64
 	speed   float64
 }
 
-// relativeSpeed is the ratio to the typical rate, shrunk towards 1 by how much
-// of the deviation its own noise explains.
+// relativeSpeed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
+// (speed.go).
 func (m *memory) relativeSpeed(typical float64) float64 {
 	if m.ratio.speed == 0 || m.ratio.of != m.pace.known || m.ratio.typical != typical {
 		m.ratio = ratio{m.pace.known, typical, m.pace.known.speed(typical)}
@@ -100,7 +105,7 @@ func (m *memory) relativeSpeed(typical float64) float64 {
 	return m.ratio.speed
 }
 
-func (w *work) speed(typical float64) float64 {
+func (w *serviceRate) speed(typical float64) float64 {
 	const widest = 20 // ratio
 	rate, ok := w.rate()
 	if !ok || !(typical > 0) {
@@ -112,11 +117,11 @@ func (w *work) speed(typical float64) float64 {
 	return min(max(speed, 1.0/widest), widest)
 }
 
-// leastRamp is how much of its capacity an endpoint is trusted with at least.
+// leastRamp is the part of its capacity that an endpoint is trusted with at least.
 const leastRamp = 0.1
 
-// trust says whether an endpoint is so new that its reports do not count yet,
-// and how much of its capacity it is trusted with.
+// trust reports whether an endpoint is so new that its reports do not count yet, and what part of its capacity it is
+// trusted with.
 func (p *Params) trust(m *memory, now time.Time) (blackout bool, ramp float64) {
 	age := now.Sub(m.firstSeen)
 	if m.established || age >= p.Blackout+p.Ramp {
@@ -128,9 +133,8 @@ func (p *Params) trust(m *memory, now time.Time) (blackout bool, ramp float64) {
 	return false, leastRamp + (1-leastRamp)*float64(age-p.Blackout)/float64(p.Ramp)
 }
 
-// tells reports whether a reading is recent enough to say something of its
-// endpoint.
-func (p *pool) tells(r Reading) bool {
+// usable reports whether a reading is recent enough to be used.
+func (p *pool) usable(r Reading) bool {
 	return r.Known() && r.Age(p.now) <= p.params.Decay
 }
 
@@ -138,7 +142,7 @@ func (p *pool) tells(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Failing: m.ill(), Reason: m.reason(),
+		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Reason: m.reason(),
 		Load: m.load, LoadSource: m.loadSource,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
@@ -149,11 +153,11 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
-		if m.ill() {
-			d.OverloadReason = m.conduct.reason
+		if m.ejected() {
+			d.OverloadReason = m.outlier.reason
 		}
 	}
-	if p.tells(m.server.Completions) {
+	if p.usable(m.server.Completions) {
 		d.CompletionRate = m.completions.or(math.NaN())
 	}
 	d.Latency, d.LatencyAge = math.NaN(), 0
@@ -164,12 +168,11 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	return d
 }
 
-// meanQueueTime is how long the requests completed in the last window had waited,
-// in seconds; NaN where nothing tells.
+// meanQueueTime is how long the requests completed in the last window had waited, in seconds; NaN while unknown.
 func (m *member) meanQueueTime(p *pool) float64 {
-	const least = 1e-6 // completions per second that a mean stands on
+	const least = 1e-6 // completions per second that a mean needs
 	rate := m.completions.or(math.NaN())
-	if !p.tells(m.server.Completions) || !p.tells(m.server.QueueSeconds) || !(rate > least) {
+	if !p.usable(m.server.Completions) || !p.usable(m.server.QueueSeconds) || !(rate > least) {
 		return math.NaN()
 	}
 	return m.queueSeconds.or(math.NaN()) / rate
@@ -180,9 +183,9 @@ func (m *member) busyFraction(p *pool) float64 {
 	switch {
 	case m.slotsSource == CapacityWork:
 		return math.NaN()
-	case m.seen.running.tells():
+	case m.seen.running.usable():
 		return min(1, m.server.Running.Value/m.slotCount)
-	case p.tells(m.server.BusySeconds):
+	case p.usable(m.server.BusySeconds):
 		return min(1, m.executing.or(math.NaN())/m.slotCount)
 	}
 	return math.NaN()

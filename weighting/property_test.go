@@ -45,14 +45,16 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 			Capacity: rapid.OneOf(rapid.Just(0.0), anyNumber).Draw(t, "capacity"),
 			Server: ServerReport{
 				Queue: r.Draw(t, "queue"), Running: r.Draw(t, "running"), Utilization: r.Draw(t, "utilization"),
-				Completions: r.Draw(t, "completions"), QueueSeconds: r.Draw(t, "queueSeconds"), BusySeconds: r.Draw(t, "busySeconds"),
-				Restarts: rapid.IntRange(-1, 2).Draw(t, "restarts"),
+				Completions: r.Draw(t, "completions"), QueueSeconds: r.Draw(t, "queueSeconds"),
+				BusySeconds: r.Draw(t, "busySeconds"),
+				Restarts:    rapid.IntRange(-1, 2).Draw(t, "restarts"),
 			},
 			Refused:  rapid.Bool().Draw(t, "refused"),
 			InFlight: r.Draw(t, "inFlight"),
 			Exact:    rapid.Bool().Draw(t, "exact"),
 			Proxies: ProxyReport{
-				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"), Errors: r.Draw(t, "errors"), Succeeded: r.Draw(t, "succeeded"),
+				Issued: r.Draw(t, "issued"), Ended: r.Draw(t, "ended"), Failed: r.Draw(t, "failed"),
+				Errors: r.Draw(t, "errors"), Succeeded: r.Draw(t, "succeeded"),
 				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
 			},
 		}
@@ -75,9 +77,10 @@ var storyGen = rapid.Custom(func(t *rapid.T) []step {
 			240 * time.Hour, -240 * time.Hour,
 		}).Draw(t, "elapsed"))
 		story = append(story, step{now, Snapshot{
-			Endpoints:  rapid.SliceOfN(endpointGen(now), 0, 12).Draw(t, "endpoints"),
-			PushDelay:  time.Duration(rapid.Int64().Draw(t, "delay")),
-			PushPeriod: time.Duration(rapid.OneOf(rapid.Just(int64(250*time.Millisecond)), rapid.Int64()).Draw(t, "period")),
+			Endpoints: rapid.SliceOfN(endpointGen(now), 0, 12).Draw(t, "endpoints"),
+			PushDelay: time.Duration(rapid.Int64().Draw(t, "delay")),
+			PushPeriod: time.Duration(rapid.OneOf(rapid.Just(int64(250*time.Millisecond)), rapid.Int64()).Draw(t,
+				"period")),
 		}})
 	}
 	return story
@@ -124,7 +127,8 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 	finite("water level", d.WaterLevel)
 	noInfinity("median load", d.MedianLoad)
 	noInfinity("expected wait", d.ExpectedWait)
-	if d.DropFraction < 0 || d.DropFraction > min(max(0, p.Shedding.MaxDrop), 1) || math.IsNaN(d.DropFraction) || !p.Shedding.Enabled && d.DropFraction != 0 {
+	if d.DropFraction < 0 || d.DropFraction > min(max(0, p.Shedding.MaxDrop), 1) || math.IsNaN(d.DropFraction) ||
+		!p.Shedding.Enabled && d.DropFraction != 0 {
 		t.Fatalf("drop fraction = %v", d.DropFraction)
 	}
 	if d.Arrivals < 1 || d.Horizon < 0 {
@@ -137,7 +141,8 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 		}
 		sum += e.Share
 		for what, v := range map[string]float64{
-			"share": e.Share, "load": e.Load, "capacity": e.Capacity, "slots": e.Slots, "speed": e.RelativeSpeed, "ramp": e.Ramp,
+			"share": e.Share, "load": e.Load, "capacity": e.Capacity, "slots": e.Slots, "speed": e.RelativeSpeed,
+			"ramp": e.Ramp,
 		} {
 			finite(e.Address+" "+what, v)
 			if v == 0 && what != "load" {
@@ -151,7 +156,8 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 		if e.BusyFraction > 1 || e.Ramp > 1 {
 			t.Fatalf("%+v: a fraction above 1", e)
 		}
-		if e.Reason == "" || e.LoadSource == "" || e.SlotsSource == "" || e.Overloaded != (e.OverloadReason != "") || len(e.Inputs) != 4 {
+		if e.Reason == "" || e.LoadSource == "" || e.SlotsSource == "" || e.Overloaded != (e.OverloadReason != "") ||
+			len(e.Inputs) != 4 {
 			t.Fatalf("%+v: a cause is missing", e)
 		}
 		for _, in := range e.Inputs {
@@ -192,7 +198,8 @@ func TestSameStoryInAnyOrderGivesEqualDecisions(t *testing.T) {
 			shuffled.Endpoints = rapid.Permutation(s.snapshot.Endpoints).Draw(t, "order")
 			d := laws[0].Step(s.now, s.snapshot)
 			for _, other := range []Decision{laws[1].Step(s.now, s.snapshot), laws[2].Step(s.now, shuffled)} {
-				if diff := cmp.Diff(d, other, cmpopts.EquateNaNs(), cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
+				if diff := cmp.Diff(d, other, cmpopts.EquateNaNs(),
+					cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
 					t.Fatalf("step %d differs:\n%s", i, diff)
 				}
 			}
@@ -230,10 +237,12 @@ func TestMoreLoadNeverMoreShare(t *testing.T) {
 		}
 		count := rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(0, 40))
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
-			now = now.Add(rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, 4 * time.Second}).Draw(t, "elapsed"))
+			now = now.Add(rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second,
+				4 * time.Second}).Draw(t, "elapsed"))
 			for i := range pool {
 				if signals == "both" || signals == "scraped" && rapid.Bool().Draw(t, "scraped") {
-					pool[i].Server.Queue, pool[i].Server.Running = known(count.Draw(t, "queue"), now), known(count.Draw(t, "running"), now)
+					pool[i].Server.Queue, pool[i].Server.Running = known(count.Draw(t, "queue"), now),
+						known(count.Draw(t, "running"), now)
 				}
 				if signals == "both" || signals == "counted" && rapid.Bool().Draw(t, "counted") {
 					pool[i].InFlight = known(count.Draw(t, "inFlight"), now)

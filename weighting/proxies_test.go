@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// A count that cannot leak is not put down to one by a server that denies the
-// requests: a server that stalls before it counts looks idle and is not.
+// A count that cannot leak is not corrected downwards by a server that does not show the requests: a server that stalls
+// before it counts looks idle and is not.
 func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		exact     bool
-		running   float64 // as the server says
+		running   float64 // as the server reports
 		want      float64 // load
 		unproxied float64
 	}{
@@ -32,7 +32,8 @@ func TestAnExactCountIsNotCorrectedDownwards(t *testing.T) {
 			}
 			e := d.Endpoints[0]
 			if math.Abs(e.Load-c.want) > 0.01 || math.Abs(e.Unproxied-c.unproxied) > 0.01 || e.LoadSource != LoadFused {
-				t.Errorf("load %.2f (unproxied %.2f, %s), want %.2f (%.2f, %s)", e.Load, e.Unproxied, e.LoadSource, c.want, c.unproxied, LoadFused)
+				t.Errorf("load %.2f (unproxied %.2f, %s), want %.2f (%.2f, %s)", e.Load, e.Unproxied, e.LoadSource,
+					c.want, c.unproxied, LoadFused)
 			}
 		})
 	}
@@ -45,11 +46,11 @@ func TestTheArrivalRateIsTheLargerOfWhatServersCompletedAndProxiesSent(t *testin
 		want              float64
 		source            RateSource
 	}{
-		{"servers alone", 4, math.NaN(), 4, RateCompletions},
-		{"proxies alone", math.NaN(), 3, 3, RateIssued},
-		{"traffic beside the proxies", 4, 3, 4, RateCompletions},
+		{"servers only", 4, math.NaN(), 4, RateCompletions},
+		{"proxies only", math.NaN(), 3, 3, RateIssued},
+		{"traffic past the proxies", 4, 3, 4, RateCompletions},
 		{"a server that does not count all", 1, 3, 3, RateIssued},
-		{"nobody", math.NaN(), math.NaN(), 0, RateUnknown},
+		{"none", math.NaN(), math.NaN(), 0, RateUnknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			law := NewLaw(DefaultParams())

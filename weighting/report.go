@@ -2,12 +2,11 @@ package weighting
 
 import "time"
 
-// A Reading is one measured number and the moment at which it was true. The
-// zero Reading is unknown, and unknown is not zero: a server whose queue could
-// not be read must not look like an idle one.
+// A Reading is one measured number and the moment at which it was true. The zero Reading is unknown, and unknown is not
+// zero: a server whose queue could not be read must not look like an idle one.
 type Reading struct {
 	Value float64
-	// At is when the source held this value, as near as the collector can tell:
+	// At is when the source held this value, as closely as the collector knows:
 	// the middle of the exchange that fetched it. Zero means unknown.
 	At time.Time
 }
@@ -19,12 +18,11 @@ func (r Reading) Known() bool { return !r.At.IsZero() }
 // clock may be a hair ahead of the loop's.
 func (r Reading) Age(now time.Time) time.Duration { return max(0, now.Sub(r.At)) }
 
-// A ServerReport is what a model server says of itself: true, late, and aware
-// of all its traffic, whoever sent it. Each field has its own age, because a
-// server can stop exporting one series and go on with the others.
+// A ServerReport is what a model server exports: true, late, and complete, because it counts all of its traffic. Each
+// field has its own age, because a server can stop exporting one series and go on with the others.
 //
-// The three cumulative fields never go back: a collector turns the counters of
-// a restarted server into a sum that goes on from where it was.
+// The three cumulative fields never go back: a collector turns the counters of a restarted server into a sum that goes
+// on from where it was.
 type ServerReport struct {
 	Queue       Reading // requests waiting to execute
 	Running     Reading // requests executing
@@ -37,13 +35,13 @@ type ServerReport struct {
 	// Tokens are the counts of an engine that batches continuously.
 	Tokens TokenCounts
 
-	// Restarts is how often the counters went back since the first report, or rose by more than they
-	// can; Implausible is how often the latter.
+	// Restarts is how often the counters went back since the first report, or rose by more than is possible;
+	// Implausible is how often the latter happened.
 	Restarts, Implausible int
 }
 
-// TokenCounts are what an engine that generates text has done, all read at once and cumulative. An engine that
-// does not export one of them exports none, but for those of which it is said.
+// TokenCounts are what an engine that generates text has done, all read at once and cumulative. An engine that does not
+// export one of them exports none; the exceptions are marked.
 type TokenCounts struct {
 	At        time.Time // zero: unknown
 	Prompt    float64   // prompt tokens of the requests in First, cached ones included
@@ -64,31 +62,30 @@ type Endpoint struct {
 	Capacity float64
 
 	Server   ServerReport // scraped
-	Refused  bool         // the latest scrape was refused: nobody listens where the report came from
-	InFlight Reading      // requests in flight through the proxies that count: early, and blind to other traffic
+	Refused  bool         // the latest scrape was refused: connections to the server are
+	InFlight Reading      // requests in flight through the proxies that count: early, without other traffic
 	// Exact says that InFlight cannot leak: its counts end with the streams they
 	// came over, and are reconciled with the proxies' own gauges.
 	Exact   bool
 	Proxies ProxyReport
 }
 
-// A ProxyReport is what the proxies say of the requests that they sent to an
-// endpoint, over all proxies that report. Each field is a sum that never goes
-// back; it counts from when the collector started.
+// A ProxyReport is what the proxies report of the requests that they sent to an endpoint, over all proxies that report.
+// Each field is a sum that never goes back; it counts from when the collector started.
 type ProxyReport struct {
 	Issued Reading // requests that got a connection to the endpoint
 	Ended  Reading // of those, the ones that are over, however they ended
 	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
-	// Errors are the other requests that ended in an error, which may be the request's own or the
-	// proxy's: a 4xx or a gRPC status; of proxies that tell no Failed, all errors that they know of.
-	// Succeeded are requests that were answered without one.
+	// Errors are the other requests that ended in an error, which may be the request's own or the proxy's: a 4xx or a
+	// gRPC status; of proxies that do not report Failed, all errors that they know. Succeeded are requests that were
+	// answered without one.
 	Errors, Succeeded Reading
 	// LatencySeconds is the time to the last byte, summed over the requests in Answered.
 	LatencySeconds, Answered Reading
 	// Sized are the requests in Issued whose size was known when they began (content-length), and SizedBytes
 	// is the sum of these sizes.
 	Sized, SizedBytes Reading
-	// Partial says that only some of the proxies tell Failed, LatencySeconds and Answered, and
-	// all of them the others.
+	// Partial means that only some of the proxies report Failed, LatencySeconds and Answered, and all of them the
+	// others.
 	Partial bool
 }

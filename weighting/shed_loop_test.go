@@ -14,7 +14,7 @@ import (
 type watch struct {
 	name    string
 	signals signals
-	exact   bool    // the proxies tell each request that begins and ends
+	exact   bool    // the proxies report each request that begins and ends
 	scrape  float64 // seconds
 	step    float64 // seconds from one decision to the next
 }
@@ -107,7 +107,8 @@ func (c *crowd) collect(phase *rand.Rand) {
 }
 
 func (c *crowd) snapshot() Snapshot {
-	s := Snapshot{Endpoints: slices.Clone(c.seen), PushDelay: seconds(0.01), PushPeriod: seconds(c.step), ScrapeInterval: seconds(c.scrape)}
+	s := Snapshot{Endpoints: slices.Clone(c.seen), PushDelay: seconds(0.01), PushPeriod: seconds(c.step),
+		ScrapeInterval: seconds(c.scrape)}
 	for i, pod := range c.pods {
 		if e := &s.Endpoints[i]; c.exact {
 			read := func(v int) Reading { return Reading{Value: float64(v), At: at(c.now)} }
@@ -125,7 +126,8 @@ func (c *crowd) decide(law *Law) {
 	d := law.Step(at(c.now), c.snapshot())
 	weights := make([]float64, len(c.pods))
 	for i, pod := range c.pods {
-		j, there := slices.BinarySearchFunc(d.Endpoints, pod.address, func(e EndpointDecision, a string) int { return cmp.Compare(e.Address, a) })
+		j, there := slices.BinarySearchFunc(d.Endpoints, pod.address,
+			func(e EndpointDecision, a string) int { return cmp.Compare(e.Address, a) })
 		if there {
 			weights[i] = d.Endpoints[j].Share
 		}
@@ -192,20 +194,24 @@ func TestSheddingHoldsTheWaitNearItsTarget(t *testing.T) {
 	}{{1, 0.1}, {1, 1}, {16, 1}} {
 		for _, factor := range []float64{1.2, 2} {
 			for _, w := range watches {
-				t.Run(fmt.Sprintf("%d slots, %v s, %v times the capacity, %s", pod.slots, pod.mean, factor, w.name), func(t *testing.T) {
-					t.Parallel()
-					c := &crowd{watch: w, slots: pod.slots, mean: pod.mean, target: target, load: loadStep(begins, 0.5, factor)}
-					c.run(1, ends)
-					wait, deviation, _ := c.over(settled, ends, trueWait)
-					drop, unrest, _ := c.over(settled, ends, dropped)
-					_, _, peak := c.over(begins, settled, trueWait)
-					rise := c.first(begins, func(s sample) bool { return s.drop >= (1-1/factor)/2 }) -
-						c.first(begins, func(s sample) bool { return s.wait >= target/2. })
-					idle, changes := c.idle/(ends-begins), float64(c.changes)/(ends-begins)
-					t.Logf("wait %.2f ± %.2f s, peak %.2f s, half of the share %.1f s after half of the target; refused %.3f ± %.3f; idle %.2f %%; %.1f changes a second, %d to none",
-						wait, deviation, peak, rise, drop, unrest, 100*idle, changes, c.ended)
-					c.check(t, factor, limits{wait: wait, peak: peak, rise: rise, drop: drop, idle: idle, changes: changes})
-				})
+				t.Run(fmt.Sprintf("%d slots, %v s, %v times the capacity, %s", pod.slots, pod.mean, factor, w.name),
+					func(t *testing.T) {
+						t.Parallel()
+						c := &crowd{watch: w, slots: pod.slots, mean: pod.mean, target: target,
+							load: loadStep(begins, 0.5, factor)}
+						c.run(1, ends)
+						wait, deviation, _ := c.over(settled, ends, trueWait)
+						drop, unrest, _ := c.over(settled, ends, dropped)
+						_, _, peak := c.over(begins, settled, trueWait)
+						rise := c.first(begins, func(s sample) bool { return s.drop >= (1-1/factor)/2 }) -
+							c.first(begins, func(s sample) bool { return s.wait >= target/2. })
+						idle, changes := c.idle/(ends-begins), float64(c.changes)/(ends-begins)
+						t.Logf("wait %.2f ± %.2f s, peak %.2f s, half of the share %.1f s after half of the target; "+
+							"refused %.3f ± %.3f; idle %.2f %%; %.1f changes a second, %d to none",
+							wait, deviation, peak, rise, drop, unrest, 100*idle, changes, c.ended)
+						c.check(t, factor, limits{wait: wait, peak: peak, rise: rise, drop: drop, idle: idle,
+							changes: changes})
+					})
 			}
 		}
 	}
@@ -228,7 +234,8 @@ func (c *crowd) check(t *testing.T, factor float64, got limits) {
 		least, most, peak = 0.25, 2, 2.5
 	}
 	if wait := got.wait / c.target; wait < least || wait > most || got.peak > peak*c.target {
-		t.Errorf("wait %.2f s, peak %.2f s; want %.2f to %.2f targets of %v s, and at most %v", got.wait, got.peak, least, most, c.target, peak)
+		t.Errorf("wait %.2f s, peak %.2f s; want %.2f to %.2f targets of %v s, and at most %v", got.wait, got.peak,
+			least, most, c.target, peak)
 	}
 	if want := 1 - 1/factor; math.Abs(got.drop-want) > 0.08 || got.idle > 0.05 {
 		t.Errorf("refused %.3f, idle %.3f; want %.3f, and at most 5 %% idle", got.drop, got.idle, want)
@@ -262,11 +269,12 @@ func TestSheddingEndsWithTheOverload(t *testing.T) {
 				empty := c.first(leaves, func(s sample) bool { return s.wait == 0 })
 				over := c.first(leaves, func(s sample) bool { return s.drop == 0 })
 				t.Logf("nothing waits after %.1f s, nothing is refused after %.1f s", empty-leaves, over-leaves)
-				if math.IsNaN(empty) { // by chance somebody waits somewhere at each decision
+				if math.IsNaN(empty) { // by chance some request waits at each decision
 					empty = ends
 				}
 				if !(over <= empty+1.5+2*w.scrape) { // the reports are late
-					t.Errorf("refused until %.1f s after the crowd had left, and nothing waits after %.1f s", over-leaves, empty-leaves)
+					t.Errorf("refused until %.1f s after the crowd had left, and nothing waits after %.1f s",
+						over-leaves, empty-leaves)
 				}
 				if _, _, most := c.over(over, ends, dropped); most > 0 {
 					t.Errorf("refused %.2f at 0.4 of the capacity", most)
@@ -301,7 +309,8 @@ func TestSheddingGoesOnWhileANewEndpointRamps(t *testing.T) {
 	for _, w := range watches {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			c := &crowd{watch: w, slots: 16, mean: 1, target: 2, load: loadStep(5, 0.5, 2), joins: joins, ramp: time.Minute}
+			c := &crowd{watch: w, slots: 16, mean: 1, target: 2, load: loadStep(5, 0.5, 2), joins: joins,
+				ramp: time.Minute}
 			c.run(1, ends)
 			_, _, peak := c.over(joins, ends, trueWait)
 			ended := c.first(joins, func(s sample) bool { return s.drop == 0 })

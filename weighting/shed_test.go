@@ -72,7 +72,7 @@ func (f *flood) run(length time.Duration, see func(Decision)) (last Decision) {
 	return last
 }
 
-func TestSheddingSettlesAndThenStandsStill(t *testing.T) {
+func TestSheddingSettlesAndThenStays(t *testing.T) {
 	const blind = 0.5 // seconds of two steps, the first of which sees no queue yet
 	for _, factor := range []float64{1.05, 1.2, 2, 5, 15} {
 		for _, target := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
@@ -87,11 +87,13 @@ func TestSheddingSettlesAndThenStandsStill(t *testing.T) {
 						changes, last = changes+1, d.DropFraction
 					}
 				})
-				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most, changes)
+				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most,
+					changes)
 				wantNear(t, "wait of the target", f.wait()/target.Seconds(), 1, 0.2)
 				wantNear(t, "expected wait of the wait", d.ExpectedWait/f.wait(), 1, 0.05)
 				wantNear(t, "what is accepted, of the capacity", factor*(1-(least+most)/2), 1, 0.05)
-				if rate := float64(changes) / (20*target + 20*second).Seconds(); peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
+				rate := float64(changes) / (20*target + 20*second).Seconds()
+				if peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
 					t.Errorf("peak %.2f s, %.2f changes a second", peak, rate)
 				}
 			})
@@ -102,7 +104,8 @@ func TestSheddingSettlesAndThenStandsStill(t *testing.T) {
 func TestNothingIsRefusedUnlessAskedFor(t *testing.T) {
 	off := shedding(time.Second, 0.9)
 	off.Shedding.Enabled = false
-	for name, p := range map[string]Params{"by default": DefaultParams(), "disabled": off, "no target": shedding(0, 0.9), "of nothing": shedding(time.Second, 0)} {
+	for name, p := range map[string]Params{"by default": DefaultParams(), "disabled": off,
+		"no target": shedding(0, 0.9), "of nothing": shedding(time.Second, 0)} {
 		t.Run(name, func(t *testing.T) {
 			newFlood(p, 20, 100).run(20*second, func(d Decision) { want(t, "share refused", d.DropFraction, 0) })
 		})
@@ -129,7 +132,7 @@ func TestTheLongerTheQueuesTheMoreIsRefused(t *testing.T) {
 		offered := rapid.Float64Range(5, 100).Draw(t, "offered")
 		queue := rapid.Float64Range(0, 100).Draw(t, "queue")
 		more := queue + rapid.Float64Range(0, 100).Draw(t, "more")
-		// The flows are the same, and the queues stand, whatever is refused.
+		// The flows are the same, and the queues do not change, whatever is refused.
 		refused := func(queue float64) float64 {
 			f := newFlood(shedding(2*second, 0.95), offered, queue)
 			f.edit = func(pool []Endpoint) {
@@ -148,7 +151,8 @@ func TestTheLongerTheQueuesTheMoreIsRefused(t *testing.T) {
 // Whatever else there is: as long as a slot is free, nothing is refused.
 func TestNothingIsRefusedWhileASlotIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFlood(shedding(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t, "target"), 0.95),
+		f := newFlood(shedding(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, time.Minute}).Draw(t,
+			"target"), 0.95),
 			rapid.Float64Range(0, 1000).Draw(t, "offered"), rapid.Float64Range(0, 1000).Draw(t, "waiting"))
 		running := rapid.Float64Range(0, f.slots-1).Draw(t, "running")
 		free := func(pool []Endpoint) {
@@ -169,7 +173,7 @@ func TestNothingIsRefusedWhileASlotIsFree(t *testing.T) {
 	})
 }
 
-// Slots of a server that stalls are not free, whatever it says.
+// Slots of a server that stalls are not free, whatever it reports.
 func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)
 	f.edit = func(pool []Endpoint) {
@@ -179,7 +183,8 @@ func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	}
 	d := f.run(20*second, nil)
 	if e := d.Endpoints[0]; !e.Overloaded || d.DropFraction < 0.3 {
-		t.Errorf("refused %v, flagged %v (%s); want a flag, and slots that do not count", d.DropFraction, e.Overloaded, e.OverloadReason)
+		t.Errorf("refused %v, flagged %v (%s); want a flag, and slots that do not count", d.DropFraction, e.Overloaded,
+			e.OverloadReason)
 	}
 }
 
@@ -202,7 +207,7 @@ func TestASlotThatNothingIsSentToIsNotFree(t *testing.T) {
 }
 
 // A pool whose metrics all died is not a saturated one.
-func TestSheddingEndsWhenNothingTells(t *testing.T) {
+func TestSheddingEndsWhenNothingIsReported(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)
 	if d := f.run(20*second, nil); d.DropFraction < 0.3 {
 		t.Fatalf("refused %v at twice the capacity", d.DropFraction)
@@ -215,13 +220,14 @@ func TestSheddingEndsWhenNothingTells(t *testing.T) {
 	}
 	d := f.run(DefaultParams().Decay+25*second, nil)
 	if d.DropFraction != 0 || !math.IsNaN(d.ExpectedWait) {
-		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait, f.now.Sub(died))
+		t.Errorf("refused %v, expected wait %v, %v after the last report", d.DropFraction, d.ExpectedWait,
+			f.now.Sub(died))
 	}
 }
 
 // Servers short of CPU are slow to answer scrapes, too: a pool that is just above its
 // capacity and falls silent is not to be taken for one that is flooded.
-func TestSheddingDoesNotRiseWhenNothingIsHeard(t *testing.T) {
+func TestSheddingDoesNotRiseWhileNothingIsReported(t *testing.T) {
 	const tick = 10 * time.Millisecond
 	f := newFlood(shedding(2*second, 0.95), 525, 0)
 	f.slots, f.served = 50, 500
@@ -245,7 +251,7 @@ func TestSheddingDoesNotRiseWhenNothingIsHeard(t *testing.T) {
 	}
 }
 
-// A pool that stands still altogether refuses as much as it may.
+// A pool that completes nothing refuses as much as it may.
 func TestAPoolThatCompletesNothingRefuses(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.9), 20, 0)
 	f.served = 0
@@ -271,8 +277,8 @@ func TestTheShareRefusedRisesAtOnceAndFallsSlowly(t *testing.T) {
 	})
 }
 
-func TestStairs(t *testing.T) {
-	var s stairs
+func TestDropQuantizer(t *testing.T) {
+	var s dropQuantizer
 	at := func(after float64) time.Time { return epoch.Add(seconds(after)) }
 	for _, c := range []struct {
 		after, wanted, is float64
@@ -291,22 +297,22 @@ func TestStairs(t *testing.T) {
 		{4.4, 0, 0.2, "has not lasted"},
 		{5.4, 0, 0, "falls, no faster than 0.1 a second"},
 	} {
-		s.climb(c.wanted, 0.1, at(c.after))
+		s.update(c.wanted, 0.1, at(c.after))
 		wantNear(t, fmt.Sprintf("at %v, where %v %s: step", c.after, c.wanted, c.why), s.last().drop, c.is, 1e-9)
 	}
 	wantNear(t, "accepted from 2 to 2.2", s.accepted(at(2), at(2.2)), 1-(0.07+0.3)/2, 1e-6)
 	wantNear(t, "accepted at first", s.accepted(at(-9), at(-1)), 1, 1e-9)
 	wantNear(t, "accepted at a moment", s.accepted(at(6), at(6)), 1, 1e-9)
 	for i := range 100 { // more than it remembers
-		s.climb(float64(i%2)*0.5, 9, at(10+2*float64(i)))
-		s.climb(float64(i%2)*0.5, 9, at(11.5+2*float64(i)))
+		s.update(float64(i%2)*0.5, 9, at(10+2*float64(i)))
+		s.update(float64(i%2)*0.5, 9, at(11.5+2*float64(i)))
 	}
 	wantNear(t, "accepted of late", s.accepted(at(160), at(200)), 1-0.5*3.5/4, 0.03)
 }
 
-// What leaves unseen between two readings is told by what is seen: exactly where it
+// What leaves unseen between two readings is estimated from what is seen: exactly where it
 // is rare, and to within half where up to five leave.
-func TestMomentsOfPoissonFlows(t *testing.T) {
+func TestLoadChangesOfPoissonFlows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	poisson := func(mean float64) (n float64) {
 		for at := rng.ExpFloat64(); at < mean; at += rng.ExpFloat64() {
@@ -315,13 +321,13 @@ func TestMomentsOfPoissonFlows(t *testing.T) {
 		return n
 	}
 	for _, mean := range []float64{0.05, 0.2, 1, 2, 5} { // requests between two readings
-		var m moments
+		var m loadChanges
 		for range 20000 {
 			m.add(poisson(mean)-poisson(mean), 1)
 		}
-		t.Logf("%v between two readings: told %.3f", mean, m.left())
-		if ratio := m.left() / mean; ratio < 0.5 || ratio > 1.1 {
-			t.Errorf("%v leave between two readings, told %v", mean, m.left())
+		t.Logf("%v between two readings: told %.3f", mean, m.departures())
+		if ratio := m.departures() / mean; ratio < 0.5 || ratio > 1.1 {
+			t.Errorf("%v leave between two readings, told %v", mean, m.departures())
 		}
 	}
 }

@@ -45,7 +45,7 @@ type pod struct {
 	completions              int
 	queueSeconds, busySecond float64
 
-	distort func(*ServerReport) // what it says of itself, where it does not say the truth
+	distort func(*ServerReport) // makes its report wrong
 }
 
 func (p *pod) load() int { return len(p.queue) + p.running }
@@ -99,7 +99,8 @@ func exponential(mean float64) func(*rand.Rand) float64 {
 func newWorld(seed uint64, proxies, pods, slots int, load float64) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), rate: load * float64(pods*slots)}
 	for i := range pods {
-		w.pods = append(w.pods, &pod{address: fmt.Sprintf("10.0.0.%d:8000", i+1), slots: slots, service: exponential(1)})
+		w.pods = append(w.pods,
+			&pod{address: fmt.Sprintf("10.0.0.%d:8000", i+1), slots: slots, service: exponential(1)})
 	}
 	for range proxies {
 		w.proxies = append(w.proxies, &proxy{world: w})
@@ -209,7 +210,7 @@ func (w *world) equalWeights() []float64 {
 	return out
 }
 
-// signals says what the law gets to see.
+// signals are what the law gets to see.
 type signals struct {
 	configured bool // capacity
 	gauges     bool // queue and running

@@ -9,7 +9,8 @@ import (
 )
 
 // gauged are reports of one endpoint, one each 250 ms for that long.
-func gauged(law *Law, from time.Time, length time.Duration, report func(n int) (running, waiting, completed float64)) (d Decision, now time.Time) {
+func gauged(law *Law, from time.Time, length time.Duration,
+	report func(n int) (running, waiting, completed float64)) (d Decision, now time.Time) {
 	const each = 250 * time.Millisecond
 	for n := range int(length / each) {
 		now = from.Add(time.Duration(n) * each)
@@ -24,7 +25,7 @@ func gauged(law *Law, from time.Time, length time.Duration, report func(n int) (
 }
 
 // That requests wait is no proof that no more can run.
-func TestALimitShowsInANumberThatStands(t *testing.T) {
+func TestALimitIsLearnedFromANumberThatStays(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, c := range []struct {
 		name    string
@@ -33,24 +34,31 @@ func TestALimitShowsInANumberThatStands(t *testing.T) {
 		slots   float64
 		source  CapacitySource
 	}{
-		{"as many as ever whenever requests wait", 15, func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }, 8, CapacityLearned},
-		{"nobody counts what completes", 15, func(int) (float64, float64, float64) { return 8, 3, math.NaN() }, 8, CapacityLearned},
+		{"as many as ever whenever requests wait", 15,
+			func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }, 8, CapacityLearned},
+		{"nothing counts completions", 15, func(int) (float64, float64, float64) { return 8, 3, math.NaN() }, 8,
+			CapacityLearned},
 		{"fewer now and then, until the next takes its place", 20, func(n int) (float64, float64, float64) {
 			return 8 - float64(n%20/19), 3, float64(2 * n)
 		}, 8, CapacityLearned},
 		{"fewer whenever nothing waits", 60, func(n int) (float64, float64, float64) {
 			return 4 + float64(4*(n/4%2)), float64(n / 4 % 2), float64(2 * n)
 		}, 8, CapacityLearned},
-		{"for a moment", 8, func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }, 8, CapacityAssumed},
+		{"for a moment", 8, func(n int) (float64, float64, float64) { return 8, 3, float64(2 * n) }, 8,
+			CapacityAssumed},
 		{"because nothing ends", 60, func(int) (float64, float64, float64) { return 8, 3, 100 }, 8, CapacityAssumed},
-		{"at any number", 60, func(n int) (float64, float64, float64) { return 3 + float64(rng.IntN(6)), 1, float64(2 * n) }, 8, CapacityAssumed},
+		{"at any number", 60,
+			func(n int) (float64, float64, float64) { return 3 + float64(rng.IntN(6)), 1, float64(2 * n) }, 8,
+			CapacityAssumed},
 		{"fewer than ran before", 60, func(n int) (float64, float64, float64) {
 			if n < 4 {
 				return 50, 0, float64(2 * n)
 			}
 			return 3, 1, float64(2 * n)
 		}, 50, CapacityAssumed},
-		{"and then more run", 30, func(n int) (float64, float64, float64) { return 8 + float64(n/119), 3, float64(2 * n) }, 9, CapacityAssumed},
+		{"and then more run", 30,
+			func(n int) (float64, float64, float64) { return 8 + float64(n/119), 3, float64(2 * n) }, 9,
+			CapacityAssumed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, _ := gauged(NewLaw(DefaultParams()), epoch, time.Duration(c.seconds)*second, c.report)
@@ -73,8 +81,8 @@ func TestWhatWasLearnedOfSlotsFades(t *testing.T) {
 	want(t, "source", d.Endpoints[0].SlotsSource, CapacityAssumed)
 }
 
-// Of a server without a gauge of running requests, the counter of busy time tells. How many it
-// executes then depends on how many are there, where it gathers them into batches.
+// Slots of a server without a gauge of running requests are measured from its counter of busy time. A server that
+// gathers requests into batches executes as many as are there.
 func TestEndpointsOfAboutTheSameMeasuredSlotsAreAlike(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -93,7 +101,8 @@ func TestEndpointsOfAboutTheSameMeasuredSlotsAreAlike(t *testing.T) {
 				var s Snapshot
 				for i, slots := range c.slots {
 					s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprint(i), Server: ServerReport{
-						Queue: known(20, now), Completions: known(float64(n), now), BusySeconds: known(slots*float64(n), now),
+						Queue: known(20, now), Completions: known(float64(n), now),
+						BusySeconds: known(slots*float64(n), now),
 					}})
 				}
 				d = law.Step(now, s)

@@ -1,24 +1,43 @@
 package weighting
 
+// Relative speed
+//
+// The speed of an endpoint is the ratio of its completions per busy slot-second to the pool's median, over about a
+// minute. A deviation x of its logarithm is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within twice its own
+// noise it counts as none (positive-part James–Stein; serviceRate.speed in pool.go).
+//
+// A speed is trusted for as long as evidence supports it. While nothing completes it fades to 1 within a minute. It is
+// learned by spans: of 5 s to a minute, until 20 requests were completed or expected. With n completions in a span and
+// e expected at the known speed, a span with
+//
+//	2·(e − n + n·ln(n/e)) > 36
+//
+// does not count: if completions were a Poisson process, that would be six standard deviations, and most services come
+// to three. If the next span agrees with it, what was known is forgotten. And what is known never weighs more than four
+// minutes like the span that is added. So a counter that was wrong once teaches nothing, and one that was wrong for
+// long is forgotten after two spans.
+//
+// A sum of requests, or of their seconds, that rises by more than a million a second, beyond a first million, is no
+// reading (Possible): no model server does that, however small its requests are.
+
 import (
 	"math"
 	"time"
 )
 
-// A pace is what an endpoint completes for each slot-second, of about the last minute. It is
-// learned by spans of some seconds. One that contradicts what is known (a counter that was wrong for a
-// moment) does not count, unless the next says the same: then the machine has changed, or what was known was wrong,
-// and nothing of it is left.
+// A pace is what an endpoint completes for each busy slot-second, over about the last minute. It is learned by spans of
+// some seconds. A span that contradicts what is known (a counter that was wrong for a moment) does not count, unless
+// the next one agrees with it: then the machine has changed, or what was known was wrong, and is forgotten.
 type pace struct {
-	known   work // usual, with the span as far as that agrees
-	usual   work // spans that count
-	span    work // what is told of now
+	known   serviceRate // usual, with the current span as far as that agrees
+	usual   serviceRate // of the spans that count
+	span    serviceRate // the current one
 	seconds float64
-	other   work      // the span before, where it did not count
-	at      time.Time // of the last completion
+	other   serviceRate // the span before, where it did not count
+	at      time.Time   // of the last completion
 }
 
-// add takes in what was done in a time that ended at now.
+// add takes in what was done in some time that ended at now.
 func (s *pace) add(now time.Time, completions, busy float64, dt time.Duration) {
 	if completions > 0 {
 		s.at = now
@@ -28,7 +47,7 @@ func (s *pace) add(now time.Time, completions, busy float64, dt time.Duration) {
 	s.span.busy += busy
 	s.seconds += dt.Seconds()
 	agrees := s.span.agrees(s.usual)
-	if s.tells() {
+	if s.complete() {
 		s.close(agrees)
 		agrees = true
 	}
@@ -41,7 +60,7 @@ func (s *pace) add(now time.Time, completions, busy float64, dt time.Duration) {
 // close ends the span.
 func (s *pace) close(agrees bool) {
 	span, seconds := s.span, s.seconds
-	s.span, s.seconds = work{}, 0
+	s.span, s.seconds = serviceRate{}, 0
 	switch {
 	case agrees:
 	case s.other.busy > 0 && span.agrees(s.other):
@@ -50,14 +69,14 @@ func (s *pace) close(agrees bool) {
 		s.other = span
 		return
 	}
-	s.other = work{}
+	s.other = serviceRate{}
 	s.usual.weigh(span, seconds)
 	s.usual.add(span.completions, span.busy, 0)
 }
 
-// weigh has what is known weigh no more than a few minutes like the span: a counter that was wrong may have
-// told of the work of hours.
-func (w *work) weigh(span work, seconds float64) {
+// weigh limits the weight of what is known to a few minutes like the span: a counter that was wrong may have reported
+// the work of hours.
+func (w *serviceRate) weigh(span serviceRate, seconds float64) {
 	const few = 4
 	if _, ok := span.rate(); !ok {
 		return
@@ -68,8 +87,8 @@ func (w *work) weigh(span work, seconds float64) {
 	}
 }
 
-// tells reports whether the span is long enough to be compared.
-func (s *pace) tells() bool {
+// complete reports whether the span is long enough to be compared.
+func (s *pace) complete() bool {
 	const (
 		shortest, longest = 5, 60 // seconds
 		enough            = 20    // completions, seen and expected
@@ -81,10 +100,10 @@ func (s *pace) tells() bool {
 	return s.seconds >= longest || s.seconds >= shortest && s.span.completions+expected >= enough
 }
 
-// agrees reports whether what was done may be chance where the usual is right, or nothing usual is known:
-// were completions a Poisson process, they would be less than six standard deviations off (by the likelihood
-// ratio, which holds for few of them, too). Most services vary more than that, and come to three.
-func (w work) agrees(usual work) bool {
+// agrees reports whether what was done may be chance if the usual rate holds, or no usual rate is known. If completions
+// were a Poisson process, they would be less than six standard deviations off, by the likelihood ratio, which holds for
+// few of them, too. Most services vary more than that, and come to three.
+func (w serviceRate) agrees(usual serviceRate) bool {
 	const improbable = 6 * 6
 	rate, ok := usual.rate()
 	if !ok {
@@ -98,7 +117,7 @@ func (w work) agrees(usual work) bool {
 	return 2*ratio <= improbable
 }
 
-// unsupported is how much of a speed has faded because nothing was completed since, within a minute.
+// unsupported is how much of a speed has faded because nothing completed since, within a minute.
 func (s *pace) unsupported(now time.Time) float64 {
 	return min(1, max(0, now.Sub(s.at).Seconds())/speedTau.Seconds())
 }

@@ -1,5 +1,53 @@
 package weighting
 
+// Outliers: endpoints that stall or fail
+//
+// An endpoint that takes requests and answers none, or answers each at once with an error, looks idle and attracts what
+// the others would have served. Its own report does not show that. The proxies' counts do, where they are exact:
+//
+//	progress        an answer; or completions, or seconds waited or executed, that rose; or a
+//	                KV cache that changed while as many were waiting and running
+//	contradiction   two requests or more have been in flight for StalledAfter that a report made after that
+//	                time does not show (without a gauge of running requests: more than waiting and slots),
+//	                besides those that the endpoint did not show before its last progress, and it made no
+//	                progress in that time
+//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter, and no progress
+//	                in StalledAfter, and two requests are in flight or a gauge shows one
+//	                t      seconds since the last answer
+//	                F      request-seconds in flight since the last answer, without requests that
+//	                       no report showed while the endpoint made progress
+//	                f      request-seconds in flight for each answer, over about a minute
+//	                F_max  the largest F that ended with an answer, in the pool, fading
+//	                       within ten minutes
+//	failure         five requests in a row failed; or at least half, and five, of the last fifty or of those of
+//	                the last ten seconds, whichever are fewer, and of those that ended last;
+//	                and that is no chance where the others fail their median share q: q to the power of
+//	                those in a row is 1e-4 at most, or the failures are 3.7 standard deviations more than
+//	                q of the requests
+//	errors          see errors.go
+//
+// If ends were a Poisson process, silence of F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began
+// together end together, and long ones come in runs, so F must also be twice as long as any silence that ended well,
+// and t three mean times in flight: a few long generations are never silent for too long.
+//
+// Slow uploads, idle WebSockets and open gRPC streams are in flight and are no work of the engine, and gauges lag by an
+// iteration. So one request that no gauge shows is never evidence, several are none if they were there while the
+// endpoint made progress, and none is before it is older than a gauge may be. Several uploads that begin within
+// StalledAfter of each other at an endpoint that has no other work cannot be distinguished from a stall.
+//
+// A failure is the endpoint's own: no connection, a reset, a 5xx.
+//
+// An ejected endpoint is flagged and gets its floor, for MinDwell at least. An answer without an error ends the
+// ejection. Where proxies send load reports only, which count a 4xx as a success, the server must also have completed
+// something, and an endpoint that was ejected for errors gets a trickle until then. Once nothing is in flight that
+// could be answered, the endpoint is probed after the dwell: it is trusted as little as a new one. While old requests
+// are still in flight it is probed later, and they do not count again. If it is ejected again at once, it is probed
+// twice as late the next time.
+//
+// While more than half of a pool seems to be outliers, the fault is more likely in the reports or in the requests, so
+// no endpoint is ejected; nor while none is healthy. This panic mode lasts for MinDwell at least, and until fewer
+// endpoints fail half of their requests.
+
 import (
 	"cmp"
 	"fmt"
@@ -12,185 +60,185 @@ import (
 type health int
 
 const (
-	well    health = iota
-	ill            // stalls or fails: flagged, and its share is the floor
-	suspect        // was ill, and nothing tells whether it still is: trusted as little as a new one
+	healthy health = iota
+	ejected        // it stalls or fails: flagged, and its share is the floor
+	probing        // it was ejected, and nothing shows whether it recovered: trusted as little as a new one
 )
 
-// conduct is how an endpoint treats the requests that the proxies sent it.
-type conduct struct {
+// outlier is the state of outlier detection at one endpoint: how it treats the requests that the proxies sent it.
+type outlier struct {
 	at       time.Time // of the last step
 	inFlight float64   // requests at that time
 	proxies  ProxyReport
-	server   ServerReport // as the server last said
+	server   ServerReport // of the last step
 	lows     lows         // of inFlight
 
-	alive  time.Time // of the last answer; or the last time when nothing was in flight
-	active time.Time // of the last work: an answer, or what works sees
+	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
+	lastProgress time.Time // of an answer, or of what showsProgress finds
 
-	report time.Time // the last that was held against the count
-	shown  float64   // requests in it, by a gauge of running ones
-	hides  float64   // requests in flight that it did not show
-	hidden float64   // of those, the ones that no report showed while the endpoint worked: uploads, idle streams
-	denied float64   // the others, as far as they had stood for StalledAfter
+	comparedAt   time.Time // of the last report that was compared with the count
+	shown        float64   // requests in that report, where it has a gauge of running ones
+	notShown     float64   // requests in flight that the report did not show
+	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
+	contradicted float64   // the others, as far as they had been in flight for StalledAfter
 
-	pending float64 // request-seconds in flight since the last answer
-	usual   work    // answers, and the request-seconds in flight until the last one
-	longest float64 // request-seconds in flight between two answers, the most of late
+	pending float64     // request-seconds in flight since the last answer
+	usual   serviceRate // answers, and the request-seconds in flight until the last one
+	longest float64     // request-seconds in flight between two answers, the most in about ten minutes
 
 	latest ends   // since the last step
 	streak streak // of errors
 
-	ended, failed float64 // requests of late, without errors that may be the request's own
-	row           float64 // requests that failed since one was answered
-	failing       bool    // at least half of those that were told of last
+	ended, failed float64 // recent requests, without errors that may be the request's own
+	consecutive   float64 // requests that failed since the last one that did not
+	failing       bool    // at least half of those that were reported last
 
-	state    health
-	since    time.Time // of the state
-	reason   string    // why it is ill
-	strikes  int       // illnesses without an answer between them
-	answered bool      // since it fell ill
-	proof    proof     // of that, where it takes two
-	erring   bool      // it fell ill for errors that a log told of
+	state            health
+	since            time.Time // of the state
+	reason           string    // of the ejection
+	ejections        int       // in a row, without recovery between them
+	recovered        bool      // since the last change of the state
+	proof            proof     // of recovery, where that takes two
+	ejectedForErrors bool      // for errors that an access log reported
 }
 
-// ill reports whether the endpoint stalls or fails.
-func (m *member) ill() bool { return m.conduct.state == ill }
+// ejected reports whether the endpoint stalls or fails.
+func (m *member) ejected() bool { return m.outlier.state == ejected }
 
-// rank is 1 for an endpoint that is ill.
-func (c *conduct) rank() int {
-	if c.state == ill {
+// rank is 1 for an ejected endpoint.
+func (o *outlier) rank() int {
+	if o.state == ejected {
 		return 1
 	}
 	return 0
 }
 
-// hold fills up those that stall or fail, so that they get their floor alone, and
-// those that get a fixed part instead of what would fill them.
-func (p *pool) hold(vessels []vessel) {
+// excludeFromFill fills up the ejected members, so that they get only their floor, and those that get a fixed share
+// instead of a fill.
+func (p *pool) excludeFromFill(vessels []vessel) {
 	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ill() || m.fixed(p) > 0 {
+		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 {
 			v.load = max(v.load, v.holds(above))
 		}
 	}
 }
 
-// judge finds the members that stall or fail. While that is more than half of a
-// pool, the fault is more likely in the reports, or in the requests; and so it is where
-// one fails no more than all do. And while there is nobody else, those are as good as any.
-func (l *Law) judge(p *pool) {
-	longest, bad, well := 0.0, 0, 0
+// detectOutliers finds the members that stall or fail. While that is more than half of a pool, the fault is more likely
+// in the reports or in the requests; so it is where one fails no more than all do. And while no other member is left,
+// they are as good as any.
+func (l *Law) detectOutliers(p *pool) {
+	longest, suspects, fine := 0.0, 0, 0
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
-		m.conduct.observe(m, p)
-		longest = max(longest, m.conduct.longest)
-		all.add(m.conduct.latest)
+		m.outlier.observe(m, p)
+		longest = max(longest, m.outlier.longest)
+		all.add(m.outlier.latest)
 	}
 	found := make([]string, len(p.members))
 	var shares failures
 	for i := range p.members {
-		c := &p.members[i].conduct
-		c.streak.extend(c.latest, all, p.members[i].share, c.inFlight)
-		stalls, fails, errs := c.stalls(p, longest), c.fails(), c.errs()
-		complaint := cmp.Or(stalls, fails, errs)
+		o := &p.members[i].outlier
+		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
+		stall, failure, errors := o.stallReason(p, longest), o.failureReason(), o.errorReason()
+		reason := cmp.Or(stall, failure, errors)
 		switch {
-		case complaint == "" && l.pardon.on && c.often():
-			bad++ // as before its latest answer
-		case complaint == "" && c.healthy():
-			well++
-		case complaint != "":
-			bad++
-			if shares == nil { // of most pools nobody asks
-				shares = p.failed()
+		case reason == "" && l.panicMode.on && o.failsOften():
+			suspects++ // as before its latest answer
+		case reason == "" && o.state == healthy:
+			fine++
+		case reason != "":
+			suspects++
+			if shares == nil { // most pools need none
+				shares = p.failedShares()
 			}
-			if stalls == "" && !c.failsMoreThan(shares.others(c)) {
-				fails = ""
+			if stall == "" && !o.failsMoreThan(shares.others(o)) {
+				failure = ""
 			}
 		}
-		found[i] = cmp.Or(stalls, fails, errs)
-		c.erring = c.erring || errs != "" && !c.unlogged()
+		found[i] = cmp.Or(stall, failure, errors)
+		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly()
 	}
-	nobody := l.pardon.turn(len(p.members) > 1 && (2*bad > len(p.members) || well == 0), p)
+	panicking := l.panicMode.update(len(p.members) > 1 && (2*suspects > len(p.members) || fine == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
-		if nobody {
+		if panicking {
 			found[i] = ""
-			m.conduct.release(p.now)
+			m.outlier.endEjection(p.now)
 		}
-		m.conduct.turn(found[i], p)
-		if m.conduct.state == suspect && !nobody {
+		m.outlier.transition(found[i], p)
+		if m.outlier.state == probing && !panicking {
 			m.ramp = min(m.ramp, leastRamp)
 		}
 	}
 }
 
-// A pardon says whether nobody is ill because most of the pool seems so. It stands, and stays
-// away, as long as a flag does: all flags hang on it, and it may hang on the next request of one
-// endpoint that fails every other.
-type pardon struct {
+// panicMode is on while most of the pool seems to be outliers, so that no endpoint is ejected. It stays on, and off,
+// for as long as a flag does: all flags depend on it, and it may depend on the next request of one endpoint that fails
+// every other one.
+type panicMode struct {
 	on    bool
 	since time.Time
 }
 
-// turn follows what the pool asks for, and reports what holds.
-func (a *pardon) turn(on bool, p *pool) bool {
+// update follows what the state of the pool suggests, and returns whether the mode is on.
+func (a *panicMode) update(on bool, p *pool) bool {
 	if on != a.on && (a.since.IsZero() || p.now.Sub(a.since) >= p.params.Overload.MinDwell) {
 		a.on, a.since = on, p.now
 	}
 	return a.on
 }
 
-// observe takes in what the proxies and the server say of the endpoint's requests.
-// Only of an exact count it can be said that its requests still stand.
-func (c *conduct) observe(m *member, p *pool) {
-	elapsed := max(0, p.now.Sub(c.at))
-	c.pending += c.unanswered() * elapsed.Seconds()
-	c.at, c.inFlight = p.now, 0
-	if m.Exact && believed(m.seen.inFlight.state) && !m.blackout {
-		c.inFlight = m.inFlight.Value
+// observe takes in what the proxies and the server report of the endpoint's requests. Only an exact count shows that
+// requests are still in flight.
+func (o *outlier) observe(m *member, p *pool) {
+	elapsed := max(0, p.now.Sub(o.at))
+	o.pending += o.unanswered() * elapsed.Seconds()
+	o.at, o.inFlight = p.now, 0
+	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
+		o.inFlight = m.inFlight.Value
 	}
-	failed, errors := risen(c.proxies.Failed, m.proxies.Failed), risen(c.proxies.Errors, m.proxies.Errors)
-	c.latest = ends{failed + errors, risen(c.proxies.Succeeded, m.proxies.Succeeded)}
-	c.outcomes(failed, max(0, risen(c.proxies.Ended, m.proxies.Ended)-errors), elapsed)
-	answers, whole := c.answers(m)
-	c.answered = c.answered || c.serves(m, p, answers)
-	works := answers > 0
-	if m.server != c.server { // in most steps nothing is new
-		works = works || c.works(&m.server)
-		c.server = m.server
+	failed, errors := risen(o.proxies.Failed, m.proxies.Failed), risen(o.proxies.Errors, m.proxies.Errors)
+	o.latest = ends{failed + errors, risen(o.proxies.Succeeded, m.proxies.Succeeded)}
+	o.outcomes(failed, max(0, risen(o.proxies.Ended, m.proxies.Ended)-errors), elapsed)
+	answers, whole := o.answers(m)
+	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
+	progress := answers > 0
+	if m.server != o.server { // in most steps the report is the same
+		progress = progress || o.showsProgress(&m.server)
+		o.server = m.server
 	}
-	if works {
-		c.active = p.now
-		if p.now.Sub(c.report) <= p.params.Hold {
-			c.hidden = c.hides
+	if progress {
+		o.lastProgress = p.now
+		if p.now.Sub(o.comparedAt) <= p.params.Hold {
+			o.hidden = o.notShown
 		}
 	}
-	c.proxies = m.proxies
-	c.lows.note(c.inFlight, p.now, p.params.Overload.StalledAfter)
-	c.compare(m, p)
-	c.hidden = min(c.hidden, c.inFlight)
-	switch silence := max(0, p.now.Sub(c.alive)); {
+	o.proxies = m.proxies
+	o.lows.note(o.inFlight, p.now, p.params.Overload.StalledAfter)
+	o.compare(m, p)
+	o.hidden = min(o.hidden, o.inFlight)
+	switch silence := max(0, p.now.Sub(o.lastAnswer)); {
 	case whole > rounding:
-		c.usual.add(whole, c.pending, silence)
-		c.longest = max(c.pending, c.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
+		o.usual.add(whole, o.pending, silence)
+		o.longest = max(o.pending, o.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
 		fallthrough
-	case c.unanswered() < 1 || c.alive.IsZero():
-		c.alive, c.denied, c.pending = p.now, 0, 0
-	case answers > 0: // errors, which show that it lives, and not how long a request takes
-		c.usual.add(0, 0, silence)
-		c.alive, c.denied = p.now, 0
+	case o.unanswered() < 1 || o.lastAnswer.IsZero():
+		o.lastAnswer, o.contradicted, o.pending = p.now, 0, 0
+	case answers > 0: // errors: the endpoint is alive, and they do not show how long a request takes
+		o.usual.add(0, 0, silence)
+		o.lastAnswer, o.contradicted = p.now, 0
 	}
 }
 
-// unanswered is how many requests are in flight that an answer is due for, sooner or later.
-func (c *conduct) unanswered() float64 { return c.inFlight - c.hidden }
+// unanswered is how many requests are in flight that should get an answer, sooner or later.
+func (o *outlier) unanswered() float64 { return o.inFlight - o.hidden }
 
-// works reports whether a server's report shows work that was done since the one before:
-// requests that completed, or a KV cache that changes while no request comes or goes.
-func (c *conduct) works(seen *ServerReport) bool {
-	old := &c.server
+// showsProgress reports whether a server's report shows work that was done since the one before: requests that
+// completed, or a KV cache that changes while no request comes or goes.
+func (o *outlier) showsProgress(seen *ServerReport) bool {
+	old := &o.server
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
 		return true
 	}
@@ -198,52 +246,53 @@ func (c *conduct) works(seen *ServerReport) bool {
 	return same && old.Utilization.Known() && old.Utilization.Value != seen.Utilization.Value
 }
 
-// outcomes adds requests that failed, and all that ended, in a time.
-func (c *conduct) outcomes(failed, ended float64, elapsed time.Duration) {
-	keep := math.Exp(-elapsed.Seconds()/failingTau.Seconds() - ended/failingOf)
-	c.failed, c.ended = c.failed*keep+failed, c.ended*keep+ended
-	if c.row += failed; ended-failed > rounding {
-		c.row = 0
+// outcomes adds requests that failed, and all that ended, in some time.
+func (o *outlier) outcomes(failed, ended float64, elapsed time.Duration) {
+	keep := math.Exp(-elapsed.Seconds()/failingTau.Seconds() - ended/failingRequests)
+	o.failed, o.ended = o.failed*keep+failed, o.ended*keep+ended
+	if o.consecutive += failed; ended-failed > rounding {
+		o.consecutive = 0
 	}
 	if failed+ended > 0 {
-		c.failing = failed >= failing*ended
+		o.failing = failed >= failingShare*ended
 	}
 }
 
-// logged reports whether all proxies tell how each request ended.
-func (m *member) logged() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
+// withAccessLog reports whether all proxies report how each request ended.
+func (m *member) withAccessLog() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
 
-// answers is how many requests were answered since the last step, and how many of them not
-// with an error. A client that gave up ends a request, too, and says nothing for the endpoint.
-func (c *conduct) answers(m *member) (all, whole float64) {
-	told := risen(c.proxies.Answered, m.proxies.Answered)
-	errors := told - c.latest.answered
-	if !m.logged() {
-		told, errors = max(told, risen(c.proxies.Ended, m.proxies.Ended)), c.latest.errors
+// answers is how many requests were answered since the last step, and how many of them without an error. A client that
+// gives up ends a request, too, which shows nothing about the endpoint.
+func (o *outlier) answers(m *member) (all, whole float64) {
+	told := risen(o.proxies.Answered, m.proxies.Answered)
+	errors := told - o.latest.answered
+	if !m.withAccessLog() {
+		told, errors = max(told, risen(o.proxies.Ended, m.proxies.Ended)), o.latest.errors
 	}
-	all = max(told, risen(c.server.Completions, m.server.Completions))
+	all = max(told, risen(o.server.Completions, m.server.Completions))
 	if !m.proxies.Succeeded.Known() {
 		return all, all
 	}
 	return all, max(0, all-max(0, errors))
 }
 
-// proof is what tells together that an endpoint is well.
+// proof is the evidence of recovery where the proxies send load reports only.
 type proof struct{ succeeded, completed bool }
 
-// serves reports whether the requests since the last step say that the endpoint is well. Load
-// reports take an answer with a 404 or 429 for a success; the server completes nothing then. It counts
-// what fails otherwise, too, which load reports tell.
-func (c *conduct) serves(m *member, p *pool, answers float64) bool {
+// showsRecovery reports whether the requests since the last step show that the endpoint is healthy. Load reports count
+// an answer with a 404 or 429 as a success; the server completes nothing then. Servers also count requests that fail
+// otherwise, and load reports count those as errors.
+func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 	switch {
 	case !m.proxies.Succeeded.Known():
-		return answers > c.latest.errors+rounding
-	case m.logged():
-		return c.latest.answered > c.latest.errors+rounding
+		return answers > o.latest.errors+rounding
+	case m.withAccessLog():
+		return o.latest.answered > o.latest.errors+rounding
 	}
-	c.proof.succeeded = c.proof.succeeded || c.latest.answered > c.latest.errors+rounding
-	c.proof.completed = c.proof.completed || risen(c.server.Completions, m.server.Completions) > 0 || !p.tells(m.server.Completions)
-	return c.proof.succeeded && c.proof.completed
+	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
+	o.proof.completed = o.proof.completed || risen(o.server.Completions, m.server.Completions) > 0 ||
+		!p.usable(m.server.Completions)
+	return o.proof.succeeded && o.proof.completed
 }
 
 // risen is by how much a sum rose between two readings.
@@ -252,19 +301,18 @@ func risen(old, seen Reading) float64 {
 	return orZero(perSecond) * dt.Seconds()
 }
 
-// compare holds a report that is new against the requests that were in flight when it was made.
-// A server without a gauge of running requests shows those that fit its slots. What a gauge shows
-// may be as old as an iteration of the engine, so that a request is denied only once it has stood
-// for longer than that.
-func (c *conduct) compare(m *member, p *pool) {
+// compare compares a new report with the requests that were in flight when it was made. A server without a gauge of
+// running requests shows those that fit its slots. A gauge may be as old as an iteration of the engine, so requests
+// contradict it only once they have been in flight for longer than that.
+func (o *outlier) compare(m *member, p *pool) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
-	if !gauge && m.slotsSource != CapacityAssumed {
+	if !gauge && m.slotsSource != CapacityAssumed && m.slotsSource != CapacityWork {
 		running = Reading{Value: m.atOnce(), At: queue.At}
 	}
 	at := earlier(queue.At, running.At)
-	if !queue.Known() || !running.Known() || !at.After(c.report) {
+	if !queue.Known() || !running.Known() || !at.After(o.comparedAt) {
 		return
 	}
 	inFlight, ok := m.inFlightNear(at, within)
@@ -272,90 +320,91 @@ func (c *conduct) compare(m *member, p *pool) {
 		return
 	}
 	shows := queue.Value + running.Value
-	c.report, c.hides, c.shown, c.denied = at, max(0, inFlight-shows), 0, 0
+	o.comparedAt, o.notShown, o.shown, o.contradicted = at, max(0, inFlight-shows), 0, 0
 	if gauge {
-		c.shown = shows
+		o.shown = shows
 	}
-	c.hidden = min(c.hidden, c.hides)
-	if since := at.Add(-p.params.Overload.StalledAfter); !c.active.After(since) {
-		c.denied = c.lows.since(since) - shows - c.hidden
+	o.hidden = min(o.hidden, o.notShown)
+	if since := at.Add(-p.params.Overload.StalledAfter); !o.lastProgress.After(since) {
+		o.contradicted = o.lows.since(since) - shows - o.hidden
 	}
 }
 
 // Bounds on what is chance.
 const (
-	// improbable is −ln 1e-4: so many answers would have come since the last one.
+	// improbable is −ln 1e-4: so many answers were to be expected since the last one.
 	improbable = 9.2
-	// sigmas of a share have about that probability.
+	// sigmas is the number of standard deviations with about that probability.
 	sigmas = 3.7
-	// meanTimes and twice are for requests that do not end at random, such as a
-	// batch of long ones that began together: so many mean times, and so often the
-	// longest silence that ended well.
-	meanTimes, twice = 3, 2
-	fewestAnswers    = 20 // behind a mean
-	fewestEnded      = 5  // behind a share of failures
-	failing          = 0.5
-	failingTau       = 10 * time.Second
-	failingOf        = 50   // requests, if they are fewer than those of that time
-	several          = 2    // requests: one that stands is an upload or an idle stream as likely as a stall
-	failedInARow     = 5    // after which an Envoy may eject it, and nothing more is heard of it
-	rounding         = 1e-6 // of differences of sums
-	longestTau       = 10 * time.Minute
+	// meanTimes and twice are for requests that do not end at random, such as a batch of long ones that began together:
+	// so many mean times in flight, and so many times the longest silence that ended well.
+	meanTimes, twice    = 3, 2
+	fewestAnswers       = 20 // that a mean needs
+	fewestEnded         = 5  // that a share of failures needs
+	failingShare        = 0.5
+	failingTau          = 10 * time.Second
+	failingRequests     = 50   // requests: the span, where they are fewer than those of failingTau
+	several             = 2    // requests: a single one is as likely an upload or an idle stream as a stall
+	consecutiveFailures = 5    // after which a proxy may eject the endpoint, which ends all evidence
+	rounding            = 1e-6 // of differences of sums
+	longestTau          = 10 * time.Minute
 )
 
-// stalls says how the endpoint stalls; nothing, if it is empty.
-func (c *conduct) stalls(p *pool, longest float64) string {
-	const half = 0.5 // of a request: counts come as numbers that may not be whole
+// stallReason describes the stall; empty where there is none.
+func (o *outlier) stallReason(p *pool, longest float64) string {
+	const half = 0.5 // of a request: counts may not be whole numbers
 	after := p.params.Overload.StalledAfter
-	silent := p.now.Sub(c.alive)
-	mean := c.usual.busy / c.usual.completions // seconds that a request is in flight
+	silent := p.now.Sub(o.lastAnswer)
+	mean := o.usual.busy / o.usual.completions // seconds that a request is in flight
 	switch {
 	case after <= 0:
-	case c.unanswered() < 1 || min(silent, p.now.Sub(c.active)) < after:
-	case c.denied > several-half:
-		return fmt.Sprintf("stalled since %s: %.0f in flight, which its own report denies, and none ends", clock(c.alive), c.denied)
-	case c.unanswered() < several && c.shown < 1:
-	case c.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
-		c.pending >= max(improbable*mean, twice*longest):
-		return fmt.Sprintf("stalled since %s: %.0f in flight, and none ends, where one takes %.3g s", clock(c.alive), c.unanswered(), mean)
+	case o.unanswered() < 1 || min(silent, p.now.Sub(o.lastProgress)) < after:
+	case o.contradicted > several-half:
+		return fmt.Sprintf(
+			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",
+			clock(o.lastAnswer), o.contradicted)
+	case o.unanswered() < several && o.shown < 1:
+	case o.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
+		o.pending >= max(improbable*mean, twice*longest):
+		return fmt.Sprintf("stalled since %s: none of %.0f requests in flight ends, and one takes %.3g s on average",
+			clock(o.lastAnswer), o.unanswered(), mean)
 	}
 	return ""
 }
 
-// fails says how the endpoint fails; nothing, if it is empty.
-func (c *conduct) fails() string {
+// failureReason describes the failures; empty where there are none.
+func (o *outlier) failureReason() string {
 	switch {
-	case c.row >= failedInARow:
-		return fmt.Sprintf("failing: the last %.0f requests", c.row)
-	case c.often() && c.failing:
-		return fmt.Sprintf("failing: %.0f of the last %.0f requests", c.failed, c.attempts())
+	case o.consecutive >= consecutiveFailures:
+		return fmt.Sprintf("failing: the last %.0f requests failed", o.consecutive)
+	case o.failsOften() && o.failing:
+		return fmt.Sprintf("failing: %.0f of the last %.0f requests failed", o.failed, o.attempts())
 	}
 	return ""
 }
 
-// often reports whether it failed at least half of the requests of late.
-func (c *conduct) often() bool {
-	share, told := c.share()
-	return told && share >= failing
+// failsOften reports whether the endpoint failed at least half of its recent requests.
+func (o *outlier) failsOften() bool {
+	share, enough := o.failedShare()
+	return enough && share >= failingShare
 }
 
-// failsMoreThan reports whether what was told of the endpoint's failures is no chance where
-// such a share of all requests fails.
-func (c *conduct) failsMoreThan(share float64) bool {
-	if c.row >= failedInARow && c.row*-math.Log(share) >= improbable {
+// failsMoreThan reports whether the endpoint's failures are no chance where such a share of all requests fails.
+func (o *outlier) failsMoreThan(share float64) bool {
+	if o.consecutive >= consecutiveFailures && o.consecutive*-math.Log(share) >= improbable {
 		return true
 	}
-	attempts := c.attempts()
-	return c.failing && c.failed-share*attempts >= sigmas*math.Sqrt(share*(1-share)*attempts) && share < 1
+	attempts := o.attempts()
+	return o.failing && o.failed-share*attempts >= sigmas*math.Sqrt(share*(1-share)*attempts) && share < 1
 }
 
-// failures are the shares of their requests that members fail, sorted.
+// failures are the shares of their requests that members failed, sorted.
 type failures []float64
 
-func (p *pool) failed() failures {
+func (p *pool) failedShares() failures {
 	shares := make(failures, 0, len(p.members))
 	for i := range p.members {
-		if share, told := p.members[i].conduct.share(); told {
+		if share, enough := p.members[i].outlier.failedShare(); enough {
 			shares = append(shares, share)
 		}
 	}
@@ -363,21 +412,20 @@ func (p *pool) failed() failures {
 	return shares
 }
 
-// share is that of the requests which failed; false where they are too few.
-func (c *conduct) share() (share float64, told bool) {
-	attempts := c.attempts()
-	return c.failed / attempts, attempts >= fewestEnded
+// failedShare is the share of the recent requests that failed; enough is false where they are too few.
+func (o *outlier) failedShare() (share float64, enough bool) {
+	attempts := o.attempts()
+	return o.failed / attempts, attempts >= fewestEnded
 }
 
-// attempts are the requests of late. One that got no connection failed, and is not among those
-// that ended.
-func (c *conduct) attempts() float64 { return max(c.ended, c.failed) }
+// attempts are the recent requests. One that got no connection failed, and is not among those that ended.
+func (o *outlier) attempts() float64 { return max(o.ended, o.failed) }
 
-// others is what the others of the pool fail: the median, and none where nothing tells. What
-// all of them fail now and then is the fault of the requests, or of how many there are.
-func (f failures) others(but *conduct) float64 {
+// others is the share that the others of the pool fail: their median, and 0 where none is known. What all of them fail
+// now and then is the fault of the requests, or of their number.
+func (f failures) others(but *outlier) float64 {
 	own, others := len(f), len(f)
-	if share, told := but.share(); told {
+	if share, enough := but.failedShare(); enough {
 		own, _ = slices.BinarySearch(f, share)
 		others--
 	}
@@ -395,56 +443,53 @@ func (f failures) others(but *conduct) float64 {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
-// turn moves the endpoint between the states of health. What is flagged gets no
-// requests, so that it may be well again shows only once it is let go: later each
-// time that it soon falls ill again.
-func (c *conduct) turn(complaint string, p *pool) {
+// transition moves the endpoint between the states. An ejected endpoint gets no requests, so whether it recovered shows
+// only once it is probed: later each time that it is soon ejected again.
+func (o *outlier) transition(reason string, p *pool) {
 	const (
-		forgiven   = time.Minute      // of good health
-		probeAfter = 30 * time.Second // where requests stand on
-		doublings  = 5
+		forgetAfter = time.Minute      // in the healthy state
+		probeAfter  = 30 * time.Second // while old requests are still in flight
+		doublings   = 5
 	)
-	held := p.now.Sub(c.since)
+	held := p.now.Sub(o.since)
 	switch {
-	case c.state != ill && complaint != "":
-		if c.state == well && held > forgiven {
-			c.strikes = 0
+	case o.state != ejected && reason != "":
+		if o.state == healthy && held > forgetAfter {
+			o.ejections = 0
 		}
-		c.strikes = min(c.strikes+1, doublings)
-		c.enter(ill, p.now)
-		c.reason = complaint
-	case c.state == ill && held < min(p.params.Overload.MinDwell, time.Hour)<<(c.strikes-1):
-	case c.state == ill && complaint == "" && c.answered:
-		c.enter(well, p.now)
-	case c.state == ill && (c.inFlight < 1 || held >= probeAfter<<(c.strikes-1)):
-		c.try(p.now)
-	case c.state == suspect && c.answered:
-		c.enter(well, p.now)
+		o.ejections = min(o.ejections+1, doublings)
+		o.enterState(ejected, p.now)
+		o.reason = reason
+	case o.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(o.ejections-1):
+	case o.state == ejected && reason == "" && o.recovered:
+		o.enterState(healthy, p.now)
+	case o.state == ejected && (o.inFlight < 1 || held >= probeAfter<<(o.ejections-1)):
+		o.probe(p.now)
+	case o.state == probing && o.recovered:
+		o.enterState(healthy, p.now)
 	}
 }
 
-// try lets an endpoint go that was ill, to see how it is now.
-func (c *conduct) try(now time.Time) {
-	c.enter(suspect, now)
-	c.alive, c.denied, c.pending, c.hidden = now, 0, 0, max(0, c.inFlight-c.shown) // what stands is no news
-	c.ended, c.failed, c.row, c.failing = 0, 0, 0, false
-	c.streak = streak{}
+// probe ends the ejection, to see how the endpoint behaves now.
+func (o *outlier) probe(now time.Time) {
+	o.enterState(probing, now)
+	o.lastAnswer, o.contradicted, o.pending = now, 0, 0
+	o.hidden = max(0, o.inFlight-o.shown) // old requests do not count again
+	o.ended, o.failed, o.consecutive, o.failing = 0, 0, 0, false
+	o.streak = streak{}
 }
 
-// release ends an illness at once, and forgives it: the fault was another's. What told of
-// it stands until an answer does away with it: else the pool would seem well a moment later, and
-// the same would be flagged again and again.
-func (c *conduct) release(now time.Time) {
-	c.strikes = 0
-	if c.state == ill {
-		c.enter(suspect, now)
+// endEjection ends an ejection at once and forgets it, because the fault was not the endpoint's. The evidence stays
+// until an answer refutes it: else the pool would seem healthy a moment later, and the same endpoints would be flagged
+// again and again.
+func (o *outlier) endEjection(now time.Time) {
+	o.ejections = 0
+	if o.state == ejected {
+		o.enterState(probing, now)
 	}
 }
 
-// healthy is said of an endpoint that neither is ill nor was until now.
-func (c *conduct) healthy() bool { return c.state == well }
-
-func (c *conduct) enter(s health, now time.Time) {
-	c.state, c.since, c.answered, c.proof = s, now, false, proof{}
-	c.erring = c.erring && s != well
+func (o *outlier) enterState(s health, now time.Time) {
+	o.state, o.since, o.recovered, o.proof = s, now, false, proof{}
+	o.ejectedForErrors = o.ejectedForErrors && s != healthy
 }

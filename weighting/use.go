@@ -1,10 +1,19 @@
 package weighting
 
+// Endpoints that the proxies do not use
+//
+// Proxies have health checks and outlier detection of their own. An endpoint that they ejected gets nothing whatever
+// its share, looks idle, and would be given most of the requests; how the others share those would be left to the
+// floor. That it is not used shows in the requests that went elsewhere. With a share of w, in force for a second at
+// least, each of n requests would have come with the probability w, so that none did has the probability (1 − w)ⁿ, at
+// most exp(−w·n). Once w·n is 9.2 (1e-4), and the first was due more than two seconds before the last reading of what
+// arrived (by the proxies, or otherwise by completions and growth), the others are filled with all that comes. The
+// endpoint then has its part of the capacity as its share: the proxies that do not use it split that among the others,
+// and the first request that comes ends it.
+
 import "time"
 
-// use is whether the proxies send an endpoint what the law gives it. One that their health checks
-// or their outlier detection ejected gets nothing, and looks idle: the law would give it most of
-// the requests, and what share the others get of those would be left to chance.
+// use is whether the proxies send an endpoint what the law gives it.
 type use struct {
 	share lows      // of the traffic, as decided
 	seen  time.Time // of the last reading of what arrived there
@@ -14,17 +23,17 @@ type use struct {
 	none  bool      // it is not used
 }
 
-// What tells that an endpoint is not used.
+// What shows that an endpoint is not used.
 const (
-	heldFor   = time.Second     // a share that was decided for as long, at least, is in force
+	heldFor   = time.Second     // a share that was decided for so long, at least, is in force
 	unusedFor = 2 * time.Second // without an arrival that was due: gauges lag by as much
 )
 
-// arrived is requests that came to a member since the last step.
+// arrived is the requests that came to a member since the last step.
 type arrived struct {
 	requests float64   // that the proxies sent, or else that the server saw
 	any      bool      // by either of the two
-	at       time.Time // up to which is told; zero where nothing is
+	at       time.Time // of the reading; zero where there is none
 }
 
 // arrived is what came to the member since the last step, up to the latest reading.
@@ -33,18 +42,18 @@ func (m *member) arrived(p *pool) (a arrived) {
 	failed := risen(m.tally.proxies.Failed, m.proxies.Failed)
 	a.any = max(server.arrived, proxies.arrived, failed) > rounding
 	switch {
-	case p.tells(m.proxies.Issued) && p.tells(m.proxies.Ended):
+	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
 		a.requests, a.at = proxies.arrived, m.proxies.Issued.At
-	case p.tells(m.server.Completions):
+	case p.usable(m.server.Completions):
 		a.requests, a.at = max(0, server.arrived), m.server.Completions.At
 	}
 	return a
 }
 
-// used settles which members the proxies do not use. Of the requests that went elsewhere each
-// would have come here with the probability of the share: that none did is chance, until it is
-// as improbable as a stall has to be. Somebody is used.
-func (l *Law) used(p *pool, s *Snapshot) {
+// findUnused finds the members that the proxies do not use. Of the requests that went elsewhere each would have come here
+// with the probability of the share: that none did is chance, until it is as improbable as a stall has to be. At least
+// one member is used.
+func (l *Law) findUnused(p *pool, s *Snapshot) {
 	unused := 0
 	for i := range p.members {
 		m := &p.members[i]
@@ -58,7 +67,7 @@ func (l *Law) used(p *pool, s *Snapshot) {
 	for i := range p.members {
 		m := &p.members[i]
 		m.use.observe(&m.came, l.arrived, p)
-		if m.unused = m.use.none && !m.ill() && !m.flagged && !m.blackout && !m.gone; m.unused {
+		if m.unused = m.use.none && !m.ejected() && !m.flagged && !m.blackout && !m.gone; m.unused {
 			unused++
 		}
 	}
@@ -85,7 +94,7 @@ func (u *use) observe(came *arrived, all float64, p *pool) {
 	u.none = u.due >= improbable && u.seen.Sub(u.since) > unusedFor
 }
 
-// note remembers the share that was decided, which whoever is flagged does not get.
+// note remembers the share that was decided, which a flagged endpoint does not get.
 func (u *use) note(share float64, flagged bool, p *pool) {
 	if flagged {
 		share = 0

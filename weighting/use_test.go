@@ -19,10 +19,10 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 		signals signals
 		period  float64
 	}{
-		{"by scrapes alone", signals{gauges: true, counters: true}, 0.25},
+		{"from scrapes only", signals{gauges: true, counters: true}, 0.25},
 		{"by scrapes without a gauge of running requests", signals{triton: true}, 0.25},
 		{"with the proxies' counts", signals{gauges: true, counters: true, proxies: true}, 0.05},
-		{"by the proxies' counts alone", signals{proxies: true}, 0.05},
+		{"from the proxies' counts only", signals{proxies: true}, 0.05},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var four, three float64 // mean waits
@@ -56,7 +56,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				issued := out.issued
 				w.runUntil(ends)
 				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > 5 || sent < rate/8 {
-					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back, sent)
+					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back,
+						sent)
 				}
 			}
 			t.Logf("mean wait %.3f, of a pool of three %.3f", four, three)
@@ -67,7 +68,7 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 	}
 }
 
-// Slots that nobody sends to are not free: the others are saturated without them.
+// Slots that no proxy sends to are not free: the others are saturated without them.
 func TestAnEndpointThatTheProxiesDoNotUseDoesNotKeepAPoolFromShedding(t *testing.T) {
 	params := DefaultParams()
 	params.Shedding.Enabled = true
@@ -93,8 +94,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotKeepAPoolFromShedding(t *testing
 	}
 }
 
-// Where all that are used are overloaded, none of them is left alone with the requests of all, be the
-// one that could take some not used by the proxies, or gone.
+// Where all endpoints in use are overloaded, none of them gets the requests of all, if the only one that could take
+// some is not used by the proxies, or gone.
 func TestFlagsAreLiftedWhereTheOnlyOtherEndpointIsNotUsed(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		law := NewLaw(DefaultParams())

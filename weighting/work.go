@@ -214,11 +214,11 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	}
 	o.pace(p.second * m.engine.speed / occupied)
 	switch {
-	case p.tells(m.proxies.Issued):
+	case p.usable(m.proxies.Issued):
 		sent := m.proxies.since(&o.sent)
 		o.begin(p.now, sent.requests, k.guess(sent))
 		p.counted = true
-	case p.tells(m.inFlight):
+	case p.usable(m.inFlight):
 		rise := max(0, m.inFlight.Value-o.inFlight)
 		o.begin(p.now, rise, rise*mean)
 		p.counted = true

@@ -162,14 +162,20 @@ func (w *deniedEndpoint) fleet() {
 
 func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 	for name, lie := range map[string]func(w *deniedEndpoint){
-		"a thousand requests": func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000) },
-		"twenty":              func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
+		"a thousand requests": func(w *deniedEndpoint) {
+			w.sender("liar", false, 0,
+				0).alsoInFlight = constantly(1000)
+		},
+		"twenty": func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
 		"with ends that no log showed": func(w *deniedEndpoint) {
 			s := w.sender("liar", false, 0, 0)
 			s.alsoInFlight, s.alsoIssued = constantly(1000), constantly(100_000)
 		},
-		"among requests of its own": func(w *deniedEndpoint) { w.sender("liar", false, 4, 4).alsoInFlight = constantly(1000) },
-		"in its log, too":           func(w *deniedEndpoint) { w.stand(w.sender("liar", true, 0, 0), 1000) },
+		"among requests of its own": func(w *deniedEndpoint) {
+			w.sender("liar", false, 4,
+				4).alsoInFlight = constantly(1000)
+		},
+		"in its log, too": func(w *deniedEndpoint) { w.stand(w.sender("liar", true, 0, 0), 1000) },
 		"a server that does not count what it completes": func(w *deniedEndpoint) {
 			w.uncounted = true
 			w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
@@ -181,7 +187,8 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			lie(w)
 			_, first, named := w.run(10 * time.Second)
 			if first < 0 || first > 4500*time.Millisecond {
-				t.Errorf("contradicted after %v, want within 4.5 s of its stream, of which its first report may be one", first)
+				t.Errorf("contradicted after %v, want within 4.5 s of its stream, of which its first report may be one",
+					first)
 			}
 			if !slices.Equal(named, []string{"liar"}) {
 				t.Errorf("named %v, want the liar", named)
@@ -225,7 +232,8 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 		}
 	}
 	if most := 5 * 300 * time.Millisecond; believed > most {
-		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again", believed,
+		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again",
+			believed,
 			most)
 	}
 }

@@ -2,7 +2,7 @@ package push
 
 import "time"
 
-// A Budget says how often one cluster may be pushed.
+// A Budget bounds how often one cluster may be pushed.
 type Budget struct {
 	// MinInterval is the shortest time between two pushes. Default 5 ms.
 	MinInterval time.Duration
@@ -100,7 +100,7 @@ type bucket struct {
 // bucketSize is how long an empty bucket takes to be full again.
 const bucketSize = time.Second
 
-// pushed takes note of a push.
+// pushed records a push.
 func (b *bucket) pushed(now time.Time, t terms) {
 	b.refill(now, t)
 	b.spent = min(b.spent, bucketSize) + t.cpu
@@ -109,9 +109,9 @@ func (b *bucket) pushed(now time.Time, t terms) {
 // used is how much of the bucket is spent, 0..1.
 func (b *bucket) used() float64 { return min(1, float64(b.spent)/float64(bucketSize)) }
 
-// refill takes note of the time and of the budget. What an idle cluster has spent is a small part of
-// its budget from its first request on. No other change of the budget forgives anything: it changes
-// whenever any cluster of a proxy turns idle or busy, and little by little all would be forgiven.
+// refill records the time and the budget. From the first request of an idle cluster on, what it has spent is a small
+// part of its larger budget. No other change of the budget reduces what was spent: it changes whenever any cluster of a
+// proxy becomes idle or busy, and little by little all would be forgotten.
 func (b *bucket) refill(now time.Time, t terms) {
 	if !b.at.IsZero() {
 		b.spent = max(0, b.spent-now.Sub(b.at))
@@ -122,7 +122,7 @@ func (b *bucket) refill(now time.Time, t terms) {
 	b.at, b.last = now, t
 }
 
-// leastGain is what a push has to gain as of now (package comment); +Inf with an empty bucket.
+// leastGain is what a push has to gain at present (package comment); +Inf with an empty bucket.
 func (b *bucket) leastGain(now time.Time, t terms) float64 {
 	// The least gain at three quarters. The level at which a busy bucket comes to rest depends
 	// on it, and little else does.
@@ -135,8 +135,7 @@ func (b *bucket) leastGain(now time.Time, t terms) float64 {
 	return usual / 2 * max(0, 2*used-1) / (1 - used)
 }
 
-// interval is the time from one push to the next that the budgets sustain as of now, and what sets
-// it.
+// interval is the time from one push to the next that the budgets sustain at present, and what sets it.
 func (b *bucket) interval(now time.Time, t terms) (interval time.Duration, limit string) {
 	interval, limit = t.floor, LimitFloor
 	if t.bytes > interval {
@@ -152,7 +151,7 @@ func (b *bucket) interval(now time.Time, t terms) (interval time.Duration, limit
 }
 
 // rest is how long no push may follow one, whatever it gains. For the proxies' CPU it is a second
-// at most: where the budget sustains less, flags, lost endpoints and drops go before it.
+// at most: where the budget sustains less, flags, lost endpoints and drops take precedence.
 func (b *bucket) rest(now time.Time, t terms) time.Duration {
 	const longest = time.Second
 	least := max(t.floor, t.bytes)

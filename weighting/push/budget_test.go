@@ -83,7 +83,8 @@ func TestABudgetThatGrowsWithTheFirstRequestLeavesNoDebtBehind(t *testing.T) {
 	var b bucket
 	b.pushed(epoch, idle)
 	if at := epoch.Add(time.Second); b.leastGain(at, idle) < 1 {
-		t.Errorf("with the small budget the least gain is %v a second later: the test shows nothing", b.leastGain(at, idle))
+		t.Errorf("with the small budget the least gain is %v a second later: the test shows nothing",
+			b.leastGain(at, idle))
 	}
 	want(t, "least gain at the first request", b.leastGain(epoch.Add(time.Second), busy), 0)
 	want(t, "the rest", b.rest(epoch.Add(time.Second), busy), busy.floor)
@@ -148,7 +149,8 @@ func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
 
 func TestHeartbeatsAndStalenessStretchToWhatTheBudgetsSustain(t *testing.T) {
 	const ms = time.Millisecond
-	few, many := Budget{MinInterval: 5 * ms, ProxyCPU: 0.02, Cost: cost}, Budget{MinInterval: 5 * ms, ProxyCPU: 0.0007, Cost: cost}
+	few, many := Budget{MinInterval: 5 * ms, ProxyCPU: 0.02, Cost: cost},
+		Budget{MinInterval: 5 * ms, ProxyCPU: 0.0007, Cost: cost}
 	// 300 endpoints: 1.4 ms a push, 70 ms and 2 s apart.
 	for _, c := range []struct {
 		budget                                  Budget
@@ -180,7 +182,8 @@ func TestTheIntervalFollowsTheBudgets(t *testing.T) {
 		limit              string
 	}{
 		{"a small fleet", budget, 10, 20, 0, 5 * ms, LimitFloor},
-		{"10 x 20 cost 6 KB a push", Budget{MinInterval: ms / 10, BytesPerSecond: 10 << 20, Cost: cost}, 10, 20, 0, 572 * time.Microsecond, LimitBytes},
+		{"10 x 20 cost 6 KB a push", Budget{MinInterval: ms / 10, BytesPerSecond: 10 << 20, Cost: cost}, 10, 20, 0,
+			572 * time.Microsecond, LimitBytes},
 		{"1000 x 1000 cost 30 MB a push", budget, 1000, 1000, 0, 2861 * ms, LimitBytes},
 		{"a burst is free at first", budget, 10, 20, 5, 5 * ms, LimitFloor},
 		{"and then spends the budget", budget, 10, 20, 20, 15680 * time.Microsecond, LimitCPU},
@@ -198,7 +201,8 @@ func TestTheIntervalFollowsTheBudgets(t *testing.T) {
 			if (got-c.want).Abs() > c.want/100+time.Microsecond || limit != c.limit {
 				t.Errorf("%v by %s, want %v by %s", got, limit, c.want, c.limit)
 			}
-			if later, _ := b.interval(epoch.Add(time.Hour), terms); c.limit == LimitCPU && later != c.budget.MinInterval {
+			if later, _ := b.interval(epoch.Add(time.Hour), terms); c.limit == LimitCPU &&
+				later != c.budget.MinInterval {
 				t.Errorf("an hour later %v, want the floor", later)
 			}
 		})

@@ -28,21 +28,21 @@ const (
 	ReasonHeartbeat  = "heartbeat"  // nothing was pushed for a heartbeat
 
 	ReasonDeadband = "deadband"  // not pushed: nothing worth a push changed
-	ReasonBudget   = "budget"    // not pushed: the change gains less than the budget asks for as of now
+	ReasonBudget   = "budget"    // not pushed: the change gains less than the budget asks for at present
 	ReasonNotReady = "not ready" // not pushed: not ready, or no endpoints and none ever pushed
 )
 
 // An Input is what a step decides on.
 type Input struct {
-	weighting.Snapshot // PushPeriod 0: as the gate knows it
+	weighting.Snapshot // PushPeriod 0: that of the gate
 	Fleet              Fleet
-	// Ready says that enough is known for a first push.
+	// Ready means that enough is known for a first push.
 	Ready bool
-	// ScrapesOnly says that nothing but scrapes tells the loads.
+	// ScrapesOnly means that the loads come from scrapes only.
 	ScrapesOnly bool
 }
 
-// A Verdict is a decision and what is to become of it.
+// A Verdict is a decision and whether it is pushed.
 type Verdict struct {
 	Decision   weighting.Decision
 	Push       bool
@@ -50,7 +50,7 @@ type Verdict struct {
 	StaleAfter time.Duration // Options.StaleAfter, stretched to what the budgets sustain
 }
 
-// An Outcome is what became of a verdict.
+// An Outcome is what happened to a verdict.
 type Outcome struct {
 	Pushed bool          // it was to be pushed, and was
 	Took   time.Duration // computing the step
@@ -62,7 +62,7 @@ type Pause struct {
 	// IdleRest is how much longer unless a proxy reports requests: the first request of an idle cluster
 	// does not wait until a heartbeat is paid for.
 	IdleRest time.Duration
-	// Interval is the time from one push to the next that the budgets sustain as of now, and Limit
+	// Interval is the time from one push to the next that the budgets sustain at present, and Limit
 	// what sets it.
 	Interval time.Duration
 	Limit    string
@@ -108,10 +108,9 @@ func (g *Gate) Step(now time.Time, in Input) Verdict {
 	return g.verdict(now, g.decision, in.Ready)
 }
 
-// Neutral is the verdict with which a control plane leaves: to each endpoint its part of the capacity,
-// none flagged and nothing dropped. Weights that nobody renews would go on sending the requests to
-// the endpoint that was idle last. It is pushed even if it is what is in force, so that the proxies take it
-// for stale as late as can be.
+// Neutral is the last verdict of a control plane that stops: each endpoint gets its part of the capacity, none is
+// flagged for its load and nothing is dropped. Weights that are not renewed would go on sending the requests to the
+// endpoint that was idle last. It is pushed even if it is already in force, so that it goes stale late.
 func (g *Gate) Neutral(now time.Time) Verdict {
 	v := g.verdict(now, g.decision.Neutral(), g.inForce != nil)
 	if g.inForce != nil && !v.Push {
@@ -134,7 +133,7 @@ func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict 
 	return v
 }
 
-// judge says whether the verdict's decision is to be pushed, and why.
+// judge returns whether the verdict's decision is to be pushed, and why.
 func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason string, push bool) {
 	last, d := g.inForce, &v.Decision
 	if last == nil {
@@ -250,10 +249,10 @@ func (f *inForce) compare(endpoints []weighting.EndpointDecision) (same, flagged
 	return true, flagged, distance
 }
 
-// gather is how long to wait for more readings before the next step where scrapes only tell the
-// loads, at that interval for each endpoint. Of many endpoints there is always a new reading, and each
-// by itself changes little. (In the simulator, the wait at the 99th percentile with 100 endpoints is
-// 0.4 % ± 2 % longer.) Whatever else is new waits no longer than it would for a step without a reading.
+// gather is how long to wait for more readings before the next step where the loads come from scrapes only, at that
+// interval for each endpoint. Of many endpoints there is always a new reading, and each by itself changes little. (In
+// the simulator, the wait at the 99th percentile with 100 endpoints is 0.4 % ± 2 % longer.) Whatever else is new waits
+// no longer than it would for a step without a reading.
 func gather(interval time.Duration, endpoints int) time.Duration {
 	const (
 		part    = 20 // of the endpoints, and of the interval in which all of them are read
@@ -273,7 +272,7 @@ type effort struct {
 	steps  int
 }
 
-// of takes note of a step.
+// of records a step, and returns the effort.
 func (e *effort) of(took time.Duration) time.Duration {
 	e.recent[e.steps%len(e.recent)] = took
 	e.steps++

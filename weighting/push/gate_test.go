@@ -54,17 +54,25 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 		{"shares within the deadband", shift(0.4901, 0.3099), options, 0, false, ReasonDeadband},
 		{"shares beyond the deadband", shift(0.4899, 0.3101), options, 0, true, ReasonChanged},
 		{"no deadband", shift(0.4999, 0.3001), Options{}, 0, true, ReasonChanged},
-		{"a share that is no number, for the builder to refuse by name", shift(math.NaN(), 0.3), options, 0, true, ReasonChanged},
+		{"a share that is no number, for the builder to refuse by name", shift(math.NaN(), 0.3), options, 0, true,
+			ReasonChanged},
 		{"an endpoint came", set(func(d *weighting.Decision) {
 			d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: "10.9.9.9:1", Share: 0.001})
 		}), options, 0, true, ReasonMembership},
-		{"an endpoint went", set(func(d *weighting.Decision) { d.Endpoints = d.Endpoints[:2] }), options, 0, true, ReasonMembership},
-		{"an endpoint changed its address", set(func(d *weighting.Decision) { d.Endpoints[2].Address = "10.9.9.9:1" }), options, 0, true, ReasonMembership},
-		{"an endpoint changed its zone", set(func(d *weighting.Decision) { d.Endpoints[2].Zone = "b" }), options, 0, true, ReasonMembership},
-		{"all endpoints went", set(func(d *weighting.Decision) { d.Endpoints = nil }), options, 0, true, ReasonMembership},
-		{"a flag was raised", set(func(d *weighting.Decision) { d.Endpoints[2].Overloaded = true }), options, 0, true, ReasonOverload},
-		{"only the reason of a flag", set(func(d *weighting.Decision) { d.Endpoints[2].OverloadReason = "x" }), options, 0, false, ReasonDeadband},
-		{"the drop moved a little", set(func(d *weighting.Decision) { d.DropFraction = 0.1009 }), options, 0, false, ReasonDeadband},
+		{"an endpoint went", set(func(d *weighting.Decision) { d.Endpoints = d.Endpoints[:2] }), options, 0, true,
+			ReasonMembership},
+		{"an endpoint changed its address", set(func(d *weighting.Decision) { d.Endpoints[2].Address = "10.9.9.9:1" }),
+			options, 0, true, ReasonMembership},
+		{"an endpoint changed its zone", set(func(d *weighting.Decision) { d.Endpoints[2].Zone = "b" }), options, 0,
+			true, ReasonMembership},
+		{"all endpoints went", set(func(d *weighting.Decision) { d.Endpoints = nil }), options, 0, true,
+			ReasonMembership},
+		{"a flag was raised", set(func(d *weighting.Decision) { d.Endpoints[2].Overloaded = true }), options, 0, true,
+			ReasonOverload},
+		{"only the reason of a flag", set(func(d *weighting.Decision) { d.Endpoints[2].OverloadReason = "x" }), options,
+			0, false, ReasonDeadband},
+		{"the drop moved a little", set(func(d *weighting.Decision) { d.DropFraction = 0.1009 }), options, 0, false,
+			ReasonDeadband},
 		{"the drop moved", set(func(d *weighting.Decision) { d.DropFraction = 0.1011 }), options, 0, true, ReasonDrop},
 		{"the drop ended", set(func(d *weighting.Decision) { d.DropFraction = 0 }), options, 0, true, ReasonDrop},
 		{"the stale time changed", base, Options{Deadband: 0.01, StaleAfter: time.Second}, 0, true, ReasonChanged},
@@ -113,7 +121,8 @@ func twoEndpoints(now time.Time, first float64) Input {
 	in := Input{Ready: true}
 	for i, n := range []float64{first, 0} {
 		in.Endpoints = append(in.Endpoints, weighting.Endpoint{
-			Address: fmt.Sprintf("10.0.0.%d:80", i+1), Capacity: 1, Exact: true, InFlight: weighting.Reading{Value: n, At: now},
+			Address: fmt.Sprintf("10.0.0.%d:80", i+1), Capacity: 1, Exact: true,
+			InFlight: weighting.Reading{Value: n, At: now},
 		})
 	}
 	return in
@@ -218,7 +227,8 @@ func TestLeavingIsNeutral(t *testing.T) {
 	}
 	for i, share := range []float64{0.25, 0.75} {
 		if e := v.Decision.Endpoints[i]; e.Share != share || e.Overloaded || e.OverloadReason != "" {
-			t.Errorf("%s: share %v, overloaded %v (%s), want its part of the capacity, %v", e.Address, e.Share, e.Overloaded, e.OverloadReason, share)
+			t.Errorf("%s: share %v, overloaded %v (%s), want its part of the capacity, %v", e.Address, e.Share,
+				e.Overloaded, e.OverloadReason, share)
 		}
 	}
 	g.Finish(epoch, Outcome{Pushed: true})
@@ -233,7 +243,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		fleet    Fleet
-		scrapes  time.Duration // interval, where they only tell the loads
+		scrapes  time.Duration // interval, where loads come from scrapes only
 		n        int           // endpoints
 		spent    time.Duration
 		took     time.Duration
@@ -246,8 +256,10 @@ func TestThePauseAfterAStep(t *testing.T) {
 		{"a push", Fleet{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
 		{"a push of many bytes", Fleet{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
 		{"a push that empties the bucket", Fleet{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
-		{"the same for hundreds of clusters", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second, 0, true, time.Second, 0},
-		{"the same without traffic", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second, 0, true, 5 * ms, 995 * ms},
+		{"the same for hundreds of clusters", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second,
+			0, true, time.Second, 0},
+		{"the same without traffic", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second,
+			0, true, 5 * ms, 995 * ms},
 		{"scrapes of many endpoints", Fleet{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -261,13 +273,14 @@ func TestThePauseAfterAStep(t *testing.T) {
 			g.Step(epoch, in)
 			pause := g.Finish(epoch, Outcome{Pushed: c.pushed, Took: c.took})
 			if (pause.Rest-c.rest).Abs() > ms || (pause.IdleRest-c.idleRest).Abs() > ms {
-				t.Errorf("rest %v and %v more without traffic, want %v and %v", pause.Rest, pause.IdleRest, c.rest, c.idleRest)
+				t.Errorf("rest %v and %v more without traffic, want %v and %v", pause.Rest, pause.IdleRest, c.rest,
+					c.idleRest)
 			}
 		})
 	}
 }
 
-func TestTheLawKnowsThePushPeriod(t *testing.T) {
+func TestTheLawGetsThePushPeriod(t *testing.T) {
 	g := NewGate(Options{Budget: Budget{MinInterval: 50 * time.Millisecond}})
 	in := twoEndpoints(epoch, 0)
 	in.PushDelay = 30 * time.Millisecond

@@ -21,7 +21,8 @@ func TestEqualEnginesStayAlikeOnATrace(t *testing.T) {
 		for _, n := range r.Loads {
 			off = max(off, math.Abs(n/mean-1))
 		}
-		t.Logf("%s: %.1f requests in each engine, %.1f %% from their mean at most; time to first token p99 %.2f s, least request %.2f s",
+		t.Logf("%s: %.1f requests in each engine, %.1f %% from their mean at most; time to first token p99 %.2f s, "+
+			"least request %.2f s",
 			p.Name, r.Loads, 100*off, r.FirstToken.P99, least)
 		if off > 0.05 {
 			t.Errorf("%s: %.1f %% from the mean, want 5 at most", p.Name, 100*off)

@@ -7,7 +7,7 @@ import (
 
 // arrivals is the sequence of requests: when, at which Envoy and worker, with what
 // need of service. It draws from random sources of its own, so that it is the same
-// whatever becomes of the requests.
+// whatever happens to the requests.
 type arrivals struct {
 	gaps, places, services *rand.Rand
 
@@ -23,7 +23,7 @@ type arrivals struct {
 	prompts *prompts // nil where requests need a time of service
 }
 
-// An arrival is a request before anything became of it.
+// An arrival is a request before it is placed.
 type arrival struct {
 	envoy, worker int32
 	work          float64 // seconds
@@ -31,7 +31,7 @@ type arrival struct {
 	coin          float64 // 0..1, for a share of the requests to be refused
 }
 
-// Each use of chance has a stream of its own.
+// Each use of randomness has a stream of its own.
 const (
 	streamGaps = iota + 1
 	streamPlaces
@@ -59,8 +59,9 @@ func scrambled(x uint64) uint64 {
 
 func newArrivals(s *Scenario, rate float64) *arrivals {
 	a := &arrivals{
-		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces), services: source(s.Seed, streamServices),
-		rate: rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
+		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces),
+		services: source(s.Seed, streamServices),
+		rate:     rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
 	}
 	var sum float64
 	for i := range s.Envoys {

@@ -7,8 +7,7 @@ import (
 	"steelyard/xds/envoyspec"
 )
 
-// The policies that are neither Envoy's own nor Steelyard's: the bounds, and a
-// warning.
+// The policies that are neither Envoy's own nor Steelyard's: the bounds, and a bad example.
 
 // choose is the choice of a policy that sees every pod for every request.
 func (w *world) choose(a arrival) int32 {
@@ -55,7 +54,7 @@ type guess struct {
 
 func (g *guess) left(now instant) float64 { return max(0, g.seconds-float64(now-g.at)/1e9) }
 
-// guessed is the work of a pod as far as requests tell that were sent there.
+// guessed is the work of a pod, estimated from the requests that were sent there.
 func (w *world) guessed(p *pod, i int) float64 {
 	decode := w.arrivals.prompts.output / 2 * p.engine.Params().Sequence.Seconds() / p.speed
 	return w.guesses[i].left(w.now) + float64(p.load())*decode
@@ -75,8 +74,8 @@ func (w *world) guess(pod int32, asked prompt) {
 	w.guesses[pod] = guess{w.guesses[pod].left(w.now) + seconds, w.now}
 }
 
-// shortest is the pod where a request waits least, as far as its queue tells; of
-// those with a free slot the fastest, then the emptiest, then any.
+// shortest is the pod where a request waits least, going by its queue; of those with a free slot the fastest, then the
+// emptiest, then any.
 func (w *world) shortest() int32 {
 	best, ties := int32(-1), 0
 	for i := range w.pods {
@@ -121,8 +120,8 @@ func (p *pod) backlog() float64 {
 	return max(0, float64(p.load()+1-p.slots)) / (p.fullRate() / p.slowed)
 }
 
-// sendFreeSlots weighs by the slots that are free now: the law that suggests
-// itself, and sends everybody to the same few pods.
+// sendFreeSlots weighs by the slots that are free now: the obvious law, and one that sends all requests to the same few
+// pods.
 func (w *world) sendFreeSlots() {
 	w.set(laneFreeSlots, w.now+at(w.p.FreeSlotsEvery))
 	a := newAssignment(len(w.pods))

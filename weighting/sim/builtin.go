@@ -111,9 +111,9 @@ func named(b Balancer) Policy { return Policy{Name: string(b), Balancer: b} }
 
 const defaultScrape = 250 * time.Millisecond // as configured by default
 
-// steelyards are Steelyard as configured by default, by its sources. beside is the
+// steelyards are Steelyard as configured by default, by its sources. reconciling is the
 // interval of scrapes where they are not the only source.
-func steelyards(beside time.Duration) []Policy {
+func steelyards(reconciling time.Duration) []Policy {
 	policy := func(name string, o Steelyard) Policy {
 		o.Budget, o.Deadband, o.Heartbeat, o.FallbackAfter = defaultBudget, 0.01, 500*time.Millisecond, 3*time.Second
 		return Policy{Name: name, Steelyard: &o}
@@ -121,8 +121,8 @@ func steelyards(beside time.Duration) []Policy {
 	return []Policy{
 		policy("steelyard@1s", Steelyard{Source: Scrape, ScrapeInterval: time.Second}),
 		policy("steelyard@250ms", Steelyard{Source: Scrape, ScrapeInterval: defaultScrape}),
-		policy("steelyard@50ms", Steelyard{Source: LoadReports, ScrapeInterval: beside}),
-		policy("steelyard@5ms", Steelyard{Source: AccessLog, ScrapeInterval: beside}),
+		policy("steelyard@50ms", Steelyard{Source: LoadReports, ScrapeInterval: reconciling}),
+		policy("steelyard@5ms", Steelyard{Source: AccessLog, ScrapeInterval: reconciling}),
 	}
 }
 

@@ -13,7 +13,7 @@ const never = instant(math.MaxInt64)
 // or thrown away.
 type lane = int32
 
-// A calendar tells which lane is next: a binary heap of all lanes by time, and of
+// A calendar finds the lane that is next: a binary heap of all lanes by time, and of
 // one time by number.
 type calendar struct {
 	at   []instant

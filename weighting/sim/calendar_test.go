@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCalendarTellsWhatIsNext(t *testing.T) {
+func TestCalendarReturnsWhatIsNext(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{1, 2, 3, 17, 64} {
 		c := newCalendar(n)

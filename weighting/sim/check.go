@@ -41,7 +41,7 @@ func (s Scenario) withDefaults() Scenario {
 	return s
 }
 
-// Check says what is wrong with a scenario, all of it; nil if nothing.
+// Check returns all mistakes of a scenario; nil if there are none.
 func (s Scenario) Check() error {
 	s = s.withDefaults()
 	return s.check()
@@ -50,7 +50,8 @@ func (s Scenario) Check() error {
 func (s *Scenario) check() error {
 	var p problems
 	p.want(s.Duration > 0, "duration %v: a positive time is needed", s.Duration)
-	p.want(s.WarmUp >= 0 && s.WarmUp < s.Duration, "warm-up %v: it must be less than the duration, %v", s.WarmUp, s.Duration)
+	p.want(s.WarmUp >= 0 && s.WarmUp < s.Duration, "warm-up %v: it must be less than the duration, %v", s.WarmUp,
+		s.Duration)
 	p.want(s.Envoys >= 1 && s.Envoys <= mostEnvoys, "envoys %d: 1 to %d can be simulated", s.Envoys, mostEnvoys)
 	p.want(s.Workers >= 1 && s.Workers <= mostWorkers, "workers %d: 1 to %d can be simulated", s.Workers, mostWorkers)
 	p.want(s.SampleEvery >= 0, "sample every %v: 0 for no series, or a positive time", s.SampleEvery)
@@ -64,7 +65,8 @@ func (s *Scenario) check() error {
 	if len(p) == 0 { // else the rate means nothing
 		rate := s.rate(s.capacity(s.pods()))
 		p.want(rate > 0 && rate*s.Duration.Seconds() <= mostRequests,
-			"%.3g requests per second for %v: set load or rate so that there are some, and no more than %.0e in all", rate, s.Duration, float64(mostRequests))
+			"%.3g requests per second for %v: set load or rate so that there are some, and no more than %.0e in all",
+			rate, s.Duration, float64(mostRequests))
 	}
 	return errors.Join(p...)
 }
@@ -108,7 +110,8 @@ func (s *Scenario) checkPrompts(p *problems) {
 	largest := v.Trace.Largest()
 	for i, g := range s.Pods {
 		p.want(g.Engine == nil || g.Engine.Fits(int(largest.Prompt), int(largest.Output)),
-			"pods, group %d: the largest request, of %d and %d tokens, does not fit into the KV cache: it has to be of %d tokens at least",
+			"pods, group %d: the largest request, of %d and %d tokens, does not fit into the KV cache: it has to be "+
+				"of %d tokens at least",
 			i, largest.Prompt, largest.Output, largest.Prompt+largest.Output)
 	}
 }
@@ -141,7 +144,8 @@ func instead[T any](of, value *T) {
 
 func (s *Scenario) checkPods(p *problems) (pods int) {
 	for i, g := range s.Pods {
-		p.want(g.Count >= 1 && g.Count <= mostPods, "pods, group %d: count %d: 1 to %d can be simulated", i, g.Count, mostPods)
+		p.want(g.Count >= 1 && g.Count <= mostPods, "pods, group %d: count %d: 1 to %d can be simulated", i, g.Count,
+			mostPods)
 		least := 1
 		if g.Engine != nil {
 			least = 0
@@ -149,9 +153,12 @@ func (s *Scenario) checkPods(p *problems) (pods int) {
 				p.want(false, "pods, group %d: %w", i, err)
 			}
 		}
-		p.want((g.Engine != nil) == (s.Prompts != nil), "pods, group %d: engines need prompts, and pods with slots take none", i)
-		p.want(g.Slots >= least && g.Slots <= mostSlots, "pods, group %d: slots %d: %d to %d", i, g.Slots, least, mostSlots)
-		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i, g.Speed)
+		p.want((g.Engine != nil) == (s.Prompts != nil),
+			"pods, group %d: engines need prompts, and pods with slots take none", i)
+		p.want(g.Slots >= least && g.Slots <= mostSlots, "pods, group %d: slots %d: %d to %d", i, g.Slots, least,
+			mostSlots)
+		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i,
+			g.Speed)
 		p.want(g.SlowDown >= 0 && g.SlowDown <= 1e6, "pods, group %d: slow down %v: 0 to 1e6", i, g.SlowDown)
 		pods += min(max(0, g.Count), mostPods)
 	}
@@ -164,7 +171,8 @@ func (s *Scenario) checkEvents(p *problems, pods int) {
 		p.want(slices.Contains(eventKinds, e.Kind), "events, number %d: kind %q: one of %q", i, e.Kind, eventKinds)
 		p.want(e.At >= 0 && e.For >= 0, "events, number %d: at %v for %v: neither may be negative", i, e.At, e.For)
 		if e.Kind == FlashCrowd || e.Kind == Slow {
-			p.want(e.Factor > 0 && e.Factor <= 1e6, "events, number %d: %s by a factor of %v: above 0, at most 1e6", i, e.Kind, e.Factor)
+			p.want(e.Factor > 0 && e.Factor <= 1e6, "events, number %d: %s by a factor of %v: above 0, at most 1e6", i,
+				e.Kind, e.Factor)
 		}
 		for _, pod := range e.Pods {
 			if pod < 0 || pod >= pods {
@@ -218,16 +226,19 @@ func (o *Steelyard) check(found *problems) {
 	balancers := []Balancer{RoundRobin, LeastRequest, Random}
 	found.want(slices.Contains(sources, o.Source), "source %q: one of %q", o.Source, sources)
 	found.want(slices.Contains(balancers, o.EnvoyPolicy), "Envoy policy %q: one of %q", o.EnvoyPolicy, balancers)
-	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval, o.Heartbeat, o.Period, o.FallbackAfter} {
+	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval,
+		o.Heartbeat, o.Period, o.FallbackAfter} {
 		found.want(d >= 0, "an interval or delay of %v: it may not be negative", d)
 	}
 	found.want(o.ReportInterval > 0, "report interval %v: a positive time is needed", o.ReportInterval)
-	found.want(o.budget().MinInterval > 0, "least time between two pushes %v: a positive time is needed", o.budget().MinInterval)
+	found.want(o.budget().MinInterval > 0, "least time between two pushes %v: a positive time is needed",
+		o.budget().MinInterval)
 	found.want(o.Loss >= 0 && o.Loss <= 1, "loss %v: 0 to 1", o.Loss)
 	found.want(o.Deadband >= 0, "deadband %v: 0 to 1", o.Deadband)
 }
 
-var defaultBudget = push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: envoyspec.PushCost}
+var defaultBudget = push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
+	Cost: envoyspec.PushCost}
 
 func setTo[T comparable](v *T, value T) {
 	var zero T

@@ -194,7 +194,7 @@ func (c *control) membership() {
 	c.poke()
 }
 
-// begun and ended tell of a request.
+// begun and ended take in a request.
 func (c *control) begun(r *request) {
 	switch c.o.Source {
 	case AccessLog:
@@ -257,7 +257,7 @@ func (c *control) scrape(pod lane) {
 	w.set(laneScraped, c.scrapes.first().at)
 }
 
-// report is what the server says of itself.
+// report is what the server exports.
 func (p *pod) report(now time.Time) weighting.ServerReport {
 	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
 	if p.engine != nil {

@@ -22,7 +22,7 @@
 //	C = Σ slots_i · speed_i / (1 + slowdown_i) / mean service    requests per second
 //
 // A request comes to one Envoy, by their shares, and to any of its workers. It
-// needs a time of service on a pod of speed 1, alone, by the distribution; with
+// needs a time of service on an idle pod of speed 1, by the distribution; with
 // two classes, the short one lasts mean / (1 − p + p·f), the long one f times that.
 //
 // Requests to engines are those of a trace (package trace), with their intervals
@@ -40,7 +40,7 @@
 //
 // Either an engine (package engine), or one queue, first come, first served, for n
 // slots. With sharing, r requests that run do so at 1 / (1 + slowdown · (r − 1)/(n −
-// 1)) of the speed of one alone: the least that can be said of continuous batching;
+// 1)) of the speed of a single one: the simplest model of continuous batching;
 // with slowdown n − 1 the pod is a shared processor.
 //
 // # Envoys
@@ -66,10 +66,10 @@
 // # Steelyard
 //
 // The loop is that of package controlplane: a change wakes it; it steps, and rests
-// until the pacer lets the next push go, or for the pace's floor if it pushed
-// nothing, and with scrapes alone of more than twenty pods at least for a twentieth of
-// their interval; without a change it steps every 250 ms. What is worth a push is judged by
-// the gate of the product. A step takes no time. A push
+// until the budgets allow the next push, or for MinInterval if it pushed
+// nothing, and with scrapes only, of more than twenty pods, at least for a twentieth of
+// their interval; without a change it steps every 250 ms. The gate of the product decides
+// what is pushed. A step takes no time. A push
 // reaches all Envoys at once, after PushDelay. There is no warm-up: the first
 // pushes are made of what is known.
 //
@@ -82,11 +82,11 @@
 // and loss are those of the policy, unless the scenario has its own (Signals). Scrapes are
 // spread over the interval by a hash of the pod.
 //
-// # What it was held against
+// # What it was compared with
 //
 // M/M/c, M/G/1, processor sharing and two choices by their formulas; Envoy's first
 // picks after a rebuild as measured; the policies without a control plane, on slots
-// and on engines, by a simulation of another hand, to a tenth or two (tests of this
+// and on engines, by another simulation, to a tenth or two (tests of this
 // package). On that trace the peak of the day is close to what the engines can do, and
 // there one per cent more of load is ten per cent more of a tail.
 package sim

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// An assignment is what the Envoys were sent: who is there, with what weight.
+// An assignment is what the Envoys were sent: the endpoints and their weights.
 type assignment struct {
 	weights  []uint32 // by pod; 0 where it is no endpoint
 	shares   []float64
@@ -29,7 +29,7 @@ const (
 	degraded = 1
 )
 
-// settle works out the host sets of the weights and flags.
+// settle computes the host sets of the weights and flags.
 func (a *assignment) settle() {
 	for set := range a.hosts {
 		h := &a.hosts[set]
@@ -84,9 +84,9 @@ type envoy struct {
 }
 
 // A worker picks by schedulers of its own. They are rebuilt when an assignment
-// with other weights comes in. That is put off until it matters, for between two
-// requests of an Envoy there may be many assignments: the outcome is the same,
-// because a rebuild keeps nothing.
+// with other weights comes in. That is put off until it matters, because between two
+// requests of an Envoy there may be many assignments: the outcome is the same, as
+// a rebuild keeps nothing.
 type worker struct {
 	seed  uint64
 	built *assignment // nil: none yet

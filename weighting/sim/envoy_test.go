@@ -95,7 +95,8 @@ func TestRebuildSkew(t *testing.T) {
 			distance := rebuildSkew(shares, picks, v.vector)
 			t.Logf("%s, %d picks for each rebuild: %.3f", v.name, picks, distance)
 			if distance < v.least[picks] || distance > v.most[picks] {
-				t.Errorf("%s, %d picks for each rebuild: distance %.3f, want %v to %v", v.name, picks, distance, v.least[picks], v.most[picks])
+				t.Errorf("%s, %d picks for each rebuild: distance %.3f, want %v to %v", v.name, picks, distance,
+					v.least[picks], v.most[picks])
 			}
 		}
 	}
@@ -149,7 +150,8 @@ func TestHealthyPercent(t *testing.T) {
 		{4, 0, 100}, {3, 1, 100}, {2, 2, 100}, {1, 3, 100}, {0, 4, 0},
 		{1, 19, 50}, {1, 9, 100}, {0, 0, 100},
 	} {
-		want(t, fmt.Sprintf("percent to %d healthy ones of %d", c.healthy, c.healthy+c.degraded), healthyPercent(c.healthy, c.degraded), c.percent)
+		want(t, fmt.Sprintf("percent to %d healthy ones of %d", c.healthy, c.healthy+c.degraded),
+			healthyPercent(c.healthy, c.degraded), c.percent)
 	}
 }
 
@@ -174,7 +176,8 @@ func TestDegradedHosts(t *testing.T) {
 			for i := range 400 {
 				hits[e.pick(a, i%2, random)] = 1
 			}
-			want(t, fmt.Sprintf("hosts that %s picks with flags %v", policy, c.flags), fmt.Sprint(hits), fmt.Sprint(c.hits))
+			want(t, fmt.Sprintf("hosts that %s picks with flags %v", policy, c.flags), fmt.Sprint(hits),
+				fmt.Sprint(c.hits))
 		}
 	}
 }

@@ -9,11 +9,11 @@ import (
 // A pod is a model server: an engine that batches continuously, or slots, and one
 // queue that is served in the order of arrival. With slots its requests run on a
 // clock of their own, in seconds of work done for each of them, that goes slower when
-// the pod is slow or shared and stands when it is stalled.
+// the pod is slow or shared and stops when it is stalled.
 type pod struct {
 	engine       *engine.Engine // nil: slots
 	slots        int            // of an engine what is configured as its capacity
-	speed        float64        // work per second, of a request alone
+	speed        float64        // work per second of a single request
 	sharing      float64        // a full set takes 1 + sharing times as long
 	slowed       float64        // times slower, for now; 1
 	halted       bool

@@ -25,26 +25,26 @@ const (
 	// answer at the time of one sequence in an iteration.
 	FewestInFlight Balancer = "fewest_in_flight"
 	LeastWork      Balancer = "least_work"
-	// LeastWorkGuessed is by what content-length tells of the prompts sent to an engine,
-	// as if it had done nothing else since.
+	// LeastWorkGuessed estimates the work from the content-length of the prompts sent to
+	// an engine, as if it had done nothing else since.
 	LeastWorkGuessed Balancer = "least_work_guessed"
 )
 
-// byEnvoys says that the Envoys pick by themselves.
+// byEnvoys reports whether the Envoys pick by themselves.
 func (p *Policy) byEnvoys() bool {
 	return slices.Contains([]Balancer{RoundRobin, LeastRequest, Random, FreeSlots}, p.Balancer)
 }
 
-// checkPods says whether pods of a kind are none for the policy.
+// checkPods reports pods that the policy cannot handle.
 func (p *Policy) checkPods(engines bool, found *problems) {
 	if p.Steelyard != nil {
 		return
 	}
 	switch p.Balancer {
 	case FreeSlots, ShortestQueue:
-		found.want(!engines, "%s goes by slots, and the pods are engines: they have none", p.Balancer)
+		found.want(!engines, "%s needs slots, and the pods are engines: they have none", p.Balancer)
 	case LeastWork, LeastWorkGuessed:
-		found.want(engines, "%s goes by prompts, and the pods are no engines", p.Balancer)
+		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
 	}
 }
 
@@ -71,7 +71,7 @@ const (
 	AccessLog   Source = "access_log"   // an event at each beginning and end
 	LoadReports Source = "load_reports" // gauges of each Envoy, each at its own phase
 	Redis       Source = "redis"        // shared counts, polled
-	Scrape      Source = "scrape"       // none: only what the servers say
+	Scrape      Source = "scrape"       // none: only what the servers report
 )
 
 // Steelyard is the control plane as deployed.
@@ -81,11 +81,11 @@ type Steelyard struct {
 	// ScrapeInterval is the time between two scrapes of a pod, 0 for none (with
 	// Source Scrape: 1 s). ScrapeDelay is from a server's true numbers to the store.
 	ScrapeInterval, ScrapeDelay time.Duration
-	// ReportInterval is that of load reports (beside the access log: of those that
+	// ReportInterval is that of load reports (with the access log: of those that
 	// reconcile it, default 1 s) or of polls of Redis. Default 50 ms.
 	ReportInterval time.Duration
-	// Unmended says that there are no load reports beside the access log: what it
-	// loses stays wrong, and its counts are not exact.
+	// Unmended means that there are no load reports besides the access log: lost entries
+	// stay lost, and its counts are not exact.
 	Unmended bool
 	// SignalDelay is the mean delay of an event, a load report or a poll: one half
 	// fixed, one half exponential. Default 2 ms.
@@ -97,7 +97,7 @@ type Steelyard struct {
 	// Budget bounds the pushes; MinInterval, if positive, replaces it by a least time between two.
 	Budget      push.Budget
 	MinInterval time.Duration
-	// Deadband, as total variation of shares, and Heartbeat say what is pushed. Heartbeat and
+	// Deadband, as total variation of shares, and Heartbeat decide what is pushed. Heartbeat and
 	// FallbackAfter are stretched to what Budget sustains.
 	Deadband  float64
 	Heartbeat time.Duration
@@ -106,7 +106,7 @@ type Steelyard struct {
 	// FallbackAfter is how long without a push until Envoys turn to their fallback,
 	// least request with equal weights (endpoint_stale_after); 0 for never.
 	FallbackAfter time.Duration
-	// Period is the push period that the law is told; 0: what the loop tells it.
+	// Period is the push period that the law gets; 0: that of the loop.
 	Period time.Duration
 
 	// EnvoyPolicy is the Envoys' own under the weights: least_request (default, as
@@ -115,7 +115,7 @@ type Steelyard struct {
 	EnvoyPolicy Balancer
 	Bias        float64
 
-	// Capacity says that the slots are configured; otherwise they are learned.
+	// Capacity means that the slots are configured; otherwise they are learned.
 	Capacity bool
 	Params   weighting.Params // zero means the defaults
 }

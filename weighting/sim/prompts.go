@@ -45,7 +45,8 @@ func (p *prompts) take() prompt {
 	p.next = (p.next + 1) % len(p.Trace.Requests)
 	tokens := int(r.Prompt)
 	return prompt{
-		prompt: tokens, cached: engine.Cached(tokens, p.Cached, p.sizes.Float64()), output: int(r.Output), bytes: p.bytes(r),
+		prompt: tokens, cached: engine.Cached(tokens, p.Cached, p.sizes.Float64()), output: int(r.Output),
+		bytes: p.bytes(r),
 	}
 }
 

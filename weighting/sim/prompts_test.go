@@ -66,7 +66,8 @@ func TestLoadOfEngines(t *testing.T) {
 	s = engines()
 	s.Load = 1.3 // more than they can do
 	r := run(t, s, Policy{Balancer: FewestInFlight})
-	wantNear(t, "goodput of engines that never lack work", r.Goodput, 1, 0.12) // a part of the trace is not its beginning
+	// a part of the trace is not its beginning
+	wantNear(t, "goodput of engines that never lack work", r.Goodput, 1, 0.12)
 	want(t, "they are busy all the time", r.Utilization > 0.999, true)
 }
 
@@ -74,7 +75,8 @@ func TestLoadOfEngines(t *testing.T) {
 // their order; after the last comes the first again.
 func TestATraceIsPlayedAtAnotherPace(t *testing.T) {
 	s := engines()
-	s.Prompts = &Prompts{Trace: &trace.Trace{Requests: []trace.Request{{At: 0, Prompt: 100, Output: 1}, {At: time.Second, Prompt: 200, Output: 2}, {At: 4 * time.Second, Prompt: 300, Output: 3}}}}
+	s.Prompts = &Prompts{Trace: &trace.Trace{Requests: []trace.Request{{At: 0, Prompt: 100, Output: 1},
+		{At: time.Second, Prompt: 200, Output: 2}, {At: 4 * time.Second, Prompt: 300, Output: 3}}}}
 	s.Rate = 5 // the trace's own is one in two seconds
 	s = s.withDefaults()
 	a := newArrivals(&s, s.Rate)
@@ -86,17 +88,19 @@ func TestATraceIsPlayedAtAnotherPace(t *testing.T) {
 		}
 	}
 	const ms = time.Millisecond
-	want(t, "arrivals", fmt.Sprint(at), fmt.Sprint([]time.Duration{200 * ms, 300 * ms, 600 * ms, 800 * ms, 900 * ms, 1200 * ms, 1400 * ms}))
+	want(t, "arrivals", fmt.Sprint(at),
+		fmt.Sprint([]time.Duration{200 * ms, 300 * ms, 600 * ms, 800 * ms, 900 * ms, 1200 * ms, 1400 * ms}))
 	a.surge(2, a.at)
 	was := a.at
 	a.take()
 	want(t, "the next interval under twice the rate", (a.at - was).duration(), 150*ms)
 }
 
-// What is told of the size of prompts, and what is cached of them, is as asked for.
+// The sizes of prompts, and the cached part of them, are as configured.
 func TestSizesOfPrompts(t *testing.T) {
 	s := engines()
-	for _, c := range []struct{ cached, chunked, spread float64 }{{0, 0, 0}, {0.3, 0.25, 0.5}, {0.9, 1, -1}, {1, 0, 0}} {
+	for _, c := range []struct{ cached, chunked, spread float64 }{{0, 0, 0}, {0.3, 0.25, 0.5}, {0.9, 1, -1},
+		{1, 0, 0}} {
 		s.Prompts = &Prompts{Trace: trace.Azure(), Cached: c.cached, Chunked: c.chunked, BytesSpread: c.spread}
 		s := s.withDefaults()
 		p := newPrompts(&s)
@@ -140,13 +144,17 @@ func TestEventsOfEngines(t *testing.T) {
 	want(t, "requests", usual.Requests > 0, true)
 	for _, kind := range []EventKind{Stall, Hang} {
 		r := played(Event{At: from, Kind: kind, Pods: []int{3}, For: lasts})
-		want(t, fmt.Sprintf("%s: somebody waits for as long", kind), r.FirstToken.Max > lasts.Seconds() && r.FirstToken.Max < 2*lasts.Seconds(), true)
+		want(t, fmt.Sprintf("%s: some request waits for as long", kind),
+			r.FirstToken.Max > lasts.Seconds() && r.FirstToken.Max < 2*lasts.Seconds(), true)
 		want(t, fmt.Sprintf("%s: requests are those of before", kind), r.Requests, usual.Requests)
 	}
-	recovered := played(Event{At: from, Kind: Stall, Pods: []int{3}}, Event{At: from + lasts, Kind: Recover, Pods: []int{3}})
-	want(t, "a stall that is recovered from is one that ends", reflect.DeepEqual(recovered, played(Event{At: from, Kind: Stall, Pods: []int{3}, For: lasts})), true)
+	recovered := played(Event{At: from, Kind: Stall, Pods: []int{3}},
+		Event{At: from + lasts, Kind: Recover, Pods: []int{3}})
+	want(t, "a stall that is recovered from is one that ends",
+		reflect.DeepEqual(recovered, played(Event{At: from, Kind: Stall, Pods: []int{3}, For: lasts})), true)
 	slow := played(Event{At: from, Kind: Slow, Factor: 3, Pods: []int{3}})
-	want(t, "slow: more requests in the pod", slow.Loads[3] > 1.5*usual.Loads[3] && slow.Loads[4] == usual.Loads[4], true)
+	want(t, "slow: more requests in the pod", slow.Loads[3] > 1.5*usual.Loads[3] && slow.Loads[4] == usual.Loads[4],
+		true)
 	left := played(Event{At: from, Kind: Leave, Pods: []int{3}})
 	want(t, "leave: fewer in the pod", left.Loads[3] < usual.Loads[3]/2, true)
 	crowd := played(Event{At: from, Kind: FlashCrowd, Factor: 2, For: 30 * time.Second})
@@ -154,7 +162,7 @@ func TestEventsOfEngines(t *testing.T) {
 }
 
 // Whatever counts is played to its end, unless nothing ends.
-func TestRequestsToEnginesAreSeenToTheirEnd(t *testing.T) {
+func TestRequestsToEnginesAreFollowedToTheirEnd(t *testing.T) {
 	t.Parallel()
 	s := engines()
 	s.Duration, s.WarmUp = time.Minute, 10*time.Second
@@ -164,7 +172,7 @@ func TestRequestsToEnginesAreSeenToTheirEnd(t *testing.T) {
 	}
 	s.Events = []Event{{At: 30 * time.Second, Kind: Stall}}
 	r = run(t, s, Policy{Balancer: FewestInFlight})
-	wantNear(t, "who never gets a token has waited to the end: first token", r.FirstToken.Max, 90, 0.01)
+	wantNear(t, "a request that never gets a token has waited to the end: first token", r.FirstToken.Max, 90, 0.01)
 	want(t, "end to end", r.EndToEnd.Max >= r.FirstToken.Max, true)
 }
 
@@ -178,29 +186,35 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 		policy Balancer
 		says   string
 	}{
-		{func(s *Scenario) { s.Prompts = nil }, Random, "pods, group 0: engines need prompts, and pods with slots take none"},
-		{func(s *Scenario) { s.Pods = append(s.Pods, PodGroup{Count: 1, Slots: 1}) }, Random, "pods, group 1: engines need prompts, and pods with slots take none"},
+		{func(s *Scenario) { s.Prompts = nil }, Random,
+			"pods, group 0: engines need prompts, and pods with slots take none"},
+		{func(s *Scenario) { s.Pods = append(s.Pods, PodGroup{Count: 1, Slots: 1}) }, Random,
+			"pods, group 1: engines need prompts, and pods with slots take none"},
 		{func(s *Scenario) { s.Pods[0].Slots = -1 }, Random, "pods, group 0: slots -1: 0 to"},
 		{func(s *Scenario) { s.Pods[0].Engine = &bad }, Random, "pods, group 0: token budget 0"},
-		{func(s *Scenario) { s.Pods[0].Engine = &small }, Random, "pods, group 0: the largest request, of 14050 and 39 tokens, does not fit into the KV cache: it has to be of 14089 tokens at least"},
+		{func(s *Scenario) { s.Pods[0].Engine = &small }, Random,
+			"pods, group 0: the largest request, of 14050 and 39 tokens, does not fit into the KV cache: it has to " +
+				"be of 14089 tokens at least"},
 		{func(s *Scenario) { s.Prompts = &Prompts{} }, Random, "prompts: a trace with two moments is needed"},
 		{func(s *Scenario) { s.Prompts.Cached = 1.1 }, Random, "cached 1.1: 0 to 1"},
 		{func(s *Scenario) { s.Prompts.Chunked = -1 }, Random, "chunked -1: 0 to 1"},
 		{func(s *Scenario) { s.Prompts.BytesPerToken = -1 }, Random, "bytes per token -1"},
 		{func(s *Scenario) { s.Prompts.BytesSpread = 6 }, Random, "spread of the bytes per token 6"},
-		{func(*Scenario) {}, ShortestQueue, "shortest_queue goes by slots, and the pods are engines"},
-		{func(*Scenario) {}, FreeSlots, "free_slots goes by slots, and the pods are engines"},
+		{func(*Scenario) {}, ShortestQueue, "shortest_queue needs slots, and the pods are engines"},
+		{func(*Scenario) {}, FreeSlots, "free_slots needs slots, and the pods are engines"},
 	} {
 		s := engines()
 		p := *s.Prompts
 		s.Prompts, s.Pods = &p, append([]PodGroup(nil), s.Pods...)
 		c.change(&s)
-		if _, err := Run(context.Background(), s, Policy{Name: "p", Balancer: c.policy}); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := Run(context.Background(), s, Policy{Name: "p", Balancer: c.policy}); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("error = %v, want it to say %q", err, c.says)
 		}
 	}
 	for _, b := range []Balancer{LeastWork, LeastWorkGuessed} {
-		if _, err := Run(context.Background(), Scenario{}, Policy{Balancer: b}); err == nil || !strings.Contains(err.Error(), "goes by prompts, and the pods are no engines") {
+		if _, err := Run(context.Background(), Scenario{}, Policy{Balancer: b}); err == nil ||
+			!strings.Contains(err.Error(), "needs prompts, and the pods are no engines") {
 			t.Errorf("%s of slots: error = %v", b, err)
 		}
 	}
@@ -210,7 +224,8 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 func TestSameSeedSameResultOfEngines(t *testing.T) {
 	t.Parallel()
 	s := engines()
-	s.Duration, s.WarmUp, s.Prompts = 40*time.Second, 5*time.Second, &Prompts{Trace: trace.Azure(), Cached: 0.2, Chunked: 0.1}
+	s.Duration, s.WarmUp, s.Prompts = 40*time.Second, 5*time.Second,
+		&Prompts{Trace: trace.Azure(), Cached: 0.2, Chunked: 0.1}
 	first, err := RunAll(context.Background(), s, EnginePolicies())
 	if err != nil {
 		t.Fatal(err)

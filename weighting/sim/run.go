@@ -17,7 +17,8 @@ func Run(ctx context.Context, s Scenario, p Policy) (Result, error) {
 	}
 	w := newWorld(&s, &p)
 	if err := w.run(ctx); err != nil {
-		return Result{}, fmt.Errorf("simulating %q under %q: stopped at %v of %v: %w", s.Name, p.Name, w.now.duration(), s.Duration, err)
+		return Result{}, fmt.Errorf("simulating %q under %q: stopped at %v of %v: %w", s.Name, p.Name, w.now.duration(),
+			s.Duration, err)
 	}
 	return w.tally.result(), nil
 }

@@ -7,7 +7,7 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// A Scenario is the world in which policies are compared: who asks, who serves,
+// A Scenario is the world in which policies are compared: clients, servers,
 // and what happens meanwhile. The same scenario and seed give every policy the
 // same arrivals at the same Envoys with the same need of service.
 type Scenario struct {
@@ -27,7 +27,7 @@ type Scenario struct {
 	Pods []PodGroup
 
 	// Load is the arrival rate as a part of the pods' capacity (of those there at
-	// the start); Rate is requests per second and goes before it.
+	// the start); Rate is requests per second and takes precedence.
 	Load, Rate float64
 
 	Service Service  // what requests need of pods with slots
@@ -46,8 +46,8 @@ type PodGroup struct {
 	Slots int     // requests executed at once; of an engine what is configured as its capacity, 0 for nothing
 	Speed float64 // work per second and slot, or part of an engine's full speed; 0 means 1
 	// Sharing slows the requests that run together, as in continuous batching:
-	// in a full set each takes 1 + SlowDown times as long as alone, and between
-	// the two in proportion.
+	// in a full set each takes 1 + SlowDown times as long as a single
+	// one, and between the two in proportion.
 	Sharing  bool
 	SlowDown float64
 	// Engine makes the pods engines that batch continuously. Then all groups are.
@@ -65,12 +65,12 @@ type Prompts struct {
 	Cached float64
 	// BytesPerToken of a prompt is the mean of a log-normal distribution with
 	// BytesSpread as the standard deviation of the logarithm: 0 means the defaults, and a
-	// negative spread none. It is what content-length says; Chunked is the share of the
+	// negative spread none. Content-length follows from it; Chunked is the share of the
 	// requests that come without.
 	BytesPerToken, BytesSpread, Chunked float64
 }
 
-// What content-length says of a prompt unless a scenario says otherwise.
+// The size of a prompt unless a scenario sets it.
 const (
 	DefaultBytesPerToken = 4.2
 	DefaultBytesSpread   = 0.2
@@ -87,7 +87,7 @@ const (
 	TwoClass      ServiceKind = "two-class"  // LongShare of the requests take LongFactor times as long as the others
 )
 
-// Service is the time that a request takes alone on a pod of speed 1.
+// Service is the time that a single request takes on a pod of speed 1.
 type Service struct {
 	Kind ServiceKind // empty means exponential
 	Mean time.Duration
@@ -96,9 +96,8 @@ type Service struct {
 	LongShare, LongFactor float64
 }
 
-// Signals are what becomes of the messages to and from the control plane on their
-// way, under every policy with Steelyard. Each goes before the one of
-// [Steelyard] that it is named after; nil leaves that as it is.
+// Signals are what happens to the messages to and from the control plane on their way, under every policy with
+// Steelyard. Each overrides the one of [Steelyard] of that name; nil leaves that as it is.
 type Signals struct {
 	ScrapeDelay *time.Duration
 	Delay       *time.Duration // SignalDelay
@@ -111,16 +110,17 @@ type EventKind string
 
 // The kinds of events. Those with a duration end after Event.For, or last if it is 0.
 const (
-	Join             EventKind = "join"               // pods appear; absent before if that is their first join or leave
-	Leave            EventKind = "leave"              // pods are no longer endpoints; what they hold they finish
-	Stall            EventKind = "stall"              // pods execute nothing; their metrics are true
-	Hang             EventKind = "hang"               // pods execute nothing, and their metrics look idle
-	Recover          EventKind = "recover"            // ends stall, hang and slow
-	Slow             EventKind = "slow"               // pods are Factor times slower
-	StaleMetrics     EventKind = "stale-metrics"      // scrapes of the pods fail
-	FreshMetrics     EventKind = "fresh-metrics"      // ends stale-metrics
-	FlashCrowd       EventKind = "flash-crowd"        // Factor times the arrivals
-	ControlPlaneAway EventKind = "control-plane-away" // nothing is counted, decided or pushed; it comes back knowing nothing
+	Join         EventKind = "join"          // pods appear; absent before if that is their first join or leave
+	Leave        EventKind = "leave"         // pods are no longer endpoints; what they hold they finish
+	Stall        EventKind = "stall"         // pods execute nothing; their metrics are true
+	Hang         EventKind = "hang"          // pods execute nothing, and their metrics look idle
+	Recover      EventKind = "recover"       // ends stall, hang and slow
+	Slow         EventKind = "slow"          // pods are Factor times slower
+	StaleMetrics EventKind = "stale-metrics" // scrapes of the pods fail
+	FreshMetrics EventKind = "fresh-metrics" // ends stale-metrics
+	FlashCrowd   EventKind = "flash-crowd"   // Factor times the arrivals
+	// ControlPlaneAway: nothing is counted, decided or pushed; it comes back without memory.
+	ControlPlaneAway EventKind = "control-plane-away"
 )
 
 // An Event happens to pods, or to the whole world.

@@ -61,9 +61,12 @@ func TestUnsoundScenarios(t *testing.T) {
 		{func(s *Scenario) { s.Service.Kind = "gamma" }, `service kind "gamma": one of`},
 		{func(s *Scenario) { s.Service.Mean = 0 }, "service mean 0s"},
 		{func(s *Scenario) { s.Service.LongShare = 2 }, "long share 2"},
-		{func(s *Scenario) { s.Signals.ScrapeDelay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
-		{func(s *Scenario) { s.Signals.Delay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
-		{func(s *Scenario) { s.Signals.PushDelay = new(time.Duration(-1)) }, "signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.ScrapeDelay = new(time.Duration(-1)) },
+			"signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.Delay = new(time.Duration(-1)) },
+			"signals: a delay of -1ns: it may not be negative"},
+		{func(s *Scenario) { s.Signals.PushDelay = new(time.Duration(-1)) },
+			"signals: a delay of -1ns: it may not be negative"},
 		{func(s *Scenario) { s.Signals.Loss = new(1.1) }, "signals: loss 1.1: 0 to 1"},
 		{func(s *Scenario) { s.Signals.Loss = new(math.NaN()) }, "signals: loss NaN: 0 to 1"},
 		{func(s *Scenario) { s.Events = []Event{{Kind: "flood"}} }, `events, number 0: kind "flood": one of`},
@@ -74,7 +77,8 @@ func TestUnsoundScenarios(t *testing.T) {
 		s := small()
 		c.change(&s)
 		_, err := Run(context.Background(), s, Policy{Name: "p", Balancer: Random})
-		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), `simulating "small" under "p"`) {
+		if err == nil || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), `simulating "small" under "p"`) {
 			t.Errorf("error = %v, want it to say %q", err, c.says)
 		}
 	}
@@ -92,7 +96,8 @@ func TestUnsoundPolicies(t *testing.T) {
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, Loss: 2}}, "loss 2: 0 to 1"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, PushDelay: -1}}, "it may not be negative"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, ReportInterval: -1}}, "report interval -1ns"},
-		{Policy{Steelyard: &Steelyard{Source: AccessLog, Budget: push.Budget{ProxyCPU: 1}}}, "least time between two pushes 0s"},
+		{Policy{Steelyard: &Steelyard{Source: AccessLog, Budget: push.Budget{ProxyCPU: 1}}},
+			"least time between two pushes 0s"},
 	} {
 		_, err := Run(context.Background(), small(), c.policy)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -211,20 +216,22 @@ func loadOf(pod int) func(Sample) float64 { return func(s Sample) float64 { retu
 
 func TestPodsJoinAndLeave(t *testing.T) {
 	t.Parallel()
-	for _, p := range []Policy{{Name: "round robin", Balancer: RoundRobin}, steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second})} {
+	for _, p := range []Policy{{Name: "round robin", Balancer: RoundRobin},
+		steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second})} {
 		samples := series(t, 0.7, p,
 			Event{At: 30500 * time.Millisecond, Kind: Join, Pods: []int{19}},
 			Event{At: 70500 * time.Millisecond, Kind: Leave, Pods: []int{0}})
 		want(t, p.Name+": share before it joins", mean(samples, 0, 30, shareOf(19)), 0)
 		want(t, p.Name+": load before it joins", mean(samples, 0, 30, loadOf(19)), 0)
-		wantNear(t, p.Name+": load once it is ramped up, to that of the one that leaves", mean(samples, 45, 70, loadOf(19))/mean(samples, 45, 70, loadOf(0)), 1, 0.5)
+		wantNear(t, p.Name+": load once it is ramped up, to that of the one that leaves",
+			mean(samples, 45, 70, loadOf(19))/mean(samples, 45, 70, loadOf(0)), 1, 0.5)
 		want(t, p.Name+": share once it has left", mean(samples, 72, 120, shareOf(0)), 0)
 		want(t, p.Name+": load once it has finished what it had", mean(samples, 110, 120, loadOf(0)), 0)
 	}
 }
 
 // A pod that hangs while its own metrics look idle fills up without end under
-// round robin; its Envoys are told to prefer others within three seconds.
+// round robin; its Envoys prefer others within three seconds.
 func TestPodThatHangs(t *testing.T) {
 	t.Parallel()
 	hangs := Event{At: 29500 * time.Millisecond, Kind: Hang, Pods: []int{3}, For: 40 * time.Second}
@@ -232,16 +239,19 @@ func TestPodThatHangs(t *testing.T) {
 	seeing := series(t, 0.7, steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second}), hangs)
 	t.Logf("load when it recovers: round robin %v, steelyard %v", blind[69].Load[3], seeing[69].Load[3])
 	if blind[69].Load[3] < 80 || seeing[69].Load[3] > 20 {
-		t.Errorf("load of the pod that hangs is %v under round robin and %v under steelyard, want more than 80 and less than 20", blind[69].Load[3], seeing[69].Load[3])
+		t.Errorf("load of the pod that hangs is %v under round robin and %v under steelyard, want more than 80 and "+
+			"less than 20", blind[69].Load[3], seeing[69].Load[3])
 	}
-	wantNear(t, "load once it has recovered, to another's", mean(seeing, 95, 120, loadOf(3))/mean(seeing, 95, 120, loadOf(4)), 1, 0.3)
+	wantNear(t, "load once it has recovered, to another's",
+		mean(seeing, 95, 120, loadOf(3))/mean(seeing, 95, 120, loadOf(4)), 1, 0.3)
 }
 
 // Metrics that went stale make a pod neither idle nor full.
 func TestStaleMetrics(t *testing.T) {
 	t.Parallel()
 	stale := Event{At: 30 * time.Second, Kind: StaleMetrics, Pods: []int{0, 1, 2, 3, 4}}
-	samples := series(t, 0.8, steelyard("scrape", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}), stale)
+	samples := series(t, 0.8, steelyard("scrape", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}),
+		stale)
 	wantNear(t, "share of a quarter of the pods", mean(samples, 50, 120, shareOf(0, 1, 2, 3, 4)), 0.25, 0.3)
 }
 
@@ -256,15 +266,19 @@ func TestControlPlaneAway(t *testing.T) {
 			samples := series(t, 0.8, steelyard("steelyard", Steelyard{
 				Source: AccessLog, ScrapeInterval: time.Second, FallbackAfter: fallback,
 			}), away)
-			want(t, "shares while it is away are the same", reflect.DeepEqual(samples[31].Shares, samples[60].Shares), true)
-			want(t, "shares once it is back are the same", reflect.DeepEqual(samples[60].Shares, samples[61].Shares), false)
-			before, then, after := mean(samples, 10, 30, spread), mean(samples, 40, 60, spread), mean(samples, 90, 120, spread)
+			want(t, "shares while it is away are the same", reflect.DeepEqual(samples[31].Shares, samples[60].Shares),
+				true)
+			want(t, "shares once it is back are the same", reflect.DeepEqual(samples[60].Shares, samples[61].Shares),
+				false)
+			before, then, after := mean(samples, 10, 30, spread), mean(samples, 40, 60, spread),
+				mean(samples, 90, 120, spread)
 			t.Logf("difference of the loads: %.1f before, %.1f while away, %.1f afterwards", before, then, after)
 			switch {
 			case fallback == 0 && then < 10*before:
 				t.Errorf("difference of the loads %.1f while away, want frozen weights to be seen", then)
 			case fallback > 0 && (then > 10*before || after > 1.5*before):
-				t.Errorf("difference of the loads %.1f before, %.1f while away, %.1f afterwards: want a fallback that holds, and the same as before", before, then, after)
+				t.Errorf("difference of the loads %.1f before, %.1f while away, %.1f afterwards: want a fallback "+
+					"that holds, and the same as before", before, then, after)
 			}
 		})
 	}
@@ -274,7 +288,9 @@ func TestControlPlaneAway(t *testing.T) {
 func TestHeartbeatsKeepToTheBudget(t *testing.T) {
 	t.Parallel()
 	s := small()
-	p := steelyard("steelyard", Steelyard{Source: AccessLog, Budget: push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 1e-4, Cost: envoyspec.PushCost}})
+	p := steelyard("steelyard",
+		Steelyard{Source: AccessLog,
+			Budget: push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 1e-4, Cost: envoyspec.PushCost}})
 	sustained, _ := p.Steelyard.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
 	most := uint64(s.Duration/sustained) + 3 // what the bucket holds at first
 	if got := uint64(run(t, s, p).Pushes); got > most {
@@ -289,7 +305,8 @@ func TestEnvoysDoNotFallBackBetweenTwoPushes(t *testing.T) {
 	o := Steelyard{Source: AccessLog, MinInterval: 20 * time.Second}
 	without := run(t, s, steelyard("steelyard", o))
 	o.FallbackAfter = 3 * time.Second
-	want(t, "p99 of the wait with a fallback that is not needed", run(t, s, steelyard("steelyard", o)).Wait.P99, without.Wait.P99)
+	want(t, "p99 of the wait with a fallback that is not needed", run(t, s, steelyard("steelyard", o)).Wait.P99,
+		without.Wait.P99)
 }
 
 // spread is the difference of the loads of the fullest and the emptiest pod.
@@ -332,7 +349,7 @@ func TestLostEntriesLeaveNoDrift(t *testing.T) {
 	}
 }
 
-// What the Envoys are told to refuse they refuse, at random.
+// Envoys refuse the share that they are sent, at random.
 func TestDrop(t *testing.T) {
 	s := small()
 	s = s.withDefaults()
@@ -367,24 +384,27 @@ func signalled(t *testing.T, o Steelyard, signals Signals) float64 {
 	return run(t, s, steelyard("steelyard", o)).Wait.P99
 }
 
-// A scenario that says what every policy has by default changes nothing, no delay is
-// a delay that can be had, and who hears nothing does not notice.
+// A scenario that sets what every policy has by default changes nothing, no delay is
+// a delay that can be had, and a policy without signals does not notice.
 func TestSignalsOfAScenarioAreThoseOfEachPolicy(t *testing.T) {
 	t.Parallel()
 	plain := small()
 	plain.Duration = 2 * time.Minute
 	usual, none := plain, plain
 	usual.Signals = Signals{
-		ScrapeDelay: new(2 * time.Millisecond), Delay: new(2 * time.Millisecond), Loss: new(0.0), PushDelay: new(3 * time.Millisecond),
+		ScrapeDelay: new(2 * time.Millisecond), Delay: new(2 * time.Millisecond), Loss: new(0.0),
+		PushDelay: new(3 * time.Millisecond),
 	}
-	none.Signals = Signals{ScrapeDelay: new(time.Duration(0)), Delay: new(time.Duration(0)), PushDelay: new(time.Duration(0))}
+	none.Signals = Signals{ScrapeDelay: new(time.Duration(0)), Delay: new(time.Duration(0)),
+		PushDelay: new(time.Duration(0))}
 	for _, p := range append(Policies(), steelyard("redis", Steelyard{Source: Redis})) {
 		before := run(t, plain, p)
 		want(t, p.Name+": the same with what it has by default", reflect.DeepEqual(before, run(t, usual, p)), true)
 		want(t, p.Name+": the same with no delays", reflect.DeepEqual(before, run(t, none, p)), p.Steelyard == nil)
 	}
 	late := steelyard("late", Steelyard{Source: AccessLog, SignalDelay: time.Second, Loss: 0.5})
-	want(t, "a policy with signals of its own: the same", reflect.DeepEqual(run(t, usual, late), run(t, plain, late)), false)
+	want(t, "a policy with signals of its own: the same", reflect.DeepEqual(run(t, usual, late), run(t, plain, late)),
+		false)
 }
 
 func TestLongerDelaysMakeTheWaitLonger(t *testing.T) {
@@ -435,14 +455,16 @@ func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
 		brief, lasting := p99(mended, loss, short), p99(mended, loss, long)
 		t.Logf("loss %v: p99 %.2f in %v, %.2f in %v; %.2f with less", loss, brief, short, lasting, long, before)
 		if brief < 1.2*before || lasting > 1.2*brief {
-			t.Errorf("loss %v: p99 of the wait is %.2f in %v and %.2f in %v, with less %.2f: want more, that does not grow", loss, brief, short, lasting, long, before)
+			t.Errorf("loss %v: p99 of the wait is %.2f in %v and %.2f in %v, with less %.2f: want more, that does "+
+				"not grow", loss, brief, short, lasting, long, before)
 		}
 		before = brief
 	}
 	with, without := p99(mended, 0.01, short), p99(Steelyard{Source: AccessLog, Unmended: true}, 0.01, short)
 	t.Logf("loss 0.01: p99 %.2f with load reports, %.2f without", with, without)
 	if without < 2*with {
-		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they mend", with, without)
+		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they mend", with,
+			without)
 	}
 	redis := Steelyard{Source: Redis}
 	brief, lasting := p99(redis, 0.01, short), p99(redis, 0.01, long)

@@ -171,7 +171,7 @@ func (w *world) befall(i int32, a act) {
 	w.set(w.lanes.done+i, p.completes())
 }
 
-// membership tells of endpoints that came or went.
+// membership reports endpoints that came or went.
 func (w *world) membership() {
 	const discovered = 3 * time.Millisecond // as a push
 	switch {

@@ -75,7 +75,8 @@ func TestPhotoroom(t *testing.T) {
 		{"steelyard@1s", 3, 0.75},
 	} {
 		if got := p99[c.policy]; got > c.ofBound*bound || got > c.ofLeast*least {
-			t.Errorf("p99 of the wait under %s is %.2f: %.2f of the bound, at most %v, and %.2f of least request, at most %v",
+			t.Errorf("p99 of the wait under %s is %.2f: %.2f of the bound, at most %v, and %.2f of least request, at "+
+				"most %v",
 				c.policy, got, got/bound, c.ofBound, got/least, c.ofLeast)
 		}
 	}
@@ -89,7 +90,8 @@ func TestPhotoroom(t *testing.T) {
 
 func table(results []Result) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%-16s %8s %7s %7s %7s %7s %7s %7s %8s %8s\n", "policy", "requests", "p50", "p90", "p99", "mean", "spread", "hunting", "steps", "pushes")
+	fmt.Fprintf(&b, "%-16s %8s %7s %7s %7s %7s %7s %7s %8s %8s\n", "policy", "requests", "p50", "p90", "p99", "mean",
+		"spread", "hunting", "steps", "pushes")
 	for _, r := range results {
 		fmt.Fprintf(&b, "%-16s %8d %7.2f %7.2f %7.2f %7.2f %7.2f %7.2f %8d %8d\n", r.Policy, r.Requests,
 			r.Wait.P50, r.Wait.P90, r.Wait.P99, r.Wait.Mean, r.Spread, r.Hunting, r.Steps, r.Pushes)
@@ -112,7 +114,8 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, wanted) {
-		t.Errorf("%s is no longer\n%sbut\n%sIf the law changed and each line is as it should be, rewrite it with -update.", path, wanted, got)
+		t.Errorf("%s is no longer\n%sbut\n"+
+			"%sIf the law changed and each line is as it should be, rewrite it with -update.", path, wanted, got)
 	}
 }
 

@@ -182,7 +182,7 @@ func (t *tally) result() Result {
 			}
 		}
 	}
-	if w.owed > 0 {
+	if w.unfinished > 0 {
 		for i := range w.requests {
 			if r := &w.requests[i]; r.counts && !r.call.Ended() {
 				t.unanswered(r.call)

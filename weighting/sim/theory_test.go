@@ -82,7 +82,8 @@ func TestWaitOfSlotsBehindOneQueueToTheNanosecond(t *testing.T) {
 		}
 		r := run(t, s, Policy{Balancer: RoundRobin})
 		want(t, "requests", r.Requests, int(n))
-		wantNear(t, "mean wait of "+string(service.Kind), r.Wait.Mean, sum/n/s.Service.Mean.Seconds(), 1e-3) // who waits at the end has not waited in full
+		// Requests that wait at the end have not waited in full.
+		wantNear(t, "mean wait of "+string(service.Kind), r.Wait.Mean, sum/n/s.Service.Mean.Seconds(), 1e-3)
 	}
 }
 
@@ -155,8 +156,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// Pods that are slower take longer, and those that share a full set are slowed by
-// as much as is said.
+// Pods that are slower take longer, and those that share a full set are slowed by SlowDown.
 func TestSpeeds(t *testing.T) {
 	t.Parallel()
 	s := long(1, 1, 0, 0)
@@ -179,7 +179,8 @@ func TestShortestQueueIsBetweenItsBounds(t *testing.T) {
 	one := run(t, long(1, 20, 0.8, 2e5), Policy{Balancer: Random})
 	shortest := run(t, s, Policy{Balancer: ShortestQueue})
 	two := run(t, s, Policy{Balancer: LeastRequest})
-	t.Logf("mean wait: one queue %.3f, shortest queue %.3f, two choices %.3f", one.Wait.Mean, shortest.Wait.Mean, two.Wait.Mean)
+	t.Logf("mean wait: one queue %.3f, shortest queue %.3f, two choices %.3f", one.Wait.Mean, shortest.Wait.Mean,
+		two.Wait.Mean)
 	if !(one.Wait.Mean < shortest.Wait.Mean && shortest.Wait.Mean < two.Wait.Mean/2) {
 		t.Error("the bound is not between one queue for all and two choices")
 	}

@@ -8,7 +8,7 @@ import (
 	"steelyard/weighting/sim/engine"
 )
 
-// A world is one run in the making.
+// A world is one run in progress.
 type world struct {
 	s   *Scenario
 	p   *Policy
@@ -27,7 +27,7 @@ type world struct {
 	requests []request // those in the system, and free ones
 	free     []int32
 
-	owed       int         // requests that count and are not done, in engines
+	unfinished int         // requests that count and are not done, in engines
 	guesses    []guess     // of least_work_guessed, by pod
 	assignment *assignment // in force
 	received   instant     // the latest one, be it the same
@@ -141,7 +141,7 @@ func (w *world) run(ctx context.Context) error {
 		}
 		l, t := w.next()
 		if end := w.until; t > end {
-			if w.owed > 0 {
+			if w.unfinished > 0 {
 				end = 2 * w.until
 			}
 			if t > end {
@@ -208,7 +208,7 @@ func (w *world) again(l lane, every instant) {
 	w.set(l, next)
 }
 
-// measures says that what happens now counts.
+// measures reports whether what happens now counts.
 func (w *world) measures() bool { return w.now >= w.from && w.now <= w.until }
 
 // arrive takes in the next request.
@@ -296,7 +296,7 @@ func (w *world) call(p *pod, id int32, asked prompt) {
 	r := &w.requests[id]
 	r.call = &engine.Request{ID: id, Prompt: asked.prompt, Cached: asked.cached, Output: asked.output}
 	if r.counts {
-		w.owed++
+		w.unfinished++
 	}
 	p.engine.Arrive(w.now.duration(), r.call)
 }
@@ -308,7 +308,7 @@ func (w *world) complete(pod int32) {
 	if p.engine != nil {
 		for _, call := range p.engine.Step(w.now.duration()) {
 			if w.requests[call.ID].counts {
-				w.owed--
+				w.unfinished--
 			}
 			w.finish(call.ID)
 		}

@@ -2,7 +2,7 @@
 // iterations that compute prompts and generate tokens, a token budget, a limit on
 // sequences, and a KV cache that can run short.
 //
-// It is pure: time is an argument, and nothing happens by itself. Who runs it asks
+// It is pure: time is an argument, and nothing happens by itself. Its caller asks
 // [Engine.Next] when something will happen and calls [Engine.Step] then. The
 // simulator (package sim) does so in simulated time, the model servers of
 // e2e/rig/modelsim in real time, so that both are the same server.
@@ -35,7 +35,7 @@
 // Cached tokens of a prompt are not computed. They take their room in the KV cache
 // all the same.
 //
-// # What it says of itself
+// # What it exports
 //
 // [Gauges] are those of the last scheduling: a request that arrives during an
 // iteration is in none of them until the next one begins. [Counters] have vLLM's

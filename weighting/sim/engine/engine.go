@@ -65,11 +65,10 @@ func Cached(prompt int, share, u float64) int {
 // left is how many tokens are to be computed before the next one is generated.
 func (r *Request) left() int { return r.Prompt + r.Generated - r.computed }
 
-// decodes says that the prompt is computed, and what was generated before an
-// eviction.
+// decodes reports whether the prompt is computed, and what was generated before an eviction.
 func (r *Request) decodes() bool { return r.Generated > 0 && r.left() == 1 }
 
-// Gauges are what the engine shows of its load: what stood after the last
+// Gauges are what the engine shows of its load: the state after the last
 // scheduling.
 type Gauges struct {
 	Running, Waiting int     // requests
@@ -129,7 +128,7 @@ func (e *Engine) Busy() bool { return e.busy }
 // Gauges are those of the last scheduling.
 func (e *Engine) Gauges() Gauges { return e.gauges }
 
-// Counters are the sums as of the last step.
+// Counters are the sums up to the last step.
 func (e *Engine) Counters() Counters { return e.counters }
 
 // Running are the requests admitted, in order. They must not be kept.

@@ -18,9 +18,10 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// round has numbers that are easy to reckon with: 1 ms for each prompt token.
+// round has numbers that are easy to calculate with: 1 ms for each prompt token.
 func round() Params {
-	return Params{Iteration: 10 * ms, Sequence: ms, PrefillRate: 1000, TokenBudget: 100, MaxSequences: 4, KVTokens: 1000}
+	return Params{Iteration: 10 * ms, Sequence: ms, PrefillRate: 1000, TokenBudget: 100, MaxSequences: 4,
+		KVTokens: 1000}
 }
 
 // run steps until nothing is left to do, or until the given time, and returns when
@@ -120,7 +121,8 @@ func TestPreemption(t *testing.T) {
 	p := round()
 	p.KVTokens = 100
 	e := New(p)
-	first, second, third := &Request{Prompt: 40, Output: 30}, &Request{Prompt: 50, Output: 20}, &Request{Prompt: 60, Output: 1}
+	first, second, third := &Request{Prompt: 40, Output: 30}, &Request{Prompt: 50, Output: 20},
+		&Request{Prompt: 60, Output: 1}
 	for _, r := range []*Request{first, second, third} {
 		e.Arrive(0, r)
 	}
@@ -135,7 +137,8 @@ func TestPreemption(t *testing.T) {
 
 	run(t, e, time.Hour)
 	want(t, "admitted for the first time", second.Scheduled, scheduled)
-	want(t, "it comes back when the first is done, before the third", second.Last < third.First && second.Last > first.Last, true)
+	want(t, "it comes back when the first is done, before the third",
+		second.Last < third.First && second.Last > first.Last, true)
 	want(t, "prompt tokens count once", e.Counters().PromptTokens, 150)
 	want(t, "tokens generated", e.Counters().GenerationTokens, 51)
 	want(t, "finished", e.Counters().Finished, 3)
@@ -217,7 +220,8 @@ func TestThroughput(t *testing.T) {
 			output := 1 + random.IntN(2*mean)
 			decoded := float64(output - 1)
 			requests++
-			seconds += (prompt-float64(cached))/p.PrefillRate + float64(output)*p.Iteration.Seconds()/float64(p.MaxSequences) +
+			seconds += (prompt-float64(cached))/p.PrefillRate +
+				float64(output)*p.Iteration.Seconds()/float64(p.MaxSequences) +
 				decoded*(p.Sequence.Seconds()+(prompt+float64(output)/2)*p.Context.Seconds())
 			return prompt, cached, output
 		})
@@ -248,8 +252,9 @@ func TestNothingGetsLost(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		p := Params{
-			Iteration: time.Duration(1+random.IntN(20)) * ms, Sequence: time.Duration(random.IntN(1000)) * time.Microsecond,
-			Context: time.Duration(random.IntN(20)), PrefillRate: 100 + 10_000*random.Float64(),
+			Iteration: time.Duration(1+random.IntN(20)) * ms,
+			Sequence:  time.Duration(random.IntN(1000)) * time.Microsecond,
+			Context:   time.Duration(random.IntN(20)), PrefillRate: 100 + 10_000*random.Float64(),
 			TokenBudget: 1 + random.IntN(300), MaxSequences: 1 + random.IntN(20), KVTokens: 300 + random.IntN(1000),
 		}
 		e := New(p)
@@ -310,7 +315,8 @@ func check(t *testing.T, e *Engine, seed uint64) {
 	}
 	if used != e.used || used > e.p.KVTokens || granted > e.p.TokenBudget || len(e.running) > e.p.MaxSequences ||
 		e.Busy() != (len(e.running) > 0) || e.Busy() && granted == 0 {
-		t.Fatalf("seed %d: %d tokens held, %d counted; %d of %d granted to %d sequences", seed, used, e.used, granted, e.p.TokenBudget, len(e.running))
+		t.Fatalf("seed %d: %d tokens held, %d counted; %d of %d granted to %d sequences", seed, used, e.used, granted,
+			e.p.TokenBudget, len(e.running))
 	}
 }
 

@@ -27,7 +27,7 @@ func Defaults() Params {
 	}
 }
 
-// Check says what is wrong with the constants, all of it; nil if nothing.
+// Check returns all mistakes of the constants; nil if there are none.
 func (p Params) Check() error {
 	var errs []error
 	want := func(ok bool, format string, args ...any) {
@@ -39,7 +39,8 @@ func (p Params) Check() error {
 	const most, mostSequences = 1_000_000_000, 10_000
 	want(p.Iteration >= shortest && p.Iteration <= longest, "iteration %v: %v to %v", p.Iteration, shortest, longest)
 	want(p.Sequence >= 0 && p.Sequence <= longest, "time of a sequence %v: 0 to %v", p.Sequence, longest)
-	want(p.Context >= 0 && p.Context <= time.Millisecond, "time of a token of context %v: 0 to %v", p.Context, time.Millisecond)
+	want(p.Context >= 0 && p.Context <= time.Millisecond, "time of a token of context %v: 0 to %v", p.Context,
+		time.Millisecond)
 	want(p.PrefillRate >= 1 && p.PrefillRate <= most, "prefill rate %v: 1 to %d tokens per second", p.PrefillRate, most)
 	want(p.MaxSequences >= 1 && p.MaxSequences <= mostSequences, "sequences %d: 1 to %d", p.MaxSequences, mostSequences)
 	want(p.TokenBudget >= p.MaxSequences && p.TokenBudget <= most,

@@ -3,7 +3,7 @@
 // benchmarks play them.
 //
 // It is pure: bytes in, requests out. It reads what others have published, plain or
-// compressed by gzip, and tells the forms apart by the first line:
+// compressed by gzip, and recognizes the form by the first line:
 //
 //   - Azure's LLM inference traces, CSV with the columns TIMESTAMP (date and time),
 //     ContextTokens and GeneratedTokens

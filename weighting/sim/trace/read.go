@@ -57,7 +57,7 @@ func decompressed(from io.Reader) (io.Reader, error) {
 	return plain, nil
 }
 
-// A reader is a trace in the making.
+// A reader is a trace that is being read.
 type reader struct {
 	trace *Trace
 	bytes io.LimitedReader
@@ -121,7 +121,7 @@ func (r *reader) readAll(parse parser) error {
 	return nil
 }
 
-// ended says why there are no more lines; nil at the end of the file, or before it.
+// ended is why there are no more lines; nil at the end of the file, or before it.
 func (r *reader) ended() error {
 	err := r.lines.Err()
 	switch {
@@ -190,7 +190,8 @@ func columns(header string) (parser, error) {
 			return f.parser(len(names), at, prompt, output), nil
 		}
 	}
-	return nil, fmt.Errorf("%.60q is no header of a trace: want %s,%s,%s (Azure), the columns %s, %s and %s (BurstGPT), or a JSON object a line (Mooncake)",
+	return nil, fmt.Errorf("%.60q is no header of a trace: want %s,%s,%s (Azure), the columns %s, %s and %s "+
+		"(BurstGPT), or a JSON object a line (Mooncake)",
 		header, forms[0].time, forms[0].prompt, forms[0].output, forms[1].time, forms[1].prompt, forms[1].output)
 }
 

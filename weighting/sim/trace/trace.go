@@ -26,7 +26,8 @@ type Trace struct {
 
 // AzureSource names the source and the licence of [Azure]: they have to be shown with
 // every figure made with it.
-const AzureSource = "Azure LLM inference trace 2023, conversation (Microsoft, github.com/Azure/AzurePublicDataset, CC-BY 4.0)"
+const AzureSource = "Azure LLM inference trace 2023, conversation (Microsoft, github.com/Azure/AzurePublicDataset, " +
+	"CC-BY 4.0)"
 
 //go:embed testdata/azure-llm-2023-conv.csv.gz
 var azure []byte

@@ -21,21 +21,28 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// The published forms, with what they say.
+// The published forms, and the requests in them.
 var published = []struct {
 	name, text string
 	requests   []Request
 	leftOut    int
 }{
-	{"Azure 2023", "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46.6805900,374,44\r\n2023-11-16 18:15:50.9951690,396,109",
+	{"Azure 2023", "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46.6805900,374,44\r\n" +
+		"2023-11-16 18:15:50.9951690,396,109",
 		[]Request{{0, 374, 44}, {4314579 * time.Microsecond, 396, 109}}, 0},
-	{"Azure 2024", "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n2024-05-10 00:00:01.009930+00:00,2399,6\n",
+	{"Azure 2024", "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n" +
+		"2024-05-10 00:00:01.009930+00:00,2399,6\n",
 		[]Request{{0, 2162, 5}, {time.Second, 2399, 6}}, 0},
-	{"BurstGPT", "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n1106,ChatGPT,0,0,0,Conversation log\n1107.5,GPT-4,417,276,693,API log\n",
+	{"BurstGPT", "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n" +
+		"5,ChatGPT,472,18,490,Conversation log\n1106,ChatGPT,0,0,0,Conversation log\n" +
+		"1107.5,GPT-4,417,276,693,API log\n",
 		[]Request{{0, 472, 18}, {1102500 * time.Millisecond, 417, 276}}, 1},
-	{"BurstGPT with sessions", "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,a,1.5,ChatGPT,472,18,490,Conversation log\n\n6,b,,GPT-4,1,1,2,Conversation log\n",
+	{"BurstGPT with sessions",
+		"Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n" +
+			"5,a,1.5,ChatGPT,472,18,490,Conversation log\n\n6,b,,GPT-4,1,1,2,Conversation log\n",
 		[]Request{{0, 472, 18}, {time.Second, 1, 1}}, 0},
-	{"Mooncake", "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n{\"timestamp\": 3000, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": []}\n",
+	{"Mooncake", "{\"timestamp\": 0, \"input_length\": 6758, \"output_length\": 500, \"hash_ids\": [0, 1, 2]}\n" +
+		"{\"timestamp\": 3000, \"input_length\": 7322, \"output_length\": 490, \"hash_ids\": []}\n",
 		[]Request{{0, 6758, 500}, {3 * time.Second, 7322, 490}}, 0},
 }
 
@@ -51,7 +58,8 @@ func TestPublishedFormsAreRead(t *testing.T) {
 				t.Errorf("%s: %v", p.name, err)
 				continue
 			}
-			if wanted := (&Trace{Name: "a trace", Requests: p.requests, LeftOut: p.leftOut}); !reflect.DeepEqual(got, wanted) {
+			wanted := &Trace{Name: "a trace", Requests: p.requests, LeftOut: p.leftOut}
+			if !reflect.DeepEqual(got, wanted) {
 				t.Errorf("%s is read as %+v, want %+v", p.name, got, wanted)
 			}
 		}
@@ -69,30 +77,43 @@ func zipped(t testing.TB, text []byte) []byte {
 }
 
 func TestMistakesAreNamedWithTheirLine(t *testing.T) {
-	const azure, burst = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n", "Timestamp,Model,Request tokens,Response tokens\n5,m,1,1\n"
+	const azure, burst = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,374,44\n",
+		"Timestamp,Model,Request tokens,Response tokens\n5,m,1,1\n"
 	const mooncake = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1}\n"
 	for _, c := range []struct{ name, text, says string }{
 		{"nothing", "\n\n", "t.csv:2: an empty file: want a trace"},
-		{"no header", "2023-11-16 18:15:46,374,44\n", `t.csv:1: "2023-11-16 18:15:46,374,44" is no header of a trace: want TIMESTAMP,ContextTokens,GeneratedTokens (Azure)`},
+		{"no header", "2023-11-16 18:15:46,374,44\n",
+			`t.csv:1: "2023-11-16 18:15:46,374,44" is no header of a trace: ` +
+				"want TIMESTAMP,ContextTokens,GeneratedTokens (Azure)"},
 		{"no date", azure + "18:15:46,374,44\n", `t.csv:3: TIMESTAMP: "18:15:46": want a date and a time, such as`},
 		{"a date of old", azure + "1066-10-14 18:15:46,374,44\n", "t.csv:3: TIMESTAMP"},
 		{"a column too few", azure + "2023-11-16 18:15:47,374\n", "t.csv:3: 2 columns: want 3, as in the header"},
-		{"tokens that are none", azure + "2023-11-16 18:15:47,many,44\n", `t.csv:3: ContextTokens: "many": want a number of tokens`},
-		{"fewer tokens than none", azure + "2023-11-16 18:15:47,374,-1\n", `t.csv:3: GeneratedTokens: "-1": want a number`},
-		{"too many tokens", azure + "2023-11-16 18:15:47,1000001,1\n", "t.csv:3: 1000001 and 1 tokens: want 0 to 1000000"},
-		{"back in time", azure + "\n2023-11-16 18:15:45.5,374,44\n", "t.csv:4: 500ms before the line above: sort the lines by time"},
+		{"tokens that are none", azure + "2023-11-16 18:15:47,many,44\n",
+			`t.csv:3: ContextTokens: "many": want a number of tokens`},
+		{"fewer tokens than none", azure + "2023-11-16 18:15:47,374,-1\n",
+			`t.csv:3: GeneratedTokens: "-1": want a number`},
+		{"too many tokens", azure + "2023-11-16 18:15:47,1000001,1\n",
+			"t.csv:3: 1000001 and 1 tokens: want 0 to 1000000"},
+		{"back in time", azure + "\n2023-11-16 18:15:45.5,374,44\n",
+			"t.csv:4: 500ms before the line above: sort the lines by time"},
 		{"ages", azure + "2043-11-16 18:15:46,374,44\n", "after the first request: want at most"},
 		{"one moment", azure + "2023-11-16 18:15:46,1,1\n", "t.csv:3: all requests arrive at the same moment"},
 		{"one request", azure, "t.csv:2: all requests arrive at the same moment"},
 		{"no seconds", burst + "soon,m,1,1\n", `t.csv:3: Timestamp: "soon": want seconds since the start`},
 		{"no number of seconds", burst + "NaN,m,1,1\n", `t.csv:3: Timestamp: "NaN"`},
-		{"only failures", "Timestamp,Request tokens,Response tokens\n5,0,0\n6,9,0\n", "t.csv:3: there is no request with a prompt and an answer"},
+		{"only failures", "Timestamp,Request tokens,Response tokens\n5,0,0\n6,9,0\n",
+			"t.csv:3: there is no request with a prompt and an answer"},
 		{"no object", mooncake + "[]\n", `t.csv:2: json: cannot unmarshal array`},
-		{"a key too many", mooncake + `{"timestamp": 1, "input_length": 1, "output_length": 1, "model": 1}`, `t.csv:2: json: unknown field "model": want {"timestamp"`},
-		{"a key too few", mooncake + `{"timestamp": 1, "input_length": 1}`, `t.csv:2: a key is missing: want {"timestamp"`},
-		{"two objects", mooncake + `{"timestamp": 1, "input_length": 1, "output_length": 1} {}`, "t.csv:2: more than one object"},
-		{"time before the start", `{"timestamp": -1, "input_length": 1, "output_length": 1}`, "t.csv:1: timestamp -1: want milliseconds"},
-		{"fewer tokens than none in JSON", mooncake + `{"timestamp": 1, "input_length": -1, "output_length": 1}`, "t.csv:2: -1 and 1 tokens"},
+		{"a key too many", mooncake + `{"timestamp": 1, "input_length": 1, "output_length": 1, "model": 1}`,
+			`t.csv:2: json: unknown field "model": want {"timestamp"`},
+		{"a key too few", mooncake + `{"timestamp": 1, "input_length": 1}`,
+			`t.csv:2: a key is missing: want {"timestamp"`},
+		{"two objects", mooncake + `{"timestamp": 1, "input_length": 1, "output_length": 1} {}`,
+			"t.csv:2: more than one object"},
+		{"time before the start", `{"timestamp": -1, "input_length": 1, "output_length": 1}`,
+			"t.csv:1: timestamp -1: want milliseconds"},
+		{"fewer tokens than none in JSON", mooncake + `{"timestamp": 1, "input_length": -1, "output_length": 1}`,
+			"t.csv:2: -1 and 1 tokens"},
 		{"a line without end", azure + strings.Repeat("x", longestLine+1), "t.csv:3: longer than 1048576 bytes"},
 		{"cut off", string(zipped(t, []byte(azure))[:60]), "t.csv:2: reading on: unexpected EOF"},
 		{"no gzip", "\x1f\x8bxxxxxxxxxxxxxxxxxxx", "t.csv: it begins like gzip: gzip: invalid header"},
@@ -120,12 +141,12 @@ func TestTheTraceOfAzure(t *testing.T) {
 	}
 	for _, word := range []string{"CC-BY 4.0", "github.com/Azure/AzurePublicDataset"} {
 		if !strings.Contains(AzureSource, word) || !bytes.Contains(licence, []byte(word)) {
-			t.Errorf("the source and the README beside the trace have to name %s", word)
+			t.Errorf("the source and the README next to the trace have to name %s", word)
 		}
 	}
 }
 
-func TestRoundedTimesAreToldAndSpread(t *testing.T) {
+func TestRoundedTimesAreReportedAndSpread(t *testing.T) {
 	at := func(all ...time.Duration) *Trace {
 		t := &Trace{Name: "rounded"}
 		for _, a := range all {
