@@ -384,7 +384,10 @@ func TestThePageOfAnEngine(t *testing.T) {
 		wanted := modelserver.Report{
 			Queue: known(float64(g.Waiting)), Running: known(float64(g.Running)), Utilization: known(g.KVUsage),
 			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()),
-			BusySeconds: known((c.Prefill + c.Decode).Seconds()),
+			BusySeconds:  known((c.Prefill + c.Decode).Seconds()),
+			PromptTokens: known(float64(c.PromptTokens)), CachedTokens: known(float64(c.CachedTokens)),
+			GeneratedTokens: known(float64(c.GenerationTokens)),
+			FirstTokens:     known(float64(c.FirstTokens)), Iterations: known(float64(c.Iterations)),
 		}
 		if diff := cmp.Diff(wanted, got, cmpopts.IgnoreUnexported(modelserver.Report{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
@@ -392,7 +395,7 @@ func TestThePageOfAnEngine(t *testing.T) {
 	})
 }
 
-// checkPage compares every live series that is not read by a collector yet.
+// checkPage compares every live series of tokens.
 func checkPage(t *testing.T, got map[string]float64, e *engine.Engine) {
 	t.Helper()
 	c := e.Counters()
