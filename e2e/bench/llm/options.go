@@ -125,8 +125,13 @@ func (o *Options) picker(policy string, servers []*modelsim.Server) load.Picker 
 	if policy == rowFewestInFlight {
 		return load.NewLeastLoaded(slices.Repeat([]float64{1}, len(servers)), o.Seed)
 	}
-	_, output := o.Trace.Means()
-	return load.NewLeastMeasured(len(servers), func(i int) float64 { return servers[i].Work(output) }, o.Seed)
+	prompt, output := o.Trace.Means()
+	return load.NewLeastMeasured(len(servers), func(i, out int) float64 {
+		// A request that is on its way counts as a mean one: of several that leave together,
+		// not all go to the same engine.
+		onTheirWay := max(0, out-servers[i].InFlight())
+		return servers[i].Work(output) + float64(onTheirWay)*prompt/(o.Engine.PrefillRate*o.speed(i))
+	}, o.Seed)
 }
 
 // size is that of a row.

@@ -94,9 +94,9 @@ func TestTheFirstTokenIsSeenBeforeTheLast(t *testing.T) {
 		t.Fatalf("%d errors, %v", got.Errors, err)
 	}
 	// By the engine's constants: 20 ms and 600 tokens at 12,000 a second, then five times
-	// at least 20 ms.
+	// at least 20 ms. What is read may be read later.
 	first, last := got.Samples[0].FirstByte, got.Samples[0].Latency
-	if first < 70*time.Millisecond || last-first < 100*time.Millisecond {
-		t.Errorf("first token after %v, last after %v; want 70 ms at least, and 100 ms more at least", first, last)
+	if first < 70*time.Millisecond || last < 170*time.Millisecond || first >= last {
+		t.Errorf("first token after %v, last after %v; want 70 ms and 170 ms at least", first, last)
 	}
 }

@@ -55,26 +55,33 @@ func (l *LeastLoaded) Done(target int) {
 // one of the least measure, any of them where they are several.
 type LeastMeasured struct {
 	mu      sync.Mutex
-	targets int
-	measure func(target int) float64
+	out     []int
+	measure func(target, out int) float64
 	ties    *rand.Rand
 }
 
 // NewLeastMeasured makes a picker for so many targets. The measure is not called
-// concurrently. The seed is that of its choices among equals.
-func NewLeastMeasured(targets int, measure func(target int) float64, seed uint64) *LeastMeasured {
-	return &LeastMeasured{targets: targets, measure: measure, ties: rand.New(rand.NewPCG(seed, 4))}
+// concurrently; out is the requests that were sent to the target and have not ended. The
+// seed is that of the choices among equals.
+func NewLeastMeasured(targets int, measure func(target, out int) float64, seed uint64) *LeastMeasured {
+	return &LeastMeasured{out: make([]int, targets), measure: measure, ties: rand.New(rand.NewPCG(seed, 4))}
 }
 
 // Pick implements Picker.
 func (l *LeastMeasured) Pick() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return leastOf(l.targets, l.ties, l.measure)
+	best := leastOf(len(l.out), l.ties, func(i int) float64 { return l.measure(i, l.out[i]) })
+	l.out[best]++
+	return best
 }
 
 // Done implements Picker.
-func (l *LeastMeasured) Done(int) {}
+func (l *LeastMeasured) Done(target int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out[target]--
+}
 
 // leastOf is the index, of n, with the least measure; of several, any.
 func leastOf(n int, ties *rand.Rand, measure func(i int) float64) int {
