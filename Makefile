@@ -113,6 +113,11 @@ bench-placement: need-go tools-envoy tools-redis ## waits on Envoys under every 
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
 	@bin/bench-placement $(ARGS)
 
+.PHONY: bench-llm
+bench-llm: need-go tools-envoy ## times to the first token of LLM requests on Envoys, into bench/ (ARGS="--quick")
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
+	@bin/bench-llm $(ARGS)
+
 .PHONY: bench-cost
 bench-cost: need-go ## CPU, memory and time to the ACKs of steelyard serve, into bench/cost.json (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost

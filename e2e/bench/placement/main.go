@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -141,7 +139,7 @@ func (f flags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return publish("placement", f.out, d, d.Valid,
+		return report.Publish("placement", f.out, d, d.Valid,
 			func(file string) error { return report.WritePlot(file, d.Sections) })
 	})
 }
@@ -159,7 +157,7 @@ func (f flags) runOverload(cmd *cobra.Command, o bench.Options) error {
 	if err != nil {
 		return err
 	}
-	return publish("overload", f.out, d, d.Valid, d.WritePlot)
+	return report.Publish("overload", f.out, d, d.Valid, d.WritePlot)
 }
 
 func (f flags) runKnee(cmd *cobra.Command, o bench.Options) error {
@@ -172,7 +170,7 @@ func (f flags) runKnee(cmd *cobra.Command, o bench.Options) error {
 		return err
 	}
 	d.Targets, d.Runs = nil, nil // those of the placement, which these rows do not answer
-	return publish("knee", f.out, d, d.Valid,
+	return report.Publish("knee", f.out, d, d.Valid,
 		func(file string) error { return report.WriteKnee(file, d.Sections, sweeps) })
 }
 
@@ -184,33 +182,4 @@ func inFolder(run func(dir string) error) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	return run(dir)
-}
-
-// errInvalid ends a bench whose figures mean nothing.
-var errInvalid = errors.New("the machine was too busy: the requests left late, and these figures are not a result")
-
-// A document is what a bench found.
-type document interface{ Write(io.Writer) error }
-
-// publish prints a document and writes its files. One that is no result does not
-// replace one that is.
-func publish(name, out string, d document, valid bool, plot func(file string) error) error {
-	if err := d.Write(os.Stdout); err != nil {
-		return err
-	}
-	base := filepath.Join(out, name)
-	if !valid {
-		base += "-invalid"
-	}
-	if err := report.WriteJSON(base+".json", d); err != nil {
-		return err
-	}
-	if err := plot(base + ".svg"); err != nil {
-		return err
-	}
-	fmt.Printf("\n%[1]s.json, %[1]s.svg, %[1]s.png\n", base)
-	if !valid {
-		return errInvalid
-	}
-	return nil
 }

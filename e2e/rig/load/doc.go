@@ -15,13 +15,17 @@
 // Plans that differ only in their target URLs are therefore paired experiments:
 // each request meets its twin under the other policy.
 //
+// A Plan with Completions has its requests given instead of drawn, each with its moment:
+// prompts for a language model, whose answers are streams. Only their targets are drawn.
+//
 // # What is measured
 //
 // Wait is the time in the queue that the server reports (X-Queue-Wait-Seconds).
 // Latency counts from the moment when the request was due, not from when it was
-// sent. Lateness is the difference between the two: on a starved machine it
-// grows, and then the result says more about the machine than about the
-// policy. Quantiles are nearest-rank over all requests, nothing is sampled or
+// sent. So does FirstByte, which of a stream is the time to the first token.
+// Lateness is from when a request was due to when it was sent: on a starved machine
+// it grows, and then the result says more about the machine than about the policy.
+// Quantiles are nearest-rank over all requests, nothing is sampled or
 // bucketed:
 //
 //	quantile(q) = sorted[ceil(q n) - 1]

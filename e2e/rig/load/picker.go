@@ -39,19 +39,7 @@ func NewLeastLoaded(capacities []float64, seed uint64) *LeastLoaded {
 func (l *LeastLoaded) Pick() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	best, least, equals := 0, 0.0, 0
-	for i, n := range l.out {
-		load := float64(n+1) / l.capacities[i]
-		switch {
-		case equals == 0 || load < least:
-			best, least, equals = i, load, 1
-		case load == least:
-			// Each of k equals is kept with a chance of 1/k.
-			if equals++; l.ties.IntN(equals) == 0 {
-				best = i
-			}
-		}
-	}
+	best := leastOf(len(l.out), l.ties, func(i int) float64 { return float64(l.out[i]+1) / l.capacities[i] })
 	l.out[best]++
 	return best
 }
@@ -61,4 +49,53 @@ func (l *LeastLoaded) Done(target int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out[target]--
+}
+
+// LeastMeasured is a Picker that looks at all targets for every request and takes the
+// one of the least measure, any of them where they are several.
+type LeastMeasured struct {
+	mu      sync.Mutex
+	out     []int
+	measure func(target, out int) float64
+	ties    *rand.Rand
+}
+
+// NewLeastMeasured makes a picker for so many targets. The measure is not called
+// concurrently; out is the requests that were sent to the target and have not ended. The
+// seed is that of the choices among equals.
+func NewLeastMeasured(targets int, measure func(target, out int) float64, seed uint64) *LeastMeasured {
+	return &LeastMeasured{out: make([]int, targets), measure: measure, ties: rand.New(rand.NewPCG(seed, 4))}
+}
+
+// Pick implements Picker.
+func (l *LeastMeasured) Pick() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	best := leastOf(len(l.out), l.ties, func(i int) float64 { return l.measure(i, l.out[i]) })
+	l.out[best]++
+	return best
+}
+
+// Done implements Picker.
+func (l *LeastMeasured) Done(target int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out[target]--
+}
+
+// leastOf is the index, of n, with the least measure; of several, any.
+func leastOf(n int, ties *rand.Rand, measure func(i int) float64) int {
+	best, least, equals := 0, 0.0, 0
+	for i := range n {
+		switch m := measure(i); {
+		case equals == 0 || m < least:
+			best, least, equals = i, m, 1
+		case m == least:
+			// Each of k equals is kept with a chance of 1/k.
+			if equals++; ties.IntN(equals) == 0 {
+				best = i
+			}
+		}
+	}
+	return best
 }

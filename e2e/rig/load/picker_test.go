@@ -98,3 +98,30 @@ func TestRunCountsWhatEnvoyDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestLeastMeasuredTakesTheLeastAndAnyOfEquals(t *testing.T) {
+	measures := []float64{2, 1, 3, 1}
+	l := NewLeastMeasured(len(measures), func(i, _ int) float64 { return measures[i] }, 1)
+	got := make([]int, len(measures))
+	for range 1000 {
+		target := l.Pick()
+		got[target]++
+		l.Done(target)
+	}
+	if got[0] != 0 || got[2] != 0 || got[1] < 400 || got[3] < 400 {
+		t.Errorf("picks %v, want all at the second and the fourth, about evenly", got)
+	}
+}
+
+func TestLeastMeasuredKnowsWhatItHasSent(t *testing.T) {
+	l := NewLeastMeasured(2, func(i, out int) float64 { return float64(out) + 0.5*float64(i) }, 1)
+	for k, want := range []int{0, 1, 0, 1} {
+		if got := l.Pick(); got != want {
+			t.Fatalf("pick %d is target %d, want %d", k, got, want)
+		}
+	}
+	l.Done(1)
+	if got := l.Pick(); got != 1 {
+		t.Errorf("after the end of a request at target 1, target %d, want 1", got)
+	}
+}

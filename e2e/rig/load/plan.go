@@ -50,6 +50,10 @@ type Plan struct {
 	Work     Work
 	Seed     uint64
 
+	// Completions, when there are any, are the requests, each at its own moment, and
+	// Process, Rate, Duration, Count and Work do not matter.
+	Completions []Completion
+
 	// RequestIDs, when not empty, has each request carry its place among the samples
 	// as X-Request-Id, behind this prefix: "PREFIX-0" is the first. Logs of proxies
 	// on the way can then be matched with what became of the request.
@@ -66,6 +70,8 @@ type Arrival struct {
 	At     time.Duration // since the start
 	Work   time.Duration // at speed 1
 	Target int           // index in Plan.Targets
+
+	Completion *Completion // nil without Plan.Completions
 }
 
 func (p Plan) withDefaults() (Plan, error) {
@@ -91,25 +97,18 @@ func (p Plan) withDefaults() (Plan, error) {
 }
 
 func (p Plan) validate() error {
-	switch {
-	case len(p.Targets) == 0:
+	if len(p.Targets) == 0 {
 		return errors.New("no targets")
-	case !(p.Rate > 0) || math.IsInf(p.Rate, 0):
-		return fmt.Errorf("rate %v, want a finite number of requests per second above 0", p.Rate)
-	case p.Duration <= 0 && p.Count <= 0:
-		return errors.New("neither duration nor count: the load would never end")
-	case p.Process != Poisson && p.Process != Fixed:
-		return fmt.Errorf("process %q is none of %q, %q", p.Process, Poisson, Fixed)
-	case p.Work.Mean < 0:
-		return fmt.Errorf("mean work %v, want 0 or more", p.Work.Mean)
-	case len(p.Shares) != 0 && len(p.Shares) != len(p.Targets):
-		return fmt.Errorf("%d shares for %d targets", len(p.Shares), len(p.Targets))
 	}
-	switch p.Work.Shape {
-	case Exponential, Deterministic, LogNormal, TwoClass:
-	default:
-		return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic,
-			LogNormal, TwoClass)
+	check := p.validateDraws
+	if len(p.Completions) > 0 {
+		check = p.validateCompletions
+	}
+	if err := check(); err != nil {
+		return err
+	}
+	if len(p.Shares) != 0 && len(p.Shares) != len(p.Targets) {
+		return fmt.Errorf("%d shares for %d targets", len(p.Shares), len(p.Targets))
 	}
 	for i, s := range p.Shares {
 		if !(s > 0) || math.IsInf(s, 0) {
@@ -124,13 +123,41 @@ func (p Plan) validate() error {
 	return nil
 }
 
+// validateDraws checks what requests are drawn from.
+func (p Plan) validateDraws() error {
+	switch {
+	case !(p.Rate > 0) || math.IsInf(p.Rate, 0):
+		return fmt.Errorf("rate %v, want a finite number of requests per second above 0", p.Rate)
+	case p.Duration <= 0 && p.Count <= 0:
+		return errors.New("neither duration nor count: the load would never end")
+	case p.Process != Poisson && p.Process != Fixed:
+		return fmt.Errorf("process %q is none of %q, %q", p.Process, Poisson, Fixed)
+	case p.Work.Mean < 0:
+		return fmt.Errorf("mean work %v, want 0 or more", p.Work.Mean)
+	}
+	switch p.Work.Shape {
+	case Exponential, Deterministic, LogNormal, TwoClass:
+		return nil
+	}
+	return fmt.Errorf("shape of work %q is none of %q, %q, %q, %q", p.Work.Shape, Exponential, Deterministic,
+		LogNormal, TwoClass)
+}
+
 // Arrivals is the sequence of requests, or an error for a plan that makes none.
 func (p Plan) Arrivals() (iter.Seq[Arrival], error) {
 	p, err := p.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return p.arrivals, nil
+	return p.sequence(), nil
+}
+
+// sequence is the arrivals of a plan with its defaults.
+func (p Plan) sequence() iter.Seq[Arrival] {
+	if len(p.Completions) > 0 {
+		return p.completions()
+	}
+	return p.arrivals
 }
 
 func (p Plan) arrivals(yield func(Arrival) bool) {

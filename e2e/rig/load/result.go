@@ -9,14 +9,17 @@ import (
 // A Sample is what became of one request.
 type Sample struct {
 	Arrival
-	Status   int           // 0 without an answer
-	Err      error         // why there is no answer
-	Wait     float64       // seconds in the server's queue; NaN if not in the response
-	Service  float64       // seconds that the server executed it; NaN if not in the response
-	Latency  time.Duration // from when the request was due to the end of the answer
-	Lateness time.Duration // from when the request was due to when it was sent
-	Server   string        // from the response
-	Dropped  bool          // Envoy refused it by drop_overloads, according to a header
+	Status  int           // 0 without an answer
+	Err     error         // why there is no answer
+	Wait    float64       // seconds in the server's queue; NaN if not in the response
+	Service float64       // seconds that the server executed it; NaN if not in the response
+	Latency time.Duration // from when the request was due to the end of the answer
+	// FirstByte is from when the request was due to the first byte of the response's body,
+	// which of a stream is the first token. It means nothing without a response.
+	FirstByte time.Duration
+	Lateness  time.Duration // from when the request was due to when it was sent
+	Server    string        // from the response
+	Dropped   bool          // Envoy refused it by drop_overloads, according to a header
 }
 
 // Failed reports whether the request counts as an error.

@@ -88,7 +88,7 @@ func (r *runner) close() {
 func (r *runner) sendAll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for a := range r.plan.arrivals {
+	for a := range r.plan.sequence() {
 		timer.Reset(time.Until(r.start.Add(a.At)))
 		select {
 		case <-r.ctx.Done():
@@ -153,8 +153,10 @@ func (r *runner) request(index int, a Arrival) Sample {
 	s.Lateness = max(0, time.Since(due))
 	resp, err := r.http.RoundTrip(req)
 	if err == nil {
-		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+		answer := firstRead{Reader: io.LimitReader(resp.Body, maxAnswer)}
+		_, err = io.Copy(io.Discard, &answer)
 		err = errors.Join(err, resp.Body.Close())
+		s.FirstByte = answer.at.Sub(due)
 	}
 	s.Latency = time.Since(due)
 	if err != nil {
@@ -173,7 +175,11 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 	target := r.plan.Targets[a.Target]
 	// POST, as inference is: the transport would silently repeat a GET when a
 	// connection breaks, and the servers would see more load than was planned.
-	req, err := http.NewRequestWithContext(r.out, http.MethodPost, target, strings.NewReader("{}"))
+	var body io.Reader = strings.NewReader("{}")
+	if a.Completion != nil {
+		body = a.Completion.reader()
+	}
+	req, err := http.NewRequestWithContext(r.out, http.MethodPost, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("making a request to %s: %w", target, err)
 	}
@@ -181,6 +187,9 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 	req.Header.Set("Content-Type", "application/json")
 	if r.plan.RequestIDs != "" {
 		req.Header.Set(headerID, RequestID(r.plan.RequestIDs, index))
+	}
+	if a.Completion != nil {
+		req.Header.Set(headerPrompt, strconv.Itoa(a.Completion.Prompt))
 	}
 	if r.plan.Work.Mean > 0 {
 		req.Header.Set(headerWork, strconv.FormatFloat(a.Work.Seconds(), 'f', -1, 64))

@@ -194,6 +194,13 @@ func (b *batcher) inFlight() int {
 	return b.engine.InFlight()
 }
 
+func (b *batcher) work(meanOutput float64) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catchUp()
+	return b.engine.Work(meanOutput)
+}
+
 // state is what the engine shows of itself: as of its last scheduling.
 func (b *batcher) state() state {
 	b.mu.Lock()

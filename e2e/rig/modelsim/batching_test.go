@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -383,7 +384,10 @@ func TestThePageOfAnEngine(t *testing.T) {
 		wanted := modelserver.Report{
 			Queue: known(float64(g.Waiting)), Running: known(float64(g.Running)), Utilization: known(g.KVUsage),
 			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()),
-			BusySeconds: known((c.Prefill + c.Decode).Seconds()),
+			BusySeconds:  known((c.Prefill + c.Decode).Seconds()),
+			PromptTokens: known(float64(c.PromptTokens)), CachedTokens: known(float64(c.CachedTokens)),
+			GeneratedTokens: known(float64(c.GenerationTokens)),
+			FirstTokens:     known(float64(c.FirstTokens)), Iterations: known(float64(c.Iterations)),
 		}
 		if diff := cmp.Diff(wanted, got, cmpopts.IgnoreUnexported(modelserver.Report{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
@@ -391,7 +395,7 @@ func TestThePageOfAnEngine(t *testing.T) {
 	})
 }
 
-// checkPage compares every live series that is not read by a collector yet.
+// checkPage compares every live series of tokens.
 func checkPage(t *testing.T, got map[string]float64, e *engine.Engine) {
 	t.Helper()
 	c := e.Counters()
@@ -533,4 +537,18 @@ func BenchmarkEngines(b *testing.B) {
 		}
 	}
 	requests.Wait()
+}
+
+func TestWorkIsOfEnginesOnly(t *testing.T) {
+	slots, err := Start(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slots.Close()
+	want(t, "work of slots is unknown", math.IsNaN(slots.Work(200)), true)
+	inEngine(t, func(t *testing.T, b *batcher) {
+		b.arrive(1200, 100, 0) // is taken up at once
+		b.arrive(2400, 100, 0)
+		want(t, "seconds", b.work(200), 0.2+2*100*120e-6)
+	})
 }

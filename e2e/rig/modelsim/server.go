@@ -307,6 +307,15 @@ func (s *Server) Queue() int { return s.backend.state().waiting }
 // Running is the number of requests executing; of an engine, as its gauge has it.
 func (s *Server) Running() int { return s.backend.state().running }
 
+// Work is the work that an engine has before it, in seconds (engine.Engine.Work); unknown,
+// NaN, of a server with slots.
+func (s *Server) Work(meanOutput float64) float64 {
+	if s.batcher == nil {
+		return math.NaN()
+	}
+	return s.batcher.work(meanOutput)
+}
+
 // Served is the number of requests executed since the start, failures included.
 func (s *Server) Served() uint64 {
 	st := s.backend.state()

@@ -167,14 +167,14 @@ func TestShortServicesHaveTheRowsOfTheTargets(t *testing.T) {
 func TestTheWindowHoldsTheCountedRequests(t *testing.T) {
 	plan := load.Plan{Targets: []string{"http://any/"}, Process: load.Fixed, Rate: 100, Count: 50}
 	before := time.Now()
-	w, err := windowOf(plan, 20)
+	w, err := WindowOf(plan, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.to.Sub(w.from); got != 290*time.Millisecond { // from the 21st to the 50th
+	if got := w.To.Sub(w.From); got != 290*time.Millisecond { // from the 21st to the 50th
 		t.Errorf("30 requests at 10 ms take %v, want 290ms", got)
 	}
-	if got := w.from.Sub(before); got < 210*time.Millisecond {
+	if got := w.From.Sub(before); got < 210*time.Millisecond {
 		t.Errorf("the window begins after %v, want 210ms from now", got)
 	}
 }

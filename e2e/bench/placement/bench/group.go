@@ -59,7 +59,7 @@ func (g *group) send(ctx context.Context, fleets []*fleet.Fleet, turn []int, see
 		Rate: g.rate, Count: g.warmUp + g.counted, Work: load.Work{Mean: g.service}, Seed: seed,
 		Targets: []string{"http://any/"}, Drain: drain(g.service),
 	}
-	w, err := windowOf(block, g.warmUp)
+	w, err := WindowOf(block, g.warmUp)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (g *group) send(ctx context.Context, fleets []*fleet.Fleet, turn []int, see
 	}
 	var machine fleet.Machine
 	running.Go(func() (err error) {
-		machine, err = w.machine(ctx)
+		machine, err = w.Machine(ctx)
 		return err
 	})
 	if err := running.Wait(); err != nil {
@@ -92,13 +92,13 @@ func (g *group) send(ctx context.Context, fleets []*fleet.Fleet, turn []int, see
 func drain(service time.Duration) time.Duration { return 60*time.Second + 60*service }
 
 // measure sends a block to one row.
-func measure(ctx context.Context, f *fleet.Fleet, block load.Plan, warmUp int, w window) (report.Measurement, error) {
+func measure(ctx context.Context, f *fleet.Fleet, block load.Plan, warmUp int, w Window) (report.Measurement, error) {
 	m := report.Measurement{Policy: f.Policy.Name, Title: f.Policy.Title, Service: block.Work.Mean}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group errgroup.Group
 	group.Go(func() (err error) {
-		m.Cost, err = w.cost(ctx, f)
+		m.Cost, err = w.Cost(ctx, f)
 		return err
 	})
 	result, err := load.Run(ctx, f.Plan(block))

@@ -10,35 +10,35 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// A window is the time in which the counted requests of a block arrive, as
+// A Window is the time in which the counted requests of a block arrive, as
 // moments from now.
-type window struct{ from, to time.Time }
+type Window struct{ From, To time.Time }
 
-// windowOf finds the window of a block that begins at this moment.
-func windowOf(block load.Plan, warmUp int) (window, error) {
+// WindowOf finds the window of a block that begins at this moment.
+func WindowOf(block load.Plan, warmUp int) (Window, error) {
 	arrivals, err := block.Arrivals()
 	if err != nil {
-		return window{}, err
+		return Window{}, err
 	}
 	now, n := time.Now(), 0
-	var w window
+	var w Window
 	for a := range arrivals {
 		if n == warmUp {
-			w.from = now.Add(a.At)
+			w.From = now.Add(a.At)
 		}
-		w.to = now.Add(a.At)
+		w.To = now.Add(a.At)
 		n++
 	}
 	return w, nil
 }
 
-// cost is what a row uses in the window.
-func (w window) cost(ctx context.Context, f *fleet.Fleet) (report.Cost, error) {
-	before, err := w.usage(ctx, f, w.from)
+// Cost is what a row uses in the window.
+func (w Window) Cost(ctx context.Context, f *fleet.Fleet) (report.Cost, error) {
+	before, err := w.usage(ctx, f, w.From)
 	if err != nil {
 		return report.Cost{}, err
 	}
-	after, err := w.usage(ctx, f, w.to)
+	after, err := w.usage(ctx, f, w.To)
 	if err != nil {
 		return report.Cost{}, err
 	}
@@ -56,7 +56,7 @@ func (w window) cost(ctx context.Context, f *fleet.Fleet) (report.Cost, error) {
 	return c, nil
 }
 
-func (w window) usage(ctx context.Context, f *fleet.Fleet, at time.Time) (fleet.Usage, error) {
+func (w Window) usage(ctx context.Context, f *fleet.Fleet, at time.Time) (fleet.Usage, error) {
 	if err := sleepUntil(ctx, at); err != nil {
 		return fleet.Usage{}, err
 	}
@@ -67,10 +67,10 @@ func (w window) usage(ctx context.Context, f *fleet.Fleet, at time.Time) (fleet.
 	return u, nil
 }
 
-// machine is how busy all cores are in the window.
-func (w window) machine(ctx context.Context) (fleet.Machine, error) {
+// Machine is how busy all cores are in the window.
+func (w Window) Machine(ctx context.Context) (fleet.Machine, error) {
 	var times [2]fleet.Machine
-	for i, at := range []time.Time{w.from, w.to} {
+	for i, at := range []time.Time{w.From, w.To} {
 		if err := sleepUntil(ctx, at); err != nil {
 			return fleet.Machine{}, err
 		}

@@ -25,7 +25,8 @@ func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
 		NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true,
 	}
 	if c := p.Control; c != nil {
-		o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !c.AccessLog, !c.LoadReports, !c.AccessLog
+		log, reports := c.AccessLog || c.Default, c.LoadReports || c.Default
+		o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !log, !reports, !log
 		if c.RoundRobin {
 			o.Policy = envoybootstrap.PolicyRoundRobin
 		}

@@ -125,6 +125,9 @@ func (f *Fleet) startServers(observer modelsim.Observer) error {
 	return nil
 }
 
+// Servers are the model servers of the row, in the order of Size.
+func (f *Fleet) Servers() []*modelsim.Server { return f.servers }
+
 func (f *Fleet) addresses() []string {
 	all := make([]string, len(f.servers))
 	for i, s := range f.servers {
@@ -163,16 +166,22 @@ func (f *Fleet) startControl(ctx context.Context) error {
 func (f *Fleet) config() string {
 	c := f.Policy.Control
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds:\n  listen: %s\n  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", f.xds,
-		!c.AccessLog, !c.LoadReports)
+	fmt.Fprintf(&b, "xds:\n  listen: %s\n", f.xds)
+	if !c.Default {
+		fmt.Fprintf(&b, "  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", !c.AccessLog, !c.LoadReports)
+	}
 	fmt.Fprintf(&b, "admin: {listen: %s}\n", f.admin)
 	if f.redis != nil {
 		fmt.Fprintf(&b, "redis: {addresses: [%q], interval: %s}\n", f.redis.Address(), c.Redis)
 	}
-	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n  capacity: %d\n", clusterName, f.Size.Slots)
-	if c.Scrape > 0 {
+	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)
+	if f.Size.Slots > 0 {
+		fmt.Fprintf(&b, "  capacity: %d\n", f.Size.Slots)
+	}
+	switch {
+	case c.Scrape > 0:
 		fmt.Fprintf(&b, "  scrape: {interval: %s}\n", c.Scrape)
-	} else {
+	case !c.Default:
 		b.WriteString("  scrape: {disabled: true}\n")
 	}
 	if f.redis != nil {

@@ -133,6 +133,33 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 	}
 }
 
+func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
+	configured := func(c Control, slots int) string {
+		f := &Fleet{Policy: Policy{Control: &c}, Size: Size{Slots: slots}, xds: "127.0.0.1:1", admin: "127.0.0.1:2"}
+		return f.config()
+	}
+	const want = "xds:\n  listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\n" +
+		"clusters:\n- name: bench\n  engine: vllm\n  endpoints:\n    static:\n"
+	if diff := cmp.Diff(want, configured(Control{Default: true}, 0)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, line := range []string{"capacity: 4", "access_log: {disabled: true}", "scrape: {interval: 1s}"} {
+		if text := configured(Control{Scrape: time.Second}, 4); !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	with := func(c Control) string {
+		text, err := Policy{Control: &c}.bootstrap("envoy-1", "127.0.0.1:1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if diff := cmp.Diff(with(Control{LoadReports: true, AccessLog: true}), with(Control{Default: true})); diff != "" {
+		t.Errorf("the bootstrap lacks a source (-all +default):\n%s", diff)
+	}
+}
+
 func TestASizeHasItsCapacityAndRate(t *testing.T) {
 	s := Size{Envoys: 3, Servers: 4, Slots: 2, Slow: 3, Load: 0.5, Service: 100 * time.Millisecond}
 	if got := s.Capacity(); math.Abs(got-4) > 1e-9 { // 2, and three times 2/3

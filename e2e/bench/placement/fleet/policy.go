@@ -35,6 +35,8 @@ const (
 
 // Control is the sources of a row's Steelyard, and how it pushes.
 type Control struct {
+	Default bool // all sources as they are when nothing is configured but the endpoints; the next four do not matter
+
 	Scrape      time.Duration // interval between two scrapes of a server; 0 does not scrape
 	Redis       time.Duration // interval between two reads of the counts in Redis; 0 has no Redis
 	LoadReports bool          // Envoys report their load (LRS)
@@ -105,12 +107,16 @@ func Named(name string) (Policy, error) {
 type Size struct {
 	Envoys  int
 	Servers int
-	Slots   int     // of each server
+	Slots   int     // of each server; 0: Engines
 	Slow    int     // of the servers, which take three times as long
 	Skew    bool    // the first Envoy gets half of the requests
 	Load    float64 // offered work as a share of what the servers can do
 
 	Service time.Duration // mean work of a request
+
+	// Engines, when there are any, are the Servers, instead of ones with slots. Steelyard is
+	// not told what they can do.
+	Engines []modelsim.Options
 }
 
 // slowSpeed is that of a slow server.
@@ -160,6 +166,11 @@ func (s Size) shares() []float64 {
 
 // serverOptions are those of server i under a policy.
 func (s Size) serverOptions(i int, p Policy, observer modelsim.Observer) modelsim.Options {
+	if len(s.Engines) > 0 {
+		o := s.Engines[i]
+		o.Observer = observer
+		return o
+	}
 	o := modelsim.Options{Engine: modelsim.VLLM, Slots: s.Slots, Speed: s.speed(i), Observer: observer}
 	if p.Native == CSWRR {
 		// Tried at 1 s service: utilization without the queue, and averages over

@@ -20,4 +20,8 @@
 // (wait_p99_of_least_request and its likes) is of that in its own group.
 // The outer rows and targets are over all runs together, and runs holds each
 // alone. wait_p99_ci and its likes are 95 % intervals (package stats).
+//
+// An LLMDocument has one row for each policy, with the keys of the rows of
+// `steelyard simulate --scenario llm --json`, all times in seconds, and what the row is
+// of each reference in "of".
 package report

@@ -250,18 +250,17 @@ func (g group) rows(b stats.Bootstrap) ([]Row, error) {
 // service times.
 func newRow(m Measurement, waits []float64) Row {
 	added, lateness := load.Summarize(known(m.Added)), load.Summarize(known(m.Lateness))
-	r := Row{
+	u := m.Cost.usage()
+	return Row{
 		Policy: m.Policy, Title: m.Title, Service: Number(m.Service.Seconds()), Group: m.Group,
 		Requests: len(m.Waits), Errors: m.Errors, WaitMean: mean(waits),
 		OfLeastRequest: unknown, OfLeastRequestCI: ciOf(noInterval), OfBound: unknown, OfBoundCI: ciOf(noInterval),
 		AddedP50: Number(added.P50), AddedP99: Number(added.P99), AddedP50Over: unknown,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),
-		EnvoyCPU: unknown, EnvoyCPUOver: unknown, EnvoyCPUMax: unknown, EnvoyCPUMaxOver: unknown,
-		ControlCPU: unknown, ControlRSS: unknown, Pushes: unknown, Suppressed: unknown,
+		EnvoyCPU: u.envoyCPU, EnvoyCPUOver: unknown, EnvoyCPUMax: u.envoyCPUMax, EnvoyCPUMaxOver: unknown,
+		ControlCPU: u.controlCPU, ControlRSS: u.controlRSS, Pushes: u.pushes, Suppressed: u.suppressed,
 		waits: waits,
 	}
-	r.cost(m.Cost)
-	return r
 }
 
 // quantiles fills in those of the waits; the row is series i of its group.
@@ -288,21 +287,31 @@ func (r *Row) against(q *stats.Quantiles, i int, rows []Row, least, queue int) {
 // unknown is what was not measured.
 var unknown = Number(math.NaN())
 
-// cost fills in what there was to measure.
-func (r *Row) cost(c Cost) {
+// A usage is a cost per second, in cores or a number, but for the memory, in bytes.
+// What there was not is unknown.
+type usage struct {
+	envoyCPU    Number // mean over the Envoys
+	envoyCPUMax Number // of the busiest
+
+	controlCPU, controlRSS, pushes, suppressed Number
+}
+
+func (c Cost) usage() usage {
+	u := usage{unknown, unknown, unknown, unknown, unknown, unknown}
 	if c.Seconds <= 0 {
-		return
+		return u
 	}
 	if len(c.Envoys) > 0 {
-		r.EnvoyCPU = mean(c.Envoys) / Number(c.Seconds)
-		r.EnvoyCPUMax = Number(slices.Max(c.Envoys) / c.Seconds)
+		u.envoyCPU = mean(c.Envoys) / Number(c.Seconds)
+		u.envoyCPUMax = Number(slices.Max(c.Envoys) / c.Seconds)
 	}
 	if c.Control {
-		r.ControlCPU = Number(c.ControlCPU / c.Seconds)
-		r.ControlRSS = Number(c.ControlRSS)
-		r.Pushes = Number(c.Pushes / c.Seconds)
-		r.Suppressed = Number(c.Suppressed / c.Seconds)
+		u.controlCPU = Number(c.ControlCPU / c.Seconds)
+		u.controlRSS = Number(c.ControlRSS)
+		u.pushes = Number(c.Pushes / c.Seconds)
+		u.suppressed = Number(c.Suppressed / c.Seconds)
 	}
+	return u
 }
 
 // known are the values that are not NaN, ascending.

@@ -188,6 +188,24 @@ type estimates struct {
 	plotter.XErrors
 }
 
+// addEstimate draws a value with its interval, at a height.
+func addEstimate(p *plot.Plot, value Number, ci CI, at int, tint color.Color) error {
+	v, low, high := float64(value), float64(ci[0]), float64(ci[1])
+	e := estimates{plotter.XYs{{X: v, Y: float64(at)}}, plotter.XErrors{{Low: low - v, High: high - v}}}
+	bars, err := plotter.NewXErrorBars(e)
+	if err != nil {
+		return err
+	}
+	dots, err := plotter.NewScatter(e.XYs)
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.Width = tint, vg.Points(1.5)
+	dots.Color, dots.Shape, dots.Radius = tint, draw.CircleGlyph{}, vg.Points(3.5)
+	p.Add(bars, dots)
+	return nil
+}
+
 // p99Plot shows p99 of every row with its interval, the first row on top and the
 // references of further groups below.
 func (s Section) p99Plot(tints palette) (*plot.Plot, error) {
@@ -203,19 +221,9 @@ func (s Section) p99Plot(tints palette) (*plot.Plot, error) {
 		if len(r.waits) == 0 {
 			continue
 		}
-		v, low, high := float64(r.WaitP99), float64(r.WaitP99CI[0]), float64(r.WaitP99CI[1])
-		e := estimates{plotter.XYs{{X: v, Y: float64(at)}}, plotter.XErrors{{Low: low - v, High: high - v}}}
-		bars, err := plotter.NewXErrorBars(e)
-		if err != nil {
+		if err := addEstimate(p, r.WaitP99, r.WaitP99CI, at, tints.of(r)); err != nil {
 			return nil, err
 		}
-		dots, err := plotter.NewScatter(e.XYs)
-		if err != nil {
-			return nil, err
-		}
-		bars.Color, bars.Width = tints.of(r), vg.Points(1.5)
-		dots.Color, dots.Shape, dots.Radius = bars.Color, draw.CircleGlyph{}, vg.Points(3.5)
-		p.Add(bars, dots)
 	}
 	p.NominalY(names...)
 	p.X.Min, p.X.Max = 0, s.rightEdge()

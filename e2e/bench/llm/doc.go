@@ -1,0 +1,33 @@
+// Command llm is `make bench-llm`: it measures on real Envoys how soon requests to
+// language models get their first token under Steelyard's weights, under Envoy's own
+// policies, and under a generator that sees every engine and chooses for each request.
+//
+//	make bench-llm ARGS="--quick"
+//
+// It is no part of the product.
+//
+// # The rows
+//
+// Every row is a fleet of its own (package placement/fleet): Envoys, engines that batch
+// continuously (package weighting/sim/engine in real time), and a Steelyard where the
+// row has one. All rows get the same requests at the same time, those of a trace with
+// its times stretched to the load asked for: whatever the machine does, it does to all.
+//
+// Load 1 is what the engines complete when they never lack work. A body has as many
+// bytes as the prompt has tokens · 4.2, spread by chance as in the simulator. The
+// answer is a stream of which the first token and the end are sent, and nothing between
+// them: times per token are the mean of each request.
+//
+// # What is measured
+//
+//   - The time to the first token, that to the last, and the mean between two tokens, as
+//     the client sees them. They count from when a request was due.
+//   - The requests running at each engine, every half second: their means say whether
+//     engines that are alike are used alike.
+//   - CPU seconds of each Envoy and of Steelyard, its memory and its pushes.
+//   - How late the generator sent requests. Later at p99 than Options.Lateness, in any row,
+//     and the figures are not a result: the machine was too busy.
+//
+// The first seconds of requests are a warm-up that is sent and not counted: engines fill
+// up, and Steelyard learns what it is not told.
+package main
