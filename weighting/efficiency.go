@@ -87,6 +87,9 @@ func (e *efficiency) speed(c cost) (ratio, noise float64, ok bool) {
 	ratio = min(max((c.iteration*e.iterations+c.token*e.tokens)/e.seconds, 1.0/widest), widest)
 	i, t := c.iteration/ratio, c.token/ratio // its own cost
 	off := e.timeTime - 2*(i*e.iterationTime+t*e.tokenTime) + i*i*e.ii + 2*i*t*e.it + t*t*e.tt
-	n := max(1, e.seconds*e.seconds/e.timeTime) // comparisons
+	n := e.seconds * e.seconds / e.timeTime // comparisons
+	if n < 2 {
+		return ratio, math.Inf(1), true
+	}
 	return ratio, math.Sqrt(max(0, off)*n/(n-1)) / e.seconds, true
 }

@@ -138,7 +138,7 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 // learnSizes holds the sizes of requests against their tokens.
 func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) {
 	const some = 20 // requests that are compared at once
-	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes > 0 {
+	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(d.computed/d.first, sent.bytes/sent.sized, d.first)
 	}
 	if e.compared.add(d); e.compared.first >= some {

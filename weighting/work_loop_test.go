@@ -488,6 +488,27 @@ func TestAPoolWithoutTrafficKeepsItsUnit(t *testing.T) {
 	}
 }
 
+// Engines that compute prompts and generate nothing to speak of are idle between two scrapes as often as not, and an
+// iteration is a prompt: what is known of their speeds is little, and counts for little.
+func TestEnginesThatComputePromptsOnlyAreAlike(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2) {
+		p := engines(seed, 12, nil)
+		p.request = func(rng *rand.Rand) *engine.Request { return tokens(rng, 4000, 0.1) }
+		p.atLoad(0.6)
+		least, most := 1.0, 1.0
+		p.run(120, func(d Decision) {
+			for _, e := range d.Endpoints {
+				least, most = min(least, e.RelativeSpeed), max(most, e.RelativeSpeed)
+			}
+		})
+		t.Logf("speeds from %.2f to %.2f", least, most)
+		if least < 0.67 || most > 1.5 {
+			t.Errorf("speeds from %.2f to %.2f", least, most)
+		}
+	}
+}
+
 // configured sets the capacities of the first engines.
 func configured(capacities ...float64) func(float64, *Snapshot) {
 	return func(_ float64, s *Snapshot) {
