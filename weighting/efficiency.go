@@ -7,10 +7,11 @@ import "math"
 type efficiency struct {
 	iterations, tokens, seconds          float64
 	ii, it, tt, iterationTime, tokenTime float64 // sums of products
+	timeTime                             float64
 }
 
-// enough is the seconds that a speed stands on.
-const enough = 5.0
+// Seconds that a speed stands on, and those of all engines together that a cost does.
+const enough, enoughOfAll = 10.0, 20.0
 
 // add takes in what an engine did in some seconds.
 func (e *efficiency) add(iterations, tokens, seconds float64) {
@@ -18,13 +19,13 @@ func (e *efficiency) add(iterations, tokens, seconds float64) {
 	e.plus(&efficiency{
 		iterations: iterations, tokens: tokens, seconds: seconds,
 		ii: iterations * iterations, it: iterations * tokens, tt: tokens * tokens,
-		iterationTime: iterations * seconds, tokenTime: tokens * seconds,
+		iterationTime: iterations * seconds, tokenTime: tokens * seconds, timeTime: seconds * seconds,
 	}, 1)
 }
 
 func (e *efficiency) fade(keep float64) {
 	for _, sum := range []*float64{
-		&e.iterations, &e.tokens, &e.seconds, &e.ii, &e.it, &e.tt, &e.iterationTime, &e.tokenTime,
+		&e.iterations, &e.tokens, &e.seconds, &e.ii, &e.it, &e.tt, &e.iterationTime, &e.tokenTime, &e.timeTime,
 	} {
 		*sum *= keep
 	}
@@ -40,6 +41,7 @@ func (e *efficiency) plus(o *efficiency, speed float64) {
 	e.tt += o.tt
 	e.iterationTime += o.iterationTime * speed
 	e.tokenTime += o.tokenTime * speed
+	e.timeTime += o.timeTime * speed * speed
 }
 
 // A cost is what an engine's work takes, in seconds.
@@ -55,27 +57,39 @@ func (c cost) rate() float64 {
 
 // cost is the least-squares solution. A pull of a hundredth towards an iteration that takes as long as 200
 // tokens, about where the arithmetic of a GPU takes as long as reading the weights, decides where the readings cannot
-// tell the two apart.
+// tell the two apart. It takes no longer than most tokens, though each prompt be an iteration.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const tokens, pull = 200.0, 0.01
+	const tokens, pull, most = 200.0, 0.01, 1000.0
 	ridge := pull * e.ii
 	ii, it, tt := e.ii+ridge, e.it-ridge*tokens, e.tt+ridge*tokens*tokens
 	det := ii*tt - it*it
-	if e.seconds < enough || !(det > 0) {
+	if e.seconds < enoughOfAll || !(det > 0) {
 		return cost{}, false
 	}
 	c = cost{(e.iterationTime*tt - e.tokenTime*it) / det, (e.tokenTime*ii - e.iterationTime*it) / det}
-	if c.iteration < 0 {
+	switch {
+	case c.iteration < 0:
 		c = cost{0, e.tokenTime / e.tt}
+	case c.iteration > most*c.token:
+		token := e.seconds / (most*e.iterations + e.tokens)
+		c = cost{most * token, token}
 	}
 	return c, c.token > 0
 }
 
-// speed is how fast the engine was, as a ratio to one of that cost.
-func (e *efficiency) speed(c cost) (float64, bool) {
+// speed is how fast the engine was, as a ratio to one of that cost, and the standard error of its logarithm, by what
+// the single times were off.
+func (e *efficiency) speed(c cost) (ratio, noise float64, ok bool) {
 	const widest = 20 // ratio
 	if e.seconds < enough || c.token <= 0 {
-		return 1, false
+		return 1, 0, false
 	}
-	return min(max((c.iteration*e.iterations+c.token*e.tokens)/e.seconds, 1.0/widest), widest), true
+	ratio = min(max((c.iteration*e.iterations+c.token*e.tokens)/e.seconds, 1.0/widest), widest)
+	i, t := c.iteration/ratio, c.token/ratio // its own cost
+	off := e.timeTime - 2*(i*e.iterationTime+t*e.tokenTime) + i*i*e.ii + 2*i*t*e.it + t*t*e.tt
+	n := e.seconds * e.seconds / e.timeTime // comparisons
+	if n < 2 {
+		return ratio, math.Inf(1), true
+	}
+	return ratio, math.Sqrt(max(0, off)*n/(n-1)) / e.seconds, true
 }

@@ -135,3 +135,19 @@ func TestGarbageCountsOfTokensTeachNothing(t *testing.T) {
 		}
 	}
 }
+
+// Sums that fade for days do not become numbers that nothing is known of.
+func TestTokensPerByteAreUnknownAfterDaysWithoutSizes(t *testing.T) {
+	k := prompts{}
+	k.perByte.add(1000, 4000, 100)
+	for minute := range 3 * 24 * 60 {
+		now := epoch.Add(time.Duration(minute) * time.Minute)
+		k.fade(now)
+		k.learn(&tokenGrowth{seconds: 60, computed: 1e5, first: 100}, now)
+		if typical := k.perByte.typical(); !math.IsNaN(typical) && math.Abs(typical-0.25) > 1e-9 {
+			t.Fatalf("after %d minutes: %v tokens per byte", minute, typical)
+		}
+	}
+	want(t, "known", math.IsNaN(k.perByte.typical()), true)
+	wantNear(t, "prompt tokens of a request", k.mean(), 1000, 1e-9)
+}

@@ -159,7 +159,7 @@ func (m *member) hysteresis(p *pool) {
 		return
 	}
 	if m.overloaded {
-		if !(m.queued >= o.QueueLeave) && !m.strained(p) || m.ahead(p) <= 0 {
+		if !(m.queued >= o.QueueLeave && !(m.ahead(p) <= 0)) && !m.strained(p) {
 			m.setFlag(false, p.now, "")
 		}
 		return
@@ -211,7 +211,7 @@ func (m *member) outlasts(p *pool, dwell time.Duration) bool {
 func (m *member) strained(p *pool) bool {
 	o := &p.params.Overload
 	slow := o.QueueTimeEnter > 0 && m.completedRecently(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
-	return slow || m.utilization() >= o.UtilizationLeave
+	return slow || m.utilization() >= o.UtilizationLeave && !(m.ahead(p) <= 0)
 }
 
 // utilization is as reported; NaN while unknown.

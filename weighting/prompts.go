@@ -151,7 +151,10 @@ func (r *ratios) fade(keep float64) {
 		c.tokens *= keep
 		c.bytes *= keep
 	}
-	r.weight *= keep
+	const nothing = 1e-6 // requests
+	if r.weight *= keep; r.weight < nothing {
+		*r = ratios{} // before the sums underflow
+	}
 }
 
 // typical is tokens for each byte; NaN before there was any.

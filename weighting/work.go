@@ -141,7 +141,7 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 // learnSizes holds the sizes of requests against their tokens.
 func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) {
 	const some = 20 // requests that are compared at once
-	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes > 0 {
+	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(d.computed/d.first, sent.bytes/sent.sized, d.first)
 	}
 	if e.compared.add(d); e.compared.first >= some {
@@ -157,7 +157,6 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) 
 // that leaped is no reading: nothing is suddenly that much faster.
 func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost) {
 	if !(e.running > 0 && running > 0) {
-		e.busy = tokenGrowth{}
 		return
 	}
 	if e.busy.add(d); d.iterations == 0 {
@@ -198,15 +197,16 @@ func (l *Law) engineSpeeds(p *pool) {
 	}
 	speeds := make([]float64, 0, len(p.members))
 	for i := range p.members {
-		if speed, ok := p.members[i].engine.efficiency.speed(l.cost); ok {
+		if speed, _, ok := p.members[i].engine.efficiency.speed(l.cost); ok {
 			speeds = append(speeds, speed)
 		}
 	}
+	const sigmas = 3 // of what chance explains
 	typical := median(speeds)
 	for i := range p.members {
 		e := p.members[i].engine
-		if speed, ok := e.efficiency.speed(l.cost); ok {
-			e.speed = shrunk(speed/typical, sameSpeed)
+		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
+			e.speed = shrunk(speed/typical, math.Hypot(sameSpeed, sigmas*noise))
 		}
 	}
 }

@@ -23,9 +23,7 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 		{"no sizes", func(*Scenario, *engine.Params) {}, sees("load reports", LoadReports)},
 		{"counts in flight", func(*Scenario, *engine.Params) {}, sees("Redis", Redis)},
 		{"prefix cache", func(s *Scenario, _ *engine.Params) { s.Prompts.Cached = 0.5 }, sees("access log", AccessLog)},
-		{"KV cache of 30,000 tokens", func(_ *Scenario, p *engine.Params) { p.KVTokens = 30_000 }, sees("load reports", LoadReports)},
 		{"KV cache of 30,000 tokens", func(_ *Scenario, p *engine.Params) { p.KVTokens = 30_000 }, sees("Redis", Redis)},
-		{"16 sequences", func(_ *Scenario, p *engine.Params) { p.MaxSequences = 16 }, sees("Redis", Redis)},
 		{"load 0.95", func(s *Scenario, _ *engine.Params) { s.Load = 0.95 }, sees("load reports", LoadReports)},
 	} {
 		s, p := engines(), engine.Defaults()
