@@ -3,7 +3,7 @@ package weighting
 import "math"
 
 // efficiency is how long an engine took for what it did while it had requests: the sums of a regression
-// of seconds on iterations and tokens, fading with the time constant workTau (package comment).
+// of seconds on iterations and tokens, fading with the time constant workTau.
 type efficiency struct {
 	iterations, tokens, seconds          float64
 	ii, it, tt, iterationTime, tokenTime float64 // sums of products

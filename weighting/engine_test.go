@@ -18,7 +18,7 @@ func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) 
 		scrape float64
 		from   float64 // when it shows so
 	}{
-		{"by scrapes alone", false, 0.25, shows},
+		{"from scrapes only", false, 0.25, shows},
 		{"by scrapes each second", false, 1, shows},
 		{"with exact counts", true, 1, shows},
 		{"from the first scrape on", false, 0.25, 0},
@@ -44,8 +44,8 @@ func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) 
 }
 
 // Engines hold requests back while the tokens of an iteration are spent or the KV cache is short,
-// at numbers running that differ from one moment to the next. Whoever happens to have had few then
-// is like the others.
+// at numbers running that differ from one moment to the next. One that happens to have had few
+// then is like the others.
 func TestEnginesThatHoldRequestsBackStayAlike(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -64,7 +64,7 @@ func TestALeakedCountThatIsCorrectedDoesNotMakeAFullServerLookIdle(t *testing.T)
 		wantNear(t, "load with the leak", step(leaked).Load, 20, 0.01)
 		for range 50 {
 			if got := step(20).Load; math.Abs(got-20) > 1 {
-				t.Fatalf("load %v after a leak of %v was put right, want 20", got, leaked)
+				t.Fatalf("load %v after a leak of %v was corrected, want 20", got, leaked)
 			}
 		}
 	}

@@ -97,7 +97,7 @@ func (p *pool) vessels() []vessel {
 	for i := range p.members {
 		m := &p.members[i]
 		if math.IsNaN(typical) {
-			out[i] = m.holding(m.todo)
+			out[i] = m.holding(m.workload)
 		} else {
 			out[i] = p.latencyVessel(m, typical)
 		}

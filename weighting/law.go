@@ -194,10 +194,10 @@ type pool struct {
 	load              float64 // level of the loads made of them
 	age               float64 // of the loads, seconds
 
-	byWork  bool    // the unit of load is the work of a mean request
-	counted bool    // then, the proxies report the requests that begin
-	whole   float64 // then, that work in prompt tokens
-	second  float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
+	byWork      bool    // the unit of load is the work of a mean request
+	counted     bool    // then, the proxies report the requests that begin
+	requestWork float64 // then, that work in prompt tokens
+	prefillRate float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
 
 	level float64       // water level
 	held  time.Duration // a share that was decided for so long is in force
@@ -220,7 +220,7 @@ type member struct {
 	loadSource LoadSource
 	loadState  FieldState
 	loadAge    time.Duration
-	todo       float64 // work, in mean requests; of a pool whose unit is the request, load
+	workload   float64 // work, in mean requests; of a pool whose unit is the request, load
 	offset     float64 // unproxied, as used
 
 	queued  float64 // requests waiting per slot; NaN unknown

@@ -6,7 +6,7 @@ import (
 )
 
 // outstanding is an account of the prompt tokens that one endpoint has not computed yet: what began
-// there, by guess, less what it computed since (package comment).
+// there, by guess, less what it computed since.
 type outstanding struct {
 	at     time.Time // of tokens; zero before the first step
 	tokens float64   // prompt tokens, guessed
@@ -53,14 +53,14 @@ func (o *outstanding) hold(d *tokenGrowth, waits bool) {
 }
 
 // pace sets the rate: what an engine can compute where that is known, and no more than what it was seen to compute
-// while requests wait, as long as that was lately.
-func (o *outstanding) pace(able float64, lately bool) {
+// while requests wait, as long as that was recent.
+func (o *outstanding) pace(able float64, recent bool) {
 	const soon = 1e9 // tokens per second: without a rate, nothing is left at the next step
 	o.rate = soon
 	if !math.IsNaN(able) {
 		o.rate = able
 	}
-	if lately {
+	if recent {
 		o.rate = min(o.rate, o.held.or(o.rate))
 	}
 }
@@ -77,10 +77,13 @@ func (o *outstanding) begin(now time.Time, requests, tokens float64) {
 	o.note()
 }
 
-// note keeps the moment.
+// note keeps the moment, and of those before it one in 20 ms: where what begins is only expected, every step has one.
 func (o *outstanding) note() {
-	now := o.at
-	o.past[o.next%len(o.past)] = moment{now, o.begun, o.guessed, o.tokens}
+	const apart = 20 * time.Millisecond
+	if o.kept() > 1 && o.back(0).at.Sub(o.back(1).at) < apart {
+		o.next--
+	}
+	o.past[o.next%len(o.past)] = moment{o.at, o.begun, o.guessed, o.tokens}
 	o.next++
 }
 
@@ -124,7 +127,7 @@ type standing struct {
 	computed float64 // requests whose prompt is computed, cumulative; NaN unknown
 }
 
-// correct puts the account right by a reading, and plays what began since once more. Engines take
+// correct corrects the account by a reading, and plays what began since once more. Engines take
 // prompts up in order, so the requests that wait are those that began last: not less than these are
 // outstanding, and no more than those that are not computed.
 func (o *outstanding) correct(s standing, mean float64) {

@@ -190,7 +190,7 @@ func (m *member) ahead(p *pool) float64 {
 	if !p.byWork {
 		return math.NaN()
 	}
-	return (m.todo/m.speed - orZero(p.load)) * p.whole / p.second
+	return (m.workload/m.speed - orZero(p.load)) * p.requestWork / p.prefillRate
 }
 
 // outlasts reports whether the queue takes longer to drain than a flag lasts at least. What drains sooner is for the

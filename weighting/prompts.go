@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Constants of the work of a request (package comment).
+// Constants of the work of a request.
 const (
 	// outputCost is what generating one token costs, in prompt tokens. Either is one pass of one token
 	// through the model, and a generated one reads its context from the KV cache as well.
@@ -174,15 +174,15 @@ func (r *ratios) typical() float64 {
 
 // highest is the highest of some values of the last span of time, or up to two.
 type highest struct {
-	lately, before float64
+	recent, before float64
 	since          time.Time // of this span
 }
 
 func (h *highest) note(value float64, at time.Time, span time.Duration) {
 	if at.Sub(h.since) >= span {
-		h.lately, h.before, h.since = 0, h.lately, at
+		h.recent, h.before, h.since = 0, h.recent, at
 	}
-	h.lately = max(h.lately, value)
+	h.recent = max(h.recent, value)
 }
 
-func (h *highest) most() float64 { return max(h.lately, h.before) }
+func (h *highest) most() float64 { return max(h.recent, h.before) }

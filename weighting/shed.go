@@ -224,7 +224,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 	case m.flagged && p.someUnflagged, m.lifted && m.strained(p), m.slow:
 		return 0
 	case m.ramp < 1:
-		if free = min(free, m.slotCount*m.ramp-m.todo); free < half {
+		if free = min(free, m.slotCount*m.ramp-m.workload); free < half {
 			return 0
 		}
 	}

@@ -1,6 +1,9 @@
 package weighting
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // An engineState is what the law knows of an endpoint that batches continuously.
 type engineState struct {
@@ -74,14 +77,14 @@ func (l *Law) work(p *pool) {
 	if !p.byWork {
 		for i := range p.members {
 			m := &p.members[i]
-			if m.todo = m.load; m.engine != nil && !m.engine.outstanding.at.IsZero() {
+			if m.workload = m.load; m.engine != nil && !m.engine.outstanding.at.IsZero() {
 				m.engine.outstanding.forget()
 			}
 		}
 		return
 	}
 	l.engineSpeeds(p)
-	p.whole, p.second = k.whole(), l.cost.rate()
+	p.requestWork, p.prefillRate = k.whole(), l.cost.rate()
 	for i := range p.members {
 		m := &p.members[i]
 		m.count(p, k, l.rate)
@@ -98,7 +101,7 @@ func (l *Law) learned(p *pool) *Work {
 	return &Work{
 		PromptTokens: k.mean(), OutputTokens: k.output(), Requests: k.first,
 		TokensPerByte: k.perByte.typical(), BySize: k.bySize(),
-		PrefillRate: p.second, Iteration: l.cost.iteration,
+		PrefillRate: p.prefillRate, Iteration: l.cost.iteration,
 	}
 }
 
@@ -107,9 +110,9 @@ func (m *member) work(p *pool) *EndpointWork {
 	if !p.byWork {
 		return nil
 	}
-	rate := p.second * m.speed
+	rate := p.prefillRate * m.speed
 	return &EndpointWork{
-		PromptTokens: m.engine.outstanding.tokens, Requests: m.todo, Seconds: m.todo * p.whole / rate, PrefillRate: rate,
+		PromptTokens: m.engine.outstanding.tokens, Requests: m.workload, Seconds: m.workload * p.requestWork / rate, PrefillRate: rate,
 	}
 }
 
@@ -230,7 +233,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	if o.at.IsZero() {
 		o.start(p.now, m)
 	}
-	o.pace(p.second*m.engine.speed/occupied, p.usable(Reading{At: m.engine.tokens.At}))
+	o.pace(p.prefillRate*m.engine.speed/occupied, p.usable(Reading{At: m.engine.tokens.At}))
 	switch {
 	case p.usable(m.proxies.Issued):
 		sent := m.proxies.since(&o.sent)
@@ -251,7 +254,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 			at: e.tokens.At, waiting: max(0, orZero(e.waiting)), present: e.waiting + e.running, computed: e.tokens.First,
 		}, mean)
 	}
-	m.todo = (o.tokens + m.load*k.decode()) / p.whole
+	m.workload = (o.tokens + m.load*k.decode()) / p.requestWork
 }
 
 // levelWork sets the capacities of the members by their speeds, and the load of those of which nothing is known to that
@@ -262,20 +265,20 @@ func (p *pool) levelWork() {
 	for i := range p.members {
 		m := &p.members[i]
 		m.slotCount, m.slots, m.slotsSource = 1, 0, CapacityWork
-		levels.add(m.loadState, m.holding(m.todo).level())
+		levels.add(m.loadState, m.holding(m.workload).level())
 	}
 	p.load = levels.median()
 	level := orZero(p.load)
 	for i := range p.members {
 		m := &p.members[i]
-		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.todo < usual {
-			m.todo = usual
+		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.workload < usual {
+			m.workload = usual
 		}
 	}
 }
 
-// settleSpeeds takes configured capacities for relative speeds, where there are some. Those without one are compared
-// with the others by what was learned.
+// settleSpeeds takes configured capacities for relative speeds. Those without one are compared with the others by what
+// was learned. Capacities that are all the same, such as the sequences that every engine may run, say nothing of speed.
 func (p *pool) settleSpeeds() {
 	configured, learned := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
@@ -284,6 +287,9 @@ func (p *pool) settleSpeeds() {
 		if own, from := m.ownSlots(); from == CapacityConfigured {
 			configured, learned = append(configured, own), append(learned, m.speed)
 		}
+	}
+	if len(configured) == 0 || slices.Min(configured) == slices.Max(configured) {
+		return
 	}
 	typical := median(configured) / median(learned)
 	for i := range p.members {

@@ -531,7 +531,7 @@ func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
 	}{
 		{"all, and none is faster", nil, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
 		{"all, and one is faster than that says", []float64{4}, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
-		{"all the same, and one is faster", []float64{2}, []float64{128, 128, 128, 128, 128}, []float64{1, 1, 1, 1, 1}},
+		{"all the same say nothing", []float64{2}, []float64{128, 128, 128, 128, 128}, []float64{2, 1, 1, 1, 1}},
 		{"one that is like the others", nil, []float64{64}, []float64{1, 1, 1, 1, 1}},
 		{"one that is faster", []float64{2}, []float64{64}, []float64{2, 1, 1, 1, 1}},
 		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128}, []float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},

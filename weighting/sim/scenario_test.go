@@ -449,10 +449,10 @@ func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
 		return run(t, s, steelyard("steelyard", o)).Wait.P99
 	}
 	const short, long = 10 * time.Minute, 30 * time.Minute
-	mended := Steelyard{Source: AccessLog}
-	before := p99(mended, 0, short)
+	corrected := Steelyard{Source: AccessLog}
+	before := p99(corrected, 0, short)
 	for _, loss := range []float64{0.05, 0.2} {
-		brief, lasting := p99(mended, loss, short), p99(mended, loss, long)
+		brief, lasting := p99(corrected, loss, short), p99(corrected, loss, long)
 		t.Logf("loss %v: p99 %.2f in %v, %.2f in %v; %.2f with less", loss, brief, short, lasting, long, before)
 		if brief < 1.2*before || lasting > 1.2*brief {
 			t.Errorf("loss %v: p99 of the wait is %.2f in %v and %.2f in %v, with less %.2f: want more, that does "+
@@ -460,10 +460,10 @@ func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
 		}
 		before = brief
 	}
-	with, without := p99(mended, 0.01, short), p99(Steelyard{Source: AccessLog, Unmended: true}, 0.01, short)
+	with, without := p99(corrected, 0.01, short), p99(Steelyard{Source: AccessLog, Uncorrected: true}, 0.01, short)
 	t.Logf("loss 0.01: p99 %.2f with load reports, %.2f without", with, without)
 	if without < 2*with {
-		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they mend", with,
+		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they correct the counts", with,
 			without)
 	}
 	redis := Steelyard{Source: Redis}
