@@ -153,7 +153,7 @@ func (c *control) plan() {
 
 // exact says that there are load reports, so that what proxies count cannot drift.
 func (c *control) exact() bool {
-	return c.o.Source == LoadReports || c.o.Source == AccessLog && !c.o.Unmended
+	return c.o.Source == LoadReports || c.o.Source == AccessLog && !c.o.Uncorrected
 }
 
 // phase is where in the interval a pod is scraped.

@@ -75,7 +75,7 @@
 //
 // Signals arrive after a delay of which one half is fixed and one half exponential,
 // in order for each Envoy. Access log entries may get lost; the counters of the product count
-// by them and by load reports, if there are any (Unmended). Load reports come from each
+// by them and by load reports, if there are any (Uncorrected). Load reports come from each
 // Envoy at its own phase, and a count is as old as the mean age of the reports,
 // each weighed by the rate of its Envoy. Redis counts are polled as a whole, and
 // what is lost there leaks for ever. Load reports and scrapes do not get lost. Delays

@@ -84,9 +84,9 @@ type Steelyard struct {
 	// ReportInterval is that of load reports (with the access log: of those that
 	// reconcile it, default 1 s) or of polls of Redis. Default 50 ms.
 	ReportInterval time.Duration
-	// Unmended means that there are no load reports besides the access log: lost entries
+	// Uncorrected means that there are no load reports besides the access log: lost entries
 	// stay lost, and its counts are not exact.
-	Unmended bool
+	Uncorrected bool
 	// SignalDelay is the mean delay of an event, a load report or a poll: one half
 	// fixed, one half exponential. Default 2 ms.
 	SignalDelay time.Duration

@@ -347,7 +347,7 @@ func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
 			y.SignalDelay = batchDelay
 			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
 		}
-		if y.Unmended = x.LoadReports.Disabled; !y.Unmended {
+		if y.Uncorrected = x.LoadReports.Disabled; !y.Uncorrected {
 			text += ", corrected by load reports every " + config.DurationText(y.ReportInterval)
 		}
 		f.note("in flight", text, f.file+besides)

@@ -70,7 +70,7 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
 		}},
 		{"testdata/log_alone.yaml", "", sim.Steelyard{
-			Source: sim.AccessLog, Unmended: true, ScrapeInterval: time.Second,
+			Source: sim.AccessLog, Uncorrected: true, ScrapeInterval: time.Second,
 			Budget: push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
 				Cost: envoyspec.PushCost},
 			Deadband: 0.01, Heartbeat: time.Second, EnvoyPolicy: sim.LeastRequest, Params: params,
