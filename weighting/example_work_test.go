@@ -17,7 +17,8 @@ func Example_work() {
 		now := start.Add(at)
 		decision := law.Step(now, snapshot(engines, now))
 		if w := decision.Work; w != nil {
-			fmt.Printf("at %v: a request has %.0f prompt tokens (%.2f a byte) and %.0f of output; %.0f tokens/s, %.0f ms an iteration\n",
+			fmt.Printf("at %v: a request has %.0f prompt tokens (%.2f a byte) and %.0f of output; %.0f tokens/s, "+
+				"%.0f ms an iteration\n",
 				at, w.PromptTokens, w.TokensPerByte, w.OutputTokens, w.PrefillRate, 1000*w.Iteration)
 			for _, e := range decision.Endpoints {
 				fmt.Printf("  %s: %2.0f in flight, %4.0f tokens outstanding, %.3f s of work, share %.3f\n",
@@ -50,7 +51,8 @@ func Example_work() {
 	//	c                       0 tokens        0 + 20 · 150 = 3,000    0.300 s    2.609
 	//
 	// One request is to be placed before the next push. Filled up to a level L, (L − 2.696) + (L − 2.609) = 1, so
-	// L = 3.152: b gets 3.152 − 2.696 = 0.457 of it and c 0.543, less a thousandth for the floor, of which a gets a third.
+	// L = 3.152: b gets 3.152 − 2.696 = 0.457 of it and c 0.543, less a thousandth for the floor, of which a gets a
+	// third.
 	engines[0].begun(1, 16_000)
 	engines[0].inFlight++
 	engines[1].begun(2, 4000)
@@ -115,7 +117,8 @@ func snapshot(engines []*engine, now time.Time) weighting.Snapshot {
 			},
 			InFlight: read(e.inFlight), Exact: true,
 			Proxies: weighting.ProxyReport{
-				Issued: read(e.issued), Ended: read(e.issued - e.inFlight), Sized: read(e.issued), SizedBytes: read(e.sizes),
+				Issued: read(e.issued), Ended: read(e.issued - e.inFlight), Sized: read(e.issued),
+				SizedBytes: read(e.sizes),
 			},
 		})
 	}

@@ -96,7 +96,8 @@ func merge(a, b *ServerReport) ServerReport {
 // newestTokens is the newer of two, of one moment that of more requests.
 func newestTokens(a, b TokenCounts) TokenCounts {
 	order := cmp.Or(
-		a.At.Compare(b.At), cmp.Compare(a.First, b.First), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Cached, b.Cached),
+		a.At.Compare(b.At), cmp.Compare(a.First, b.First), cmp.Compare(a.Prompt, b.Prompt),
+		cmp.Compare(a.Cached, b.Cached),
 		cmp.Compare(a.Generated, b.Generated), cmp.Compare(a.Iterations, b.Iterations),
 	)
 	if order < 0 {

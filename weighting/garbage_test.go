@@ -118,7 +118,8 @@ func TestGarbageCountsOfTokensTeachNothing(t *testing.T) {
 			for _, address := range []string{"a", "b", "c"} {
 				e := scraped(address, 0, 0, 10, now)
 				n := float64(i)
-				e.Server.Tokens = TokenCounts{At: now, Prompt: 5000 * n, Generated: 1000 * n, First: 5 * n, Iterations: 25 * n}
+				e.Server.Tokens = TokenCounts{At: now, Prompt: 5000 * n, Generated: 1000 * n, First: 5 * n,
+					Iterations: 25 * n}
 				if address == "a" && i%2 == 1 {
 					e.Server.Tokens.Prompt = garbage
 				}

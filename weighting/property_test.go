@@ -46,7 +46,8 @@ func tokensGen(now time.Time) *rapid.Generator[TokenCounts] {
 		case 1:
 			return TokenCounts{
 				At: r.Draw(t, "at").At, Prompt: anyNumber.Draw(t, "prompt"), Cached: anyNumber.Draw(t, "cached"),
-				Generated: anyNumber.Draw(t, "generated"), First: anyNumber.Draw(t, "first"), Iterations: anyNumber.Draw(t, "iterations"),
+				Generated: anyNumber.Draw(t, "generated"), First: anyNumber.Draw(t, "first"),
+				Iterations: anyNumber.Draw(t, "iterations"),
 			}
 		}
 		worked := float64(rapid.IntRange(0, 50).Draw(t, "worked"))
@@ -271,7 +272,8 @@ func TestAPoolOfFewEnginesIsPlacedAsIfNoneCountedTokens(t *testing.T) {
 				continue // that engine is the pool, and what it counted before is remembered
 			}
 			got, want := with.Step(s.now, seen), without.Step(s.now, plain)
-			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(),
+				cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
 				t.Fatalf("step %d differs:\n%s", i, diff)
 			}
 		}

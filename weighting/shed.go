@@ -188,8 +188,8 @@ func (p *pool) queued() (q backlog) {
 	return q
 }
 
-// timeToFill is how long a free slot may stay so by chance: until as many requests have arrived as the pool has slots, and a
-// few; and longer while others wait, because then there are requests to fill it.
+// timeToFill is how long a free slot may stay so by chance: until as many requests have arrived as the pool has slots,
+// and a few; and longer while others wait, because then there are requests to fill it.
 func (p *pool) timeToFill(d *Decision) time.Duration {
 	const few, most, longer = 5.0, 0.5, 2 // requests, seconds, times
 	some := few

@@ -50,9 +50,9 @@ func (m *member) arrived(p *pool) (a arrived) {
 	return a
 }
 
-// findUnused finds the members that the proxies do not use. Of the requests that went elsewhere each would have come here
-// with the probability of the share: that none did is chance, until it is as improbable as a stall has to be. At least
-// one member is used.
+// findUnused finds the members that the proxies do not use. Of the requests that went elsewhere each would have come
+// here with the probability of the share: that none did is chance, until it is as improbable as a stall has to be. At
+// least one member is used.
 func (l *Law) findUnused(p *pool, s *Snapshot) {
 	unused := 0
 	for i := range p.members {

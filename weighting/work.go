@@ -112,7 +112,8 @@ func (m *member) work(p *pool) *EndpointWork {
 	}
 	rate := p.prefillRate * m.speed
 	return &EndpointWork{
-		PromptTokens: m.engine.outstanding.tokens, Requests: m.workload, Seconds: m.workload * p.requestWork / rate, PrefillRate: rate,
+		PromptTokens: m.engine.outstanding.tokens, Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
+		PrefillRate: rate,
 	}
 }
 
@@ -251,7 +252,8 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	if e := m.engine; e.fresh {
 		e.fresh = false
 		o.correct(standing{
-			at: e.tokens.At, waiting: max(0, orZero(e.waiting)), present: e.waiting + e.running, computed: e.tokens.First,
+			at: e.tokens.At, waiting: max(0, orZero(e.waiting)), present: e.waiting + e.running,
+			computed: e.tokens.First,
 		}, mean)
 	}
 	m.workload = (o.tokens + m.load*k.decode()) / p.requestWork

@@ -111,7 +111,8 @@ func TestImagesCloseNoEndpoint(t *testing.T) {
 		}
 		chunked, usual, _ := played(nil)
 		p99, closed, w := played(images)
-		t.Logf("scrapes each %v s: p99 %.3f s, chunked %.3f s; closed for %.2f s, chunked %.2f s; %.3f tokens per byte, by size %v",
+		t.Logf("scrapes each %v s: p99 %.3f s, chunked %.3f s; closed for %.2f s, chunked %.2f s; %.3f tokens per "+
+			"byte, by size %v",
 			c.scrape, p99, chunked, closed, usual, w.TokensPerByte, w.BySize)
 		if p99 > 1.1*chunked {
 			t.Errorf("p99 %.3f s, with chunked bodies %.3f s", p99, chunked)
@@ -149,10 +150,12 @@ func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {
 		usual, without := played(seed, 0)
 		for _, size := range []float64{1e9, 1 << 53} {
 			below, p99 := played(seed, size)
-			t.Logf("%g bytes: the share over 2 s is below half of an equal one for %.1f s, without them %.1f s; p99 %.2f s, without %.2f s",
+			t.Logf("%g bytes: the share over 2 s is below half of an equal one for %.1f s, without them %.1f s; p99 "+
+				"%.2f s, without %.2f s",
 				size, below, usual, p99, without)
 			if below > 5 || p99 > 1.75*without {
-				t.Errorf("%g bytes: the share over 2 s is below half of an equal one for %.1f s; p99 %.2f s, without them %.2f s",
+				t.Errorf("%g bytes: the share over 2 s is below half of an equal one for %.1f s; p99 %.2f s, without "+
+					"them %.2f s",
 					size, below, p99, without)
 			}
 		}
@@ -199,7 +202,8 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 		{"16 sequences", 0.8, params(func(p *engine.Params) { p.MaxSequences = 16 }), nil},
 		{"ten at the same instant", 0.8, nil, func(p *plant) { p.burst = 10 }},
 		{"half of it bypasses the proxies", 0.8, nil, func(p *plant) { p.bypass = 0.5 }},
-		{"half of it bypasses the proxies, KV cache of 30,000 tokens", 0.8, params(func(p *engine.Params) { p.KVTokens = 30_000 }), func(p *plant) { p.bypass = 0.5 }},
+		{"half of it bypasses the proxies, KV cache of 30,000 tokens", 0.8,
+			params(func(p *engine.Params) { p.KVTokens = 30_000 }), func(p *plant) { p.bypass = 0.5 }},
 		{"in-flight counts only", 0.8, nil, func(p *plant) { p.alter = inFlightOnly }},
 		{"prefix cache", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5) }},
 		{"prefix cache, one engine much better", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5, 0.95) }},
@@ -273,7 +277,8 @@ func TestEnginesDoNotDriftApart(t *testing.T) {
 		{"iteration 6 ms, load 0.2", func(p *engine.Params) { p.Iteration = 6 * time.Millisecond }, nil, 0.2},
 		{"four of twelve twice as fast", nil, []float64{2, 2, 2, 2}, 0.8},
 		{"four of twelve half as fast", nil, []float64{0.5, 0.5, 0.5, 0.5}, 0.8},
-		{"four of twelve half as fast, context costs five times as much", func(p *engine.Params) { p.Context *= 5 }, []float64{0.5, 0.5, 0.5, 0.5}, 0.8},
+		{"four of twelve half as fast, context costs five times as much", func(p *engine.Params) { p.Context *= 5 },
+			[]float64{0.5, 0.5, 0.5, 0.5}, 0.8},
 		{"four of twelve half as fast, load 0.4", nil, []float64{0.5, 0.5, 0.5, 0.5}, 0.4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -360,8 +365,10 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 		set    func(*plant)
 		lowest float64 // mean share of any endpoint over 10 s, as a part of an equal one
 	}{
-		{"an engine restarts", nil, func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, true) }) }, 0.5},
-		{"an engine restarts, and its counts go back", nil, func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, false) }) }, 0.5},
+		{"an engine restarts", nil, func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, true) }) },
+			0.5},
+		{"an engine restarts, and its counts go back", nil,
+			func(p *plant) { p.ticks = once(&p.now, begins, func() { p.restart(0, false) }) }, 0.5},
 		{"the tokens of one are no longer exported", nil, func(p *plant) {
 			p.alter = func(now float64, s *Snapshot) {
 				if during(now) {
@@ -405,8 +412,10 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 			}
 		}, 0.4},
 		{"a scrape source dies", nil, func(p *plant) { p.reads = func(int) bool { return !during(p.now) } }, 0.5},
-		{"a scrape source dies, KV cache of 30,000 tokens", short, func(p *plant) { p.reads = func(int) bool { return !during(p.now) } }, 0.35},
-		{"scrapes of one die, KV cache of 30,000 tokens", short, func(p *plant) { p.reads = func(pod int) bool { return pod > 0 || !during(p.now) } }, 0.35},
+		{"a scrape source dies, KV cache of 30,000 tokens", short,
+			func(p *plant) { p.reads = func(int) bool { return !during(p.now) } }, 0.35},
+		{"scrapes of one die, KV cache of 30,000 tokens", short,
+			func(p *plant) { p.reads = func(pod int) bool { return pod > 0 || !during(p.now) } }, 0.35},
 		{"scrapes are the only source, and die", nil, func(p *plant) {
 			p.counts, p.reads = false, func(int) bool { return !during(p.now) }
 		}, 0.5},
@@ -435,10 +444,12 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 			o.least = true
 			o.run(ends, nil)
 			p99, least := p.p99(begins, ends), o.p99(begins, ends)
-			t.Logf("the lowest share over 10 s is %.2f of an equal one; p99 from then on %.2f s, least request %.2f s", lowest, p99, least)
+			t.Logf("the lowest share over 10 s is %.2f of an equal one; p99 from then on %.2f s, least request %.2f s",
+				lowest, p99, least)
 			const noise = 1.1 // without any source the shares are equal, and least request is better than chance
 			if lowest < c.lowest || p99 > noise*least {
-				t.Errorf("the lowest share over 10 s is %.2f of an equal one; p99 %.2f s, least request %.2f s", lowest, p99, least)
+				t.Errorf("the lowest share over 10 s is %.2f of an equal one; p99 %.2f s, least request %.2f s", lowest,
+					p99, least)
 			}
 			want(t, "turns of the unit", turns, 1)
 		})
@@ -530,11 +541,13 @@ func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
 		configured, want []float64
 	}{
 		{"all, and none is faster", nil, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
-		{"all, and one is faster than that says", []float64{4}, []float64{64, 32, 32, 32, 32}, []float64{2, 1, 1, 1, 1}},
+		{"all, and one is faster than that says", []float64{4}, []float64{64, 32, 32, 32, 32},
+			[]float64{2, 1, 1, 1, 1}},
 		{"all the same say nothing", []float64{2}, []float64{128, 128, 128, 128, 128}, []float64{2, 1, 1, 1, 1}},
 		{"one that is like the others", nil, []float64{64}, []float64{1, 1, 1, 1, 1}},
 		{"one that is faster", []float64{2}, []float64{64}, []float64{2, 1, 1, 1, 1}},
-		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128}, []float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},
+		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128},
+			[]float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := engines(1, 5, nil)

@@ -463,7 +463,8 @@ func TestLossMakesTheWaitLongerAndReportsKeepItBounded(t *testing.T) {
 	with, without := p99(corrected, 0.01, short), p99(Steelyard{Source: AccessLog, Uncorrected: true}, 0.01, short)
 	t.Logf("loss 0.01: p99 %.2f with load reports, %.2f without", with, without)
 	if without < 2*with {
-		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they correct the counts", with,
+		t.Errorf("loss 0.01: p99 of the wait is %.2f with load reports and %.2f without: want that they correct the "+
+			"counts", with,
 			without)
 	}
 	redis := Steelyard{Source: Redis}

@@ -23,12 +23,14 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 		{"no sizes", func(*Scenario, *engine.Params) {}, sees("load reports", LoadReports)},
 		{"counts in flight", func(*Scenario, *engine.Params) {}, sees("Redis", Redis)},
 		{"prefix cache", func(s *Scenario, _ *engine.Params) { s.Prompts.Cached = 0.5 }, sees("access log", AccessLog)},
-		{"KV cache of 30,000 tokens", func(_ *Scenario, p *engine.Params) { p.KVTokens = 30_000 }, sees("Redis", Redis)},
+		{"KV cache of 30,000 tokens", func(_ *Scenario, p *engine.Params) { p.KVTokens = 30_000 },
+			sees("Redis", Redis)},
 		{"load 0.95", func(s *Scenario, _ *engine.Params) { s.Load = 0.95 }, sees("load reports", LoadReports)},
 	} {
 		s, p := engines(), engine.Defaults()
 		prompts := *s.Prompts
-		s.Pods, s.Prompts, s.Duration, s.WarmUp = []PodGroup{{Count: 12, Engine: &p}}, &prompts, 2*time.Minute, 20*time.Second
+		s.Pods, s.Prompts, s.Duration, s.WarmUp = []PodGroup{{Count: 12, Engine: &p}}, &prompts, 2*time.Minute,
+			20*time.Second
 		c.change(&s, &p)
 		least, law := run(t, s, named(LeastRequest)).FirstToken.P99, run(t, s, c.policy).FirstToken.P99
 		t.Logf("%s, %s: p99 %.2f s, least request %.2f s", c.name, c.policy.Name, law, least)
