@@ -263,7 +263,8 @@ func (c *Cluster) slots(address string) float64 {
 	if !found {
 		return 0
 	}
-	if from := c.decision.Endpoints[i].SlotsSource; from == weighting.CapacityAssumed || from == weighting.CapacityWork {
+	if from := c.decision.Endpoints[i].SlotsSource; from == weighting.CapacityAssumed ||
+		from == weighting.CapacityWork {
 		return 0
 	}
 	return c.decision.Endpoints[i].Slots

@@ -142,8 +142,8 @@ func (p *plant) run(until float64, see func(d Decision)) {
 				p.seen[i] = p.report(i)
 			}
 		}
-		if d := (Decision{}); !p.least && every(n, p.step, 0) {
-			if d = p.decide(); see != nil {
+		if !p.least && every(n, p.step, 0) {
+			if d := p.decide(); see != nil {
 				see(d)
 			}
 		}

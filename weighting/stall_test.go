@@ -417,9 +417,9 @@ func TestStalledEndpointsAreFlaggedFirst(t *testing.T) {
 		}
 		w.endpoints[2].inFlight, w.endpoints[2].queue, w.endpoints[2].running = 0, 0, 0
 		w.endpoints[3].inFlight, w.endpoints[3].queue, w.endpoints[3].running = 3, 0, 0
-		w.endpoints[3].answered -= 1
-		w.endpoints[3].ended -= 1
-		w.endpoints[3].completed -= 1
+		w.endpoints[3].answered--
+		w.endpoints[3].ended--
+		w.endpoints[3].completed--
 	})
 	got := flagged(d)
 	want(t, "flags", fmt.Sprint(got), "[0 3]")

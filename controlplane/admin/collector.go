@@ -48,7 +48,8 @@ type collector struct {
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
 	disputed series
 
-	weight, share, overloaded, load, work, promptTokens, queue, endpointAge, latency, failed, errors, latencyAge, responseBytes,
+	weight, share, overloaded, load, work, promptTokens, queue, endpointAge, latency, failed, errors, latencyAge,
+	responseBytes,
 	responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
@@ -125,8 +126,9 @@ func (c *collector) describeEndpoints() {
 	c.load = c.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.", labelCluster, labelEndpoint)
 	c.work = c.gauge("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches "+
 		"continuously keeps it busy.", labelCluster, labelEndpoint)
-	c.promptTokens = c.gauge("steelyard_endpoint_prompt_tokens", "Prompt tokens that the engine is guessed not to have "+
-		"computed yet.", labelCluster, labelEndpoint)
+	c.promptTokens = c.gauge("steelyard_endpoint_prompt_tokens",
+		"Prompt tokens that the engine is guessed not to have "+
+			"computed yet.", labelCluster, labelEndpoint)
 	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
 	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.",
 		labelCluster, labelEndpoint)

@@ -201,7 +201,8 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
 	}
 	e.Work = &weighting.EndpointWork{
-		PromptTokens: 700 * float64(i), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095, PrefillRate: 12_300 * e.RelativeSpeed,
+		PromptTokens: 700 * float64(i), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095,
+		PrefillRate: 12_300 * e.RelativeSpeed,
 	}
 	e.Inputs = []weighting.Input{queue, running, used, inFlight}
 	return e

@@ -106,7 +106,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				first = time.Now()
 			}
 			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case <-folders.errors: // events were lost: the poll finds the changes
+		case <-folders.errors: //nolint:errcheck // events were lost: the poll finds the changes
 		case <-quiet.C:
 			first = time.Time{}
 			w.look(ctx, folders)

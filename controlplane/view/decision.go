@@ -60,7 +60,8 @@ func fromEndpointWork(w *weighting.EndpointWork) EndpointWork {
 		return EndpointWork{}
 	}
 	return EndpointWork{
-		PromptTokens: Num(w.PromptTokens), Requests: Num(w.Requests), Seconds: Num(w.Seconds), PrefillRate: Num(w.PrefillRate),
+		PromptTokens: Num(w.PromptTokens), Requests: Num(w.Requests), Seconds: Num(w.Seconds),
+		PrefillRate: Num(w.PrefillRate),
 	}
 }
 

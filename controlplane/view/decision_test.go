@@ -48,7 +48,8 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		HorizonSeconds: Num(0.3),
 		Arrivals:       Num(4), WaterLevel: Num(5), MedianLoad: Number{}, DropFraction: Num(0.25),
 		ExpectedWait: Num(1.5), Unit: UnitWork,
-		Work: Work{PromptTokens: Num(1000), OutputTokens: Num(200), Requests: Num(50), TokensPerByte: Num(0.25), BySize: true,
+		Work: Work{PromptTokens: Num(1000), OutputTokens: Num(200), Requests: Num(50), TokensPerByte: Num(0.25),
+			BySize:      true,
 			PrefillRate: Num(12_000)},
 	}
 	wantEndpoints := []Endpoint{{
