@@ -256,7 +256,8 @@ func (h *heldRemoval) Publish(cluster string, d weighting.Decision, staleAfter t
 
 func TestTheLastPushDoesNotWaitForAnApplyThatIsStuck(t *testing.T) {
 	h := &heldRemoval{recorder: &recorder{}, removing: make(chan struct{}), release: make(chan struct{})}
-	m := NewManager(h, push.Cost{}, h, h, func() {}, liveness.New(slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler))
+	m := NewManager(h, push.Cost{}, h, h, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
 	a := clusterConfig("a", static("10.0.0.1:80"))
 	a.Capacity, a.Push.MinInterval = 4, time.Hour // so that the only other push is the last
 	m.Apply(configOf(a, clusterConfig("b", static("10.0.0.2:80"))))

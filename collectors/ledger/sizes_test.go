@@ -17,8 +17,10 @@ func (w *world) expectSizes(t *testing.T, sized, bytes, unsized float64) {
 		t.Errorf("%v sized, %v bytes, %v unsized; want %v, %v, %v", c.Sized.Value, c.SizedBytes.Value, c.Unsized.Value,
 			sized, bytes, unsized)
 	}
-	if c.Sized.At != c.Proxies.Issued.At || c.SizedBytes.At != c.Proxies.Issued.At || c.Unsized.At != c.Proxies.Issued.At {
-		t.Errorf("as of %v, %v and %v, and issued as of %v", c.Sized.At, c.SizedBytes.At, c.Unsized.At, c.Proxies.Issued.At)
+	if c.Sized.At != c.Proxies.Issued.At || c.SizedBytes.At != c.Proxies.Issued.At ||
+		c.Unsized.At != c.Proxies.Issued.At {
+		t.Errorf("as of %v, %v and %v, and issued as of %v", c.Sized.At, c.SizedBytes.At, c.Unsized.At,
+			c.Proxies.Issued.At)
 	}
 }
 

@@ -139,7 +139,8 @@ func TestHealthzAnswersWhateverTheStateOfTheClusters(t *testing.T) {
 }
 
 func TestWhatIsStuckIsAProblemOfTheProcess(t *testing.T) {
-	h := New(Options{Source: typical(noon), Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
+	h := New(Options{Source: typical(noon),
+		Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
 	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
 	if !has(s.Problems, view.SeverityError, "scrape targets: no progress for 31s: a defect in Steelyard, restart it") {
 		t.Errorf("problems %+v", s.Problems)

@@ -133,13 +133,15 @@ func TestAFileIsReadWhileTheOneThatItReplacedHangs(t *testing.T) {
 			good := func() (string, error) { return "good", nil }
 			got, err := Within(t.Context(), "/mnt/x", "read", good)
 			for ; err != nil && time.Since(replaced) <= hung; got, err = Within(t.Context(), "/mnt/x", "read", good) {
-				if !strings.Contains(err.Error(), "/mnt/x has not answered since 2000-01-01 00:00:00 and is tried again at ") {
+				const says = "/mnt/x has not answered since 2000-01-01 00:00:00 and is tried again at "
+				if !strings.Contains(err.Error(), says) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Second)
 			}
 			if took := time.Since(replaced); got != "good" || took > hung/4 {
-				t.Errorf("after %v, the good file was read after %v: %q, %v; want within a quarter", hung, took, got, err)
+				t.Errorf("after %v, the good file was read after %v: %q, %v; want within a quarter", hung, took, got,
+					err)
 			}
 		})
 	}

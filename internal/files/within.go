@@ -81,11 +81,11 @@ func (c *calls) join(path, name string, do func() (any, error)) (*call, error) {
 			latest.shared = true
 			return latest, nil
 		case c.count >= mostHanging:
-			return nil, fmt.Errorf("%s has not answered since %s and is not tried again, because %d calls to files hang: "+
-				"restore its file system or restart this process", path, since, c.count)
+			return nil, fmt.Errorf("%s has not answered since %s and is not tried again, because %d calls to files "+
+				"hang: restore its file system or restart this process", path, since, c.count)
 		case time.Now().Before(next):
-			return nil, fmt.Errorf("%s has not answered since %s and is tried again at %s: is it on a file system that "+
-				"hangs?", path, since, next.Format(time.DateTime))
+			return nil, fmt.Errorf("%s has not answered since %s and is tried again at %s: is it on a file system "+
+				"that hangs?", path, since, next.Format(time.DateTime))
 		}
 	}
 	begun := &call{began: time.Now(), done: make(chan struct{})}
