@@ -88,7 +88,7 @@ var rules = []rule{
 	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo", "controlplane/config"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
 	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
-		"cmd/internal/daemon", "cmd/internal/simulate"},
+		"cmd/internal/daemon", "cmd/internal/simulate", "internal/files"},
 		reason: "commands wire the packages together; simulated servers are no part of the product"},
 }
 

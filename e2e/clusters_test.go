@@ -49,7 +49,7 @@ func TestCountsOfOneClusterDoNotMoveAnother(t *testing.T) {
 	})
 	const long = 60 // requests of the first cluster, which stay at its first endpoint
 	ctx, end := context.WithCancel(t.Context())
-	wait := asking(t, ctx, long, f.urls[0], modelsim.HeaderService, "60")
+	wait := asking(ctx, t, long, f.urls[0], modelsim.HeaderService, "60")
 	f.eventually("the long requests are there", func() error {
 		if n := pool[0].InFlight(); n != long {
 			return fmt.Errorf("%d in flight", n)
@@ -146,7 +146,7 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 	f := start(t, plan{servers: pool, envoys: 2, listen: ", access_log: {batch_above: 5, reports_above: 10}"})
 	const long = 20 // requests that are open throughout, whose begin a restarted Steelyard has not seen
 	ctx, end := context.WithCancel(t.Context())
-	wait := asking(t, ctx, long, f.urls[0], modelsim.HeaderService, "60")
+	wait := asking(ctx, t, long, f.urls[0], modelsim.HeaderService, "60")
 	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 4})
 	counted := func() error {
 		if err := f.modes(admin.ModeReports); err != nil {

@@ -59,10 +59,11 @@ func (f *fleet) flagsNoEndpoint(errors float64) {
 		f.t.Fatal(err)
 	}
 	f.eventually("so many requests end in an error", func() error {
-		if now, err := f.errors(); err != nil || now < before+errors {
-			return fmt.Errorf("%v do (%v)", now-before, err)
+		now, err := f.errors()
+		if err == nil && now < before+errors {
+			err = fmt.Errorf("%v do", now-before)
 		}
-		return nil
+		return err
 	})
 }
 

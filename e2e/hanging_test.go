@@ -77,6 +77,8 @@ clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: "127.0.0.1
 			{"serve", "--config", naming("key.yaml", cert, file.path)},
 			{"simulate", "--scenario", file.path},
 			{"simulate", "--scenario", "photoroom", "--config", file.path},
+			{"simulate", "--trace", file.path},
+			{"inspect", "--engine", "vllm", file.path},
 		} {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -148,9 +150,9 @@ func TestFilesThatDoNotAnswerAreReportedAndWhatRunsGoesOn(t *testing.T) {
 			t.Logf("%s: reported after %v", tt.name, took)
 		}
 		f.goesOn(tt.name)
-		release()
 		f.write(tt.path, tt.restored)
-		f.eventually(tt.name+": all is well afterwards", f.untroubled)
+		f.eventually(tt.name+": all is well once another file is in its place", f.untroubled)
+		release()
 	}
 	if requests, failed := traffic.stop(t); failed != 0 || requests == 0 {
 		t.Errorf("%d of %d requests failed", failed, requests)

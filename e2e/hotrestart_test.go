@@ -21,15 +21,15 @@ func TestTwoProcessesWithOneNodeIDAreExactTogether(t *testing.T) {
 	r := receive(t, up.address)
 	one := envoybootstrap.Options{NodeID: "restarting"}
 	old := r.envoy(one, 1)
-	waits := []func(){asking(t, t.Context(), 5, old.url)}
+	waits := []func(){asking(t.Context(), t, 5, old.url)}
 	r.becomes("the old one's are in flight", inFlight, 5)
 	young := r.envoy(one, 1)
 	eventually(t, "both report", func() error { return r.processes(2) })
 
 	ofOld, ofYoung := 5, 0
 	for until := r.reports.Stats().Reports + 30; r.reports.Stats().Reports < until; {
-		waits = append(waits, asking(t, t.Context(), 1, old.url))
-		waits = append(waits, asking(t, t.Context(), 1, young.url))
+		waits = append(waits, asking(t.Context(), t, 1, old.url))
+		waits = append(waits, asking(t.Context(), t, 1, young.url))
 		ofOld, ofYoung = ofOld+1, ofYoung+1
 		r.becomes("all were issued", issued, ofOld+ofYoung)
 		if n := r.sum(inFlight); n != ofOld+ofYoung {
@@ -60,13 +60,13 @@ func TestAHotRestartIsExactThroughout(t *testing.T) {
 	old, url := run(0)
 	eventually(t, "the old process reports", func() error { r.watch(); return r.processes(1) })
 	ofOld, ofYoung := 5, 0
-	waits := []func(){asking(t, t.Context(), ofOld, url)}
+	waits := []func(){asking(t.Context(), t, ofOld, url)}
 	r.becomes("the old one's are in flight", inFlight, ofOld)
 
 	run(1)
 	eventually(t, "both report", func() error { return r.processes(2) })
 	for until := r.reports.Stats().Reports + 10; r.reports.Stats().Reports < until; {
-		waits = append(waits, asking(t, t.Context(), 1, url))
+		waits = append(waits, asking(t.Context(), t, 1, url))
 		ofYoung++
 		r.becomes("all were issued", issued, ofOld+ofYoung)
 		if n := r.sum(inFlight); n != ofOld+ofYoung {

@@ -338,8 +338,11 @@ func TestWhileAllServersFailNoneIsFlagged(t *testing.T) {
 		served := 0
 		for _, s := range pool {
 			e, err := f.endpoint(s.Address())
-			if err != nil || e.Overloaded {
-				return fmt.Errorf("%s: flagged %v: %q (%v)", s.Address(), e.Overloaded, e.OverloadReason, err)
+			if err != nil {
+				return err
+			}
+			if e.Overloaded {
+				return fmt.Errorf("%s is flagged: %q", s.Address(), e.OverloadReason)
 			}
 			served += int(s.Served())
 		}

@@ -225,7 +225,10 @@ func TestAStrangerThatUsesUpStreamsAndNamesCostsNoEnvoyItsOwn(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("clients %+v, %v", clients, err)
+		if err == nil {
+			err = fmt.Errorf("clients %+v", clients)
+		}
+		return err
 	})
 	f.complains("there are too many streams")
 	f.complains("there are too many subscriptions")

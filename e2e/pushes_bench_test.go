@@ -25,7 +25,7 @@ var followings = []struct {
 // BenchmarkCostOfPushes measures what a push costs an Envoy that has no traffic: the
 // CPU beyond that of a second without pushes, in microseconds for each push, as the
 // median over the rounds. In every round each Envoy has a second of each. This is
-// what weighting.PushCost reckons with.
+// what weighting.PushCost counts.
 //
 //	go test ./e2e -run '^$' -bench CostOfPushes -benchtime 10x
 func BenchmarkCostOfPushes(b *testing.B) {

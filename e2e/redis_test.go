@@ -188,7 +188,7 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	if err := primary.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("Redis is down, and it is said why", func() error {
+	f.eventually("Redis is down, and its source has the reason", func() error {
 		s, err := f.source("redis")
 		if err == nil && (s.State != view.SourceDown ||
 			!strings.Contains(s.LastError, "its primary "+primary.Address())) {

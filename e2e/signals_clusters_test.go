@@ -65,7 +65,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 				}
 				return nil
 			})
-			wait, waitEmbed := asking(t, t.Context(), 3, envoy.url), asking(t, t.Context(), 2, envoy.url+"embed")
+			wait, waitEmbed := asking(t.Context(), t, 3, envoy.url), asking(t.Context(), t, 2, envoy.url+"embed")
 			holds := func(what string, of func(flight.Counts) weighting.Reading, want ...float64) {
 				t.Helper()
 				eventually(t, what, func() error {

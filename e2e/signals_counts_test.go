@@ -34,7 +34,7 @@ func ask(ctx context.Context, url string, headers ...string) {
 }
 
 // asking sends n requests at once and returns a function that waits for them.
-func asking(t *testing.T, ctx context.Context, n int, url string, headers ...string) (wait func()) {
+func asking(ctx context.Context, t *testing.T, n int, url string, headers ...string) (wait func()) {
 	t.Helper()
 	done := make(chan struct{})
 	for range n {
@@ -75,7 +75,7 @@ func TestARequestIsInFlightUntilItEndsHoweverItEnds(t *testing.T) {
 				hadFailed, hadAnswered, hadEnded := r.sum(failed), r.sum(answered), r.sum(ended)
 				ctx, abort := context.WithCancel(t.Context())
 				defer abort()
-				wait := asking(t, ctx, 1, envoy.url+strings.TrimPrefix(tt.path, "/"))
+				wait := asking(ctx, t, 1, envoy.url+strings.TrimPrefix(tt.path, "/"))
 				r.becomes("in flight while it is open", inFlight, 1)
 				if tt.aborted {
 					abort()
@@ -104,7 +104,7 @@ func TestARefusedConnectionMovesNoCountAndItsRetryIsCounted(t *testing.T) {
 	r := receive(t, refusing, up.address)
 	envoy := r.envoy(logOnly, 1)
 	const n = 4
-	wait := asking(t, t.Context(), n, envoy.url)
+	wait := asking(t.Context(), t, n, envoy.url)
 	r.becomes("all are in flight", inFlight, n)
 	counts := r.counts()
 	if refused := counts[0]; refused.InFlight.Value != 0 || refused.Proxies.Issued.Value != 0 ||
@@ -124,9 +124,9 @@ func TestWhatACircuitBreakerStopsMovesNoCount(t *testing.T) {
 	up := startUpstream(t)
 	r := receive(t, up.address)
 	envoy := r.envoy(logOnly, 1, edit{"max_requests: 65536", "max_requests: 1"})
-	wait := asking(t, t.Context(), 1, envoy.url)
+	wait := asking(t.Context(), t, 1, envoy.url)
 	r.becomes("one is in flight", inFlight, 1)
-	asking(t, t.Context(), 3, envoy.url)() // answered by the Envoy
+	asking(t.Context(), t, 3, envoy.url)() // answered by the Envoy
 	up.let <- struct{}{}
 	wait()
 	r.becomes("it has ended", ended, 1)
@@ -149,7 +149,7 @@ func TestRequestsWithOneIDOrNoneAreCountedOneByOne(t *testing.T) {
 				headers = []string{"x-request-id", "mine"}
 			}
 			const n = 30
-			wait := asking(t, t.Context(), n, envoy.url, headers...)
+			wait := asking(t.Context(), t, n, envoy.url, headers...)
 			r.becomes("all are in flight", inFlight, n)
 			for left := n - 1; left >= 0; left-- {
 				up.let <- struct{}{}
@@ -253,7 +253,7 @@ func TestBatchedEntriesOfAnIdleEnvoyDoNotWait(t *testing.T) {
 	envoy := r.envoy(logOnly, 1)
 	r.form(0, 100)
 	// One request, and then none that would flush its entry.
-	wait := asking(t, t.Context(), 1, envoy.url)
+	wait := asking(t.Context(), t, 1, envoy.url)
 	r.becomes("it is in flight", inFlight, 1)
 	up.let <- struct{}{}
 	r.becomes("it has ended", inFlight, 0)
@@ -278,7 +278,8 @@ func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
 		})
 		const size = 1234
 		done := make(chan struct{})
-		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", size)), io.MultiReader(strings.NewReader("of no known length"))} {
+		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", size)),
+			io.MultiReader(strings.NewReader("of no known length"))} {
 			go func() {
 				if resp, err := http.Post(envoy.url, "text/plain", body); err == nil {
 					resp.Body.Close()
@@ -287,8 +288,10 @@ func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
 			}()
 		}
 		r.becomes("both are in flight", inFlight, 2)
-		if n, bytes, without := r.sum(sized), r.sum(sizedBytes), r.sum(unsized); n != i+1 || bytes != (i+1)*size || without != i+1 {
-			t.Errorf("form %d: %d of a known size, %d bytes, %d without; want %d, %d, %d", i, n, bytes, without, i+1, (i+1)*size, i+1)
+		if n, bytes, without := r.sum(sized), r.sum(sizedBytes), r.sum(unsized); n != i+1 || bytes != (i+1)*size ||
+			without != i+1 {
+			t.Errorf("form %d: %d of a known size, %d bytes, %d without; want %d, %d, %d", i, n, bytes, without, i+1,
+				(i+1)*size, i+1)
 		}
 		for range 2 {
 			up.let <- struct{}{}

@@ -108,7 +108,7 @@ func TestAnAccessLogThatIsNotReadIsDroppedAndCostsNoRequest(t *testing.T) {
 	}
 	// If each entry were written together with all entries before it, it would be the sum over all requests.
 	if failed > 2*requests {
-		t.Errorf("%v entries were written in vain, for %d requests", failed, requests)
+		t.Errorf("%v entries were written without success, for %d requests", failed, requests)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 	envoy := r.envoy(envoybootstrap.Options{}, 1)
 	const long = 12 // requests that are open throughout
 	ctx, end := context.WithCancel(t.Context())
-	wait := asking(t, ctx, long, envoy.url, modelsim.HeaderService, "60")
+	wait := asking(ctx, t, long, envoy.url, modelsim.HeaderService, "60")
 	r.becomes("the long requests are in flight", inFlight, long)
 
 	traffic := carrying(t, load.Plan{
@@ -172,7 +172,7 @@ func TestLoadReportsCountTheRequestsInProgress(t *testing.T) {
 	for _, interval := range []time.Duration{50 * time.Millisecond, time.Second, 100 * time.Millisecond} {
 		r.interval.Store(int64(interval)) // while the stream is open
 		ctx, end := context.WithCancel(t.Context())
-		wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+		wait := asking(ctx, t, n, envoy.url, modelsim.HeaderService, "60")
 		r.becomes("all are in progress", inFlight, n)
 		for i, c := range r.counts() {
 			if got, want := c.InFlight.Value, float64(pool[i].InFlight()); got != want {
@@ -191,7 +191,7 @@ func TestAnEndpointThatWasRemovedMovesNoCountWhenItsRequestsEnd(t *testing.T) {
 	envoy := r.envoy(envoybootstrap.Options{}, 1)
 	ctx, end := context.WithCancel(t.Context())
 	const n = 6
-	wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+	wait := asking(ctx, t, n, envoy.url, modelsim.HeaderService, "60")
 	r.becomes("all are in flight", inFlight, n)
 	stays := pool[1].InFlight()
 	r.publish(r.members[1])
@@ -212,7 +212,7 @@ func TestSignalsGoThroughTLS(t *testing.T) {
 	envoy := r.envoy(envoybootstrap.Options{TLS: envoybootstrap.TLS{CAFile: authority}}, 1)
 	ctx, end := context.WithCancel(t.Context())
 	const n = 5
-	wait := asking(t, ctx, n, envoy.url, modelsim.HeaderService, "60")
+	wait := asking(ctx, t, n, envoy.url, modelsim.HeaderService, "60")
 	r.becomes("all are in flight", inFlight, n)
 	end()
 	wait()

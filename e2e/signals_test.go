@@ -105,7 +105,7 @@ func (r *receiver) watch() int {
 	return len(watchers)
 }
 
-// counts are those of the cluster as of now, in the order of its members.
+// counts are those of the cluster at this time, in the order of its members.
 func (r *receiver) counts() []flight.Counts {
 	r.watch()
 	return r.ledger.Read(cluster, time.Now(), nil)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/collectors/modelserver"
+	"steelyard/internal/files"
 )
 
 // The bounds on a body to inspect, as generous as the largest that serve reads.
@@ -110,7 +110,7 @@ func fetch(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
 		return fetchURL(ctx, name)
 	}
-	f, err := os.Open(name)
+	f, err := files.Open(ctx, name)
 	if err != nil {
 		return nil, err
 	}

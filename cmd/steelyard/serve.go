@@ -80,8 +80,8 @@ func serve(path string, out *asynclog.Log) error {
 // reloadPatience is how long the exit of the process waits for a reload in progress.
 const reloadPatience = 100 * time.Millisecond
 
-// runWith runs a daemon, and the watcher of its configuration. A daemon ends in bounded time whatever is
-// stuck; a reload that waits for what is stuck ends with the process.
+// runWith runs a daemon and the watcher of its configuration. A daemon ends in bounded time whatever is stuck; a reload
+// that waits for what is stuck ends with the process.
 func runWith(ctx context.Context, daemon, watch func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -36,7 +36,8 @@ func TestRecordedMessagesOfARealEnvoy(t *testing.T) {
 		{"14-timeout", ledger.Outcome{}},
 		{"16-aborted-stream", ledger.Outcome{Status: 200, Bytes: 141}},
 		{"18-aborted", ledger.Outcome{}},
-		{"20-grpc-unavailable", ledger.Outcome{Status: 200, GRPCStatus: 14, Latency: 100 * time.Microsecond, Bytes: 49}},
+		{"20-grpc-unavailable",
+			ledger.Outcome{Status: 200, GRPCStatus: 14, Latency: 100 * time.Microsecond, Bytes: 49}},
 		{"22-grpc-not-found", ledger.Outcome{Status: 200, GRPCStatus: 5, Latency: 100 * time.Microsecond, Bytes: 16}},
 		{"24-grpc-ok", ledger.Outcome{Status: 200, Latency: 100 * time.Microsecond, Bytes: 42}},
 		{"27-grpc-refused", ledger.Outcome{Status: 415, GRPCStatus: 3, Latency: 100 * time.Microsecond, Bytes: 61}},
@@ -59,7 +60,8 @@ func TestRecordedMessagesOfARealEnvoy(t *testing.T) {
 			if want := map[bool]string{false: "up", true: "refused"}[c.want.ConnectFailed]; got.Cluster != want {
 				t.Errorf("through cluster %q, want %q", got.Cluster, want)
 			}
-			if !got.Ended || got.Outcome != c.want || len(got.ID) != 16+36 || !strings.HasPrefix(got.Address, "127.0.0.1:") {
+			if !got.Ended || got.Outcome != c.want || len(got.ID) != 16+36 ||
+				!strings.HasPrefix(got.Address, "127.0.0.1:") {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
@@ -123,7 +125,9 @@ func TestByHandIsAsByTheGeneratedCode(t *testing.T) {
 func TestATCPLogIsNoRequest(t *testing.T) {
 	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
 		LogEntries: &accesslogv3.StreamAccessLogsMessage_TcpLogs{
-			TcpLogs: &accesslogv3.StreamAccessLogsMessage_TCPAccessLogEntries{LogEntry: []*accessdatav3.TCPAccessLogEntry{{}}},
+			TcpLogs: &accesslogv3.StreamAccessLogsMessage_TCPAccessLogEntries{
+				LogEntry: []*accessdatav3.TCPAccessLogEntry{{}},
+			},
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +203,8 @@ func FuzzMessage(f *testing.F) {
 		m := &message{wantNode: true}
 		err := m.UnmarshalWire(data)
 		if err != nil {
-			if errors.Is(err, wire.ErrMalformed) && proto.Unmarshal(data, &accesslogv3.StreamAccessLogsMessage{}) == nil {
+			if errors.Is(err, wire.ErrMalformed) &&
+				proto.Unmarshal(data, &accesslogv3.StreamAccessLogsMessage{}) == nil {
 				t.Errorf("protobuf reads it, and not we: %v", err)
 			}
 			return
@@ -218,11 +223,17 @@ func sized(t testing.TB, length string) []byte {
 	t.Helper()
 	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
 		LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
-				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady,
-					UpstreamRemoteAddress: address("127.0.0.1", 80)},
-				Request: &accessdatav3.HTTPRequestProperties{RequestHeaders: map[string]string{"content-length": length}},
-			}}},
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+				LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+					CommonProperties: &accessdatav3.AccessLogCommon{
+						AccessLogType:         accessdatav3.AccessLogType_UpstreamPoolReady,
+						UpstreamRemoteAddress: address("127.0.0.1", 80),
+					},
+					Request: &accessdatav3.HTTPRequestProperties{
+						RequestHeaders: map[string]string{"content-length": length},
+					},
+				}},
+			},
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -253,8 +264,10 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 		logs := &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{}
 		for range entries {
 			logs.LogEntry = append(logs.LogEntry, &accessdatav3.HTTPAccessLogEntry{
-				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamPoolReady,
-					UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", 900)},
+				CommonProperties: &accessdatav3.AccessLogCommon{
+					AccessLogType:         accessdatav3.AccessLogType_UpstreamPoolReady,
+					UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", 900),
+				},
 				Request: &accessdatav3.HTTPRequestProperties{RequestId: id},
 			})
 		}
@@ -285,10 +298,15 @@ func TestALargeMessageLeavesNoMemoryBehind(t *testing.T) {
 func TestAClusterWithAnAbsurdNameIsNotKnown(t *testing.T) {
 	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{
 		LogEntries: &accesslogv3.StreamAccessLogsMessage_HttpLogs{
-			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
-				CommonProperties: &accessdatav3.AccessLogCommon{AccessLogType: accessdatav3.AccessLogType_UpstreamEnd,
-					UpstreamRemoteAddress: address("10.0.0.1", 80), UpstreamCluster: strings.Repeat("c", maxCluster+1)},
-			}}},
+			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{
+				LogEntry: []*accessdatav3.HTTPAccessLogEntry{{
+					CommonProperties: &accessdatav3.AccessLogCommon{
+						AccessLogType:         accessdatav3.AccessLogType_UpstreamEnd,
+						UpstreamRemoteAddress: address("10.0.0.1", 80),
+						UpstreamCluster:       strings.Repeat("c", maxCluster+1),
+					},
+				}},
+			},
 		}})
 	if err != nil {
 		t.Fatal(err)

@@ -170,7 +170,8 @@ func drawEntry(t *rapid.T) *accessdatav3.HTTPAccessLogEntry {
 			UpstreamCluster:           rapid.StringN(0, 20, 20).Draw(t, "cluster"),
 			StreamId:                  rapid.SampledFrom([]string{"", "", "stream"}).Draw(t, "stream id"),
 			UpstreamWireBytesReceived: rapid.Uint64().Draw(t, "bytes"),
-			AccessLogType:             accessdatav3.AccessLogType(rapid.SampledFrom([]int32{7, 9, 9, 6, 0, 13}).Draw(t, "type")),
+			AccessLogType: accessdatav3.AccessLogType(
+				rapid.SampledFrom([]int32{7, 9, 9, 6, 0, 13}).Draw(t, "type")),
 			ResponseFlags: &accessdatav3.ResponseFlags{
 				UpstreamConnectionFailure:     flag("failure"),
 				UpstreamConnectionTermination: flag("termination"),

@@ -34,7 +34,7 @@ type Stats struct {
 	Messages uint64 // taken in
 	Entries  uint64 // beginnings and ends of requests
 	Skipped  uint64 // entries of other types, and such without an endpoint
-	Refused  uint64 // streams refused, for want of an identity or of room
+	Refused  uint64 // streams refused, because there was no identity or no room
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -82,7 +83,8 @@ func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage 
 	}
 	m.Identifier = nil
 	if node != "" {
-		m.Identifier = &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node}, LogName: "steelyard"}
+		m.Identifier = &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node},
+			LogName: "steelyard"}
 	}
 	return &m
 }
@@ -91,7 +93,7 @@ func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage 
 func send(t *testing.T, stream accesslogv3.AccessLogService_StreamAccessLogsClient,
 	m *accesslogv3.StreamAccessLogsMessage) {
 	t.Helper()
-	if err := stream.Send(m); err != nil && err != io.EOF {
+	if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 }
@@ -203,7 +205,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, withCodec())
 			stream := s.open(t)
-			if err := stream.Send(c.first); err != nil && err != io.EOF {
+			if err := stream.Send(c.first); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 			err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{})

@@ -50,7 +50,8 @@ func TestCloseWaitsForTheDialsItCancelled(t *testing.T) {
 		go func() { d.close(); closed = true }()
 		synctest.Wait()
 		if closed || d.ctx.Err() == nil {
-			t.Errorf("closed %v with a dial under way, cancelled: %v; want it cancelled and waited for", closed, d.ctx.Err())
+			t.Errorf("closed %v with a dial under way, cancelled: %v; want it cancelled and waited for", closed,
+				d.ctx.Err())
 		}
 		d.dials.Done()
 		synctest.Wait()

@@ -39,7 +39,8 @@ func startCluster(t testing.TB) *redisCluster {
 	}
 	eventually(t, "all nodes know one another", func() bool {
 		for i := range c.nodes {
-			if !strings.Contains(c.do(i, "CLUSTER", "INFO").(string), fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes))) {
+			if !strings.Contains(c.do(i, "CLUSTER", "INFO").(string),
+				fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes))) {
 				return false
 			}
 		}

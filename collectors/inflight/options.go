@@ -129,7 +129,8 @@ func (o Options) validateMode() error {
 	}
 	switch {
 	case o.Mode == ModeSentinel && o.MasterName == "":
-		return fmt.Errorf("master_name is missing; mode %q needs the name the sentinels know the master by", ModeSentinel)
+		return fmt.Errorf("master_name is missing; mode %q needs the name the sentinels know the master by",
+			ModeSentinel)
 	case o.Mode != ModeSentinel && o.MasterName != "":
 		return fmt.Errorf("master_name %q has no meaning in mode %q; leave it out or use mode %q", o.MasterName, o.Mode,
 			ModeSentinel)

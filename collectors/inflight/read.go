@@ -119,15 +119,16 @@ func (p *Poller) doubt(results []Result, err error) {
 func (p *Poller) explain(key string, err error) error {
 	switch {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
-		return fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key, err)
+		return fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key,
+			err)
 	case strings.HasPrefix(err.Error(), "NOPERM"):
-		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, with a "+
-			"db, +select: %w", key, err)
+		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, "+
+			"with a db, +select: %w", key, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v: %w", p.o.Timeout, err)
 	}
-	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key, strings.Join(p.o.Addresses, ", "),
-		err)}
+	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key,
+		strings.Join(p.o.Addresses, ", "), err)}
 }
 
 // counts takes the members apart into those that hold a count and those that do

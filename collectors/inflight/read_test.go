@@ -18,7 +18,8 @@ import (
 // pollOnce reads keys once from a server on address, with time enough.
 func pollOnce(t *testing.T, address string, keys ...Key) []Result {
 	t.Helper()
-	p, err := New(Options{Addresses: []string{address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil, nil)
+	p, err := New(Options{Addresses: []string{address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,8 @@ func TestAllKeysTakeOneRoundTrip(t *testing.T) {
 		keys = append(keys, k)
 	}
 	writes := 0
-	p, err := New(Options{Addresses: []string{m.Addr()}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil, nil)
+	p, err := New(Options{Addresses: []string{m.Addr()}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,8 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	port := freePort(t)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	s := startRedis(t, port, "--port", "0", "--tls-port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
-		"--tls-ca-cert-file", file("ca.crt"), "--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"))
+		"--tls-ca-cert-file", file("ca.crt"), "--tls-cert-file", file("server.crt"), "--tls-key-file",
+		file("server.key"))
 
 	o := patient(s.address)
 	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
@@ -259,7 +260,8 @@ func BenchmarkPoll(b *testing.B) {
 		do(b, &redis.Options{Addr: s.address}, args...)
 		keys = append(keys, key)
 	}
-	p, err := New(Options{Addresses: []string{s.address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil, nil)
+	p, err := New(Options{Addresses: []string{s.address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
+		nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -45,7 +45,8 @@ func TestAccountsAreFoundBySlot(t *testing.T) {
 				var all []*account
 				table.each(func(a *account) { all = append(all, a) })
 				if len(all) != len(want) || len(all) != table.held || table.held > table.taken {
-					t.Fatalf("%d accounts, %d held, %d places taken; want %d", len(all), table.held, table.taken, len(want))
+					t.Fatalf("%d accounts, %d held, %d places taken; want %d", len(all), table.held, table.taken,
+						len(want))
 				}
 				for _, a := range all {
 					if !slices.Contains(slices.Collect(maps.Values(want)), a) {

@@ -88,7 +88,8 @@ func TestFailuresThatOnlyOneEnvoyReportsDoNotCount(t *testing.T) {
 			}
 			counted := float64(fixture.run(30*time.Second, c.perSecond, c.fail))
 			if share := counted / reported; share < c.least*0.9 || share > c.most*1.2 {
-				t.Errorf("%.0f of about %.0f failures count: %.3f, want %v to %v", counted, reported, share, c.least, c.most)
+				t.Errorf("%.0f of about %.0f failures count: %.3f, want %v to %v", counted, reported, share, c.least,
+					c.most)
 			}
 			disputes := fixture.ledger.Disputes("chat", fixture.now)
 			if named := len(disputes) > 0; named != c.named {

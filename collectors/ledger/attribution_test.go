@@ -17,7 +17,8 @@ func shared() (*world, *testEnvoy) {
 // through has requests begin through a cluster of the Envoy's.
 func (w *world) through(s *Stream, cluster string, n int) {
 	for i := range n {
-		s.Events(w.now, []Event{{ID: []byte(cluster + strconv.Itoa(i)), Address: []byte(one), Cluster: []byte(cluster)}})
+		s.Events(w.now,
+			[]Event{{ID: []byte(cluster + strconv.Itoa(i)), Address: []byte(one), Cluster: []byte(cluster)}})
 	}
 }
 
@@ -27,8 +28,8 @@ func (w *world) mustHave(t *testing.T, name string, inFlight, issued int) {
 	w.mustBeSound(t)
 	got := w.ticked().Read(name, w.now, nil)[0]
 	if int(got.InFlight.Value) != inFlight || int(got.Proxies.Issued.Value) != issued {
-		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value, inFlight,
-			issued)
+		t.Errorf("%s: %v in flight, %v issued; want %d and %d", name, got.InFlight.Value, got.Proxies.Issued.Value,
+			inFlight, issued)
 	}
 }
 

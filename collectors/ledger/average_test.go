@@ -29,8 +29,8 @@ func TestAnEndpointsAveragesFollowTheEnds(t *testing.T) {
 		s.End(w.now, "1", one, step.o)
 		got := w.read(t)
 		if math.Abs(got.ResponseBytes.Value-step.bytes) > 1e-9 || math.Abs(got.FailedShare.Value-step.failing) > 1e-9 {
-			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.ResponseBytes.Value, got.FailedShare.Value,
-				step.bytes, step.failing)
+			t.Errorf("%s: %v bytes, %v failing; want %v and %v", step.name, got.ResponseBytes.Value,
+				got.FailedShare.Value, step.bytes, step.failing)
 		}
 		if got.ResponseBytes.At.Equal(w.now) != step.news || !got.FailedShare.At.Equal(w.now) {
 			t.Errorf("%s: as of %v and %v", step.name, got.ResponseBytes.At, got.FailedShare.At)

@@ -62,7 +62,8 @@ func BenchmarkEvents(b *testing.B) {
 				copy(id, strconv.Itoa(i))
 				address := []byte(f.addresses[i*7%len(f.addresses)])
 				events[0] = Event{ID: id, Address: address}
-				events[1] = Event{ID: id, Address: address, Ended: true, Outcome: Outcome{Status: 200, Latency: time.Second}}
+				events[1] = Event{ID: id, Address: address, Ended: true,
+					Outcome: Outcome{Status: 200, Latency: time.Second}}
 				f.streams[i%len(f.streams)].Events(f.now, events)
 				i++
 			}

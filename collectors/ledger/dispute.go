@@ -270,13 +270,15 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	for _, d := range l.denials {
 		for _, claim := range d.claims {
 			if a := claim.account; a.slot.cluster == c && a.watched && claim.disputed() {
-				all = append(all, Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(claim.least), claim.contradicted})
+				all = append(all,
+					Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(claim.least), claim.contradicted})
 			}
 		}
 	}
 	for _, s := range c.members {
 		if acc := s.accused; acc.disputed(now) {
-			all = append(all, Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.node, Address: s.address, Since: acc.since})
+			all = append(all,
+				Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.node, Address: s.address, Since: acc.since})
 		}
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {

@@ -385,12 +385,12 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 	w.run(10 * time.Second)
 	if w.undisputed() {
-		t.Fatal("it is believed")
+		t.Fatal("it is trusted")
 	}
 	w.seen = nil
 	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second ||
 		!w.undisputed() {
-		t.Errorf("not believed for %v without a report", disputed)
+		t.Errorf("not trusted for %v without a report", disputed)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {
 		t.Errorf("%+v", got)

@@ -12,7 +12,7 @@
 // the sums over all Envoys, whenever it is woken because they changed. The ledger
 // is pure but for its lock: time is an argument, and there is no goroutine.
 //
-// # Who counts
+// # Which Envoys count
 //
 // An Envoy is a node id at a remote IP. Only Envoys that subscribe to a cluster
 // (SetWatchers) move its counts, and only those of its endpoints (SetMembers):
@@ -57,8 +57,8 @@
 //
 // # As of when
 //
-// An Envoy's events are as of now; batched ones as of its last message, at most a
-// second ago; reports as of the last one. The sums of a cluster are as of now less the
+// An Envoy's events are current; batched ones are as old as its last message, at most a
+// second; reports as old as the last one. The sums of a cluster are as old as the
 // mean of these ages, weighed by the Envoys' request rates: what a sum misses are the
 // requests since, Σ rate · age. In-flight counts are Exact when every Envoy that
 // is counted has load reports, so that no drift lasts.

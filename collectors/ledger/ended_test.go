@@ -194,8 +194,8 @@ func TestEndpointsThatLeaveDoNotSearchWhatIsRemembered(t *testing.T) {
 	}
 	// A search for each endpoint would take a hundred times as long.
 	if took := leave(f); took > 20*nothing+time.Second {
-		t.Errorf("%d endpoints left %d Envoys in %v, and in %v with nothing remembered", len(f.addresses)-1, len(f.streams),
-			took, nothing)
+		t.Errorf("%d endpoints left %d Envoys in %v, and in %v with nothing remembered", len(f.addresses)-1,
+			len(f.streams), took, nothing)
 	}
 	f.ledger.SetMembers("chat", nil)
 	if got := f.streams[0].envoy.closings; got != 0 {

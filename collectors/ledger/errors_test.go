@@ -154,11 +154,12 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 					return
 				}
 				if now.Errors.Value > float64(all.errors) || now.Succeeded.Value > float64(all.succeeded) {
-					t.Fatalf("%v errors of %d, %v succeeded of %d", now.Errors.Value, all.errors, now.Succeeded.Value, all.succeeded)
+					t.Fatalf("%v errors of %d, %v succeeded of %d", now.Errors.Value, all.errors, now.Succeeded.Value,
+						all.succeeded)
 				}
 				if now.Errors.Value < before.Errors.Value || now.Succeeded.Value < before.Succeeded.Value {
-					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value, now.Succeeded.Value,
-						before.Succeeded.Value)
+					t.Fatalf("%v errors after %v, %v succeeded after %v", now.Errors.Value, before.Errors.Value,
+						now.Succeeded.Value, before.Succeeded.Value)
 				}
 				before = now
 			},

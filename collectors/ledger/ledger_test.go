@@ -173,7 +173,7 @@ func TestWhatEndedIsNoDriftAnyMore(t *testing.T) {
 		s := w.open(e)
 		w.reporting(e)
 		w.nextReport(e, 2, 0)
-		w.expect(t, 2) // the first report is believed
+		w.expect(t, 2) // the first report is trusted
 		for range 2 {
 			s.End(w.now, "unseen", one, Outcome{})
 		}
@@ -410,7 +410,8 @@ func TestAnIdleEnvoyDoesNotMakeTheCountsLate(t *testing.T) {
 		s.Begin(w.now, "1", one)
 		s.End(w.now, "1", one, Outcome{})
 	}
-	if got := w.ticked().Cluster("chat", w.now); got.Events != 1 || got.Reports != 1 || got.Interval > time.Millisecond {
+	if got := w.ticked().Cluster("chat", w.now); got.Events != 1 || got.Reports != 1 ||
+		got.Interval > time.Millisecond {
 		t.Errorf("%+v, want next to no interval", got)
 	}
 	w.open(idle)
@@ -567,7 +568,7 @@ func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
 	before := w.read(t).Proxies.Issued.Value
 	s.Begin(w.now, "first", one)
 	if got := w.read(t).Proxies.Issued.Value; got != before {
-		t.Fatalf("%v issued, want %v: nothing is owed", got, before)
+		t.Fatalf("%v issued, want %v: nothing was overcounted", got, before)
 	}
 	if w.ticked().Cluster("chat", w.now).Idle {
 		t.Error("idle with a request in flight that just began")
@@ -733,7 +734,8 @@ func TestSums(t *testing.T) {
 			s.End(w.now, "1", one, c.o)
 			at := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: w.now} }
 			want := weighting.ProxyReport{
-				Issued: at(float64(c.want.Issued)), Ended: at(float64(c.want.Ended)), Failed: at(float64(c.want.Failed)),
+				Issued: at(float64(c.want.Issued)), Ended: at(float64(c.want.Ended)),
+				Failed: at(float64(c.want.Failed)),
 				Errors: at(float64(c.want.Errors)), Succeeded: at(float64(c.want.Succeeded)),
 				Answered: at(float64(c.want.Answered)), LatencySeconds: at(c.want.Latency), Sized: at(0), SizedBytes: at(0),
 			}
@@ -838,7 +840,7 @@ func TestWhatALogShowsLateIsCountedOnce(t *testing.T) {
 	issued(10) // four of them, or four more
 	w.nextReport(e, 0, 0)
 	w.nextReport(e, 0, 0)
-	issued(10) // four of them: owed
+	issued(10) // four of them: overcounted
 	for range 3 {
 		s.Begin(w.now, "2", one)
 	}

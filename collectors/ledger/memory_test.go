@@ -45,7 +45,8 @@ func TestUnknownNodesTakeMemoryByWhatTheySay(t *testing.T) {
 					node := Envoy{NodeID: strconv.Itoa(i), Host: "10.9.9.9"}
 					l.Open(node, start).Begin(start, "id", addresses[i%20][i%1000])
 					l.Reporting(node, time.Second, start).Report(start, []ClusterLoad{{
-						Cluster: "cluster-19", Endpoints: []EndpointLoad{{Address: addresses[19][i%1000], InProgress: 1}},
+						Cluster:   "cluster-19",
+						Endpoints: []EndpointLoad{{Address: addresses[19][i%1000], InProgress: 1}},
 					}})
 				}
 			})

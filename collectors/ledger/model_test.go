@@ -340,7 +340,8 @@ func TestCountsAreTheTruthWhenNothingIsLost(t *testing.T) {
 			"report": w.allReport,
 			"refused": func(t *rapid.T) {
 				e := drawEnvoy(t, w)
-				drawStream(t, e).End(w.now, "0", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), Outcome{ConnectFailed: true})
+				drawStream(t, e).End(w.now, "0", rapid.SampledFrom(drawnAddresses).Draw(t, "address"),
+					Outcome{ConnectFailed: true})
 			},
 			"stranger": func(t *rapid.T) {
 				stranger.Begin(w.now, "0", rapid.SampledFrom(drawnAddresses).Draw(t, "address"))
@@ -353,8 +354,8 @@ func TestCountsAreTheTruthWhenNothingIsLost(t *testing.T) {
 				w.mustBeTrueAndSound(t)
 				for _, c := range w.ticked().Read("chat", w.now, nil) {
 					if p := c.Proxies; p.Issued.Value-p.Ended.Value != c.InFlight.Value {
-						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value, p.Ended.Value,
-							c.InFlight.Value)
+						t.Fatalf("%s: %v issued and %v ended, with %v in flight", c.Address, p.Issued.Value,
+							p.Ended.Value, c.InFlight.Value)
 					}
 				}
 			},
@@ -424,13 +425,14 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 		}
 		logged := rapid.Bool()
 		fresh := 0
-		mend := func(t *rapid.T) {
+		repair := func(t *rapid.T) {
 			for range 2 {
 				w.allReport(t)
 				for range rapid.IntRange(0, 3).Draw(t, "requests between") { // with no loss
 					e := drawEnvoy(t, w)
 					fresh++
-					w.begin(e, e.streams[0], fmt.Sprint("fresh", fresh), rapid.SampledFrom(drawnAddresses).Draw(t, "address"), true)
+					w.begin(e, e.streams[0], fmt.Sprint("fresh", fresh),
+						rapid.SampledFrom(drawnAddresses).Draw(t, "address"), true)
 					if rapid.Bool().Draw(t, "ends") {
 						w.end(e, e.streams[1], len(e.open)-1, true)
 					}
@@ -442,11 +444,13 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 			"begin": func(t *rapid.T) {
 				e := drawEnvoy(t, w)
 				id := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id"))
-				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"), logged.Draw(t, "logged"))
+				w.begin(e, drawStream(t, e), id, rapid.SampledFrom(drawnAddresses).Draw(t, "address"),
+					logged.Draw(t, "logged"))
 			},
 			"end": func(t *rapid.T) {
 				if e := drawEnvoy(t, w); len(e.open) > 0 {
-					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"), logged.Draw(t, "logged"))
+					w.end(e, drawStream(t, e), rapid.IntRange(0, len(e.open)-1).Draw(t, "which"),
+						logged.Draw(t, "logged"))
 				}
 			},
 			"break": func(t *rapid.T) {
@@ -462,7 +466,8 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 				w.reporting(e)
 			},
 			"members": func(t *rapid.T) {
-				w.cluster("chat", rapid.SliceOfDistinct(rapid.SampledFrom(drawnAddresses), rapid.ID).Draw(t, "members")...)
+				w.cluster("chat",
+					rapid.SliceOfDistinct(rapid.SampledFrom(drawnAddresses), rapid.ID).Draw(t, "members")...)
 			},
 			"watchers": func(t *rapid.T) {
 				w.watch("embed", rapid.SliceOfDistinct(rapid.SampledFrom(w.envoys), rapid.ID).Draw(t, "watchers")...)
@@ -471,10 +476,10 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 					w.watch("embed", w.envoys[0])
 				}
 			},
-			"mend": mend,
-			"":     func(t *rapid.T) { w.mustBeSound(t) },
+			"repair": repair,
+			"":       func(t *rapid.T) { w.mustBeSound(t) },
 		})
-		mend(t)
+		repair(t)
 	})
 }
 
@@ -536,7 +541,7 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 			}
 		}
 		settle()
-		begin(everLate, true) // what is owed is paid
+		begin(everLate, true) // what was overcounted is made up for
 		settle()
 		if sum != truth {
 			t.Fatalf("%d issued, really %d", sum, truth)
@@ -581,7 +586,8 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 			"reporting": func(t *rapid.T) { w.reporting(drawEnvoy(t, w)) },
 			"begin": func(t *rapid.T) {
 				if e := drawEnvoy(t, w); len(e.streams) > 0 {
-					w.begin(e, drawStream(t, e), "id", rapid.SampledFrom(drawnAddresses).Draw(t, "address"), logged.Draw(t, "logged"))
+					w.begin(e, drawStream(t, e), "id", rapid.SampledFrom(drawnAddresses).Draw(t, "address"),
+						logged.Draw(t, "logged"))
 				}
 			},
 			"report": func(t *rapid.T) {

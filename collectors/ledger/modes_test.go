@@ -12,12 +12,12 @@ import (
 // mode is not logged.
 func (w *world) traffic(e *testEnvoy, perSecond int, d time.Duration) {
 	const tick = 10 * time.Millisecond
-	until, owed, id := w.now.Add(d), 0.0, 0
+	until, due, id := w.now.Add(d), 0.0, 0
 	for w.now.Before(until) {
 		w.after(tick)
 		_, modes := w.ledger.Modes()
 		logged := modes[e.node] != ModeReports
-		for owed += float64(perSecond) * tick.Seconds(); owed >= 1; owed-- {
+		for due += float64(perSecond) * tick.Seconds(); due >= 1; due-- {
 			id++
 			w.begin(e, e.streams[0], strconv.Itoa(id%1000), one, logged)
 			for len(e.open) > perSecond/4 {
@@ -277,8 +277,8 @@ func TestEnvoysThatWatchNothingMakeNoOtherReportLessOften(t *testing.T) {
 		w.mustBeSound(t)
 		got, _, watches := w.ledger.ReportersWith(node)
 		if got != want || watches != watching {
-			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches, want,
-				watching)
+			t.Errorf("%s, %s is one of %+v and watches a cluster: %t; want %+v, %t", when, node.NodeID, got, watches,
+				want, watching)
 		}
 	}
 	w.reporting(e)
@@ -308,7 +308,7 @@ func TestEnvoysThatWatchNothingMakeNoOtherReportLessOften(t *testing.T) {
 	w.mustBeSound(t)
 }
 
-// TestTheLogOfAnEnvoyWithOtherTrafficStaysOff: its entries cost the Envoy as much whoever
+// TestTheLogOfAnEnvoyWithOtherTrafficStaysOff: its entries cost the Envoy as much whatever
 // the requests are for. Were the rate by the reports only that of the clusters here, the log
 // would be switched on again after a few seconds, and off again, for ever.
 func TestTheLogOfAnEnvoyWithOtherTrafficStaysOff(t *testing.T) {

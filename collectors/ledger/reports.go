@@ -318,7 +318,8 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 	e.accounts.each(func(a *account) {
 		t := a.next
 		a.next = tally{}
-		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded, t.errors
+		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded,
+			t.errors
 		change := a.count.Report(&report)
 		l.apply(a, &change)
 		e.progress += int(a.count.InProgress())

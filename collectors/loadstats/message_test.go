@@ -78,8 +78,8 @@ func TestWhatARealEnvoyReports(t *testing.T) {
 		{"0-node", 0, nil},
 		{"1-streaming", 3, map[string]ledger.EndpointLoad{"up": {InProgress: 1, Issued: 4, Succeeded: 2, Errors: 2},
 			"xds": {InProgress: 2, Issued: 1}}},
-		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2, Succeeded: 1, Errors: 1}, "refused": {Errors: 1},
-			"xds": {InProgress: 2}}},
+		{"2-refused", 3, map[string]ledger.EndpointLoad{"up": {Issued: 2, Succeeded: 1, Errors: 1},
+			"refused": {Errors: 1}, "xds": {InProgress: 2}}},
 		// Answered were OK, NOT_FOUND, UNAVAILABLE (gRPC) and 415; the Envoy's circuit breaker
 		// stopped a fifth.
 		{"3-errors", 2, map[string]ledger.EndpointLoad{"llama": {Issued: 4, Succeeded: 3, Errors: 2},
@@ -152,7 +152,8 @@ func TestByHandIsAsByTheGeneratedCode(t *testing.T) {
 		m := &report{}
 		for range 3 {
 			data, err := proto.Marshal(&loadstatsv3.LoadStatsRequest{
-				Node: &corev3.Node{Id: "a"}, ClusterStats: rapid.SliceOfN(rapid.Custom(drawCluster), 0, 4).Draw(t, "clusters"),
+				Node:         &corev3.Node{Id: "a"},
+				ClusterStats: rapid.SliceOfN(rapid.Custom(drawCluster), 0, 4).Draw(t, "clusters"),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -47,7 +47,7 @@ type Stats struct {
 	Streams int    // open now
 	Reports uint64 // taken in
 	Bytes   uint64 // of all messages
-	Refused uint64 // streams refused, for want of an identity or of room
+	Refused uint64 // streams refused, because there was no identity or no room
 	Broken  uint64 // streams ended because of a message that could not be read
 }
 

@@ -2,6 +2,7 @@ package loadstats
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -87,7 +88,7 @@ func (s *served) open(t *testing.T, first *loadstatsv3.LoadStatsRequest) peer {
 // send sends a report. Of a stream that has ended meanwhile, Recv returns why.
 func (p peer) send(m *loadstatsv3.LoadStatsRequest) {
 	p.t.Helper()
-	if err := p.Send(m); err != nil && err != io.EOF {
+	if err := p.Send(m); err != nil && !errors.Is(err, io.EOF) {
 		p.t.Fatal(err)
 	}
 }
@@ -293,7 +294,8 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 			func(s Stats) uint64 { return s.Refused }},
 		{"no id", named(""), codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
 		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
-		{"too long for gRPC", tooHuge, codes.ResourceExhausted, "larger than max", func(s Stats) uint64 { return s.Broken }},
+		{"too long for gRPC", tooHuge, codes.ResourceExhausted, "larger than max",
+			func(s Stats) uint64 { return s.Broken }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

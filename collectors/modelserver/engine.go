@@ -233,12 +233,14 @@ func validate(e Engine, c Custom) error {
 			return fmt.Errorf("unknown engine %q: write one of %s", e, join(Engines()))
 		}
 		if c != (Custom{}) {
-			return fmt.Errorf("series names are given, but the engine is %q: leave them out or write engine %q", e, EngineCustom)
+			return fmt.Errorf("series names are given, but the engine is %q: leave them out or write engine %q", e,
+				EngineCustom)
 		}
 		return nil
 	}
 	if c == (Custom{}) {
-		return errors.New("engine \"custom\" needs at least one series name: queue, running, utilization or completions")
+		return errors.New("engine \"custom\" needs at least one series name: queue, running, utilization or " +
+			"completions")
 	}
 	for _, s := range []struct{ field, name string }{
 		{"queue", c.Queue}, {"running", c.Running}, {"utilization", c.Utilization}, {"completions", c.Completions},

@@ -74,7 +74,7 @@ func (r *Reader) Read(body []byte) (Report, error) {
 type FieldSource struct {
 	Field   Field    `json:"field"`
 	Value   Number   `json:"value"`
-	Series  []string `json:"series"`            // the selectors that gave the value; without a value, all that could have
+	Series  []string `json:"series"`            // the selectors of the value; without a value, all that were looked for
 	Combine string   `json:"combine"`           // "sum" or "max" of the samples
 	Samples int      `json:"samples"`           // how many were combined
 	Problem string   `json:"problem,omitempty"` // why there is no value

@@ -135,7 +135,8 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"a type that does not fit", "# TYPE app_queue histogram\napp_queue 3\n", "queue=3", ""},
 		{"sum over labels", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} 4\n", "queue=7", ""},
 		{"largest share", "app_memory{a=\"1\"} 0.5\napp_memory{a=\"2\"} 0.25\n", "utilization=0.5", ""},
-		{"longer names that begin alike", "app_queue_total 9\napp_queue2 9\napp_queue:x 9\napp_queue 3\n", "queue=3", ""},
+		{"longer names that begin alike", "app_queue_total 9\napp_queue2 9\napp_queue:x 9\napp_queue 3\n", "queue=3",
+			""},
 		{"exponent", "app_queue 1.5e+01\n", "queue=15", ""},
 		{"minus zero", "app_queue -0\n", "queue=0", ""},
 		{"garbage in lines of others", "?!\n}{\napp_queue 3\n", "queue=3", ""},
@@ -144,7 +145,8 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"NaN as Triton spells it", "app_queue Nan\napp_running 1\n", "running=1", ""},
 		{"infinity is unknown", "app_queue +Inf\napp_running 1\n", "running=1", ""},
 		{"negative is unknown", "app_queue -1\napp_running 1\n", "running=1", ""},
-		{"one bad sample spoils the sum", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} -1\napp_running 1\n", "running=1", ""},
+		{"one bad sample spoils the sum", "app_queue{a=\"1\"} 3\napp_queue{a=\"2\"} -1\napp_running 1\n", "running=1",
+			""},
 		{"a sum beyond all numbers is unknown", "app_queue{a=\"1\"} 1e308\napp_queue{a=\"2\"} 1e308\napp_running 1\n",
 			"running=1", ""},
 		{"a share in percent is unknown", "app_memory 85\napp_running 1\n", "running=1", ""},
@@ -220,7 +222,8 @@ func TestRefusesNamesThatMakeNoSense(t *testing.T) {
 		{"custom without names", EngineCustom, Custom{}, "at least one series name"},
 		{"names without custom", EngineVLLM, Custom{Queue: "q"}, `write engine "custom"`},
 		{"a selector for a name", EngineCustom, Custom{Queue: `q{a="b"}`}, `queue: "q{a=\"b\"}" is no series name`},
-		{"a blank in a name", EngineCustom, Custom{Queue: "q", Utilization: "a b"}, `utilization: "a b" is no series name`},
+		{"a blank in a name", EngineCustom, Custom{Queue: "q", Utilization: "a b"},
+			`utilization: "a b" is no series name`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := NewReader(c.engine, c.custom)
@@ -270,7 +273,8 @@ func TestExplainAgreesWithReadAndNamesTheSeries(t *testing.T) {
 		}
 	}
 	queue := fields[0]
-	if got, want := queue.Series, `nv_trt_llm_request_metrics{request_type="waiting"}`; len(got) != 1 || got[0] != want {
+	if got, want := queue.Series, `nv_trt_llm_request_metrics{request_type="waiting"}`; len(got) != 1 ||
+		got[0] != want {
 		t.Errorf("series of the queue: %q, want %q", got, want)
 	}
 	if queue.Combine != "sum" || queue.Samples != 1 {

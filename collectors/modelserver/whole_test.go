@@ -163,7 +163,8 @@ func FuzzRead(f *testing.F) {
 	for _, line := range []string{
 		`{a="b\"c"} 1`, "{a=\"\xff\"} 1", `{a="b",a="c"} 1`, `{a="b",} 1`, `{a="b",,} 1`, `{,} 1`, `{} 1`,
 		`{__name__="b"} 1`, `{__a="b"} 1`,
-		`{1a="b"} 1`, `{a= "b"} 1`, `{a="b" } 1`, `{a="b"}1`, `{a="b"}	1`, `{a="b"} +1`, `{a="b"} 1e`, `{a="b"} 1e999`,
+		`{1a="b"} 1`, `{a= "b"} 1`, `{a="b" } 1`, `{a="b"}1`, `{a="b"}	1`, `{a="b"} +1`, `{a="b"} 1e`,
+		`{a="b"} 1e999`,
 		`{a="b"} +Inf`,
 		`{a="b"} 1_0`, `{a="b"} `, `{a="b" 1`, `{a="b"`, `{a="b"c="d"} 1`, `{"a"="b"} 1`, `{=""} 1`, ` 1`, `  1`, ` -`,
 		` 1 1`, " 1\r",
@@ -293,8 +294,8 @@ func TestReadAllocatesATenthOfAParseOfTheWholeBody(t *testing.T) {
 		t.Logf("%s: %.0f bytes allocated, %.0f by a parse of the whole body: %.0f times less", file[1], picked, whole,
 			whole/picked)
 		if picked*10 > whole {
-			t.Errorf("%s: Read allocates %.0f bytes, a parse of the whole body %.0f: want a tenth at most", file[1], picked,
-				whole)
+			t.Errorf("%s: Read allocates %.0f bytes, a parse of the whole body %.0f: want a tenth at most", file[1],
+				picked, whole)
 		}
 	}
 }

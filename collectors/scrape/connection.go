@@ -77,7 +77,7 @@ func (c *connection) abort() {
 	defer c.mu.Unlock()
 	c.aborted = true
 	if c.conn != nil {
-		c.conn.SetDeadline(time.Unix(1, 0))
+		_ = c.conn.SetDeadline(time.Unix(1, 0)) // it fails for a closed connection, and so do its exchanges
 	}
 }
 
@@ -175,7 +175,8 @@ func (c *connection) exchange(s *stream, r *http.Request) (*http.Response, error
 	}
 	response.Body = &body{
 		ReadCloser: response.Body, owner: c,
-		ended: response.ContentLength == 0, last: response.Close || response.StatusCode == http.StatusSwitchingProtocols,
+		ended: response.ContentLength == 0,
+		last:  response.Close || response.StatusCode == http.StatusSwitchingProtocols,
 	}
 	return response, nil
 }

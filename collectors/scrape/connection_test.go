@@ -60,7 +60,8 @@ func answer200(n int) string {
 func TestAConnectionThatWasClosedMeanwhileIsReplaced(t *testing.T) {
 	for name, url := range map[string]string{
 		"closed without a word": talk(t, []func(net.Conn){send(answer200(1))}, []func(net.Conn){send(answer200(2))}),
-		"after an answer without a request": talk(t, []func(net.Conn){send(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")},
+		"after an answer without a request": talk(t,
+			[]func(net.Conn){send(answer200(1) + "HTTP/1.1 408 Too late\r\n\r\n")},
 			[]func(net.Conn){send(answer200(2))}),
 		"announced": talk(t, []func(net.Conn){send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + page(1))},
 			[]func(net.Conn){send(answer200(2))}),

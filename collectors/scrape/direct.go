@@ -111,7 +111,7 @@ func (r *reply) take(read []byte) bool {
 }
 
 // endsOtherwise reports whether a header has ended with bare line feeds, which net/http
-// allows: more of it would be waited for in vain.
+// allows: the reader would wait for more of it without success.
 func endsOtherwise(read []byte) bool {
 	return bytes.Contains(read, []byte("\n\n")) || bytes.Contains(read, []byte("\n\r\n"))
 }

@@ -62,6 +62,7 @@ func TestAnAnswerAsServersWriteItIsReadInPlace(t *testing.T) {
 // TestAKeptConnectionIsReadAsANewOne: of what is not read in place nothing is lost, and an
 // answer means the same on either way.
 func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
 	tooLong := strings.Repeat("#\n", 1<<19+1)
 	for name, answer := range map[string]string{
 		"good":                      answer200(7),
@@ -77,12 +78,12 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 		"broken off in the header":  "HTTP/1.1 200 OK\r\nContent-",
 		"broken off in the body":    "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n#",
 		"broken off in a chunk":     strings.TrimSuffix(chunked(page(7)), "\r\n0\r\n\r\n"),
-		"too long":                  fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(tooLong), tooLong),
+		"too long":                  fmt.Sprintf(ok+"Content-Length: %d\r\n\r\n%s", len(tooLong), tooLong),
 		"too long, in chunks":       chunked(tooLong[:1<<19], tooLong[1<<19:]),
 		"in a chunk that is none":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n\r\n",
 		"in a chunk that is longer": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n#\n\r\n0\r\n\r\n",
 		"of two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n#\n",
-		"with a trailer":            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n#\n\r\n0\r\nA: b\r\n\r\n",
+		"with a trailer":            ok + "Transfer-Encoding: chunked\r\n\r\n2\r\n#\n\r\n0\r\nA: b\r\n\r\n",
 		"compressed":                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n#\n",
 		"a header without end":      "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", maxHeader),
 	} {
@@ -98,7 +99,8 @@ func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
 			if fmt.Sprint(kept.Err) != fmt.Sprint(first.Err) || Kind(kept.Err) != Kind(first.Err) ||
 				kept.Report.Queue.Value != first.Report.Queue.Value || kept.BodyBytes != first.BodyBytes {
 				t.Errorf("over a kept connection: %d bytes, queue %v, %v\nover a new one: %d bytes, queue %v, %v",
-					kept.BodyBytes, kept.Report.Queue.Value, kept.Err, first.BodyBytes, first.Report.Queue.Value, first.Err)
+					kept.BodyBytes, kept.Report.Queue.Value, kept.Err,
+					first.BodyBytes, first.Report.Queue.Value, first.Err)
 			}
 		})
 	}

@@ -109,7 +109,7 @@ func empty(bodies *sync.Pool) *bytes.Buffer {
 	return body
 }
 
-// authorize puts the token of the moment into the request, and writes the request down.
+// authorize puts the current token into the request, and writes the request down.
 func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
 	if f.token != nil {
 		ctx, cancel := context.WithDeadline(ctx, deadline)
@@ -146,7 +146,8 @@ func readBody(response *http.Response, body *bytes.Buffer, limit int64) error {
 		return failure(KindParse, "the body is encoded as %.20q, which was not asked for", encoding)
 	}
 	if response.ContentLength > limit {
-		return failure(KindTooLarge, "the body has %d bytes, the limit is %d (body_limit)", response.ContentLength, limit)
+		return failure(KindTooLarge, "the body has %d bytes, the limit is %d (body_limit)", response.ContentLength,
+			limit)
 	}
 	if n := response.ContentLength; n > 0 {
 		body.Grow(int(n) + bytes.MinRead) // MinRead more, or ReadFrom would grow it again to see the end

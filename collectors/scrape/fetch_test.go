@@ -168,10 +168,11 @@ func TestWhatIsNoLoadReportFails(t *testing.T) {
 		{"garbage", KindParse, "begins with",
 			func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "\x00\xff\x17{{{\n") }},
 		{"nothing", KindParse, "empty", func(w http.ResponseWriter, r *http.Request) {}},
-		{"a body cut off between two lines", KindConnection, "unexpected EOF", func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(len(page(1))+10))
-			io.WriteString(w, page(1))
-		}},
+		{"a body cut off between two lines", KindConnection, "unexpected EOF",
+			func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", fmt.Sprint(len(page(1))+10))
+				io.WriteString(w, page(1))
+			}},
 		{"a chunked body cut off between two lines", KindConnection, "unexpected EOF",
 			func(w http.ResponseWriter, r *http.Request) {
 				io.WriteString(w, page(1))

@@ -67,8 +67,8 @@ func (t Target) beat() time.Duration { return min(t.Interval/10, 25*time.Millise
 func (t Target) offset() time.Duration {
 	h := fnv.New64a()
 	for _, s := range []string{t.Cluster, t.Address, t.URL} {
-		io.WriteString(h, s)
-		h.Write([]byte{0}) // so that ("a", "bc") and ("ab", "c") differ
+		_, _ = io.WriteString(h, s) // a hash takes everything
+		h.Write([]byte{0})          // so that ("a", "bc") and ("ab", "c") differ
 	}
 	return time.Duration(h.Sum64() % uint64(t.Interval)).Truncate(t.beat())
 }

@@ -138,10 +138,12 @@ func TestClientCertificate(t *testing.T) {
 			with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
 		{"the server speaks no TLS", "https" + plain.URL[len("http"):], KindTLS, "HTTP response to HTTPS client", good},
 		{"no CA file", s.URL, KindConfig, "reading CA file", with(func(c *TLS) { c.CAFile = "/nowhere" })},
-		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate", with(func(c *TLS) { c.CAFile = key })},
+		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate",
+			with(func(c *TLS) { c.CAFile = key })},
 		{"no client certificate file", s.URL, KindConfig, "loading client certificate",
 			with(func(c *TLS) { c.CertFile = "/nowhere" })},
-		{"certificate without key", s.URL, KindConfig, "loading client certificate", with(func(c *TLS) { c.KeyFile = "" })},
+		{"certificate without key", s.URL, KindConfig, "loading client certificate",
+			with(func(c *TLS) { c.KeyFile = "" })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tgt := patient(c.url)

@@ -26,23 +26,25 @@ const maxIP = 64
 // may be nil, and the address of its connection. The error is for the person who runs the Envoy.
 func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	if node == nil {
-		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart by it: " +
-			"every Envoy sends one")
+		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart " +
+			"by it: every Envoy sends one")
 	}
 	id, err := nodeID(node)
 	if err != nil {
 		return ledger.Envoy{}, err
 	}
 	if !utf8.ValidString(id) {
-		return ledger.Envoy{}, fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
+		return ledger.Envoy{},
+			fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
 	}
 	if id == "" {
-		return ledger.Envoy{}, errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with " +
-			"--service-node")
+		return ledger.Envoy{},
+			errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
 	}
 	host := remoteHost(ctx)
 	if host == "" {
-		return ledger.Envoy{}, errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
+		return ledger.Envoy{},
+			errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
 	}
 	return ledger.Envoy{NodeID: id, Host: host}, nil
 }

@@ -297,8 +297,8 @@ func signalProblems(s Signals, now time.Time) []view.Problem {
 	}
 	if s.ReportStreams > 1 {
 		out = append(out, problem(view.SeverityWarning, "%d processes report load under this node id from this "+
-			"address, and are added up: a hot restart, which passes, or Envoys that cannot be distinguished: give each "+
-			"its own node id", s.ReportStreams))
+			"address, and are added up: a hot restart, which passes, or Envoys that cannot be distinguished: give "+
+			"each its own node id", s.ReportStreams))
 	}
 	if s.Runtime.Nack != "" {
 		out = append(out, problem(view.SeverityError, "refuses the runtime values that switch its access log: %s",

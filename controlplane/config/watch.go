@@ -106,7 +106,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 				first = time.Now()
 			}
 			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case <-folders.errors: //nolint:errcheck // events were lost: the poll finds the changes
+		case err := <-folders.errors: // events were lost: the poll finds the changes
+			w.followed(err)
 		case <-quiet.C:
 			first = time.Time{}
 			w.look(ctx, folders)

@@ -75,7 +75,7 @@ type Decision struct {
 	WaterLevel        Number `json:"water_level"` // requests for each slot
 	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`
-	// of load: "requests" or "work"; empty before the first decision
+	// Unit is that of load: "requests" or "work"; empty before the first decision.
 	Unit         string `json:"unit"`
 	Work         Work   `json:"work"`                  // all null where the unit is the request
 	ExpectedWait Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool

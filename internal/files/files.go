@@ -1,17 +1,14 @@
 package files
 
 import (
-	"bytes"
+	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"strconv"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // Patience is the time after which a read is given up.
@@ -21,14 +18,7 @@ const Patience = 2 * time.Second
 // than it may be, ask for one more byte. Read gives up when ctx is done.
 func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return Within(ctx, path, "read "+strconv.FormatInt(limit, 10), func() ([]byte, error) {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, err
-		}
-		if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
-			return nil, fmt.Errorf("%s is %s, not a regular file", path, kind(info.Mode()))
-		}
-		f, err := os.Open(path)
+		f, err := open(path)
 		if err != nil {
 			return nil, err
 		}
@@ -42,29 +32,60 @@ func Stat(ctx context.Context, path string) (os.FileInfo, error) {
 	return Within(ctx, path, "stat", func() (os.FileInfo, error) { return os.Stat(path) })
 }
 
-var underWay singleflight.Group
-
-// Within calls do, which works with the file or folder at path and may hang. It gives up after Patience or when ctx is
-// done, and then leaves the goroutine of do behind. Calls with the same name and path at the same time share one do.
-func Within[T any](ctx context.Context, path, name string, do func() (T, error)) (T, error) {
-	silence := fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience)
-	patience, cancel := context.WithTimeoutCause(ctx, Patience, silence)
-	defer cancel()
-	done := underWay.DoChan(name+" "+path, func() (any, error) { return do() })
-	select {
-	case r := <-done:
-		v, _ := r.Val.(T) // the zero value with an error, or of an interface
-		if b, ok := any(v).([]byte); ok && r.Shared {
-			v = any(bytes.Clone(b)).(T) // each caller's own
-		}
-		return v, r.Err
-	case <-patience.Done():
-		var none T
-		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) { // the caller has less patience
-			return none, fmt.Errorf("%s has not answered in time: is it on a file system that hangs? (%w)", path, err)
-		}
-		return none, context.Cause(patience)
+// open opens a regular file.
+func open(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
 	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%s is %s, not a regular file", path, kind(info.Mode()))
+	}
+	return os.Open(path)
+}
+
+// pieceSize is how many bytes of an opened file are read at a time.
+const pieceSize = 1 << 20
+
+// Open opens the regular file at path, which may be too large for Read: each MiB of it has Patience. Reads give up when
+// ctx is done.
+func Open(ctx context.Context, path string) (io.ReadCloser, error) {
+	p := &pieces{ctx: ctx, path: path}
+	_, err := Within(ctx, path, fmt.Sprintf("open %p", p), func() (_ struct{}, err error) {
+		p.file, err = open(path)
+		return struct{}{}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{bufio.NewReaderSize(p, pieceSize), p.file}, nil
+}
+
+// pieces reads an open file.
+type pieces struct {
+	ctx  context.Context
+	path string
+	file *os.File
+	err  error // the first one, and then of all reads
+}
+
+func (p *pieces) Read(into []byte) (int, error) {
+	if p.err == nil {
+		p.err = p.ctx.Err()
+	}
+	if p.err != nil {
+		return 0, p.err
+	}
+	var piece []byte
+	piece, p.err = Within(p.ctx, p.path, fmt.Sprintf("read %p", p), func() ([]byte, error) {
+		own := make([]byte, len(into)) // a read that hangs may end when its caller uses into for something else
+		n, err := p.file.Read(own)
+		return own[:n], err
+	})
+	return copy(into, piece), p.err
 }
 
 // kind names a file that is no regular file.

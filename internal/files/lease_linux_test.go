@@ -29,10 +29,13 @@ func TestARegularFileThatHangsIsGivenUpAfterPatience(t *testing.T) {
 	if took := time.Since(began); took < Patience || took > 2*Patience {
 		t.Errorf("given up after %v, want %v", took, Patience)
 	}
-	if err := holder.Close(); err != nil {
+	if err := os.Rename(write(t, "another"), path); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Read(t.Context(), path, 10); string(got) != "content" || err != nil {
-		t.Errorf("once it answers: %q, %v", got, err)
+	if got, err := Read(t.Context(), path, 10); string(got) != "another" || err != nil {
+		t.Errorf("once another file is in its place: %q, %v", got, err)
+	}
+	if err := holder.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -127,7 +127,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptFailed counts the error, and closes an idle connection: accept mostly fails for want of a file descriptor.
+// acceptFailed counts the error, and closes an idle connection: accept mostly fails because no file descriptor is left.
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++

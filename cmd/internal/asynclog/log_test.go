@@ -47,7 +47,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// overflow logs numbered lines that nobody reads, until some are dropped.
+// overflow logs numbered lines without a reader, until some are dropped.
 func overflow(t *testing.T, l *Log, log *slog.Logger) (lines int) {
 	t.Helper()
 	padding := strings.Repeat("x", 1000)
@@ -94,7 +94,7 @@ func TestALogReaderThatStallsBlocksNoCallerAndGetsTheNumberOfDroppedLines(t *tes
 		}
 	}
 	if next+told != lines || uint64(told) != l.Status().Dropped {
-		t.Errorf("%d lines were read and %d said to be dropped, of %d; the status says %d", next, told, lines,
+		t.Errorf("%d lines were read and %d reported as dropped, of %d; the status says %d", next, told, lines,
 			l.Status().Dropped)
 	}
 	log.Info("after the gap")
@@ -227,7 +227,7 @@ func TestAClientThatRepeatsItselfIsSummarised(t *testing.T) {
 			left += n
 		}
 		if left != 35_000-burst {
-			t.Errorf("%d times %s are said to be left out, want %d", left, line, 35_000-burst)
+			t.Errorf("%d times %s are in the summaries, want %d", left, line, 35_000-burst)
 		}
 	}
 	if n := strings.Count(out, "repeated lines"); n != 2*4 {

@@ -47,7 +47,7 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 	}
 	addresses := make([]string, len(d.Endpoints))
 	shares := make([]float64, len(d.Endpoints))
-	was := before.Endpoints // sorted by address, like those of now
+	was := before.Endpoints // sorted by address, like the current ones
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		addresses[i], shares[i] = e.Address, e.Share

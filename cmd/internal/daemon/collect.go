@@ -172,7 +172,7 @@ func run(ctx context.Context, p *inflight.Poller) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		p.Run(ctx)
+		_ = p.Run(ctx) // it only ends with ctx
 	}()
 	return func() {
 		cancel()

@@ -12,9 +12,10 @@ import (
 // against a peer or a file: a poll of Redis returns at its timeout, the pool of scrapes takes up new targets, a reload
 // changes the clusters. The loops of the clusters have beats of their own.
 //
-// These loops have no beat, because every call in them has a deadline: followCertificates, config.Watcher and the sources
-// of endpoints (package files, timeouts of look-ups; the watcher's reload has a beat, see above), and the fetches of the
-// scrape loops (deadlines of the sockets). A metrics page that cannot be read is a state of its endpoint.
+// These loops have no beat, because every call in them has a deadline: followCertificates, config.Watcher and the
+// sources of endpoints (package files, timeouts of look-ups; the watcher's reload has a beat, see above), and the
+// fetches of the scrape loops (deadlines of the sockets). A metrics page that cannot be read is a state of its
+// endpoint.
 func (d *Daemon) watchOver(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error {
 		defer d.beats.Watch("scrape targets", &d.scraping)()

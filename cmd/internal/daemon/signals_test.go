@@ -488,7 +488,8 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	s.ledger.SetWatchers("llama", []ledger.Envoy{who})
 	address := []byte("10.0.0.1:80")
 	s.ledger.Open(who, now).Events(now, []ledger.Event{
-		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}}, {Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
+		{Address: address, Body: ledger.Size{Bytes: 700, Known: true}},
+		{Address: address, Body: ledger.Size{Bytes: 3, Known: true}}, {Address: address},
 	})
 	c := s.Counts("llama", now, nil).Endpoints[0]
 	if r := c.Proxies; r.Sized.Value != 2 || r.SizedBytes.Value != 703 || r.Issued.Value != 3 || r.Sized.At != now {

@@ -8,7 +8,8 @@ const (
 	// goodbye bounds the wait for peers to close their connections, once their streams have ended. Peers that answer
 	// take milliseconds, and a shorter wait lets Envoys find the next process sooner.
 	goodbye = 50 * time.Millisecond
-	// stopLimit bounds the whole stop, whatever peers, disks and servers do.
+	// stopLimit bounds the whole stop, whatever peers, disks and servers do. The command adds its own waits, for a
+	// reload and for the reader of the log (docs/operations.md has the sum).
 	stopLimit = settlePatience + time.Second
 )
 

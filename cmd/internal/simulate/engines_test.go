@@ -117,11 +117,11 @@ func checkTimes(t *testing.T, row map[string]any) {
 // TestLoadReplacesThatOfTheScenario, on slots and on engines.
 func TestLoadReplacesThatOfTheScenario(t *testing.T) {
 	for _, name := range []string{"photoroom", "llm"} {
-		usual, err := (&Options{Scenario: name}).scenario()
+		usual, err := (&Options{Scenario: name}).scenario(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		half, err := (&Options{Scenario: name, Load: 0.4}).scenario()
+		half, err := (&Options{Scenario: name, Load: 0.4}).scenario(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestTracesThatCannotBePlayed(t *testing.T) {
 		{huge, "does not fit into the KV cache: it has to be of 500001 tokens at least"},
 		{filepath.Join(t.TempDir(), "none.csv"), "reading the trace: "},
 	} {
-		_, err := (&Options{Trace: c.path}).scenario()
+		_, err := (&Options{Trace: c.path}).scenario(t.Context())
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("error %v, want it to say %q", err, c.says)
 		}

@@ -160,8 +160,8 @@ const (
 )
 
 // readFile reads a scenario. Its mistakes are in a *config.Error.
-func readFile(path string) (sim.Scenario, error) {
-	data, err := files.Read(context.Background(), path, largestFile+1)
+func readFile(ctx context.Context, path string) (sim.Scenario, error) {
+	data, err := files.Read(ctx, path, largestFile+1)
 	if err != nil {
 		return sim.Scenario{}, fmt.Errorf("reading the scenario: %w", err)
 	}

@@ -47,7 +47,7 @@ func TestBadFilesAreRefusedWithWhatToWriteInstead(t *testing.T) {
 }
 
 func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
-	got, err := readFile("testdata/everything.yaml")
+	got, err := readFile(t.Context(), "testdata/everything.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func settled(s sim.Scenario) sim.Scenario {
 // TestEnginesAreReadAndPrinted: the engines and prompts of a file, and the same
 // when it is printed and read again.
 func TestEnginesAreReadAndPrinted(t *testing.T) {
-	s, err := readFile("testdata/engines.yaml")
+	s, err := readFile(t.Context(), "testdata/engines.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestTheDocumentListsWhatThereIs(t *testing.T) {
 }
 
 func TestAFileThatIsNotThere(t *testing.T) {
-	if _, err := readFile(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) ||
+	if _, err := readFile(t.Context(), filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) ||
 		!strings.Contains(err.Error(), "reading the scenario") {
 		t.Errorf("the error is %v", err)
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/config"
+	"steelyard/internal/files"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
 )
@@ -156,8 +158,8 @@ func (o *Options) checkJSONFile() error {
 }
 
 // scenario finds the scenario and changes what the options change.
-func (o *Options) scenario() (sim.Scenario, error) {
-	s, err := o.named()
+func (o *Options) scenario(ctx context.Context) (sim.Scenario, error) {
+	s, err := o.named(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -167,7 +169,7 @@ func (o *Options) scenario() (sim.Scenario, error) {
 	if o.Load > 0 {
 		s.Load, s.Rate = o.Load, 0
 	}
-	if err := o.prompts(&s); err != nil {
+	if err := o.prompts(ctx, &s); err != nil {
 		return s, err
 	}
 	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
@@ -190,7 +192,7 @@ func (o *Options) scenario() (sim.Scenario, error) {
 
 // prompts puts the trace of the options into the scenario, and checks that the engines
 // can execute it.
-func (o *Options) prompts(s *sim.Scenario) error {
+func (o *Options) prompts(ctx context.Context, s *sim.Scenario) error {
 	if s.Prompts == nil {
 		if o.Trace != "" || o.Spread {
 			return usage("--trace and --spread need engines, and the pods of %s have slots: write --scenario llm, or "+
@@ -201,7 +203,7 @@ func (o *Options) prompts(s *sim.Scenario) error {
 	p := *s.Prompts
 	if o.Trace != "" {
 		var err error
-		if p.Trace, err = readTrace(o.Trace); err != nil {
+		if p.Trace, err = readTrace(ctx, o.Trace); err != nil {
 			return err
 		}
 	}
@@ -215,8 +217,8 @@ func (o *Options) prompts(s *sim.Scenario) error {
 	return nil
 }
 
-func readTrace(path string) (*trace.Trace, error) {
-	f, err := os.Open(path)
+func readTrace(ctx context.Context, path string) (*trace.Trace, error) {
+	f, err := files.Open(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the trace: %w", err)
 	}
@@ -242,13 +244,13 @@ func checkRequests(s sim.Scenario) error {
 // another: one in so many.
 const longestWarmUp = 5
 
-func (o *Options) named() (sim.Scenario, error) {
+func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 	if o.Scenario == "" {
 		s, _ := sim.Builtin("llm")
 		return s, nil
 	}
 	if strings.ContainsAny(o.Scenario, `/\.`) {
-		return readFile(o.Scenario)
+		return readFile(ctx, o.Scenario)
 	}
 	s, ok := sim.Builtin(o.Scenario)
 	if !ok {

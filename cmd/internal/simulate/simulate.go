@@ -22,7 +22,7 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprint(o.Out, list())
 		return nil
 	}
-	s, err := o.scenario()
+	s, err := o.scenario(ctx)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func TestAPrintedScenarioIsTheSameAgain(t *testing.T) {
 
 func TestDurationIsChangedWithItsWarmUp(t *testing.T) {
 	o := Options{Scenario: "photoroom", Duration: 10 * time.Second}
-	s, err := o.scenario()
+	s, err := o.scenario(t.Context())
 	if err != nil || s.Duration != 10*time.Second || s.WarmUp != 2*time.Second {
 		t.Errorf("%s with %s of warm-up, error %v; want 10s with 2s", s.Duration, s.WarmUp, err)
 	}
