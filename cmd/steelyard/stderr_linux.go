@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// usualPipe is the size in bytes of a pipe that nobody has resized.
+	// usualPipe is the size in bytes of a pipe, unless it was resized.
 	usualPipe = 64 << 10
 	// crashRoom is the size in bytes that it gets, so that a crash (the stacks of all goroutines) fits into it.
 	crashRoom = 1 << 20
 )
 
 // logFile returns standard error for the log, and gives the Go runtime another way to it, which does not wait for a
-// reader: when a process crashes, the runtime writes to file descriptor 2, and with a reader that has stalled, a process
-// that serves nothing any more would not end. A second opening of the same pipe does not wait, whereas the log and other
-// processes with this pipe still do. All but pipes stay as they are: terminals would show gaps, files do not wait, and
-// sockets cannot be opened.
+// reader. When a process crashes, the runtime writes to file descriptor 2; with a reader that has stalled, the process
+// would serve nothing any more and not end either. A second opening of the same pipe does not wait, while the log and
+// other processes with this pipe still do. Only pipes are opened again: terminals would show gaps, files do not wait,
+// and sockets cannot be opened.
 func logFile() *os.File {
 	var info unix.Stat_t
 	if err := unix.Fstat(unix.Stderr, &info); err != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO {
