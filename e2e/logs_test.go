@@ -173,6 +173,39 @@ func TestAProcessLogThatIsNotReadStopsNothing(t *testing.T) {
 	}
 }
 
+func TestACrashDoesNotWaitForALogReaderThatHasStalled(t *testing.T) {
+	f, r := piped(t)
+	f.dropping()
+	began := time.Now()
+	if err := f.control.Signal(syscall.SIGQUIT); err != nil { // as after a panic, the Go runtime writes all stacks
+		t.Fatal(err)
+	}
+	select {
+	case <-f.control.Done():
+		t.Logf("the process ended %v after SIGQUIT", time.Since(began))
+	case <-time.After(limit):
+		r.Close() // which ends the write
+		t.Errorf("the process still runs %v after SIGQUIT", limit)
+	}
+}
+
+func TestACrashIsWrittenWhole(t *testing.T) {
+	f, r := piped(t)
+	whole := make(chan string)
+	go func() {
+		log, _ := io.ReadAll(r)
+		whole <- string(log)
+	}()
+	if err := f.control.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	log := <-whole
+	_, crash, _ := strings.Cut(log, "SIGQUIT: quit")
+	if stacks := strings.Count(crash, "\n\ngoroutine "); stacks < 20 || !strings.Contains(crash, "main.main()") {
+		t.Errorf("%d stacks, want 20 or more, and that of main: %s", stacks, log)
+	}
+}
+
 func TestTheProcessLogHasTheNumberOfDroppedLines(t *testing.T) {
 	f, r := piped(t)
 	f.dropping()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -19,8 +18,8 @@ import (
 // logFlush is how long the end of the process waits for the reader of the log.
 const logFlush = 500 * time.Millisecond
 
-// newLog makes the log on standard error. It ends with Close.
-func newLog(level, format string) (*asynclog.Log, error) {
+// newLog makes the log, which goes to sink. It ends with Close.
+func newLog(sink io.Writer, level, format string) (*asynclog.Log, error) {
 	var o slog.HandlerOptions
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -29,9 +28,9 @@ func newLog(level, format string) (*asynclog.Log, error) {
 	o.Level = l
 	switch format {
 	case "text":
-		return asynclog.New(os.Stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }), nil
+		return asynclog.New(sink, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }), nil
 	case "json":
-		return asynclog.New(os.Stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }), nil
+		return asynclog.New(sink, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: write text or json", format)
 }

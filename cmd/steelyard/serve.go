@@ -30,7 +30,7 @@ with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			log, err := newLog(level, format)
+			log, err := newLog(logFile(), level, format)
 			if err != nil {
 				return err
 			}
