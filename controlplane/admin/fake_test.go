@@ -64,6 +64,11 @@ func typical(now time.Time) fixed {
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
 				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
+			AdminPort: AdminPort{
+				Connections: Bound{Used: 3, Limit: 128},
+				ConnectionsPerAddress: Bound{Used: 2, Limit: 96, Displaced: 1,
+					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
+			},
 			Certificates: []Certificate{
 				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",
 					NotAfter: view.At(now.Add(13 * 24 * time.Hour))},

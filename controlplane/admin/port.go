@@ -25,18 +25,24 @@ type Port struct {
 	LastAcceptErrorAt view.Time   `json:"last_accept_error_at"`
 }
 
+// An AdminPort is what all peers of the admin listener together use of its limits.
+type AdminPort struct {
+	Connections           Bound `json:"connections"`
+	ConnectionsPerAddress Bound `json:"connections_per_address"` // as in Port
+}
+
 // A Bound is the use of a limit, and what was refused because of it.
 type Bound struct {
 	Used          int       `json:"used"`
 	Limit         int       `json:"limit"`
 	Refused       uint64    `json:"refused"` // because the limit was reached, since the start
 	LastRefused   view.Time `json:"last_refused"`
-	Displaced     uint64    `json:"displaced"` // idle ones that were closed to make room for new ones, since the start
+	Displaced     uint64    `json:"displaced"` // open ones that were closed to make room for new ones, since the start
 	LastDisplaced view.Time `json:"last_displaced"`
 }
 
-// A namedBound carries the name of its key in the JSON, which is also that in the configuration's section
-// xds.limits, and what it bounds in words.
+// A namedBound carries the name of its key in the JSON, which for the xDS port is also that in the configuration's
+// section xds.limits, and what it bounds in words.
 type namedBound struct {
 	name, what string
 	Bound
@@ -48,6 +54,13 @@ func (p Port) bounds() []namedBound {
 		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
 		{"streams", "streams", p.Streams},
 		{"subscriptions", "subscriptions", p.Subscriptions},
+	}
+}
+
+func (p AdminPort) bounds() []namedBound {
+	return []namedBound{
+		{"connections", "connections", p.Connections},
+		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
 	}
 }
 
@@ -81,6 +94,24 @@ func portProblems(p Port, now time.Time) []view.Problem {
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
 		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the "+
 			"latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
+	}
+	return out
+}
+
+// adminPortProblems are those of the bounds of the admin listener that were reached recently.
+func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
+	var out []view.Problem
+	for _, b := range p.bounds() {
+		if within(b.LastRefused, now, refusedRecently) {
+			out = append(out, problem(view.SeverityError, "the admin listener refuses clients, there are too many %s: "+
+				"%d refused so far, the latest %s; %d of %d are used",
+				b.what, b.Refused, formatAgo(b.LastRefused, now), b.Used, b.Limit))
+		}
+		if within(b.LastDisplaced, now, refusedRecently) {
+			out = append(out, problem(view.SeverityWarning, "the admin listener closes connections to make room for "+
+				"new ones, there are too many %s: %d closed so far, the latest %s; %d of %d are used",
+				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), b.Used, b.Limit))
+		}
 	}
 	return out
 }

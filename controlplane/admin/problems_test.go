@@ -8,6 +8,7 @@ import (
 	"steelyard/controlplane/view"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestEndpointProblems(t *testing.T) {
@@ -388,6 +389,38 @@ func TestPortProblems(t *testing.T) {
 			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), XDSPort: tc.in}, 1)
 			if len(status) != len(tc.want) {
 				t.Errorf("the status has the problems %v", status)
+			}
+		})
+	}
+}
+
+func TestAdminPortProblems(t *testing.T) {
+	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
+	for name, tc := range map[string]struct {
+		in   AdminPort
+		want []view.Problem
+	}{
+		"full": {AdminPort{Connections: Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {AdminPort{Connections: Bound{Used: 128, Limit: 128, Displaced: 5,
+			LastDisplaced: before(time.Hour)}}, nil},
+		"refused and displaced": {
+			AdminPort{
+				Connections: Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
+				ConnectionsPerAddress: Bound{Used: 96, Limit: 96, Displaced: 44,
+					LastDisplaced: before(2 * time.Minute)},
+			},
+			[]view.Problem{
+				failure("the admin listener refuses clients, there are too many connections: 2 refused so far, the " +
+					"latest 1.0 s ago; 128 of 128 are used"),
+				warning("the admin listener closes connections to make room for new ones, there are too many " +
+					"connections from one address: 44 closed so far, the latest 2 min ago; 96 of 96 are used"),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), AdminPort: tc.in}, 1)
+			if diff := cmp.Diff(tc.want, status, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

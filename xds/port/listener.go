@@ -18,6 +18,9 @@ type Options struct {
 	Connections, PerAddress int
 	// Streams is the largest number of open streams, on all connections together.
 	Streams int
+	// DisplaceBusy: a new connection replaces the one whose latest request began or ended first, not only an idle one.
+	// That suits requests that take milliseconds: one that is still busy has a peer that does not read.
+	DisplaceBusy bool
 	// FirstMessage is how long a stream may take to send its first message completely. Zero: 10 s.
 	FirstMessage time.Duration
 	Log          *slog.Logger
@@ -56,7 +59,7 @@ type Stats struct {
 // A ConnectionUsage is how much of a limit is used. Refused counts new connections that were closed at once.
 type ConnectionUsage struct {
 	Usage
-	Displaced   uint64 // idle connections that were closed, each to make room for a new one
+	Displaced   uint64 // open connections that were closed, each to make room for a new one
 	DisplacedAt time.Time
 }
 
@@ -71,14 +74,18 @@ func Listen(address string, o Options) (*Listener, error) {
 
 func newListener(inner net.Listener, o Options) *Listener {
 	o.FirstMessage = cmp.Or(o.FirstMessage, defaultFirstMessage)
+	displaced := "idle connections closed to make room for new ones"
+	if o.DisplaceBusy {
+		displaced = "connections closed to make room for new ones"
+	}
 	l := &Listener{
 		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
 		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
-		displaced:      newTally(o.Log, "idle connections closed to make room for new ones"),
+		displaced:      newTally(o.Log, displaced),
 		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),
 		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
 		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
-		room:           o.Connections, table: newTable(),
+		room:           o.Connections, table: newTable(o.DisplaceBusy),
 	}
 	l.close = sync.OnceValue(l.end)
 	return l
@@ -127,12 +134,12 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptFailed counts the error, and closes an idle connection: accept mostly fails for want of a file descriptor.
+// acceptFailed counts the error, and closes a connection that may be displaced: accept mostly fails for want of a file descriptor.
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++
 	l.stats.AcceptError, l.stats.AcceptErrorTime = err.Error(), time.Now()
-	victim := oldestIdle(&l.table.idle)
+	victim := first(&l.table.idle)
 	if victim != nil {
 		l.table.remove(victim)
 	}
@@ -143,7 +150,7 @@ func (l *Listener) acceptFailed(err error) {
 	}
 }
 
-// admit wraps a connection for which there is room, or for which it can close an idle one. It closes any other, and
+// admit wraps a connection for which there is room, or for which it can close another. It closes any other, and
 // returns nil.
 func (l *Listener) admit(raw net.Conn) net.Conn {
 	c := &conn{Conn: raw, listener: l, pair: addressesOf(raw.RemoteAddr(), raw.LocalAddr())}
@@ -162,19 +169,19 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// enter adds the connection to the table if there is room, or if it can replace an idle connection (victim). full is
+// enter adds the connection to the table if there is room, or if it can replace another connection (victim). full is
 // the limit that was reached, 0 if none was. Without a victim, a full table refuses the connection.
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	total, each := l.limits()
-	open, oldest := l.table.connections(c.pair.remote.Addr())
+	open, ownVictim := l.table.connections(c.pair.remote.Addr())
 	switch {
 	case open >= each:
-		victim, full = oldest, each
+		victim, full = ownVictim, each
 		l.stats.PerAddress.turnedAway(victim)
 	case len(l.table.open) >= total:
-		victim, full = oldestIdle(&l.table.idle), total
+		victim, full = first(&l.table.idle), total
 		l.stats.Connections.turnedAway(victim)
 	}
 	if full > 0 && victim == nil {

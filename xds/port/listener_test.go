@@ -242,6 +242,34 @@ func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 	}
 }
 
+// TestABusyConnectionIsDisplacedOnAPortOfShortRequests: a peer that does not read its answer is busy for ever.
+func TestABusyConnectionIsDisplacedOnAPortOfShortRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 3, PerAddress: 2, DisplaceBusy: true})
+		first, second, other := h.come("10.0.1.1"), h.come("10.0.1.1"), h.come("10.0.1.2")
+		second.stream() // and does not read the answer
+		first.stream()
+		first.endStream()
+		probe := h.come("10.0.1.1")
+		if probe.server == nil || !first.open() || second.open() || !other.open() {
+			t.Errorf("open: %v %v %v, want the connection of the address closed whose request began first",
+				first.open(), second.open(), other.open())
+		}
+		second.endStream() // its request ends after it was closed
+		other.stream()
+		probe.stream()
+		third := h.come("10.0.1.3")
+		if third.server == nil || first.open() || !other.open() || !probe.open() {
+			t.Errorf("open: %v %v %v, want the one closed on which nothing has happened for longest",
+				first.open(), other.open(), probe.open())
+		}
+		if s := h.listener.Stats(); s.Connections.Refused != 0 || s.PerAddress.Refused != 0 ||
+			s.Connections.Displaced != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 3 {
+			t.Errorf("%+v, want two displaced, none refused", s)
+		}
+	})
+}
+
 func TestTheListenerSurvivesAcceptErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, Options{Connections: 10, PerAddress: 10})
