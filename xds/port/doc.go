@@ -11,6 +11,10 @@
 // /64 count as one, because a single machine usually has a whole /64. A connection counts from when it is accepted
 // until it is closed, including while its handshake is pending.
 //
+// An address may have at most three quarters of the connections that all other addresses leave of the total, so that a
+// few addresses cannot take them all: two that connect as often as they can leave a seventh. Where Options allow an
+// address more than three quarters of the total, for a fleet behind one address, that part applies instead.
+//
 // A connection is idle unless it has an open stream that has sent a message. When there is no room for a new
 // connection, the Listener closes the one that has been idle for longest (among those from the same address, if that
 // address has reached its limit). An Envoy opens its first stream within milliseconds, and is not idle from then on. If

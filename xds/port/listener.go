@@ -98,14 +98,17 @@ func (l *Listener) SetRoom(n int) {
 	l.room = n
 }
 
-// limits returns the limits that hold now. If there are fewer file descriptors than one address may have connections,
-// an address may have three quarters of them, so that some are left for other addresses.
-func (l *Listener) limits() (total, each int) {
-	total, each = min(l.options.Connections, l.room), l.options.PerAddress
-	if total < l.options.Connections && each >= total {
-		each = max(1, total*3/4)
+// limits returns the limits that hold now, in total and for an address that has this many connections. An address may
+// have three quarters of what the other addresses leave, or more if the options allow it a larger part of the total.
+func (l *Listener) limits(own int) (total, each int) {
+	o := l.options
+	total = min(o.Connections, l.room)
+	left := total - (len(l.table.open) - own)
+	each = left * 3 / 4
+	if total == o.Connections { // otherwise the operator could not know it
+		each = max(each, left*o.PerAddress/o.Connections)
 	}
-	return total, each
+	return total, min(o.PerAddress, max(1, each))
 }
 
 // Accept returns the next connection for which there is room. It fails only when the listener is closed.
@@ -174,8 +177,8 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	total, each := l.limits()
 	open, ownVictim := l.table.connections(c.pair.remote.Addr())
+	total, each := l.limits(open)
 	switch {
 	case open >= each:
 		victim, full = ownVictim, each
@@ -261,7 +264,7 @@ func (l *Listener) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
-	s.Connections.Limit, s.PerAddress.Limit = l.limits()
+	s.Connections.Limit, s.PerAddress.Limit = l.limits(s.PerAddress.Used)
 	s.Streams = l.streams.Usage()
 	return s
 }
