@@ -156,11 +156,11 @@ func (c *collector) describeStreams() {
 func (c *collector) describePort() {
 	const label = "bound"
 	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: "+
-		"connections, connections of the address that has the most, streams, subscriptions.", label)
+		"connections, connections of the address that has the most, streams, subscriptions, unread bytes.", label)
 	c.portLimit = c.gauge("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends "+
 		"on the limit of open files.", label)
 	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
-		"refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
+		"refused, or a connection displaced to make room for it.", label, labelResult)
 	c.adminUsed = c.gauge("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is "+
 		"bounded: connections, connections of the address that has the most.", label)
 	c.adminLimit = c.gauge("steelyard_admin_port_limit", "The limit of what is used.", label)

@@ -14,6 +14,9 @@ type Port struct {
 	ConnectionsPerAddress Bound `json:"connections_per_address"`
 	Streams               Bound `json:"streams"`
 	Subscriptions         Bound `json:"subscriptions"`
+	// UnreadBytes are those of requests that are not complete, or that Steelyard has not handled yet. To keep the limit,
+	// it displaces the connection that sent the most of them.
+	UnreadBytes Bound `json:"unread_bytes"`
 
 	// SilentStreams were ended because their first message did not arrive in time.
 	SilentStreams      uint64    `json:"silent_streams"` // since the start
@@ -41,14 +44,18 @@ type Bound struct {
 	LastDisplaced view.Time `json:"last_displaced"`
 }
 
-// A namedBound carries the name of its key in the JSON, which for the xDS port is also that in the configuration's
-// section xds.limits, and what it bounds in words.
+// A namedBound carries the name of its key in the JSON, and what it bounds in words.
 type namedBound struct {
 	name, what string
 	Bound
 }
 
 func (p Port) bounds() []namedBound {
+	return append(p.configuredBounds(), namedBound{"unread_bytes", "bytes of incomplete requests", p.UnreadBytes})
+}
+
+// configuredBounds are those that have the same name in the configuration's section xds.limits.
+func (p Port) configuredBounds() []namedBound {
 	return []namedBound{
 		{"connections", "connections", p.Connections},
 		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
@@ -71,7 +78,7 @@ const refusedRecently = 5 * time.Minute
 // portProblems are those of the bounds that refused peers recently.
 func portProblems(p Port, now time.Time) []view.Problem {
 	var out []view.Problem
-	for _, b := range p.bounds() {
+	for _, b := range p.configuredBounds() {
 		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name,
 			formatInt(p.OpenFilesLimit))
 		if within(b.LastRefused, now, refusedRecently) {
@@ -84,6 +91,11 @@ func portProblems(p Port, now time.Time) []view.Problem {
 				"new ones, there are too many %s: %d closed so far, the latest %s; %s",
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
+	}
+	if b := p.UnreadBytes; within(b.LastDisplaced, now, refusedRecently) {
+		out = append(out, problem(view.SeverityError, "the xDS port closed %d connections, the latest %s, because all "+
+			"peers together had sent more than %d bytes of incomplete requests: peers that are no Envoys connect, or "+
+			"Steelyard is overloaded", b.Displaced, formatAgo(b.LastDisplaced, now), b.Limit))
 	}
 	if within(p.LastSilentStreamAt, now, refusedRecently) {
 		out = append(out, problem(view.SeverityWarning,

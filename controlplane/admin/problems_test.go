@@ -369,6 +369,14 @@ func TestPortProblems(t *testing.T) {
 					"< 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
 			},
 		},
+		"incomplete requests": {
+			with(func(p *Port) {
+				p.UnreadBytes = Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
+			}),
+			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
+				"together had sent more than 268435456 bytes of incomplete requests: peers that are no Envoys " +
+				"connect, or Steelyard is overloaded")},
+		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +

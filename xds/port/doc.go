@@ -40,6 +40,14 @@
 // seventeenth of the limit, and each further one a seventeenth of what is left: ten of them leave more than half. A
 // fleet whose Envoys all need about the same can use nearly all of it.
 //
+// gRPC keeps what has arrived of a message until the rest has arrived, however long that takes, and a message that the
+// handler does not receive. Options.Unread limits these bytes on all connections together; to keep the limit, the
+// Listener closes the connection that holds the most of them. It counts from the frames that the peer sends, after
+// decryption (Credentials), and subtracts what handlers receive (Deliveries) and what ended streams held. All three are
+// exact, so the count of an Envoy that works is zero most of the time, however long its connection lasts. A deadline
+// for each message would not bound memory: a peer can send a gigabyte in a second. Nor is there a limit for a single
+// connection: an Envoy that sends while Steelyard is slow for a moment is not closed unless memory is at stake.
+//
 // The Listener ends a stream whose first message does not arrive completely within Options.FirstMessage.
 //
 // # Counters and log

@@ -18,6 +18,9 @@ type Options struct {
 	Connections, PerAddress int
 	// Streams is the largest number of open streams, on all connections together.
 	Streams int
+	// Unread is the largest number of bytes that peers may send without completing a message, on all streams together.
+	// Zero: 256 MiB.
+	Unread int
 	// DisplaceBusy: a new connection replaces the one whose latest request began or ended first, not only an idle one.
 	// That suits requests that take milliseconds: one that is still busy has a peer that does not read.
 	DisplaceBusy bool
@@ -31,10 +34,11 @@ type Listener struct {
 	net.Listener
 	options Options
 	streams *Quota
+	unread  *unread
 	closing chan struct{}
 	close   func() error // once
 
-	refused, displaced, refusedStreams, silentStreams, failed *tally
+	refused, displaced, refusedStreams, silentStreams, holders, failed *tally
 
 	mu    sync.Mutex // guards what follows
 	room  int        // connections for which there are enough file descriptors
@@ -47,6 +51,7 @@ type Stats struct {
 	Connections ConnectionUsage
 	PerAddress  ConnectionUsage // of the address with the most connections
 	Streams     Usage
+	Unread      ConnectionUsage // in bytes; Displaced are the connections that were closed
 
 	SilentStreams    uint64    // ended because their first message did not arrive in time
 	SilentStreamTime time.Time // of the latest; zero when there was none
@@ -74,18 +79,21 @@ func Listen(address string, o Options) (*Listener, error) {
 
 func newListener(inner net.Listener, o Options) *Listener {
 	o.FirstMessage = cmp.Or(o.FirstMessage, defaultFirstMessage)
+	o.Unread = cmp.Or(o.Unread, defaultUnread)
 	displaced := "idle connections closed to make room for new ones"
 	if o.DisplaceBusy {
 		displaced = "connections closed to make room for new ones"
 	}
 	l := &Listener{
-		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
+		Listener: inner, options: o, streams: NewQuota(o.Streams), unread: newUnread(o.Unread), closing: make(chan struct{}),
 		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
 		displaced:      newTally(o.Log, displaced),
 		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),
 		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
-		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
-		room:           o.Connections, table: newTable(o.DisplaceBusy),
+		holders: newTally(o.Log, "connections closed: all peers together have sent too much of requests that are not "+
+			"complete, and these the most"),
+		failed: newTally(o.Log, "connections cannot be accepted, trying again"),
+		room:   o.Connections, table: newTable(o.DisplaceBusy),
 	}
 	l.close = sync.OnceValue(l.end)
 	return l
@@ -224,6 +232,7 @@ func (c *conn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.table.remove(c)
 	c.listener.mu.Unlock()
+	c.listener.unread.remove(c)
 	return c.Conn.Close()
 }
 
@@ -233,7 +242,7 @@ func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) end() error {
 	close(l.closing)
-	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.failed} {
+	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.holders, l.failed} {
 		t.end()
 	}
 	err := l.Listener.Close()
@@ -265,6 +274,6 @@ func (l *Listener) Stats() Stats {
 	s := l.stats
 	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
 	s.Connections.Limit, s.PerAddress.Limit = l.limits(s.PerAddress.Used)
-	s.Streams = l.streams.Usage()
+	s.Streams, s.Unread = l.streams.Usage(), l.unread.Usage()
 	return s
 }

@@ -45,6 +45,7 @@ type conn struct {
 	host         *host
 	streams      int           // open, and have sent a message
 	used         bool          // a stream was ever opened
+	closed       bool          // guarded by the lock of the budget for unread bytes
 	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil unless in them
 }
 

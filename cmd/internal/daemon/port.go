@@ -76,8 +76,9 @@ func openFilesLimit() int {
 
 // newGRPC makes the server of the xDS port.
 func (d *Daemon) newGRPC(c credentials.TransportCredentials) *grpc.Server {
-	return grpc.NewServer(append(xds.GRPCOptions(c),
+	return grpc.NewServer(append(xds.GRPCOptions(d.xdsListener.Credentials(c)),
 		grpc.ForceServerCodecV2(wire.Codec()),
+		grpc.StatsHandler(d.xdsListener.Deliveries()),
 		grpc.StreamInterceptor(d.xdsListener.Intercept))...)
 }
 
@@ -98,6 +99,7 @@ func (d *Daemon) viewPort() admin.Port {
 		ConnectionsPerAddress: connections(s.PerAddress),
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
+		UnreadBytes:           connections(s.Unread),
 		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
 		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
 		LastAcceptErrorAt: view.At(s.AcceptErrorTime),
