@@ -17,6 +17,10 @@ const (
 	// maxStreamsPerConnection is above what an Envoy with an EDS stream for each of 1,000 clusters and each of their
 	// fallbacks opens.
 	maxStreamsPerConnection = 4096
+	// maxHeaderBytes limits the headers of a stream, which the server keeps until the stream ends. An Envoy sends less
+	// than 1 KB, or some KB with a token. Without a limit, gRPC accepts 16 MiB, and with HPACK a peer can repeat a
+	// header of 4 KB with a single byte.
+	maxHeaderBytes = 16 << 10
 
 	// Fixed windows above HTTP/2's 64 KiB keep gRPC from measuring the bandwidth. It would send a ping after each piece
 	// of data, which wakes the Envoy once more for each entry of its access log (measured at 100 requests a second:
@@ -47,6 +51,7 @@ func grpcOptions(c credentials.TransportCredentials, idle time.Duration) []grpc.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxStreamsPerConnection),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connectionWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 
 	"steelyard/weighting"
@@ -126,5 +128,90 @@ func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
 	b.received(envoy, "llama", 1)
 	if n := len(b.server.Clients()); n != 1 {
 		t.Errorf("%d clients, want the Envoy that connected first", n)
+	}
+}
+
+// TestTheHeadersOfAStreamAreLimited: HPACK sends a header again with a single byte, so 3,500 of 4 KB cost a peer 8 KB
+// and would cost the server 14 MB for as long as the stream is open.
+func TestTheHeadersOfAStreamAreLimited(t *testing.T) {
+	b := newTestServer(t)
+	conn, err := net.Dial("tcp", b.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	client := http2.NewFramer(conn, conn)
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.WriteSettings(); err != nil {
+		t.Fatal(err)
+	}
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for i, tt := range []struct {
+		what    string
+		headers int // of 3,900 bytes each
+		refused bool
+	}{
+		{"a few KB, such as a token", 2, false},
+		{"13 MiB", 3500, true},
+		{"a few KB after that", 2, false},
+	} {
+		block.Reset()
+		writeHeaders(t, encoder, tt.headers)
+		id := uint32(2*i + 1)
+		if err := client.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(),
+			EndHeaders: true, EndStream: true}); err != nil {
+			t.Fatal(err)
+		}
+		switch answer := answerOf(t, client, id).(type) {
+		case *http2.RSTStreamFrame:
+			if !tt.refused {
+				t.Errorf("%s: the stream is reset with %v", tt.what, answer.ErrCode)
+			}
+		case *http2.HeadersFrame:
+			if tt.refused {
+				t.Errorf("%s: the server opened the stream", tt.what)
+			}
+		}
+	}
+}
+
+func writeHeaders(t *testing.T, encoder *hpack.Encoder, large int) {
+	t.Helper()
+	fields := []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: streamMethods[0]},
+		{Name: ":authority", Value: "steelyard"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
+	}
+	for range large {
+		fields = append(fields, hpack.HeaderField{Name: "x-bin", Value: strings.Repeat("A", 3900)})
+	}
+	for _, f := range fields {
+		if err := encoder.WriteField(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answerOf returns the first HEADERS or RST_STREAM frame of the stream.
+func answerOf(t *testing.T, client *http2.Framer, id uint32) http2.Frame {
+	t.Helper()
+	for {
+		frame, err := client.ReadFrame()
+		if err != nil {
+			t.Fatalf("stream %d: %v", id, err)
+		}
+		if frame.Header().StreamID != id {
+			continue
+		}
+		switch frame.(type) {
+		case *http2.HeadersFrame, *http2.RSTStreamFrame:
+			return frame
+		}
 	}
 }

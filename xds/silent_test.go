@@ -39,7 +39,8 @@ func onPort(t *testing.T, o port.Options) (*testServer, *port.Listener) {
 		t.Fatal(err)
 	}
 	b.address = l.Addr().String()
-	g := grpc.NewServer(append(xds.GRPCOptions(nil), grpc.StreamInterceptor(l.Intercept))...)
+	g := grpc.NewServer(append(xds.GRPCOptions(l.Credentials(nil)), grpc.StreamInterceptor(l.Intercept),
+		grpc.StatsHandler(l.Deliveries()))...)
 	b.server.Register(g)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(b.server.Listener(l)) }()

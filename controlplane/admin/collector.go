@@ -55,7 +55,7 @@ type collector struct {
 	envoys, subscribed, inSync, nacking series
 
 	portUsed, portLimit, portRefused, silentStreams, acceptErrors series
-	droppedLines                                                  series
+	adminUsed, adminLimit, adminRefused, droppedLines             series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 
@@ -169,26 +169,36 @@ func (c *collector) describeStreams() {
 func (c *collector) describePort() {
 	const label = "bound"
 	c.portUsed = c.gauge("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: "+
-		"connections, connections of the address that has the most, streams, subscriptions.", label)
+		"connections, connections of the address that has the most, streams, subscriptions, unread bytes.", label)
 	c.portLimit = c.gauge("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends "+
 		"on the limit of open files.", label)
 	c.portRefused = c.counter("steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
-		"refused, or, of connections, an idle one displaced to make room for it.", label, labelResult)
+		"refused, or a connection displaced to make room for it.", label, labelResult)
+	c.adminUsed = c.gauge("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is "+
+		"bounded: connections, connections of the address that has the most.", label)
+	c.adminLimit = c.gauge("steelyard_admin_port_limit", "The limit of what is used.", label)
+	c.adminRefused = c.counter("steelyard_admin_port_refused_total", "How often the bound was reached: the new one "+
+		"was refused, or an open one displaced to make room for it.", label, labelResult)
 	c.silentStreams = c.counter("steelyard_xds_port_silent_streams_total",
 		"Streams that the xDS port ended because their first message did not arrive in time.")
 	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total",
 		"How often accepting a connection to the xDS port failed.")
 }
 
-func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port) {
-	for _, b := range p.bounds() {
-		c.portUsed.set(ch, view.Num(float64(b.Used)), b.name)
-		c.portLimit.set(ch, view.Num(float64(b.Limit)), b.name)
-		c.portRefused.set(ch, view.Num(float64(b.Refused)), b.name, "refused")
-		c.portRefused.set(ch, view.Num(float64(b.Displaced)), b.name, "displaced")
-	}
+func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port, a AdminPort) {
+	collectBounds(ch, p.bounds(), c.portUsed, c.portLimit, c.portRefused)
+	collectBounds(ch, a.bounds(), c.adminUsed, c.adminLimit, c.adminRefused)
 	c.silentStreams.set(ch, view.Num(float64(p.SilentStreams)))
 	c.acceptErrors.set(ch, view.Num(float64(p.AcceptErrors)))
+}
+
+func collectBounds(ch chan<- prometheus.Metric, bounds []namedBound, used, limit, refused series) {
+	for _, b := range bounds {
+		used.set(ch, view.Num(float64(b.Used)), b.name)
+		limit.set(ch, view.Num(float64(b.Limit)), b.name)
+		refused.set(ch, view.Num(float64(b.Refused)), b.name, "refused")
+		refused.set(ch, view.Num(float64(b.Displaced)), b.name, "displaced")
+	}
 }
 
 func (c *collector) describeSignals() {
@@ -276,7 +286,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectClients(ch, clusters)
 	status := c.source.Status()
 	c.droppedLines.set(ch, view.Num(float64(status.Log.DroppedLines)))
-	c.collectPort(ch, status.XDSPort)
+	c.collectPort(ch, status.XDSPort, status.AdminPort)
 	c.collectSignals(ch, status.Signals.complete())
 	c.collectEdges(ch, status, now)
 }

@@ -59,10 +59,17 @@ func typical(now time.Time) fixed {
 				Streams:               Bound{Used: 24, Limit: 131_072},
 				Subscriptions: Bound{Used: 4, Limit: 262_144, Refused: 2,
 					LastRefused: view.At(now.Add(-time.Hour))},
+				UnreadBytes: Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
+					LastDisplaced: view.At(now.Add(-2 * time.Hour))},
 				SilentStreams: 5, LastSilentStreamAt: view.At(now.Add(-2 * time.Hour)),
 				OpenFilesLimit: view.Num(1024),
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
 				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
+			},
+			AdminPort: AdminPort{
+				Connections: Bound{Used: 3, Limit: 128},
+				ConnectionsPerAddress: Bound{Used: 2, Limit: 96, Displaced: 1,
+					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
 			},
 			Certificates: []Certificate{
 				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",

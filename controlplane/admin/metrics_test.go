@@ -256,19 +256,21 @@ steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
 # HELP steelyard_dropped_requests_total Requests that Envoys refused because of the drop fraction, according to their load reports.
 # TYPE steelyard_dropped_requests_total counter
 steelyard_dropped_requests_total{cluster="llama"} 17
-# HELP steelyard_xds_port_used What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions.
+# HELP steelyard_xds_port_used What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions, unread bytes.
 # TYPE steelyard_xds_port_used gauge
 steelyard_xds_port_used{bound="connections"} 9
 steelyard_xds_port_used{bound="connections_per_address"} 9
 steelyard_xds_port_used{bound="streams"} 24
 steelyard_xds_port_used{bound="subscriptions"} 4
+steelyard_xds_port_used{bound="unread_bytes"} 700
 # HELP steelyard_xds_port_limit The limit of what is used. That of connections also depends on the limit of open files.
 # TYPE steelyard_xds_port_limit gauge
 steelyard_xds_port_limit{bound="connections"} 765
 steelyard_xds_port_limit{bound="connections_per_address"} 573
 steelyard_xds_port_limit{bound="streams"} 131072
 steelyard_xds_port_limit{bound="subscriptions"} 262144
-# HELP steelyard_xds_port_refused_total How often the bound was reached: the new one was refused, or, of connections, an idle one displaced to make room for it.
+steelyard_xds_port_limit{bound="unread_bytes"} 2.68435456e+08
+# HELP steelyard_xds_port_refused_total How often the bound was reached: the new one was refused, or a connection displaced to make room for it.
 # TYPE steelyard_xds_port_refused_total counter
 steelyard_xds_port_refused_total{bound="connections",result="displaced"} 3
 steelyard_xds_port_refused_total{bound="connections",result="refused"} 0
@@ -278,6 +280,22 @@ steelyard_xds_port_refused_total{bound="streams",result="displaced"} 0
 steelyard_xds_port_refused_total{bound="streams",result="refused"} 0
 steelyard_xds_port_refused_total{bound="subscriptions",result="displaced"} 0
 steelyard_xds_port_refused_total{bound="subscriptions",result="refused"} 2
+steelyard_xds_port_refused_total{bound="unread_bytes",result="displaced"} 1
+steelyard_xds_port_refused_total{bound="unread_bytes",result="refused"} 0
+# HELP steelyard_admin_port_used What the peers of the admin listener have open, by what is bounded: connections, connections of the address that has the most.
+# TYPE steelyard_admin_port_used gauge
+steelyard_admin_port_used{bound="connections"} 3
+steelyard_admin_port_used{bound="connections_per_address"} 2
+# HELP steelyard_admin_port_limit The limit of what is used.
+# TYPE steelyard_admin_port_limit gauge
+steelyard_admin_port_limit{bound="connections"} 128
+steelyard_admin_port_limit{bound="connections_per_address"} 96
+# HELP steelyard_admin_port_refused_total How often the bound was reached: the new one was refused, or an open one displaced to make room for it.
+# TYPE steelyard_admin_port_refused_total counter
+steelyard_admin_port_refused_total{bound="connections",result="displaced"} 0
+steelyard_admin_port_refused_total{bound="connections",result="refused"} 0
+steelyard_admin_port_refused_total{bound="connections_per_address",result="displaced"} 1
+steelyard_admin_port_refused_total{bound="connections_per_address",result="refused"} 0
 # HELP steelyard_xds_port_silent_streams_total Streams that the xDS port ended because their first message did not arrive in time.
 # TYPE steelyard_xds_port_silent_streams_total counter
 steelyard_xds_port_silent_streams_total 5
@@ -351,7 +369,8 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 				"steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) &&
-					!strings.HasPrefix(name, "steelyard_xds_port_") {
+					!strings.HasPrefix(name, "steelyard_xds_port_") &&
+					!strings.HasPrefix(name, "steelyard_admin_port_") {
 					got = append(got, f.GetName())
 				}
 			}

@@ -14,6 +14,9 @@ type Port struct {
 	ConnectionsPerAddress Bound `json:"connections_per_address"`
 	Streams               Bound `json:"streams"`
 	Subscriptions         Bound `json:"subscriptions"`
+	// UnreadBytes are those of requests that are not complete, or that Steelyard has not handled yet. To keep the limit,
+	// it displaces the connection that sent the most of them.
+	UnreadBytes Bound `json:"unread_bytes"`
 
 	// SilentStreams were ended because their first message did not arrive in time.
 	SilentStreams      uint64    `json:"silent_streams"` // since the start
@@ -25,29 +28,46 @@ type Port struct {
 	LastAcceptErrorAt view.Time   `json:"last_accept_error_at"`
 }
 
+// An AdminPort is what all peers of the admin listener together use of its limits.
+type AdminPort struct {
+	Connections           Bound `json:"connections"`
+	ConnectionsPerAddress Bound `json:"connections_per_address"` // as in Port
+}
+
 // A Bound is the use of a limit, and what was refused because of it.
 type Bound struct {
 	Used          int       `json:"used"`
 	Limit         int       `json:"limit"`
 	Refused       uint64    `json:"refused"` // because the limit was reached, since the start
 	LastRefused   view.Time `json:"last_refused"`
-	Displaced     uint64    `json:"displaced"` // idle ones that were closed to make room for new ones, since the start
+	Displaced     uint64    `json:"displaced"` // open ones that were closed to make room for new ones, since the start
 	LastDisplaced view.Time `json:"last_displaced"`
 }
 
-// A namedBound carries the name of its key in the JSON, which is also that in the configuration's section
-// xds.limits, and what it bounds in words.
+// A namedBound carries the name of its key in the JSON, and what it bounds in words.
 type namedBound struct {
 	name, what string
 	Bound
 }
 
 func (p Port) bounds() []namedBound {
+	return append(p.configuredBounds(), namedBound{"unread_bytes", "bytes of incomplete requests", p.UnreadBytes})
+}
+
+// configuredBounds are those that have the same name in the configuration's section xds.limits.
+func (p Port) configuredBounds() []namedBound {
 	return []namedBound{
 		{"connections", "connections", p.Connections},
 		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
 		{"streams", "streams", p.Streams},
 		{"subscriptions", "subscriptions", p.Subscriptions},
+	}
+}
+
+func (p AdminPort) bounds() []namedBound {
+	return []namedBound{
+		{"connections", "connections", p.Connections},
+		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
 	}
 }
 
@@ -58,7 +78,7 @@ const refusedRecently = 5 * time.Minute
 // portProblems are those of the bounds that refused peers recently.
 func portProblems(p Port, now time.Time) []view.Problem {
 	var out []view.Problem
-	for _, b := range p.bounds() {
+	for _, b := range p.configuredBounds() {
 		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name,
 			formatInt(p.OpenFilesLimit))
 		if within(b.LastRefused, now, refusedRecently) {
@@ -72,6 +92,11 @@ func portProblems(p Port, now time.Time) []view.Problem {
 				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
 		}
 	}
+	if b := p.UnreadBytes; within(b.LastDisplaced, now, refusedRecently) {
+		out = append(out, problem(view.SeverityError, "the xDS port closed %d connections, the latest %s, because all "+
+			"peers together had sent more than %d bytes of incomplete requests: peers that are no Envoys connect, or "+
+			"Steelyard is overloaded", b.Displaced, formatAgo(b.LastDisplaced, now), b.Limit))
+	}
 	if within(p.LastSilentStreamAt, now, refusedRecently) {
 		out = append(out, problem(view.SeverityWarning,
 			"the xDS port ended %d streams whose first message did not arrive in time, the latest %s: "+
@@ -81,6 +106,24 @@ func portProblems(p Port, now time.Time) []view.Problem {
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
 		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the "+
 			"latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
+	}
+	return out
+}
+
+// adminPortProblems are those of the bounds of the admin listener that were reached recently.
+func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
+	var out []view.Problem
+	for _, b := range p.bounds() {
+		if within(b.LastRefused, now, refusedRecently) {
+			out = append(out, problem(view.SeverityError, "the admin listener refuses clients, there are too many %s: "+
+				"%d refused so far, the latest %s; %d of %d are used",
+				b.what, b.Refused, formatAgo(b.LastRefused, now), b.Used, b.Limit))
+		}
+		if within(b.LastDisplaced, now, refusedRecently) {
+			out = append(out, problem(view.SeverityWarning, "the admin listener closes connections to make room for "+
+				"new ones, there are too many %s: %d closed so far, the latest %s; %d of %d are used",
+				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), b.Used, b.Limit))
+		}
 	}
 	return out
 }

@@ -83,6 +83,7 @@ func statusProblems(s Status, clients int) []view.Problem {
 		out = append(out, problem(view.SeverityWarning, "no Envoy is connected"))
 	}
 	out = append(out, portProblems(s.XDSPort, s.Now.Time)...)
+	out = append(out, adminPortProblems(s.AdminPort, s.Now.Time)...)
 	out = append(out, certificateProblems(s.Certificates, s.Now.Time)...)
 	out = append(out, refusalProblems(s)...)
 	out = append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)

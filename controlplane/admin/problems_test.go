@@ -8,6 +8,7 @@ import (
 	"steelyard/controlplane/view"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestEndpointProblems(t *testing.T) {
@@ -368,6 +369,14 @@ func TestPortProblems(t *testing.T) {
 					"< 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
 			},
 		},
+		"incomplete requests": {
+			with(func(p *Port) {
+				p.UnreadBytes = Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
+			}),
+			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
+				"together had sent more than 268435456 bytes of incomplete requests: peers that are no Envoys " +
+				"connect, or Steelyard is overloaded")},
+		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
@@ -388,6 +397,38 @@ func TestPortProblems(t *testing.T) {
 			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), XDSPort: tc.in}, 1)
 			if len(status) != len(tc.want) {
 				t.Errorf("the status has the problems %v", status)
+			}
+		})
+	}
+}
+
+func TestAdminPortProblems(t *testing.T) {
+	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
+	for name, tc := range map[string]struct {
+		in   AdminPort
+		want []view.Problem
+	}{
+		"full": {AdminPort{Connections: Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {AdminPort{Connections: Bound{Used: 128, Limit: 128, Displaced: 5,
+			LastDisplaced: before(time.Hour)}}, nil},
+		"refused and displaced": {
+			AdminPort{
+				Connections: Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
+				ConnectionsPerAddress: Bound{Used: 96, Limit: 96, Displaced: 44,
+					LastDisplaced: before(2 * time.Minute)},
+			},
+			[]view.Problem{
+				failure("the admin listener refuses clients, there are too many connections: 2 refused so far, the " +
+					"latest 1.0 s ago; 128 of 128 are used"),
+				warning("the admin listener closes connections to make room for new ones, there are too many " +
+					"connections from one address: 44 closed so far, the latest 2 min ago; 96 of 96 are used"),
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), AdminPort: tc.in}, 1)
+			if diff := cmp.Diff(tc.want, status, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

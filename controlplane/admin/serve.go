@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Limits of the listener. A reader that is slow, or sends headers without end,
-// must not hold a connection for longer than these.
+// Limits of the listener. A peer that sends slowly, or that does not read, does not hold a connection for longer than
+// these. Prometheus gives up after 10 s by default.
 const (
 	readTimeout     = 5 * time.Second
-	writeTimeout    = 30 * time.Second
+	writeTimeout    = 10 * time.Second
 	idleTimeout     = 60 * time.Second
 	maxHeaderBytes  = 16 << 10
 	shutdownTimeout = 300 * time.Millisecond

@@ -33,6 +33,8 @@ type Status struct {
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port use of their limits.
 	XDSPort Port `json:"xds_port"`
+	// AdminPort is the same of the admin listener.
+	AdminPort AdminPort `json:"admin_port"`
 	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
 	// shows the first to expire of those of the Source.
 	Certificates []Certificate `json:"certificates"`

@@ -18,6 +18,12 @@ type Options struct {
 	Connections, PerAddress int
 	// Streams is the largest number of open streams, on all connections together.
 	Streams int
+	// Unread is the largest number of bytes that peers may send without completing a message, on all streams together.
+	// Zero: 256 MiB.
+	Unread int
+	// DisplaceBusy: a new connection replaces the one whose latest request began or ended first, not only an idle one.
+	// That suits requests that take milliseconds: one that is still busy has a peer that does not read.
+	DisplaceBusy bool
 	// FirstMessage is how long a stream may take to send its first message completely. Zero: 10 s.
 	FirstMessage time.Duration
 	Log          *slog.Logger
@@ -28,10 +34,11 @@ type Listener struct {
 	net.Listener
 	options Options
 	streams *Quota
+	unread  *unread
 	closing chan struct{}
 	close   func() error // once
 
-	refused, displaced, refusedStreams, silentStreams, failed *tally
+	refused, displaced, refusedStreams, silentStreams, holders, failed *tally
 
 	mu    sync.Mutex // guards what follows
 	room  int        // connections for which there are enough file descriptors
@@ -44,6 +51,7 @@ type Stats struct {
 	Connections ConnectionUsage
 	PerAddress  ConnectionUsage // of the address with the most connections
 	Streams     Usage
+	Unread      ConnectionUsage // in bytes; Displaced are the connections that were closed
 
 	SilentStreams    uint64    // ended because their first message did not arrive in time
 	SilentStreamTime time.Time // of the latest; zero when there was none
@@ -56,7 +64,7 @@ type Stats struct {
 // A ConnectionUsage is how much of a limit is used. Refused counts new connections that were closed at once.
 type ConnectionUsage struct {
 	Usage
-	Displaced   uint64 // idle connections that were closed, each to make room for a new one
+	Displaced   uint64 // open connections that were closed, each to make room for a new one
 	DisplacedAt time.Time
 }
 
@@ -71,14 +79,21 @@ func Listen(address string, o Options) (*Listener, error) {
 
 func newListener(inner net.Listener, o Options) *Listener {
 	o.FirstMessage = cmp.Or(o.FirstMessage, defaultFirstMessage)
+	o.Unread = cmp.Or(o.Unread, defaultUnread)
+	displaced := "idle connections closed to make room for new ones"
+	if o.DisplaceBusy {
+		displaced = "connections closed to make room for new ones"
+	}
 	l := &Listener{
-		Listener: inner, options: o, streams: NewQuota(o.Streams), closing: make(chan struct{}),
+		Listener: inner, options: o, streams: NewQuota(o.Streams), unread: newUnread(o.Unread), closing: make(chan struct{}),
 		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
-		displaced:      newTally(o.Log, "idle connections closed to make room for new ones"),
+		displaced:      newTally(o.Log, displaced),
 		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),
 		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
-		failed:         newTally(o.Log, "connections cannot be accepted, trying again"),
-		room:           o.Connections, table: newTable(),
+		holders: newTally(o.Log, "connections closed: all peers together have sent too much of requests that are not "+
+			"complete, and these the most"),
+		failed: newTally(o.Log, "connections cannot be accepted, trying again"),
+		room:   o.Connections, table: newTable(o.DisplaceBusy),
 	}
 	l.close = sync.OnceValue(l.end)
 	return l
@@ -91,14 +106,17 @@ func (l *Listener) SetRoom(n int) {
 	l.room = n
 }
 
-// limits returns the limits that hold now. If there are fewer file descriptors than one address may have connections,
-// an address may have three quarters of them, so that some are left for other addresses.
-func (l *Listener) limits() (total, each int) {
-	total, each = min(l.options.Connections, l.room), l.options.PerAddress
-	if total < l.options.Connections && each >= total {
-		each = max(1, total*3/4)
+// limits returns the limits that hold now, in total and for an address that has this many connections. An address may
+// have three quarters of what the other addresses leave, or more if the options allow it a larger part of the total.
+func (l *Listener) limits(own int) (total, each int) {
+	o := l.options
+	total = min(o.Connections, l.room)
+	left := total - (len(l.table.open) - own)
+	each = left * 3 / 4
+	if total == o.Connections { // otherwise the operator could not know it
+		each = max(each, left*o.PerAddress/o.Connections)
 	}
-	return total, each
+	return total, min(o.PerAddress, max(1, each))
 }
 
 // Accept returns the next connection for which there is room. It fails only when the listener is closed.
@@ -127,12 +145,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptFailed counts the error, and closes an idle connection: accept mostly fails because no file descriptor is left.
+// acceptFailed counts the error, and closes a connection that may be displaced: accept mostly fails because no file
+// descriptor is left.
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++
 	l.stats.AcceptError, l.stats.AcceptErrorTime = err.Error(), time.Now()
-	victim := oldestIdle(&l.table.idle)
+	victim := first(&l.table.idle)
 	if victim != nil {
 		l.table.remove(victim)
 	}
@@ -143,7 +162,7 @@ func (l *Listener) acceptFailed(err error) {
 	}
 }
 
-// admit wraps a connection for which there is room, or for which it can close an idle one. It closes any other, and
+// admit wraps a connection for which there is room, or for which it can close another. It closes any other, and
 // returns nil.
 func (l *Listener) admit(raw net.Conn) net.Conn {
 	c := &conn{Conn: raw, listener: l, pair: addressesOf(raw.RemoteAddr(), raw.LocalAddr())}
@@ -162,19 +181,19 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	return c
 }
 
-// enter adds the connection to the table if there is room, or if it can replace an idle connection (victim). full is
+// enter adds the connection to the table if there is room, or if it can replace another connection (victim). full is
 // the limit that was reached, 0 if none was. Without a victim, a full table refuses the connection.
 func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	total, each := l.limits()
-	open, oldest := l.table.connections(c.pair.remote.Addr())
+	open, ownVictim := l.table.connections(c.pair.remote.Addr())
+	total, each := l.limits(open)
 	switch {
 	case open >= each:
-		victim, full = oldest, each
+		victim, full = ownVictim, each
 		l.stats.PerAddress.turnedAway(victim)
 	case len(l.table.open) >= total:
-		victim, full = oldestIdle(&l.table.idle), total
+		victim, full = first(&l.table.idle), total
 		l.stats.Connections.turnedAway(victim)
 	}
 	if full > 0 && victim == nil {
@@ -214,6 +233,7 @@ func (c *conn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.table.remove(c)
 	c.listener.mu.Unlock()
+	c.listener.unread.remove(c)
 	return c.Conn.Close()
 }
 
@@ -223,7 +243,7 @@ func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) end() error {
 	close(l.closing)
-	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.failed} {
+	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.holders, l.failed} {
 		t.end()
 	}
 	err := l.Listener.Close()
@@ -254,7 +274,7 @@ func (l *Listener) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
-	s.Connections.Limit, s.PerAddress.Limit = l.limits()
-	s.Streams = l.streams.Usage()
+	s.Connections.Limit, s.PerAddress.Limit = l.limits(s.PerAddress.Used)
+	s.Streams, s.Unread = l.streams.Usage(), l.unread.Usage()
 	return s
 }

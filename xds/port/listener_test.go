@@ -227,10 +227,11 @@ func TestANetworkOfIPv6CountsAsOneAddress(t *testing.T) {
 func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 	for _, tt := range []struct{ connections, each, room, wantTotal, wantEach int }{
 		{100, 75, 1000, 100, 75},
-		{100, 75, 80, 80, 75},
+		{100, 75, 80, 80, 60},
 		{100, 75, 40, 40, 30},
 		{100, 100, 1000, 100, 100}, // as configured
 		{100, 20, 40, 40, 20},
+		{100, 90, 1000, 100, 90},
 		{100, 75, 1, 1, 1},
 	} {
 		l := newListener(&arrivals{closed: make(chan struct{})},
@@ -240,6 +241,61 @@ func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.PerAddress.Limit)
 		}
 	}
+}
+
+// TestABusyConnectionIsDisplacedOnAPortOfShortRequests: a peer that does not read its answer is busy for ever.
+func TestABusyConnectionIsDisplacedOnAPortOfShortRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 3, PerAddress: 2, DisplaceBusy: true})
+		first, second, other := h.come("10.0.1.1"), h.come("10.0.1.1"), h.come("10.0.1.2")
+		second.stream() // and does not read the answer
+		first.stream()
+		first.endStream()
+		probe := h.come("10.0.1.1")
+		if probe.server == nil || !first.open() || second.open() || !other.open() {
+			t.Errorf("open: %v %v %v, want the connection of the address closed whose request began first",
+				first.open(), second.open(), other.open())
+		}
+		second.endStream() // its request ends after it was closed
+		other.stream()
+		probe.stream()
+		third := h.come("10.0.1.3")
+		if third.server == nil || first.open() || !other.open() || !probe.open() {
+			t.Errorf("open: %v %v %v, want the one closed on which nothing has happened for longest",
+				first.open(), other.open(), probe.open())
+		}
+		if s := h.listener.Stats(); s.Connections.Refused != 0 || s.PerAddress.Refused != 0 ||
+			s.Connections.Displaced != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 3 {
+			t.Errorf("%+v, want two displaced, none refused", s)
+		}
+	})
+}
+
+// TestTheFewerConnectionsAreLeftTheFewerOneAddressMayTake: 766 is what 1024 open files leave room for.
+func TestTheFewerConnectionsAreLeftTheFewerOneAddressMayTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, Options{Connections: 32_768, PerAddress: 24_576})
+		h.listener.SetRoom(766)
+		for i := range 1600 { // two strangers, in turns
+			if v := h.come(fmt.Sprintf("10.0.1.%d", i%2)); v.server != nil {
+				v.stream()
+			}
+		}
+		s := h.listener.Stats()
+		if s.Connections.Used > 660 || s.Connections.Used < 650 || s.PerAddress.Used > 330 ||
+			s.PerAddress.Limit != s.PerAddress.Used || s.PerAddress.Refused == 0 || s.Connections.Refused != 0 {
+			t.Errorf("%+v, want 328 connections for each of two addresses", s)
+		}
+		for i := range 30 { // Envoys with a worker thread each
+			for range 2 {
+				v := h.come(fmt.Sprintf("10.0.2.%d", i))
+				if v.server == nil {
+					t.Fatalf("Envoy %d of 30 was refused", i+1)
+				}
+				v.stream()
+			}
+		}
+	})
 }
 
 func TestTheListenerSurvivesAcceptErrors(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 type table struct {
 	open  map[pair]*conn
 	hosts map[netip.Prefix]*host
-	idle  list.List // of the *conn that are idle, the one idle for longest first
+	idle  list.List // of the *conn that may be displaced, the one to displace next first
+
+	displaceBusy bool // busy connections are in the lists too
 }
 
 // A host is a remote address, or a network of IPv6, that has connections.
@@ -43,23 +45,24 @@ type conn struct {
 	host         *host
 	streams      int           // open, and have sent a message
 	used         bool          // a stream was ever opened
-	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil unless idle
+	closed       bool          // guarded by the lock of the budget for unread bytes
+	idle, idleOf *list.Element // its elements in the lists of the table and of the host; nil unless in them
 }
 
-func newTable() table {
-	return table{open: make(map[pair]*conn), hosts: make(map[netip.Prefix]*host)}
+func newTable(displaceBusy bool) table {
+	return table{open: make(map[pair]*conn), hosts: make(map[netip.Prefix]*host), displaceBusy: displaceBusy}
 }
 
-// connections returns how many connections the address has, and the one that has been idle for longest.
-func (t *table) connections(address netip.Addr) (open int, oldest *conn) {
+// connections returns how many connections the address has, and the one of them to displace next, nil if there is none.
+func (t *table) connections(address netip.Addr) (open int, victim *conn) {
 	h := t.hosts[networkOf(address)]
 	if h == nil {
 		return 0, nil
 	}
-	return h.open, oldestIdle(&h.idle)
+	return h.open, first(&h.idle)
 }
 
-func oldestIdle(idle *list.List) *conn {
+func first(idle *list.List) *conn {
 	if e := idle.Front(); e != nil {
 		return e.Value.(*conn)
 	}
@@ -84,7 +87,7 @@ func (t *table) add(c *conn) {
 	h.open++
 	c.host = h
 	t.open[c.pair] = c
-	t.markIdle(c)
+	t.enqueue(c)
 }
 
 // remove removes a connection, unless it was removed before.
@@ -93,7 +96,7 @@ func (t *table) remove(c *conn) {
 		return
 	}
 	delete(t.open, c.pair)
-	t.markBusy(c)
+	t.dequeue(c)
 	if c.host.open--; c.host.open == 0 {
 		delete(t.hosts, c.host.network)
 	}
@@ -103,20 +106,24 @@ func (t *table) remove(c *conn) {
 func (t *table) streamBegins(c *conn) {
 	c.streams++
 	c.used = true
-	t.markBusy(c)
+	t.dequeue(c)
+	if t.displaceBusy && t.open[c.pair] == c {
+		t.enqueue(c)
+	}
 }
 
 func (t *table) streamEnds(c *conn) {
 	if c.streams--; c.streams == 0 && t.open[c.pair] == c {
-		t.markIdle(c)
+		t.dequeue(c)
+		t.enqueue(c)
 	}
 }
 
-func (t *table) markIdle(c *conn) {
+func (t *table) enqueue(c *conn) {
 	c.idle, c.idleOf = t.idle.PushBack(c), c.host.idle.PushBack(c)
 }
 
-func (t *table) markBusy(c *conn) {
+func (t *table) dequeue(c *conn) {
 	if c.idle == nil {
 		return
 	}

@@ -20,6 +20,8 @@ import (
 const (
 	// adminConnections is far more than people, probes and Prometheus have open at a time.
 	adminConnections = 128
+	// adminPerAddress leaves some for other addresses.
+	adminPerAddress = adminConnections * 3 / 4
 	// spareFiles are file descriptors for Redis, discovery, files and the log.
 	spareFiles = 128
 )
@@ -35,7 +37,7 @@ func (d *Daemon) listen(cfg *config.Config) (err error) {
 		return fmt.Errorf("listening for Envoys (xds.listen): %w", err)
 	}
 	d.adminListener, err = port.Listen(cfg.Admin.Listen, port.Options{
-		Connections: adminConnections, PerAddress: adminConnections,
+		Connections: adminConnections, PerAddress: adminPerAddress, DisplaceBusy: true,
 		Log: d.options.Log.With("listener", "admin"),
 	})
 	if err != nil {
@@ -74,8 +76,9 @@ func openFilesLimit() int {
 
 // newGRPC makes the server of the xDS port.
 func (d *Daemon) newGRPC(c credentials.TransportCredentials) *grpc.Server {
-	return grpc.NewServer(append(xds.GRPCOptions(c),
+	return grpc.NewServer(append(xds.GRPCOptions(d.xdsListener.Credentials(c)),
 		grpc.ForceServerCodecV2(wire.Codec()),
+		grpc.StatsHandler(d.xdsListener.Deliveries()),
 		grpc.StreamInterceptor(d.xdsListener.Intercept))...)
 }
 
@@ -96,6 +99,7 @@ func (d *Daemon) viewPort() admin.Port {
 		ConnectionsPerAddress: connections(s.PerAddress),
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
+		UnreadBytes:           connections(s.Unread),
 		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
 		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
 		LastAcceptErrorAt: view.At(s.AcceptErrorTime),
@@ -104,6 +108,15 @@ func (d *Daemon) viewPort() admin.Port {
 		p.OpenFilesLimit = view.Num(float64(files))
 	}
 	return p
+}
+
+// viewAdminPort returns the same of the admin listener.
+func (d *Daemon) viewAdminPort() admin.AdminPort {
+	s := d.adminListener.Stats()
+	return admin.AdminPort{
+		Connections:           connections(s.Connections),
+		ConnectionsPerAddress: connections(s.PerAddress),
+	}
 }
 
 func bound(u port.Usage) admin.Bound {

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +70,64 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	}
 	if files := p.OpenFilesLimit.Or(0); files != float64(openFilesLimit()) || files == 0 {
 		t.Errorf("%v open files are allowed, want %d", files, openFilesLimit())
+	}
+}
+
+// TestClientsThatDoNotReadKeepNoProbeOut: each of them asks for /metrics until the connection's buffers are full, and
+// connects again half a second after it is closed.
+func TestClientsThatDoNotReadKeepNoProbeOut(t *testing.T) {
+	d, base := serve(t, parse(t, fmt.Sprintf(counted, "127.0.0.1:1")))
+	requests := []byte(strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 400))
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer cancel()
+	for range adminConnections + 12 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				askWithoutReading(ctx, d.AdminAddress(), requests)
+				select {
+				case <-ctx.Done():
+				case <-time.After(500 * time.Millisecond):
+				}
+			}
+		})
+	}
+	var s admin.Status
+	eventually(t, "the clients take all connections that one address may have", func() error {
+		err := get(base, "/api/v1/status", &s)
+		if p := s.AdminPort.ConnectionsPerAddress; err == nil && (p.Used != adminPerAddress || p.Displaced == 0) {
+			err = fmt.Errorf("%+v", s.AdminPort)
+		}
+		return err
+	})
+	probe := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for i := range 32 {
+		resp, err := probe.Get(base + "/healthz")
+		if err != nil {
+			t.Errorf("probe %d of 32: %v", i+1, err)
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("probe %d of 32: %s", i+1, resp.Status)
+		}
+	}
+	if !strings.Contains(fmt.Sprint(s.Problems), "the admin listener closes connections to make room for new ones") {
+		t.Errorf("the problems are %v", s.Problems)
+	}
+}
+
+func askWithoutReading(ctx context.Context, address string, requests []byte) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+	for err == nil { // until the server closes the connection: the write blocks when it does not read any more
+		_, err = conn.Write(requests)
 	}
 }
 

@@ -1,0 +1,131 @@
+package xds_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/xds/port"
+	"steelyard/xds/xdstest"
+)
+
+// request is what an Envoy sends first; padding makes it larger.
+func request(padding int) *discoveryv3.DiscoveryRequest {
+	return &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "edge", Cluster: string(make([]byte, padding))},
+		TypeUrl: resource.EndpointType, ResourceNames: []string{"llama"}}
+}
+
+// sendHalfMessages opens streams on a single connection and sends 1,000 KB of a message of 1 MiB on each, until the
+// server closes the connection or the test ends.
+func sendHalfMessages(t *testing.T, address string, streams int) {
+	t.Helper()
+	body, err := proto.Marshal(request(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
+	head = append(head, binary.BigEndian.AppendUint32([]byte{0}, 1<<20)...)
+	transport := &http2.Transport{AllowHTTP: true,
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		}}
+	t.Cleanup(transport.CloseIdleConnections)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	for range streams {
+		r, w := io.Pipe()
+		call, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+streamMethods[0], r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call.Header.Set("content-type", "application/grpc")
+		call.Header.Set("te", "trailers")
+		go func() {
+			answer, err := transport.RoundTrip(call)
+			if err != nil {
+				r.CloseWithError(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+			r.Close()
+		}()
+		go func() {
+			if _, err := w.Write(head); err == nil {
+				_, _ = w.Write(make([]byte, 1000<<10))
+			}
+		}()
+	}
+}
+
+// TestHalfMessagesAreLimited: gRPC keeps what has arrived of a message until the rest has, however long that takes.
+func TestHalfMessagesAreLimited(t *testing.T) {
+	const limit = 8 << 20
+	b, l := onPort(t, port.Options{Connections: 100, PerAddress: 100, Streams: 1000, Unread: limit})
+	b.publish("llama", equal(1))
+	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
+	b.received(envoy, "llama", 1)
+	for range 3 {
+		sendHalfMessages(t, b.address, 5) // together 15 of 8 MiB
+	}
+	eventually(t, "the connection that holds the most is closed", func() bool { return l.Stats().Unread.Displaced > 0 })
+	if s := l.Stats().Unread; s.Used > limit || s.Limit != limit || s.DisplacedAt.IsZero() {
+		t.Errorf("%+v, want at most %d bytes", s, limit)
+	}
+	b.publish("llama", equal(2))
+	b.received(envoy, "llama", 2)
+}
+
+// TestTheCountOfUnreadBytesDoesNotDrift: otherwise it would close connections of Envoys after some weeks.
+func TestTheCountOfUnreadBytesDoesNotDrift(t *testing.T) {
+	b, l := onPort(t, port.Options{Connections: 1000, PerAddress: 1000, Streams: 3000})
+	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}}) // its connection stays open
+	for i := range 50 {
+		b.publish("llama", equal(1+i%2))
+		b.received(envoy, "llama", 1+i)
+	}
+	conn := b.connect()
+	for i := range 200 { // streams that end in every way, all on one connection
+		ctx, cancel := context.WithCancel(context.Background())
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, streamMethods[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := request(i * 100)
+		if i%4 == 1 {
+			first.Node = nil // the server ends the stream
+		}
+		for range 3 {
+			if err := stream.SendMsg(first); err != nil {
+				break
+			}
+		}
+		if i%4 == 2 {
+			if err := stream.RecvMsg(&discoveryv3.DiscoveryResponse{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%4 == 3 {
+			_ = stream.CloseSend()
+			for stream.RecvMsg(&discoveryv3.DiscoveryResponse{}) == nil {
+			}
+		}
+		cancel()
+	}
+	eventually(t, "only the Envoy's stream is open", func() bool { return l.Stats().Streams.Used == 1 })
+	eventually(t, "nothing is unread", func() bool { return l.Stats().Unread.Used == 0 })
+	if s := l.Stats(); s.Connections.Used != 2 || s.Unread.Displaced != 0 {
+		t.Errorf("%+v, want both connections open", s)
+	}
+}
