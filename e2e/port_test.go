@@ -105,6 +105,13 @@ func TestIdleConnectionsKeepNoEnvoyOut(t *testing.T) {
 	if result := f.send(quick(300)).wait(t); result.Errors != 0 {
 		t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
 	}
+	f.eventually("nothing that the Envoys sent is unread", func() error {
+		p, err := f.port()
+		if err == nil && p.UnreadBytes.Used != 0 {
+			err = fmt.Errorf("%+v", p.UnreadBytes)
+		}
+		return err
+	})
 	f.answers("/healthz")
 	p, err := f.port()
 	if err != nil {

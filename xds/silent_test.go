@@ -10,6 +10,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -28,8 +29,8 @@ var streamMethods = []string{
 	"/envoy.service.runtime.v3.RuntimeDiscoveryService/StreamRuntime",
 }
 
-// onPort makes a server on a port with limits.
-func onPort(t *testing.T, o port.Options) (*testServer, *port.Listener) {
+// onPort makes a server on a port with limits. c is nil for plain text.
+func onPort(t *testing.T, o port.Options, c credentials.TransportCredentials) (*testServer, *port.Listener) {
 	t.Helper()
 	b := &testServer{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Seed: 1, Observer: b.seen})
@@ -39,7 +40,7 @@ func onPort(t *testing.T, o port.Options) (*testServer, *port.Listener) {
 		t.Fatal(err)
 	}
 	b.address = l.Addr().String()
-	g := grpc.NewServer(append(xds.GRPCOptions(l.Credentials(nil)), grpc.StreamInterceptor(l.Intercept),
+	g := grpc.NewServer(append(xds.GRPCOptions(l.Credentials(c)), grpc.StreamInterceptor(l.Intercept),
 		grpc.StatsHandler(l.Deliveries()))...)
 	b.server.Register(g)
 	done := make(chan error, 1)
@@ -76,7 +77,7 @@ func (b *testServer) openStream(method string) grpc.ClientStream {
 // closed for an Envoy that connects, also before the streams are ended.
 func TestMuteStreamsKeepNoEnvoyOut(t *testing.T) {
 	const connections = 21
-	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000, FirstMessage: time.Hour})
+	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000, FirstMessage: time.Hour}, nil)
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}}) // may be silent after its first messages
 	b.received(envoy, "llama", 1)
@@ -96,7 +97,7 @@ func TestMuteStreamsKeepNoEnvoyOut(t *testing.T) {
 
 func TestMuteStreamsEnd(t *testing.T) {
 	b, l := onPort(t, port.Options{Connections: 100, PerAddress: 100, Streams: 1000,
-		FirstMessage: 100 * time.Millisecond})
+		FirstMessage: 100 * time.Millisecond}, nil)
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	b.received(envoy, "llama", 1)

@@ -14,6 +14,8 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/xds/port"
@@ -72,7 +74,7 @@ func sendHalfMessages(t *testing.T, address string, streams int) {
 // TestHalfMessagesAreLimited: gRPC keeps what has arrived of a message until the rest has, however long that takes.
 func TestHalfMessagesAreLimited(t *testing.T) {
 	const limit = 8 << 20
-	b, l := onPort(t, port.Options{Connections: 100, PerAddress: 100, Streams: 1000, Unread: limit})
+	b, l := onPort(t, port.Options{Connections: 100, PerAddress: 100, Streams: 1000, Unread: limit}, nil)
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	b.received(envoy, "llama", 1)
@@ -89,43 +91,73 @@ func TestHalfMessagesAreLimited(t *testing.T) {
 
 // TestTheCountOfUnreadBytesDoesNotDrift: otherwise it would close connections of Envoys after some weeks.
 func TestTheCountOfUnreadBytesDoesNotDrift(t *testing.T) {
-	b, l := onPort(t, port.Options{Connections: 1000, PerAddress: 1000, Streams: 3000})
-	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}}) // its connection stays open
-	for i := range 50 {
-		b.publish("llama", equal(1+i%2))
-		b.received(envoy, "llama", 1+i)
-	}
-	conn := b.connect()
-	for i := range 200 { // streams that end in every way, all on one connection
-		ctx, cancel := context.WithCancel(context.Background())
-		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, streamMethods[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := request(i * 100)
-		if i%4 == 1 {
-			first.Node = nil // the server ends the stream
-		}
-		for range 3 {
-			if err := stream.SendMsg(first); err != nil {
-				break
-			}
-		}
-		if i%4 == 2 {
-			if err := stream.RecvMsg(&discoveryv3.DiscoveryResponse{}); err != nil {
+	certificate, roots := selfSigned(t)
+	for name, c := range map[string]struct {
+		server, client credentials.TransportCredentials
+	}{
+		"plain text": {nil, insecure.NewCredentials()},
+		"TLS": {
+			credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}),
+			credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, l := onPort(t, port.Options{Connections: 10, PerAddress: 10, Streams: 3000}, c.server)
+			b.publish("llama", equal(1))
+			conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(c.client))
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if i%4 == 3 {
-			_ = stream.CloseSend()
-			for stream.RecvMsg(&discoveryv3.DiscoveryResponse{}) == nil {
+			defer conn.Close()
+			stays := b.open(conn)
+			for i := range 50 {
+				if err := stays.Send(request(i * 100)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		cancel()
+			for i := range 200 {
+				openAndEnd(t, conn, i)
+			}
+			eventually(t, "one stream is open", func() bool { return l.Stats().Streams.Used == 1 })
+			eventually(t, "nothing is unread", func() bool { return l.Stats().Unread.Used == 0 })
+			if s := l.Stats(); s.Connections.Used != 1 || s.Unread.Displaced != 0 {
+				t.Errorf("%+v, want the connection still open", s)
+			}
+		})
 	}
-	eventually(t, "only the Envoy's stream is open", func() bool { return l.Stats().Streams.Used == 1 })
-	eventually(t, "nothing is unread", func() bool { return l.Stats().Unread.Used == 0 })
-	if s := l.Stats(); s.Connections.Used != 2 || s.Unread.Displaced != 0 {
-		t.Errorf("%+v, want both connections open", s)
+}
+
+// openAndEnd opens a stream, sends some requests and ends the stream, in one of four ways.
+func openAndEnd(t *testing.T, conn *grpc.ClientConn, i int) {
+	t.Helper()
+	const refused, resetAfterAnAnswer, closed = 1, 2, 3 // otherwise it is reset at once
+	way := i % 4
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, streamMethods[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(i * 100)
+	if way == refused {
+		r.Node = nil
+	}
+	for range 3 {
+		if stream.SendMsg(r) != nil {
+			break // the server has ended it
+		}
+	}
+	switch way {
+	case resetAfterAnAnswer:
+		if err := stream.RecvMsg(&discoveryv3.DiscoveryResponse{}); err != nil {
+			t.Fatal(err)
+		}
+	case closed:
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			err = stream.RecvMsg(&discoveryv3.DiscoveryResponse{})
+		}
 	}
 }
