@@ -338,7 +338,7 @@ func (f *fleet) shareOf(address string, least, most float64) error {
 // Envoy's own health check ejects a server whose metrics are those of an idle one.
 func TestAServerThatEnvoyEjectsIsNotCountedOnAndComesBack(t *testing.T) {
 	pool := servers(t, same(3, wide)...)
-	const before = "    # Weights act across localities:"
+	const before = "    # Steelyard computes the weights across all localities,"
 	check := "    health_checks:\n    - {timeout: 1s, interval: 0.1s, no_traffic_interval: 0.1s, " +
 		"unhealthy_threshold: 1, healthy_threshold: 1, http_health_check: {path: /health}}\n"
 	f := start(t, plan{servers: pool, edits: []edit{{before, check + before}}})
