@@ -174,7 +174,7 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 	explained := 0.0
 	for _, c := range d.claims {
 		others := min(ended, completed) - c.own
-		if others < 1 && c.account.slot.answers.ofOthers(c.account).After(at.agreed) {
+		if others < 1 && c.account.slot.answers.ofOthers(c.account).at.After(at.agreed) {
 			others = 1
 		}
 		if others < 1 {
@@ -275,8 +275,14 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		}
 	}
 	for _, s := range c.members {
-		if acc := s.accused; acc.disputed(now) {
-			all = append(all, Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.node, Address: s.address, Since: acc.since})
+		if s.accused == nil {
+			continue
+		}
+		for _, by := range s.accused.disputed {
+			if by.lasts(now) {
+				all = append(all, Dispute{Kind: DisputedFailures, Envoy: by.account.envoy.node, Address: s.address,
+					Since: by.since})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {

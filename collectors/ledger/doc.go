@@ -105,9 +105,16 @@
 // Envoy without another at the endpoint (E = 0). Envoys that have requests in flight and end none are no part
 // of X; and ends that the endpoint did not complete are no part of E or e.
 //
-// Failures that only one Envoy reports are not in the sum of Failed while the others find the endpoint
-// well: they had an answer in the last 5 s, not three failures since, and less than a quarter of their latest
-// requests failed. The Envoy in question is the one with most failures.
+// Failures that an Envoy reports are not in the sum of Failed while most requests of this Envoy fail (none was
+// answered, or the last three failed, or three and 30 % of its last 31) and hosts that are served by the endpoint are
+// at least as many as hosts that fail, its own among them. A host is one witness, whatever the number of its Envoys:
+// one program can connect under many node ids. It is served if one of its Envoys, other than the one in question and
+// none to which most requests fail, had an answer within three times the longest gap between two answers there in the
+// last minutes, 5 s to 2 min. If that answer is older than the failures in question, the next request must not have
+// failed. The eight hosts with the newest requests are asked. So one host flags no endpoint that serves another,
+// however few requests that has, and one that fails for all counts as failing when most have sent one more request. An
+// answer is what a log shows, or load reports of an Envoy without one: the completions in the endpoint's own metrics
+// do not show whose they were, and rise while it fails half of all requests.
 //
 // # Averages
 //

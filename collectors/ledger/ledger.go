@@ -101,7 +101,8 @@ type slot struct {
 	inFlight int64
 	disputed []*account // their part of inFlight does not count
 	sums     flight.Sums
-	answers  newestAnswers
+	answers  newestAnswers // of accounts that do not fail
+	gaps     gaps
 	accused  *accusation // nil where no Envoy reports failures
 	bytes    average     // of an answer
 	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
