@@ -109,16 +109,16 @@ func (s *newestAnswers) leave(a *account) {
 // gaps follow how long an endpoint has no answers while it serves.
 type gaps struct {
 	longest, before time.Duration // in this period, and in the one before
-	since           time.Time     // of the period
+	until           time.Time     // the end of the period
 }
 
 func (g *gaps) note(now time.Time, gap time.Duration) {
 	g.longest = max(g.longest, gap)
-	if now.Sub(g.since) > gapPeriod {
-		if g.since.IsZero() {
+	if now.After(g.until) {
+		if g.until.IsZero() {
 			g.longest = gapAssumed
 		}
-		g.before, g.longest, g.since = g.longest, 0, now
+		g.before, g.longest, g.until = g.longest, 0, now.Add(gapPeriod)
 	}
 }
 
@@ -159,7 +159,9 @@ type accuser struct {
 func (a *account) vouch(now time.Time, d *flight.Sums) {
 	s := a.slot
 	if d.Failed == 0 && d.Answered > 0 {
-		a.lately.note(0)
+		if a.lately != allAnswered { // as it nearly always is
+			a.lately.note(0)
+		}
 		if !a.lately.fail() {
 			s.answered(a, now)
 		}
