@@ -58,22 +58,24 @@ func (o outcomes) fail() bool {
 // An answer is the newest one of an account.
 type answer struct {
 	by *account // nil for one that has left
-	at time.Time
+	at int64    // nanoseconds since 1970, which are faster to take and to compare for each answer; 0: there was none
 }
 
 // fine reports whether the answer shows that the endpoint serves others than one whose failures began at a time: it is
 // no older than that, and where it is from before the failures, the next request did not fail as well.
 func (n *answer) fine(now time.Time, most time.Duration, since time.Time) bool {
-	if n.at.IsZero() || now.Sub(n.at) > most {
+	if n.at == 0 || now.UnixNano()-n.at > int64(most) {
 		return false
 	}
-	return n.at.After(since) || n.by == nil || n.by.lately&1 == 0
+	return n.after(since) || n.by == nil || n.by.lately&1 == 0
 }
+
+func (n *answer) after(t time.Time) bool { return n.at != 0 && time.Unix(0, n.at).After(t) }
 
 // newestAnswers are those by one account, and by any other.
 type newestAnswers struct{ newest, other answer }
 
-func (s *newestAnswers) note(a *account, now time.Time) {
+func (s *newestAnswers) note(a *account, now int64) {
 	if s.newest.by != a {
 		s.other, s.newest.by = s.newest, a
 	}
@@ -108,23 +110,23 @@ func (s *newestAnswers) leave(a *account) {
 
 // gaps follow how long an endpoint has no answers while it serves.
 type gaps struct {
-	longest, before time.Duration // in this period, and in the one before
-	until           time.Time     // the end of the period
+	longest, before int64 // nanoseconds; in this period, and in the one before
+	until           int64 // the end of the period, as in an answer
 }
 
-func (g *gaps) note(now time.Time, gap time.Duration) {
+func (g *gaps) note(now, gap int64) {
 	g.longest = max(g.longest, gap)
-	if now.After(g.until) {
-		if g.until.IsZero() {
-			g.longest = gapAssumed
+	if now > g.until {
+		if g.until == 0 {
+			g.longest = int64(gapAssumed)
 		}
-		g.before, g.longest, g.until = g.longest, 0, now.Add(gapPeriod)
+		g.before, g.longest, g.until = g.longest, 0, now+int64(gapPeriod)
 	}
 }
 
 // most is how long an answer shows that the endpoint serves.
 func (g *gaps) most() time.Duration {
-	return min(max(fineFor, fineGaps*max(g.longest, g.before)), fineMost)
+	return min(max(fineFor, fineGaps*time.Duration(max(g.longest, g.before))), fineMost)
 }
 
 // A witness is a host with requests at the endpoint. All Envoys of a host are one witness, because one program can
@@ -163,7 +165,7 @@ func (a *account) vouch(now time.Time, d *flight.Sums) {
 			a.lately.note(0)
 		}
 		if !a.lately.fail() {
-			s.answered(a, now)
+			s.answered(a, now.UnixNano())
 		}
 	}
 	if s.accused != nil || d.Failed > 0 {
@@ -173,14 +175,14 @@ func (a *account) vouch(now time.Time, d *flight.Sums) {
 
 // answered takes in an answer. The gap is the one between the answers of this Envoy, or of all but the one before, so
 // that one with many requests does not hide how few the others have.
-func (s *slot) answered(a *account, now time.Time) {
+func (s *slot) answered(a *account, now int64) {
 	last := &s.answers.newest
 	if last.by != a {
 		last = &s.answers.other
 	}
-	gap := time.Duration(0)
-	if !last.at.IsZero() {
-		gap = now.Sub(last.at)
+	gap := int64(0)
+	if last.at != 0 {
+		gap = now - last.at
 	}
 	s.gaps.note(now, gap)
 	s.answers.note(a, now)
@@ -195,7 +197,7 @@ func (s *slot) hear(a *account, now time.Time, d *flight.Sums) {
 		s.accused = &accusation{hosts: make([]witness, 0, witnesses)}
 		for _, n := range []answer{s.answers.other, s.answers.newest} {
 			if n.by != nil {
-				s.accused.witness(n.by, n.at).answers.note(n.by, n.at)
+				s.accused.witness(n.by, now).answers.note(n.by, n.at)
 			}
 		}
 	}
@@ -234,7 +236,7 @@ func (acc *accusation) counts(a *account, now time.Time, d *flight.Sums) bool {
 	w := acc.witness(a, now)
 	if d.Failed == 0 {
 		if !a.lately.fail() {
-			w.answers.note(a, now)
+			w.answers.note(a, now.UnixNano())
 		}
 		return true
 	}
@@ -266,7 +268,7 @@ func (acc *accusation) believed(a *account, w *witness, now time.Time) bool {
 		switch {
 		case n.fine(now, most, w.since):
 			served++
-		case h == w || now.Sub(h.failed) <= most && h.failed.After(n.at):
+		case h == w || now.Sub(h.failed) <= most && !n.after(h.failed):
 			fail++
 		}
 	}

@@ -265,7 +265,7 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) (j
 		if d.bar.few && others < enough {
 			continue
 		}
-		if others < 1 && c.account.slot.answers.ofOthers(c.account).at.After(at.agreed) {
+		if others < 1 && c.account.slot.answers.ofOthers(c.account).after(at.agreed) {
 			others = 1
 		}
 		if others < 1 {
