@@ -16,11 +16,18 @@ type failingEndpoint struct {
 }
 
 func newFailingEndpoint(envoys int) *failingEndpoint {
+	return newFailingEndpointAt(envoys, hostOfEach)
+}
+
+// newFailingEndpointAt has the Envoys connect from these hosts.
+func newFailingEndpointAt(envoys int, hosts func(envoy int) string) *failingEndpoint {
 	c := &failingEndpoint{world: newWorld(), rng: rand.New(rand.NewPCG(1, 2))}
 	c.cluster("chat", one)
 	var all []*testEnvoy
 	for i := range envoys {
-		all = append(all, c.envoy(fmt.Sprint("envoy-", i)))
+		e := c.envoy(fmt.Sprint("envoy-", i))
+		e.node.Host = hosts(i)
+		all = append(all, e)
 	}
 	c.watch("chat", all...)
 	for _, e := range all {
@@ -135,4 +142,108 @@ func TestAnEnvoyThatLeavesDisputesNothing(t *testing.T) {
 	}
 	c.ledger.SetMembers("chat", nil)
 	c.mustBeSound(t)
+}
+
+// TestFailuresOfAFewHostsDoNotCount: where at least as many others get answers, however few, and whatever node ids
+// the failures are reported under. The first three Envoys are fine; the others report 200 failures a second.
+func TestFailuresOfAFewHostsDoNotCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers float64 // requests a second of each of the three
+		liars   int
+		hosts   func(envoy int) string
+		named   int
+	}{
+		"one, and three with few requests":       {0.125, 1, hostOfEach, 1},
+		"one, and three with hardly any":         {0.03, 1, hostOfEach, 1},
+		"two node ids of one host":               {5, 2, hostOf("a", "b", "c", "liar"), 2},
+		"two of one host, and few requests":      {0.125, 2, hostOf("a", "b", "c", "liar"), 2},
+		"forty node ids of one host":             {5, 40, hostOf("a", "b", "c", "liar"), accusers},
+		"two node ids of the only host":          {5, 2, hostOf("a"), 2},
+		"forty of the only host, few requests":   {0.125, 40, hostOf("a"), accusers},
+		"two hosts of five":                      {5, 2, hostOfEach, 2},
+		"two hosts of five, with few requests":   {0.125, 2, hostOfEach, 2},
+		"one, and three behind one other":        {0.125, 1, hostOf("a", "a", "a", "liar"), 1},
+		"ten of one host, three of another host": {0.125, 10, hostOf("a", "a", "a", "liar"), accusers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fixture := newFailingEndpointAt(3+c.liars, c.hosts)
+			perSecond, fail := make([]float64, 3+c.liars), make([]float64, 3+c.liars)
+			for i := range 3 {
+				perSecond[i] = c.answers
+			}
+			fixture.run(time.Duration(60/c.answers)*time.Second/10, perSecond, fail)
+			for i := range c.liars {
+				perSecond[3+i], fail[3+i] = 200/float64(c.liars), 1
+			}
+			if counted := fixture.run(5*time.Minute, perSecond, fail); counted > 4 {
+				t.Errorf("%d of some 60,000 failures count", counted)
+			}
+			if disputes := fixture.ledger.Disputes("chat", fixture.now); len(disputes) != c.named {
+				t.Errorf("%d disputes %+v, want %d", len(disputes), disputes, c.named)
+			}
+			fixture.mustBeSound(t)
+		})
+	}
+}
+
+func hostOfEach(envoy int) string { return fmt.Sprint("10.0.0.", envoy) }
+
+// hostOf names the hosts of the first Envoys; all others are at the last of them.
+func hostOf(names ...string) func(int) string {
+	return func(envoy int) string { return names[min(envoy, len(names)-1)] }
+}
+
+// TestFailuresOfMostHostsCount: also where there are few requests, or many Envoys behind one address.
+func TestFailuresOfMostHostsCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		envoys    int
+		perSecond float64 // requests of each
+		hosts     func(envoy int) string
+		most      time.Duration // until five failures count
+	}{
+		"three with few requests":            {3, 0.125, hostOfEach, time.Minute},
+		"three with few, behind one":         {3, 0.125, hostOf("a"), time.Minute},
+		"a hundred with few requests":        {100, 0.1, hostOfEach, 2 * time.Second},
+		"a hundred with few, behind one":     {100, 0.1, hostOf("a"), 2 * time.Second},
+		"three with many, behind one":        {3, 20, hostOf("a"), time.Second},
+		"a hundred with many":                {100, 10, hostOfEach, time.Second},
+		"one with many, without any other's": {1, 20, hostOfEach, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fixture := newFailingEndpointAt(c.envoys, c.hosts)
+			perSecond, fail := make([]float64, c.envoys), make([]float64, c.envoys)
+			for i := range perSecond {
+				perSecond[i] = c.perSecond
+			}
+			fixture.run(2*time.Minute, perSecond, fail)
+			for i := range fail {
+				fail[i] = 1
+			}
+			took := time.Duration(0)
+			for counted := 0; counted < 5 && took < 10*c.most; took += tick {
+				counted += fixture.run(tick, perSecond, fail)
+			}
+			t.Logf("five failures count after %v", took)
+			if took > c.most {
+				t.Errorf("five failures count after %v", took)
+			}
+		})
+	}
+}
+
+// TestLoadReportsAreAnswers: of Envoys without a log.
+func TestLoadReportsAreAnswers(t *testing.T) {
+	c := newFailingEndpoint(1)
+	liar, other := c.envoys[0], c.envoy("reports")
+	other.node.Host = "10.0.0.9"
+	c.watch("chat", liar, other)
+	r := c.ledger.Reporting(other.node, time.Second, c.now)
+	counted := 0
+	for range 60 {
+		r.Report(c.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: 5, Succeeded: 5}}}})
+		counted += c.run(time.Second, []float64{100}, []float64{1})
+	}
+	if disputes := c.ledger.Disputes("chat", c.now); counted > 250 || len(disputes) != 1 {
+		t.Errorf("%d of 6000 failures count, disputes %+v", counted, disputes)
+	}
 }

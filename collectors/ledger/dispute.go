@@ -11,9 +11,16 @@ import (
 
 // Bounds on what one Envoy may report against the reports of the endpoint and of all other Envoys.
 const (
-	// tolerated are requests of one Envoy that an endpoint may deny for as long as they stand: slow
-	// uploads, idle streams.
+	// tolerated are requests of one Envoy that an endpoint may deny: slow uploads, idle streams. More are
+	// contradicted within seconds; fewer, where that is much for the endpoint, when they stand for lasting: a time in
+	// which others show how long a request takes there.
 	tolerated = 8
+	quarter   = 0.25 // of the slots is much
+	lasting   = 10 * time.Second
+	// enough ends of others show what is usual at an endpoint, where a few requests are in question.
+	enough = 8
+	// maxClaims of one endpoint are compared.
+	maxClaims = 256
 	// laggard is longer than a gauge lags: an engine reports its last iteration, which may take two
 	// seconds.
 	laggard = 2500 * time.Millisecond
@@ -24,8 +31,46 @@ const (
 	unheard = 10 * time.Second
 )
 
-// A denial is a row of an endpoint's own reports that each have far fewer requests than are counted.
+// denials of an endpoint are of many requests, and of a few.
+type denials struct{ many, few *denial }
+
+// disputed are the claims that are contradicted in either, each account's once.
+func (d *denials) disputed() (all []*claim) {
+	for _, row := range []*denial{d.many, d.few} {
+		if row == nil {
+			continue
+		}
+		for _, c := range row.claims {
+			if c.disputed() && !slices.ContainsFunc(all, func(other *claim) bool { return other.account == c.account }) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// A bar is how many requests an endpoint may deny, and for how long.
+type bar struct {
+	tolerated float64 // of one host, as far as its Envoys have no ends
+	sum       float64 // of all such hosts
+	lasts     time.Duration
+	few       bool
+}
+
+// barOfFew goes by the slots. Where they are unknown, it goes by the requests that the endpoint reports: no more than
+// as many again.
+func barOfFew(slots, requests float64) bar {
+	much := max(2, requests)
+	if slots > 0 {
+		much = max(1, quarter*slots)
+	}
+	return bar{tolerated: min(much, tolerated), sum: tolerated, lasts: lasting, few: true}
+}
+
+// A denial is a row of an endpoint's own reports that each have fewer requests than are counted, by more than
+// is tolerated.
 type denial struct {
+	bar       bar
 	since     time.Time // of the first of the row
 	reports   int
 	at        time.Time     // of the newest report
@@ -65,27 +110,56 @@ func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64
 		return
 	}
 	requests, known := served(r, slots)
-	denied := float64(at.inFlight()) - requests
-	d := l.denials[at]
-	switch {
-	case !known || !(denied > tolerated):
-		if known {
-			at.agreed = now
-		}
-		delete(l.denials, at)
-		l.dispute(at, nil)
+	if !known {
+		l.agree(at)
 		return
-	case d == nil:
-		d = l.deny(at, &denial{}, r, denied, now)
-	default:
-		d.note(at, denied, now)
-		if now.Sub(d.since) >= d.patience() {
-			d.judge(at, r, now)
-			d = l.deny(at, d, r, denied, now)
-		}
 	}
-	l.dispute(at, d.claims)
+	ds := l.denials[at]
+	if ds == nil {
+		ds = &denials{}
+	}
+	denied := float64(at.inFlight()) - requests
+	if !(denied > tolerated) {
+		at.agreed = now
+	}
+	ds.many = l.follow(at, ds.many, bar{tolerated: tolerated, lasts: laggard}, r, denied, now)
+	ds.few = l.follow(at, ds.few, barOfFew(slots, requests), r, denied, now)
+	if ds.many == nil && ds.few == nil {
+		l.agree(at)
+		return
+	}
+	l.denials[at] = ds
+	l.dispute(at, ds.disputed())
 }
+
+// agree ends what is denied at an endpoint.
+func (l *Ledger) agree(at *address) {
+	delete(l.denials, at)
+	l.dispute(at, nil)
+}
+
+// follow takes a report into a row, and returns the row as it is then: nil where no more is denied than is tolerated.
+func (l *Ledger) follow(at *address, d *denial, b bar, r *weighting.ServerReport, denied float64, now time.Time) *denial {
+	switch {
+	case !(denied > b.tolerated):
+		return nil
+	case d == nil:
+		return l.deny(at, &denial{}, b, r, denied, now)
+	}
+	d.note(at, denied, now)
+	switch d.bar = b; {
+	case d.waits(): // most differences that small are gone by then
+		if now.Sub(d.since) >= laggard {
+			return l.deny(at, d, b, r, denied, now)
+		}
+	case now.Sub(d.since) >= d.patience() && d.judge(at, r, now):
+		return l.deny(at, d, b, r, denied, now)
+	}
+	return d
+}
+
+// waits reports whether a row of a few requests has just begun: nobody's claims are compared yet.
+func (d *denial) waits() bool { return d.claims == nil }
 
 // served is how many requests a server has by its report; false where that does not show it.
 func served(r *weighting.ServerReport, slots float64) (requests float64, known bool) {
@@ -99,26 +173,39 @@ func served(r *weighting.ServerReport, slots float64) (requests float64, known b
 }
 
 // deny begins a row of reports, after another or an empty one.
-func (l *Ledger) deny(at *address, before *denial, r *weighting.ServerReport, denied float64, now time.Time) *denial {
-	d := &denial{since: now, at: now, every: before.every, least: denied, ended: at.ended(), completed: r.Completions}
+func (l *Ledger) deny(
+	at *address, before *denial, b bar, r *weighting.ServerReport, denied float64, now time.Time,
+) *denial {
+	d := &denial{bar: b, since: now, at: now, every: before.every, least: denied, ended: at.ended(), completed: r.Completions}
+	if !b.few || before.reports > 0 || now.Sub(at.doubted) < doubted {
+		l.collect(at, d, before, now)
+	}
+	d.note(at, denied, now)
+	return d
+}
+
+// collect finds the claims: of accounts with more requests than are tolerated, or, where few are in question, with any.
+func (l *Ledger) collect(at *address, d, before *denial, now time.Time) {
+	more := int32(tolerated)
+	if d.bar.few {
+		more = 0
+	}
+	d.claims = []*claim{}
 	for _, s := range at.slots {
 		for _, e := range l.heardBy(s.cluster).counted {
 			a := e.accounts.of(s)
-			if a == nil || !a.watched || a.count.InFlight() <= tolerated {
+			if a == nil || !a.watched || a.count.InFlight() <= more || len(d.claims) == maxClaims {
 				continue
 			}
 			c := &claim{account: a, least: a.count.InFlight(), ended: a.ended}
 			if i := slices.IndexFunc(before.claims, func(b *claim) bool { return b.account == a }); i >= 0 {
 				c.contradicted = before.claims[i].contradicted
-			} else if now.Sub(e.doubted) < doubted {
+			} else if now.Sub(e.doubted) < doubted && float64(c.least) > d.bar.tolerated {
 				c.contradicted = now
 			}
 			d.claims = append(d.claims, c)
 		}
 	}
-	l.denials[at] = d
-	d.note(at, denied, now)
-	return d
 }
 
 // note takes in one more report.
@@ -142,7 +229,7 @@ func (d *denial) note(at *address, denied float64, now time.Time) {
 // patience is how long a row has to be: longer than a gauge lags, and longer than the time between two
 // reports of an Envoy that is counted by them.
 func (d *denial) patience() time.Duration {
-	longest := laggard
+	longest := d.bar.lasts
 	for _, c := range d.claims {
 		if e := c.account.envoy; e.basis() == flight.ByReports {
 			longest = max(longest, 5*e.asked/2)
@@ -153,8 +240,9 @@ func (d *denial) patience() time.Duration {
 
 // judge finds those that are contradicted: the largest claims, and no more of them than it takes to
 // explain what is denied. Without an end of others there is nothing to compare with; one is enough that came
-// since the endpoint last agreed, because where a claim keeps all requests away, none comes later.
-func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
+// since the endpoint last agreed, because where a claim keeps all requests away, none comes later. Where few
+// requests are in question, the row goes on until enough of others have ended; judge reports whether that is so.
+func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) (judged bool) {
 	const several = 2 // times what others have in flight for each end is chance
 	ended := float64(at.ended() - d.ended)
 	completed := ended
@@ -171,50 +259,80 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) {
 		}
 	}
 	slices.SortFunc(d.claims, func(a, b *claim) int { return cmp.Compare(b.least, a.least) })
-	explained := 0.0
+	explained, left := 0.0, allowance{bar: d.bar}
 	for _, c := range d.claims {
 		others := min(ended, completed) - c.own
-		if others < 1 && c.account.slot.answers.ofOthers(c.account).After(at.agreed) {
+		if d.bar.few && others < enough {
+			continue
+		}
+		if others < 1 && c.account.slot.answers.ofOthers(c.account).after(at.agreed) {
 			others = 1
 		}
 		if others < 1 {
 			continue
 		}
+		judged = true
 		inFlight := vouching
 		if c.own > 0 {
 			inFlight -= float64(c.inFlight)
 		}
 		usual := max(0, inFlight) / float64(d.reports) * (c.own + 1) / others
-		if explained >= d.least || float64(c.least) <= tolerated+several*usual {
+		if explained >= d.least || d.bar.few && float64(c.least) > 2*(d.least-explained) || left.tolerates(c, several*usual) {
 			c.contradicted = time.Time{}
 			continue
 		}
 		if c.contradicted.IsZero() {
 			c.contradicted = now
 		}
-		c.account.envoy.doubted = now
+		c.account.envoy.doubted, at.doubted = now, now
 		explained += float64(c.least)
 	}
+	return judged || !d.bar.few || len(d.claims) == 0
+}
+
+// An allowance is what is left of the requests that are tolerated. Where few are in question, the Envoys of a host
+// that have no ends share what is tolerated of one, and those of all hosts a sum, whatever their node ids.
+type allowance struct {
+	bar   bar
+	used  float64
+	hosts map[string]float64 // used
+}
+
+// tolerates reports whether a claim is no more than what is usual and what is left.
+func (l *allowance) tolerates(c *claim, usual float64) bool {
+	least, host := float64(c.least), c.account.envoy.node.Host
+	if !l.bar.few || c.own > 0 {
+		return least <= l.bar.tolerated+usual
+	}
+	above := max(0, least-usual)
+	if above > min(l.bar.tolerated-l.hosts[host], l.bar.sum-l.used) {
+		return false
+	}
+	if l.hosts == nil {
+		l.hosts = make(map[string]float64)
+	}
+	l.hosts[host] += above
+	l.used += above
+	return true
 }
 
 func (c *claim) disputed() bool { return !c.contradicted.IsZero() }
 
 // sweepDenials forgets those of endpoints that sent no report since.
 func (l *Ledger) sweepDenials(now time.Time) {
-	for at, d := range l.denials {
-		if now.Sub(d.at) > max(unheard, 3*d.every) {
-			delete(l.denials, at)
-			l.dispute(at, nil)
+	for at, ds := range l.denials {
+		if d := cmp.Or(ds.many, ds.few); now.Sub(d.at) > max(unheard, 3*d.every) {
+			l.agree(at)
 		}
 	}
 }
 
-// dispute stops counting the claims that are contradicted, and counts all others.
+// dispute stops counting these claims, and counts all others.
 func (l *Ledger) dispute(at *address, claims []*claim) {
 	for _, s := range at.slots {
 		var accounts []*account
 		for _, c := range claims {
-			if c.account.slot == s && c.disputed() {
+			if c.account.slot == s {
 				accounts = append(accounts, c.account)
 			}
 		}
@@ -268,17 +386,22 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		return nil
 	}
 	for _, d := range l.denials {
-		for _, claim := range d.claims {
-			if a := claim.account; a.slot.cluster == c && a.watched && claim.disputed() {
+		for _, claim := range d.disputed() {
+			if a := claim.account; a.slot.cluster == c && a.watched {
 				all = append(all,
 					Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(claim.least), claim.contradicted})
 			}
 		}
 	}
 	for _, s := range c.members {
-		if acc := s.accused; acc.disputed(now) {
-			all = append(all,
-				Dispute{Kind: DisputedFailures, Envoy: acc.by.envoy.node, Address: s.address, Since: acc.since})
+		if s.accused == nil {
+			continue
+		}
+		for _, by := range s.accused.disputed {
+			if by.lasts(now) {
+				all = append(all, Dispute{Kind: DisputedFailures, Envoy: by.account.envoy.node, Address: s.address,
+					Since: by.since})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {

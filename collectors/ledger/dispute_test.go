@@ -19,6 +19,7 @@ type deniedEndpoint struct {
 	stalled   bool
 	seen      func(truth int) float64 // what its gauges show of the requests that it has; nil: it is not scraped
 	uncounted bool                    // it does not report what it completes
+	slots     float64                 // 0 unknown
 }
 
 const tick = 50 * time.Millisecond
@@ -87,7 +88,7 @@ func (w *deniedEndpoint) step() {
 		if !w.uncounted {
 			r.Completions = weighting.Reading{Value: w.completed, At: w.now}
 		}
-		w.ledger.Served(one, &r, 0, w.now)
+		w.ledger.Served(one, &r, w.slots, w.now)
 	}
 }
 
@@ -328,7 +329,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		},
 		"slow uploads": func(w *deniedEndpoint) {
 			w.fleet()
-			w.stand(w.senders[1], tolerated)
+			w.stand(w.senders[1], int(barOfFew(w.slots, 1000).tolerated))
 		},
 		"slow uploads through all": func(w *deniedEndpoint) {
 			w.fleet()
@@ -365,16 +366,19 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWard()
-			honest(w)
-			for !w.undisputed() { // until all have reported
-				w.step()
-			}
-			if disputed, first, named := w.run(30 * time.Second); disputed > 0 {
-				t.Errorf("not all counts for %v, first after %v: %v", disputed, first, named)
-			}
-		})
+		for _, slots := range []float64{0, 4, 16, 64} {
+			t.Run(fmt.Sprint(name, " at ", slots, " slots"), func(t *testing.T) {
+				w := newWard()
+				w.slots = slots
+				honest(w)
+				for !w.undisputed() { // until all have reported
+					w.step()
+				}
+				if disputed, first, named := w.run(40 * time.Second); disputed > 0 {
+					t.Errorf("not all counts for %v, first after %v: %v", disputed, first, named)
+				}
+			})
+		}
 	}
 }
 
@@ -417,5 +421,57 @@ func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
 	if _, first, named := w.run(5 * time.Second); first < 0 || first > 3500*time.Millisecond ||
 		!slices.Equal(named, []string{"liar"}) {
 		t.Errorf("contradicted after %v: %v", first, named)
+	}
+}
+
+// TestAFewRequestsDoNotOverruleAnEndpointForLong: as many as are tolerated for seconds, where that is much for the
+// endpoint.
+func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
+	for name, c := range map[string]struct {
+		slots  float64
+		liars  int
+		claim  uint64
+		within time.Duration // that it does not count any more
+		left   float64       // requests of the liars that may count
+		every  int           // ticks between two requests of the others; 0 is their usual rate
+	}{
+		"eight, at four slots":               {4, 1, 8, 15 * time.Second, 0, 0},
+		"three, at four slots":               {4, 1, 3, 15 * time.Second, 0, 0},
+		"eight, at sixteen slots":            {16, 1, 8, 15 * time.Second, 0, 0},
+		"eight of each of forty node ids":    {4, 40, 8, 15 * time.Second, 1, 0},
+		"one of each of forty node ids":      {4, 40, 1, 15 * time.Second, 1, 0},
+		"one of each of forty, at 256 slots": {256, 40, 1, 15 * time.Second, 8, 0},
+		"eight, slots are unknown":           {0, 1, 8, 15 * time.Second, 0, 6},
+		"eight of forty, slots are unknown":  {0, 40, 8, 15 * time.Second, 8, 0},
+		"two of twenty, slots are unknown":   {0, 20, 2, 15 * time.Second, 8, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard()
+			w.slots = c.slots
+			w.fleet()
+			for i := range c.liars {
+				w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(c.claim)
+			}
+			for _, s := range w.senders[:3] {
+				s.every = max(s.every, c.every)
+			}
+			w.run(c.within)
+			for range 100 {
+				w.step()
+				read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value
+				if most := 12 + c.left; read > most {
+					t.Fatalf("%v in flight, want at most %v, of which 12 are the others'", read, most)
+				}
+			}
+			disputes := w.ledger.Disputes("chat", w.now)
+			for _, d := range disputes {
+				if d.Envoy.NodeID[:4] != "liar" {
+					t.Errorf("%+v is no liar", d)
+				}
+			}
+			if len(disputes) < c.liars-int(c.left) {
+				t.Errorf("%d are named, want %d", len(disputes), c.liars-int(c.left))
+			}
+		})
 	}
 }

@@ -101,13 +101,28 @@
 // Envoy with its ends has in flight if its requests take as long as the others'. Then its requests do not
 // count at the endpoint until there is a report that does not deny. So these stay in the count: a gauge that
 // lags by an iteration of up to two seconds (the row is too short), an endpoint that stalls, whole or in
-// part (E = 0, or x is as large as X predicts), up to 8 slow uploads or idle streams, and all requests of an
-// Envoy without another at the endpoint (E = 0). Envoys that have requests in flight and end none are no part
-// of X; and ends that the endpoint did not complete are no part of E or e.
+// part (E = 0, or x is as large as X predicts), and all requests of an Envoy without another at the endpoint
+// (E = 0). Envoys that have requests in flight and end none are no part of X; and ends that the endpoint did not
+// complete are no part of E or e.
 //
-// Failures that only one Envoy reports are not in the sum of Failed while the others find the endpoint
-// well: they had an answer in the last 5 s, not three failures since, and less than a quarter of their latest
-// requests failed. The Envoy in question is the one with most failures.
+// Fewer requests steer traffic, too, where they are much for the endpoint. So a second row takes in reports that have
+// more than T fewer: a quarter of the slots, at least 1; or, where these are unknown, as many as the endpoint reports,
+// at least 2; at most 8. After 2.5 s it begins to compare, and 10 s later, once 8 requests of others have ended, the
+// same test holds with T in the place of 8. Envoys without ends share the T of their host, and the hosts 8 at an
+// endpoint. At most as much is contradicted as is denied, and no claim twice as large as that. So up to T slow uploads
+// or idle streams of an Envoy stay in the count, however long, and unnamed: nothing tells one idle WebSocket from one
+// request that is made up. More of them do not count after some 13 s, and their Envoy is named.
+//
+// Failures that an Envoy reports are not in the sum of Failed while most requests of this Envoy fail (none was
+// answered, or the last three failed, or three and 30 % of its last 31) and hosts that are served by the endpoint are
+// at least as many as hosts that fail, its own among them. A host is one witness, whatever the number of its Envoys:
+// one program can connect under many node ids. It is served if one of its Envoys, other than the one in question and
+// none to which most requests fail, had an answer within three times the longest gap between two answers there in the
+// last minutes, 5 s to 2 min. If that answer is older than the failures in question, the next request must not have
+// failed. The eight hosts with the newest requests are asked. So one host flags no endpoint that serves another,
+// however few requests that has, and one that fails for all counts as failing when most have sent one more request. An
+// answer is what a log shows, or load reports of an Envoy without one: the completions in the endpoint's own metrics
+// do not show whose they were, and rise while it fails half of all requests.
 //
 // # Averages
 //

@@ -47,7 +47,7 @@ type Ledger struct {
 	frees        int
 	accounts     int // of all Envoys
 	services     int // of all Envoys
-	denials      map[*address]*denial
+	denials      map[*address]*denials
 	watching     map[Envoy]*watching
 	reporters    Reporters
 	dirty        []*cluster // to be woken when the lock is released
@@ -70,7 +70,7 @@ func New(wake func(cluster string)) *Ledger {
 		addresses: make(map[string]*address),
 		envoys:    make(map[Envoy]*envoy),
 		watching:  make(map[Envoy]*watching),
-		denials:   make(map[*address]*denial),
+		denials:   make(map[*address]*denials),
 	}
 }
 
@@ -101,7 +101,8 @@ type slot struct {
 	inFlight int64
 	disputed []*account // their part of inFlight does not count
 	sums     flight.Sums
-	answers  newestAnswers
+	answers  newestAnswers // of accounts that do not fail
+	gaps     gaps
 	accused  *accusation // nil where no Envoy reports failures
 	bytes    average     // of an answer
 	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
@@ -109,9 +110,10 @@ type slot struct {
 
 // An address is an endpoint of at least one cluster.
 type address struct {
-	key    string
-	slots  []*slot
-	agreed time.Time // when its own report last had about as many requests as are counted
+	key     string
+	slots   []*slot
+	agreed  time.Time // when its own report last had about as many requests as are counted
+	doubted time.Time // when an Envoy's requests here were last contradicted
 }
 
 // servedBy is the cluster, among those of the endpoint, that has a name in EDS: its own,

@@ -138,19 +138,33 @@ func clusterProblems(c view.Cluster, now time.Time) []view.Problem {
 		out = append(out, sourceProblems(s, now)...)
 	}
 	for _, d := range c.Disputes {
-		out = append(out, disputeProblem(d, now))
+		out = append(out, disputeProblem(d, flaggedOf(c.Endpoints, d.Endpoints), now))
 	}
 	return append(out, countProblems(c.Counts)...)
 }
 
-// disputeProblem describes a dispute, and what to check.
-func disputeProblem(d view.Dispute, now time.Time) view.Problem {
+// flaggedOf returns how many endpoints are flagged, of those with these addresses.
+func flaggedOf(all []view.Endpoint, addresses []string) (n int) {
+	for _, e := range all {
+		if e.Overloaded && slices.Contains(addresses, e.Address) {
+			n++
+		}
+	}
+	return n
+}
+
+// disputeProblem describes a dispute, and what to check. Of its endpoints, some may be flagged for other reasons.
+func disputeProblem(d view.Dispute, flagged int, now time.Time) view.Problem {
 	envoy := fmt.Sprintf("Envoy %s at %s", d.NodeID, d.Host)
 	endpoints, lasts := disputed(d), formatSeconds(d.Since.Age(now).Or(0))
 	if d.Kind == view.DisputeFailures {
-		return problem(view.SeverityWarning, "only %s has reported, for %s, that its requests to %s fail; other "+
-			"Envoys get responses there, so no endpoint is "+
-			"flagged: check the network between them, and that Envoy", envoy, lasts, endpoints)
+		so := "these failures do not count and no endpoint is flagged"
+		if flagged > 0 {
+			so = fmt.Sprintf("these failures do not count; %d of these endpoints are flagged, for what others report or "+
+				"for failures before that", flagged)
+		}
+		return problem(view.SeverityWarning, "%s has reported, for %s, that its requests to %s fail; at least as many "+
+			"others get responses there, so %s: check the network between them, and that Envoy", envoy, lasts, endpoints, so)
 	}
 	return problem(view.SeverityWarning, "%s has reported, for %s, %.0f requests in progress at %s; the metrics "+
 		"there contradict it, while other requests "+

@@ -147,9 +147,22 @@ func TestClusterProblems(t *testing.T) {
 				warning("Envoy edge-3 at 10.0.0.9 has reported, for 8.0 s, 2000 requests in progress at 2 endpoints " +
 					"(10.0.0.1:8000 and others); the metrics there contradict it, while other requests are answered, " +
 					"so the report does not count: it is wrong, or these are idle streams and uploads"),
-				warning("only Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
-					"fail; other Envoys get responses there, so no endpoint is flagged: check the network between " +
-					"them, and that Envoy"),
+				warning("Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
+					"fail; at least as many others get responses there, so these failures do not count and no " +
+					"endpoint is flagged: check the network between them, and that Envoy"),
+			},
+		},
+		"failures that do not count, at an endpoint that is flagged for others": {
+			with(func(c *view.Cluster) {
+				c.Disputes = []view.Dispute{{Kind: view.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
+					Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))}}
+				c.Endpoints = []view.Endpoint{{Address: "10.0.0.1:8000", Overloaded: true}, {Address: "10.0.0.2:8000"}}
+			}),
+			[]view.Problem{
+				warning("Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
+					"fail; at least as many others get responses there, so these failures do not count; 1 of these " +
+					"endpoints are flagged, for what others report or for failures before that: check the network " +
+					"between them, and that Envoy"),
 			},
 		},
 		"some endpoints": {
