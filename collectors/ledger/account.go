@@ -20,7 +20,7 @@ type account struct {
 	next    tally // of the report that is being read
 	watched bool  // the Envoy watches the slot's cluster: the slot counts it
 	removed bool  // from its Envoy's accounts
-	lately  outcomes
+	recently  outcomes
 }
 
 // A tally is a report about one endpoint, over all clusters of an Envoy that
