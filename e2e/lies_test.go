@@ -256,8 +256,8 @@ func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
 	}
 }
 
-// TestOneClientsFailuresFlagNoServerWithoutRequests: the last answers are enough for a while. In light traffic there are
-// such gaps all the time.
+// TestOneClientsFailuresFlagNoServerWithoutRequests: the last answers are enough for a while. In light traffic there
+// are such gaps all the time.
 func TestOneClientsFailuresFlagNoServerWithoutRequests(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})

@@ -77,7 +77,8 @@ func (b *testServer) openStream(method string) grpc.ClientStream {
 // closed for an Envoy that connects, also before the streams are ended.
 func TestMuteStreamsKeepNoEnvoyOut(t *testing.T) {
 	const connections = 21
-	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000, FirstMessage: time.Hour}, nil)
+	b, l := onPort(t, port.Options{Connections: connections, PerAddress: 1000, Streams: 1000, FirstMessage: time.Hour},
+		nil)
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}}) // may be silent after its first messages
 	b.received(envoy, "llama", 1)

@@ -5,14 +5,12 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,10 +36,8 @@ func sendHalfMessages(t *testing.T, address string, streams int) {
 	}
 	head := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
 	head = append(head, binary.BigEndian.AppendUint32([]byte{0}, 1<<20)...)
-	transport := &http2.Transport{AllowHTTP: true,
-		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		}}
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)

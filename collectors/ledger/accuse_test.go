@@ -240,7 +240,8 @@ func TestLoadReportsAreAnswers(t *testing.T) {
 	r := c.ledger.Reporting(other.node, time.Second, c.now)
 	counted := 0
 	for range 60 {
-		r.Report(c.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{{Address: one, Issued: 5, Succeeded: 5}}}})
+		r.Report(c.now, []ClusterLoad{{Cluster: "chat",
+			Endpoints: []EndpointLoad{{Address: one, Issued: 5, Succeeded: 5}}}})
 		counted += c.run(time.Second, []float64{100}, []float64{1})
 	}
 	if disputes := c.ledger.Disputes("chat", c.now); counted > 250 || len(disputes) != 1 {

@@ -41,7 +41,8 @@ func (d *denials) disputed() (all []*claim) {
 			continue
 		}
 		for _, c := range row.claims {
-			if c.disputed() && !slices.ContainsFunc(all, func(other *claim) bool { return other.account == c.account }) {
+			if c.disputed() && !slices.ContainsFunc(all,
+				func(other *claim) bool { return other.account == c.account }) {
 				all = append(all, c)
 			}
 		}
@@ -139,7 +140,9 @@ func (l *Ledger) agree(at *address) {
 }
 
 // follow takes a report into a row, and returns the row as it is then: nil where no more is denied than is tolerated.
-func (l *Ledger) follow(at *address, d *denial, b bar, r *weighting.ServerReport, denied float64, now time.Time) *denial {
+func (l *Ledger) follow(
+	at *address, d *denial, b bar, r *weighting.ServerReport, denied float64, now time.Time,
+) *denial {
 	switch {
 	case !(denied > b.tolerated):
 		return nil
@@ -176,7 +179,8 @@ func served(r *weighting.ServerReport, slots float64) (requests float64, known b
 func (l *Ledger) deny(
 	at *address, before *denial, b bar, r *weighting.ServerReport, denied float64, now time.Time,
 ) *denial {
-	d := &denial{bar: b, since: now, at: now, every: before.every, least: denied, ended: at.ended(), completed: r.Completions}
+	d := &denial{bar: b, since: now, at: now, every: before.every, least: denied, ended: at.ended(),
+		completed: r.Completions}
 	if !b.few || before.reports > 0 || now.Sub(at.doubted) < doubted {
 		l.collect(at, d, before, now)
 	}
@@ -277,7 +281,8 @@ func (d *denial) judge(at *address, r *weighting.ServerReport, now time.Time) (j
 			inFlight -= float64(c.inFlight)
 		}
 		usual := max(0, inFlight) / float64(d.reports) * (c.own + 1) / others
-		if explained >= d.least || d.bar.few && float64(c.least) > 2*(d.least-explained) || left.tolerates(c, several*usual) {
+		if explained >= d.least || d.bar.few && float64(c.least) > 2*(d.least-explained) ||
+			left.tolerates(c, several*usual) {
 			c.contradicted = time.Time{}
 			continue
 		}

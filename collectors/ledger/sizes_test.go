@@ -14,7 +14,8 @@ func (w *world) expectSizes(t *testing.T, sized, bytes, unsized float64) {
 	t.Helper()
 	c := w.read(t)
 	p := c.Proxies
-	if without := p.Issued.Value - p.Sized.Value; p.Sized.Value != sized || p.SizedBytes.Value != bytes || without != unsized {
+	if without := p.Issued.Value - p.Sized.Value; p.Sized.Value != sized || p.SizedBytes.Value != bytes ||
+		without != unsized {
 		t.Errorf("%v sized, %v bytes, %v unsized; want %v, %v, %v",
 			p.Sized.Value, p.SizedBytes.Value, without, sized, bytes, unsized)
 	}

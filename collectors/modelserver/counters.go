@@ -78,7 +78,9 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 }
 
 // tokens are the sums of an engine that counts prompts and what it generates.
-func (c *Counters) tokens(at time.Time, rep *Report, sum func(Field, *counterSum) weighting.Reading) weighting.TokenCounts {
+func (c *Counters) tokens(
+	at time.Time, rep *Report, sum func(Field, *counterSum) weighting.Reading,
+) weighting.TokenCounts {
 	sum(FieldPromptTokens, &c.prompt)
 	sum(FieldCachedTokens, &c.cached)
 	sum(FieldGeneratedTokens, &c.generated)

@@ -160,7 +160,8 @@ func TestCountersOfTheRecordings(t *testing.T) {
 func TestTokensAreReadTogether(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	full := func(prompt, first, generated float64) Report {
-		return Report{PromptTokens: number(prompt), FirstTokens: number(first), GeneratedTokens: number(generated), Queue: number(0)}
+		return Report{PromptTokens: number(prompt), FirstTokens: number(first), GeneratedTokens: number(generated),
+			Queue: number(0)}
 	}
 	var c Counters
 	cached := full(1000, 2, 300)
@@ -172,14 +173,16 @@ func TestTokensAreReadTogether(t *testing.T) {
 		}
 	}
 	at := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Second) }
-	want("all", c.Observe(at(0), cached).Tokens, weighting.TokenCounts{At: at(0), Prompt: 1000, Cached: 160, Generated: 300, First: 2, Iterations: 40})
+	want("all", c.Observe(at(0), cached).Tokens,
+		weighting.TokenCounts{At: at(0), Prompt: 1000, Cached: 160, Generated: 300, First: 2, Iterations: 40})
 	want("two are missing", c.Observe(at(1), full(1500, 3, 400)).Tokens,
 		weighting.TokenCounts{At: at(1), Prompt: 1500, Cached: 160, Generated: 400, First: 3, Iterations: 40})
 	if got := c.Observe(at(2), Report{Queue: number(0), PromptTokens: number(1600)}).Tokens; !got.At.IsZero() {
 		t.Errorf("without a count of first tokens: %+v", got)
 	}
 	restarted := c.Observe(at(3), full(70, 1, 10))
-	want("after a restart", restarted.Tokens, weighting.TokenCounts{At: at(3), Prompt: 1670, Cached: 160, Generated: 410, First: 4, Iterations: 40})
+	want("after a restart", restarted.Tokens,
+		weighting.TokenCounts{At: at(3), Prompt: 1670, Cached: 160, Generated: 410, First: 4, Iterations: 40})
 	if restarted.Restarts != 1 {
 		t.Errorf("%d restarts, want 1", restarted.Restarts)
 	}

@@ -147,7 +147,8 @@ func tritonSources() []fieldSources {
 			named("nv_inference_compute_input_duration_us"),
 			named("nv_inference_compute_infer_duration_us"),
 			named("nv_inference_compute_output_duration_us"))),
-		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens), from(FieldIterations),
+		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens),
+		from(FieldIterations),
 	}
 }
 
@@ -222,7 +223,8 @@ func customSources(c Custom) []fieldSources {
 		optional(FieldCompletions, c.Completions, total),
 		from(FieldQueueSeconds),
 		from(FieldBusySeconds),
-		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens), from(FieldIterations),
+		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens),
+		from(FieldIterations),
 	}
 }
 

@@ -63,7 +63,8 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 // schema are the objects of the answers under the titles they have in the
 // document.
 var schema = map[string]any{
-	"Status": Status{}, "Port": Port{}, "AdminPort": AdminPort{}, "Bound": Bound{}, "Reload": Reload{}, "Problem": view.Problem{},
+	"Status": Status{}, "Port": Port{}, "AdminPort": AdminPort{}, "Bound": Bound{}, "Reload": Reload{},
+	"Problem":     view.Problem{},
 	"ClusterList": clusterList{}, "Cluster": view.Cluster{},
 	"EndpointCounts": view.EndpointCounts{},
 	"Work":           view.Work{}, "EndpointWork": view.EndpointWork{}, "Dispute": view.Dispute{}, "Push": view.Push{},

@@ -14,8 +14,8 @@ type Port struct {
 	ConnectionsPerAddress Bound `json:"connections_per_address"`
 	Streams               Bound `json:"streams"`
 	Subscriptions         Bound `json:"subscriptions"`
-	// UnreadBytes are those of requests that are not complete, or that Steelyard has not handled yet. To keep the limit,
-	// it displaces the connection that sent the most of them.
+	// UnreadBytes are those of requests that are not complete, or that Steelyard has not handled yet. To keep the
+	// limit, it displaces the connection that sent the most of them.
 	UnreadBytes Bound `json:"unread_bytes"`
 
 	// SilentStreams were ended because their first message did not arrive in time.

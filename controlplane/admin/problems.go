@@ -160,11 +160,13 @@ func disputeProblem(d view.Dispute, flagged int, now time.Time) view.Problem {
 	if d.Kind == view.DisputeFailures {
 		so := "these failures do not count and no endpoint is flagged"
 		if flagged > 0 {
-			so = fmt.Sprintf("these failures do not count; %d of these endpoints are flagged, for what others report or "+
+			so = fmt.Sprintf("these failures do not count; %d of these endpoints are flagged, for what others report "+
+				"or "+
 				"for failures before that", flagged)
 		}
 		return problem(view.SeverityWarning, "%s has reported, for %s, that its requests to %s fail; at least as many "+
-			"others get responses there, so %s: check the network between them, and that Envoy", envoy, lasts, endpoints, so)
+			"others get responses there, so %s: check the network between them, and that Envoy", envoy, lasts,
+			endpoints, so)
 	}
 	return problem(view.SeverityWarning, "%s has reported, for %s, %.0f requests in progress at %s; the metrics "+
 		"there contradict it, while other requests "+

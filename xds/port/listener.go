@@ -85,7 +85,8 @@ func newListener(inner net.Listener, o Options) *Listener {
 		displaced = "connections closed to make room for new ones"
 	}
 	l := &Listener{
-		Listener: inner, options: o, streams: NewQuota(o.Streams), unread: newUnread(o.Unread), closing: make(chan struct{}),
+		Listener: inner, options: o, streams: NewQuota(o.Streams), unread: newUnread(o.Unread),
+		closing:        make(chan struct{}),
 		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
 		displaced:      newTally(o.Log, displaced),
 		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),

@@ -79,7 +79,8 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{
-		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), AdminPort: d.viewAdminPort(), StartedAt: view.At(d.started),
+		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), AdminPort: d.viewAdminPort(),
+		StartedAt:        view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
 	}
 	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
