@@ -21,9 +21,9 @@
 // no connection is idle, the Listener refuses the new one: it accepts and closes it at once, so that the peer notices
 // and can retry.
 //
-// On a port with Options.DisplaceBusy, whose requests take milliseconds, a busy connection can be closed too: the one
-// whose latest request began or ended first. A connection that has just been opened is the last in this order, so that
-// a probe is answered even while hundreds of clients a second connect and do not read.
+// On a port with Options.DisplaceBusy, whose requests take milliseconds, the oldest connection is closed, busy or not.
+// A connection that has just been opened is the last in this order, so that a probe is answered even while dozens of
+// clients a second connect and do not read.
 //
 // No error from accept ends the Listener, not even a lack of file descriptors: it closes the connection that has been
 // idle for longest, and tries again at least once a second.

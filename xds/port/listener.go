@@ -21,7 +21,7 @@ type Options struct {
 	// Unread is the largest number of bytes that peers may send without completing a message, on all streams together.
 	// Zero: 256 MiB.
 	Unread int
-	// DisplaceBusy: a new connection replaces the one whose latest request began or ended first, not only an idle one.
+	// DisplaceBusy: a new connection replaces the oldest, busy or not.
 	// That suits requests that take milliseconds: one that is still busy has a peer that does not read.
 	DisplaceBusy bool
 	// FirstMessage is how long a stream may take to send its first message completely. Zero: 10 s.

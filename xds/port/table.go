@@ -12,7 +12,9 @@ type table struct {
 	hosts map[netip.Prefix]*host
 	idle  list.List // of the *conn that may be displaced, the one to displace next first
 
-	displaceBusy bool // busy connections are in the lists too
+	// displaceBusy: all connections are in the lists, in the order in which they were accepted. If requests renewed
+	// their place, clients with many requests would displace one that waits for its first answer.
+	displaceBusy bool
 }
 
 // A host is a remote address, or a network of IPv6, that has connections.
@@ -106,14 +108,13 @@ func (t *table) remove(c *conn) {
 func (t *table) streamBegins(c *conn) {
 	c.streams++
 	c.used = true
-	t.dequeue(c)
-	if t.displaceBusy && t.open[c.pair] == c {
-		t.enqueue(c)
+	if !t.displaceBusy {
+		t.dequeue(c)
 	}
 }
 
 func (t *table) streamEnds(c *conn) {
-	if c.streams--; c.streams == 0 && t.open[c.pair] == c {
+	if c.streams--; c.streams == 0 && t.open[c.pair] == c && !t.displaceBusy {
 		t.dequeue(c)
 		t.enqueue(c)
 	}

@@ -73,12 +73,12 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 	}
 }
 
-// TestClientsThatDoNotReadKeepNoProbeOut: each of them asks for /metrics until the connection's buffers are full, and
-// connects again two seconds after it is closed. A single probe may be lost on a machine without CPU time; a kubelet
-// restarts after three in a row.
+// TestClientsThatDoNotReadKeepNoProbeOut: each of them asks for a file of the page until the connection's buffers are
+// full, and connects again two seconds after it is closed. A single probe may be lost on a machine without CPU time; a
+// kubelet restarts after three in a row.
 func TestClientsThatDoNotReadKeepNoProbeOut(t *testing.T) {
-	d, base := serve(t, parse(t, fmt.Sprintf(counted, "127.0.0.1:1")))
-	requests := []byte(strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 400))
+	d, base := serve(t, parse(t, two))
+	requests := []byte(strings.Repeat("GET /assets/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n", 400))
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	defer clients.Wait()
