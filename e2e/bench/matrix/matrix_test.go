@@ -135,22 +135,28 @@ func playOne(t *testing.T, cell sim.Scenario, policies []sim.Policy) outcome {
 	return o
 }
 
-// TestSteelyardIsNeverWorseThanLeastRequest takes three minutes of two cores. Both
+// farFromAlike are the cells of long services below the highest load, whose ratios are 0.3 at most.
+func farFromAlike(cell sim.Scenario) bool {
+	return cell.Service.Mean >= time.Second && cell.Load < 0.95
+}
+
+// TestSteelyardIsNeverWorseThanLeastRequest takes two minutes of two cores. Both
 // policies get the same requests. At full length one cell is above least_request from scrapes
 // only, by 0.017 mean services (docs/placement.md): there 0.02 is allowed. The p99 of a shortened
 // cell is uncertain by a twentieth: the cell with the most requests has shown 1.02 of
 // least_request where it has 0.96 at full length.
 func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 	cells := sim.Matrix()
+	if len(cells) != 3*3*3*2*2 {
+		t.Fatalf("the matrix has %d cells", len(cells))
+	}
 	above, ratio := 0.02, 1.0
 	if !*full {
 		above, ratio = 0, 1.05
+		cells = slices.DeleteFunc(cells, farFromAlike)
 		for i := range cells {
 			cells[i] = shortened(cells[i])
 		}
-	}
-	if len(cells) != 3*3*3*2*2 {
-		t.Fatalf("the matrix has %d cells", len(cells))
 	}
 	var all strings.Builder
 	for _, o := range play(t, cells) {
@@ -167,14 +173,14 @@ func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 	t.Logf("p99 of the wait in mean services:\n%s", &all)
 }
 
-// TestSteelyardIsNeverWorseThanLeastRequestOnEngines takes half a minute of two cores. Counts of the Envoys win in
-// every cell; with scrapes only the two are alike, and the p99 of a cell is uncertain by a tenth.
+// TestSteelyardIsNeverWorseThanLeastRequestOnEngines takes half a minute of two cores. The access log wins in every
+// cell; at load 0.95 load reports and scrapes are like least_request, and the p99 of a cell is uncertain by a tenth.
 func TestSteelyardIsNeverWorseThanLeastRequestOnEngines(t *testing.T) {
 	cells := sim.EngineMatrix()
 	if len(cells) != 3*2*2 {
 		t.Fatalf("the matrix has %d cells", len(cells))
 	}
-	ratios := []float64{1, 1, 1.1} // by sources
+	ratios := []float64{1, 1.1, 1.1} // by sources
 	var all strings.Builder
 	for _, o := range play(t, cells) {
 		fmt.Fprintln(&all, o)
