@@ -135,7 +135,7 @@ func playOne(t *testing.T, cell sim.Scenario, policies []sim.Policy) outcome {
 	return o
 }
 
-// farFromAlike are the cells of long services below the highest load, whose ratios are 0.3 at most.
+// farFromAlike are the cells of long services below the highest load, whose ratios are 0.4 at most.
 func farFromAlike(cell sim.Scenario) bool {
 	return cell.Service.Mean >= time.Second && cell.Load < 0.95
 }
