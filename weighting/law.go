@@ -161,12 +161,20 @@ func (p *pool) markGone() {
 // verdicts writes the working of every member next to its share.
 func (p *pool) verdicts(d *Decision) {
 	inputs := make([][4]Input, len(p.members))
+	var works []EndpointWork
+	if p.byWork {
+		works = make([]EndpointWork, len(p.members))
+	}
 	for i := range p.members {
 		m := &p.members[i]
 		inputs[i] = m.inputs()
 		m.share = d.Endpoints[i].Share
 		d.Endpoints[i] = m.decision(p, m.share)
 		d.Endpoints[i].Inputs = inputs[i][:]
+		if p.byWork {
+			works[i] = m.work(p)
+			d.Endpoints[i].Work = &works[i]
+		}
 	}
 }
 

@@ -81,3 +81,18 @@ func Possible(growth float64, elapsed time.Duration) bool {
 	const perSecond = 1e6
 	return growth <= perSecond*(elapsed.Seconds()+1)
 }
+
+// highest is the highest of some values of the last span of time, or up to two.
+type highest struct {
+	recent, before float64
+	since          time.Time // of this span
+}
+
+func (h *highest) note(value float64, at time.Time, span time.Duration) {
+	if at.Sub(h.since) >= span {
+		h.recent, h.before, h.since = 0, h.recent, at
+	}
+	h.recent = max(h.recent, value)
+}
+
+func (h *highest) most() float64 { return max(h.recent, h.before) }

@@ -177,8 +177,8 @@ func (m *member) hysteresis(p *pool) {
 
 // queueReason says in a sentence why a queue is too long.
 func (m *member) queueReason(p *pool) string {
-	if work := m.work(p); work != nil {
-		return fmt.Sprintf("%.0f requests wait, %.1f s of work", m.queued, work.Seconds)
+	if p.byWork {
+		return fmt.Sprintf("%.0f requests wait, %.1f s of work", m.queued, m.work(p).Seconds)
 	}
 	return fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, p.params.Overload.QueueEnter)
 }

@@ -111,10 +111,13 @@ func (w *serviceRate) speed(typical float64) float64 {
 	if !ok || !(typical > 0) {
 		return 1
 	}
-	x := math.Log(rate / typical)
-	variance := 1 / w.completions
-	speed := math.Exp(x * max(0, 1-4*variance/(x*x)))
-	return min(max(speed, 1.0/widest), widest)
+	return min(max(shrunk(rate/typical, 4/w.completions), 1.0/widest), widest)
+}
+
+// shrunk is a ratio without what its noise explains, given as the variance of its logarithm (positive-part James–Stein).
+func shrunk(ratio, variance float64) float64 {
+	x := math.Log(ratio)
+	return math.Exp(x * max(0, 1-variance/(x*x)))
 }
 
 // leastRamp is the part of its capacity that an endpoint is trusted with at least.
@@ -148,7 +151,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),
 	}
-	if d.Work = m.work(p); p.byWork {
+	if p.byWork {
 		d.Slots = math.NaN()
 	}
 	if m.flagged {

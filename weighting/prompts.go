@@ -75,7 +75,7 @@ func (r *ProxyReport) since(before *ProxyReport) batch {
 // guess is the prompt tokens of requests that begin. One request is guessed to be no longer than the
 // longest prompt that was seen: a large body may be an image, or never be sent.
 func (k *prompts) guess(b batch) float64 {
-	if !k.bySize() {
+	if b.sized == 0 || !k.bySize() {
 		return b.requests * k.mean()
 	}
 	return k.sizes(b)
@@ -171,18 +171,3 @@ func (r *ratios) typical() float64 {
 	}
 	return tokens / bytes
 }
-
-// highest is the highest of some values of the last span of time, or up to two.
-type highest struct {
-	recent, before float64
-	since          time.Time // of this span
-}
-
-func (h *highest) note(value float64, at time.Time, span time.Duration) {
-	if at.Sub(h.since) >= span {
-		h.recent, h.before, h.since = 0, h.recent, at
-	}
-	h.recent = max(h.recent, value)
-}
-
-func (h *highest) most() float64 { return max(h.recent, h.before) }

@@ -33,8 +33,7 @@ const (
 
 // A ceiling is what the gauge of running requests shows about how many an endpoint runs at once.
 type ceiling struct {
-	recent, before float64   // requests running, the most in this span of slotsTau and in the one before
-	since          time.Time // of this span
+	ran highest // requests running, in spans of slotsTau
 
 	at     float64 // requests running, to which the rest refers
 	stayed float64 // seconds for which so many ran while others waited, less those for which fewer did
@@ -43,7 +42,7 @@ type ceiling struct {
 }
 
 // most is how many requests ran at once recently.
-func (c *ceiling) most() float64 { return max(c.recent, c.before) }
+func (c *ceiling) most() float64 { return c.ran.most() }
 
 // observe takes in the gauges of two successive reports.
 func (c *ceiling) observe(old, seen *ServerReport) {
@@ -51,10 +50,7 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 	if !seen.Running.Known() || running >= largestCount {
 		return
 	}
-	if seen.Running.At.Sub(c.since) >= slotsTau {
-		c.recent, c.before, c.since = 0, c.recent, seen.Running.At
-	}
-	c.recent = max(c.recent, running)
+	c.ran.note(running, seen.Running.At, slotsTau)
 	if running > c.at || !c.limits && c.at > c.most() {
 		c.at, c.stayed, c.ended, c.limits = c.most(), 0, 0, false
 	}
@@ -88,5 +84,5 @@ func (c *ceiling) waited(full bool, seconds float64, old, seen *ServerReport) {
 // measures fewer, and would get fewer again: within a fifth of the others all count as the same.
 func alike(own, typical float64) float64 {
 	const same = 0.2 // of the logarithm
-	return typical * shrunk(own/typical, same)
+	return typical * shrunk(own/typical, same*same)
 }

@@ -105,13 +105,10 @@ func (l *Law) learned(p *pool) *Work {
 	}
 }
 
-// work is what is outstanding at the member; nil where the unit is the request.
-func (m *member) work(p *pool) *EndpointWork {
-	if !p.byWork {
-		return nil
-	}
+// work is what is outstanding at the member of a pool whose unit is work.
+func (m *member) work(p *pool) EndpointWork {
 	rate := p.prefillRate * m.speed
-	return &EndpointWork{
+	return EndpointWork{
 		PromptTokens: m.engine.outstanding.tokens, Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
 		PrefillRate: rate,
 	}
@@ -199,31 +196,27 @@ func (l *Law) engineSpeeds(p *pool) {
 	if c, ok := all.cost(); ok {
 		l.cost = c
 	}
-	speeds := make([]float64, 0, len(p.members))
+	type measured struct {
+		engine       *engineState
+		speed, noise float64
+	}
+	found, speeds := make([]measured, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
-		if speed, _, ok := p.members[i].engine.efficiency.speed(l.cost); ok {
-			speeds = append(speeds, speed)
+		e := p.members[i].engine
+		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
+			found, speeds = append(found, measured{e, speed, noise}), append(speeds, speed)
 		}
 	}
 	const sigmas = 3 // of what chance explains
 	typical := median(speeds)
-	for i := range p.members {
-		e := p.members[i].engine
-		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
-			e.speed = shrunk(speed/typical, math.Hypot(sameSpeed, sigmas*noise))
-		}
+	for _, f := range found {
+		f.engine.speed = shrunk(f.speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*f.noise*f.noise)
 	}
 }
 
 // sameSpeed is the deviation, of the logarithm, up to which engines are taken for equally fast: the cost is that of a
 // simple model of an iteration.
 const sameSpeed = 0.05
-
-// shrunk is a ratio without what its noise explains, both by their logarithm (positive-part James-Stein).
-func shrunk(ratio, noise float64) float64 {
-	x := math.Log(ratio)
-	return math.Exp(x * max(0, 1-noise*noise/(x*x)))
-}
 
 // count brings the account of a member up to now.
 func (m *member) count(p *pool, k *prompts, perSecond float64) {
