@@ -27,18 +27,7 @@ func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) 
 		t.Run(c.name, func(t *testing.T) {
 			p := newPlant(1, 4, nil)
 			p.rate, p.counts, p.scrape = 21, c.counts, c.scrape
-			p.gauges = func(pod int, running, waiting float64) (float64, float64) {
-				if pod == 0 && p.now >= c.from && p.now < c.from+lasts {
-					return 3, 1
-				}
-				return running, waiting
-			}
-			p.run(c.from+lasts+20, nil)
-			means, off := p.running(c.from + lasts + 40)
-			t.Logf("running, in the mean of the 20 s that begin 20 s later: %.1f", means)
-			if off > 0.1 {
-				t.Errorf("%.1f running: %.0f %% from equal, want 10 at most", means, 100*off)
-			}
+			p.wantEqualAfterShowingFew(t, c.from, lasts)
 		})
 	}
 }

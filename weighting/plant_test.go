@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	"steelyard/weighting/sim/engine"
@@ -342,4 +343,22 @@ func (p *plant) running(until float64) (means []float64, off float64) {
 		off = max(off, math.Abs(m/mean-1))
 	}
 	return means, off
+}
+
+// wantEqualAfterShowingFew runs until 40 s after a time in which one engine shows 3 running and 1 waiting, and wants the
+// mean numbers running in the last 20 s to be within 10 % of each other's mean.
+func (p *plant) wantEqualAfterShowingFew(t *testing.T, from, lasts float64) {
+	t.Helper()
+	p.gauges = func(pod int, running, waiting float64) (float64, float64) {
+		if pod == 0 && p.now >= from && p.now < from+lasts {
+			return 3, 1
+		}
+		return running, waiting
+	}
+	p.run(from+lasts+20, nil)
+	means, off := p.running(from + lasts + 40)
+	t.Logf("running, in the mean of the 20 s that begin 20 s later: %.1f", means)
+	if off > 0.1 {
+		t.Errorf("%.1f running: %.0f %% from equal, want 10 at most", means, 100*off)
+	}
 }

@@ -17,10 +17,10 @@ type account struct {
 	closed int32  // of the Envoy's closed requests, those of the account
 	ended  uint32 // requests, as in the sums; it begins again at zero when it is full
 
-	next     tally // of the report that is being read
-	watched  bool  // the Envoy watches the slot's cluster: the slot counts it
-	removed  bool  // from its Envoy's accounts
-	recently outcomes
+	next    tally // of the report that is being read
+	watched bool  // the Envoy watches the slot's cluster: the slot counts it
+	removed bool  // from its Envoy's accounts
+	recent  outcomes
 }
 
 // A tally is a report about one endpoint, over all clusters of an Envoy that

@@ -67,7 +67,7 @@ func (n *answer) fine(now time.Time, most time.Duration, since time.Time) bool {
 	if n.at == 0 || now.UnixNano()-n.at > int64(most) {
 		return false
 	}
-	return n.after(since) || n.by == nil || n.by.recently&1 == 0
+	return n.after(since) || n.by == nil || n.by.recent&1 == 0
 }
 
 func (n *answer) after(t time.Time) bool { return n.at != 0 && time.Unix(0, n.at).After(t) }
@@ -161,10 +161,10 @@ type accuser struct {
 func (a *account) vouch(now time.Time, d *flight.Sums) {
 	s := a.slot
 	if d.Failed == 0 && d.Answered > 0 {
-		if a.recently != allAnswered { // as it nearly always is
-			a.recently.note(0)
+		if a.recent != allAnswered { // as it nearly always is
+			a.recent.note(0)
 		}
-		if !a.recently.fail() {
+		if !a.recent.fail() {
 			s.answered(a, now.UnixNano())
 		}
 	}
@@ -235,13 +235,13 @@ func (acc *accusation) witness(a *account, now time.Time) *witness {
 func (acc *accusation) counts(a *account, now time.Time, d *flight.Sums) bool {
 	w := acc.witness(a, now)
 	if d.Failed == 0 {
-		if !a.recently.fail() {
+		if !a.recent.fail() {
 			w.answers.note(a, now.UnixNano())
 		}
 		return true
 	}
 	acc.failed, w.failed = now, now
-	if a.recently.note(1); !a.recently.fail() {
+	if a.recent.note(1); !a.recent.fail() {
 		return true
 	}
 	w.answers.withdraw(a)
@@ -249,15 +249,15 @@ func (acc *accusation) counts(a *account, now time.Time, d *flight.Sums) bool {
 		w.since = now
 	}
 	w.accused = now
-	if acc.believed(a, w, now) {
+	if acc.trusted(a, w, now) {
 		return true
 	}
 	acc.dispute(a, now)
 	return false
 }
 
-// believed reports whether more hosts fail at the endpoint than are served there. a, of the host w, is one that fails.
-func (acc *accusation) believed(a *account, w *witness, now time.Time) bool {
+// trusted reports whether more hosts fail at the endpoint than are served there. a, of the host w, is one that fails.
+func (acc *accusation) trusted(a *account, w *witness, now time.Time) bool {
 	most, fail, served := a.slot.gaps.most(), 0, 0
 	for i := range acc.hosts {
 		h := &acc.hosts[i]

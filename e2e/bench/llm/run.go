@@ -83,7 +83,7 @@ func (o *Options) measure(ctx context.Context, rate float64) (
 	_ []report.LLMMeasurement, machine fleet.Machine, err error,
 ) {
 	fleets, err := o.start(ctx)
-	defer func() { err = errors.Join(err, closeAll(fleets)) }()
+	defer func() { err = errors.Join(err, fleet.CloseAll(fleets)) }()
 	if err != nil {
 		return nil, machine, err
 	}
@@ -116,30 +116,11 @@ func (o *Options) measure(ctx context.Context, rate float64) (
 	return measured, machine, running.Wait()
 }
 
-// start starts the rows one after the other: their ports are looked for and then taken,
-// and a start uses all cores anyway.
+// start starts the rows asked for, in the order of the table.
 func (o *Options) start(ctx context.Context) ([]*fleet.Fleet, error) {
 	o.say("starting %d rows of %d engines and up to %d Envoys", len(o.Policies), o.Engines, o.Envoys)
-	var all []*fleet.Fleet
-	for _, p := range policies() {
-		if !slices.Contains(o.Policies, p.Name) {
-			continue
-		}
-		f, err := fleet.Start(ctx, o.Place, p, o.size())
-		if err != nil {
-			return all, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-func closeAll(all []*fleet.Fleet) error {
-	var group errgroup.Group
-	for _, f := range all {
-		group.Go(f.Close)
-	}
-	return group.Wait()
+	rows := slices.DeleteFunc(policies(), func(p fleet.Policy) bool { return !slices.Contains(o.Policies, p.Name) })
+	return fleet.StartAll(ctx, o.Place, rows, o.size())
 }
 
 func (o *Options) say(format string, args ...any) {

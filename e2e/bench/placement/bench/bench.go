@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/proc"
@@ -149,26 +147,4 @@ func (o Options) say(format string, args ...any) {
 	if o.Log != nil {
 		fmt.Fprintf(o.Log, time.Now().Format(time.TimeOnly)+" "+format+"\n", args...)
 	}
-}
-
-// startAll starts the rows one after the other: their ports are looked for and
-// then taken, and a start uses all cores anyway.
-func (o Options) startAll(ctx context.Context, policies []fleet.Policy, size fleet.Size) ([]*fleet.Fleet, error) {
-	var all []*fleet.Fleet
-	for _, p := range policies {
-		f, err := fleet.Start(ctx, o.Place, p, size)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-func closeAll(all []*fleet.Fleet) error {
-	var group errgroup.Group
-	for _, f := range all {
-		group.Go(f.Close)
-	}
-	return group.Wait()
 }

@@ -29,8 +29,8 @@ type group struct {
 
 // measure runs the group, with fleets of its own that are gone afterwards.
 func (g *group) measure(ctx context.Context, o Options) (err error) {
-	fleets, err := o.startAll(ctx, g.policies, o.size(g.service))
-	defer func() { err = errors.Join(err, closeAll(fleets)) }()
+	fleets, err := fleet.StartAll(ctx, o.Place, g.policies, o.size(g.service))
+	defer func() { err = errors.Join(err, fleet.CloseAll(fleets)) }()
 	if err != nil {
 		return err
 	}

@@ -61,8 +61,8 @@ func (o Overload) Run(ctx context.Context) (d report.OverloadDocument, err error
 		return d, err
 	}
 	o.say("overload of %g for %v at %v service, target wait %v", o.Load, o.During, o.Service, o.Target)
-	fleets, err := o.startAll(ctx, o.Policies, o.size(o.Service))
-	defer func() { err = errors.Join(err, closeAll(fleets)) }()
+	fleets, err := fleet.StartAll(ctx, o.Place, o.Policies, o.size(o.Service))
+	defer func() { err = errors.Join(err, fleet.CloseAll(fleets)) }()
 	if err != nil {
 		return d, err
 	}

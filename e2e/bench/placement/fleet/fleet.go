@@ -65,6 +65,29 @@ func Start(ctx context.Context, at Place, p Policy, s Size) (*Fleet, error) {
 	return f, nil
 }
 
+// StartAll starts a row for each policy, one after the other: their ports are looked for and then taken, and a start
+// uses all cores anyway. With an error it returns those that are started.
+func StartAll(ctx context.Context, at Place, policies []Policy, s Size) ([]*Fleet, error) {
+	var all []*Fleet
+	for _, p := range policies {
+		f, err := Start(ctx, at, p, s)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// CloseAll closes rows at the same time.
+func CloseAll(all []*Fleet) error {
+	var group errgroup.Group
+	for _, f := range all {
+		group.Go(f.Close)
+	}
+	return group.Wait()
+}
+
 func (f *Fleet) start(ctx context.Context, dir string) error {
 	var err error
 	if f.dir, err = os.MkdirTemp(dir, f.Policy.Name+"-"); err != nil {
