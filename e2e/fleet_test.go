@@ -93,14 +93,7 @@ func same(n int, o modelsim.Options) []modelsim.Options {
 // start runs the whole fleet and returns when every Envoy has endpoints.
 func start(t *testing.T, p plan) *fleet {
 	t.Helper()
-	ports, err := proc.FreeAddresses(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fleet{t: t, plan: p, dir: proctest.Dir(t), xds: ports[0], admin: ports[1]}
-	f.config = filepath.Join(f.dir, "steelyard.yaml")
-	f.writeConfig(p.cluster)
-	f.control = f.startControl("steelyard")
+	f := withoutEnvoys(t, p)
 	for i := range max(1, p.envoys) {
 		f.startEnvoy(i)
 	}

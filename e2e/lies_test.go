@@ -190,14 +190,7 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 			pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 			f := start(t, plan{servers: pool, envoys: 3})
 			f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 9})
-			f.eventually("all serve", func() error {
-				for _, s := range pool {
-					if s.Served() < 20 {
-						return fmt.Errorf("%s has served %d", s.Address(), s.Served())
-					}
-				}
-				return nil
-			})
+			f.serving(pool)
 			begun := time.Now()
 			f.lie().claim(1000, pool[:at]...)
 			f.problem("Envoy liar at 127.0.0.1", "requests in progress at", "the metrics there contradict it")
@@ -240,14 +233,7 @@ func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 10})
-	f.eventually("all serve", func() error {
-		for _, s := range pool {
-			if s.Served() < 20 {
-				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
-			}
-		}
-		return nil
-	})
+	f.serving(pool)
 	f.lie().accuse(pool[0])
 	f.problem("Envoy liar at 127.0.0.1 has reported", "its requests to "+pool[0].Address()+" fail")
 	mustBeFair(t, sharesOver(pool, 8*time.Second))
@@ -277,14 +263,7 @@ func TestReportsOfSeveralEnvoysCount(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool, envoys: 3, cluster: "push: {heartbeat: 300ms}"})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 50 * time.Millisecond}, Seed: 12})
-	f.eventually("all serve", func() error {
-		for _, s := range pool {
-			if s.Served() < 20 {
-				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
-			}
-		}
-		return nil
-	})
+	f.serving(pool)
 	pool[0].SetMetricsFault(modelsim.MetricsIdle)
 	pool[0].SetFrozen(true)
 	f.flaggedWithin(4*time.Second, pool[0].Address(), "stalled since ")

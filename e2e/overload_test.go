@@ -213,14 +213,7 @@ func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) 
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms}"})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
-	f.eventually("all serve", func() error {
-		for _, s := range pool {
-			if s.Served() < 20 {
-				return fmt.Errorf("%s has served %d", s.Address(), s.Served())
-			}
-		}
-		return nil
-	})
+	f.serving(pool)
 	stalled := pool[1]
 	stalled.SetMetricsFault(modelsim.MetricsIdle)
 	stalled.SetFrozen(true)
@@ -287,14 +280,7 @@ func TestAServerThatFailsFastIsFlagged(t *testing.T) {
 			pool := servers(t, same(3, wide)...)
 			f := start(t, plan{servers: pool})
 			f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 6})
-			f.eventually("all serve", func() error {
-				for _, s := range pool {
-					if s.Served() < 20 {
-						return fmt.Errorf("%s has served %d", s.Address(), s.Served())
-					}
-				}
-				return nil
-			})
+			f.serving(pool)
 			pool[2].SetServingFault(fault)
 			f.flaggedWithin(3*time.Second, pool[2].Address(), "failing: ")
 			pool[2].SetServingFault(modelsim.ServingHealthy)
