@@ -345,8 +345,8 @@ func (p *plant) running(until float64) (means []float64, off float64) {
 	return means, off
 }
 
-// wantEqualAfterShowingFew runs until 40 s after a time in which one engine shows 3 running and 1 waiting, and wants the
-// mean numbers running in the last 20 s to be within 10 % of each other's mean.
+// wantEqualAfterShowingFew runs until 40 s after a time in which one engine shows 3 running and 1 waiting. It wants the
+// mean numbers running in the last 20 s to be within 10 % of their mean.
 func (p *plant) wantEqualAfterShowingFew(t *testing.T, from, lasts float64) {
 	t.Helper()
 	p.gauges = func(pod int, running, waiting float64) (float64, float64) {

@@ -114,7 +114,7 @@ func (w *serviceRate) speed(typical float64) float64 {
 	return min(max(shrunk(rate/typical, 4/w.completions), 1.0/widest), widest)
 }
 
-// shrunk is a ratio without what its noise explains, given as the variance of its logarithm (positive-part James–Stein).
+// shrunk is a ratio without what its noise explains: the variance of its logarithm (positive-part James–Stein).
 func shrunk(ratio, variance float64) float64 {
 	x := math.Log(ratio)
 	return math.Exp(x * max(0, 1-variance/(x*x)))
