@@ -1,0 +1,28 @@
+// Package picking chooses an endpoint for one request, from the loads of all endpoints that the control plane streams.
+// It is for proxies whose requests ask a picker (steelyard picker); the others follow the weights, which come from the
+// same loads.
+//
+// It is pure: [Picker.Choose] takes the time and a random number, and returns a [Choice] with its reason. It neither
+// reads requests nor knows how loads arrive: package picker in cmd/internal does both.
+//
+// # The choice
+//
+// A choice of the least loaded endpoint would send all pickers to the same one until the next update. So a choice is
+// drawn by the fill of the law (package weighting), for the few requests that arrive until then:
+//
+//	n_i   load of endpoint i         of the last update, plus this picker's own choices since
+//	A     arrivals, requests         max(1, arrival rate · age of the update)
+//	p_i   chance of endpoint i       max(0, V_i(L) − n_i) / A, with the level L of the fill
+//
+// An own choice counts at once. It counts until an update can contain it: the proxy reports the request when it reaches
+// the endpoint, and the control plane sends an update some milliseconds later, [Settle] in all. Endpoints that are
+// flagged take part only where all are.
+//
+// The unit of load is the control plane's: requests, or the work of a mean request. A [Cost] turns the size of a
+// request into that unit.
+//
+// # By the weights
+//
+// Without an update for [Stale], for an unknown cluster, or with a subset that names no known endpoint, there is no
+// choice: the proxy goes by its weights.
+package picking

@@ -1,0 +1,215 @@
+package picking
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var usual = QueuedOptions{Threshold: 3 * time.Second, Alpha: 0.3, QueueMax: 3, QueueTimeout: 20 * time.Second}
+
+// queued has these backends.
+func queued(addresses ...string) *Queued {
+	q := NewQueued(usual)
+	q.SetBackends(start, addresses)
+	return q
+}
+
+// to are the backends of verdicts, by request; "-" and the reason for a refusal.
+func to(verdicts []Verdict) (out []string) {
+	for _, v := range verdicts {
+		where := v.Backend
+		if where == "" {
+			where = "-" + string(v.Refused)
+		}
+		out = append(out, fmt.Sprintf("%d:%s", v.Request, where))
+	}
+	return out
+}
+
+func want(t *testing.T, what string, got []Verdict, expected ...string) {
+	t.Helper()
+	if !slices.Equal(to(got), expected) {
+		t.Errorf("%s: %v, want %v", what, to(got), expected)
+	}
+}
+
+// answered has a backend answer n requests of a duration, one after the other.
+func answered(q *Queued, backend string, n int, took time.Duration) {
+	for range n {
+		q.backend(backend).InFlight++
+		q.Done(start, backend, took, Answered)
+	}
+}
+
+func TestAnUntriedBackendGetsOneRequestBeforeAllOthers(t *testing.T) {
+	q := queued("fast", "new")
+	answered(q, "fast", 10, time.Millisecond)
+	want(t, "the first", q.Arrive(start, 1), "1:new")
+	want(t, "the second", q.Arrive(start, 2), "2:fast")
+	want(t, "the answer of the new one", q.Done(start, "new", time.Second, Answered))
+	want(t, "the third", q.Arrive(start, 3), "3:fast")
+}
+
+func TestABackendOverTheThresholdTakesNothingUntilItIsIdle(t *testing.T) {
+	q := queued("slow")
+	want(t, "the first", q.Arrive(start, 1), "1:slow")
+	want(t, "the second", q.Arrive(start, 2))
+	want(t, "after an answer of 40 s it is idle", q.Done(start, "slow", 40*time.Second, Answered), "2:slow")
+	want(t, "the third waits", q.Arrive(start, 3))
+	if got := q.Depth(); got != 1 {
+		t.Errorf("%d wait", got)
+	}
+}
+
+func TestAFreshlyTriedBackendRamps(t *testing.T) {
+	q := queued("a")
+	answered(q, "a", 1, time.Second)
+	for i := range uint64(5) {
+		want(t, "up to five times its answers", q.Arrive(start, i), fmt.Sprintf("%d:a", i))
+	}
+	want(t, "the sixth", q.Arrive(start, 6))
+	want(t, "after the second answer", q.Done(start, "a", time.Second, Answered), "6:a")
+}
+
+func TestTheLowestLatencyUnderTheThresholdIsChosen(t *testing.T) {
+	q := queued("a", "b", "c")
+	answered(q, "a", 5, 2*time.Second)
+	answered(q, "b", 5, time.Second)
+	answered(q, "c", 5, 9*time.Second)
+	want(t, "the first", q.Arrive(start, 1), "1:b")
+	if got := q.Backends()[1].Latency; got != 1 {
+		t.Errorf("the mean of equal answers is %v", got)
+	}
+	q.backend("b").InFlight++
+	q.Done(start, "b", 11*time.Second, Answered)
+	if got := q.Backends()[1].Latency; math.Abs(got-4) > 1e-9 { // 1 + 0.3·10
+		t.Errorf("the mean moved to %v, want 4", got)
+	}
+	want(t, "above the threshold another one", q.Arrive(start, 2), "2:a")
+}
+
+func TestABackendThatFailsFastAttractsNothing(t *testing.T) {
+	q := queued("good", "bad")
+	answered(q, "good", 100, time.Second)
+	want(t, "the first tries the new one", q.Arrive(start, 1), "1:bad")
+	q.Done(start, "bad", time.Millisecond, Failed)
+	for i := range uint64(3) {
+		want(t, "while it is left out", q.Arrive(start, 10+i), fmt.Sprintf("%d:good", 10+i))
+	}
+	later := start.Add(firstPause)
+	want(t, "after the pause", q.Arrive(later, 2), "2:bad")
+	q.Done(later, "bad", time.Millisecond, Failed)
+	want(t, "the second pause is longer", q.Arrive(later.Add(firstPause), 3), "3:good")
+	b := q.Backends()[1]
+	if !b.untried() || b.Answers != 0 || b.Failures != 2 {
+		t.Errorf("the state is %+v, want no latency and two failures", b)
+	}
+}
+
+func TestWhereAllFailNoneIsLeftOut(t *testing.T) {
+	q := queued("a")
+	q.Arrive(start, 1)
+	q.Done(start, "a", 0, Failed)
+	want(t, "the only one", q.Arrive(start, 2), "2:a")
+}
+
+func TestAClientThatGivesUpLeavesNoTrace(t *testing.T) {
+	q := queued("a")
+	q.Arrive(start, 1)
+	q.Arrive(start, 2)
+	q.Arrive(start, 3)
+	q.Leave(2)
+	want(t, "the next in the queue", q.Done(start, "a", 0, Abandoned), "3:a")
+	if b := q.Backends()[0]; !b.untried() || b.Failures != 0 || b.InFlight != 1 {
+		t.Errorf("the state is %+v, want nothing learned", b)
+	}
+}
+
+func TestAFullQueueRefusesTheOldestAndAnOldRequestIsRefused(t *testing.T) {
+	q := NewQueued(usual)
+	for i := range uint64(3) {
+		want(t, "without backends", q.Arrive(start.Add(time.Duration(i)*time.Second), i))
+	}
+	want(t, "one too many", q.Arrive(start.Add(3*time.Second), 3), "0:-evicted")
+	want(t, "too early", q.Tick(start.Add(usual.QueueTimeout)))
+	want(t, "too old", q.Tick(start.Add(usual.QueueTimeout+time.Second)), "1:-timeout")
+	want(t, "a backend takes the next", q.SetBackends(start.Add(21*time.Second), []string{"a"}), "2:a")
+}
+
+func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
+	q := queued("a", "b")
+	answered(q, "a", 4, time.Second)
+	q.backend("b").InFlight = 1
+	q.SetBackends(start, []string{"a", "c"})
+	got := q.Backends()
+	if len(got) != 2 || got[0].Address != "a" || got[0].Latency != 1 || got[0].Answers != 4 || got[1].Address != "c" ||
+		!got[1].untried() {
+		t.Errorf("backends %+v", got)
+	}
+	if q.backend("b") == nil {
+		t.Error("a backend with a request in flight is forgotten")
+	}
+	q.Done(start, "b", time.Second, Answered)
+	if q.backend("b") != nil {
+		t.Error("a removed backend is remembered after its last request")
+	}
+}
+
+func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := NewQueued(usual)
+		now, next := start, uint64(0)
+		inFlight := map[string]int{}
+		settled := map[uint64]bool{}
+		var order []uint64
+		take := func(verdicts []Verdict) {
+			for _, v := range verdicts {
+				if settled[v.Request] {
+					t.Fatalf("request %d has two verdicts", v.Request)
+				}
+				settled[v.Request] = true
+				if v.Backend != "" {
+					inFlight[v.Backend]++
+				}
+				order = append(order, v.Request)
+			}
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				n := rapid.IntRange(0, 3).Draw(t, "backends")
+				take(q.SetBackends(now, []string{"a", "b", "c"}[:n]))
+			case 1, 2:
+				take(q.Arrive(now, next))
+				next++
+			case 3:
+				for _, b := range []string{"a", "b", "c"} {
+					if inFlight[b] > 0 {
+						inFlight[b]--
+						take(q.Done(now, b, time.Second, Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))))
+						break
+					}
+				}
+			case 4:
+				take(q.Tick(now))
+			}
+			if q.Depth() > usual.QueueMax {
+				t.Fatalf("%d wait", q.Depth())
+			}
+			for _, b := range q.Backends() {
+				if b.InFlight != inFlight[b.Address] {
+					t.Fatalf("%s has %d in flight, want %d", b.Address, b.InFlight, inFlight[b.Address])
+				}
+			}
+		}
+		if !slices.IsSorted(order) {
+			t.Fatalf("requests left the queue in the order %v", order)
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package picking
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"steelyard/weighting"
+)
+
+const (
+	// Stale is the age of an update from which on it is not used.
+	Stale = 3 * time.Second
+	// Settle is the time from a choice until the updates contain the request.
+	Settle = 15 * time.Millisecond
+	// MaxOwn bounds the own choices that are remembered: as many as 200,000 requests a second leave within Settle. The
+	// oldest are forgotten first.
+	MaxOwn = 4096
+)
+
+// An Endpoint is one of an update.
+type Endpoint struct {
+	Address string // IP:port
+	weighting.Vessel
+	// Avoid is set where the endpoint is flagged, draining, or refuses connections.
+	Avoid bool
+}
+
+// A Cost is what a request adds to the load of its endpoint, in the unit of the loads:
+// Base + PerByte · size, at most Most.
+type Cost struct {
+	Base    float64 // of any request
+	PerByte float64 // 0 where the size says nothing
+	Mean    float64 // of a request whose size is not known
+	Most    float64 // 0: no limit
+}
+
+// Requests is the cost where the unit of load is the request.
+func Requests() Cost { return Cost{Base: 1, Mean: 1} }
+
+// of is the cost of a request.
+func (c Cost) of(r Request) float64 {
+	if r.Size < 0 || c.PerByte == 0 {
+		return c.Mean
+	}
+	cost := c.Base + c.PerByte*float64(r.Size)
+	if c.Most > 0 {
+		cost = min(cost, c.Most)
+	}
+	return cost
+}
+
+// An Update is the loads of one cluster at one time.
+type Update struct {
+	Endpoints   []Endpoint
+	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
+	Cost        Cost
+}
+
+// A Request is what is known of a request before it is sent.
+type Request struct {
+	Size int64 // bytes of its body, negative where unknown
+	// Subset are the only addresses that it may go to; empty for all.
+	Subset []string
+}
+
+// Reason is why a choice was made, or none.
+type Reason string
+
+// The reasons of a choice.
+const (
+	ReasonFill Reason = "fill" // drawn by the room under the level
+	// Those of a choice that is left to the weights.
+	ReasonNoUpdate Reason = "no_update" // nothing is known of the cluster yet
+	ReasonStale    Reason = "stale"     // the last update is older than Stale
+	ReasonSubset   Reason = "subset"    // no endpoint of the subset is known
+)
+
+// A Choice is an endpoint, or, with an empty Address, "by the weights".
+type Choice struct {
+	Address string
+	// Others are the next best, for retries: at most two.
+	Others []string
+	Reason Reason
+}
+
+// own is a choice that the updates may not contain yet.
+type own struct {
+	at       time.Time
+	endpoint int // index in the update
+	cost     float64
+}
+
+// A Picker holds the loads of one cluster. It is not safe for concurrent use.
+type Picker struct {
+	update Update
+	at     time.Time // of the update; zero before the first
+	owns   []own     // oldest first
+	added  []float64 // by endpoint: the costs of owns
+
+	vessels []weighting.Vessel // of the choice under way, reused
+	indexes []int
+	rooms   []float64
+}
+
+// Update replaces the loads. Own choices that are older than Settle are contained in them.
+func (p *Picker) Update(u Update, now time.Time) {
+	before := p.update.Endpoints
+	p.update, p.at = u, now
+	p.added = slices.Grow(p.added[:0], len(u.Endpoints))[:len(u.Endpoints)]
+	clear(p.added)
+	where := p.moved(before)
+	kept := p.owns[:0]
+	for _, o := range p.owns {
+		if where != nil {
+			o.endpoint = where[o.endpoint]
+		}
+		if o.endpoint >= 0 && now.Sub(o.at) < Settle {
+			kept = append(kept, o)
+			p.added[o.endpoint] += o.cost
+		}
+	}
+	p.owns = kept
+}
+
+// moved is the index of each former endpoint in the current update, -1 for those that left; nil where none moved.
+func (p *Picker) moved(before []Endpoint) []int {
+	same := func(a, b Endpoint) bool { return a.Address == b.Address }
+	if slices.EqualFunc(before, p.update.Endpoints, same) {
+		return nil
+	}
+	now := make(map[string]int, len(p.update.Endpoints))
+	for i, e := range p.update.Endpoints {
+		now[e.Address] = i
+	}
+	where := make([]int, len(before))
+	for i, e := range before {
+		where[i] = -1
+		if j, ok := now[e.Address]; ok {
+			where[i] = j
+		}
+	}
+	return where
+}
+
+// Choose picks an endpoint for a request, and counts it there. random is at least 0 and less than 1.
+func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
+	switch {
+	case p.at.IsZero() || len(p.update.Endpoints) == 0:
+		return Choice{Reason: ReasonNoUpdate}
+	case now.Sub(p.at) > Stale:
+		return Choice{Reason: ReasonStale}
+	}
+	p.candidates(r.Subset)
+	if len(p.indexes) == 0 {
+		return Choice{Reason: ReasonSubset}
+	}
+	cost := p.update.Cost.of(r)
+	p.rooms = slices.Grow(p.rooms[:0], len(p.indexes))[:len(p.indexes)]
+	weighting.Rooms(p.vessels, p.arrivals(now, cost), p.rooms)
+	picked := draw(p.rooms, random)
+	choice := Choice{Reason: ReasonFill, Address: p.update.Endpoints[p.indexes[picked]].Address,
+		Others: p.others(picked)}
+	p.count(own{now, p.indexes[picked], cost})
+	return choice
+}
+
+// candidates collects the endpoints to choose from: flagged ones only where all are.
+func (p *Picker) candidates(subset []string) {
+	collect := func(avoided bool) {
+		p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
+		for i, e := range p.update.Endpoints {
+			if e.Avoid != avoided || len(subset) > 0 && !slices.Contains(subset, e.Address) {
+				continue
+			}
+			v := e.Vessel
+			v.Load += p.added[i]
+			p.indexes, p.vessels = append(p.indexes, i), append(p.vessels, v)
+		}
+	}
+	if collect(false); len(p.indexes) == 0 {
+		collect(true)
+	}
+}
+
+// arrivals are those at the whole cluster while the update grows old, this request included, in the unit of the loads.
+func (p *Picker) arrivals(now time.Time, cost float64) float64 {
+	return max(cost, p.update.ArrivalRate*now.Sub(p.at).Seconds(), math.SmallestNonzeroFloat32)
+}
+
+// draw returns an index with a chance in proportion to its room.
+func draw(rooms []float64, random float64) int {
+	var sum float64
+	for _, r := range rooms {
+		sum += r
+	}
+	best := 0
+	for i, r := range rooms {
+		if r > rooms[best] {
+			best = i
+		}
+	}
+	left := random * sum
+	for i, r := range rooms {
+		if left < r {
+			return i
+		}
+		left -= r
+	}
+	return best // sum is 0, or lost in rounding
+}
+
+// others are the emptiest endpoints besides the picked one.
+func (p *Picker) others(picked int) []string {
+	const most = 2
+	var best []int
+	for i := range p.indexes {
+		if i == picked {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, p.rooms[i], func(j int, room float64) int {
+			if p.rooms[j] >= room {
+				return -1
+			}
+			return 1
+		})
+		if at < most {
+			best = slices.Insert(best, at, i)
+			best = best[:min(len(best), most)]
+		}
+	}
+	out := make([]string, len(best))
+	for i, j := range best {
+		out[i] = p.update.Endpoints[p.indexes[j]].Address
+	}
+	return out
+}
+
+// count adds an own choice.
+func (p *Picker) count(o own) {
+	if len(p.owns) == MaxOwn {
+		p.added[p.owns[0].endpoint] -= p.owns[0].cost
+		p.owns = p.owns[1:]
+	}
+	p.owns = append(p.owns, o)
+	p.added[o.endpoint] += o.cost
+}

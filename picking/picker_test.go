@@ -1,0 +1,325 @@
+package picking
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"steelyard/weighting"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// at are endpoints of one slot with these loads.
+func at(loads ...float64) []Endpoint {
+	out := make([]Endpoint, len(loads))
+	for i, l := range loads {
+		out[i] = Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i),
+			Vessel: weighting.Vessel{Load: l, Slots: 1, Speed: 1}}
+	}
+	return out
+}
+
+func newPicker(endpoints []Endpoint) *Picker {
+	var p Picker
+	p.Update(Update{Endpoints: endpoints, Cost: Requests()}, start)
+	return &p
+}
+
+var unknown = Request{Size: -1}
+
+func TestOwnChoicesCountAtOnceSoThatABatchSpreads(t *testing.T) {
+	p := newPicker(at(0, 0, 0, 5))
+	var got []string
+	for range 3 {
+		got = append(got, p.Choose(start, unknown, 0.5).Address)
+	}
+	slices.Sort(got)
+	if want := []string{"10.0.0.0:80", "10.0.0.1:80", "10.0.0.2:80"}; !slices.Equal(got, want) {
+		t.Errorf("three requests went to %v, want %v", got, want)
+	}
+}
+
+func TestAnOwnChoiceCountsUntilAnUpdateCanContainIt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		after  time.Duration
+		random float64
+		want   string
+	}{
+		{"an update right after the choice does not contain it", time.Millisecond, 0.3, "10.0.0.1:80"},
+		{"a later one does", Settle, 0.3, "10.0.0.0:80"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPicker(at(0, 1))
+			if got := p.Choose(start, unknown, 0).Address; got != "10.0.0.0:80" {
+				t.Fatalf("the first choice is %s", got)
+			}
+			now := start.Add(c.after)
+			p.Update(Update{Endpoints: at(0.5, 1), Cost: Requests()}, now)
+			if got := p.Choose(now, unknown, c.random).Address; got != c.want {
+				t.Errorf("the next choice is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOwnChoicesFollowTheirEndpointWhenOthersJoinAndLeave(t *testing.T) {
+	p := newPicker(at(0, 9, 0.2)) // the first choice goes to .0
+	if got := p.Choose(start, unknown, 0).Address; got != "10.0.0.0:80" {
+		t.Fatalf("the first choice is %s", got)
+	}
+	now := start.Add(time.Millisecond)
+	moved := at(0.2, 9, 0)
+	moved[0].Address, moved[2].Address = "10.0.0.9:80", "10.0.0.0:80"
+	p.Update(Update{Endpoints: moved, Cost: Requests()}, now)
+	if got := p.Choose(now, unknown, 0).Address; got != "10.0.0.9:80" {
+		t.Errorf("the next choice is %s, want the one without an own request", got)
+	}
+	p.Update(Update{Endpoints: at(3)[:0], Cost: Requests()}, now)
+	if got := p.Choose(now, unknown, 0); got.Reason != ReasonNoUpdate || got.Address != "" {
+		t.Errorf("without endpoints: %+v", got)
+	}
+}
+
+func TestWithoutUsableLoadsTheWeightsDecide(t *testing.T) {
+	var p Picker
+	if got := p.Choose(start, unknown, 0); got.Reason != ReasonNoUpdate || got.Address != "" {
+		t.Errorf("before the first update: %+v", got)
+	}
+	p.Update(Update{Endpoints: at(0), Cost: Requests()}, start)
+	if got := p.Choose(start.Add(Stale), unknown, 0); got.Reason != ReasonFill || got.Address == "" {
+		t.Errorf("at the age limit: %+v", got)
+	}
+	if got := p.Choose(start.Add(Stale+1), unknown, 0); got.Reason != ReasonStale || got.Address != "" {
+		t.Errorf("above it: %+v", got)
+	}
+}
+
+func TestASubsetLimitsTheChoice(t *testing.T) {
+	p := newPicker(at(0, 1, 2))
+	only := Request{Size: -1, Subset: []string{"10.0.0.2:80", "10.9.9.9:80"}}
+	if got := p.Choose(start, only, 0.99); got.Address != "10.0.0.2:80" || len(got.Others) != 0 {
+		t.Errorf("got %+v, want the only known endpoint of the subset", got)
+	}
+	none := Request{Size: -1, Subset: []string{"10.9.9.9:80"}}
+	if got := p.Choose(start, none, 0); got.Reason != ReasonSubset || got.Address != "" {
+		t.Errorf("got %+v, want no choice", got)
+	}
+}
+
+func TestFlaggedEndpointsAreChosenOnlyWhereAllAre(t *testing.T) {
+	endpoints := at(0, 50)
+	endpoints[0].Avoid = true
+	if got := newPicker(endpoints).Choose(start, unknown, 0); got.Address != "10.0.0.1:80" {
+		t.Errorf("got %+v, want the one without a flag", got)
+	}
+	endpoints[1].Avoid = true
+	if got := newPicker(endpoints).Choose(start, unknown, 0); got.Address != "10.0.0.0:80" {
+		t.Errorf("got %+v, want the emptier of two flagged ones", got)
+	}
+}
+
+func TestARequestCostsBySizeWithinBounds(t *testing.T) {
+	c := Cost{Base: 0.2, PerByte: 0.001, Mean: 1, Most: 8}
+	for _, r := range []struct {
+		name string
+		size int64
+		want float64
+	}{
+		{"unknown", -1, 1}, {"empty", 0, 0.2}, {"usual", 800, 1}, {"an image", 5 << 20, 8},
+	} {
+		if got := c.of(Request{Size: r.size}); math.Abs(got-r.want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", r.name, got, r.want)
+		}
+	}
+	if got := Requests().of(Request{Size: 1 << 40}); got != 1 {
+		t.Errorf("where the unit is the request, a large one costs %v, want 1", got)
+	}
+}
+
+func TestRetriesGoToTheEmptiestOthers(t *testing.T) {
+	p := newPicker(at(0, 3, 1, 2))
+	p.update.ArrivalRate = 40
+	got := p.Choose(start.Add(time.Second), unknown, 0)
+	if want := []string{"10.0.0.2:80", "10.0.0.3:80"}; got.Address != "10.0.0.0:80" || !slices.Equal(got.Others, want) {
+		t.Errorf("got %+v, want the others %v", got, want)
+	}
+}
+
+func TestAChoiceIsAnEndpointOfTheUpdateWhateverTheLoads(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 8).Draw(t, "endpoints")
+		endpoints := at(make([]float64, n)...)
+		for i := range endpoints {
+			endpoints[i].Vessel = weighting.Vessel{
+				Load:  rapid.Float64Range(0, 1e9).Draw(t, "load"),
+				Slots: rapid.Float64Range(1e-6, 1e6).Draw(t, "slots"),
+				Speed: rapid.Float64Range(1e-6, 1e6).Draw(t, "speed"),
+			}
+			endpoints[i].Avoid = rapid.Bool().Draw(t, "avoid")
+		}
+		var p Picker
+		p.Update(Update{Endpoints: endpoints, ArrivalRate: rapid.Float64Range(0, 1e9).Draw(t, "rate"),
+			Cost: Requests()}, start)
+		usable := slices.ContainsFunc(endpoints, func(e Endpoint) bool { return !e.Avoid })
+		now := start
+		for range rapid.IntRange(1, 40).Draw(t, "requests") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 1e7).Draw(t, "gap")))
+			c := p.Choose(now, unknown, rapid.Float64Range(0, 0.999999).Draw(t, "random"))
+			i := slices.IndexFunc(endpoints, func(e Endpoint) bool { return e.Address == c.Address })
+			if c.Reason != ReasonFill || i < 0 {
+				t.Fatalf("no endpoint: %+v", c)
+			}
+			if usable && endpoints[i].Avoid {
+				t.Fatalf("a flagged endpoint although others are not: %+v", c)
+			}
+			if slices.Contains(c.Others, c.Address) {
+				t.Fatalf("a retry goes to the same endpoint: %+v", c)
+			}
+		}
+	})
+}
+
+func TestOwnChoicesAreBounded(t *testing.T) {
+	p := newPicker(at(0, 0))
+	for range 2 * MaxOwn {
+		p.Choose(start, unknown, 0.5)
+	}
+	if len(p.owns) > MaxOwn {
+		t.Errorf("%d own choices are kept, want at most %d", len(p.owns), MaxOwn)
+	}
+	if got := p.added[0] + p.added[1]; math.Abs(got-MaxOwn) > 1e-6 {
+		t.Errorf("they add %v, want %v", got, MaxOwn)
+	}
+}
+
+// An event of the simulation below: the end of a request at a server, the reading of the loads, or their arrival.
+type event struct {
+	at     float64
+	server int // -1: none
+	loads  []float64
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// waits simulates servers of one slot at a load of 0.8 and a mean service of one second, and returns the sorted waits.
+// Every interval the loads leave for the pickers and arrive after the delay. A nil choose joins the shortest queue.
+func waits(seed uint64, pickers int, interval, delay float64) []float64 {
+	const servers, requests, load = 20, 30_000, 0.8
+	random := rand.New(rand.NewPCG(seed, 1))
+	draws := rand.New(rand.NewPCG(seed, 2))
+	all := make([]Picker, pickers)
+	counts, free := make([]float64, servers), make([]float64, servers)
+	var queue events
+	var out []float64
+	named := at(counts...)
+	where := make(map[string]int)
+	for i, e := range named {
+		where[e.Address] = i
+	}
+	update := func(t float64, loads []float64) {
+		endpoints := slices.Clone(named)
+		for i := range endpoints {
+			endpoints[i].Load = loads[i]
+		}
+		for i := range all {
+			all[i].Update(Update{Endpoints: endpoints, ArrivalRate: servers * load, Cost: Requests()}, moment(t))
+		}
+	}
+	update(0, counts)
+	if pickers > 0 {
+		heap.Push(&queue, event{at: interval, server: -1})
+	}
+	for now := 0.0; len(out) < requests; {
+		now += random.ExpFloat64() / (servers * load)
+		for len(queue) > 0 && queue[0].at <= now {
+			switch e := heap.Pop(&queue).(event); {
+			case e.server >= 0:
+				counts[e.server]--
+			case e.loads != nil:
+				update(e.at, e.loads)
+			default:
+				heap.Push(&queue, event{e.at + delay, -1, slices.Clone(counts)})
+				heap.Push(&queue, event{at: e.at + interval, server: -1})
+			}
+		}
+		server := shortest(counts, draws)
+		if pickers > 0 {
+			server = where[all[random.IntN(pickers)].Choose(moment(now), unknown, draws.Float64()).Address]
+		}
+		begin := max(now, free[server])
+		out = append(out, begin-now)
+		free[server] = begin + random.ExpFloat64()
+		counts[server]++
+		heap.Push(&queue, event{at: free[server], server: server})
+	}
+	slices.Sort(out)
+	return out
+}
+
+func moment(seconds float64) time.Time { return start.Add(time.Duration(seconds * 1e9)) }
+
+func shortest(counts []float64, draws *rand.Rand) int {
+	best, ties := 0, 0
+	for i, n := range counts {
+		switch {
+		case i == 0 || n < counts[best]:
+			best, ties = i, 1
+		case n == counts[best]:
+			if ties++; draws.IntN(ties) == 0 {
+				best = i
+			}
+		}
+	}
+	return best
+}
+
+// Ten pickers with a view that is some milliseconds old wait about as long as one that sees everything.
+func TestTenPickersAreNearTheShortestQueue(t *testing.T) {
+	var bound, picked float64
+	for seed := range uint64(3) {
+		b, p := waits(seed, 0, 0, 0), waits(seed, 10, 0.005, 0.005)
+		bound += b[len(b)*99/100]
+		picked += p[len(p)*99/100]
+	}
+	t.Logf("p99 of the wait: %.2f mean services, shortest queue %.2f, ratio %.3f", picked/3, bound/3, picked/bound)
+	if picked > 1.1*bound {
+		t.Errorf("p99 of the wait is %.2f of that of the shortest queue, want at most 1.1", picked/bound)
+	}
+}
+
+func BenchmarkChoose(b *testing.B) {
+	for _, n := range []int{20, 1000} {
+		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+			endpoints := make([]Endpoint, n)
+			for i := range endpoints {
+				endpoints[i] = Endpoint{Address: fmt.Sprintf("10.0.%d.%d:80", i/256, i%256),
+					Vessel: weighting.Vessel{Load: float64(i % 7), Slots: 4, Speed: 1}}
+			}
+			p := newPicker(endpoints)
+			for i := range b.N {
+				if i%16 == 0 {
+					p.Update(p.update, start)
+				}
+				p.Choose(start, unknown, 0.3)
+			}
+		})
+	}
+}
