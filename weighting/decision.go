@@ -14,7 +14,7 @@ type Decision struct {
 	// Working of the whole pool.
 	ArrivalRate       float64       // requests per second expected at the cluster
 	ArrivalRateSource RateSource    // where ArrivalRate came from
-	Horizon           time.Duration // median age of the loads + half their interval + push delay + push period
+	Horizon           time.Duration // for which the decision has to be good (package comment)
 	Arrivals          float64       // requests expected within the horizon: the water to fill in
 	WaterLevel        float64       // common level, in requests per slot (package comment)
 	// MedianLoad is the median level of the endpoints with a fresh or held report (while there is none, with a decaying
@@ -32,7 +32,8 @@ type Decision struct {
 	// the unit is the request.
 	Work *Work
 
-	vessels []vessel // as filled, in the order of Endpoints
+	vessels   []vessel // as filled, in the order of Endpoints
+	byLatency bool     // they are those of least latency
 }
 
 // Work is what requests cost engines that batch continuously, as learned from about the last minute.
@@ -63,11 +64,12 @@ type EndpointWork struct {
 
 // Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
 // none is flagged for its load and nothing is dropped. Endpoints that stall or fail keep their share, which is the
-// floor, and their flags: they would fail what they are sent, with or without a control plane.
+// floor, and their flags: they would fail what they are sent, with or without a control plane. So do those with an
+// override.
 func (d Decision) Neutral() Decision {
 	var capacity, kept float64
 	for i := range d.Endpoints {
-		if e := &d.Endpoints[i]; e.Failing {
+		if e := &d.Endpoints[i]; e.kept() {
 			kept += e.Share
 		} else {
 			capacity += e.Capacity
@@ -75,7 +77,7 @@ func (d Decision) Neutral() Decision {
 	}
 	d.Endpoints = slices.Clone(d.Endpoints) // the originals may be in use elsewhere
 	for i := range d.Endpoints {
-		if e := &d.Endpoints[i]; !e.Failing && capacity > 0 {
+		if e := &d.Endpoints[i]; !e.kept() && capacity > 0 {
 			e.Share = (1 - kept) * e.Capacity / capacity
 			e.Overloaded, e.OverloadReason = false, ""
 		}
@@ -84,13 +86,16 @@ func (d Decision) Neutral() Decision {
 	return d
 }
 
+// kept reports whether the share stays when no further decision will come.
+func (e *EndpointDecision) kept() bool { return e.Failing || e.Override != Override{} }
+
 // An EndpointDecision is the verdict on one endpoint and how it was reached.
 type EndpointDecision struct {
 	Address string
 	Zone    string
 
-	// Share is the endpoint's share of the cluster's traffic; the shares of a non-empty decision are finite, positive
-	// and add up to 1.
+	// Share is the endpoint's share of the cluster's traffic; the shares of a non-empty decision are finite and add up
+	// to 1. Only that of a drained endpoint is 0.
 	Share float64
 	// Overloaded asks the proxies to prefer other endpoints.
 	Overloaded bool
@@ -101,6 +106,8 @@ type EndpointDecision struct {
 	Failing bool
 	// Reason is the main cause of the share.
 	Reason Reason
+	// Override is what an operator decided, as far as it is in effect.
+	Override Override
 
 	// Working.
 	Load        float64 // requests waiting and running, from all signals; always finite
@@ -161,6 +168,7 @@ const (
 	StateHold    FieldState = "hold"    // late, used as it is
 	StateDecay   FieldState = "decay"   // blended with the pool's median, more and more of it
 	StateNeutral FieldState = "neutral" // too old to be used: the pool's median stands in
+	StateStuck   FieldState = "stuck"   // stands still while requests come and go: not used
 )
 
 // Reason is the main cause of an endpoint's share.
@@ -168,6 +176,8 @@ type Reason string
 
 // The reasons, from the most exceptional to the ordinary.
 const (
+	ReasonDrained  Reason = "drained"  // an operator decided: no new requests
+	ReasonPinned   Reason = "pinned"   // an operator decided the share
 	ReasonBlackout Reason = "blackout" // new, and no report yet: neutral load, smallest ramp
 	ReasonUnused   Reason = "unused"   // the proxies send it nothing: its part of the capacity
 	ReasonNeutral  Reason = "neutral"  // no usable report: counts as a median endpoint

@@ -12,7 +12,7 @@
 // batch: the requests that arrive until the proxies get the next decision. It fills them into the least loaded
 // endpoints up to a common level, as one queue in front of all of them would.
 //
-//	H       horizon, seconds       median age of the loads + half their interval + push delay + push period
+//	H       horizon, seconds       lag + age of the loads + half their interval + push delay + push period (below)
 //	A       arrivals, requests     max(1, arrival rate · H)
 //	s_i     slots, requests        slots · ramp
 //	c_i     capacity, requests     s_i · relative speed
@@ -30,6 +30,19 @@
 //
 // The law is that of M. Dahlin, "Interpreting Stale Load Information" (IEEE TPDS 11(10), 2000), for unequal
 // capacities; the question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
+//
+// # The horizon
+//
+// The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
+// share that it had: the law holds the arrivals against its own decisions (lag.go).
+//
+// Where no slots are known and where work is the unit, endpoints batch continuously. What keeps a request waiting is
+// then the prompts that began just before, and the number of requests says little about those. While fewer requests
+// arrive within H than two fifths of the endpoints, the loads show most of them, and H is as above. From four fifths on
+// they show none, and H is Σ n_i / arrival rate, the time in which the requests that are there end; between the two it
+// is interpolated. Until slots are known this does no harm: as long as no request waits for a slot, no placement is
+// better than another. Where engines count tokens and proxies report nothing, H goes seven tenths of that way, from two
+// scrape intervals and the delays on.
 //
 // # Load where the request is the unit: two signals, one load
 //
@@ -54,8 +67,8 @@
 //	P       prompt tokens               computed for a mean request
 //	D       decode, in prompt tokens    1.5 · output tokens of a mean request / 2, as a request in flight is halfway
 //	c_i     capacity                    ramp · relative speed; configured slots are a ratio of speeds here
-//	H       horizon, seconds            half the count interval + push delay + push period; where proxies do not
-//	                                    count requests, two scrape intervals + push delay + push period
+//	H       horizon, seconds            without the age of the loads; where proxies do not count requests, with two
+//	                                    scrape intervals in place of half of one
 //
 // P_i rises with each request by its guessed prompt and drains at the engine's prefill rate divided by a constant
 // (occupied, in work.go), as a prompt also waits for the iteration under way and for the sequences that decode in its
@@ -81,6 +94,7 @@
 //	age ≤ Decay   decay    blended linearly into the pool's median of that field
 //	older         neutral  the pool's median stands in
 //	never read    unknown  not zero: where others report the field, the median stands in (field.go)
+//	stands still  stuck    as unknown: a gauge of waiting requests, while those that run come and go (field.go)
 //
 // # What else there is
 //
@@ -92,4 +106,7 @@
 //	shed.go       refusing requests in a saturated pool        flows.go      the rates that it goes by
 //	quantizer.go  the steps of the drop fraction               latency.go    least latency, another law
 //	fill.go       the fill                                     gain.go       what a push would gain
+//	lag.go        how late reports are                         explain.go    the reason of a share as a sentence
+//
+// Why an endpoint has its share, as a sentence for people: [Decision.Explain], with the endpoint's index in Endpoints.
 package weighting

@@ -59,8 +59,8 @@ func TestEnginesThatHoldRequestsBackStayAlike(t *testing.T) {
 			p.run(learns, nil)
 			means, off := p.running(learns + looks)
 			t.Logf("running: %.1f, %.1f %% from equal at most", means, 100*off)
-			if off > 0.05 {
-				t.Errorf("%.1f %% from equal, want 5 at most", 100*off)
+			if off > 0.1 {
+				t.Errorf("%.1f %% from equal, want 10 at most", 100*off)
 			}
 		})
 	}

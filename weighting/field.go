@@ -69,6 +69,45 @@ func validProxies(r ProxyReport, now time.Time) ProxyReport {
 	return r
 }
 
+// A frozen gauge is one of waiting requests that does not change, while the number running does. Its value contradicts
+// that, whatever it counts: a queue gets shorter when a request begins to execute, and longer when one arrives. Where a
+// full queue always has the same length, the number running does not change either.
+type frozen struct {
+	changes int // of the number running, since the value was another
+	idle    int // reports, in a row, in which so many waited and none ran
+}
+
+// stuckAfter is how many changes of the number running that leave the queue as it was are no chance.
+const stuckAfter = 10
+
+// observe takes in two successive reports.
+func (s *frozen) observe(old, seen *ServerReport) {
+	switch {
+	case !seen.Queue.At.After(old.Queue.At):
+	case seen.Queue.Value != old.Queue.Value || seen.Queue.Value == 0:
+		*s = frozen{}
+	case seen.Running.Value != old.Running.Value:
+		s.changes++
+		s.idle = 0
+	case seen.Running.Known() && seen.Running.Value == 0:
+		s.idle++
+	}
+}
+
+// doubtful reports whether as many requests have waited in as many reports at an endpoint that runs none. It stands
+// still, or its gauge is stuck, which only requests that are sent there can show.
+func (s *frozen) doubtful() bool { return s.idle >= stuckAfter }
+
+func (s *frozen) stuck() bool { return s.changes >= stuckAfter }
+
+// queueGauge is the gauge of waiting requests; unknown where it is stuck.
+func (m *memory) queueGauge() Reading {
+	if m.frozen.stuck() {
+		return Reading{}
+	}
+	return m.server.Queue
+}
+
 // newest of two valid readings, of one moment the larger. It keeps the last known value of a field that a report leaves
 // out, so that the field ages by its own clock.
 func newest(a, b Reading) Reading {
@@ -118,6 +157,10 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 		InFlight: newest(valid(a.InFlight, now, largestCount), valid(b.InFlight, now, largestCount)),
 		Exact:    a.Exact && b.Exact,
 		Proxies:  mergeProxies(validProxies(a.Proxies, now), validProxies(b.Proxies, now)),
+		Override: Override{
+			Drained: a.Override.Drained || b.Override.Drained,
+			Share:   max(a.Override.Share, b.Override.Share),
+		},
 	}
 }
 
@@ -176,7 +219,7 @@ func (f *field) usable() bool { return trusted(f.state) || f.state == StateDecay
 // counts as read until nothing of it is left, and then ok is false.
 func (f *field) blend(median float64) (value float64, ok bool) {
 	switch {
-	case f.state == StateUnknown:
+	case f.state == StateUnknown || f.state == StateStuck:
 		return 0, false
 	case f.fade == 0:
 		return f.Value, true

@@ -94,6 +94,7 @@ func (p *pool) vessels() []vessel {
 	if p.params.LeastLatency.Enabled {
 		typical = p.typicalLatency()
 	}
+	p.byLatency = !math.IsNaN(typical)
 	for i := range p.members {
 		m := &p.members[i]
 		if math.IsNaN(typical) {

@@ -22,6 +22,7 @@ type Law struct {
 	byWork    bool     // the unit of load is the work of a mean request
 	rate      float64  // requests per second that arrive at all endpoints, as of the last step
 	arrived   float64  // requests, at all endpoints
+	lag       lag      // of the reports
 	scratch   []member // of the step before, to be overwritten
 }
 
@@ -29,6 +30,7 @@ type Law struct {
 // matter. It is valid until a snapshot lists others.
 type list struct {
 	addresses []string // in the order of the snapshot
+	ids       []string // in the same order
 	entries   []entry  // sorted by address
 }
 
@@ -43,7 +45,7 @@ func (l *list) of(endpoints []Endpoint) bool {
 		return false
 	}
 	for i := range endpoints {
-		if endpoints[i].Address != l.addresses[i] {
+		if endpoints[i].Address != l.addresses[i] || endpoints[i].ID != l.ids[i] {
 			return false
 		}
 	}
@@ -69,11 +71,15 @@ type Snapshot struct {
 	// ScrapeInterval and CountInterval are the times between two readings of an endpoint's report and of its in-flight
 	// count; 0 where a change is reported when it happens.
 	ScrapeInterval, CountInterval time.Duration
+
+	// Held means that the decision of the step before is not in force: the one before it still is.
+	Held bool
 }
 
 // Step takes in what is new and decides. The same law, snapshots and times give the same decisions.
 func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool := l.observe(now, s.Endpoints)
+	pool.inForce(s.Held)
 	pool.slots()
 	pool.pair()
 	pool.speeds()
@@ -81,9 +87,11 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
 	l.detectOutliers(pool)
+	pool.override()
 	l.flag(pool)
 	l.findUnused(pool, &s)
-	pool.arrivals(&d, s)
+	l.lag.observe(pool, l.rate)
+	pool.arrivals(&d, s, l.lag.shown())
 	l.rate = d.ArrivalRate
 	pool.share(&d)
 	l.shed(pool, &d, s)
@@ -125,17 +133,28 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	return p
 }
 
+// inForce puts what was decided in the step before into force, unless it was held back.
+func (p *pool) inForce(held bool) {
+	for i := range p.members {
+		if m := &p.members[i]; !held {
+			m.share, m.shareFlagged = m.decided, m.decidedFlag
+		}
+	}
+}
+
 // list makes the list of the endpoints, with a memory for each address.
 func (l *Law) list(now time.Time, endpoints []Endpoint) {
-	l.listed = list{addresses: make([]string, len(endpoints)), entries: make([]entry, len(endpoints))}
+	n := len(endpoints)
+	l.listed = list{addresses: make([]string, n), ids: make([]string, n), entries: make([]entry, n)}
 	for i := range endpoints {
-		address := endpoints[i].Address
+		address, id := endpoints[i].Address, endpoints[i].ID
 		m := l.memory[address]
-		if m == nil {
+		if m == nil || id != "" && m.id != "" && id != m.id {
 			m = &memory{firstSeen: now, established: !l.started}
 			l.memory[address] = m
 		}
-		l.listed.addresses[i], l.listed.entries[i] = address, entry{i, m}
+		m.id = cmp.Or(id, m.id)
+		l.listed.addresses[i], l.listed.ids[i], l.listed.entries[i] = address, id, entry{i, m}
 	}
 	slices.SortFunc(l.listed.entries, func(a, b entry) int {
 		return cmp.Compare(endpoints[a.index].Address, endpoints[b.index].Address)
@@ -168,8 +187,8 @@ func (p *pool) verdicts(d *Decision) {
 	for i := range p.members {
 		m := &p.members[i]
 		inputs[i] = m.inputs()
-		m.share = d.Endpoints[i].Share
-		d.Endpoints[i] = m.decision(p, m.share)
+		m.decided, m.decidedFlag = d.Endpoints[i].Share, m.flagged
+		d.Endpoints[i] = m.decision(p, m.decided)
 		d.Endpoints[i].Inputs = inputs[i][:]
 		if p.byWork {
 			works[i] = m.work(p)
@@ -207,6 +226,10 @@ type pool struct {
 	requestWork float64 // then, that work in prompt tokens
 	prefillRate float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
 
+	byLatency bool // the fill is that of least latency
+
+	unpinned float64 // part of the requests that no operator gave to an endpoint
+
 	level float64       // water level
 	held  time.Duration // a share that was decided for so long is in force
 }
@@ -238,6 +261,8 @@ type member struct {
 	slow    bool // above the threshold of latency
 	came    arrived
 	unused  bool // the proxies send nothing there, whatever its share
+
+	inEffect Override // by an operator
 }
 
 // holding is the member as a vessel with that load.
@@ -246,9 +271,9 @@ func (m *member) holding(load float64) vessel {
 }
 
 // arrivals measures the horizon and the requests to expect within it.
-func (p *pool) arrivals(d *Decision, s Snapshot) {
-	d.Horizon = p.horizon(s)
+func (p *pool) arrivals(d *Decision, s Snapshot, late time.Duration) {
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
+	d.Horizon = p.horizon(s, late, d.ArrivalRate)
 	d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
 	if d.ArrivalRateSource == RateUnknown {
 		d.Arrivals = float64(len(p.members))
@@ -256,37 +281,82 @@ func (p *pool) arrivals(d *Decision, s Snapshot) {
 	d.Arrivals = min(max(1, d.Arrivals), largestSum)
 }
 
-// horizon is how old the loads will be when their successors replace them. They are read at different times, so half of
-// the interval between two readings is, on average, still to pass; then the next decision is pushed. Where changes are
-// reported as they happen the interval is 0.
-func (p *pool) horizon(s Snapshot) time.Duration {
-	const longest = time.Hour
-	age := time.Duration(0)
-	if !math.IsNaN(p.age) {
-		age = time.Duration(p.age * float64(time.Second))
-	}
+// horizon is for how long a decision has to be good: until what follows from it is seen and answered by the next one.
+// Endpoints are read at different times, so half of the interval between two readings is, on average, still to pass;
+// where changes are reported as they happen it is 0. Then the next decision is pushed. Reports may be later than their
+// time by a lag.
+//
+// Where the endpoints execute no more than their slots, loads are of the time at which they were read. Where they batch
+// continuously, what began at an endpoint since is in its load by the counts, or, between two scrapes, only expected.
+func (p *pool) horizon(s Snapshot, late time.Duration, perSecond float64) time.Duration {
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
-	switch {
-	case p.byWork && p.counted:
-		return limited(s.CountInterval)/2 + limited(s.PushDelay) + limited(s.PushPeriod)
-	case p.byWork:
-		return 2*limited(s.ScrapeInterval) + limited(s.PushDelay) + limited(s.PushPeriod)
+	counted := p.counted || p.mostlyCounted()
+	half := limited(s.ScrapeInterval) / 2
+	if counted {
+		half = limited(s.CountInterval) / 2
 	}
-	return limited(age) + limited(p.interval(s))/2 + limited(s.PushDelay) + limited(s.PushPeriod)
+	next := late + limited(s.PushDelay) + limited(s.PushPeriod)
+	limits := p.limits() || p.params.LeastLatency.Enabled
+	switch {
+	case !limits && !counted:
+		next += 4 * half
+	case !math.IsNaN(p.age) && !p.byWork:
+		next += half + limited(time.Duration(p.age*float64(time.Second)))
+	default:
+		next += half
+	}
+	if limits {
+		return next
+	}
+	longer := p.untilSeen(next, perSecond)
+	if p.byWork && !counted {
+		// The counters of tokens show the prompts of the interval before, so it need not go all the way.
+		const way = 0.7
+		return next + time.Duration(way*float64(longer-next))
+	}
+	return longer
 }
 
-// interval is the time between two readings of the signal that most loads are made of.
-func (p *pool) interval(s Snapshot) time.Duration {
+const longest = time.Hour
+
+// limits reports whether the slots of an endpoint are known.
+func (p *pool) limits() bool {
+	for i := range p.members {
+		if from := p.members[i].slotsSource; from == CapacityConfigured || from == CapacityLearned {
+			return true
+		}
+	}
+	return false
+}
+
+// untilSeen is a horizon that is longer where nothing limits what endpoints execute at once, so that a request does not
+// wait for those that run, but for the prompts that began just before. While a decision is in force for fewer arrivals
+// than two fifths of the endpoints, the loads show most of these. With four fifths and more they show none, and the
+// requests that they do show are no reason to hurry: they are evened out over the time in which they end.
+func (p *pool) untilSeen(horizon time.Duration, perSecond float64) time.Duration {
+	const some, all = 0.4, 0.8 // of an arrival for each endpoint
+	unseen := perSecond * horizon.Seconds() / float64(len(p.members))
+	part := min(max(0, (unseen-some)/(all-some)), 1)
+	if !(part > 0) {
+		return horizon
+	}
+	var load float64
+	for i := range p.members {
+		load += p.members[i].workload
+	}
+	longer := max(0, load/perSecond-horizon.Seconds())
+	return horizon + time.Duration(part*min(longer, longest.Seconds())*float64(time.Second))
+}
+
+// mostlyCounted reports whether most loads are made of what proxies count.
+func (p *pool) mostlyCounted() bool {
 	counted := 0
 	for i := range p.members {
 		if from := p.members[i].loadSource; from == LoadInFlight || from == LoadFused {
 			counted++
 		}
 	}
-	if 2*counted > len(p.members) {
-		return s.CountInterval
-	}
-	return s.ScrapeInterval
+	return 2*counted > len(p.members)
 }
 
 // arrivalRate sums the members' rates. A member without a rate counts as their mean, and one that is gone gets nothing.
@@ -324,14 +394,15 @@ func (p *pool) share(d *Decision) {
 		return
 	}
 	vessels := p.vessels()
-	d.vessels = vessels
-	p.level = fill(vessels, d.Arrivals)
+	d.vessels, d.byLatency = vessels, p.byLatency
+	p.level = fill(vessels, d.Arrivals*p.unpinned)
 	d.WaterLevel = p.level
 	for i, share := range shares(vessels, p.level, p.params.Floor) {
 		d.Endpoints[i].Share = share
 		p.members[i].floored = vessels[i].level() >= p.level
 	}
 	p.setShares(d)
+	p.applyOverrides(d)
 	for i := range p.members {
 		m := &p.members[i]
 		m.use.note(d.Endpoints[i].Share, m.flagged, p)

@@ -46,6 +46,9 @@ func (p *pool) look() {
 			executing: at(m.executes(m.slotCount)),
 			paired:    at(Reading{At: m.paired}),
 		}
+		if m.frozen.stuck() {
+			m.seen.queue.state = StateStuck
+		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
 		p.queues = p.queues || m.seen.queue.usable()
@@ -122,7 +125,7 @@ func (m *member) scraped(p *pool, queue, running float64) estimate {
 	if e.state == StateUnknown {
 		return e
 	}
-	if m.seen.queue.state == StateUnknown && p.queues {
+	if s := m.seen.queue.state; (s == StateUnknown || s == StateStuck) && p.queues {
 		e.load, e.state = e.load+orZero(queue), StateNeutral
 	}
 	if m.seen.executing.state == StateUnknown && p.executes {

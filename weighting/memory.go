@@ -29,6 +29,7 @@ import (
 
 // memory is what the law remembers of an endpoint between two steps.
 type memory struct {
+	id          string // of the endpoint; empty while unknown
 	firstSeen   time.Time
 	lastSeen    time.Time
 	established bool // there from the start: no blackout, no ramp
@@ -53,6 +54,7 @@ type memory struct {
 	fullBusy      smoothed  // the same, from readings that began with requests waiting
 	fullKnown     bool      // fullBusy covers enough time
 	ceiling       ceiling   // of the gauge of running requests
+	frozen        frozen    // gauge of waiting requests
 	pace          pace
 	ratio         ratio
 	slots         float64 // as of the last step, configured or learned; 0 unknown
@@ -61,8 +63,11 @@ type memory struct {
 	tally   tally
 	outlier outlier
 	engine  *engineState // nil while no member of the pool counts tokens
-	share   float64      // of the traffic, in force since the last step
 	use     use
+	history *history
+
+	share, decided            float64 // of the traffic: in force since the last step, and decided in it
+	shareFlagged, decidedFlag bool    // and whether it was flagged then
 
 	overloaded bool
 	flagReason string
@@ -115,6 +120,9 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		m.restarted()
 	}
 	m.ceiling.observe(&m.server, &seen)
+	if m.frozen.observe(&m.server, &seen); m.frozen.stuck() {
+		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
+	}
 	m.server = seen
 }
 
@@ -241,7 +249,7 @@ func orZero(x float64) float64 {
 // or after shows nothing about it, and neither does half a load.
 func (m *memory) pair(slots float64, from CapacitySource) {
 	const nearEnough = 500 * time.Millisecond
-	queue, running := m.server.Queue, m.executes(slots)
+	queue, running := m.queueGauge(), m.executes(slots)
 	if !queue.Known() || !running.Known() || !m.measuresRunning(from) {
 		return
 	}

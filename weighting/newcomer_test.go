@@ -106,3 +106,29 @@ func TestBlinkingEndpointKeepsItsMemoryUntilItWouldBeStale(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherEndpointAtAnOldAddressIsNew: what was learned of the one before does not hold for it.
+func TestAnotherEndpointAtAnOldAddressIsNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after string // IDs
+		ramp          float64
+	}{
+		"the same endpoint": {"uid-1", "uid-1", 1},
+		"another one":       {"uid-1", "uid-2", 0.1},
+		"known from now on": {"", "uid-1", 1},
+		"unknown again":     {"uid-1", "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			law := NewLaw(DefaultParams())
+			at := func(id string, now time.Time) Snapshot {
+				x := scraped("x", 4, 0, 2, now)
+				x.ID = id
+				return Snapshot{Endpoints: []Endpoint{scraped("a", 4, 0, 4, now), x}}
+			}
+			law.Step(epoch, at(c.before, epoch))
+			now := epoch.Add(2 * second)
+			x := of(t, law.Step(now, at(c.after, now)), "x")
+			wantNear(t, "ramp", x.Ramp, c.ramp, 1e-6)
+		})
+	}
+}

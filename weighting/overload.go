@@ -53,7 +53,7 @@ func (l *Law) flag(p *pool) {
 	for i := range p.members {
 		m := &p.members[i]
 		m.lifted = m.flagged && l.lift.on && !m.ejected()
-		m.flagged = m.flagged && !m.lifted
+		m.flagged = m.flagged && !m.lifted && !(m.inEffect.Share > 0) // proxies would not send a flagged one its share
 		p.someUnflagged = p.someUnflagged || !m.flagged
 		m.noteShown(p.now)
 	}
@@ -73,7 +73,7 @@ func (f *lift) update(p *pool, flags int) {
 	noOther := true
 	for i := range p.members {
 		m := &p.members[i]
-		if m.overloaded || m.ejected() || m.use.none || m.gone {
+		if m.overloaded || m.ejected() || m.use.none || m.gone || m.inEffect.Drained {
 			continue
 		}
 		noOther = false
@@ -100,12 +100,13 @@ func (f *lift) update(p *pool, flags int) {
 //
 // A member that was flagged for its queue and has its flag lifted is filled like the others, which by now are as full.
 // One that is short of memory or slow is so whatever its queue, and gets a small part, as does one that is probed where
-// nothing would show whether it answers each request at once with an error. One that the proxies do not use gets the
+// nothing would show whether it answers each request at once with an error, and one where requests wait and none runs,
+// as its gauge may be stuck. One that the proxies do not use gets the
 // whole, so that its use shows when it begins again; until then that goes to the others in proportion to theirs.
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.outlier.unproven():
+	case m.lifted && m.strained(p) || m.outlier.unproven() || m.frozen.doubtful():
 		return trickle
 	case m.unused:
 		return 1
@@ -166,7 +167,7 @@ func (m *member) hysteresis(p *pool) {
 	}
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
 	switch enter := o.QueueTimeEnter.Seconds(); {
-	case m.queued >= o.QueueEnter && m.outlasts(p, o.MinDwell):
+	case m.queued >= o.QueueEnter && !m.ceiling.showsNone(&m.server) && m.outlasts(p, o.MinDwell):
 		m.setFlag(true, p.now, m.queueReason(p))
 	case utilization >= o.UtilizationEnter && !(m.ahead(p) < o.MinDwell.Seconds()):
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
@@ -243,7 +244,7 @@ func later(a, b time.Time) time.Time {
 // assumed.
 func (p *pool) queuedPerSlot(m *member) float64 {
 	switch {
-	case m.blackout:
+	case m.blackout || m.frozen.doubtful():
 		return math.NaN()
 	case m.seen.queue.usable():
 		return m.seen.queue.Value / m.slotCount

@@ -14,9 +14,13 @@ import (
 // slots determines how many requests each member executes at once (slots.go).
 func (p *pool) slots() {
 	found, measured := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
+	same, isAlike := p.alikeCeiling()
 	for i := range p.members {
 		m := &p.members[i]
 		m.slotCount, m.slotsSource = m.ownSlots()
+		if isAlike && m.slotsSource == CapacityAssumed && m.server.Running.Known() && m.ceiling.most() <= same {
+			m.slotCount, m.slotsSource = same, CapacityLearned
+		}
 		if m.slotsSource != CapacityAssumed {
 			found = append(found, m.slotCount)
 		}
@@ -145,7 +149,7 @@ func (p *pool) usable(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Reason: m.reason(),
+		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Reason: m.reason(), Override: m.inEffect,
 		Load: m.load, LoadSource: m.loadSource,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
@@ -197,6 +201,10 @@ func (m *member) busyFraction(p *pool) float64 {
 // reason names the main cause of the share, the most exceptional first.
 func (m *member) reason() Reason {
 	switch {
+	case m.inEffect.Drained:
+		return ReasonDrained
+	case m.inEffect.Share > 0:
+		return ReasonPinned
 	case m.blackout:
 		return ReasonBlackout
 	case m.unused:

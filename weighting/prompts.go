@@ -45,7 +45,7 @@ func (k *prompts) output() float64 { return k.generated / max(1, k.first) }
 
 // decode is what is left of a request whose prompt is computed, in prompt tokens: half of its output,
 // in the mean over those that are in flight.
-func (k *prompts) decode() float64 { return outputCost * k.output() / 2 }
+func (k *prompts) decode() float64 { return decodeOf(k.output()) }
 
 // whole is the work of a mean request, in prompt tokens.
 func (k *prompts) whole() float64 { return max(1, k.mean()+k.decode()) }

@@ -58,6 +58,17 @@ func tokensGen(now time.Time) *rapid.Generator[TokenCounts] {
 	})
 }
 
+// overrideGen is mostly none.
+var overrideGen = rapid.Custom(func(t *rapid.T) Override {
+	switch rapid.IntRange(0, 9).Draw(t, "overridden") {
+	case 0:
+		return Override{Drained: true}
+	case 1:
+		return Override{Share: anyNumber.Draw(t, "pinned")}
+	}
+	return Override{}
+})
+
 func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 	r := readingGen(now)
 	return rapid.Custom(func(t *rapid.T) Endpoint {
@@ -82,6 +93,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
 				Sized: r.Draw(t, "sized"), SizedBytes: r.Draw(t, "sizedBytes"),
 			},
+			Override: overrideGen.Draw(t, "override"),
 		}
 	})
 }
@@ -180,7 +192,7 @@ func wantSound(t *rapid.T, d Decision, p Params) {
 			"share": e.Share, "load": e.Load, "capacity": e.Capacity, "speed": e.RelativeSpeed, "ramp": e.Ramp,
 		} {
 			finite(e.Address+" "+what, v)
-			if v == 0 && what != "load" {
+			if v == 0 && what != "load" && !(what == "share" && e.Override.Drained) {
 				t.Fatalf("%s %s = 0", e.Address, what)
 			}
 		}

@@ -55,7 +55,10 @@ type TokenCounts struct {
 // An Endpoint is one address of a cluster with all that is known of its load.
 type Endpoint struct {
 	Address string // host:port, the identity within the cluster
-	Zone    string // locality; empty where there is none
+	// ID distinguishes endpoints that had the same address one after the other: nothing that was learned of one holds
+	// for the next. Empty where nobody can tell.
+	ID   string
+	Zone string // locality; empty where there is none
 
 	// Capacity is the number of requests the endpoint executes at once (slots),
 	// as configured. Zero means that it is to be learned.
@@ -68,6 +71,8 @@ type Endpoint struct {
 	// came over, and are reconciled with the proxies' own gauges.
 	Exact   bool
 	Proxies ProxyReport
+
+	Override Override // by an operator
 }
 
 // A ProxyReport is what the proxies report of the requests that they sent to an endpoint, over all proxies that report.

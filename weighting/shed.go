@@ -172,7 +172,7 @@ func (s *shedder) aim(wanted, horizon, slots, endpoints float64) float64 {
 func (p *pool) queued() (q backlog) {
 	for i := range p.members {
 		m := &p.members[i]
-		if m.ejected() || m.unused {
+		if m.ejected() || m.unused || m.inEffect.Drained {
 			continue
 		}
 		q.slots += m.slotCount

@@ -7,7 +7,8 @@ package weighting
 // That requests wait is no proof that no more can run: an engine that batches continuously holds requests back at any
 // number running, while the tokens of one iteration are spent or its KV cache is short. So slots are learned from a
 // number that stays: while requests waited, the most that ran in the last five to ten minutes ran for ten seconds
-// longer than fewer did, and at least as many requests ended meanwhile. One more running ends that, and it fades within
+// longer than fewer did, and at least as many requests ended meanwhile. Where more than half of a pool has the same
+// most, their seconds count together. One more running ends that, and it fades within
 // ten minutes or so without a queue.
 //
 // Where no gauge shows what runs, slots are the mean number executing, by the counter of busy time, over ten seconds or
@@ -44,6 +45,12 @@ type ceiling struct {
 // most is how many requests ran at once recently.
 func (c *ceiling) most() float64 { return c.ran.most() }
 
+// showsNone reports whether the gauge has shown nothing of the requests that completed, as one that is not filled in:
+// it is no evidence of anything.
+func (c *ceiling) showsNone(r *ServerReport) bool {
+	return r.Running.Known() && c.most() == 0 && r.Completions.Value > 0
+}
+
 // observe takes in the gauges of two successive reports.
 func (c *ceiling) observe(old, seen *ServerReport) {
 	running := seen.Running.Value
@@ -62,7 +69,29 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 		c.waited(running >= c.at, dt.Seconds(), old, seen)
 	}
 	enough := c.stayed >= slotsLeast.Seconds() || c.limits && c.stayed >= slotsKept.Seconds()
-	c.limits = enough && !(c.ended < c.at)
+	c.limits = enough && !(c.ended < c.at) && c.at > 0 // a gauge that stays at 0 counts nothing
+}
+
+// alikeCeiling is the ceiling that more than half of the pool has, once it has held for long enough in the sum over
+// these: endpoints that are alike need less evidence each.
+func (p *pool) alikeCeiling() (at float64, ok bool) {
+	type evidence struct {
+		endpoints int
+		stayed    float64
+	}
+	found := map[float64]evidence{}
+	for i := range p.members {
+		c := &p.members[i].ceiling
+		if e := found[c.at]; c.at > 0 && !(c.ended < c.at) {
+			found[c.at] = evidence{e.endpoints + 1, e.stayed + c.stayed}
+		}
+	}
+	for at, e := range found {
+		if 2*e.endpoints > len(p.members) && e.stayed >= slotsLeast.Seconds() {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 // waited counts seconds in which requests waited, with as many running as ever or fewer.

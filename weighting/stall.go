@@ -5,12 +5,12 @@ package weighting
 // An endpoint that takes requests and answers none, or answers each at once with an error, looks idle and attracts what
 // the others would have served. Its own report does not show that. The proxies' counts do, where they are exact:
 //
-//	progress        an answer; or completions, or seconds waited or executed, that rose; or a
+//	progress        an answer; or completions, tokens generated, or seconds waited or executed, that rose; or a
 //	                KV cache that changed while as many were waiting and running
 //	contradiction   two requests or more have been in flight for StalledAfter that a report made after that
 //	                time does not show (without a gauge of running requests: more than waiting and slots),
 //	                besides those that the endpoint did not show before its last progress, and it made no
-//	                progress in that time
+//	                progress in that time; no evidence by a gauge that has only shown 0 while requests completed
 //	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter, and no progress
 //	                in StalledAfter, and two requests are in flight or a gauge shows one
 //	                t      seconds since the last answer
@@ -19,6 +19,10 @@ package weighting
 //	                f      request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                       within ten minutes
+//	standstill      a report shows two requests or more, and for StalledAfter and half of the longest pause of any
+//	                endpoint in the last minutes nothing that counts as progress followed; forty reports are known,
+//	                and so many in a row without progress are less than 1e-4 probable by how often there is none
+//	                otherwise
 //	failure         five requests in a row failed; or at least half, and five, of the last fifty or of those of
 //	                the last ten seconds, whichever are fewer, and of those that ended last;
 //	                and that is no chance where the others fail their median share q: q to the power of
@@ -75,12 +79,18 @@ type outlier struct {
 
 	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
 	lastProgress time.Time // of an answer, or of what showsProgress finds
+	lastWork     time.Time // the same without errors
 
 	comparedAt   time.Time // of the last report that was compared with the count
 	shown        float64   // requests in that report, where it has a gauge of running ones
 	notShown     float64   // requests in flight that the report did not show
 	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
 	contradicted float64   // the others, as far as they had been in flight for StalledAfter
+
+	moved bool      // it did some work since that report
+	still time.Time // when the last report was made that followed work
+	busy  still     // how often reports show requests and no progress
+	pause highest   // seconds without progress that ended with some, while requests were shown
 
 	pending float64     // request-seconds in flight since the last answer
 	usual   serviceRate // answers, and the request-seconds in flight until the last one
@@ -113,13 +123,15 @@ func (o *outlier) rank() int {
 	return 0
 }
 
+// excludedLevel is far above that of members that are filled.
+const excludedLevel = 1e6
+
 // excludeFromFill fills up the ejected members, so that they get only their floor, and those that get a fixed share
 // instead of a fill.
 func (p *pool) excludeFromFill(vessels []vessel) {
-	const above = 1e6 // a level, far above that of the others
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 {
-			v.load = max(v.load, v.holds(above))
+		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 || m.overridden() {
+			v.load = max(v.load, v.holds(excludedLevel))
 		}
 	}
 }
@@ -128,12 +140,12 @@ func (p *pool) excludeFromFill(vessels []vessel) {
 // in the reports or in the requests; so it is where one fails no more than all do. And while no other member is left,
 // they are as good as any.
 func (l *Law) detectOutliers(p *pool) {
-	longest, suspects, fine := 0.0, 0, 0
+	longest, pause, suspects, fine := 0.0, 0.0, 0, 0
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
 		m.outlier.observe(m, p)
-		longest = max(longest, m.outlier.longest)
+		longest, pause = max(longest, m.outlier.longest), max(pause, m.outlier.pause.most())
 		all.add(m.outlier.latest)
 	}
 	found := make([]string, len(p.members))
@@ -141,7 +153,7 @@ func (l *Law) detectOutliers(p *pool) {
 	for i := range p.members {
 		o := &p.members[i].outlier
 		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
-		stall, failure, errors := o.stallReason(p, longest), o.failureReason(), o.errorReason()
+		stall, failure, errors := o.stallReason(p, longest, pause), o.failureReason(), o.errorReason()
 		reason := cmp.Or(stall, failure, errors)
 		switch {
 		case reason == "" && l.panicMode.on && o.failsOften():
@@ -204,12 +216,18 @@ func (o *outlier) observe(m *member, p *pool) {
 	o.outcomes(failed, max(0, risen(o.proxies.Ended, m.proxies.Ended)-errors), elapsed)
 	answers, whole := o.answers(m)
 	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
-	progress := answers > 0
+	progress, works := answers > 0, whole > rounding
 	if m.server != o.server { // in most steps the report is the same
-		progress = progress || o.showsProgress(&m.server)
+		works = works || o.showsProgress(&m.server)
 		o.server = m.server
 	}
-	if progress {
+	if works { // errors are no work
+		if o.shown >= several {
+			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
+		}
+		o.lastWork, o.moved = p.now, true
+	}
+	if progress || works {
 		o.lastProgress = p.now
 		if p.now.Sub(o.comparedAt) <= p.params.Hold {
 			o.hidden = o.notShown
@@ -240,6 +258,9 @@ func (o *outlier) unanswered() float64 { return o.inFlight - o.hidden }
 func (o *outlier) showsProgress(seen *ServerReport) bool {
 	old := &o.server
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
+		return true
+	}
+	if d, ok := seen.Tokens.growth(&old.Tokens); ok && d.generated+d.first > 0 {
 		return true
 	}
 	same := old.Queue.Value == seen.Queue.Value && old.Running.Value == seen.Running.Value && seen.Running.Value > 0
@@ -322,9 +343,16 @@ func (o *outlier) compare(m *member, p *pool) {
 	shows := queue.Value + running.Value
 	o.comparedAt, o.notShown, o.shown, o.contradicted = at, max(0, inFlight-shows), 0, 0
 	if gauge {
-		o.shown = shows
+		o.busy.count(shows >= several, o.moved)
+		if o.moved || shows < several {
+			o.still = at
+		}
+		o.shown, o.moved = shows, false
 	}
 	o.hidden = min(o.hidden, o.notShown)
+	if m.ceiling.showsNone(&m.server) {
+		return
+	}
 	if since := at.Add(-p.params.Overload.StalledAfter); !o.lastProgress.After(since) {
 		o.contradicted = o.lows.since(since) - shows - o.hidden
 	}
@@ -351,14 +379,18 @@ const (
 )
 
 // stallReason describes the stall; empty where there is none.
-func (o *outlier) stallReason(p *pool, longest float64) string {
+func (o *outlier) stallReason(p *pool, longest, pause float64) string {
 	const half = 0.5 // of a request: counts may not be whole numbers
 	after := p.params.Overload.StalledAfter
 	silent := p.now.Sub(o.lastAnswer)
 	mean := o.usual.busy / o.usual.completions // seconds that a request is in flight
 	switch {
 	case after <= 0:
-	case o.unanswered() < 1 || min(silent, p.now.Sub(o.lastProgress)) < after:
+	case o.unanswered() < 1:
+	case o.busy.improbable() && o.comparedAt.Sub(o.still).Seconds() >= after.Seconds()+pause/2:
+		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
+			clock(o.still), o.shown)
+	case min(silent, p.now.Sub(o.lastProgress)) < after:
 	case o.contradicted > several-half:
 		return fmt.Sprintf(
 			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",
@@ -370,6 +402,36 @@ func (o *outlier) stallReason(p *pool, longest float64) string {
 			clock(o.lastAnswer), o.unanswered(), mean)
 	}
 	return ""
+}
+
+// A still is how often reports show requests at the endpoint, and how often no progress since the report before.
+type still struct {
+	reports, without float64 // fading
+	last             float64 // reports without progress since the last progress
+}
+
+// count takes in a report: of a busy endpoint, and of progress since the one before.
+func (s *still) count(busy, progress bool) {
+	const many = 500 // reports that are remembered
+	if !busy || progress {
+		s.last = 0
+	}
+	if !busy {
+		return
+	}
+	keep := 1 - 1.0/many
+	s.reports, s.without = s.reports*keep+1, s.without*keep
+	if !progress {
+		s.without++
+		s.last++
+	}
+}
+
+// improbable reports whether that many reports without progress are no chance, by how often there is none otherwise.
+func (s *still) improbable() bool {
+	const fewest = 40 // reports
+	chance := (s.without - s.last + 1) / (s.reports - s.last + 2)
+	return s.reports-s.last >= fewest && s.last*-math.Log(chance) >= improbable
 }
 
 // failureReason describes the failures; empty where there are none.

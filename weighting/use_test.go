@@ -12,7 +12,7 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 	t.Parallel()
 	const (
 		ejects, counts, returns, ends = 20.0, 60.0, 400.0, 430.0 // seconds
-		seeds                         = 3
+		seeds                         = 9
 	)
 	for _, c := range []struct {
 		name    string
@@ -61,7 +61,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				}
 			}
 			t.Logf("mean wait %.3f, of a pool of three %.3f", four, three)
-			if four > 1.15*three {
+			const chance = 1.25 // between two means of nine runs
+			if four > chance*three {
 				t.Errorf("mean wait %.3f, of a pool of three %.3f", four, three)
 			}
 		})

@@ -129,13 +129,13 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 		k.learn(&d, seen.At)
 		e.learnSizes(k, &d, &m.proxies)
 		e.learnCost(&d, valueOf(m.server.Running), c)
-		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.server.Queue) > 0)
+		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.queueGauge()) > 0)
 	} else {
 		e.outstanding.forget()
 		e.compared, e.comparedTo = tokenGrowth{}, m.proxies
 	}
 	e.tokens, e.restarts = *seen, m.server.Restarts
-	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.server.Queue), m.proxies
+	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies
 	return true
 }
 

@@ -23,6 +23,11 @@ type Cost struct {
 	EndpointBytes  float64       // size of one endpoint in an assignment on the wire
 }
 
+// Of returns the CPU time of a proxy for one push of a cluster with so many endpoints.
+func (c Cost) Of(endpoints int) time.Duration {
+	return c.CPU + time.Duration(endpoints)*c.CPUPerEndpoint
+}
+
 // What sets the time between two pushes.
 const (
 	LimitFloor = "floor" // Budget.MinInterval
@@ -33,10 +38,11 @@ const (
 // A Fleet is the proxies that are pushed to.
 type Fleet struct {
 	Proxies int // that subscribe to the cluster
-	// Clusters is how many clusters one of the proxies subscribes to, this one included, and
-	// BusyClusters how many of those have traffic: the most of any proxy.
-	Clusters, BusyClusters int
-	Idle                   bool // this cluster is known to have no traffic
+	// Clusters is how many clusters the median proxy subscribes to, this one included, and BusyClusters how many of
+	// those have traffic. A proxy that subscribes to more gets fewer of the pushes (package xds), so that it costs the
+	// others nothing. Widest and WidestBusy are the most of any proxy: how rarely one may get a push.
+	Clusters, BusyClusters, Widest, WidestBusy int
+	Idle                                       bool // this cluster is known to have no traffic
 }
 
 // terms are a budget applied to a fleet.
@@ -45,6 +51,7 @@ type terms struct {
 	bytes    time.Duration // between pushes that use up the budget of bytes; 0 without one
 	cpu      time.Duration // the same of the proxies' CPU, an hour at most
 	proxyCPU float64       // this cluster's part of the budget; 0 is no bound
+	rarest   time.Duration // cpu of the widest proxy
 	idle     bool
 }
 
@@ -56,15 +63,23 @@ func (b Budget) terms(f Fleet, endpoints int) terms {
 		bytes := float64(f.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
 		t.bytes = time.Duration(bytes / b.BytesPerSecond * float64(time.Second))
 	}
-	part := 0.5 / float64(max(1, f.Clusters))
-	if !f.Idle {
-		part += 0.5 / float64(max(1, f.BusyClusters))
-	}
-	if t.proxyCPU = b.ProxyCPU * part; t.proxyCPU > 0 {
-		cost := b.Cost.CPU + time.Duration(endpoints)*b.Cost.CPUPerEndpoint
-		t.cpu = time.Duration(min(float64(cost)/t.proxyCPU, float64(time.Hour)))
-	}
+	t.proxyCPU, t.cpu = b.cpu(f.Clusters, f.BusyClusters, f.Idle, endpoints)
+	_, t.rarest = b.cpu(max(f.Clusters, f.Widest), max(f.BusyClusters, f.WidestBusy), f.Idle, endpoints)
 	return t
+}
+
+// cpu returns a cluster's part of the CPU budget of a proxy with so many clusters, and the time between pushes that use
+// it up.
+func (b Budget) cpu(clusters, busy int, idle bool, endpoints int) (part float64, between time.Duration) {
+	part = 0.5 / float64(max(1, clusters))
+	if !idle {
+		part += 0.5 / float64(max(1, busy))
+	}
+	if part *= b.ProxyCPU; part <= 0 {
+		return part, 0
+	}
+	cost := b.Cost.Of(endpoints)
+	return part, time.Duration(min(float64(cost)/part, float64(time.Hour)))
 }
 
 // sustained is the time from one push to the next when every decision is pushed.
@@ -82,7 +97,7 @@ func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time
 	if heartbeat > 0 {
 		heartbeat = max(heartbeat, t.sustained())
 	}
-	if least := pushes * t.sustained(); staleAfter > 0 && staleAfter < least {
+	if least := pushes * max(t.sustained(), t.rarest); staleAfter > 0 && staleAfter < least {
 		staleAfter = (least + time.Second - 1).Truncate(time.Second) // each change of it is a push
 	}
 	return heartbeat, staleAfter

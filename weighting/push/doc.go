@@ -9,7 +9,7 @@
 //
 // # What is pushed
 //
-// Always: a change of the endpoints or of their zones, of an overload flag, of the drop fraction
+// Always: a change of the endpoints or of their zones, of an overload flag, of an override, of the drop fraction
 // by 0.001 or to or from zero, and, after a heartbeat, whatever the decision is. A change of the
 // shares is pushed if both hold:
 //

@@ -24,6 +24,7 @@ const (
 	ReasonChanged    = "changed"    // the shares moved by more than the deadband, or StaleAfter changed
 	ReasonMembership = "membership" // an endpoint came, went or moved to another zone; also the first push
 	ReasonOverload   = "overload"   // an overload flag was raised or lowered
+	ReasonOverride   = "override"   // what an operator decided about an endpoint changed
 	ReasonDrop       = "drop"       // the drop fraction changed
 	ReasonHeartbeat  = "heartbeat"  // nothing was pushed for a heartbeat
 
@@ -81,6 +82,7 @@ type Gate struct {
 	pending  *inForce      // the verdict of the step that is not finished, nil where it is no push
 	terms    terms         // of that step
 	gather   time.Duration // of that step
+	held     bool          // the decision of that step was not pushed
 }
 
 // NewGate starts a gate that has seen nothing.
@@ -104,8 +106,22 @@ func (g *Gate) Step(now time.Time, in Input) Verdict {
 	if in.PushPeriod == 0 {
 		in.PushPeriod = max(g.terms.floor, g.interval)
 	}
+	in.Held = g.held
 	g.decision = g.law.Step(now, in.Snapshot)
 	return g.verdict(now, g.decision, in.Ready)
+}
+
+// Decided is when the latest decision was made; zero before the first.
+func (g *Gate) Decided() time.Time { return g.decision.At }
+
+// Preview is what the law would decide with other parameters and another snapshot. It changes nothing.
+func (g *Gate) Preview(now time.Time, p weighting.Params, s weighting.Snapshot) weighting.Decision {
+	law := g.law.Clone()
+	law.SetParams(p)
+	if s.PushPeriod == 0 {
+		s.PushPeriod = max(g.terms.floor, g.interval)
+	}
+	return law.Step(now, s)
 }
 
 // Neutral is the last verdict of a control plane that stops: each endpoint gets its part of the capacity, none is
@@ -144,11 +160,13 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 		}
 		return ReasonMembership, true
 	}
-	same, flagged, distance := last.compare(d.Endpoints)
+	same, flagged, overridden, distance := last.compare(d.Endpoints)
 	differs := !(distance <= max(0, g.options.Deadband)) // so that NaN is pushed, and refused by name
 	switch {
 	case !same:
 		return ReasonMembership, true
+	case overridden:
+		return ReasonOverride, true
 	case flagged:
 		return ReasonOverload, true
 	case dropChanged(last.drop, d.DropFraction):
@@ -175,7 +193,8 @@ func (g *Gate) gains(now time.Time, d *weighting.Decision) bool {
 // that the next step finds the same difference again.
 func (g *Gate) Finish(now time.Time, o Outcome) Pause {
 	const idle = 9 // times what a step takes
-	if o.Pushed && g.pending != nil {
+	g.held = !(o.Pushed && g.pending != nil)
+	if !g.held {
 		g.inForce = g.pending
 		g.bucket.pushed(now, g.terms)
 	}
@@ -217,6 +236,7 @@ type inForce struct {
 type endpoint struct {
 	address, zone string
 	overloaded    bool
+	override      weighting.Override
 }
 
 func newInForce(now time.Time, v *Verdict) *inForce {
@@ -227,26 +247,29 @@ func newInForce(now time.Time, v *Verdict) *inForce {
 	}
 	for i := range v.Decision.Endpoints {
 		e := &v.Decision.Endpoints[i]
-		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded}, e.Share
+		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded, e.Override}, e.Share
 	}
 	return f
 }
 
 // compare reports whether the endpoints are those in force, and if so, whether an overload flag
-// changed, and the total variation distance of the shares.
-func (f *inForce) compare(endpoints []weighting.EndpointDecision) (same, flagged bool, distance float64) {
+// or an override changed, and the total variation distance of the shares.
+func (f *inForce) compare(
+	endpoints []weighting.EndpointDecision,
+) (same, flagged, overridden bool, distance float64) {
 	if len(endpoints) != len(f.endpoints) {
-		return false, false, 0
+		return false, false, false, 0
 	}
 	for i := range endpoints {
 		e, was := &endpoints[i], &f.endpoints[i]
 		if e.Address != was.address || e.Zone != was.zone {
-			return false, false, 0
+			return false, false, false, 0
 		}
+		overridden = overridden || was.override != e.Override
 		flagged = flagged || was.overloaded != e.Overloaded
 		distance += math.Abs(e.Share-f.shares[i]) / 2
 	}
-	return true, flagged, distance
+	return true, flagged, overridden, distance
 }
 
 // gather is how long to wait for more readings before the next step where the loads come from scrapes only, at that

@@ -56,6 +56,12 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 		{"no deadband", shift(0.4999, 0.3001), Options{}, 0, true, ReasonChanged},
 		{"a share that is no number, for the builder to refuse by name", shift(math.NaN(), 0.3), options, 0, true,
 			ReasonChanged},
+		{"an endpoint is drained", set(func(d *weighting.Decision) {
+			d.Endpoints[0].Override.Drained = true
+		}), options, 0, true, ReasonOverride},
+		{"a pinned share moves by less than the deadband", set(func(d *weighting.Decision) {
+			d.Endpoints[0].Override.Share = 0.501
+		}), options, 0, true, ReasonOverride},
 		{"an endpoint came", set(func(d *weighting.Decision) {
 			d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: "10.9.9.9:1", Share: 0.001})
 		}), options, 0, true, ReasonMembership},

@@ -97,6 +97,9 @@ func (r *ring[T]) first() *T { return &r.items[r.head] }
 
 func (r *ring[T]) last() *T { return &r.items[(r.head+r.n-1)&(len(r.items)-1)] }
 
+// at is the item at that place from the first one on.
+func (r *ring[T]) at(i int) *T { return &r.items[(r.head+i)&(len(r.items)-1)] }
+
 func (r *ring[T]) push(item T) {
 	if r.n == len(r.items) {
 		r.grow()

@@ -159,6 +159,8 @@ func (s *Scenario) checkPods(p *problems) (pods int) {
 			mostSlots)
 		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i,
 			g.Speed)
+		p.want(g.Metrics.GaugeLag >= 0 && g.Metrics.CounterLag >= 0, "pods, group %d: a lag may not be negative", i)
+		p.want(!g.Metrics.NoTokens || g.Engine != nil, "pods, group %d: only engines count tokens", i)
 		p.want(g.SlowDown >= 0 && g.SlowDown <= 1e6, "pods, group %d: slow down %v: 0 to 1e6", i, g.SlowDown)
 		pods += min(max(0, g.Count), mostPods)
 	}
@@ -170,7 +172,7 @@ func (s *Scenario) checkEvents(p *problems, pods int) {
 	for i, e := range s.Events {
 		p.want(slices.Contains(eventKinds, e.Kind), "events, number %d: kind %q: one of %q", i, e.Kind, eventKinds)
 		p.want(e.At >= 0 && e.For >= 0, "events, number %d: at %v for %v: neither may be negative", i, e.At, e.For)
-		if e.Kind == FlashCrowd || e.Kind == Slow {
+		if e.Kind == FlashCrowd || e.Kind == Slow || e.Kind == StuckWaiting {
 			p.want(e.Factor > 0 && e.Factor <= 1e6, "events, number %d: %s by a factor of %v: above 0, at most 1e6", i,
 				e.Kind, e.Factor)
 		}
@@ -184,7 +186,8 @@ func (s *Scenario) checkEvents(p *problems, pods int) {
 }
 
 var eventKinds = []EventKind{
-	Join, Leave, Stall, Hang, Recover, Slow, StaleMetrics, FreshMetrics, FlashCrowd, ControlPlaneAway,
+	Join, Leave, Stall, Hang, Recover, Slow, StaleMetrics, FreshMetrics, StuckRunning, StuckWaiting, FlashCrowd,
+	ControlPlaneAway,
 }
 
 type problems []error

@@ -8,7 +8,6 @@ import (
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
-	"steelyard/weighting/sim/engine"
 	"steelyard/xds/envoyspec"
 )
 
@@ -253,41 +252,8 @@ func (c *control) scrape(pod lane) {
 		return
 	}
 	p := w.touch(pod)
-	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now.time())})
+	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now)})
 	w.set(laneScraped, c.scrapes.first().at)
-}
-
-// report is what the server exports.
-func (p *pod) report(now time.Time) weighting.ServerReport {
-	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
-	if p.engine != nil {
-		return p.engineReport(read)
-	}
-	queue, running := float64(p.queue.len()), float64(len(p.running))
-	if p.hung {
-		queue, running = 0, 0
-	}
-	return weighting.ServerReport{
-		Queue: read(queue), Running: read(running),
-		Completions: read(p.completions), QueueSeconds: read(p.queueSeconds), BusySeconds: read(p.busySeconds),
-	}
-}
-
-// engineReport is what is read from vLLM's page.
-func (p *pod) engineReport(read func(float64) weighting.Reading) weighting.ServerReport {
-	g, c := p.engine.Gauges(), p.engine.Counters()
-	if p.hung {
-		g = engine.Gauges{}
-	}
-	return weighting.ServerReport{
-		Queue: read(float64(g.Waiting)), Running: read(float64(g.Running)), Utilization: read(g.KVUsage),
-		Tokens: weighting.TokenCounts{
-			At: read(0).At, Prompt: float64(c.PromptTokens), Cached: float64(c.CachedTokens),
-			Generated: float64(c.GenerationTokens), First: float64(c.FirstTokens), Iterations: float64(c.Iterations),
-		},
-		Completions:  read(float64(c.Finished)),
-		QueueSeconds: read(c.Queue.Seconds()), BusySeconds: read((c.Prefill + c.Decode).Seconds()),
-	}
 }
 
 func (c *control) scraped() {

@@ -19,7 +19,11 @@ type pod struct {
 	halted       bool
 	hung         bool // and its metrics look idle
 	stale        bool // scrapes fail
-	present      bool // an endpoint
+	metrics      Metrics
+	pages        ring[shown] // that are still to be shown
+	stuckRunning bool        // its gauge of running requests shows 0
+	stuckWaiting float64     // what its gauge of waiting requests shows; 0 for the truth
+	present      bool        // an endpoint
 	queue        ring[int32]
 	running      []job
 	work         float64 // the clock

@@ -51,8 +51,9 @@ type PodGroup struct {
 	Sharing  bool
 	SlowDown float64
 	// Engine makes the pods engines that batch continuously. Then all groups are.
-	Engine *engine.Params
-	Zone   string
+	Engine  *engine.Params
+	Zone    string
+	Metrics Metrics
 }
 
 // Prompts are requests to engines: those of a trace, at another pace. The intervals
@@ -118,6 +119,8 @@ const (
 	Slow         EventKind = "slow"          // pods are Factor times slower
 	StaleMetrics EventKind = "stale-metrics" // scrapes of the pods fail
 	FreshMetrics EventKind = "fresh-metrics" // ends stale-metrics
+	StuckRunning EventKind = "stuck-running" // the pods' gauge of running requests shows 0
+	StuckWaiting EventKind = "stuck-waiting" // the pods' gauge of waiting requests shows Factor
 	FlashCrowd   EventKind = "flash-crowd"   // Factor times the arrivals
 	// ControlPlaneAway: nothing is counted, decided or pushed; it comes back without memory.
 	ControlPlaneAway EventKind = "control-plane-away"

@@ -48,7 +48,7 @@ func (s *Scenario) all() []int {
 func (s *Scenario) pods() []pod {
 	var pods []pod
 	for _, g := range s.Pods {
-		p := pod{slots: g.Slots, speed: g.speed(), slowed: 1, present: true}
+		p := pod{slots: g.Slots, speed: g.speed(), slowed: 1, present: true, metrics: g.Metrics}
 		if g.Sharing {
 			p.sharing = g.SlowDown
 		}
@@ -164,6 +164,12 @@ func (w *world) befall(i int32, a act) {
 		}
 	case Recover:
 		p.halted, p.hung, p.slowed = false, false, 1
+	case StuckRunning:
+		p.stuckRunning = !a.end
+	case StuckWaiting:
+		if p.stuckWaiting = 0; !a.end {
+			p.stuckWaiting = a.factor
+		}
 	case StaleMetrics, FreshMetrics:
 		p.stale = (a.kind == StaleMetrics) != a.end
 	}

@@ -268,6 +268,7 @@ func (w *world) stale() bool {
 func (w *world) touch(pod int32) *pod {
 	p := &w.pods[pod]
 	p.advance(w.now, w.from, w.until)
+	p.remember(w.now)
 	return p
 }
 

@@ -1,0 +1,23 @@
+package weighting
+
+import "maps"
+
+// Clone returns a law that has learned the same, for a dry run: its steps change nothing of the original.
+func (l *Law) Clone() *Law {
+	c := *l
+	c.memory = maps.Clone(l.memory)
+	for address, m := range c.memory {
+		own := *m
+		if m.engine != nil {
+			engine := *m.engine
+			own.engine = &engine
+		}
+		if m.history != nil {
+			history := *m.history
+			own.history = &history
+		}
+		c.memory[address] = &own
+	}
+	c.listed, c.scratch = list{}, nil
+	return &c
+}

@@ -1,0 +1,123 @@
+package weighting
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Explain says in one sentence why the endpoint at that index of d.Endpoints has its share, with the numbers that it
+// follows from and their units. It is for people: programs read the fields.
+func (d *Decision) Explain(i int) string {
+	e := &d.Endpoints[i]
+	var capacity float64
+	for k := range d.Endpoints {
+		capacity += d.Endpoints[k].Capacity
+	}
+	share := fmt.Sprintf("It gets %s of this decision's requests, and is %s of the capacity",
+		percentText(e.Share), percentText(e.Capacity/capacity))
+	switch {
+	case e.Override.Drained:
+		return "An operator drained it: it gets no new requests, and keeps those that it has."
+	case e.Override.Share > 0:
+		return fmt.Sprintf("%s: an operator pinned its share.", share)
+	case len(d.vessels) != len(d.Endpoints): // no decision of a law
+		return share + "."
+	case e.Failing:
+		return fmt.Sprintf("%s, its floor while it counts as failing: %s.", share, e.flag())
+	case e.Overloaded:
+		return fmt.Sprintf("%s, but the proxies prefer endpoints without a flag, and it has one: %s; besides, %s.",
+			share, e.flag(), d.because(d.vessels[i], e))
+	}
+	return fmt.Sprintf("%s: %s.", share, d.because(d.vessels[i], e))
+}
+
+// flag is why the endpoint is flagged.
+func (e *EndpointDecision) flag() string {
+	if e.OverloadReason == "" {
+		return "and as many others as may be have a flag"
+	}
+	return e.OverloadReason
+}
+
+// because is the cause of the share.
+func (d *Decision) because(v vessel, e *EndpointDecision) string {
+	switch e.Reason {
+	case ReasonBlackout:
+		return fmt.Sprintf("it is new, its reports do not count yet, and it is trusted with %s of its capacity",
+			percentText(e.Ramp))
+	case ReasonUnused:
+		return "the proxies send it nothing whatever its share, so it keeps its part of the capacity"
+	case ReasonNeutral:
+		return "no report of its load is usable" + e.oldest() + ", so it counts as a median endpoint; " + d.filled(v, e)
+	case ReasonDecay:
+		return "its load fades into the median one, as its reports are late" + e.oldest() + "; " + d.filled(v, e)
+	case ReasonRamp:
+		return fmt.Sprintf("it is new and trusted with %s of its capacity; %s", percentText(e.Ramp), d.filled(v, e))
+	case ReasonSlow:
+		return fmt.Sprintf("its answers take %s on average, longer than least latency allows", secondsText(e.Latency))
+	}
+	return d.filled(v, e)
+}
+
+// filled is how the fill made the share.
+func (d *Decision) filled(v vessel, e *EndpointDecision) string {
+	load, unit := fmt.Sprintf("it has a load of %.3g (requests waiting and running)", e.Load), "for each slot"
+	if e.Work != nil {
+		load = fmt.Sprintf("it has %s of work (%.0f prompt tokens outstanding, %.3g requests in flight)",
+			secondsText(e.Work.Seconds), e.Work.PromptTokens, e.Load)
+	}
+	switch {
+	case v.level() >= excludedLevel/2:
+		return load + ", and until it is shown to be healthy it gets a small part of its capacity"
+	case d.byLatency:
+		load += fmt.Sprintf(" and takes %s for an answer", secondsText(e.Latency))
+		unit = "times the median latency"
+	case e.Work != nil:
+		unit = "mean requests"
+	}
+	fill := fmt.Sprintf("%.3g more, expected within %s, fill the pool up to %.3g",
+		d.Arrivals, secondsText(d.Horizon.Seconds()), d.WaterLevel)
+	if e.Reason == ReasonFloor {
+		return fmt.Sprintf("%s, a level of %.3g %s; %s, so it gets its floor", load, v.level(), unit, fill)
+	}
+	return fmt.Sprintf("%s, a level of %.3g %s; %s", load, v.level(), unit, fill)
+}
+
+// oldest names the field of the load that was read longest ago, with its age.
+func (e *EndpointDecision) oldest() string {
+	var oldest *Input
+	for i := range e.Inputs {
+		in := &e.Inputs[i]
+		if in.Field != FieldUtilization && in.State != StateUnknown && (oldest == nil || in.Age > oldest.Age) {
+			oldest = in
+		}
+	}
+	if oldest == nil {
+		return " (none was ever read)"
+	}
+	return fmt.Sprintf(" (%s is %s old)", strings.ReplaceAll(string(oldest.Field), "_", " "),
+		secondsText(oldest.Age.Seconds()))
+}
+
+func percentText(part float64) string {
+	switch {
+	case math.IsNaN(part):
+		return "an unknown part"
+	case part > 0 && part < 0.0005:
+		return "less than 0.1 %"
+	}
+	return fmt.Sprintf("%.1f %%", 100*part)
+}
+
+func secondsText(s float64) string {
+	const ms = float64(time.Millisecond) / float64(time.Second)
+	switch {
+	case math.IsNaN(s):
+		return "an unknown time"
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", s/ms)
+	}
+	return fmt.Sprintf("%.3g s", s)
+}

@@ -1,0 +1,84 @@
+package weighting
+
+// Overrides
+//
+// An operator can drain an endpoint, which then gets no new requests, or pin its share. The others are filled with
+// what is left of the arrivals, as if the endpoint were not in the pool: taking the share away after the fill would
+// spread it by the shares of one decision, and so send most of it to the emptiest one.
+//
+// A drain is not in effect while all endpoints are drained, and a pin not while its endpoint stalls or fails.
+
+// An Override is what an operator decided about an endpoint. The zero Override leaves it to the law.
+type Override struct {
+	Drained bool    // it gets no new requests
+	Share   float64 // from 1e-6 on: its share of the requests
+}
+
+// mostPinned is the part of the requests that pins may take as long as there are other endpoints to serve the rest.
+const mostPinned = 0.99
+
+// leastPinned is the smallest share that can be pinned.
+const leastPinned = 1e-6
+
+// override determines which overrides are in effect.
+func (p *pool) override() {
+	var pinned float64
+	drained, others := 0, 0
+	for i := range p.members {
+		m := &p.members[i]
+		m.inEffect = m.Override
+		if m.inEffect.Drained {
+			m.inEffect.Share = 0
+			drained++
+			continue
+		}
+		if !(m.inEffect.Share >= leastPinned) || m.ejected() {
+			m.inEffect.Share = 0
+			others++
+		}
+		m.inEffect.Share = min(m.inEffect.Share, 1)
+		pinned += m.inEffect.Share
+	}
+	most := mostPinned
+	if others == 0 {
+		most = 1
+	}
+	for i := range p.members {
+		o := &p.members[i].inEffect
+		if drained == len(p.members) {
+			*o = Override{}
+		}
+		if pinned > most || others == 0 && pinned > 0 {
+			o.Share *= most / pinned
+		}
+	}
+	p.unpinned = 1 - min(pinned, most)
+}
+
+// overridden reports whether an operator decided the share.
+func (m *member) overridden() bool { return m.inEffect != Override{} }
+
+// applyOverrides gives the members with an override what an operator decided, and the others the rest.
+func (p *pool) applyOverrides(d *Decision) {
+	var left float64
+	some := false
+	for i := range p.members {
+		if p.members[i].overridden() {
+			some = true
+		} else {
+			left += d.Endpoints[i].Share
+		}
+	}
+	if !some {
+		return
+	}
+	for i := range p.members {
+		m, share := &p.members[i], &d.Endpoints[i].Share
+		switch {
+		case m.overridden():
+			*share = m.inEffect.Share
+		case left > 0:
+			*share *= p.unpinned / left
+		}
+	}
+}

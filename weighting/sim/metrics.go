@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"time"
+
+	"steelyard/weighting"
+	"steelyard/weighting/sim/engine"
+)
+
+// Metrics are how the metrics page of a server falls short of the truth.
+type Metrics struct {
+	// GaugeLag is how old the state is that the gauges (waiting, running, KV cache) show when they are read, and
+	// CounterLag the same of the counters.
+	GaugeLag, CounterLag time.Duration
+	// NoTokens means that an engine does not count tokens: it exports gauges, completions and seconds.
+	NoTokens bool
+}
+
+// shown is a page as it was until some time.
+type shown struct {
+	until instant
+	page  weighting.ServerReport
+}
+
+// remember keeps the page as it is before something changes, for as long as it may be shown. Of two changes at one time
+// the last one counts.
+func (p *pod) remember(now instant) {
+	lag := at(max(p.metrics.GaugeLag, p.metrics.CounterLag))
+	if lag == 0 {
+		return
+	}
+	for p.pages.len() > 0 && p.pages.first().until < now-lag {
+		p.pages.pop()
+	}
+	p.pages.push(shown{now, p.page()})
+}
+
+// pageAt is the page as it was at a time since the oldest that is remembered.
+func (p *pod) pageAt(t instant) weighting.ServerReport {
+	for i := range p.pages.len() {
+		if s := p.pages.at(i); s.until >= t {
+			return s.page
+		}
+	}
+	return p.page()
+}
+
+// report is what is read from the server's page.
+func (p *pod) report(now instant) weighting.ServerReport {
+	gauges, r := p.pageAt(now-at(p.metrics.GaugeLag)), p.pageAt(now-at(p.metrics.CounterLag))
+	r.Queue, r.Running, r.Utilization = gauges.Queue, gauges.Running, gauges.Utilization
+	for _, reading := range []*weighting.Reading{
+		&r.Queue, &r.Running, &r.Completions, &r.QueueSeconds, &r.BusySeconds,
+	} {
+		reading.At = now.time()
+	}
+	if p.engine != nil {
+		r.Utilization.At = now.time()
+		if r.Tokens.At = now.time(); p.metrics.NoTokens {
+			r.Tokens = weighting.TokenCounts{}
+		}
+	}
+	return r
+}
+
+// page is what the server exports, without the times.
+func (p *pod) page() weighting.ServerReport {
+	value := func(v float64) weighting.Reading { return weighting.Reading{Value: v} }
+	queue, running := float64(p.queue.len()), float64(len(p.running))
+	r := weighting.ServerReport{
+		Completions: value(p.completions), QueueSeconds: value(p.queueSeconds), BusySeconds: value(p.busySeconds),
+	}
+	if p.engine != nil { // as vLLM's
+		g, c := p.engine.Gauges(), p.engine.Counters()
+		if p.hung {
+			g = engine.Gauges{}
+		}
+		queue, running, r.Utilization = float64(g.Waiting), float64(g.Running), value(g.KVUsage)
+		r.Tokens = weighting.TokenCounts{
+			Prompt: float64(c.PromptTokens), Cached: float64(c.CachedTokens), Generated: float64(c.GenerationTokens),
+			First: float64(c.FirstTokens), Iterations: float64(c.Iterations),
+		}
+		r.Completions, r.QueueSeconds = value(float64(c.Finished)), value(c.Queue.Seconds())
+		r.BusySeconds = value((c.Prefill + c.Decode).Seconds())
+	}
+	if p.hung {
+		queue, running = 0, 0
+	}
+	if p.stuckRunning {
+		running = 0
+	}
+	if p.stuckWaiting > 0 {
+		queue = p.stuckWaiting
+	}
+	r.Queue, r.Running = value(queue), value(running)
+	return r
+}

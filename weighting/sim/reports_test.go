@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim/engine"
+)
+
+// fewestSeeds are those of a ratio to least request: a tail of one run is off by a tenth.
+const fewestSeeds = 3
+
+// Reports that are late, incomplete or wrong do no harm: engines get about what Envoy's least request would give them.
+// The law finds out within seconds, and these count from the thirtieth on.
+func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
+	t.Parallel()
+	shows := func(m Metrics) func(*Scenario) { return func(s *Scenario) { s.Pods[0].Metrics = m } }
+	noTokens := Metrics{NoTokens: true}
+	lag := func(gauges, counters time.Duration, none bool) func(*Scenario) {
+		return shows(Metrics{GaugeLag: gauges, CounterLag: counters, NoTokens: none})
+	}
+	happens := func(kind EventKind, factor float64, m Metrics, pods ...int) func(*Scenario) {
+		return func(s *Scenario) {
+			shows(m)(s)
+			s.Events = []Event{{Kind: kind, Factor: factor, Pods: pods}}
+		}
+	}
+	delayed := func(by time.Duration, m Metrics) func(*Scenario) {
+		return func(s *Scenario) {
+			shows(m)(s)
+			s.Signals.Delay = &by
+		}
+	}
+	kv := func(s *Scenario) {
+		p := engine.Defaults()
+		p.KVTokens = 30_000
+		s.Pods = []PodGroup{{Count: 12, Engine: &p, Metrics: noTokens}}
+	}
+	const half, second, two = 500 * time.Millisecond, time.Second, 2 * time.Second
+	scrapes := Steelyard{Source: Scrape, ScrapeInterval: defaultScrape}
+	seconds := Steelyard{Source: Scrape, ScrapeInterval: second}
+	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
+	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
+	least := map[string]Quantiles{}
+	for _, c := range []struct {
+		name      string
+		change    func(*Scenario)
+		by        Steelyard
+		p99, mean float64 // of least request, at most
+	}{
+		{"no counts of tokens, scrapes", shows(noTokens), scrapes, 1.15, 1.05},
+		{"no counts of tokens, scrapes each second", shows(noTokens), seconds, 1.15, 1.05},
+		{"no counts of tokens, KV cache of 30,000 tokens, scrapes", kv, scrapes, 1.15, 1.05},
+		{"gauges late by 0.5 s, scrapes", lag(half, 0, true), scrapes, 1.2, 1.05},
+		{"gauges late by 2 s, scrapes", lag(two, 0, true), scrapes, 1.2, 1.05},
+		{"gauges late by 2 s, counts of tokens, scrapes", lag(two, 0, false), scrapes, 1.2, 1.05},
+		{"pages late by 2 s, scrapes", lag(two, two, true), scrapes, 1.2, 1.05},
+		{"pages late by 1 s, scrapes each second", lag(second, second, false), seconds, 1.15, 1.05},
+		{"gauges late by 2 s, access log", lag(two, 0, true), log, 1, 1},
+		{"running stays at 0, access log", happens(StuckRunning, 0, Metrics{}), log, 1, 1},
+		{"running stays at 0, no counts of tokens, access log", happens(StuckRunning, 0, noTokens), log, 1, 1},
+		{"running stays at 0 at one, no counts of tokens, load reports", happens(StuckRunning, 0, noTokens, 3), reports,
+			1.05, 1.1},
+		{"waiting stays at 40 at one, scrapes", happens(StuckWaiting, 40, Metrics{}, 3), scrapes, 1.15, 1.05},
+		{"waiting stays at 40 at one, no counts of tokens, access log", happens(StuckWaiting, 40, noTokens, 3), log,
+			1, 1},
+		{"entries late by 0.5 s, access log", delayed(half, Metrics{}), log, 1.15, 1.05},
+		{"entries late by 0.5 s, no counts of tokens, access log", delayed(half, noTokens), log, 1.2, 1.05},
+		{"prefix caches answer 90 %, scrapes", func(s *Scenario) { s.Prompts.Cached = 0.9 }, scrapes, 1.15, 1.05},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var law, without Quantiles
+			load := 1.0
+			for seed := range fewestSeeds {
+				s := lateEngines(uint64(seed + 1))
+				c.change(&s)
+				key := fmt.Sprint(seed, s.Prompts.Cached, s.Pods[0].Engine.KVTokens)
+				if _, ok := least[key]; !ok {
+					least[key] = run(t, s, named(LeastRequest)).FirstToken
+				}
+				without.P99, without.Mean = without.P99+least[key].P99, without.Mean+least[key].Mean
+				r := run(t, s, steelyard(c.name, c.by))
+				law.P99, law.Mean = law.P99+r.FirstToken.P99, law.Mean+r.FirstToken.Mean
+				load = min(load, r.Loads[3]/meanOf(r.Loads))
+			}
+			p99, mean := law.P99/without.P99, law.Mean/without.Mean
+			t.Logf("%.2f and %.2f of least request at the 99th percentile and in the mean; one engine has "+
+				"%.2f of a mean load", p99, mean, load)
+			if p99 > c.p99 || mean > c.mean || load < 0.6 {
+				t.Errorf("%.2f and %.2f of least request at the 99th percentile and in the mean, want %.2f and %.2f; "+
+					"one engine has %.2f of a mean load", p99, mean, c.p99, c.mean, load)
+			}
+		})
+	}
+}
+
+func lateEngines(seed uint64) Scenario {
+	s, prompts := engines(), *engines().Prompts
+	p := engine.Defaults()
+	s.Seed, s.Pods, s.Prompts = seed, []PodGroup{{Count: 12, Engine: &p}}, &prompts
+	s.Duration, s.WarmUp = 150*time.Second, 30*time.Second
+	return s
+}
+
+func meanOf(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
+}
