@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -54,20 +55,23 @@ func readCertificates(ctx context.Context, path string) ([]*x509.Certificate, []
 	if err != nil {
 		return nil, nil, err
 	}
-	list := parseCertificates(content)
+	list, rest := parseCertificates(content)
+	if bytes.Contains(rest, []byte("-----BEGIN")) {
+		return nil, nil, fmt.Errorf("%s ends within a PEM block: is it being written?", path)
+	}
 	if len(list) == 0 {
 		return nil, nil, fmt.Errorf("%s holds no PEM certificate (-----BEGIN CERTIFICATE-----)", path)
 	}
 	return list, content, nil
 }
 
-// parseCertificates skips certificates that it cannot parse, as crypto/x509 does: some CA bundles contain such.
-func parseCertificates(content []byte) []*x509.Certificate {
-	var list []*x509.Certificate
+// parseCertificates skips certificates that it cannot parse, as crypto/x509 does: some CA bundles contain such. rest is
+// what follows the last PEM block.
+func parseCertificates(content []byte) (list []*x509.Certificate, rest []byte) {
 	for {
 		var block *pem.Block
 		if block, content = pem.Decode(content); block == nil {
-			return list
+			return list, content
 		}
 		if block.Type != "CERTIFICATE" {
 			continue
