@@ -21,6 +21,10 @@ const maxStreamsEach = 1024
 
 // A Server takes upstream access logs.
 type Server struct {
+	// Reporter returns what is asked, with its address, before a report on an endpoint is accepted; the error is the
+	// status of the stream. Nil, or the function that it returns: everything is accepted. Set it before Register.
+	Reporter wire.Reporter
+
 	ledger *ledger.Ledger
 	log    *slog.Logger
 	gate   *wire.Gate
@@ -110,7 +114,13 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 func (s *Server) follow(stream grpc.ServerStream, m *message, envoy ledger.Envoy) error {
 	l := s.ledger.Open(envoy, time.Now())
 	defer func() { l.Close(time.Now()) }()
+	may := s.Reporter.Of(stream.Context())
 	for {
+		for i := range m.events {
+			if err := may(m.events[i].Address); err != nil {
+				return err
+			}
+		}
 		s.messages.Add(1)
 		s.entries.Add(uint64(len(m.events)))
 		s.skipped.Add(uint64(m.skipped))

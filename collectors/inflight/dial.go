@@ -18,7 +18,7 @@ const maxReply = 32 << 20
 // A dialer makes the connections of one Run and can be stopped: the library
 // dials in goroutines of its own and does not wait for them.
 type dialer struct {
-	tls     *tls.Config // nil: plain
+	tls     tlsConfig // nil: plain
 	timeout time.Duration
 
 	mu      sync.Mutex
@@ -28,7 +28,10 @@ type dialer struct {
 	dials   sync.WaitGroup
 }
 
-func newDialer(c *tls.Config, timeout time.Duration) *dialer {
+// A tlsConfig returns the configuration for one connection to a host.
+type tlsConfig func(ctx context.Context, host string) (*tls.Config, error)
+
+func newDialer(c tlsConfig, timeout time.Duration) *dialer {
 	d := &dialer{tls: c, timeout: timeout}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	return d
@@ -67,21 +70,18 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil || d.tls == nil {
 		return bounded(c), err
 	}
-	secure := tls.Client(c, d.configFor(address))
+	host, _, _ := net.SplitHostPort(address)
+	config, err := d.tls(ctx, host)
+	if err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("TLS with Redis at %s: %w", address, err)
+	}
+	secure := tls.Client(c, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("TLS with Redis at %s: %w", address, err)
 	}
 	return bounded(secure), nil
-}
-
-func (d *dialer) configFor(address string) *tls.Config {
-	if d.tls.ServerName != "" {
-		return d.tls
-	}
-	c := d.tls.Clone()
-	c.ServerName, _, _ = net.SplitHostPort(address)
-	return c
 }
 
 // A boundedConn refuses to read an endless answer.

@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"testing"
@@ -15,7 +16,9 @@ func TestCloseCancelsADialUnderWayAndRefusesNewOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := newDialer(&tls.Config{}, time.Hour)
+	d := newDialer(func(_ context.Context, host string) (*tls.Config, error) {
+		return &tls.Config{ServerName: host}, nil
+	}, time.Hour)
 	dialled := make(chan error, 1)
 	go func() {
 		_, err := d.dial(t.Context(), "tcp", l.Addr().String())

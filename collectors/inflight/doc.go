@@ -55,10 +55,31 @@
 // that a replica which has lost its primary would not be noticed. Authentication towards the
 // sentinels themselves is not supported.
 //
+// # Members kept in step
+//
+// With SetMembers a Poller also keeps sets equal to the endpoints, at each change and once a second, each set by one
+// script: new members get 0, removed members are deleted, and the scores of all others are left alone. Several
+// replicas may do so with lists that differ for a while, because a member is only deleted when no replica has it.
+// A hash next to the set (its key with :steelyard after it, in the set's slot) has
+//
+//	list REPLICA   the list of each replica, which counts for 5 s after it was last written. A member that a list no
+//	               longer has, or that only an expired list had, is deleted at once if it is on no other
+//	alien MEMBER   since when the set has a member that is on no list; it is deleted after 10 s. So right after a
+//	               flush of Redis no list deletes what another replica is about to write
+//	gone MEMBER    the count of a deleted member, kept for a minute. What pickers still subtract is taken off it,
+//	               and an endpoint that comes back begins with what is left, not as the idlest of all
+//
+// A member below zero, as the ends of requests from before a flush make it, is raised to zero. All times are by the
+// clock of Redis, and the replicas' clocks do not matter. The script needs more rights:
+//
+//	ACL SETUSER steelyard +evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +zadd +zrem +pexpire
+//
+// Without them the counts are used, and every result reports the right that is missing.
+//
 // # What it is not
 //
 // It does not know which members are endpoints: the receiver of the results matches
-// them, and ignores and counts the rest. It writes nothing to Redis. It keeps no
+// them, and ignores and counts the rest. Without SetMembers it writes nothing to Redis. It keeps no
 // history and computes no weight.
 //
 // The Redis library writes its own log lines to stderr unless it is set otherwise,

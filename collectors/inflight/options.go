@@ -2,7 +2,6 @@ package inflight
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"steelyard/internal/credentials"
 	"steelyard/internal/files"
 )
 
@@ -50,11 +50,15 @@ type Options struct {
 	DB int
 	// TLS encrypts the connections, those to the sentinels too; nil means plain.
 	TLS *TLS
+	// Credentials have the files of TLS, and keep them up to date; nil means that they are read once.
+	Credentials *credentials.Store
 	// Interval is the time between two polls, default 50 ms.
 	Interval time.Duration
 	// Timeout is how long a poll may take, at most Interval; default 40 ms, or
 	// Interval if that is less.
 	Timeout time.Duration
+	// Replica identifies this process among those that keep the members of the same sets (SetMembers).
+	Replica string
 	// Progress watches that the Poller goes on; nil: nobody does.
 	Progress Progress
 }
@@ -77,7 +81,7 @@ type TLS struct {
 	// the system's.
 	CAFile string
 	// CertFile and KeyFile are the client's certificate and key in PEM; both or
-	// none. They are read again for every new connection.
+	// none. All files are those of Options.Credentials.
 	CertFile, KeyFile string
 	// ServerName is the name expected in the server's certificate; empty means
 	// the host that is connected to.
@@ -186,39 +190,6 @@ func Password(ctx context.Context, path string) (string, error) {
 	}
 }
 
-// config makes the crypto/tls form, nil for plain connections.
-func (t *TLS) config() (*tls.Config, error) {
-	if t == nil {
-		return nil, nil
-	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pool, _, err := files.CertPool(context.Background(), t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the CA for Redis: %w", err)
-		}
-		c.RootCAs = pool
-	}
-	if t.CertFile == "" && t.KeyFile == "" {
-		return c, nil
-	}
-	if _, err := t.certificate(context.Background()); err != nil {
-		return nil, err
-	}
-	c.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return t.certificate(r.Context())
-	}
-	return c, nil
-}
-
-func (t *TLS) certificate(ctx context.Context) (*tls.Certificate, error) {
-	c, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the client certificate %q and key %q for Redis: %w", t.CertFile, t.KeyFile, err)
-	}
-	return &c, nil
-}
-
 // background bounds the conversations of the library that belong to no poll:
 // looking up the master, the slots, and finishing a slow connection.
 const background = time.Second
@@ -255,6 +226,6 @@ func (o Options) universal(d *dialer) *redis.UniversalOptions {
 		// the library falls back to one attempt a second.
 		PoolSize:           64,
 		MaxConcurrentDials: 2,
-		PipelinePoolSize:   -1, // pipelines are all there is: no pool of their own
+		PipelinePoolSize:   -1, // pipelines are nearly all there is: no pool of their own
 	}
 }

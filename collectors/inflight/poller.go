@@ -1,7 +1,9 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"steelyard/internal/credentials"
 )
 
 // A Key is one sorted set to read and the cluster whose counts it holds.
@@ -26,6 +30,7 @@ type Poller struct {
 	log    *slog.Logger
 
 	replication replication // used by read only
+	members     *members
 
 	mu   sync.Mutex
 	keys []Key // replaced as a whole, never written into
@@ -41,18 +46,56 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	config, err := o.TLS.config()
-	if err != nil {
-		return nil, fmt.Errorf("redis: tls: %w", err)
-	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	config, err := o.transport(log)
+	if err != nil {
+		return nil, fmt.Errorf("redis: tls: %w", err)
 	}
 	log = log.With("redis", o.Addresses)
 	redis.SetLogger(libraryLog{log})
 	return &Poller{
 		o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log,
-		replication: replication{maxSilence: maxSilence},
+		replication: replication{maxSilence: maxSilence}, members: newMembers(o.Replica),
+	}, nil
+}
+
+// transport is the TLS of connections, with the files that are current for each; nil for plain text.
+func (o Options) transport(log *slog.Logger) (tlsConfig, error) {
+	if o.TLS == nil {
+		return nil, nil
+	}
+	store := o.Credentials
+	if store == nil {
+		store = credentials.New(log)
+	}
+	config := func(ctx context.Context, host string) (*tls.Config, error) {
+		return store.Client(ctx, credentials.Client{CAFile: o.TLS.CAFile, CertFile: o.TLS.CertFile,
+			KeyFile: o.TLS.KeyFile, ServerName: cmp.Or(o.TLS.ServerName, host)})
+	}
+	_, err := config(context.Background(), "")
+	return config, err
+}
+
+// Connector returns what makes clients of the same Redis for another use, each with what closes it and waits for its
+// connections. It checks the options as New does.
+func Connector(o Options) (func() (client redis.UniversalClient, stop func()), error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	config, err := o.transport(slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("redis: tls: %w", err)
+	}
+	return func() (redis.UniversalClient, func()) {
+		d := newDialer(config, max(background, o.Timeout))
+		client := redis.NewUniversalClient(o.universal(d))
+		return client, func() {
+			_ = client.Close() // before the dialer, as in Run
+			d.close()
+		}
 	}, nil
 }
 
@@ -80,12 +123,20 @@ func (p *Poller) Run(ctx context.Context) error {
 		_ = client.Close() // before the dialer: what is dialled after that finds the pool closed
 		p.dialer.close()
 	}()
+	ctx, stop := context.WithCancel(ctx)
+	var syncing sync.WaitGroup
+	syncing.Go(func() { p.members.run(ctx, p, client) })
+	defer syncing.Wait()
+	defer stop()
 	var reloaded time.Time
 	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {
 		results := p.read(ctx, client, keys)
 		if c, ok := client.(*redis.ClusterClient); ok && unreachable(results) && time.Since(reloaded) >= reloadEvery {
 			reloaded = time.Now()
 			c.ReloadState(ctx)
+		}
+		for i := range results {
+			p.members.fault(&results[i])
 		}
 		return results
 	})

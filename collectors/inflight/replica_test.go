@@ -65,7 +65,7 @@ func TestAReplicaThatHearsNothingFromItsPrimaryIsAnError(t *testing.T) {
 	if err := primary.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	got := r.until("an error of the source", func(r Result) bool { return errors.As(r.Err, new(sourceError)) })
+	got := r.until("the loss", func(r Result) bool { return errors.As(r.Err, new(lostPrimary)) })
 	if got.Requests != nil {
 		t.Errorf("without its primary: %s", describe(got))
 	}

@@ -48,9 +48,20 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 	l.shift(a, change.InFlight)
 	if a.watched && change.Sums != (flight.Sums{}) {
 		a.slot.sums.Add(&change.Sums)
+		if change.Sums.Answered == 1 {
+			a.slot.took(change.Sums.Latency)
+		}
 		l.changed(a.slot.cluster)
 		l.noteTraffic(a)
 	}
+}
+
+// took notes the time of an answer.
+func (s *slot) took(seconds float64) {
+	if s.times == nil {
+		s.times = &times{}
+	}
+	s.times.add(seconds)
 }
 
 // shift changes the number in flight that the slot counts.

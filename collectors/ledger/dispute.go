@@ -411,6 +411,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {
 		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
+			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
 	})
 	return all

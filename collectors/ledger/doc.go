@@ -14,10 +14,10 @@
 //
 // # Which Envoys count
 //
-// An Envoy is a node id at a remote IP. Only Envoys that subscribe to a cluster
-// (SetWatchers) move its counts, and only those of its endpoints (SetMembers):
-// everything else that a stream reports is ignored, and counted as ignored. What an
-// Envoy reports before it is known to subscribe is kept, and counts from then on.
+// An Envoy is a node id at a remote IP, with the names in its certificate where there is one. Only Envoys that
+// subscribe to a cluster (SetWatchers) move its counts, and only those of its endpoints (SetMembers): everything else
+// that a stream reports is ignored, and counted as ignored. What an Envoy reports before it is known to subscribe is
+// kept, and counts from then on.
 //
 // An endpoint may be in two clusters, and one Envoy use both. Then a request counts in the
 // cluster that it went through. A load report names it by its name in EDS, an entry of the
@@ -42,7 +42,7 @@
 // Envoy's hot restart runs two processes with one node id for minutes, the old one with the requests that it still
 // has and the new one with all others. Each has its own streams of both kinds. Package
 // flight counts them together, exactly; EnvoyStatus.ReportStreams says how many there are. Several Envoys that
-// share a node id behind one address look the same and are counted in the same way.
+// share a node id and a certificate, or have none, behind one address look the same and are counted in the same way.
 //
 // A stream of load reports may also be left over from before its Envoy connected again. An older stream with
 // nothing heard between the opening of a newer one and its first report, and for more than an interval, has been

@@ -87,6 +87,7 @@ type cluster struct {
 	idle     bool                  // no request for a while, and all watchers would have reported one
 	traffic  bool                  // a request since the last sweep
 	quiet    time.Time             // the first sweep without one
+	turned   time.Time             // when the current half minute of the answers' times began
 }
 
 // watching is what an Envoy is subscribed to.
@@ -106,6 +107,7 @@ type slot struct {
 	accused  *accusation // nil where no Envoy reports failures
 	bytes    average     // of an answer
 	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
+	times    *times      // of answers; nil before the first
 }
 
 // An address is an endpoint of at least one cluster.

@@ -458,9 +458,9 @@ func TestAClusterIsIdleAfterTenSecondsWithoutARequest(t *testing.T) {
 		t.Helper()
 		for name, idle := range map[string]bool{"chat": chat, "other": other} {
 			got := w.ticked().Cluster(name, w.now)
-			if got.Idle != idle || got.Busy != busy || got.Clusters != 2 {
-				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle, got.Busy,
-					got.Clusters, idle, busy)
+			if got.Idle != idle || got.WidestBusy != busy || got.Widest != 2 {
+				t.Errorf("%s: %s is idle %t, %d of %d have traffic; want %t, %d of 2", when, name, got.Idle,
+					got.WidestBusy, got.Widest, idle, busy)
 			}
 		}
 	}
@@ -965,4 +965,28 @@ func TestTheBytesOfAllAttemptsAreWhatWasReceived(t *testing.T) {
 			t.Fatalf("%v bytes, want %d", got, want)
 		}
 	})
+}
+
+// TestTheMedianWatcherDecidesHowManyClustersCount: one that watches everything does not slow the others down.
+func TestTheMedianWatcherDecidesHowManyClustersCount(t *testing.T) {
+	w, e := single()
+	for i := range 10 {
+		w.cluster(fmt.Sprint("other-", i), fmt.Sprintf("10.9.0.%d:80", i))
+	}
+	greedy := w.envoy("greedy")
+	for i := range 10 {
+		w.watch(fmt.Sprint("other-", i), greedy)
+	}
+	w.watch("chat", e, greedy)
+	if got := w.ticked().Cluster("chat", w.now); got.Clusters != 1 || got.Widest != 11 {
+		t.Errorf("with one of two: %d clusters, %d at most", got.Clusters, got.Widest)
+	}
+	other := w.envoy("other")
+	for i := range 5 {
+		w.watch(fmt.Sprint("other-", i), greedy, other)
+	}
+	w.watch("chat", e, greedy, other)
+	if got := w.ticked().Cluster("chat", w.now); got.Clusters != 6 || got.Widest != 11 {
+		t.Errorf("with two of three: %d clusters, %d at most", got.Clusters, got.Widest)
+	}
 }

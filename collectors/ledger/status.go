@@ -18,11 +18,14 @@ type heard struct {
 	epoch, trafficEpoch     uint64 // of the ledger, that it is of
 	counted                 []*envoy
 	events, reports, silent int
-	clusters                int  // the most that one of them watches
-	busy                    int  // of those with traffic
+	clusters, busy          int  // that they watch, and of those with traffic: of the median watcher
+	widest, widestBusy      int  // the most of any
 	late                    bool // the counts of one are older than the events of this moment
-	exact                   bool // all have load reports
+	reconciled              int  // of those counted, the ones that have load reports, too
 }
+
+// exact reports whether no count can drift for long: all have load reports.
+func (h *heard) exact() bool { return len(h.counted) > 0 && h.reconciled == len(h.counted) }
 
 // heardBy returns which of the cluster's watchers are counted. It is a function of the ledger's state, and
 // kept until that changes.
@@ -31,24 +34,39 @@ func (l *Ledger) heardBy(c *cluster) *heard {
 	if before != nil && before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
 		return before
 	}
-	h := &heard{epoch: l.epoch, trafficEpoch: l.trafficEpoch, exact: true}
+	h := &heard{epoch: l.epoch, trafficEpoch: l.trafficEpoch}
 	if before != nil && before.epoch == l.epoch {
 		*h = *before
-		h.trafficEpoch, h.busy = l.trafficEpoch, 0
+		h.trafficEpoch = l.trafficEpoch
 	} else {
 		l.hearAll(c, h)
 	}
-	for node := range c.watchers {
-		h.busy = max(h.busy, l.watching[node].busy)
-	}
+	l.measure(c, h)
 	c.heard.Store(h)
 	return h
+}
+
+// measure finds how many clusters the watchers watch. Of an even number of them, the median is the smaller of the two
+// in the middle.
+func (l *Ledger) measure(c *cluster, h *heard) {
+	clusters, busy := make([]int, 0, len(c.watchers)), make([]int, 0, len(c.watchers))
+	for node := range c.watchers {
+		w := l.watching[node]
+		clusters, busy = append(clusters, w.clusters), append(busy, w.busy)
+	}
+	if len(clusters) == 0 {
+		return
+	}
+	slices.Sort(clusters)
+	slices.Sort(busy)
+	last := len(clusters) - 1
+	h.clusters, h.busy = clusters[last/2], busy[last/2]
+	h.widest, h.widestBusy = clusters[last], busy[last]
 }
 
 // hearAll goes through the watchers.
 func (l *Ledger) hearAll(c *cluster, h *heard) {
 	for node := range c.watchers {
-		h.clusters = max(h.clusters, l.watching[node].clusters)
 		e := l.envoys[node]
 		if e == nil {
 			continue
@@ -57,9 +75,12 @@ func (l *Ledger) hearAll(c *cluster, h *heard) {
 		case flight.ByLog:
 			h.events++
 			h.late = h.late || e.mode == ModeBatched
-			h.exact = h.exact && e.reported()
+			if e.reported() {
+				h.reconciled++
+			}
 		case flight.ByReports:
 			h.reports++
+			h.reconciled++
 			h.late = true
 		default:
 			if e.silent {
@@ -69,7 +90,6 @@ func (l *Ledger) hearAll(c *cluster, h *heard) {
 		}
 		h.counted = append(h.counted, e)
 	}
-	h.exact = h.exact && len(h.counted) > 0
 }
 
 // asOf is when the sums of a cluster were true: now, less the mean age of its Envoys' counts,
@@ -106,6 +126,22 @@ func (h *heard) interval(now time.Time) time.Duration {
 		}
 		return 0
 	})
+}
+
+// ageAt is how old the sums are.
+func (h *heard) ageAt(now time.Time) time.Duration {
+	if at := h.asOf(now); !at.IsZero() {
+		return now.Sub(at)
+	}
+	return 0
+}
+
+// rate is the requests per second of all that are counted.
+func (h *heard) rate(now time.Time) (perSecond float64) {
+	for _, e := range h.counted {
+		perSecond += e.rate.now(now)
+	}
+	return perSecond
 }
 
 // mean weighs the Envoys that are counted by their request rates: one without traffic
@@ -161,7 +197,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 		into = append(into, flight.Counts{
 			Address:       s.address,
 			InFlight:      reading(float64(s.undisputed()), at),
-			Exact:         h.exact,
+			Exact:         h.exact(),
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
@@ -177,6 +213,26 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 				SizedBytes:     reading(s.sums.Bytes, at),
 			},
 		})
+	}
+	return into
+}
+
+// A Part is what the Envoys here have at one endpoint, whether they are counted at present or not.
+type Part struct {
+	Address  string
+	InFlight int64
+	Sums     flight.Sums
+}
+
+// Parts returns those of a cluster, in the order given to SetMembers, written over previous.
+func (l *Ledger) Parts(name string, previous []Part) []Part {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	into := previous[:0]
+	if c := l.clusters[name]; c != nil {
+		for _, s := range c.members {
+			into = append(into, Part{Address: s.address, InFlight: s.undisputed(), Sums: s.sums})
+		}
 	}
 	return into
 }
@@ -207,7 +263,8 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	h := l.heardBy(c)
 	return ClusterStatus{
 		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
-		Clusters: h.clusters, Busy: h.busy, Idle: c.idle,
+		Clusters: h.clusters, Busy: h.busy, Widest: h.widest, WidestBusy: h.widestBusy, Idle: c.idle,
+		Reconciled: h.reconciled, Rate: h.rate(now), Age: h.ageAt(now),
 		Interval: h.interval(now),
 		Dropped:  c.dropped, IgnoredEntries: c.ignored,
 	}
@@ -217,7 +274,8 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	all := l.statuses(now)
 	slices.SortFunc(all, func(a, b EnvoyStatus) int {
-		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host))
+		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
+			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate))
 	})
 	return all
 }

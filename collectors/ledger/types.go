@@ -6,9 +6,10 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// An Envoy is the sender of a stream: the id of its node and the remote IP of its connection. Package xds
-// identifies a subscriber by the same two (Watcher).
-type Envoy struct{ NodeID, Host string }
+// An Envoy is the sender of a stream: the id of its node, the remote IP of its connection, and the names in its
+// verified certificate, empty without one. Nobody without that certificate can report for it, whatever node id they
+// give. Package xds identifies a subscriber by the same three (Watcher).
+type Envoy struct{ NodeID, Host, Certificate string }
 
 // A Mode is how an Envoy reports its requests.
 type Mode uint8
@@ -80,12 +81,18 @@ type ClusterStatus struct {
 	Events   int // of them, counted by their access log
 	Reports  int // counted by their load reports only
 	Silent   int // not counted any more, because they send nothing
-	Clusters int // that one Envoy watches, this one among them: the most of any watcher
-	Busy     int // the same of clusters with traffic
+	// Clusters is how many the median watcher watches, this one among them, and Busy the same of clusters with traffic.
+	// Widest and WidestBusy are the most of any watcher.
+	Clusters, Busy, Widest, WidestBusy int
 	// Idle says that no request began or ended for ten seconds, nor by the last two reports of
 	// those that are counted by them. While a watcher reports nothing, it may have requests, and the
 	// cluster is not idle.
 	Idle bool
+	// Reconciled is how many of those that are counted have load reports. Rate is the requests per second of all that
+	// are counted, and Age how old the sums are.
+	Reconciled int
+	Rate       float64
+	Age        time.Duration
 	// Interval is the time between two readings of an Envoy: the mean over those that are
 	// counted, each weighed by its request rate; 0 for one that is counted by events.
 	Interval time.Duration

@@ -25,6 +25,8 @@ const (
 
 // Options of a Server.
 type Options struct {
+	// Reporter is as in package accesslog.
+	Reporter wire.Reporter
 	// Interval is how often an Envoy is to report. It is asked for after each of its
 	// reports; a change of more than a tenth is sent to the Envoy. It must not
 	// block. Nil is 1 s.
@@ -134,9 +136,15 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 	log.Info("load reports asked for", "interval", asked)
 	l := s.ledger.Reporting(envoy, asked, time.Now())
 	defer func() { l.Close(time.Now()) }()
+	may := s.options.Reporter.Of(stream.Context())
 	for {
 		if err := s.receive(stream, m); err != nil {
 			return err
+		}
+		for i := range m.loads {
+			if err := may([]byte(m.loads[i].Address)); err != nil {
+				return err
+			}
 		}
 		s.reports.Add(1)
 		if watches := l.Report(time.Now(), m.clusters); watches {

@@ -143,10 +143,9 @@ func (c *connection) dialPlain(ctx context.Context, u *url.URL) (net.Conn, error
 func (c *connection) dialTLS(ctx context.Context, u *url.URL) (net.Conn, error) {
 	config, err := c.network.config(ctx, c.tls)
 	if err != nil {
-		return nil, failure(KindConfig, "%w", err)
+		return nil, err
 	}
 	if config.ServerName == "" {
-		config = config.Clone()
 		config.ServerName = u.Hostname()
 	}
 	conn, err := c.network.connect(ctx, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))

@@ -16,7 +16,8 @@
 // The offset spreads the targets over the beats of the interval, 25 ms or a tenth of it:
 // pages that are asked for together are often there together, and the process is woken
 // once for them. A scrape never overlaps the one before it of the same target: the timeout is at most the interval, and
-// starts that were missed (a machine that stood still) are skipped.
+// starts that were missed (a machine that stood still) are skipped. A target that is taken over from another process
+// (TakeOver) is also scraped once within 200 ms.
 //
 // The sums of a target's counters (modelserver.Counters) belong to its loop. If
 // a target changes in any field, its loop ends and another begins, with its sums

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"steelyard/collectors/modelserver"
+	"steelyard/internal/credentials"
 )
 
 // patience bounds how long a test waits for what must come. It is no sleep:
@@ -55,7 +56,8 @@ func once(t *testing.T, tgt Target) Result {
 // looped is the loop of a target, to be scraped by hand.
 func looped(t *testing.T, tgt Target) *loop {
 	t.Helper()
-	l := newLoop(tgt, &network{}, &New(nil, slog.New(slog.DiscardHandler)).bodies, nil, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	l := newLoop(tgt, &network{credentials: credentials.New(log)}, &New(nil, log).bodies, nil, log)
 	if l.broken != nil {
 		t.Fatal(l.broken)
 	}

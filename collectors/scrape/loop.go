@@ -19,9 +19,12 @@ type loop struct {
 	fetcher  *fetcher
 	reader   *modelserver.Reader
 	counters modelserver.Counters
-	broken   error // why this target can never be scraped; nil if it can
+	first    *modelserver.FirstTokens // nil where the engine has none
+	firstAt  time.Time                // when it was last read
+	broken   error                    // why this target can never be scraped; nil if it can
 
-	kind string // of the last result, to see a change; empty before the first
+	kind  string // of the last result, to see a change; empty before the first
+	flaps flaps
 }
 
 func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *slog.Logger) *loop {
@@ -31,13 +34,15 @@ func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *sl
 	}
 	if l.fetcher, l.broken = newFetcher(t, n); l.broken == nil {
 		l.reader, l.broken = modelserver.NewReader(t.Engine, t.Custom)
+		l.first = modelserver.NewFirstTokens(t.Engine)
 	}
 	return l
 }
 
 // run scrapes until ctx is done, on the beat of all loops with this epoch. A target that
-// can never be scraped reports that once, and stays silent until it is replaced.
-func (l *loop) run(ctx context.Context, epoch time.Time) {
+// can never be scraped reports that once, and stays silent until it is replaced. One that is scraped soon is scraped
+// once before its beat, if that is late.
+func (l *loop) run(ctx context.Context, epoch time.Time, soon bool) {
 	if l.broken != nil {
 		l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 		return
@@ -45,7 +50,11 @@ func (l *loop) run(ctx context.Context, epoch time.Time) {
 	defer l.fetcher.close()
 	now := time.Now()
 	planned := firstStart(epoch.Add(l.target.offset()), now, l.target.Interval)
-	timer := time.NewTimer(planned.Sub(now))
+	first := planned
+	if early := now.Add(l.target.offset() % takeOverWithin); soon && early.Before(planned) {
+		first = early
+	}
+	timer := time.NewTimer(first.Sub(now))
 	defer timer.Stop()
 	for {
 		select {
@@ -59,10 +68,16 @@ func (l *loop) run(ctx context.Context, epoch time.Time) {
 		}
 		l.deliver(result)
 		now = time.Now()
-		planned = nextStart(planned, now, l.target.Interval)
+		if now.After(planned) || !first.Before(planned) {
+			planned = nextStart(planned, now, l.target.Interval)
+		}
+		first = planned
 		timer.Reset(planned.Sub(now))
 	}
 }
+
+// takeOverWithin is the time in which targets that are taken over are scraped once, spread as their beats are.
+const takeOverWithin = 200 * time.Millisecond
 
 // firstStart is the first moment from now on that is some whole intervals after origin.
 func firstStart(origin, now time.Time, interval time.Duration) time.Time {
@@ -102,6 +117,10 @@ func (l *loop) scrape(ctx context.Context) Result {
 		return result
 	}
 	result.Report = l.counters.Observe(x.at(), report)
+	// For display only, so once a second is enough.
+	if now := x.at(); l.first != nil && now.Sub(l.firstAt) >= time.Second {
+		l.firstAt, result.FirstToken = now, l.first.Observe(now, body.Bytes())
+	}
 	return result
 }
 
@@ -113,10 +132,51 @@ func (l *loop) deliver(r Result) {
 	case kind == l.kind && r.Err != nil:
 		l.log.Debug("scrape failed", "kind", kind, "error", r.Err)
 	case kind == KindOK && l.kind != KindOK && l.kind != "":
-		l.log.Info("endpoint's metrics are back", "after", l.kind)
+		if l.flaps.speak(r.At, kind) {
+			l.log.Info("endpoint's metrics are back", "after", l.kind)
+		}
 	case kind != l.kind && r.Err != nil:
-		l.log.Info("endpoint's metrics cannot be read", "kind", kind, "error", r.Err)
+		if l.flaps.speak(r.At, kind) {
+			l.log.Info("endpoint's metrics cannot be read", "kind", kind, "error", r.Err)
+		}
 	}
 	l.kind = kind
+	if changes, ok := l.flaps.summary(r.At); ok {
+		l.log.Info("endpoint's metrics came and went", "changes", changes, "within", quiet, "now", kind)
+	}
 	l.sink(r)
+}
+
+// quiet is the time in which each kind of change is logged once: a page that comes and goes is one line each way, and
+// then a count.
+const quiet = time.Minute
+
+// flaps are the changes of a page from readable to not and back.
+type flaps struct {
+	since   time.Time       // of the first change of this quiet; zero without one
+	spoken  map[string]bool // by the kind of result that it changed to
+	leftOut int             // changes without a line
+}
+
+// speak reports whether a change is logged.
+func (f *flaps) speak(at time.Time, kind string) bool {
+	if f.since.IsZero() {
+		f.since, f.spoken = at, make(map[string]bool)
+	}
+	if f.spoken[kind] {
+		f.leftOut++
+		return false
+	}
+	f.spoken[kind] = true
+	return true
+}
+
+// summary ends a quiet. It returns how many changes had no line, if there were some.
+func (f *flaps) summary(at time.Time) (changes int, ok bool) {
+	if f.since.IsZero() || at.Sub(f.since) < quiet {
+		return 0, false
+	}
+	changes = f.leftOut
+	*f = flaps{}
+	return changes, changes > 0
 }

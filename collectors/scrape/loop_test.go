@@ -3,6 +3,7 @@ package scrape
 import (
 	"context"
 	"fmt"
+	"github.com/google/go-cmp/cmp"
 	"io"
 	"log/slog"
 	"net"
@@ -67,6 +68,13 @@ func (p *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
 func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result,
 	asked []time.Duration) {
 	t.Helper()
+	return bubbleOf(t, h, func(p *Pool) { p.SetTargets(targets) }, d)
+}
+
+// bubbleOf is the same with targets that set sets.
+func bubbleOf(t *testing.T, h http.HandlerFunc, set func(p *Pool), d time.Duration) (results []Result,
+	asked []time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
@@ -79,7 +87,7 @@ func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration)
 		rec := newRecorder()
 		p := New(rec.sink, slog.New(slog.DiscardHandler))
 		p.network.dial = network.dial
-		p.SetTargets(targets)
+		set(p)
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		if err := p.Run(ctx); err != nil {
@@ -120,6 +128,22 @@ func TestBeginsAtTheOffsetAndKeepsTheBeat(t *testing.T) {
 	}
 	if between := results[1].At.Sub(results[0].At); between != time.Second {
 		t.Errorf("reports are true %v apart, want 1s", between)
+	}
+}
+
+func TestATargetThatIsTakenOverDoesNotWaitForItsBeat(t *testing.T) {
+	tgt := everySecond("http://server/metrics")
+	for tgt.offset() < 2*takeOverWithin {
+		tgt.Address += "0" // another one, with a later beat
+	}
+	_, asked := bubbleOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page(1)) },
+		func(p *Pool) { p.TakeOver([]Target{tgt}) }, 3*time.Second)
+	want := []time.Duration{tgt.offset() % takeOverWithin}
+	for at := tgt.offset(); at < 3*time.Second; at += time.Second {
+		want = append(want, at)
+	}
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked at %v\nwant     %v", asked, want)
 	}
 }
 
@@ -284,6 +308,37 @@ func TestATargetThatCanNeverBeScrapedReportsThatOnce(t *testing.T) {
 				t.Errorf("result %+v has no address or time", results[0])
 			}
 		})
+	}
+}
+
+func TestAPageThatComesAndGoesIsOneLineEachWayAndACount(t *testing.T) {
+	var log strings.Builder
+	l := newLoop(target("http://server"), &network{}, nil, func(Result) {},
+		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	start := time.Unix(1_700_000_000, 0)
+	for second := range 140 {
+		var err error
+		if second%2 == 1 && second < 90 {
+			err = failure(KindTimeout, "too late")
+		}
+		l.deliver(Result{At: start.Add(time.Duration(second) * time.Second), Err: err})
+	}
+	var got []string
+	for entry := range strings.Lines(log.String()) {
+		_, message, _ := strings.Cut(entry, "msg=")
+		got = append(got,
+			strings.TrimSpace(strings.NewReplacer(" cluster=llama endpoint=10.0.0.1:8000", "").Replace(message)))
+	}
+	want := []string{
+		`"endpoint's metrics cannot be read" kind=timeout error="too late"`,
+		`"endpoint's metrics are back" after=timeout`,
+		`"endpoint's metrics came and went" changes=59 within=1m0s now=timeout`,
+		`"endpoint's metrics are back" after=timeout`,
+		`"endpoint's metrics cannot be read" kind=timeout error="too late"`,
+		`"endpoint's metrics came and went" changes=27 within=1m0s now=ok`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("lines (-want +got):\n%s", d)
 	}
 }
 

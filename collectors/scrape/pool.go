@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/collectors/modelserver"
+	"steelyard/internal/credentials"
 	"steelyard/weighting"
 )
 
@@ -18,6 +20,8 @@ type Result struct {
 	BodyBytes        int64                  // read of the body, whether it was of use or not
 	Report           weighting.ServerReport // zero if Err is set
 	Err              error                  // Kind(Err) sorts it
+	// FirstToken is about once a second, and nil otherwise, and where it is not known.
+	FirstToken *modelserver.Histogram
 }
 
 // A Pool keeps one loop for each target.
@@ -32,9 +36,14 @@ type Pool struct {
 	// watched: all that they wait for has a deadline, and a server that hangs is no fault of this process.
 	Progress Progress
 
+	// Credentials have the files of the targets' TLS, and keep them up to date; set it before Run. Nil: they are read
+	// once.
+	Credentials *credentials.Store
+
 	changed chan struct{} // capacity one: wanted is not what runs
 	mu      sync.Mutex
 	wanted  map[Target]struct{}
+	soon    bool // those that are new since are scraped soon
 }
 
 // A Progress is told when work begins that ends soon whatever the servers do, and when it has ended.
@@ -59,13 +68,19 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 // was in the set before keeps its loop, connection and counters; one that
 // differs in any field is stopped and begins again; the others go on unmoved.
 // Targets can be set before Run, and at any time.
-func (p *Pool) SetTargets(targets []Target) {
+func (p *Pool) SetTargets(targets []Target) { p.set(targets, false) }
+
+// TakeOver is SetTargets for targets of which others were scraped until now by another process: the first scrape of
+// each does not wait for its beat, however long the interval is.
+func (p *Pool) TakeOver(targets []Target) { p.set(targets, true) }
+
+func (p *Pool) set(targets []Target, soon bool) {
 	wanted := make(map[Target]struct{}, len(targets))
 	for _, t := range targets {
 		wanted[t] = struct{}{}
 	}
 	p.mu.Lock()
-	p.wanted = wanted
+	p.wanted, p.soon = wanted, soon
 	p.mu.Unlock()
 	select {
 	case p.changed <- struct{}{}:
@@ -76,8 +91,12 @@ func (p *Pool) SetTargets(targets []Target) {
 // Run scrapes the targets until ctx is done and every loop has ended; it
 // returns nil. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
+	p.network.credentials = p.Credentials
+	if p.network.credentials == nil {
+		p.network.credentials = credentials.New(p.log)
+	}
 	running := make(map[Target]*running)
-	defer p.reconcile(ctx, running, nil)
+	defer p.reconcile(ctx, running, nil, false)
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,9 +104,9 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-p.changed:
 		}
 		p.mu.Lock()
-		wanted := p.wanted
+		wanted, soon := p.wanted, p.soon
 		p.mu.Unlock()
-		p.reconcile(ctx, running, wanted)
+		p.reconcile(ctx, running, wanted, soon)
 	}
 }
 
@@ -101,7 +120,7 @@ type running struct {
 // the loops that it stops before it starts others: an endpoint whose target has
 // changed must not be reported by two loops at once. A loop that has been stopped ends at once, also in the middle of
 // a fetch.
-func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}) {
+func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}, soon bool) {
 	if p.Progress != nil {
 		p.Progress.Begin()
 		defer p.Progress.End()
@@ -119,19 +138,19 @@ func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted 
 	}
 	for t := range wanted {
 		if loops[t] == nil {
-			loops[t] = p.start(ctx, t)
+			loops[t] = p.start(ctx, t, soon)
 		}
 	}
 }
 
-func (p *Pool) start(ctx context.Context, t Target) *running {
+func (p *Pool) start(ctx context.Context, t Target, soon bool) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{stop: cancel, done: make(chan struct{})}
 	l := newLoop(t, &p.network, &p.bodies, p.sink, p.log)
 	go func() {
 		defer close(r.done)
 		defer cancel()
-		l.run(ctx, p.epoch)
+		l.run(ctx, p.epoch, soon)
 	}()
 	return r
 }

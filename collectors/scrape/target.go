@@ -16,6 +16,7 @@ import (
 type Target struct {
 	Cluster string // the cluster that the endpoint belongs to
 	Address string // host:port of the endpoint, its identity within the cluster
+	ID      string // distinguishes endpoints that had this address one after the other; may be empty
 	URL     string // where its metrics are: http or https
 
 	Engine modelserver.Engine
@@ -32,8 +33,8 @@ type Target struct {
 // TLS is how to connect to an https target. The zero TLS trusts the system's CAs
 // and shows no certificate.
 type TLS struct {
-	CAFile     string // PEM; empty = the system's CAs. Read once
-	CertFile   string // client certificate, PEM. Read for every new connection, so that it can be rotated
+	CAFile     string // PEM; empty = the system's CAs. Current for every new connection
+	CertFile   string // client certificate, PEM. Current for every new connection
 	KeyFile    string // its key, PEM; set both or none
 	ServerName string // name expected in the server's certificate; empty = the host of the URL
 

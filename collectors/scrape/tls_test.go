@@ -27,6 +27,8 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	file string
+
+	present atomic.Pointer[tls.Certificate] // what its servers present from now on; nil: their own
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -103,6 +105,13 @@ func (a *authority) serveTLS(t *testing.T) *httptest.Server {
 		Certificates: []tls.Certificate{must(tls.LoadX509KeyPair(certFile, keyFile))(t)},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		ClientCAs:    pool,
+	}
+	s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		config := s.TLS.Clone()
+		if c := a.present.Load(); c != nil {
+			config.Certificates = []tls.Certificate{*c}
+		}
+		return config, nil
 	}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are what is tested
 	s.StartTLS()
@@ -182,8 +191,10 @@ func TestARedirectFromTLSToPlainTextIsRefused(t *testing.T) {
 	}
 }
 
-func TestClientCertificateIsReadForEveryConnection(t *testing.T) {
-	a := newAuthority(t)
+// TestANewConnectionHasTheCurrentCertificateAndAuthorities: the server changes its authority, and the client both
+// files.
+func TestANewConnectionHasTheCurrentCertificateAndAuthorities(t *testing.T) {
+	a, next := newAuthority(t), newAuthority(t)
 	s := a.serveTLS(t)
 	cert, key := a.issue(t, "old")
 	tgt := patient(s.URL)
@@ -192,13 +203,21 @@ func TestClientCertificateIsReadForEveryConnection(t *testing.T) {
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 3 {
 		t.Fatalf("queue %v, error %v", r.Report.Queue, r.Err)
 	}
+	serverCert, serverKey := next.issue(t, "server")
+	renewed := must(tls.LoadX509KeyPair(serverCert, serverKey))(t)
+	a.present.Store(&renewed)
+	s.CloseClientConnections()
+	wantFailure(t, l.scrape(t.Context()), KindTLS, "unknown authority")
+
 	newCert, newKey := a.issue(t, "newer")
-	for from, to := range map[string]string{newCert: cert, newKey: key} {
+	for from, to := range map[string]string{newCert: cert, newKey: key, next.file: a.file} {
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.CloseClientConnections()
+	for range 2 {
+		l.fetcher.connection.network.credentials.Refresh(t.Context())
+	}
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 5 {
 		t.Errorf("queue %v, error %v; want the new certificate's 5", r.Report.Queue, r.Err)
 	}

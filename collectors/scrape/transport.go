@@ -3,12 +3,10 @@ package scrape
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
-	"sync"
 
-	"steelyard/internal/files"
+	"steelyard/internal/credentials"
 )
 
 // maxRedirects bounds how often a target may send us on to another path.
@@ -20,30 +18,15 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 type network struct {
 	dial dialFunc // nil = net.Dialer; tests put pipes here
 
-	mu    sync.Mutex
-	byTLS map[TLS]*tls.Config
+	credentials *credentials.Store
 }
 
-// config returns the configuration for t. One that cannot be made (a CA file
-// that is not there yet) is tried again with the next call. Files are read without the
-// lock: those of one cluster may hang.
+// config returns the configuration for one connection.
 func (n *network) config(ctx context.Context, t TLS) (*tls.Config, error) {
-	n.mu.Lock()
-	config := n.byTLS[t]
-	n.mu.Unlock()
-	if config != nil {
-		return config, nil
-	}
-	config, err := t.config(ctx)
+	config, err := n.credentials.Client(ctx, credentials.Client(t))
 	if err != nil {
-		return nil, err
+		return nil, failure(KindConfig, "%w", err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.byTLS == nil {
-		n.byTLS = make(map[TLS]*tls.Config)
-	}
-	n.byTLS[t] = config
 	return config, nil
 }
 
@@ -65,37 +48,4 @@ func sameHostOnly(next *http.Request, via []*http.Request) error {
 		return failure(KindRedirect, "redirected more than %d times", maxRedirects)
 	}
 	return nil
-}
-
-// config turns the files into a configuration of crypto/tls.
-func (t TLS) config(ctx context.Context) (*tls.Config, error) {
-	config := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		ServerName:         t.ServerName,
-		InsecureSkipVerify: t.InsecureSkipVerify,
-	}
-	if t.CAFile != "" {
-		pool, _, err := files.CertPool(ctx, t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading CA file: %w", err)
-		}
-		config.RootCAs = pool
-	}
-	if t.CertFile == "" && t.KeyFile == "" {
-		return config, nil
-	}
-	load := func(ctx context.Context) (*tls.Certificate, error) {
-		pair, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, failure(KindConfig, "loading client certificate: %w", err)
-		}
-		return &pair, nil
-	}
-	if _, err := load(ctx); err != nil {
-		return nil, err
-	}
-	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return load(r.Context())
-	}
-	return config, nil
 }

@@ -16,8 +16,8 @@
 // # Whom a stream is of
 //
 // Both streams start with the Envoy's Node. Its id, cut to the length that
-// package xds keeps, and the remote IP of the connection tell Envoys
-// apart: the same two that identify a subscription.
+// package xds keeps, the remote IP of the connection and the names in its certificate, if it has one, tell Envoys
+// apart: the same three that identify a subscription. So nobody can report for an Envoy by giving its node id.
 //
 // # What it is not
 //

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"steelyard/collectors/ledger"
+	"steelyard/internal/credentials"
 )
 
 // maxNodeID is the length, in bytes, that a node's id is cut to. It is that of the
@@ -23,7 +24,7 @@ const maxNodeID = 256
 const maxIP = 64
 
 // EnvoyOf returns the Envoy at the other end of a stream, by the Node in its first message, which
-// may be nil, and the address of its connection. The error is for the person who runs the Envoy.
+// may be nil, and the address and certificate of its connection. The error is for the person who runs the Envoy.
 func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	if node == nil {
 		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart " +
@@ -46,7 +47,21 @@ func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 		return ledger.Envoy{},
 			errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
 	}
-	return ledger.Envoy{NodeID: id, Host: host}, nil
+	return ledger.Envoy{NodeID: id, Host: host, Certificate: credentials.PeerIdentity(ctx).Name}, nil
+}
+
+// A Reporter returns what decides whether the client of a stream may report on an endpoint, given its address; nil: it
+// may report on all. The error of that function is the status with which the stream has to end.
+type Reporter func(ctx context.Context) func(address []byte) error
+
+// Of returns the function for a stream, which is not nil.
+func (r Reporter) Of(ctx context.Context) func(address []byte) error {
+	if r != nil {
+		if may := r(ctx); may != nil {
+			return may
+		}
+	}
+	return func([]byte) error { return nil }
 }
 
 // nodeID reads the id, a copy, of a Node.

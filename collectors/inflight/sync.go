@@ -1,0 +1,150 @@
+package inflight
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed sync.lua
+var syncScript string
+
+// Times of the members that are kept in step.
+const (
+	syncEvery   = time.Second      // without a change of the endpoints
+	syncTimeout = time.Second      // of one set
+	listLasts   = 5 * time.Second  // after a replica last wrote it
+	alienGrace  = 10 * time.Second // for a member that is on no list
+	goneKept    = time.Minute      // the count of a member that was removed
+)
+
+// members keeps the sets of some keys equal to the endpoints of their clusters.
+type members struct {
+	replica string
+	script  *redis.Script
+	changed chan struct{} // capacity one
+
+	mu     sync.Mutex
+	wanted map[Key][]string
+	errs   map[Key]error // of the latest attempt
+}
+
+func newMembers(replica string) *members {
+	return &members{
+		replica: replica, script: redis.NewScript(syncScript), changed: make(chan struct{}, 1),
+		wanted: make(map[Key][]string), errs: make(map[Key]error),
+	}
+}
+
+// SetMembers replaces the sets to keep in step, each with the endpoints that it has to have. A set without endpoints
+// is left as it is until there are some: before the first discovery nothing is known of it. One that had some, and has
+// none any more, is emptied as far as the other replicas agree.
+func (p *Poller) SetMembers(wanted map[Key][]string) {
+	m := p.members
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	wanted = maps.Clone(wanted)
+	maps.DeleteFunc(wanted, func(k Key, list []string) bool {
+		_, had := m.wanted[k]
+		return len(list) == 0 && !had
+	})
+	if maps.EqualFunc(m.wanted, wanted, slices.Equal) {
+		return
+	}
+	m.wanted = wanted
+	maps.DeleteFunc(m.errs, func(k Key, _ error) bool { _, ok := wanted[k]; return !ok })
+	select {
+	case m.changed <- struct{}{}:
+	default: // announced already
+	}
+}
+
+// run keeps the sets in step until ctx is done.
+func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClient) {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		m.mu.Lock()
+		wanted := m.wanted // replaced as a whole
+		m.mu.Unlock()
+		for k, list := range wanted {
+			added, removed, err := m.sync(ctx, client, k.Key, list)
+			if ctx.Err() != nil {
+				return
+			}
+			m.mu.Lock()
+			m.errs[k] = err
+			m.mu.Unlock()
+			if added+removed > 0 {
+				p.log.Info("members of an in-flight key are in step", "cluster", k.Cluster, "key", k.Key,
+					"added", added, "removed", removed)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.changed:
+		case <-tick.C:
+		}
+	}
+}
+
+// sync makes one set equal to a list, as far as the other replicas agree.
+func (m *members) sync(ctx context.Context, client redis.UniversalClient, key string, list []string) (
+	added, removed int64, err error) {
+	if len(list) > MaxMembers {
+		return 0, 0, fmt.Errorf("in-flight key %q: %d endpoints are more than %d members, so they are not kept in step",
+			key, len(list), MaxMembers)
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	args := make([]any, 0, 4+len(list))
+	args = append(args, m.replica, listLasts.Milliseconds(), alienGrace.Milliseconds(), goneKept.Milliseconds())
+	for _, member := range list {
+		args = append(args, member)
+	}
+	counts, err := m.script.Run(ctx, client, []string{key, companion(key)}, args...).Int64Slice()
+	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
+		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be kept in step, because the ACL user may not "+
+			"write them; grant %s, and the patterns of the key and of %q: %w", key, syncRights, companion(key), err)
+	case err != nil:
+		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be kept in step: %w", key, err)
+	case len(counts) != 2:
+		return 0, 0, errors.New("a script answered nothing")
+	}
+	return counts[0], counts[1], nil
+}
+
+// syncRights are those that the script needs.
+const syncRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +zadd +zrem +pexpire"
+
+// companion is the key of the hash next to a set, in the same slot of a Redis Cluster: it keeps the set's hash tag, or
+// has the whole key as its tag.
+func companion(key string) string {
+	const suffix = ":steelyard"
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if shut := strings.IndexByte(key[open+1:], '}'); shut > 0 {
+			return key + suffix
+		}
+	}
+	return "{" + key + "}" + suffix
+}
+
+// fault adds to the result of a key why its members are not in step.
+func (m *members) fault(r *Result) {
+	m.mu.Lock()
+	err := m.errs[Key{r.Cluster, r.Key}]
+	m.mu.Unlock()
+	if err != nil && r.Err == nil {
+		r.Err = err
+	}
+}

@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The times to the last byte of the answers of an endpoint, in buckets that are 8 % wide. They are of the last half
+// minute to minute: in turns of 30 s, of which the current and the one before count.
+const (
+	timeBuckets = 180
+	timeGrowth  = 1.08
+	timeLowest  = 0.001 // seconds: the upper bound of the first; the last begins at some 970 s
+	timeTurn    = 30 * time.Second
+)
+
+var logTimeGrowth = math.Log(timeGrowth)
+
+type times struct{ current, before [timeBuckets]uint32 }
+
+func (t *times) add(seconds float64) {
+	i := 0
+	if seconds > timeLowest {
+		i = min(timeBuckets-1, int(math.Ceil(math.Log(seconds/timeLowest)/logTimeGrowth)))
+	}
+	t.current[i]++
+}
+
+// turn begins a new half minute.
+func (t *times) turn() {
+	t.before = t.current
+	t.current = [timeBuckets]uint32{}
+}
+
+// addTo adds up both turns.
+func (t *times) addTo(sum *[timeBuckets]uint64) {
+	for i := range sum {
+		sum[i] += uint64(t.current[i]) + uint64(t.before[i])
+	}
+}
+
+// p99 is the time that 99 % took at most, to 4 %: the middle of its bucket. It is NaN without an answer.
+func p99(counts *[timeBuckets]uint64) float64 {
+	var all uint64
+	for _, n := range counts {
+		all += n
+	}
+	if all == 0 {
+		return math.NaN()
+	}
+	rest := all - all*99/100
+	for i := timeBuckets - 1; i >= 0; i-- {
+		if counts[i] >= rest {
+			return timeLowest * math.Pow(timeGrowth, float64(i)-0.5)
+		}
+		rest -= counts[i]
+	}
+	return math.NaN()
+}
+
+// turnTimes begins a new half minute for a cluster when it is time.
+func (c *cluster) turnTimes(now time.Time) {
+	if since := now.Sub(c.turned); since >= 0 && since < timeTurn {
+		return
+	}
+	c.turned = now
+	for _, s := range c.members {
+		if s.times != nil {
+			s.times.turn()
+		}
+	}
+}
+
+// An AnswerTime is the time, in seconds, to the last byte that 99 % of the answers of about the last minute took at
+// most.
+type AnswerTime struct {
+	Address string
+	P99     float64
+}
+
+// AnswerTimes are those of the endpoints of a cluster that answered, by address, and that of all of them; NaN without
+// an answer in an access log.
+func (l *Ledger) AnswerTimes(name string) (endpoints []AnswerTime, all float64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	c := l.clusters[name]
+	if c == nil {
+		return nil, math.NaN()
+	}
+	var pool [timeBuckets]uint64
+	for _, s := range c.members {
+		if s.times == nil {
+			continue
+		}
+		var one [timeBuckets]uint64
+		s.times.addTo(&one)
+		s.times.addTo(&pool)
+		if v := p99(&one); !math.IsNaN(v) {
+			endpoints = append(endpoints, AnswerTime{s.address, v})
+		}
+	}
+	slices.SortFunc(endpoints, func(a, b AnswerTime) int { return strings.Compare(a.Address, b.Address) })
+	return endpoints, p99(&pool)
+}

@@ -1,0 +1,128 @@
+package modelserver
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A Histogram is how long something took, of about the last minute: requests count less the longer they are ago, with a
+// time constant of 60 s. It does not change.
+type Histogram struct {
+	Bounds []float64 // upper, in seconds, rising; the last may be infinite
+	Counts []float64 // of requests, in each bucket
+	Sum    float64   // seconds
+}
+
+// FirstTokens follows the histogram of the time to the first token of one server. It is for display: what is wrong with
+// it is no failure of a scrape. It belongs to one goroutine.
+type FirstTokens struct {
+	picker  picker
+	samples samples
+	at      time.Time
+	bounds  []float64
+	before  []float64 // counts, cumulative over the buckets
+	sum     float64   // seconds
+	counts  []float64 // of the last minute, by bucket
+	seconds float64
+}
+
+const (
+	firstTokenTau  = 60 * time.Second
+	mostBuckets    = 64
+	fewestRequests = 0.5 // below that, nothing is known any more
+)
+
+// NewFirstTokens returns nil for an engine that has no such histogram.
+func NewFirstTokens(e Engine) *FirstTokens {
+	names := map[Engine]string{
+		EngineVLLM: "vllm:time_to_first_token_seconds", EngineSGLang: "sglang:time_to_first_token_seconds",
+		EngineTensorRTLLM: "trtllm_time_to_first_token_seconds",
+	}
+	name := names[e]
+	if name == "" {
+		return nil
+	}
+	f := &FirstTokens{picker: newPicker([]string{name + "_bucket", name + "_sum"})}
+	f.samples = newSamples(f.picker.names)
+	return f
+}
+
+// Observe takes in a metrics body that was true at the given moment, and returns the histogram; nil while it is
+// unknown.
+func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
+	bounds, counts, sum, ok := f.read(body)
+	if !ok {
+		return nil
+	}
+	elapsed := at.Sub(f.at)
+	again := f.at.IsZero() || !slices.Equal(bounds, f.bounds) || elapsed <= 0
+	f.at = at
+	if again {
+		f.bounds, f.before, f.sum = slices.Clone(bounds), slices.Clone(counts), sum
+		f.counts, f.seconds = make([]float64, len(bounds)), 0
+		return nil
+	}
+	f.add(counts, sum, math.Exp(-elapsed.Seconds()/firstTokenTau.Seconds()))
+	var all float64
+	for _, n := range f.counts {
+		all += n
+	}
+	if all < fewestRequests {
+		return nil
+	}
+	return &Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
+}
+
+// add takes in what came since the last time. Counters that are lower than before have begun again at zero.
+func (f *FirstTokens) add(counts []float64, sum, keep float64) {
+	last := len(counts) - 1
+	if counts[last] < f.before[last] || sum < f.sum {
+		clear(f.before)
+		f.sum = 0
+	}
+	var below float64
+	for i := range counts {
+		grown := max(0, counts[i]-f.before[i])
+		f.counts[i] = f.counts[i]*keep + max(0, grown-below)
+		below = max(below, grown)
+	}
+	f.seconds = f.seconds*keep + sum - f.sum
+	copy(f.before, counts)
+	f.sum = sum
+}
+
+// read adds up the histograms of all models: requests up to each bound, and their seconds.
+func (f *FirstTokens) read(body []byte) (bounds, counts []float64, sum float64, ok bool) {
+	f.samples.clear()
+	plain := true
+	err := f.picker.each(body, func(name int, sample []byte) bool {
+		plain = f.samples.parse(name, sample)
+		return plain
+	})
+	if err != nil || !plain || len(f.samples.byName[0]) == 0 || len(f.samples.byName[1]) == 0 {
+		return nil, nil, 0, false
+	}
+	for _, s := range f.samples.byName[0] {
+		le, err := strconv.ParseFloat(string(s.label("le")), 64)
+		if err != nil || math.IsNaN(le) || !plausible(s.value) {
+			return nil, nil, 0, false
+		}
+		i, found := slices.BinarySearch(bounds, le)
+		if !found {
+			if len(bounds) == mostBuckets {
+				return nil, nil, 0, false
+			}
+			bounds, counts = slices.Insert(bounds, i, le), slices.Insert(counts, i, 0)
+		}
+		counts[i] += s.value
+	}
+	for _, s := range f.samples.byName[1] {
+		if !plausible(s.value) {
+			return nil, nil, 0, false
+		}
+		sum += s.value
+	}
+	return bounds, counts, sum, true
+}

@@ -1,0 +1,288 @@
+package replicas
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"steelyard/collectors/replicas/merge"
+	"steelyard/weighting"
+	"steelyard/weighting/flight"
+)
+
+// The header of a message.
+const (
+	magic   = "SYRP"
+	version = 1
+)
+
+// Bounds on what a message holds.
+const (
+	maxMessage = 256 << 10 // bytes of one that is published, about
+	maxState   = 16 << 20  // bytes of a whole state
+	maxText    = 1024      // bytes of a name or an address
+	maxError   = 200       // bytes of the error of a scrape
+	maxCount   = 1 << 30   // requests in flight
+	maxAge     = 24 * time.Hour
+)
+
+// errVersion is that of a message of another version.
+var errVersion = errors.New("a message of another version")
+
+// encode appends a message. Ages are those at now.
+func encode(b []byte, m *merge.Message, now time.Time) []byte {
+	b = append(append(b, magic...), version)
+	b = appendText(b, string(m.From))
+	b = appendText(b, m.Name)
+	b = binary.AppendUvarint(b, m.Seq)
+	b = appendBool(b, m.Leaving)
+	b = binary.AppendUvarint(b, uint64(len(m.Clusters)))
+	for i := range m.Clusters {
+		b = appendCluster(b, &m.Clusters[i])
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.Scrapes)))
+	for i := range m.Scrapes {
+		b = appendScrape(b, &m.Scrapes[i], now)
+	}
+	return b
+}
+
+func appendCluster(b []byte, c *merge.Cluster) []byte {
+	h := &c.Head
+	b = appendText(b, c.Name)
+	for _, n := range []int{h.Watching, h.Events, h.Reports, h.Reconciled} {
+		b = binary.AppendUvarint(b, uint64(max(0, n)))
+	}
+	b = appendFloat(b, h.Rate)
+	b = appendDuration(appendDuration(b, h.Age), h.Interval)
+	b = binary.AppendUvarint(b, uint64(len(c.Parts)))
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		b = appendText(b, p.Address)
+		b = binary.AppendUvarint(b, uint64(max(0, p.InFlight)))
+		for _, n := range counts(&p.Sums) {
+			b = binary.AppendUvarint(b, *n)
+		}
+		b = appendFloat(appendFloat(b, p.Sums.Latency), p.Sums.Bytes)
+	}
+	return b
+}
+
+// counts are the sums that are whole numbers.
+func counts(s *flight.Sums) [7]*uint64 {
+	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
+}
+
+func appendScrape(b []byte, s *merge.Scrape, now time.Time) []byte {
+	b = appendText(appendText(b, s.Cluster), s.Address)
+	b = appendDuration(appendDuration(b, now.Sub(s.At)), s.Took)
+	b = appendBool(b, s.Refused)
+	b = appendText(b, s.Error[:min(len(s.Error), maxError)])
+	if s.Error != "" {
+		return b
+	}
+	r := s.Report
+	known := byte(0)
+	for i, f := range readings(&r) {
+		if f.Known() {
+			known |= 1 << i
+		}
+	}
+	if !r.Tokens.At.IsZero() {
+		known |= withTokens
+	}
+	b = append(b, known)
+	for _, f := range readings(&r) {
+		if f.Known() {
+			b = appendFloat(b, f.Value)
+		}
+	}
+	if known&withTokens != 0 {
+		for _, n := range tokens(&r.Tokens) {
+			b = appendFloat(b, *n)
+		}
+	}
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(max(0, r.Restarts))), uint64(max(0, r.Implausible)))
+}
+
+// readings are the fields of a report that may be unknown by themselves. All that a scrape knows is of one moment.
+func readings(r *weighting.ServerReport) [6]*weighting.Reading {
+	return [...]*weighting.Reading{&r.Queue, &r.Running, &r.Utilization, &r.Completions, &r.QueueSeconds,
+		&r.BusySeconds}
+}
+
+// withTokens marks a report that has them, next to a bit for each reading.
+const withTokens = 1 << 7
+
+func tokens(t *weighting.TokenCounts) [5]*float64 {
+	return [...]*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations}
+}
+
+func appendText(b []byte, s string) []byte {
+	s = s[:min(len(s), maxText)]
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func appendFloat(b []byte, v float64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+}
+
+// appendDuration appends microseconds.
+func appendDuration(b []byte, d time.Duration) []byte {
+	return binary.AppendUvarint(b, uint64(max(0, d).Microseconds()))
+}
+
+// decode reads a message that came at that time.
+func decode(b []byte, now time.Time) (*merge.Message, error) {
+	if len(b) > maxState || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%d bytes are no message of a replica", len(b))
+	}
+	if b[len(magic)] != version {
+		return nil, fmt.Errorf("%w: %d", errVersion, b[len(magic)])
+	}
+	d := &decoder{b: b[len(magic)+1:]}
+	m := &merge.Message{From: merge.ID(d.text()), Name: d.text(), Seq: d.uvarint(), Leaving: d.bool()}
+	m.Clusters = make([]merge.Cluster, d.length())
+	for i := range m.Clusters {
+		d.cluster(&m.Clusters[i])
+	}
+	m.Scrapes = make([]merge.Scrape, d.length())
+	for i := range m.Scrapes {
+		d.scrape(&m.Scrapes[i], now)
+	}
+	if d.failed || len(d.b) > 0 || m.From == "" || m.Seq == 0 {
+		return nil, errors.New("a message of a replica is not whole")
+	}
+	return m, nil
+}
+
+// A decoder reads values one after the other. After the first that is not there it reads zeros.
+type decoder struct {
+	b      []byte
+	failed bool
+}
+
+func (d *decoder) fail() {
+	d.failed, d.b = true, nil
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// bounded is a number of a size that a message may have.
+func (d *decoder) bounded(most uint64) uint64 {
+	v := d.uvarint()
+	if v > most {
+		d.fail()
+		return 0
+	}
+	return v
+}
+
+// length is that of a list, whose items take some bytes each.
+func (d *decoder) length() int {
+	const least = 8 // bytes
+	n := d.bounded(uint64(len(d.b)) / least)
+	if d.failed {
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) text() string {
+	n := d.bounded(maxText)
+	if n > uint64(len(d.b)) {
+		d.fail()
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail()
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) bool() bool { return d.byte() != 0 }
+
+// float is a number that can be a sum or a gauge.
+func (d *decoder) float() float64 {
+	if len(d.b) < 8 {
+		d.fail()
+		return 0
+	}
+	v := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
+	d.b = d.b[8:]
+	if !(v >= 0) || math.IsInf(v, 0) {
+		d.fail()
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) duration() time.Duration {
+	return time.Duration(d.bounded(uint64(maxAge.Microseconds()))) * time.Microsecond
+}
+
+func (d *decoder) cluster(c *merge.Cluster) {
+	h := &c.Head
+	c.Name = d.text()
+	for _, n := range []*int{&h.Watching, &h.Events, &h.Reports, &h.Reconciled} {
+		*n = int(d.bounded(maxCount))
+	}
+	h.Rate, h.Age, h.Interval = d.float(), d.duration(), d.duration()
+	c.Parts = make([]merge.Part, d.length())
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		p.Address, p.InFlight = d.text(), int64(d.bounded(maxCount))
+		for _, n := range counts(&p.Sums) {
+			*n = d.bounded(math.MaxInt64)
+		}
+		p.Sums.Latency, p.Sums.Bytes = d.float(), d.float()
+	}
+}
+
+func (d *decoder) scrape(s *merge.Scrape, now time.Time) {
+	s.Cluster, s.Address = d.text(), d.text()
+	s.At = now.Add(-d.duration())
+	s.Took, s.Refused, s.Error = d.duration(), d.bool(), d.text()
+	if s.Error != "" {
+		return
+	}
+	known := d.byte()
+	for i, f := range readings(&s.Report) {
+		if known&(1<<i) != 0 {
+			*f = weighting.Reading{Value: d.float(), At: s.At}
+		}
+	}
+	if known&withTokens != 0 {
+		s.Report.Tokens.At = s.At
+		for _, n := range tokens(&s.Report.Tokens) {
+			*n = d.float()
+		}
+	}
+	s.Report.Restarts, s.Report.Implausible = int(d.bounded(maxCount)), int(d.bounded(maxCount))
+}

@@ -1,0 +1,32 @@
+// Package replicas connects the replicas of a control plane that serve Envoys at the same time, through Redis. Each
+// Envoy reports its requests to one of them, so each publishes what its own Envoys have at each endpoint, and what its
+// scrapes found, and adds up the others' (package merge). All decide on the same loads, and none leads.
+//
+// # Over the wire
+//
+//	PREFIX:replicas         a channel: one binary message for each replica and change, gathered for 5 ms, and at least
+//	                        one every 100 ms, which repeats a tenth of the endpoints
+//	PREFIX:replicas:state   a hash with a field for each replica, its whole state, written every 2 s and valid for 5 s
+//	                        by the clock of Redis: for a replica that has just connected
+//
+// A message begins with SYRP and a version. One of another version is ignored and counted, so replicas of two versions
+// may run side by side, each as if the other was not there. It holds at most 256 KiB; a state that is larger takes
+// several. What is received is bounded in size, and names and addresses in length.
+//
+// # When Redis is away
+//
+// A replica receives its own messages, too, and so knows that the way through Redis is open in both directions. When
+// they stay out, it closes the connections and makes new ones, five times a second, until they come again. The state
+// of the link is Status; package merge has what counts meanwhile.
+//
+// The ACL user needs
+//
+//	ACL SETUSER steelyard +publish +subscribe +ping +evalsha +eval +time +hset +hgetall +hdel +pexpire
+//	    ~steelyard:* &steelyard:*
+//
+// # What it is not
+//
+// It holds no counts of its own Envoys (collectors/ledger does) and fetches no metrics page (collectors/scrape): the
+// caller gives it both. A client that may publish on the channel can set the counts of endpoints, as one that writes
+// the in-flight sets can.
+package replicas

@@ -1,0 +1,252 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"steelyard/collectors/replicas/merge"
+	"steelyard/weighting/flight"
+)
+
+// Times of the link.
+const (
+	gather    = 5 * time.Millisecond   // changes that one message has
+	beat      = 100 * time.Millisecond // between two messages at most
+	turns     = 10                     // beats in which all endpoints are repeated once
+	judge     = 50 * time.Millisecond  // between two looks at who is silent
+	again     = 200 * time.Millisecond // between two attempts to connect
+	exchange  = 300 * time.Millisecond // a message may take
+	storing   = 2 * time.Second        // between two states in the hash
+	valid     = 5 * time.Second        // of a state in the hash
+	farewell  = 200 * time.Millisecond // the last message may take
+	maxScrape = 10_000                 // scrapes that wait to be sent
+)
+
+// A Client is a connection to Redis.
+type Client struct {
+	redis.UniversalClient
+	Stop func() // closes it, and waits for what it dialled
+}
+
+// Options are what a Link needs.
+type Options struct {
+	// Connect makes a client. It does not wait for Redis.
+	Connect func() Client
+	Prefix  string // of the channel and the key, the same for all replicas
+	Name    string // of this one, for people
+	Log     *slog.Logger
+
+	// Own returns what the Envoys of this replica have of a cluster. It may write over into.
+	Own func(cluster string, into []merge.Part) (merge.Head, []merge.Part)
+	// Changed is called when the counts of other replicas changed, and Scraped for each of their scrapes. Looked is
+	// called several times a second, when it is known which of the others are live. None of them may block.
+	Changed func(clusters []string)
+	Scraped func(from merge.ID, name string, s merge.Scrape)
+	Looked  func()
+}
+
+// A Link publishes what this replica has, and follows the others.
+type Link struct {
+	o       Options
+	id      merge.ID
+	log     *slog.Logger
+	changed chan struct{} // capacity one: there is something to send
+
+	mu       sync.Mutex
+	peers    *merge.Peers
+	clusters []string // that are configured here
+	dirty    map[string]struct{}
+	scrapes  map[[2]string]merge.Scrape // to be sent, by cluster and address
+	client   *Client                    // of the present session; nil between two
+	abort    context.CancelCauseFunc    // ends that session
+	whole    bool                       // the next message has everything
+	counters Counters
+	err      error // why there is no session, or the latest message could not be sent
+	known    map[merge.ID]merge.State
+	wasCut   bool // as of the last line of the log
+	warned   bool // of a cut, in the log
+}
+
+// Counters are of this replica's messages and those that could not be read. They never go back.
+type Counters struct {
+	merge.Counters
+	Sent    uint64
+	Failed  uint64 // could not be sent
+	Foreign uint64 // of another version
+	Invalid uint64 // not to be read
+
+	LastForeign time.Time // when the latest of another version came
+}
+
+// New makes a link under an id that no run of any replica had before.
+func New(id merge.ID, o Options) *Link {
+	return &Link{
+		o: o, id: id, log: o.Log, changed: make(chan struct{}, 1), peers: merge.New(id, time.Now()),
+		dirty: make(map[string]struct{}), scrapes: make(map[[2]string]merge.Scrape),
+		known: make(map[merge.ID]merge.State), wasCut: true,
+	}
+}
+
+// ID is that of this replica.
+func (l *Link) ID() merge.ID { return l.id }
+
+// SetMembers replaces the endpoints of all clusters.
+func (l *Link) SetMembers(members map[string][]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.peers.SetMembers(members)
+	l.clusters = l.clusters[:0:0]
+	for name := range members {
+		l.clusters = append(l.clusters, name)
+	}
+	slices.Sort(l.clusters)
+}
+
+// Note announces that a count of this replica's Envoys changed.
+func (l *Link) Note(cluster string) {
+	l.mu.Lock()
+	l.dirty[cluster] = struct{}{}
+	l.mu.Unlock()
+	l.wake()
+}
+
+// Share hands on a scrape of this replica.
+func (l *Link) Share(s merge.Scrape) {
+	l.mu.Lock()
+	if key := [2]string{s.Cluster, s.Address}; len(l.scrapes) < maxScrape {
+		l.scrapes[key] = s
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *Link) wake() {
+	select {
+	case l.changed <- struct{}{}:
+	default: // announced already
+	}
+}
+
+// Merge is that of merge.Peers.
+func (l *Link) Merge(now time.Time, cluster string, own merge.Head, parts []merge.Part, counts []flight.Counts,
+	before time.Time) merge.Head {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peers.Merge(now, cluster, own, parts, counts, before)
+}
+
+// Mine is that of merge.Peers.
+func (l *Link) Mine(now time.Time, cluster, address string, interval time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peers.Mine(now, cluster, address, interval)
+}
+
+// Served is that of merge.Peers.
+func (l *Link) Served(now time.Time, address string, requests float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.peers.Served(now, address, requests)
+}
+
+// A Status is the state of a link.
+type Status struct {
+	ID       merge.ID
+	Name     string
+	Cut      bool // the way through Redis
+	Since    time.Time
+	Err      error // why, where it is known
+	Others   []merge.Status
+	Counters Counters
+}
+
+// Status returns the state of the link.
+func (l *Link) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Status{ID: l.id, Name: l.o.Name, Others: l.peers.Status(), Counters: l.counters}
+	s.Counters.Counters = l.peers.Counters()
+	if s.Cut, s.Since = l.peers.Cut(); s.Cut {
+		s.Err = l.err
+		if s.Err == nil {
+			s.Err = errors.New("the messages of this replica do not come back")
+		}
+	}
+	return s
+}
+
+// Run connects the replicas until ctx is done, and then takes leave of the others. Call it once.
+func (l *Link) Run(ctx context.Context) error {
+	connected, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the others know that this one leaves
+	var all sync.WaitGroup
+	all.Go(func() { l.follow(connected) })
+	all.Go(func() { l.look(connected) })
+	l.send(ctx)
+	stop()
+	all.Wait()
+	return nil
+}
+
+// look judges who is silent.
+func (l *Link) look(ctx context.Context) {
+	tick := time.NewTicker(judge)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		changed := l.peers.Tick(time.Now())
+		clusters, lines := l.clusters, l.news()
+		l.mu.Unlock()
+		for _, line := range lines {
+			l.log.Log(ctx, line.level, line.text, line.args...)
+		}
+		if changed {
+			l.o.Changed(clusters)
+		}
+		if changed || n%2 == 0 {
+			l.o.Looked()
+		}
+	}
+}
+
+// A line is one of the log.
+type line struct {
+	level slog.Level
+	text  string
+	args  []any
+}
+
+// news are the changes since the last look, as lines of the log.
+func (l *Link) news() (lines []line) {
+	cut, _ := l.peers.Cut()
+	if cut != l.wasCut || cut && !l.warned && l.err != nil { // the first time it may never have been open
+		l.wasCut, l.warned = cut, cut
+		if cut {
+			lines = append(lines, line{slog.LevelWarn, "the other replicas cannot be reached through Redis: this one " +
+				"goes by its own Envoys and scrapes everything", []any{"error", fmt.Sprint(l.err)}})
+		} else {
+			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
+		}
+	}
+	seen := make(map[merge.ID]merge.State)
+	for _, p := range l.peers.Status() {
+		seen[p.ID] = p.State
+		if l.known[p.ID] != p.State {
+			lines = append(lines, line{slog.LevelInfo, "another replica is " + string(p.State),
+				[]any{"replica", p.Name, "id", p.ID}})
+		}
+	}
+	l.known = seen
+	return lines
+}

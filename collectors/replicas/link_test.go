@@ -1,0 +1,296 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"steelyard/collectors/replicas/merge"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/weighting"
+	"steelyard/weighting/flight"
+)
+
+// The tests in this file are with a real Redis.
+
+const (
+	llama = "llama"
+	x, y  = "10.0.0.1:8000", "10.0.0.2:8000"
+)
+
+// A node is a replica whose own counts the test sets.
+type node struct {
+	t    *testing.T
+	link *Link
+	stop func()
+
+	mu      sync.Mutex
+	own     map[string]merge.Part
+	scrapes map[string]merge.Scrape // of others, by address
+}
+
+func startNode(t *testing.T, address, name string) *node {
+	t.Helper()
+	n := &node{t: t, own: map[string]merge.Part{x: {Address: x}, y: {Address: y}},
+		scrapes: make(map[string]merge.Scrape)}
+	n.link = New(merge.ID("run of "+name), Options{
+		Connect: func() Client {
+			c := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1,
+				ContextTimeoutEnabled: true})
+			return Client{UniversalClient: c, Stop: func() { _ = c.Close() }}
+		},
+		Prefix: "test", Name: name, Log: slog.New(slog.DiscardHandler),
+		Own: n.counts, Changed: func([]string) {}, Looked: func() {},
+		Scraped: func(_ merge.ID, _ string, s merge.Scrape) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.scrapes[s.Address] = s
+		},
+	})
+	n.link.SetMembers(map[string][]string{llama: {x, y}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = n.link.Run(ctx)
+	}()
+	n.stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(n.stop)
+	return n
+}
+
+func (n *node) counts(_ string, into []merge.Part) (merge.Head, []merge.Part) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return merge.Head{Watching: 1, Events: 1, Reconciled: 1}, append(into[:0], n.own[x], n.own[y])
+}
+
+// request counts requests that began at an endpoint, and are in flight.
+func (n *node) request(address string, count int64) {
+	n.mu.Lock()
+	p := n.own[address]
+	p.InFlight += count
+	p.Sums.Issued += uint64(count)
+	n.own[address] = p
+	n.mu.Unlock()
+	n.link.Note(llama)
+}
+
+// inFlight is what the node merges for each endpoint.
+func (n *node) inFlight() map[string]float64 {
+	head, parts := n.counts(llama, nil)
+	counts := []flight.Counts{{Address: x}, {Address: y}}
+	n.link.Merge(time.Now(), llama, head, parts, counts, time.Time{})
+	return map[string]float64{x: counts[0].InFlight.Value, y: counts[1].InFlight.Value}
+}
+
+func (n *node) until(what string, holds func() error) {
+	n.t.Helper()
+	var err error
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if err = holds(); err == nil {
+			return
+		}
+	}
+	n.t.Fatalf("never: %s: %v", what, err)
+}
+
+func (n *node) untilInFlight(want map[string]float64) {
+	n.t.Helper()
+	n.until("the counts of all", func() error {
+		if got := n.inFlight(); !maps.Equal(got, want) {
+			return fmt.Errorf("in flight %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// other wants one other replica in a state.
+func (n *node) other(state merge.State) func() error {
+	return func() error {
+		s := n.link.Status()
+		if s.Cut || len(s.Others) != 1 || s.Others[0].State != state {
+			return fmt.Errorf("cut %t, others %+v", s.Cut, s.Others)
+		}
+		return nil
+	}
+}
+
+func startStore(t *testing.T) *proc.Redis { return proctest.Redis(t, proc.RedisConfig{}) }
+
+func TestCountsAndScrapesReachTheOther(t *testing.T) {
+	store := startStore(t)
+	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
+	a.until("the other is live", a.other(merge.Live))
+	b.until("the other is live", b.other(merge.Live))
+	a.request(x, 3)
+	b.request(x, 1)
+	b.request(y, 2)
+	want := map[string]float64{x: 4, y: 2}
+	a.untilInFlight(want)
+	b.untilInFlight(want)
+
+	at := time.Now()
+	a.link.Share(merge.Scrape{Cluster: llama, Address: y, At: at, Took: time.Millisecond,
+		Report: weighting.ServerReport{Queue: weighting.Reading{Value: 7, At: at}}})
+	b.until("the scrape is there", func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		got := b.scrapes[y]
+		if got.Report.Queue.Value != 7 || got.Took != time.Millisecond || got.At.Sub(at).Abs() > time.Second {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+
+	a.stop()
+	b.until("one that stops is gone", b.other(merge.Gone))
+	if o := b.link.Status().Others[0]; o.Since.Sub(o.Heard) > merge.Silence/2 {
+		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.Heard))
+	}
+	if n, err := redisOf(t, store).HLen(t.Context(), "test:replicas:state").Result(); err != nil || n > 1 {
+		t.Errorf("%d states are left, %v", n, err)
+	}
+}
+
+func redisOf(t *testing.T, store *proc.Redis) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: store.Address()})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// The hash has the state of one that is silent at the moment.
+func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
+	store := startStore(t)
+	a := startNode(t, store.Address(), "a")
+	a.request(x, 5)
+	client := redisOf(t, store)
+	a.until("its state is stored", func() error {
+		state, err := client.HGet(t.Context(), "test:replicas:state", "run of a").Result()
+		if err != nil {
+			return err
+		}
+		_, blob, _ := cut(state)
+		m, err := decode([]byte(blob), time.Now())
+		if err == nil && m.Clusters[0].Parts[0].InFlight != 5 {
+			err = fmt.Errorf("%+v", m)
+		}
+		return err
+	})
+	if left := client.PTTL(t.Context(), "test:replicas:state").Val(); left <= 0 || left > 2*valid {
+		t.Errorf("the hash expires in %v", left)
+	}
+	// Nothing comes over the channel of this one.
+	late := New("late", Options{Prefix: "test", Log: slog.New(slog.DiscardHandler), Changed: func([]string) {}})
+	late.SetMembers(map[string][]string{llama: {x, y}})
+	if err := late.loadStates(t.Context(), Client{UniversalClient: client}); err != nil {
+		t.Fatal(err)
+	}
+	counts := []flight.Counts{{Address: x}, {Address: y}}
+	late.Merge(time.Now(), llama, merge.Head{}, []merge.Part{{Address: x}, {Address: y}}, counts, time.Time{})
+	if got := counts[0].InFlight.Value; got != 5 {
+		t.Errorf("%v in flight at once, want 5", got)
+	}
+}
+
+func cut(state string) (expiry, blob string, ok bool) {
+	for i := range state {
+		if state[i] == ' ' {
+			return state[:i], state[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+func TestStatesThatAreOldAreRemovedByTheClockOfRedis(t *testing.T) {
+	client := redisOf(t, startStore(t))
+	keys := []string{"h"}
+	for id, ms := range map[string]int64{"old": 1, "new": 60_000} {
+		if err := store.Run(t.Context(), client, keys, id, ms, "state of "+id).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := &node{t: t}
+	n.until("only the new one is left", func() error {
+		got, err := load.Run(t.Context(), client, keys).StringSlice()
+		left := client.HLen(t.Context(), "h").Val()
+		if err == nil && (len(got) != 1 || got[0] != "state of new" || left != 1) {
+			err = fmt.Errorf("%v of %d", got, left)
+		}
+		return err
+	})
+}
+
+func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
+	store := startStore(t)
+	a := startNode(t, store.Address(), "a")
+	a.until("it is connected", func() error {
+		if s := a.link.Status(); s.Cut {
+			return s.Err
+		}
+		return nil
+	})
+	client := redisOf(t, store)
+	foreign := encode(nil, &merge.Message{From: "b", Seq: 1}, time.Now())
+	foreign[len(magic)]++
+	for _, m := range [][]byte{foreign, foreign, []byte("hello")} {
+		if err := client.Publish(t.Context(), "test:replicas", m).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.until("they are counted", func() error {
+		if c := a.link.Status().Counters; c.Foreign != 2 || c.Invalid != 1 || c.LastForeign.IsZero() {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	if others := a.link.Status().Others; len(others) != 0 {
+		t.Errorf("others: %+v", others)
+	}
+}
+
+// Each message has what changed in 5 ms: requests that begin all the time are not a message each.
+func TestChangesAreGathered(t *testing.T) {
+	store := startStore(t)
+	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
+	b.until("the other is live", b.other(merge.Live))
+	before, began := b.link.Status().Counters.Received, time.Now()
+	const requests = 2000
+	for range requests {
+		a.request(x, 1)
+		time.Sleep(100 * time.Microsecond) // what a request takes to come, not what is waited for
+	}
+	b.untilInFlight(map[string]float64{x: requests, y: 0})
+	received, most := b.link.Status().Counters.Received-before, uint64(time.Since(began)/gather)+2
+	if received > most {
+		t.Errorf("%d messages for %d requests in %v, want at most %d", received, requests, time.Since(began), most)
+	}
+}
+
+func TestRedisKilledAndBack(t *testing.T) {
+	store := startStore(t)
+	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
+	a.request(x, 2)
+	b.untilInFlight(map[string]float64{x: 2, y: 0})
+	if err := store.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the way is cut, and why", func() error {
+		s := b.link.Status()
+		if !s.Cut || s.Err == nil || s.Others[0].State != merge.Unreachable {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	proctest.Redis(t, proc.RedisConfig{Address: store.Address()})
+	b.until("the other is live", b.other(merge.Live))
+	b.untilInFlight(map[string]float64{x: 2, y: 0})
+}

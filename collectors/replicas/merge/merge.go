@@ -1,0 +1,219 @@
+package merge
+
+import (
+	"math"
+	"time"
+
+	"steelyard/weighting"
+	"steelyard/weighting/flight"
+)
+
+// A pace is how many requests end per second, over the last seconds.
+type pace struct {
+	total uint64
+	marks [2]struct {
+		at    time.Time
+		total uint64
+	}
+}
+
+// paceSpan is the least time that a pace is of, once it is known.
+const paceSpan = 2 * time.Second
+
+func (p *pace) note(now time.Time, ended uint64) {
+	p.total += ended
+	if p.marks[1].at.IsZero() || now.Sub(p.marks[1].at) >= paceSpan {
+		p.marks[0] = p.marks[1]
+		p.marks[1].at, p.marks[1].total = now, p.total
+	}
+}
+
+// perSecond is 0 where it is not known.
+func (p *pace) perSecond(now time.Time) float64 {
+	from := p.marks[0]
+	if from.at.IsZero() {
+		from = p.marks[1]
+	}
+	if seconds := now.Sub(from.at).Seconds(); !from.at.IsZero() && seconds > 0 {
+		return float64(p.total-from.total) / seconds
+	}
+	return 0
+}
+
+// A remainder is what still counts of the requests of a replica that is gone: parts, 0 to 1, of them.
+type remainder struct {
+	*share
+	since time.Time // when it was gone
+	// guessed goes by how long requests take; checked is where the server reports how many it has.
+	guessed, checked float64
+}
+
+// remains returns the remainder of a replica; false where nothing is left.
+func (p *Peers) remains(now time.Time, name string, o *peer, s *share) (remainder, bool) {
+	const longest = 10 * time.Second
+	gone := now.Sub(o.since)
+	if gone > Fade {
+		return remainder{}, false
+	}
+	takes := longest.Seconds()
+	var inFlight int64
+	for _, each := range s.parts {
+		inFlight += each.inFlight
+	}
+	if rate := s.pace.perSecond(o.since); rate > 0 {
+		takes = min(takes, float64(inFlight)/rate)
+	}
+	left := 1.0
+	if s.head.Reconciled > 0 {
+		gained := float64(p.reconciled(name, o) - s.other)
+		left = 1 - min(max(0, gained/float64(s.head.Reconciled)), 1)
+	}
+	r := remainder{share: s, since: o.since, guessed: left * math.Exp(-gone.Seconds()/max(takes, 1e-3)),
+		checked: left * math.Exp(-gone.Seconds()/longest.Seconds())}
+	const least = 0.01
+	return r, r.checked >= least && inFlight > 0
+}
+
+// remaining is what counts of all that are gone at an endpoint, where so many requests of the others are in flight. A
+// server that reports its requests shows how many of them are left there at most.
+func (m *member) remaining(now time.Time, address string, left []remainder, inFlight float64) float64 {
+	var guessed, checked float64
+	fresh := now.Sub(m.servedAt) <= time.Second
+	for _, r := range left {
+		if each := r.parts[address]; each != nil {
+			guessed += float64(each.inFlight) * r.guessed
+			checked += float64(each.inFlight) * r.checked
+		}
+		fresh = fresh && m.servedAt.After(r.since)
+	}
+	if fresh {
+		return min(checked, max(0, m.served-inFlight))
+	}
+	return guessed
+}
+
+// Merge adds what the other replicas have of a cluster to what this one has: own, and parts in the order of counts,
+// which it writes into. The counts are not older than before, as those of the reading before were. It returns the sum
+// over all replicas.
+func (p *Peers) Merge(now time.Time, name string, own Head, parts []Part, counts []flight.Counts,
+	before time.Time) Head {
+	c := p.clusters[name]
+	if c == nil || len(parts) != len(counts) {
+		return own
+	}
+	c.own = own
+	all := own
+	age := means{}
+	age.add(&own, own.Age)
+	var live []*share
+	var left []remainder
+	for _, o := range p.peers {
+		s := o.clusters[name]
+		switch {
+		case s == nil:
+		case o.state == Live:
+			live = append(live, s)
+			all.add(&s.head)
+			age.add(&s.head, s.age(now, o))
+		default:
+			if r, any := p.remains(now, name, o, s); any {
+				left = append(left, r)
+			}
+		}
+	}
+	all.Age, all.Interval = age.mean()
+	if all.Counted() == 0 && len(left) == 0 {
+		return all
+	}
+	at := now.Add(-all.Age)
+	if next := before.Add(1); at.Before(next) {
+		at = next
+	}
+	if at.After(now) { // a second reading of one moment
+		at = now
+	}
+	r := readings{at: at, exact: all.Reconciled == all.Counted() && len(left) == 0,
+		partial: all.Events > 0 && all.Reports > 0 || len(left) > 0 || p.cut}
+	if all.Events > 0 {
+		r.logged = at
+	}
+	for i := range counts {
+		inFlight, sums := float64(parts[i].InFlight), parts[i].Sums
+		for _, s := range live {
+			if each := s.parts[counts[i].Address]; each != nil && s.head.Counted() > 0 {
+				inFlight += float64(each.inFlight)
+			}
+		}
+		if m := c.members[counts[i].Address]; m != nil {
+			sums.Add(&m.sums)
+			inFlight += m.remaining(now, counts[i].Address, left, inFlight)
+		}
+		r.write(&counts[i], inFlight, &sums)
+	}
+	return all
+}
+
+// add adds the Envoys of another replica.
+func (h *Head) add(o *Head) {
+	h.Watching += o.Watching
+	h.Events += o.Events
+	h.Reports += o.Reports
+	h.Reconciled += o.Reconciled
+	h.Rate += o.Rate
+}
+
+// age is how old the counts of a live replica are. One that reports each change at once has none to report while it
+// sends nothing.
+func (s *share) age(now time.Time, o *peer) time.Duration {
+	const missed = Silence / 2
+	switch silent := now.Sub(o.heard); {
+	case s.head.Age > 0:
+		return s.head.Age + now.Sub(s.at)
+	case silent > missed:
+		return silent
+	}
+	return transit
+}
+
+// means are those of ages and intervals, weighed by the rates of requests.
+type means struct{ weights, ages, intervals float64 }
+
+func (m *means) add(h *Head, age time.Duration) {
+	w := h.weight()
+	m.weights += w
+	m.ages += w * age.Seconds()
+	m.intervals += w * h.Interval.Seconds()
+}
+
+func (m *means) mean() (age, interval time.Duration) {
+	if m.weights == 0 {
+		return 0, 0
+	}
+	seconds := func(sum float64) time.Duration { return time.Duration(sum / m.weights * float64(time.Second)) }
+	return seconds(m.ages), seconds(m.intervals)
+}
+
+// readings are what the counts of a cluster have in common.
+type readings struct {
+	at, logged     time.Time // logged: of what only access logs show; zero: unknown
+	exact, partial bool
+}
+
+func (r *readings) write(c *flight.Counts, inFlight float64, s *flight.Sums) {
+	reading := func(value float64) weighting.Reading { return weighting.Reading{Value: value, At: r.at} }
+	logged := func(value float64) weighting.Reading {
+		if r.logged.IsZero() {
+			return weighting.Reading{}
+		}
+		return weighting.Reading{Value: value, At: r.logged}
+	}
+	c.InFlight, c.Exact = reading(inFlight), r.exact
+	c.Proxies = weighting.ProxyReport{
+		Issued: reading(float64(s.Issued)), Ended: reading(float64(s.Ended)),
+		Failed: logged(float64(s.Failed)), Errors: reading(float64(s.Errors)),
+		Succeeded:      reading(float64(s.Succeeded)),
+		LatencySeconds: logged(s.Latency), Answered: logged(float64(s.Answered)),
+		Sized: reading(float64(s.Sized)), SizedBytes: reading(s.Bytes),
+		Partial: r.partial,
+	}
+}

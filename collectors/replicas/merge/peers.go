@@ -1,0 +1,376 @@
+package merge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"steelyard/weighting/flight"
+)
+
+// Bounds and times.
+const (
+	// MaxReplicas is how many others are followed.
+	MaxReplicas = 32
+	// Silence is after how long a replica without a message is gone, five times of what is between two messages.
+	Silence = 500 * time.Millisecond
+	// Fade is how long the requests of one that is gone count at most.
+	Fade = 30 * time.Second
+	// shown is how long one that is gone is shown.
+	shown = time.Minute
+	// pause is more than there is between two ticks, unless this process was stopped.
+	pause = 250 * time.Millisecond
+	// transit is how old a count is that its replica reports at once: what is gathered before it is sent.
+	transit = 5 * time.Millisecond
+)
+
+// A State is that of another replica.
+type State string
+
+// The states.
+const (
+	Live        State = "live"
+	Gone        State = "gone"        // silent for Silence, or it has stopped
+	Unreachable State = "unreachable" // nothing is known of it, because the way through Redis is cut
+)
+
+// Peers are the other replicas. It is not safe for concurrent use.
+type Peers struct {
+	self     ID
+	peers    map[ID]*peer
+	clusters map[string]*cluster
+	echo     time.Time // when the last message of this replica came back
+	ticked   time.Time
+	cut      bool
+	since    time.Time // of cut
+	live     []ID      // sorted, with this one
+	counters Counters
+}
+
+// Counters are of messages of others, and never go back.
+type Counters struct {
+	Received uint64
+	Lost     uint64 // by gaps in their numbers
+	Stale    uint64 // older than one before, or doubled
+	Refused  uint64 // of more replicas than are followed
+}
+
+// A peer is another replica.
+type peer struct {
+	id       ID
+	name     string
+	seq      uint64
+	heard    time.Time
+	state    State
+	since    time.Time
+	clusters map[string]*share
+}
+
+// A share is what another replica has of one cluster.
+type share struct {
+	head  Head
+	at    time.Time // of the head
+	parts map[string]*part
+	pace  pace
+	other int // Envoys with load reports at all other replicas, when this one was gone
+}
+
+// A part is what another replica has at an endpoint.
+type part struct {
+	inFlight int64
+	seen     flight.Sums // as they were last
+}
+
+// A cluster is one that is configured here.
+type cluster struct {
+	members map[string]*member
+	own     Head // as of the last Merge
+}
+
+// A member is an endpoint of it.
+type member struct {
+	sums     flight.Sums // of the others, since they were first heard of
+	reported time.Time   // of the last scrape by another replica
+	served   float64     // requests that its server last reported
+	servedAt time.Time
+}
+
+// New returns peers of which none is known yet. Until the first message of this replica has come back, the way through
+// Redis counts as cut.
+func New(self ID, now time.Time) *Peers {
+	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), cut: true, since: now,
+		live: []ID{self}}
+}
+
+// SetMembers replaces the endpoints of all clusters. What is known of those that stay is kept.
+func (p *Peers) SetMembers(members map[string][]string) {
+	clusters := make(map[string]*cluster, len(members))
+	for name, addresses := range members {
+		c, old := &cluster{members: make(map[string]*member, len(addresses))}, p.clusters[name]
+		for _, address := range addresses {
+			if old != nil && old.members[address] != nil {
+				c.members[address] = old.members[address]
+			} else {
+				c.members[address] = &member{}
+			}
+		}
+		if old != nil {
+			c.own = old.own
+		}
+		clusters[name] = c
+	}
+	p.clusters = clusters
+	for _, other := range p.peers {
+		other.keep(clusters)
+	}
+}
+
+// keep forgets what is of no cluster or endpoint that is configured here.
+func (o *peer) keep(clusters map[string]*cluster) {
+	for name, s := range o.clusters {
+		c := clusters[name]
+		if c == nil {
+			delete(o.clusters, name)
+			continue
+		}
+		for address := range s.parts {
+			if c.members[address] == nil {
+				delete(s.parts, address)
+			}
+		}
+	}
+}
+
+// Take takes in a message that came at that time. It returns the clusters whose counts changed, and the scrapes that
+// count: those of live replicas, of endpoints that are configured here.
+func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scrape) {
+	if m.From == p.self {
+		p.echo = now
+		if p.cut {
+			p.cut, p.since = false, now
+		}
+		return nil, nil
+	}
+	o := p.of(now, m)
+	if o == nil {
+		return nil, nil
+	}
+	p.counters.Received++
+	o.heard = now
+	switch {
+	case m.Leaving:
+		p.leave(now, o, Gone)
+		return p.names(), nil
+	case o.state != Live:
+		o.state, o.since, o.clusters = Live, now, make(map[string]*share)
+		p.relist()
+		changed = p.names()
+	}
+	for i := range m.Clusters {
+		if c := p.clusters[m.Clusters[i].Name]; c != nil {
+			o.take(now, c, &m.Clusters[i])
+			changed = append(changed, m.Clusters[i].Name)
+		}
+	}
+	for _, s := range m.Scrapes {
+		if c := p.clusters[s.Cluster]; c != nil && c.members[s.Address] != nil {
+			c.members[s.Address].reported = now
+			scrapes = append(scrapes, s)
+		}
+	}
+	return changed, scrapes
+}
+
+// of returns the sender of a message, and nil where the message does not count.
+func (p *Peers) of(now time.Time, m *Message) *peer {
+	o := p.peers[m.From]
+	if o == nil {
+		if m.Leaving || len(p.peers) >= MaxReplicas && !p.drop() {
+			p.counters.Refused++
+			return nil
+		}
+		o = &peer{id: m.From, name: m.Name, state: Live, since: now, seq: m.Seq,
+			clusters: make(map[string]*share)}
+		p.peers[m.From] = o
+		p.relist()
+		return o
+	}
+	if m.Seq <= o.seq {
+		p.counters.Stale++
+		return nil
+	}
+	p.counters.Lost += m.Seq - o.seq - 1
+	o.seq = m.Seq
+	return o
+}
+
+// drop makes room for one more: the one that is gone for longest. It reports whether there was one.
+func (p *Peers) drop() bool {
+	var longest *peer
+	for _, o := range p.peers {
+		if o.state != Live && (longest == nil || o.since.Before(longest.since)) {
+			longest = o
+		}
+	}
+	if longest != nil {
+		delete(p.peers, longest.id)
+	}
+	return longest != nil
+}
+
+// take takes in the part of a message about a cluster.
+func (o *peer) take(now time.Time, c *cluster, m *Cluster) {
+	s := o.clusters[m.Name]
+	if s == nil {
+		s = &share{parts: make(map[string]*part)}
+		o.clusters[m.Name] = s
+	}
+	s.head, s.at = m.Head, now
+	for i := range m.Parts {
+		sent := &m.Parts[i]
+		to := c.members[sent.Address]
+		if to == nil {
+			continue
+		}
+		before := s.parts[sent.Address]
+		if before == nil {
+			before = &part{seen: sent.Sums}
+			s.parts[sent.Address] = before
+		}
+		risen := since(&before.seen, &sent.Sums)
+		to.sums.Add(&risen)
+		s.pace.note(now, risen.Ended)
+		before.inFlight, before.seen = max(0, sent.InFlight), sent.Sums
+	}
+}
+
+// since is by how much sums rose. Where one of them fell, they began again at zero.
+func since(before, now *flight.Sums) flight.Sums {
+	d := flight.Sums{
+		Issued: now.Issued - before.Issued, Ended: now.Ended - before.Ended, Failed: now.Failed - before.Failed,
+		Errors: now.Errors - before.Errors, Succeeded: now.Succeeded - before.Succeeded,
+		Answered: now.Answered - before.Answered, Latency: now.Latency - before.Latency,
+		Sized: now.Sized - before.Sized, Bytes: now.Bytes - before.Bytes,
+	}
+	fell := now.Issued < before.Issued || now.Ended < before.Ended || now.Failed < before.Failed ||
+		now.Errors < before.Errors || now.Succeeded < before.Succeeded || now.Answered < before.Answered ||
+		now.Sized < before.Sized || d.Latency < 0 || d.Bytes < 0
+	if fell {
+		return *now
+	}
+	return d
+}
+
+// Tick follows who is silent. It has to be called several times within Silence. It reports whether another replica
+// went, or the way through Redis.
+func (p *Peers) Tick(now time.Time) (changed bool) {
+	if gap := now.Sub(p.ticked); !p.ticked.IsZero() && gap > pause { // this process stood still, and so did its ears
+		p.echo = p.echo.Add(gap)
+		for _, o := range p.peers {
+			o.heard = o.heard.Add(gap)
+		}
+	}
+	p.ticked = now
+	silent := now.Sub(p.echo)
+	if !p.cut && silent > Silence {
+		p.cut, p.since, changed = true, now, true
+	}
+	for id, o := range p.peers {
+		switch {
+		case o.state == Live && p.cut:
+			p.leave(now, o, Unreachable)
+			changed = true
+		case o.state == Live && now.Sub(o.heard) > Silence && silent <= Silence/2:
+			p.leave(now, o, Gone)
+			changed = true
+		case o.state == Unreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.heard) > Silence:
+			o.state = Gone // it was not heard of when the way was back
+			changed = true
+		case o.state != Live && now.Sub(o.since) > shown:
+			delete(p.peers, id)
+		}
+	}
+	return changed
+}
+
+// Served takes in how many requests the server of an endpoint reports itself.
+func (p *Peers) Served(now time.Time, address string, requests float64) {
+	for _, c := range p.clusters {
+		if m := c.members[address]; m != nil {
+			m.served, m.servedAt = requests, now
+		}
+	}
+}
+
+// leave ends the life of a replica. What it had in flight fades from now on.
+func (p *Peers) leave(now time.Time, o *peer, s State) {
+	if o.state == Live {
+		o.since = now
+		for name, shared := range o.clusters {
+			shared.other = p.reconciled(name, o)
+		}
+	}
+	o.state = s
+	p.relist()
+}
+
+// reconciled is how many Envoys with load reports all live replicas but one have of a cluster.
+func (p *Peers) reconciled(name string, but *peer) (n int) {
+	if c := p.clusters[name]; c != nil {
+		n = c.own.Reconciled
+	}
+	for _, o := range p.peers {
+		if s := o.clusters[name]; s != nil && o != but && o.state == Live {
+			n += s.head.Reconciled
+		}
+	}
+	return n
+}
+
+func (p *Peers) relist() {
+	p.live = append(p.live[:0:0], p.self)
+	for id, o := range p.peers {
+		if o.state == Live {
+			p.live = append(p.live, id)
+		}
+	}
+	slices.Sort(p.live)
+}
+
+// names are the clusters that are configured here.
+func (p *Peers) names() (all []string) {
+	for name := range p.clusters {
+		all = append(all, name)
+	}
+	return all
+}
+
+// Cut reports whether the way through Redis is cut, and since when it is or is not.
+func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
+
+// Counters returns those of messages.
+func (p *Peers) Counters() Counters { return p.counters }
+
+// A Status is that of another replica.
+type Status struct {
+	ID     ID
+	Name   string
+	State  State
+	Since  time.Time // of the state
+	Heard  time.Time // of its last message
+	Envoys int       // that subscribe to the cluster of which it has most
+}
+
+// Status returns the other replicas, sorted.
+func (p *Peers) Status() []Status {
+	all := make([]Status, 0, len(p.peers))
+	for _, o := range p.peers {
+		s := Status{ID: o.id, Name: o.name, State: o.state, Since: o.since, Heard: o.heard}
+		for _, shared := range o.clusters {
+			s.Envoys = max(s.Envoys, shared.head.Watching)
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return all
+}

@@ -1,0 +1,173 @@
+package replicas
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"steelyard/collectors/replicas/merge"
+)
+
+var (
+	//go:embed store.lua
+	storeScript string
+	//go:embed load.lua
+	loadScript string
+
+	store, load = redis.NewScript(storeScript), redis.NewScript(loadScript)
+)
+
+func (l *Link) channel() string { return l.o.Prefix + ":replicas" }
+func (l *Link) hash() string    { return l.o.Prefix + ":replicas:state" }
+
+// follow receives messages, over one connection after the other, until ctx is done.
+func (l *Link) follow(ctx context.Context) {
+	for {
+		err := l.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		l.failed(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(again):
+		}
+	}
+}
+
+func (l *Link) failed(err error) {
+	l.mu.Lock()
+	l.err = err
+	l.mu.Unlock()
+}
+
+// session connects, and receives until something fails or ctx is done.
+func (l *Link) session(ctx context.Context) error {
+	client := l.o.Connect()
+	defer client.Stop()
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	started, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	subscription := client.Subscribe(started, l.channel())
+	defer subscription.Close()
+	if _, err := subscription.Receive(started); err != nil { // the confirmation
+		return fmt.Errorf("subscribing to %q: %w", l.channel(), err)
+	}
+	if err := l.loadStates(started, client); err != nil {
+		return err
+	}
+	l.begin(&client, abort)
+	defer l.begin(nil, nil)
+	err := l.receive(ctx, subscription)
+	return cmp.Or(context.Cause(ctx), err)
+}
+
+// begin has the messages sent over a client, beginning with a whole state. The first that cannot be sent calls abort.
+func (l *Link) begin(c *Client, abort context.CancelCauseFunc) {
+	l.mu.Lock()
+	l.client, l.abort, l.whole = c, abort, true
+	l.mu.Unlock()
+	l.wake()
+}
+
+// loadStates takes in what the others last stored.
+func (l *Link) loadStates(ctx context.Context, client Client) error {
+	states, err := load.Run(ctx, client, []string{l.hash()}).StringSlice()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("reading %q: %w", l.hash(), err)
+	}
+	for _, state := range states {
+		l.take(time.Now(), []byte(state))
+	}
+	return nil
+}
+
+// receive takes in messages until something fails: the connection, or what this replica sends does not come back.
+func (l *Link) receive(ctx context.Context, subscription *redis.PubSub) error {
+	var echo atomic.Int64 // when the last of its own messages came, since began
+	began := time.Now()
+	ended := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		// A read with a deadline could end in the middle of a message, and all after it would be lost.
+		l.watch(ctx, ended, subscription, func() time.Duration {
+			return time.Since(began) - time.Duration(echo.Load())
+		})
+	})
+	defer watch.Wait()
+	defer close(ended)
+	for {
+		received, err := subscription.Receive(ctx)
+		switch {
+		case err != nil && time.Since(began)-time.Duration(echo.Load()) > patience:
+			return errors.New("the messages of this replica do not come back")
+		case err != nil:
+			return err
+		}
+		if m, is := received.(*redis.Message); is && l.take(time.Now(), []byte(m.Payload)) {
+			echo.Store(int64(time.Since(began)))
+		}
+	}
+}
+
+// patience is how long this replica's own messages may stay out until it makes a new connection.
+const patience = 2 * merge.Silence
+
+// watch closes a subscription when ctx is done, or when no message of this replica came for too long.
+func (l *Link) watch(ctx context.Context, ended <-chan struct{}, subscription *redis.PubSub,
+	silent func() time.Duration) {
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+			_ = subscription.Close()
+			return
+		case <-tick.C:
+		}
+		if silent() > patience {
+			_ = subscription.Close()
+			return
+		}
+		const pings = 10 // beats; each also sets the bound on what the connection reads back
+		if n%pings == 0 {
+			_ = subscription.Ping(ctx) // a failure shows in what is received
+		}
+	}
+}
+
+// take takes in a message, and reports whether it is this replica's own.
+func (l *Link) take(now time.Time, b []byte) (own bool) {
+	m, err := decode(b, now)
+	l.mu.Lock()
+	if err != nil {
+		if errors.Is(err, errVersion) {
+			l.counters.Foreign++
+			l.counters.LastForeign = now
+		} else {
+			l.counters.Invalid++
+		}
+		l.mu.Unlock()
+		return false
+	}
+	changed, scrapes := l.peers.Take(now, m)
+	l.mu.Unlock()
+	for _, s := range scrapes {
+		l.o.Scraped(m.From, m.Name, s)
+	}
+	if len(changed) > 0 {
+		l.o.Changed(changed)
+	}
+	return m.From == l.id
+}
