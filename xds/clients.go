@@ -26,6 +26,7 @@ func (t *tracker) snapshot() []Client {
 			Version:       st.node.version,
 			Locality:      st.node.locality,
 			Peer:          st.peer,
+			Certificate:   st.certificate,
 			Transport:     st.transport,
 			ConnectedAt:   st.connected,
 			Subscriptions: make([]Subscription, 0, len(st.subscriptions)),
@@ -76,11 +77,11 @@ func merge(into *Client, c Client) {
 // countDuplicates counts the connections over which the same node id subscribes to the same cluster. An Envoy has one
 // connection to its control plane, and would use it even for two clusters with the same EDS name.
 func countDuplicates(clients []Client) {
-	type claim struct{ node, cluster string }
+	type claim struct{ node, certificate, cluster string }
 	peers := make(map[claim]map[string]struct{})
 	for _, c := range clients {
 		for _, s := range c.Subscriptions {
-			k := claim{c.NodeID, s.Cluster}
+			k := claim{c.NodeID, c.Certificate, s.Cluster}
 			if peers[k] == nil {
 				peers[k] = make(map[string]struct{}, 1)
 			}
@@ -91,7 +92,7 @@ func countDuplicates(clients []Client) {
 		c := &clients[i]
 		others := make(map[string]struct{})
 		for _, s := range c.Subscriptions {
-			if claimed := peers[claim{c.NodeID, s.Cluster}]; len(claimed) > 1 {
+			if claimed := peers[claim{c.NodeID, c.Certificate, s.Cluster}]; len(claimed) > 1 {
 				maps.Copy(others, claimed)
 			}
 		}

@@ -37,6 +37,12 @@
 //     removed, and does not mean all of our clusters.
 //   - The server does not remove a removed cluster from Envoys; see Server.Remove.
 //
+// # Pace
+//
+// The pushes of a cluster are as frequent as its median Envoy can take them. An Envoy that has used more than it is
+// entitled to, by pushes of many clusters or by requests that nothing called for, has its next request handled later,
+// so that it gets fewer pushes and costs others nothing; see pace.
+//
 // # Versions
 //
 // A version is a prefix that is unique to the process (random bits and its start time) and a number that rises by one
@@ -48,7 +54,8 @@
 // # Watchers
 //
 // Watchers returns the Envoys that subscribe to a cluster. Other services of the same port accept request counts from
-// an Envoy only for the clusters that it watches. An Envoy is identified by node id and IP address.
+// an Envoy only for the clusters that it watches. An Envoy is identified by node id, IP address and, where it has one,
+// the names in its certificate.
 //
 // # Vanished Envoys
 //

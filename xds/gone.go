@@ -20,10 +20,11 @@ const (
 // A Gone is an Envoy that vanished: its connection ended while its streams were open. An Envoy that stops resets them
 // first.
 type Gone struct {
-	NodeID string
-	Peer   string // remote address of the connection
-	Since  time.Time
-	Cause  string // how the connection ended
+	NodeID      string
+	Certificate string // the names in that of its connection, empty without one
+	Peer        string // remote address of the connection
+	Since       time.Time
+	Cause       string // how the connection ended
 }
 
 // How a connection can end.
@@ -33,6 +34,12 @@ const (
 	causeSilent  = "keepalive pings were not answered"
 	causeRefused = "Steelyard closed the connection"
 )
+
+// An envoy is one whatever address it connects from. Another certificate is another Envoy, even with the same node id.
+type envoy struct{ node, certificate string }
+
+func (st *stream) envoy() envoy { return envoy{st.node.id, st.certificate} }
+func (g Gone) envoy() envoy     { return envoy{g.NodeID, g.Certificate} }
 
 // Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
 func (s *Server) Gone() []Gone { return s.tracker.vanished() }
@@ -46,23 +53,23 @@ func (t *tracker) vanished() []Gone {
 
 // A goneList holds the Envoys that vanished, each once. The zero value is empty.
 type goneList struct {
-	byNode map[string]*list.Element
+	byNode map[envoy]*list.Element
 	order  list.List // of Gone; the one that vanished first is at the front
 }
 
 // add costs the same however many there are. The caller adds in the order of Since.
 func (l *goneList) add(g Gone) {
 	if l.byNode == nil {
-		l.byNode = make(map[string]*list.Element)
+		l.byNode = make(map[envoy]*list.Element)
 	}
-	l.remove(g.NodeID)
+	l.remove(g.envoy())
 	if len(l.byNode) >= maxGone {
-		l.remove(l.order.Front().Value.(Gone).NodeID)
+		l.remove(l.order.Front().Value.(Gone).envoy())
 	}
-	l.byNode[g.NodeID] = l.order.PushBack(g)
+	l.byNode[g.envoy()] = l.order.PushBack(g)
 }
 
-func (l *goneList) remove(node string) {
+func (l *goneList) remove(node envoy) {
 	if e := l.byNode[node]; e != nil {
 		l.order.Remove(e)
 		delete(l.byNode, node)
@@ -76,7 +83,7 @@ func (l *goneList) expire(now time.Time) {
 		if now.Sub(g.Since) <= goneFor {
 			return
 		}
-		l.remove(g.NodeID)
+		l.remove(g.envoy())
 	}
 }
 
@@ -113,13 +120,13 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(Gone{NodeID: newest.node.id, Peer: peer, Since: t.now(), Cause: cause})
+	t.gone.add(Gone{NodeID: newest.node.id, Certificate: newest.certificate, Peer: peer, Since: t.now(), Cause: cause})
 	return newest.node.id
 }
 
 // reconnected reports whether the Envoy of a stream has opened another connection since.
 func (t *tracker) reconnected(st *stream) bool {
-	for other := range t.byNode[st.node.id] {
+	for other := range t.byNode[st.envoy()] {
 		if other.peer != st.peer && other.connected.After(st.connected) {
 			return true
 		}

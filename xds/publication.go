@@ -18,6 +18,8 @@ type publication struct {
 	pushes   [recentPushes]publishedAt
 	count    uint64        // of all pushes; the newest is at (count-1) % recentPushes
 	ackDelay time.Duration // smoothed, zero is unknown
+
+	endpoints int // of the newest push
 }
 
 type publishedAt struct {
@@ -26,7 +28,7 @@ type publishedAt struct {
 }
 
 // published records that update seq of the cache is about to change the cluster's content.
-func (t *tracker) published(cluster string, seq uint64, at time.Time) {
+func (t *tracker) published(cluster string, seq uint64, at time.Time, endpoints int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.clusters[cluster]
@@ -36,6 +38,7 @@ func (t *tracker) published(cluster string, seq uint64, at time.Time) {
 	}
 	p.pushes[p.count%recentPushes] = publishedAt{seq, at}
 	p.count++
+	p.endpoints = endpoints
 }
 
 func (t *tracker) removed(cluster string) {

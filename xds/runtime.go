@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"steelyard/internal/credentials"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -164,7 +166,7 @@ func (st *runtimeStream) wake() {
 
 // StreamRuntime serves one stream until the stream or the server ends.
 func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) error {
-	st := r.opened(peerAddress(stream.Context()))
+	st := r.opened(peerAddress(stream.Context()), credentials.PeerIdentity(stream.Context()).Name)
 	defer r.closed(st)
 	requests, ended := receive(stream)
 	for {
@@ -219,9 +221,9 @@ func receive(
 	return requests, ended
 }
 
-func (r *runtimes) opened(peer string) *runtimeStream {
+func (r *runtimes) opened(peer, certificate string) *runtimeStream {
 	st := &runtimeStream{peer: peer, connected: r.now(), changed: make(chan struct{}, 1)}
-	st.envoy.Host = hostOf(peer)
+	st.envoy.Host, st.envoy.Certificate = hostOf(peer), certificate
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[st] = struct{}{}

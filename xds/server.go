@@ -93,6 +93,7 @@ func NewServer(o Options) *Server {
 	s.tracker.firstSubscriber = s.firstSubscriber
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
+	s.tracker.ended = ctx.Done()
 	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o)
 	s.handler = serverv3.NewServer(ctx, s.cache, callbacks{s.tracker}, sotw.WithLogger(quiet))
 	return s
@@ -159,7 +160,7 @@ func (s *Server) push(name string, p *pushed) error {
 	s.seq++
 	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
 	// The tracker comes first, because a stream may send the new version before set returns.
-	s.tracker.published(name, s.seq, p.at)
+	s.tracker.published(name, s.seq, p.at, len(p.endpoints))
 	return s.cache.set(name, p.message)
 }
 
@@ -206,6 +207,7 @@ func (s *Server) Remove(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.kept, cluster)
+	s.SetEnvoyCPU(cluster, 0)
 	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix} {
 		s.remove(cluster + suffix)
 	}

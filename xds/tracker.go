@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/credentials"
 	"steelyard/xds/port"
 )
 
@@ -34,14 +35,18 @@ type tracker struct {
 	names           *port.Quota // subscriptions of all streams, by connection
 
 	closing atomic.Bool // the server itself ends the streams
+	ended   <-chan struct{}
 
 	mu       loggingMutex
 	streams  map[streamKey]*stream
-	byPeer   streamIndex // all streams
-	byNode   streamIndex // those that have named their node
+	byPeer   streamIndex[string] // all streams
+	byNode   streamIndex[envoy]  // those that have named their node
 	clusters map[string]*publication
 	watches  watches
 	gone     goneList
+	paces    map[Watcher]*pace
+	shares   map[string]float64 // of a core, by cluster; see SetEnvoyCPU
+	paced    uint64             // requests that had to wait
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -56,23 +61,27 @@ type stream struct {
 	node          identity
 	transport     string
 	peer, host    string // host is peer without its port
+	certificate   string // the names in that of the client, empty without one
 	connected     time.Time
 	subscriptions map[string]*subscription
 	held          map[string]struct{} // type URLs
 	pending       []response          // sent and not answered, oldest first
+	pace          *pace               // nil until the stream has named its node
+	requests      uint64
+	changes       int // of subscriptions, by the current request
 }
 
 // A streamIndex finds streams by one of their properties.
-type streamIndex map[string]map[*stream]struct{}
+type streamIndex[K comparable] map[K]map[*stream]struct{}
 
-func (x streamIndex) add(key string, st *stream) {
+func (x streamIndex[K]) add(key K, st *stream) {
 	if x[key] == nil {
 		x[key] = make(map[*stream]struct{}, 1)
 	}
 	x[key][st] = struct{}{}
 }
 
-func (x streamIndex) remove(key string, st *stream) {
+func (x streamIndex[K]) remove(key K, st *stream) {
 	delete(x[key], st)
 	if len(x[key]) == 0 {
 		delete(x, key)
@@ -119,9 +128,11 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		mu:              loggingMutex{log: log},
 		firstSubscriber: func(string) {},
 		streams:         make(map[streamKey]*stream),
-		byPeer:          make(streamIndex),
-		byNode:          make(streamIndex),
+		byPeer:          make(streamIndex[string]),
+		byNode:          make(streamIndex[envoy]),
 		clusters:        make(map[string]*publication),
+		paces:           make(map[Watcher]*pace),
+		shares:          make(map[string]float64),
 		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
 	}
 }
@@ -134,6 +145,7 @@ func (t *tracker) opened(ctx context.Context, key streamKey, transport, peer str
 		transport:     transport,
 		peer:          peer,
 		host:          hostOf(peer),
+		certificate:   credentials.PeerIdentity(ctx).Name,
 		connected:     t.now(),
 		subscriptions: make(map[string]*subscription),
 		held:          make(map[string]struct{}),
@@ -156,9 +168,10 @@ func (t *tracker) closed(key streamKey) {
 	for range st.held {
 		t.names.Release(st.peer)
 	}
+	t.leavePace(st)
 	delete(t.streams, key)
 	t.byPeer.remove(st.peer, st)
-	t.byNode.remove(st.node.id, st)
+	t.byNode.remove(st.envoy(), st)
 	if st.node.id != "" {
 		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.id, "peer", st.peer, "transport", st.transport)
 	}
@@ -173,6 +186,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 		return status.Error(codes.Internal, "request on a stream that was not opened")
 	}
 	var answered answer
+	pending := len(st.pending)
 	err := t.introduce(st, r.node)
 	if err == nil {
 		err = t.apply(st, r, &answered)
@@ -180,12 +194,38 @@ func (t *tracker) requested(key streamKey, r request) error {
 	if err != nil {
 		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.id, "peer", st.peer, "error", err)
 	}
+	due := t.account(st, len(st.pending) < pending)
 	t.mu.Unlock()
 	answered.report(t.observer)
 	for _, name := range answered.firstNames {
 		t.firstSubscriber(name)
 	}
+	if err == nil {
+		t.wait(st.ctx, due)
+	}
 	return err
+}
+
+// account uses the cost of a request, unless it only answers, and returns how long it has to wait.
+func (t *tracker) account(st *stream, answers bool) time.Duration {
+	st.requests++
+	changes := st.changes
+	st.changes = 0
+	if st.pace == nil {
+		return 0
+	}
+	now := t.now()
+	if st.requests > 1 && (!answers || changes > 0) {
+		st.pace.use(requestCost, now)
+	}
+	if changes > 0 {
+		st.pace.use(time.Duration(changes)*changeCost, now)
+	}
+	due := st.pace.due(now)
+	if due > 0 {
+		t.paced++
+	}
+	return due
 }
 
 // errNoNode ends a stream whose first request names no node. Every Envoy names one: it does not start without an id.
@@ -202,8 +242,9 @@ func (t *tracker) introduce(st *stream, node identity) error {
 		return errNoNode
 	}
 	st.node = node
-	t.byNode.add(node.id, st)
-	t.gone.remove(node.id)
+	t.byNode.add(st.envoy(), st)
+	t.paceOf(st)
+	t.gone.remove(st.envoy())
 	t.mu.note(slog.LevelInfo, "envoy stream opened",
 		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
 	return nil
@@ -287,6 +328,7 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 		return false, t.full()
 	}
 	name = strings.Clone(name)
+	st.changes++
 	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
 	t.watches.add(name, st.watcher())
 	t.watches.names[name]++
@@ -298,6 +340,7 @@ func (t *tracker) unsubscribe(st *stream, name string) {
 		return
 	}
 	delete(st.subscriptions, name)
+	st.changes++
 	t.names.Release(st.peer)
 	t.watches.remove(name, st.watcher())
 	t.watches.names[name]--
@@ -327,4 +370,5 @@ func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 		st.pending = slices.Delete(st.pending, 0, 1)
 	}
 	st.pending = append(st.pending, response{nonce: nonce, at: now, parts: parts})
+	t.spend(st, parts, now)
 }

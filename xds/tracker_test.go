@@ -55,7 +55,7 @@ func (b *clockedTracker) send(key streamKey, nonce string, seq uint64) {
 func TestOnlyTheNewestUnansweredResponsesAreRemembered(t *testing.T) {
 	b := newClockedTracker(t)
 	key := b.open(1)
-	b.published("llama", 1, b.clock)
+	b.published("llama", 1, b.clock, 1)
 	const sent = 3 * maxPending
 	for n := range sent {
 		b.send(key, fmt.Sprint("nonce-", n), 1)
@@ -99,7 +99,7 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 			for range c.before {
 				keys = append(keys, b.open(int64(len(keys))))
 			}
-			b.published("llama", 1, b.clock)
+			b.published("llama", 1, b.clock, 1)
 			for range c.after {
 				keys = append(keys, b.open(int64(len(keys))))
 			}
@@ -113,7 +113,7 @@ func TestAckDelayIsSmoothedOverTheSubscribers(t *testing.T) {
 			b.send(keys[0], "slow", 1)
 			b.clock = b.clock.Add(32 * time.Second)
 			b.request(keys[0], request{nonce: "slow"})
-			b.published("llama", 2, b.clock)
+			b.published("llama", 2, b.clock, 1)
 			b.send(keys[0], "quick", 2)
 			b.request(keys[0], request{nonce: "quick"})
 			if got := b.ackDelay("llama"); got != c.want {

@@ -50,11 +50,13 @@ type Client struct {
 	Version     string // of the Envoy, such as "1.40.0"
 	Locality    string // region/zone/sub_zone, without the empty parts at the end
 	Peer        string // remote address of the connection
+	Certificate string // the names in that of the client, empty without one
 	Transport   string // one of the constants above
 	ConnectedAt time.Time
 
-	// Duplicates counts the other connections with the same node id that subscribe to one of the same clusters: they
-	// are of Envoys with the same id, or, until keepalive closes the old connection, of an Envoy that has reconnected.
+	// Duplicates counts the other connections with the same node id and certificate that subscribe to one of the same
+	// clusters: they are of Envoys with the same id, or, until keepalive closes the old connection, of an Envoy that
+	// has reconnected.
 	Duplicates int
 
 	Subscriptions []Subscription // sorted by cluster

@@ -15,7 +15,7 @@ import (
 //
 //	NAME           weights, DEGRADED if overloaded, drop_overloads
 //	NAME/failsafe  weights, DEGRADED if overloaded, endpoint_stale_after
-//	NAME/fallback  only the members, all DEGRADED, sent when they change
+//	NAME/fallback  only the members, all DEGRADED or drained, sent when they change
 //
 // An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
 // aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
@@ -87,7 +87,7 @@ func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision
 		return true
 	}
 	return !slices.EqualFunc(c.last.endpoints, endpoints, func(a, b weighting.EndpointDecision) bool {
-		return a.Address == b.Address && a.Zone == b.Zone
+		return a.Address == b.Address && a.Zone == b.Zone && a.Override.Drained == b.Override.Drained
 	})
 }
 
@@ -109,6 +109,7 @@ func members(d weighting.Decision) weighting.Decision {
 		out.Endpoints[i] = weighting.EndpointDecision{
 			Address: e.Address, Zone: e.Zone, Share: 1 / float64(len(d.Endpoints)),
 			Overloaded: true, OverloadReason: "fallback",
+			Override: weighting.Override{Drained: e.Override.Drained},
 		}
 	}
 	return out

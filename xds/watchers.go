@@ -7,15 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// A Watcher identifies an Envoy to other services on the same port, by its node id and the IP address from which it
-// connects. The port is left out, because to other services an Envoy opens one connection from each worker thread.
+// A Watcher identifies an Envoy to other services on the same port, by its node id, the IP address from which it
+// connects and the names in its certificate. The port is left out, because to other services an Envoy opens one
+// connection from each worker thread.
 type Watcher struct {
-	NodeID string
-	Host   string
+	NodeID      string
+	Host        string
+	Certificate string // empty without one
 }
 
 func compareWatchers(a, b Watcher) int {
-	return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host))
+	return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host),
+		cmp.Compare(a.Certificate, b.Certificate))
 }
 
 // Watchers returns the Envoys that subscribe to the cluster under any of its names, each once, sorted by node id and
@@ -84,7 +87,7 @@ func (t *tracker) subscribed(name string) bool {
 }
 
 // watcher returns the Envoy of the stream.
-func (st *stream) watcher() Watcher { return Watcher{NodeID: st.node.id, Host: st.host} }
+func (st *stream) watcher() Watcher { return Watcher{st.node.id, st.host, st.certificate} }
 
 // hostOf returns the IP address of a peer without its port. An IPv4-mapped address becomes IPv4, so that the
 // connections of an Envoy have one host whether the listener is dual-stack or not.

@@ -188,7 +188,10 @@ func (e *lbEndpoint) set(h *host) {
 	e.weight.Value = h.weight
 	e.endpoint.HostIdentifier = h.identifier
 	e.endpoint.LoadBalancingWeight = &e.weight
-	if h.decision.Overloaded {
+	switch {
+	case h.decision.Override.Drained:
+		e.endpoint.HealthStatus = corev3.HealthStatus_DRAINING
+	case h.decision.Overloaded:
 		e.endpoint.HealthStatus = corev3.HealthStatus_DEGRADED
 		e.endpoint.Metadata = overloadMetadata(h.decision.OverloadReason)
 	}

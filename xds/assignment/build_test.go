@@ -34,6 +34,11 @@ func overloaded(e weighting.EndpointDecision, reason string) weighting.EndpointD
 	return e
 }
 
+func drained(e weighting.EndpointDecision) weighting.EndpointDecision {
+	e.Override.Drained = true
+	return e
+}
+
 func decision(endpoints ...weighting.EndpointDecision) weighting.Decision {
 	return weighting.Decision{Endpoints: endpoints}
 }
@@ -59,6 +64,8 @@ func TestGoldens(t *testing.T) {
 		"overloaded": {decision: decision(
 			overloaded(endpoint("10.0.0.1:8000", "", 0.1), "queue"),
 			overloaded(endpoint("10.0.0.2:8000", "", 0.1), ""), endpoint("10.0.0.3:8000", "", 0.8))},
+		"drained": {decision: decision(drained(overloaded(endpoint("10.0.0.1:8000", "", 0), "queue")),
+			endpoint("10.0.0.2:8000", "", 1))},
 		"drop": {decision: dropping},
 		"stale_after": {decision: decision(endpoint("10.0.0.1:8000", "", 1)),
 			options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},

@@ -1,0 +1,372 @@
+package access
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"steelyard/internal/credentials"
+)
+
+// The kinds of what is denied.
+const (
+	KindStream = "stream" // any stream, to a client that no rule names
+	KindWatch  = "watch"  // a subscription to a cluster
+	KindReport = "report" // an access log entry or a load report of a cluster
+)
+
+var kinds = []string{KindReport, KindStream, KindWatch}
+
+// A Denial counts what was denied of one kind.
+type Denial struct {
+	Kind    string
+	Count   uint64    // since the start
+	At      time.Time // of the latest; zero when there was none
+	Client  string    // of the latest: the names in its certificate
+	Peer    string    // of the latest
+	Cluster string    // of the latest; empty of KindStream
+}
+
+// maxNames bounds the names and addresses that are remembered of a stream. Those beyond are checked again each time,
+// and a change of the rules reaches them with their next message.
+const maxNames = 16_384
+
+// logged is the least time between two log lines of one kind: a client that is denied tries again at once.
+const logged = time.Minute
+
+// A Guard ends streams that the rules do not allow. Its methods can be called from any goroutine.
+type Guard struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu      sync.Mutex
+	policy  *policy
+	streams map[*stream]struct{}
+	denied  map[string]*denial
+}
+
+// A policy is what holds at a time. It does not change.
+type policy struct {
+	rules   []Rule              // nil: everything is allowed
+	members map[string][]string // the clusters of each endpoint, by address
+}
+
+type denial struct {
+	Denial
+	logged time.Time
+}
+
+// NewGuard returns a Guard without rules.
+func NewGuard(log *slog.Logger) *Guard {
+	g := &Guard{log: log, now: time.Now, policy: &policy{}, streams: make(map[*stream]struct{}),
+		denied: make(map[string]*denial)}
+	for _, kind := range kinds {
+		g.denied[kind] = &denial{Denial: Denial{Kind: kind}}
+	}
+	return g
+}
+
+// SetRules replaces the rules, and ends the open streams that they do not allow. Without rules everything is allowed.
+func (g *Guard) SetRules(rules []Rule) {
+	g.mu.Lock()
+	g.policy = &policy{rules, g.policy.members}
+	refused := make(map[*stream]use)
+	for s := range g.streams {
+		if u, ok := s.adopt(g.policy); !ok {
+			refused[s] = u
+		}
+	}
+	g.mu.Unlock()
+	for s, u := range refused {
+		s.end(g.deny(s, u))
+	}
+}
+
+// SetMembers replaces the endpoints of the configured clusters: the clusters of each, by address. The caller does not
+// change the map afterwards.
+func (g *Guard) SetMembers(members map[string][]string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.policy = &policy{g.policy.rules, members}
+	for s := range g.streams {
+		s.mu.Lock()
+		s.policy = g.policy
+		clear(s.reported)
+		s.mu.Unlock()
+	}
+}
+
+// A use is what a stream does, or wants to do.
+type use struct{ kind, cluster string }
+
+// Denied returns the count of each kind, always in the same order.
+func (g *Guard) Denied() []Denial {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]Denial, len(kinds))
+	for i, kind := range kinds {
+		out[i] = g.denied[kind].Denial
+	}
+	return out
+}
+
+// deny counts and logs what a stream may not do, and returns its status.
+func (g *Guard) deny(s *stream, u use) error {
+	const longest = 256 // bytes of a name that is shown
+	kind, cluster := u.kind, u.cluster
+	cluster = strings.Clone(strings.ToValidUTF8(cluster[:min(len(cluster), longest)], ""))
+	g.mu.Lock()
+	d := g.denied[kind]
+	now := g.now()
+	d.Denial = Denial{kind, d.Count + 1, now, s.client.Name, s.peer, cluster}
+	speak := d.logged.IsZero() || now.Sub(d.logged) >= logged
+	if speak {
+		d.logged = now
+	}
+	count := d.Count
+	g.mu.Unlock()
+	if speak {
+		g.log.Warn("client denied", "kind", kind, "client", s.client.Name, "peer", s.peer, "cluster", cluster,
+			"denied", count)
+	}
+	switch kind {
+	case KindWatch:
+		return status.Errorf(codes.PermissionDenied, "no rule of xds.clients lets %s watch cluster %s", s.client.Name,
+			cluster)
+	case KindReport:
+		return status.Errorf(codes.PermissionDenied, "no rule of xds.clients lets %s report on cluster %s",
+			s.client.Name, cluster)
+	}
+	return status.Errorf(codes.PermissionDenied, "no rule of xds.clients names %s", s.client.Name)
+}
+
+// A stream is an open one of a client with a certificate.
+type stream struct {
+	grpc.ServerStream
+	guard  *Guard
+	ctx    context.Context
+	client credentials.Identity
+	peer   string
+	ended  chan error // the status of a stream that the guard ends; capacity one
+
+	mu       sync.Mutex
+	policy   *policy
+	granted  []string            // patterns of clusters
+	watched  map[string]struct{} // names
+	reported map[string]struct{} // addresses that may be reported on
+}
+
+type streamKey struct{}
+
+// Context has the stream for Reporter.
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) end(err error) {
+	select {
+	case s.ended <- err:
+	default: // it is ending already
+	}
+}
+
+// RecvMsg receives a message, and refuses subscriptions that the client may not have.
+func (s *stream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	switch r := m.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		return s.watch(r.GetTypeUrl(), r.GetResourceNames(), true)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		return s.watch(r.GetTypeUrl(), r.GetResourceNamesSubscribe(), false)
+	case interface{ GetClusters() []string }: // a picker that follows the loads
+		return s.follow(r.GetClusters())
+	}
+	return nil
+}
+
+// follow checks the clusters whose loads a picker asks for. None stands for all, which only a rule for * allows.
+func (s *stream) follow(clusters []string) error {
+	if len(clusters) == 0 {
+		clusters = []string{"*"}
+	}
+	s.mu.Lock()
+	refused := slices.IndexFunc(clusters, func(name string) bool { return !s.allowed(name) })
+	if refused < 0 {
+		for _, name := range clusters[:min(len(clusters), maxNames)] {
+			s.watched[strings.Clone(name)] = struct{}{}
+		}
+	}
+	s.mu.Unlock()
+	if refused < 0 {
+		return nil
+	}
+	err := s.guard.deny(s, use{KindWatch, clusters[refused]})
+	s.end(err)
+	return err
+}
+
+// watch checks the names that a request subscribes to. A request on a stream for endpoints only may leave out the type.
+func (s *stream) watch(typeURL string, names []string, whole bool) error {
+	if typeURL != "" && typeURL != resource.EndpointType {
+		return nil
+	}
+	s.mu.Lock()
+	refused, ok := s.mayWatch(names, whole)
+	s.mu.Unlock()
+	if ok {
+		return nil
+	}
+	err := s.guard.deny(s, use{KindWatch, refused})
+	s.end(err)
+	return err
+}
+
+// mayWatch remembers the names, and returns one that the client may not watch. whole: they replace those before.
+func (s *stream) mayWatch(names []string, whole bool) (refused string, ok bool) {
+	known := 0
+	for _, name := range names {
+		if _, ok := s.watched[name]; ok {
+			known++
+		}
+	}
+	if known == len(names) && (!whole || known == len(s.watched)) {
+		return "", true // as almost always: the request is an answer
+	}
+	if whole {
+		clear(s.watched)
+	}
+	for _, name := range names {
+		switch {
+		case name == "*" || name == "": // which subscribes to nothing
+		case !s.allowed(name):
+			return name, false
+		case len(s.watched) < maxNames:
+			s.watched[strings.Clone(name)] = struct{}{}
+		}
+	}
+	return "", true
+}
+
+// allowed reports whether the client may use the cluster of a name.
+func (s *stream) allowed(name string) bool { return s.policy.rules == nil || allows(s.granted, name) }
+
+// mayReport reports whether the client may report on an endpoint: one that is in none of the configured clusters, or in
+// one that the client may use. If not, it returns one of its clusters.
+func (s *stream) mayReport(address []byte) (refused string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.reported[string(address)]; known {
+		return "", true
+	}
+	clusters := s.policy.members[string(address)]
+	if len(clusters) > 0 && !slices.ContainsFunc(clusters, s.allowed) {
+		return clusters[0], false
+	}
+	if len(s.reported) < maxNames {
+		s.reported[string(address)] = struct{}{}
+	}
+	return "", true
+}
+
+// adopt takes over a policy, and returns what it does not allow of what the stream does already.
+func (s *stream) adopt(p *policy) (refused use, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policy, s.granted = p, granted(p.rules, s.client)
+	if p.rules == nil {
+		return use{}, true
+	}
+	if s.granted == nil {
+		return use{kind: KindStream}, false
+	}
+	for name := range s.watched {
+		if !s.allowed(name) {
+			return use{KindWatch, name}, false
+		}
+	}
+	for address := range s.reported {
+		if clusters := p.members[address]; len(clusters) > 0 && !slices.ContainsFunc(clusters, s.allowed) {
+			return use{KindReport, clusters[0]}, false
+		}
+	}
+	return use{}, true
+}
+
+// Reporter returns what a service asks before it accepts a report on an endpoint, given its address: nil, or the status
+// with which the stream has to end. ctx is that of the stream. The function is nil for a client without a certificate,
+// and used by one goroutine.
+func (g *Guard) Reporter(ctx context.Context) func(address []byte) error {
+	s, ok := ctx.Value(streamKey{}).(*stream)
+	if !ok {
+		return nil
+	}
+	return func(address []byte) error {
+		if cluster, ok := s.mayReport(address); !ok {
+			return g.deny(s, use{KindReport, cluster})
+		}
+		return nil
+	}
+}
+
+// Intercept is the interceptor for the gRPC server of the port. Its handler returns when the stream ends, however it
+// does: a handler that waits for a message is interrupted by that, and by nothing else.
+func (g *Guard) Intercept(
+	srv any, inner grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
+	client := credentials.PeerIdentity(inner.Context())
+	if client.Name == "" {
+		return handler(srv, inner)
+	}
+	s := &stream{ServerStream: inner, guard: g, client: client, ended: make(chan error, 1),
+		watched: make(map[string]struct{}), reported: make(map[string]struct{})}
+	if p, ok := peer.FromContext(inner.Context()); ok && p.Addr != nil {
+		s.peer = p.Addr.String()
+	}
+	s.ctx = context.WithValue(inner.Context(), streamKey{}, s)
+	if err := g.enter(s); err != nil {
+		return err
+	}
+	defer g.leave(s)
+	served := make(chan error, 1)
+	go func() { served <- handler(srv, s) }()
+	select {
+	case err := <-served:
+		select {
+		case err = <-s.ended: // the reason why the handler has returned
+		default:
+		}
+		return err
+	case err := <-s.ended:
+		return err
+	}
+}
+
+// enter adds a stream, unless no rule is about its client.
+func (g *Guard) enter(s *stream) error {
+	g.mu.Lock()
+	refused, ok := s.adopt(g.policy)
+	if ok {
+		g.streams[s] = struct{}{}
+	}
+	g.mu.Unlock()
+	if !ok {
+		return g.deny(s, refused)
+	}
+	return nil
+}
+
+func (g *Guard) leave(s *stream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.streams, s)
+}

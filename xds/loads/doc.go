@@ -1,0 +1,11 @@
+// Package loads streams the loads of clusters to pickers, which choose an endpoint for each request (package picking).
+// The service is steelyard.loads.v1 of loadsv1, on the xDS port.
+//
+// A picker gets what the law decided on: the load, the slots and the relative speed of each endpoint, in the law's unit
+// of load, and what a request adds to it. A follower gets every change at most every 5 ms, and less often where
+// updates are large: [BytesPerSecond] for each stream. What changes in between is sent together, newest state only, so
+// a picker that does not read costs memory for one update. Without a change it gets one each [Heartbeat], by which it
+// knows that the loads still hold.
+//
+// While there are no followers, a decision costs one assignment.
+package loads

@@ -1,0 +1,206 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"steelyard/picking"
+	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
+)
+
+const (
+	firstRetry   = 250 * time.Millisecond
+	longestRetry = 2 * time.Second
+	// silence is the time without a message after which a stream is taken for broken: three heartbeats.
+	silence = 3 * time.Second
+)
+
+// Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials are plain text. It connects
+// when it is used.
+func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn, error) {
+	if c == nil {
+		c = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(c),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: firstRetry, Multiplier: 1.5,
+			MaxDelay: longestRetry}, MinConnectTimeout: longestRetry}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to Steelyard at %s: %w", address, err)
+	}
+	return conn, nil
+}
+
+// A Pool is the loads of one cluster and the choices by them. It is safe for concurrent use.
+type Pool struct {
+	mu      sync.Mutex
+	picker  picking.Picker
+	updated time.Time // zero before the first update
+	members int
+}
+
+func (p *Pool) set(u picking.Update, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.picker.Update(u, now)
+	p.updated, p.members = now, len(u.Endpoints)
+}
+
+// Choose picks an endpoint for a request, and counts it there.
+func (p *Pool) Choose(now time.Time, r picking.Request) picking.Choice {
+	random := rand.Float64()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.picker.Choose(now, r, random)
+}
+
+// State is the number of endpoints and the age of their loads; known is false before the first update.
+func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.members, now.Sub(p.updated), !p.updated.IsZero()
+}
+
+// A Follower keeps the pools up to date.
+type Follower struct {
+	conn     *grpc.ClientConn
+	name     string
+	clusters []string
+	log      *slog.Logger
+
+	mu    sync.Mutex
+	pools map[string]*Pool
+	lost  error // why the loads are not followed at present; nil while they are
+}
+
+// New makes a follower of clusters under a name; Run starts it. It does not own the connection.
+func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
+	f := &Follower{conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
+		lost: errors.New("not connected yet")}
+	for _, c := range clusters {
+		f.pools[c] = &Pool{}
+	}
+	return f
+}
+
+// Pool is that of a cluster, nil for an unknown one.
+func (f *Follower) Pool(cluster string) *Pool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pools[cluster]
+}
+
+// Status is why the loads are not followed at present; nil while they are.
+func (f *Follower) Status() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
+
+// Run follows the loads until ctx is done.
+func (f *Follower) Run(ctx context.Context) error {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if f.note(err) {
+			f.log.Warn("the loads are not followed: requests go by the proxies' weights after "+
+				picking.Stale.String(), "error", err)
+			retry = firstRetry
+		}
+		wait := retry/2 + rand.N(retry/2)
+		retry = min(2*retry, longestRetry)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// note keeps the state of the stream, and reports whether it changed between followed and lost.
+func (f *Follower) note(err error) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed = (err == nil) != (f.lost == nil)
+	f.lost = err
+	return changed
+}
+
+// follow takes the updates of one stream until it breaks.
+func (f *Follower) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("no update for %v", silence)) })
+	defer quiet.Stop()
+	stream, err := loadsv1.NewLoadsClient(f.conn).Follow(ctx,
+		&loadsv1.FollowRequest{Picker: f.name, Clusters: f.clusters})
+	for err == nil {
+		var u *loadsv1.Update
+		if u, err = stream.Recv(); err != nil {
+			break
+		}
+		quiet.Reset(silence)
+		if f.note(nil) {
+			f.log.Info("following the loads")
+		}
+		f.take(u)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("Steelyard ended the stream")
+	}
+	return fmt.Errorf("following the loads of Steelyard: %w", err)
+}
+
+func (f *Follower) take(u *loadsv1.Update) {
+	p := f.Pool(u.GetCluster())
+	if p == nil {
+		return
+	}
+	p.set(updateOf(u), time.Now())
+}
+
+// updateOf is an update of the wire; endpoints with numbers that the fill cannot use are left out.
+func updateOf(u *loadsv1.Update) picking.Update {
+	c := u.GetCost()
+	out := picking.Update{
+		ArrivalRate: atLeast0(u.GetArrivalRate()),
+		Cost: picking.Cost{Base: atLeast0(c.GetBase()), PerByte: atLeast0(c.GetPerByte()), Mean: atLeast0(c.GetMean()),
+			Most: atLeast0(c.GetMost())},
+		Endpoints: make([]picking.Endpoint, 0, len(u.GetEndpoints())),
+	}
+	for _, e := range u.GetEndpoints() {
+		if !(e.GetSlots() > 0 && e.GetSpeed() > 0 && e.GetLoad() >= 0) {
+			continue
+		}
+		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: e.GetAvoid(),
+			Vessel: weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
+	}
+	return out
+}
+
+// atLeast0 is x, or 0 where it is negative or not a number.
+func atLeast0(x float64) float64 {
+	if x > 0 {
+		return x
+	}
+	return 0
+}

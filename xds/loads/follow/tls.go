@@ -1,0 +1,45 @@
+package follow
+
+import (
+	"context"
+	"net"
+
+	grpccredentials "google.golang.org/grpc/credentials"
+
+	"steelyard/internal/credentials"
+)
+
+// TLS is the credentials towards Steelyard, with the files that are current at each handshake. They have to be usable
+// when it is called; the caller runs the store.
+func TLS(ctx context.Context, store *credentials.Store, files credentials.Client) (grpccredentials.TransportCredentials,
+	error) {
+	config, err := store.Client(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	return &current{TransportCredentials: grpccredentials.NewTLS(config), store: store, files: files}, nil
+}
+
+// current takes the files again for each handshake.
+type current struct {
+	grpccredentials.TransportCredentials
+	store *credentials.Store
+	files credentials.Client
+}
+
+// ClientHandshake is that of gRPC's own credentials, with the current files.
+func (c *current) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
+	grpccredentials.AuthInfo, error) {
+	config, err := c.store.Client(ctx, c.files)
+	if err != nil {
+		return nil, nil, err
+	}
+	return grpccredentials.NewTLS(config).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone is for gRPC, which makes one for each connection.
+func (c *current) Clone() grpccredentials.TransportCredentials {
+	clone := *c
+	clone.TransportCredentials = c.TransportCredentials.Clone()
+	return &clone
+}

@@ -1,0 +1,257 @@
+package loads
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
+)
+
+const (
+	// Heartbeat is the longest time between two updates of a cluster.
+	Heartbeat = time.Second
+	// MinInterval is the shortest.
+	MinInterval = 5 * time.Millisecond
+	// BytesPerSecond is what one stream may cost.
+	BytesPerSecond = 4 << 20
+	// MaxFollowers is the number of streams at a time.
+	MaxFollowers = 1024
+	// MaxClusters is the number of names that one stream may ask for.
+	MaxClusters = 1024
+)
+
+// A Server streams the latest decision of each cluster.
+type Server struct {
+	loadsv1.UnimplementedLoadsServer
+	log  *slog.Logger
+	done chan struct{} // closed by Close
+
+	mu        sync.Mutex
+	closed    bool
+	clusters  map[string]decided
+	rounds    uint64        // counts the changes of clusters
+	changed   chan struct{} // closed at the next change
+	followers map[*Follower]struct{}
+}
+
+// decided is the latest decision of a cluster.
+type decided struct {
+	round    uint64 // of its change
+	decision weighting.Decision
+	removed  bool
+}
+
+// A Follower is one picker's stream.
+type Follower struct {
+	Picker   string // as it names itself
+	Address  string // of the peer
+	Clusters []string
+	Since    time.Time
+}
+
+// New makes a server without clusters.
+func New(log *slog.Logger) *Server {
+	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
+		changed: make(chan struct{}), followers: make(map[*Follower]struct{})}
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterLoadsServer(g, s) }
+
+// Close ends all streams, and refuses new ones. The gRPC server waits for them: one whose picker does not read ends
+// with its connection.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+}
+
+// Publish takes the latest decision of a cluster. It does not wait for any follower.
+func (s *Server) Publish(cluster string, d weighting.Decision) {
+	s.set(cluster, decided{decision: d})
+}
+
+// Remove tells the followers of a cluster that it is gone.
+func (s *Server) Remove(cluster string) { s.set(cluster, decided{removed: true}) }
+
+func (s *Server) set(cluster string, d decided) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds++
+	d.round = s.rounds
+	s.clusters[cluster] = d
+	if d.removed && len(s.followers) == 0 {
+		delete(s.clusters, cluster)
+	}
+	if len(s.followers) > 0 {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// Followers are the open streams, oldest first.
+func (s *Server) Followers() []Follower {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Follower, 0, len(s.followers))
+	for f := range s.followers {
+		out = append(out, *f)
+	}
+	slices.SortFunc(out, func(a, b Follower) int { return a.Since.Compare(b.Since) })
+	return out
+}
+
+// Follow serves one stream.
+func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
+	if len(r.GetClusters()) > MaxClusters {
+		return status.Errorf(codes.InvalidArgument, "%d clusters are named, at most %d are served to one picker",
+			len(r.GetClusters()), MaxClusters)
+	}
+	const longestName = 256
+	f := &Follower{Picker: r.GetPicker(), Clusters: r.GetClusters(), Since: time.Now()}
+	f.Picker = f.Picker[:min(len(f.Picker), longestName)]
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		f.Address = p.Addr.String()
+	}
+	if err := s.enter(f); err != nil {
+		return err
+	}
+	defer s.leave(f)
+	log := s.log.With("picker", f.Picker, "peer", f.Address)
+	log.Info("picker follows the loads")
+	err := s.serve(f, stream)
+	log.Info("picker left", "error", err)
+	return err
+}
+
+func (s *Server) enter(f *Follower) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return status.Error(codes.Unavailable, "Steelyard is stopping")
+	case len(s.followers) >= MaxFollowers:
+		return status.Errorf(codes.ResourceExhausted, "%d pickers follow the loads, which is the limit", MaxFollowers)
+	}
+	s.followers[f] = struct{}{}
+	return nil
+}
+
+func (s *Server) leave(f *Follower) {
+	s.mu.Lock()
+	delete(s.followers, f)
+	if len(s.followers) == 0 {
+		maps.DeleteFunc(s.clusters, func(_ string, d decided) bool { return d.removed })
+	}
+	s.mu.Unlock()
+}
+
+// serve sends updates until the stream ends.
+func (s *Server) serve(f *Follower, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	// await waits for d, or for an event; it reports false when the stream has to end.
+	await := func(d time.Duration, event <-chan struct{}) bool {
+		timer.Reset(d)
+		select {
+		case <-stream.Context().Done():
+			return false
+		case <-s.done:
+			return false
+		case <-event:
+		case <-timer.C:
+		}
+		return true
+	}
+	sent := make(map[string]uint64) // the round of the last update, by cluster
+	var beat time.Time              // of the latest update of all clusters
+	for {
+		all := time.Since(beat) >= Heartbeat
+		if all {
+			beat = time.Now()
+		}
+		updates, changed := s.updates(f, sent, all)
+		bytes := 0
+		for _, u := range updates {
+			bytes += proto.Size(u)
+			if err := stream.Send(u); err != nil {
+				return err
+			}
+		}
+		pause := max(MinInterval, time.Duration(float64(bytes)/BytesPerSecond*float64(time.Second)))
+		if !await(pause, nil) || !await(time.Until(beat.Add(Heartbeat)), changed) {
+			return status.Error(codes.Unavailable, "the stream or Steelyard ends")
+		}
+	}
+}
+
+// updates are those that a follower has not been sent, or all. changed is closed at the next change.
+func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
+	changed <-chan struct{}) {
+	s.mu.Lock()
+	var news []string
+	found := make(map[string]decided)
+	for name, d := range s.clusters {
+		follows := len(f.Clusters) == 0 || slices.Contains(f.Clusters, name)
+		if was, known := sent[name]; follows && (!known && !d.removed || known && was != d.round || all && !d.removed) {
+			news, found[name] = append(news, name), d
+		}
+	}
+	changed = s.changed
+	s.mu.Unlock()
+	slices.Sort(news)
+	for _, name := range news {
+		d := found[name]
+		sent[name] = d.round
+		if d.removed {
+			delete(sent, name)
+			updates = append(updates, &loadsv1.Update{Cluster: name, Removed: true})
+			continue
+		}
+		updates = append(updates, updateOf(name, &d.decision))
+	}
+	return updates, changed
+}
+
+// updateOf is a decision as pickers get it.
+func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
+	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: d.ArrivalRate, Cost: costOf(d.Work),
+		Endpoints: make([]*loadsv1.Endpoint, len(d.Endpoints))}
+	for i, v := range d.Vessels() {
+		e := &d.Endpoints[i]
+		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: v.Load, Slots: v.Slots, Speed: v.Speed,
+			Avoid: e.Overloaded || e.Failing}
+	}
+	return u
+}
+
+// mostCost bounds the guess of one request, in mean requests: a large body may be an image, or never be sent.
+const mostCost = 32
+
+// costOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
+// (prompt + D) / (P + D), with D the decode of a mean request in prompt tokens.
+func costOf(w *weighting.Work) *loadsv1.Cost {
+	if w == nil {
+		return &loadsv1.Cost{Base: 1, Mean: 1}
+	}
+	decode := w.Decode()
+	whole := w.PromptTokens + decode
+	c := &loadsv1.Cost{Base: decode / whole, Mean: 1, Most: mostCost}
+	if w.BySize {
+		c.PerByte = w.TokensPerByte / whole
+	}
+	return c
+}

@@ -1,0 +1,201 @@
+package loads
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A wire is a stream to one follower; one that is blocked does not read.
+type wire struct {
+	grpc.ServerStream
+	ctx     context.Context
+	sent    []*loadsv1.Update
+	at      []time.Time
+	blocked chan struct{} // nil: reads at once
+}
+
+func (w *wire) Context() context.Context { return w.ctx }
+
+func (w *wire) Send(u *loadsv1.Update) error {
+	if w.blocked != nil {
+		<-w.blocked
+	}
+	w.sent, w.at = append(w.sent, u), append(w.at, time.Now())
+	return nil
+}
+
+// decision has one endpoint with a load of n requests.
+func decision(n float64) weighting.Decision {
+	s := weighting.Snapshot{Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4,
+		InFlight: weighting.Reading{Value: n, At: time.Now()}}}}
+	return weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), s)
+}
+
+// follow runs one stream in a bubble until f returns, and returns how it ended.
+func follow(s *Server, w *wire, r *loadsv1.FollowRequest, f func()) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.ctx = ctx
+	done := make(chan error, 1)
+	go func() { done <- s.Follow(r, w) }()
+	synctest.Wait()
+	f()
+	cancel()
+	return <-done
+}
+
+func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
+		s.Publish("llama", decision(3))
+		err := follow(s, w, &loadsv1.FollowRequest{Picker: "p", Clusters: []string{"llama"}}, func() {})
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("the stream ended with %v", err)
+		}
+		if len(w.sent) != 1 || len(w.sent[0].GetEndpoints()) != 1 {
+			t.Fatalf("sent %v, want one update with one endpoint", w.sent)
+		}
+		u, e := w.sent[0], w.sent[0].GetEndpoints()[0]
+		if u.GetCluster() != "llama" || u.GetRemoved() || u.GetCost().GetBase() != 1 || u.GetCost().GetMean() != 1 ||
+			u.GetCost().GetPerByte() != 0 || u.GetCost().GetMost() != 0 {
+			t.Errorf("update %v", u)
+		}
+		if e.GetAddress() != "10.0.0.1:80" || e.GetLoad() != 3 || e.GetSpeed() != 1 || !(e.GetSlots() > 0) ||
+			e.GetAvoid() {
+			t.Errorf("endpoint %v, want a load of 3", e)
+		}
+	})
+}
+
+func TestChangesAreSentTogetherAndNoFasterThanTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
+		_ = follow(s, w, &loadsv1.FollowRequest{}, func() {
+			for i := range 50 {
+				s.Publish("llama", decision(float64(i)))
+				time.Sleep(time.Millisecond)
+			}
+			synctest.Wait()
+		})
+		if n := len(w.sent); n < 9 || n > 11 {
+			t.Errorf("50 changes in 50 ms were sent as %d updates, want one each 5 ms", n)
+		}
+		for i := 1; i < len(w.at); i++ {
+			if gap := w.at[i].Sub(w.at[i-1]); gap < MinInterval {
+				t.Errorf("updates %v apart", gap)
+			}
+		}
+		time.Sleep(MinInterval)
+	})
+}
+
+func TestWithoutAChangeThereIsAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
+		s.Publish("llama", decision(1))
+		_ = follow(s, w, &loadsv1.FollowRequest{}, func() { time.Sleep(10*Heartbeat + Heartbeat/2) })
+		if n := len(w.sent); n != 11 {
+			t.Errorf("%d updates in 10.5 heartbeats, want 11", n)
+		}
+	})
+}
+
+func TestAFollowerThatDoesNotReadGetsTheNewestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{blocked: make(chan struct{})}
+		s.Publish("llama", decision(0))
+		_ = follow(s, w, &loadsv1.FollowRequest{}, func() {
+			for i := range 100 {
+				s.Publish("llama", decision(float64(i)))
+				time.Sleep(10 * time.Millisecond)
+			}
+			close(w.blocked)
+			time.Sleep(2 * MinInterval)
+			synctest.Wait()
+		})
+		if n := len(w.sent); n != 2 || w.sent[1].GetEndpoints()[0].GetLoad() != 99 {
+			t.Errorf("%d updates, the last %v; want the first and the newest", n, w.sent[n-1])
+		}
+	})
+}
+
+func TestARemovedClusterIsReportedOnceAndForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
+		s.Publish("llama", decision(0))
+		_ = follow(s, w, &loadsv1.FollowRequest{}, func() {
+			time.Sleep(2 * MinInterval)
+			s.Remove("llama")
+			time.Sleep(3 * Heartbeat)
+		})
+		if n := len(w.sent); n != 2 || !w.sent[1].GetRemoved() {
+			t.Errorf("sent %v, want the loads and one removal", w.sent)
+		}
+		if n := len(s.clusters); n != 0 {
+			t.Errorf("%d clusters are remembered without followers", n)
+		}
+	})
+}
+
+func TestStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(slog.New(slog.DiscardHandler))
+		many := make([]string, MaxClusters+1)
+		if err := s.Follow(&loadsv1.FollowRequest{Clusters: many}, &wire{ctx: t.Context()}); status.Code(err) !=
+			codes.InvalidArgument {
+			t.Errorf("too many names: %v", err)
+		}
+		ended := make(chan error, MaxFollowers)
+		for range MaxFollowers {
+			go func() { ended <- s.Follow(&loadsv1.FollowRequest{Picker: "p"}, &wire{ctx: context.Background()}) }()
+		}
+		synctest.Wait()
+		if n := len(s.Followers()); n != MaxFollowers {
+			t.Fatalf("%d followers", n)
+		}
+		if err := s.Follow(&loadsv1.FollowRequest{}, &wire{ctx: t.Context()}); status.Code(err) !=
+			codes.ResourceExhausted {
+			t.Errorf("one follower more than the limit: %v", err)
+		}
+		s.Close()
+		s.Close()
+		for range MaxFollowers {
+			if err := <-ended; status.Code(err) != codes.Unavailable {
+				t.Fatalf("a stream ended with %v", err)
+			}
+		}
+		if err := s.Follow(&loadsv1.FollowRequest{}, &wire{ctx: t.Context()}); status.Code(err) != codes.Unavailable {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+func TestWorkBecomesTheCostOfARequest(t *testing.T) {
+	w := &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
+	c := costOf(w) // the decode of a mean request is 150 prompt tokens
+	for what, pair := range map[string][2]float64{
+		"base": {c.GetBase(), 150.0 / 1050}, "per byte": {c.GetPerByte(), 0.25 / 1050}, "mean": {c.GetMean(), 1},
+		"most": {c.GetMost(), mostCost},
+	} {
+		if math.Abs(pair[0]-pair[1]) > 1e-12 {
+			t.Errorf("%s is %v, want %v", what, pair[0], pair[1])
+		}
+	}
+	w.BySize, w.TokensPerByte = false, math.NaN()
+	if got := costOf(w).GetPerByte(); got != 0 {
+		t.Errorf("without a size that says something, a byte costs %v", got)
+	}
+}
