@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -76,9 +77,10 @@ type Proxies interface {
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
-	Fleet     push.Fleet
-	Reporting int    // of its proxies, the ones that report
-	Source    string // of the counts, as in package view; empty while no proxy reports
+	Fleet push.Fleet // those that are pushed to from here
+	// Watching are the proxies of the cluster, those of other replicas too, and Reporting those of them that report.
+	Watching, Reporting int
+	Source              string // of the counts, as in package view; empty while no proxy reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
 	Interval  time.Duration
@@ -105,6 +107,10 @@ type Cluster struct {
 	// proxyActivity, of capacity one: proxies reported requests.
 	proxyActivity chan struct{}
 
+	// stepping is held by a step, and by a dry run of one.
+	stepping sync.Mutex
+	gate     *push.Gate // nil before Run
+
 	// Buffers reused by the next step of the loop.
 	counted []flight.Counts
 	seen    []weighting.Endpoint
@@ -114,14 +120,16 @@ type Cluster struct {
 	discovered bool      // a set of endpoints has arrived
 	populated  time.Time // when the first endpoints arrived; zero before
 	endpoints  []discovery.Endpoint
+	leaving    []discovery.Endpoint // terminating: they get no new requests
 	records    map[string]*record
 	inOrder    []*record // of the endpoints, by index
 	rounds     int       // of reports by the proxies
 	scrapes    source
 	counts     source
 	discovery  source
-	ignored    int         // members of the last count that are not endpoints
-	reporting  ProxyCounts // without its endpoints, which are in the records
+	overrides  map[string]view.Override // by address; replaced as a whole
+	ignored    int                      // members of the last count that are not endpoints
+	reporting  ProxyCounts              // without its endpoints, which are in the records
 	ready      bool
 	decision   weighting.Decision
 	pushes     pushes
@@ -129,6 +137,7 @@ type Cluster struct {
 
 // record has the reports of one endpoint.
 type record struct {
+	id       string // of the endpoint; empty while unknown
 	server   weighting.ServerReport
 	inFlight weighting.Reading // from Redis
 	proxies  flight.Counts
@@ -137,6 +146,9 @@ type record struct {
 	failures int // scrapes in a row
 
 	implausible time.Time // when a counter last was implausible; zero: never
+
+	firstToken   *view.Histogram // times to the first token; nil: unknown
+	firstTokenAt time.Time
 }
 
 // A Scrape is the outcome of the latest scrape of an endpoint.
@@ -144,7 +156,10 @@ type Scrape struct {
 	At      time.Time // zero before the first
 	Took    time.Duration
 	Err     error
-	Refused bool // nothing listens there
+	Refused bool   // nothing listens there
+	Replica string // name of the replica that scraped; empty for this one
+
+	FirstToken *view.Histogram // nil: not read this time
 }
 
 // source is the health of one kind of source over the whole cluster.
@@ -183,6 +198,9 @@ func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observ
 	}
 }
 
+// Name is that of the cluster.
+func (c *Cluster) Name() string { return c.name }
+
 // SetOptions changes the settings; what was learned stays.
 func (c *Cluster) SetOptions(o Options) {
 	c.mu.Lock()
@@ -191,8 +209,15 @@ func (c *Cluster) SetOptions(o Options) {
 	c.poke()
 }
 
-// SetEndpoints replaces the set of endpoints. Reports of those that stay are kept.
-func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
+// SetEndpoints replaces the set of endpoints. Reports of those that stay are kept, but not where another endpoint has
+// got the address. Those that terminate are no endpoints any more, but for the view.
+func (c *Cluster) SetEndpoints(all []discovery.Endpoint) {
+	endpoints, leaving := all, []discovery.Endpoint(nil)
+	if slices.ContainsFunc(all, terminates) {
+		endpoints = slices.DeleteFunc(slices.Clone(all), terminates)
+		leaving = slices.DeleteFunc(slices.Clone(all),
+			func(e discovery.Endpoint) bool { return !terminates(e) })
+	}
 	c.mu.Lock()
 	records := make(map[string]*record, len(endpoints))
 	inOrder := make([]*record, len(endpoints))
@@ -201,18 +226,22 @@ func (c *Cluster) SetEndpoints(endpoints []discovery.Endpoint) {
 		if r == nil {
 			r = c.records[e.Address]
 		}
-		if r == nil {
+		if r == nil || e.ID != "" && r.id != "" && e.ID != r.id {
 			r = &record{}
 		}
+		r.id = cmp.Or(e.ID, r.id)
 		records[e.Address], inOrder[i] = r, r
 	}
 	c.endpoints, c.records, c.inOrder, c.discovered = endpoints, records, inOrder, true
+	c.leaving = leaving
 	if c.populated.IsZero() && len(endpoints) > 0 {
 		c.populated = time.Now()
 	}
 	c.mu.Unlock()
 	c.poke()
 }
+
+func terminates(e discovery.Endpoint) bool { return e.Terminating }
 
 // Discovered notes how a refresh of the endpoints went: nil, or why the set
 // stays as it was.
@@ -241,6 +270,9 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 	}
 	c.scrapes.note(s.At, s.Err)
 	r.scrape = s
+	if s.FirstToken != nil {
+		r.firstToken, r.firstTokenAt, r.scrape.FirstToken = s.FirstToken, s.At, nil
+	}
 	c.poke()
 	if s.Err != nil {
 		r.failures++
@@ -315,6 +347,9 @@ func signal(c chan<- struct{}) {
 func (c *Cluster) Run(ctx context.Context) error {
 	const ages = 250 * time.Millisecond // between steps without a report
 	gate := push.NewGate(c.current().Push)
+	c.stepping.Lock()
+	c.gate = gate
+	c.stepping.Unlock()
 	defer c.publishNeutral(gate)
 	timer := time.NewTimer(ages)
 	defer timer.Stop()
@@ -370,6 +405,8 @@ func (c *Cluster) current() Options {
 
 // step decides on the latest of everything and publishes it if the gate says so.
 func (c *Cluster) step(gate *push.Gate, now time.Time) push.Pause {
+	c.stepping.Lock()
+	defer c.stepping.Unlock()
 	began := time.Now()
 	gate.SetOptions(c.current().Push)
 	verdict := gate.Step(now, c.input(now))
@@ -411,10 +448,11 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	for i, e := range c.endpoints {
 		r := c.inOrder[i]
 		s.Endpoints[i] = weighting.Endpoint{
-			Address: e.Address, Zone: e.Zone, Capacity: e.Capacity,
+			Address: e.Address, ID: e.ID, Zone: e.Zone, Capacity: e.Capacity,
 			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Proxies,
 		}
 		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
+		s.Endpoints[i].Override = c.override(e.Address, now)
 		if e.Capacity == 0 {
 			s.Endpoints[i].Capacity = c.options.Capacity
 		}
@@ -452,7 +490,7 @@ func (c *Cluster) record(i int, address string) *record {
 // countsByProxies reports whether the proxies' own reports are the in-flight
 // counts: where there is no Redis, and else where all of them report.
 func (c *Cluster) countsByProxies() bool {
-	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Fleet.Proxies
+	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Watching
 }
 
 func (c *Cluster) inFlight(r *record) (count weighting.Reading, exact bool) {

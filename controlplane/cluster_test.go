@@ -210,7 +210,7 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			options: func(o *Options) { o.Scraped = false },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
-				c.proxies.(*recorder).report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Reporting: 1})
+				c.proxies.(*recorder).report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Watching: 2, Reporting: 1})
 			},
 			wantWhy: "proxies: 1 of 2 report their requests",
 		}, {
@@ -517,8 +517,8 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, now := &recorder{}, time.Now()
 			r.counts = ProxyCounts{
-				Fleet: push.Fleet{Proxies: c.subscribers}, Reporting: c.reporting, Interval: time.Second,
-				Dropped: weighting.Reading{Value: 11, At: now},
+				Fleet: push.Fleet{Proxies: c.subscribers}, Watching: c.subscribers, Reporting: c.reporting,
+				Interval: time.Second, Dropped: weighting.Reading{Value: 11, At: now},
 				Endpoints: []flight.Counts{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
 					{Address: address, InFlight: weighting.Reading{Value: 7, At: now}, Exact: true,
@@ -927,7 +927,7 @@ func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
 		for range 50 { // five seconds: the first answers nothing, and the second has a long queue
 			now := time.Now()
 			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
-			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1, Source: "access_log"}
+			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Watching: 1, Reporting: 1, Source: "access_log"}
 			for i, n := range []float64{3, 41, 1, 1} {
 				counts.Endpoints = append(counts.Endpoints, flight.Counts{
 					Address: endpoints[i].Address, InFlight: read(n), Exact: true,
@@ -1000,7 +1000,7 @@ func TestAServerThatRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		o.Scraped = false
 		c.SetOptions(o)
 		after(time.Minute)
-		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Reporting: 1}
+		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Watching: 1, Reporting: 1}
 		for _, a := range list {
 			counts.Endpoints = append(counts.Endpoints,
 				flight.Counts{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
@@ -1055,10 +1055,11 @@ func TestScrapesAreGathered(t *testing.T) {
 		proxies   ProxyCounts
 		want      time.Duration // between two steps
 	}{
-		"scrapes only":        {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
-		"of few":              {20, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
-		"and proxies' counts": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Reporting: 1}, floor},
-		"and those of Redis":  {21, true, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
+		"scrapes only": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
+		"of few":       {20, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
+		"and proxies' counts": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Watching: 2, Reporting: 1},
+			floor},
+		"and those of Redis": {21, true, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := withCPU()

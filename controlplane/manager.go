@@ -12,6 +12,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
+	"steelyard/controlplane/override"
 	"steelyard/weighting/push"
 )
 
@@ -25,6 +26,9 @@ type Manager struct {
 	changed   func()    // the endpoints of some cluster, or the set of clusters
 	beats     *liveness.Monitor
 	log       *slog.Logger
+	// kubernetes makes the sources that the Kubernetes API has; nil for none.
+	kubernetes KubernetesSource
+	overrides  *override.Book
 
 	// reload is the beat of Apply. The change of each cluster is a piece of work of its own: a list of endpoints on a
 	// mount that hangs holds each up for two seconds, and there may be many.
@@ -81,9 +85,16 @@ func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, chan
 		publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed,
 		beats: beats, log: log, clusters: make(map[string]*running),
 	}
+	m.overrides = override.New(m.refreshOverrides)
 	m.unwatch = beats.Watch("reload of the configuration", &m.reload)
 	return m
 }
+
+// A KubernetesSource makes the source of endpoints that are found in the Kubernetes API.
+type KubernetesSource func(e config.Endpoints, report func(error), log *slog.Logger) discovery.Discoverer
+
+// UseKubernetes says what makes those sources. It is to be called before Apply.
+func (m *Manager) UseKubernetes(k KubernetesSource) { m.kubernetes = k }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
 // their reports, what was learned, and their streams; one whose source of
@@ -175,6 +186,7 @@ func (m *Manager) add(c config.Cluster, o Options) {
 	m.mu.Lock()
 	m.clusters[c.Name] = r
 	m.mu.Unlock()
+	m.refreshOverrides(c.Name)
 }
 
 func (m *Manager) change(r *running, c config.Cluster, o Options) {
@@ -201,7 +213,7 @@ func (m *Manager) stop(r *running) {
 // discover runs the cluster's source of endpoints.
 func (m *Manager) discover(cluster *Cluster, c config.Cluster) task {
 	report := func(err error) { cluster.Discovered(time.Now(), err) }
-	source := discoverer(c.Endpoints, report, m.log.With("cluster", c.Name))
+	source := m.discoverer(c.Endpoints, report, m.log.With("cluster", c.Name))
 	return start(func(ctx context.Context) {
 		up := make(chan []discovery.Endpoint)
 		run := start(func(context.Context) {
@@ -224,8 +236,10 @@ func (m *Manager) discover(cluster *Cluster, c config.Cluster) task {
 }
 
 // discoverer picks the source that the configuration names.
-func discoverer(e config.Endpoints, report func(error), log *slog.Logger) discovery.Discoverer {
+func (m *Manager) discoverer(e config.Endpoints, report func(error), log *slog.Logger) discovery.Discoverer {
 	switch {
+	case e.InKubernetes():
+		return m.kubernetes(e, report, log)
 	case e.DNS != nil:
 		return discovery.NewDNS(discovery.DNSConfig{
 			Name: e.DNS.Name, Type: e.DNS.Type, Port: e.DNS.Port, Interval: e.DNS.Interval,
@@ -235,10 +249,16 @@ func discoverer(e config.Endpoints, report func(error), log *slog.Logger) discov
 	}
 	static := make([]discovery.Endpoint, len(e.Static))
 	for i, s := range e.Static {
-		static[i] = discovery.Endpoint(s)
+		static[i] = endpointOf(s)
 	}
 	report(nil) // a static list cannot fail later
 	return discovery.NewStatic(static)
+}
+
+// endpointOf is an endpoint of a configuration.
+func endpointOf(s config.StaticEndpoint) discovery.Endpoint {
+	return discovery.Endpoint{Address: s.Address, Zone: s.Zone, Capacity: s.Capacity, Engine: s.Engine,
+		MetricsPort: s.MetricsPort, MetricsPath: s.MetricsPath}
 }
 
 // Each calls f for every cluster, sorted by name, with its configuration and its

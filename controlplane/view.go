@@ -20,10 +20,40 @@ func (m *Manager) Clusters() []view.Cluster {
 	return out
 }
 
-// View shows the cluster to the admin API.
+// View shows the cluster to the admin API. The loop needs the lock, so under it is only what must be.
 func (c *Cluster) View(now time.Time) view.Cluster {
 	weights := c.publisher.Weights(c.name)
 	proxies, disputes := c.proxies.Sources(c.name, now), c.proxies.Disputes(c.name, now)
+	v, decision, seen := c.copied(now, proxies)
+	v.Disputes = disputes
+	v.Decision, v.Endpoints = view.FromDecision(decision, now)
+	v.Working = view.WorkingOf(decision)
+	var requests float64
+	var counted bool
+	var histograms []*view.Histogram
+	for i := range v.Endpoints {
+		e := &v.Endpoints[i]
+		if w, ok := weights[e.Address]; ok {
+			e.Weight = view.Num(float64(w))
+		}
+		// Decisions are sorted by address, and so is most of what discovery finds.
+		if h := seen.show(e, now); h != nil {
+			e.FirstToken = h.Latencies()
+			histograms = append(histograms, h)
+		}
+		if n, known := e.Requests.Value(); known {
+			requests, counted = requests+n, true
+		}
+	}
+	if counted {
+		v.Requests = view.Num(requests)
+	}
+	v.FirstToken = view.Merge(histograms).Latencies()
+	return v
+}
+
+// copied is all that View needs of what the lock guards.
+func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Cluster, weighting.Decision, seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := view.Cluster{
@@ -36,7 +66,6 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 		MinIntervalSeconds: view.Seconds(max(c.options.Push.Budget.MinInterval, c.pushes.pause.Interval)),
 		MinIntervalReason:  c.pushes.pause.Limit,
 		Shedding:           c.options.Push.Params.Shedding.Enabled,
-		Disputes:           disputes,
 	}
 	if d := c.reporting.Dropped; d.Known() {
 		v.DroppedRequests = view.Num(d.Value)
@@ -45,30 +74,91 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 		v.NotReadyReason = c.waitingFor()
 		v.Ready = v.NotReadyReason == ""
 	}
-	v.Decision, v.Endpoints = view.FromDecision(c.decision, now)
-	found := make(map[string]discovery.Endpoint, len(c.endpoints))
-	for _, e := range c.endpoints {
-		found[e.Address] = e
+	s := seen{engine: c.options.Engine, found: c.endpoints, records: make([]record, len(c.inOrder)),
+		overrides: c.overrides}
+	if c.countsByProxies() {
+		s.countedBy = c.reporting.Source
+	} else {
+		s.byRedis = true
 	}
-	for i := range v.Endpoints {
-		e := &v.Endpoints[i]
-		e.Engine = found[e.Address].Engine
-		if e.Engine == "" {
-			e.Engine = c.options.Engine
-		}
-		if w, ok := weights[e.Address]; ok {
-			e.Weight = view.Num(float64(w))
-		}
-		if r := c.records[e.Address]; r != nil {
-			e.LastScrape = viewScrape(r.scrape)
-			if !r.scrape.At.IsZero() {
-				e.ImplausibleReadings, e.LastImplausibleReading = view.Num(float64(r.server.Implausible)),
-					view.At(r.implausible)
-			}
-			c.viewProxies(e, r, now)
+	for _, e := range c.leaving {
+		v.Terminating = append(v.Terminating, view.Terminating{Address: e.Address, Pod: e.Pod, Node: e.Node})
+	}
+	for i, r := range c.inOrder {
+		s.records[i] = *r
+	}
+	return v, c.decision, s
+}
+
+// seen is a copy of what the sources said of each endpoint.
+type seen struct {
+	engine    string
+	countedBy string // source of the in-flight counts
+	byRedis   bool
+	found     []discovery.Endpoint
+	records   []record
+	overrides map[string]view.Override // replaced as a whole, so that it can be read without the lock
+	byAddress map[string]int           // made when the order is not that of the decision
+	next      int
+}
+
+// of is the index of an address, -1 where it is no endpoint. It is fastest for addresses in the order of discovery.
+func (s *seen) of(address string) int {
+	if s.next < len(s.found) && s.found[s.next].Address == address {
+		s.next++
+		return s.next - 1
+	}
+	if s.byAddress == nil {
+		s.byAddress = make(map[string]int, len(s.found))
+		for i := range s.found {
+			s.byAddress[s.found[i].Address] = i
 		}
 	}
-	return v
+	i, ok := s.byAddress[address]
+	if !ok {
+		return -1
+	}
+	s.next = i + 1
+	return i
+}
+
+// firstTokenFor is how long the latest histogram of first tokens counts.
+const firstTokenFor = 10 * time.Second
+
+// show adds to an endpoint what the sources said of it. It returns the times to its first tokens; nil: unknown.
+func (s *seen) show(e *view.Endpoint, now time.Time) *view.Histogram {
+	if o, ok := s.overrides[e.Address]; ok && now.Before(o.Until.Time) {
+		e.Override = &o
+	}
+	i := s.of(e.Address)
+	e.Engine = s.engine
+	if i < 0 {
+		return nil
+	}
+	if engine := s.found[i].Engine; engine != "" {
+		e.Engine = engine
+	}
+	e.Pod, e.Node = s.found[i].Pod, s.found[i].Node
+	r := &s.records[i]
+	e.LastScrape = viewScrape(r.scrape)
+	if !r.scrape.At.IsZero() {
+		e.ImplausibleReadings, e.LastImplausibleReading = view.Num(float64(r.server.Implausible)),
+			view.At(r.implausible)
+	}
+	if n := r.server.Completions; n.Known() {
+		e.CompletedRequests = view.Num(n.Value)
+	}
+	switch {
+	case !s.byRedis && r.proxies.InFlight.Known():
+		e.InFlightSource = s.countedBy
+	case s.byRedis && r.inFlight.Known():
+		e.InFlightSource = "redis"
+	}
+	viewProxies(e, r, now)
+	if now.Sub(r.firstTokenAt) > firstTokenFor {
+		return nil
+	}
+	return r.firstToken
 }
 
 // expected is the sources that are proxies. Those that have nothing to report are idle, unless
@@ -86,12 +176,9 @@ func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 }
 
 // viewProxies shows the proxies' reports of one endpoint.
-func (c *Cluster) viewProxies(e *view.Endpoint, r *record, now time.Time) {
-	switch byProxies := c.countsByProxies(); {
-	case byProxies && r.proxies.InFlight.Known():
-		e.InFlightSource = c.reporting.Source
-	case !byProxies && r.inFlight.Known():
-		e.InFlightSource = "redis"
+func viewProxies(e *view.Endpoint, r *record, now time.Time) {
+	if n := r.proxies.Proxies.Issued; n.Known() {
+		e.Requests = view.Num(n.Value)
 	}
 	if f := r.proxies.Proxies.Failed; f.Known() {
 		e.FailedRequests = view.Num(f.Value)
@@ -114,7 +201,7 @@ func viewScrape(s Scrape) view.Scrape {
 	if s.At.IsZero() {
 		return view.Scrape{}
 	}
-	v := view.Scrape{At: view.At(s.At), DurationSeconds: view.Seconds(s.Took)}
+	v := view.Scrape{At: view.At(s.At), DurationSeconds: view.Seconds(s.Took), Replica: s.Replica}
 	if s.Err != nil {
 		v.Error = s.Err.Error()
 	}

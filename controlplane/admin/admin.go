@@ -10,17 +10,23 @@ import (
 
 // Options are what the handler is built of.
 type Options struct {
-	Source  Source
-	Metrics *Metrics // nil: a new one
-	History *History // nil: a new one, which stays empty
+	Source Source
+	// Operator acts on the control plane. Nil: nobody can.
+	Operator Operator
+	Metrics  *Metrics // nil: a new one
+	History  *History // nil: a new one, which stays empty
+	// Recorder is what looks at everything once a second; nil: one that does not look.
+	Recorder *Recorder
 	// Stuck lists what in the process makes no progress, and for how long; empty while all does.
 	// It must answer whatever is stuck. Nil: never anything.
 	Stuck   func() []string
 	Version string // of Steelyard
 	// AllowedHosts are further accepted Host names; *.NAME stands for all names below NAME.
 	AllowedHosts []string
-	Log          *slog.Logger
-	Now          func() time.Time // nil: time.Now
+	// Access is who may view and who may operate. Nil: everyone who can connect may view, and nobody may operate.
+	Access *Access
+	Log    *slog.Logger
+	Now    func() time.Time // nil: time.Now
 }
 
 // handler is what the routes share.
@@ -30,27 +36,52 @@ type handler struct {
 	hosts *hostCheck
 }
 
-// New returns the handler of all routes. It answers GET and HEAD only. It
-// panics when there is no Source.
+// New returns the handler of all routes. It panics when there is no Source.
 func New(o Options) http.Handler {
 	if o.Source == nil {
 		panic("admin: New needs a Source")
 	}
 	h := &handler{Options: withDefaults(o), page: newPage()}
 	h.hosts = newHostCheck(o.AllowedHosts, h.Log, h.Now)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", h.healthz)
-	mux.HandleFunc("/readyz", h.readyz)
-	mux.Handle("/metrics", h.Metrics.handler(h.Source, h.hosts.totals, h.Now, h.Log))
-	mux.HandleFunc("/api/v1/status", h.getStatus)
-	mux.HandleFunc("/api/v1/clusters", h.getClusters)
-	mux.HandleFunc("/api/v1/clusters/{name}", h.getCluster)
-	mux.HandleFunc("/api/v1/clusters/{name}/history", h.getHistory)
-	mux.HandleFunc("/api/v1/clients", h.getClients)
-	mux.HandleFunc("/{$}", h.getPage)
-	mux.Handle("/assets/", assetHandler())
-	mux.HandleFunc("/", notFound)
-	return h.recovered(secured(h.hosts.checked(readOnly(mux))))
+	return h.guarded(h.router())
+}
+
+// router has all routes.
+func (h *handler) router() *router {
+	routes := h.newRouter()
+	routes.view("/healthz", h.healthz)
+	routes.view("/readyz", h.readyz)
+	routes.view("/metrics", h.Metrics.handler(h.Source, h.refusals, h.Recorder.latest.Load, h.Now, h.Log).ServeHTTP)
+	routes.view("/api/v1/status", h.getStatus)
+	routes.view("/api/v1/clusters", h.getClusters)
+	routes.view("/api/v1/clusters/{name}", h.getCluster)
+	routes.view("/api/v1/clusters/{name}/history", h.getHistory)
+	routes.view("/api/v1/clients", h.getClients)
+	h.routeRecords(routes.view)
+	routes.view("/api/v1/session", h.getSession)
+	routes.view("/{$}", h.getPage)
+	routes.view("/assets/", assetHandler().ServeHTTP)
+	routes.view(loginPath, h.getLogin)
+	routes.view("/", notFound)
+	routes.changes.HandleFunc("POST "+loginPath, h.postLogin) // both change only what the browser keeps
+	routes.changes.HandleFunc("POST /logout", h.postLogout)
+	h.operations(routes)
+	return routes
+}
+
+// guarded has what every request passes through before it reaches its route.
+func (h *handler) guarded(routes *router) http.Handler {
+	return h.recovered(secured(h.hosts.checked(h.admitted(routes))))
+}
+
+// routeRecords adds the routes of what the Recorder keeps.
+func (h *handler) routeRecords(handle func(pattern string, f http.HandlerFunc)) {
+	handle("/api/v1/clusters/{name}/matrix", h.getMatrix)
+	handle("/api/v1/clusters/{name}/explain", h.getExplanation)
+	handle("/api/v1/incidents", h.getIncidents)
+	handle("/api/v1/events", h.getEvents)
+	handle("/api/v1/stream", h.getStream)
+	handle("/api/v1/openapi.json", h.getOpenAPI)
 }
 
 func withDefaults(o Options) Options {
@@ -63,6 +94,12 @@ func withDefaults(o Options) Options {
 	if o.Stuck == nil {
 		o.Stuck = func() []string { return nil }
 	}
+	if o.Recorder == nil {
+		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, History: o.History, Stuck: o.Stuck, Now: o.Now})
+	}
+	if o.Access == nil {
+		o.Access = NewAccess(AccessOptions{Loopback: true})
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -73,7 +110,13 @@ func withDefaults(o Options) Options {
 }
 
 func (h *handler) snapshot() snapshot {
-	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(), stuck: h.Stuck()}
+	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(),
+		access: h.Access.status(), stuck: h.Stuck(), moment: h.Recorder.latest.Load()}
+}
+
+// refusals are the requests to this listener that were refused.
+func (h *handler) refusals() (RefusedRequests, AdminAccess) {
+	return h.hosts.totals(), h.Access.status()
 }
 
 // healthz reports whether the process makes progress, and nothing else: restarting it does not
@@ -97,8 +140,8 @@ func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 // maxStuck is how many lines /healthz has for what is stuck: one lock stops many loops.
 const maxStuck = 20
 
-// readyz lists every cluster, so that a failing probe shows the reason.
-func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
+// readyz lists every cluster, so that a failing probe shows the reason: to those who may view.
+func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 	s := h.snapshot()
 	clusters := s.clusters()
 	status := s.status(clusters, 0)
@@ -112,6 +155,9 @@ func (h *handler) readyz(w http.ResponseWriter, _ *http.Request) {
 		code, body = http.StatusServiceUnavailable, "not ready\n"
 	}
 	for _, c := range clusters {
+		if !callerOf(r).mayView() {
+			break
+		}
 		if c.Ready {
 			body += fmt.Sprintf("cluster %s: ready\n", c.Name)
 		} else {
@@ -127,23 +173,10 @@ func text(w http.ResponseWriter, code int, body string) {
 	_, _ = w.Write([]byte(body)) // a client that has gone needs no response
 }
 
-// readOnly refuses every method that could be meant to change something.
-func readOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, "%s is not allowed: the admin API only answers GET and HEAD",
-				r.Method)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// contentSecurity lets the page load its own three files and nothing else: no
+// contentSecurity lets a page load files of this listener and send its form here, and nothing else: no
 // inline script or style, no other origin, no frame around it.
 const contentSecurity = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
-	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // secured sets the headers of every response. Node ids, error texts and NACKs come
 // from others; these headers are the second line of defence after escaping.

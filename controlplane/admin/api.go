@@ -5,28 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/spelling"
 )
-
-// clusterList is the answer of /api/v1/clusters.
-type clusterList struct {
-	Clusters []view.Cluster `json:"clusters"`
-}
-
-// clientList is the answer of /api/v1/clients.
-type clientList struct {
-	Total   int      `json:"total"`
-	Clients []Client `json:"clients"`
-}
-
-// errorAnswer is the body of every response that is not a success, except for the probes.
-type errorAnswer struct {
-	Error string `json:"error"`
-}
 
 func (h *handler) getStatus(w http.ResponseWriter, _ *http.Request) {
 	s := h.snapshot()
@@ -57,6 +42,9 @@ func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
 		sortWorstFirst(c.Endpoints)
 	}
 	c.Endpoints = cut(c.Endpoints, order.limit)
+	for i := range c.Endpoints {
+		c.Endpoints[i].Why = c.Working.Explain(c.Endpoints[i].Address)
+	}
 	writeJSON(w, c)
 }
 
@@ -72,7 +60,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit)})
+	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys()})
 }
 
 // defaultWindow is how far back the history goes by default.
@@ -90,21 +78,31 @@ func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
+	if n := h.History.numbers(name, q); n > windowNumbers {
+		writeError(w, http.StatusBadRequest, "this asks for %d numbers, and an answer has at most %d: ask for fewer "+
+			"endpoints or fields, or for fewer moments with points=150", n, windowNumbers)
+		return
+	}
 	writeJSON(w, h.History.Window(name, now, q))
 }
 
 func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
+	h.noClusterNamed(w, r.PathValue("name"))
+}
+
+func (h *handler) noClusterNamed(w http.ResponseWriter, name string) {
 	var names []string
 	for _, c := range h.Source.Clusters() {
 		names = append(names, c.Name)
 	}
-	writeError(w, http.StatusNotFound, "no cluster %q is configured; there are: %s", r.PathValue("name"),
-		strings.Join(names, ", "))
+	writeError(w, http.StatusNotFound, "no cluster %q is configured%s; there are: %s", name,
+		spelling.DidYouMean(name, names), strings.Join(names, ", "))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
 	writeError(w, http.StatusNotFound, "nothing at %s; there are /healthz, /readyz, /metrics, /api/v1/status, "+
-		"/api/v1/clusters, /api/v1/clients and the page at /", r.URL.Path)
+		"/api/v1/clusters, /api/v1/clients, /api/v1/incidents, /api/v1/events, /api/v1/stream and the page at /",
+		r.URL.Path)
 }
 
 // ordering is the order and the limit of a list, from the query.
@@ -127,18 +125,47 @@ func parseOrder(q url.Values) (ordering, error) {
 	return o, err
 }
 
+// longestWindow is how far back the history goes.
+const longestWindow = coarseRows * coarseStep
+
 func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	window := defaultWindow
 	if s := q.Get("window"); s != "" {
 		d, err := time.ParseDuration(s)
-		if err != nil || d <= 0 || d > historySamples*historyStep {
-			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to %s: write for instance 5m",
-				s, historySamples*historyStep)
+		if err != nil || d <= 0 || d > longestWindow {
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to 1h: write for "+
+				"instance 5m", s)
 		}
 		window = d
 	}
+	fields, err := parseFields(q)
+	if err != nil {
+		return WindowQuery{}, err
+	}
 	points, err := parseCount(q, "points")
-	return WindowQuery{Since: now.Add(-window), Points: points, Addresses: q["endpoint"]}, err
+	return WindowQuery{Since: now.Add(-window), Points: points, Addresses: q["endpoint"], Fields: fields}, err
+}
+
+// parseFields reads the fields of endpoints; nil where none are named.
+func parseFields(q url.Values) ([]string, error) {
+	s := q.Get("fields")
+	if s == "" {
+		return nil, nil
+	}
+	fields := []string{}
+	if s == "none" {
+		return fields, nil
+	}
+	for _, field := range strings.Split(s, ",") {
+		if !slices.Contains(historyFields(), field) {
+			return nil, fmt.Errorf("fields=%q: %q is not known: write some of %s, or none", s, field,
+				strings.Join(historyFields(), ","))
+		}
+		if !slices.Contains(fields, field) {
+			fields = append(fields, field)
+		}
+	}
+	return fields, nil
 }
 
 // parseCount reads a number that is not negative; one that is not given is 0.

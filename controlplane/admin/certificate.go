@@ -10,12 +10,14 @@ import (
 
 // The uses of certificates.
 const (
-	UseXDS          = "xds"           // presented to Envoys
-	UseXDSClientCA  = "xds_client_ca" // authorities for Envoys
-	UseScrapeClient = "scrape_client" // presented to model servers
-	UseScrapeCA     = "scrape_ca"     // authorities for model servers
-	UseRedisClient  = "redis_client"  // presented to Redis
-	UseRedisCA      = "redis_ca"      // authorities for Redis
+	UseXDS           = "xds"             // presented to Envoys
+	UseXDSClientCA   = "xds_client_ca"   // authorities for Envoys
+	UseAdmin         = "admin"           // presented to people and Prometheus
+	UseAdminClientCA = "admin_client_ca" // authorities for them
+	UseScrapeClient  = "scrape_client"   // presented to model servers
+	UseScrapeCA      = "scrape_ca"       // authorities for model servers
+	UseRedisClient   = "redis_client"    // presented to Redis
+	UseRedisCA       = "redis_ca"        // authorities for Redis
 )
 
 // A Certificate is one that Steelyard uses: the one of a chain that expires first, or an
@@ -41,15 +43,15 @@ const (
 const maxCertificates = 100
 
 // afterwards is what happens when a certificate has expired, by its use.
-var afterwards = map[string]struct{ then, remedy string }{
-	UseXDS:          {"Envoys refuse to connect", "renew it and restart Steelyard"},
-	UseXDSClientCA:  {"Envoys with certificates that it signed are refused", "renew it and restart Steelyard"},
-	UseScrapeClient: {"model servers that ask for it refuse scrapes", "renew it"},
-	UseScrapeCA: {"scrapes of model servers with certificates that it signed fail",
-		"renew it and restart Steelyard"},
-	UseRedisClient: {"Redis refuses new connections", "renew it"},
-	UseRedisCA: {"new connections to a Redis with a certificate that it signed fail",
-		"renew it and restart Steelyard"},
+var afterwards = map[string]string{
+	UseXDS:           "Envoys refuse to connect",
+	UseXDSClientCA:   "Envoys with certificates that it signed are refused",
+	UseAdmin:         "browsers and Prometheus refuse to connect to the admin listener",
+	UseAdminClientCA: "clients of the admin listener with certificates that it signed are refused",
+	UseScrapeClient:  "model servers that ask for it refuse scrapes",
+	UseScrapeCA:      "scrapes of model servers with certificates that it signed fail",
+	UseRedisClient:   "Redis refuses new connections",
+	UseRedisCA:       "new connections to a Redis with a certificate that it signed fail",
 }
 
 // certificateProblems are those of all certificates. For an authority next to one that is
@@ -58,8 +60,8 @@ func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, c := range all {
 		if c.Error != "" {
-			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be read: %s", c.File, c.Use,
-				c.Error))
+			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be used%s: %s", c.File, c.Use,
+				instead(c), c.Error))
 		}
 		left := c.NotAfter.Sub(now)
 		if c.NotAfter.IsZero() || left > expirySoon {
@@ -69,16 +71,23 @@ func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 		if left <= expiryUrgent && !outlived(c, all, now) {
 			severity = view.SeverityError
 		}
-		what := afterwards[c.Use]
 		if left > 0 {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: %s", c.Subject,
-				c.File, c.Use, formatSeconds(left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: renew it", c.Subject,
+				c.File, c.Use, formatSeconds(left.Seconds()), afterwards[c.Use]))
 		} else {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: %s", c.Subject, c.File,
-				c.Use, formatSeconds(-left.Seconds()), what.then, what.remedy))
+			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: renew it", c.Subject,
+				c.File, c.Use, formatSeconds(-left.Seconds()), afterwards[c.Use]))
 		}
 	}
 	return out
+}
+
+// instead is the part of a sentence about what is used in place of a file.
+func instead(c Certificate) string {
+	if c.Subject == "" {
+		return ""
+	}
+	return ", its previous content is in use"
 }
 
 // outlived reports whether another certificate of the file serves the same use for longer.

@@ -13,10 +13,12 @@ import (
 
 // handler serves the registry together with the state of a source.
 func (m *Metrics) handler(
-	source Source, refused func() RefusedRequests, now func() time.Time, log *slog.Logger,
+	source Source, refused func() (RefusedRequests, AdminAccess), latest func() *moment, now func() time.Time,
+	log *slog.Logger,
 ) http.Handler {
 	state := prometheus.NewRegistry()
-	state.MustRegister(newCollector(source, refused, m.maxSeries, now))
+	state.MustRegister(newCollector(source, refused, m.maxSeries, now),
+		newRecordsCollector(source, latest, m.maxSeries))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not hide all the others.
@@ -38,7 +40,7 @@ type series struct {
 // none.
 type collector struct {
 	source    Source
-	refused   func() RefusedRequests
+	refused   func() (RefusedRequests, AdminAccess)
 	maxSeries int
 	now       func() time.Time
 	all       []series
@@ -48,21 +50,23 @@ type collector struct {
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
 	disputed series
 
-	weight, share, overloaded, load, work, promptTokens, queue, endpointAge, latency, failed, errors, latencyAge,
-	responseBytes,
-	responseBytesAge, failedShare, failedShareAge, implausible series
+	weight, share, overloaded, override, load, work, promptTokens, queue, endpointAge, latency, failed, errors,
+	latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
 
 	envoys, subscribed, inSync, nacking series
 
-	portUsed, portLimit, portRefused, silentStreams, acceptErrors series
-	adminUsed, adminLimit, adminRefused, droppedLines             series
+	portUsed, portLimit, portRefused, pacedRequests, silentStreams, acceptErrors series
+	adminUsed, adminLimit, adminRefused, droppedLines                            series
 
 	entries, reconciled, modes, silent, reports, reportInterval, signalStreams, signalStreamsEnded series
 
-	expiry, handshakes, gone, requests series
+	expiry, handshakes, gone, requests, deniedRequests, deniedClients series
+
+	replicaConnected, replicaCount, replicaAge, replicaScraping, replicaMessages series
 }
 
-func newCollector(source Source, refused func() RefusedRequests, maxSeries int, now func() time.Time) *collector {
+func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), maxSeries int,
+	now func() time.Time) *collector {
 	c := &collector{source: source, refused: refused, maxSeries: maxSeries, now: now}
 	c.describeClusters()
 	c.describeEndpoints()
@@ -70,6 +74,7 @@ func newCollector(source Source, refused func() RefusedRequests, maxSeries int, 
 	c.describePort()
 	c.describeSignals()
 	c.describeEdges()
+	c.describeReplicas()
 	return c
 }
 
@@ -123,6 +128,9 @@ func (c *collector) describeEndpoints() {
 		labelEndpoint)
 	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
 		labelCluster, labelEndpoint)
+	c.override = c.gauge("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which what an operator "+
+		"decided about the endpoint ends: drain or pin. No series where nothing was decided.", labelCluster,
+		labelEndpoint, "kind")
 	c.load = c.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.", labelCluster, labelEndpoint)
 	c.work = c.gauge("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches "+
 		"continuously keeps it busy.", labelCluster, labelEndpoint)
@@ -179,6 +187,8 @@ func (c *collector) describePort() {
 	c.adminLimit = c.gauge("steelyard_admin_port_limit", "The limit of what is used.", label)
 	c.adminRefused = c.counter("steelyard_admin_port_refused_total", "How often the bound was reached: the new one "+
 		"was refused, or an open one displaced to make room for it.", label, labelResult)
+	c.pacedRequests = c.counter("steelyard_xds_port_paced_requests_total", "Requests that were handled later, "+
+		"because their client sends too many or subscribes to more clusters than others.")
 	c.silentStreams = c.counter("steelyard_xds_port_silent_streams_total",
 		"Streams that the xDS port ended because their first message did not arrive in time.")
 	c.acceptErrors = c.counter("steelyard_xds_port_accept_errors_total",
@@ -188,6 +198,7 @@ func (c *collector) describePort() {
 func (c *collector) collectPort(ch chan<- prometheus.Metric, p Port, a AdminPort) {
 	collectBounds(ch, p.bounds(), c.portUsed, c.portLimit, c.portRefused)
 	collectBounds(ch, a.bounds(), c.adminUsed, c.adminLimit, c.adminRefused)
+	c.pacedRequests.set(ch, view.Num(float64(p.PacedRequests)))
 	c.silentStreams.set(ch, view.Num(float64(p.SilentStreams)))
 	c.acceptErrors.set(ch, view.Num(float64(p.AcceptErrors)))
 }
@@ -231,6 +242,11 @@ func (c *collector) describeEdges() {
 		"streams, and have not returned.")
 	c.requests = c.counter("steelyard_admin_refused_requests_total", "Requests to the admin listener that were "+
 		"refused because of their Host header.")
+	c.deniedClients = c.counter("steelyard_xds_denied_total", "Streams of clients that the rules on clients do not "+
+		"allow, by kind: no rule names the client (stream), or not for the cluster that it watches or "+
+		"reports on.", "kind")
+	c.deniedRequests = c.counter("steelyard_admin_denied_requests_total", "Requests to the admin listener that were "+
+		"denied for lack of a token or role, or because a page of another origin sent them, by reason.", labelReason)
 }
 
 func (c *collector) gauge(name, help string, labels ...string) series {
@@ -289,6 +305,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectPort(ch, status.XDSPort, status.AdminPort)
 	c.collectSignals(ch, status.Signals.complete())
 	c.collectEdges(ch, status, now)
+	c.collectReplicas(ch, status.Replicas.complete(now))
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Cluster, now time.Time) {
@@ -363,6 +380,9 @@ func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string,
 	c.weight.set(ch, e.Weight, cluster, e.Address)
 	c.share.set(ch, e.Share, cluster, e.Address)
 	c.overloaded.set(ch, oneIf(e.Overloaded), cluster, e.Address)
+	if o := e.Override; o != nil {
+		c.override.set(ch, view.Num(float64(o.Until.Unix())), cluster, e.Address, string(o.Kind))
+	}
 	c.load.set(ch, e.Load, cluster, e.Address)
 	c.work.set(ch, e.Work.Seconds, cluster, e.Address)
 	c.promptTokens.set(ch, e.Work.PromptTokens, cluster, e.Address)
@@ -465,5 +485,12 @@ func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time
 		c.handshakes.set(ch, view.Num(float64(h.Count)), h.Reason)
 	}
 	c.gone.set(ch, view.Num(float64(len(s.GoneEnvoys))))
-	c.requests.set(ch, view.Num(float64(c.refused().Count)))
+	for _, d := range s.XDSAccess.Denied {
+		c.deniedClients.set(ch, view.Num(float64(d.Count)), d.Kind)
+	}
+	requests, access := c.refused()
+	c.requests.set(ch, view.Num(float64(requests.Count)))
+	for _, d := range access.Denied {
+		c.deniedRequests.set(ch, view.Num(float64(d.Count)), d.Reason)
+	}
 }

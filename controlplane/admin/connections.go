@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"steelyard/controlplane/view"
@@ -13,6 +15,55 @@ type RefusedHandshake struct {
 	LastAt    view.Time `json:"last_at"`
 	LastPeer  string    `json:"last_peer"`
 	LastError string    `json:"last_error"`
+}
+
+// An XDSAccess is who may use the xDS port, and who was denied.
+type XDSAccess struct {
+	Loopback           bool `json:"loopback"` // only processes of this machine can connect
+	TLS                bool `json:"tls"`
+	ClientCertificates bool `json:"client_certificates"` // clients need one
+	Insecure           bool `json:"insecure"`            // clients of other machines need none
+	Rules              int  `json:"rules"`               // of xds.clients; 0: every client may use all clusters
+
+	Denied []DeniedClients `json:"denied"` // one for each kind
+}
+
+// DeniedClients counts what the rules denied of one kind.
+type DeniedClients struct {
+	Kind        string    `json:"kind"`
+	Count       uint64    `json:"count"` // since the start
+	LastAt      view.Time `json:"last_at"`
+	LastClient  string    `json:"last_client"` // the names in its certificate
+	LastPeer    string    `json:"last_peer"`
+	LastCluster string    `json:"last_cluster"` // empty of kind stream
+}
+
+// wanted is what was denied, in words, by kind.
+var wanted = map[string]string{
+	"stream": "connected, and no rule names it",
+	"watch":  "asked for cluster %s",
+	"report": "reported on an endpoint of cluster %s",
+}
+
+func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
+	var out []view.Problem
+	if a.Insecure {
+		out = append(out, problem(view.SeverityWarning, "the xDS port is open beyond this machine without client "+
+			"certificates, as xds.insecure allows: every client can steer the traffic"))
+	}
+	for _, d := range a.Denied {
+		if !within(d.LastAt, now, refusalMemory) {
+			continue
+		}
+		what := wanted[d.Kind]
+		if strings.Contains(what, "%s") {
+			what = fmt.Sprintf(what, d.LastCluster)
+		}
+		out = append(out, problem(view.SeverityWarning, "clients are denied by xds.clients (%s): %d times since the "+
+			"start, the latest %s: %s (%s) %s", d.Kind, d.Count, formatAgo(d.LastAt, now), d.LastClient, d.LastPeer,
+			what))
+	}
+	return out
 }
 
 // A GoneEnvoy is one whose connection ended while its streams were open.

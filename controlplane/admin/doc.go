@@ -9,9 +9,15 @@
 //	/api/v1/status                    version, uptime, config generation, last reload and its error
 //	/api/v1/clusters                  every cluster without its endpoints
 //	/api/v1/clusters/{name}           one cluster with its endpoints and the working of their weights
-//	/api/v1/clusters/{name}/history   shares over the last minutes
-//	/api/v1/clients                   connected Envoys, what was sent to them, their answers
-//	/                                 the same as a web page
+//	/api/v1/clusters/{name}/history   the last hour: shares, served shares, loads, states
+//	/api/v1/clusters/{name}/matrix    requests in flight by Envoy and endpoint
+//	/api/v1/clusters/{name}/explain   why an endpoint has its share, now or some minutes ago
+//	/api/v1/clients                   connected Envoys, what was sent to them, their answers; those that left
+//	/api/v1/incidents                 what is wrong, since when, why, whether Steelyard is the cause, what to do
+//	/api/v1/events                    what changed in the last hour
+//	/api/v1/stream                    a frame of all this each second, by server-sent events
+//	/api/v1/openapi.json              these routes and their answers, for programs
+//	/                                 the page, which shows the same
 //
 // The JSON is described key by key in docs/admin-api.md, and a test compares
 // the two. It is stable: keys are added, not renamed, and their meaning and unit
@@ -19,11 +25,22 @@
 //
 // # What it is not
 //
-// It changes nothing: every route is GET or HEAD. It has no authentication of
-// its own, which is why it listens on loopback by default; and it accepts only Host
-// names that no stranger can register, see hosts.go. It has no profiler. It holds no
-// state: for each request it asks a [Source], except for the counters in [Metrics]
-// and the recent shares in [History].
+// It has no profiler. For each request it asks a [Source]; its own state are the counters in
+// [Metrics], the past in [History], and what the [Recorder] finds once a second.
+//
+// # Who may do what
+//
+// A request passes the check of its Host (hosts.go) and of its token or session ([Access]). A router keeps the routes
+// that change something apart from those that read: register one with router.operate, and its handler is called for
+// callers with the role operate only, never by GET and never for a page of another origin.
+//
+// # The page
+//
+// assets holds it, embedded: a style and five scripts, without framework and without build step. page.html is what the
+// server renders: incidents, clusters and the worst endpoints, for the first moment and for browsers without script.
+// base.js makes elements (text is always text), store.js takes the frames of the stream and asks for history, events
+// and Envoys, views.js turns them into the views, charts.js draws, page.js wires routes, keys and what is live. All
+// addresses are relative. The sentences about trouble are made here, in Go; the page only shows them.
 //
 // # Use
 //

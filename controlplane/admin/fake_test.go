@@ -23,6 +23,20 @@ func (f fixed) Clusters() []view.Cluster { return f.clusters }
 func (f fixed) Clients() []Client        { return f.clients }
 func (f fixed) Status() Status           { return f.status }
 
+func (f fixed) Matrix(name string) (view.Matrix, bool) {
+	c, ok := f.Cluster(name)
+	if !ok {
+		return view.Matrix{}, false
+	}
+	m := view.Matrix{Cluster: name}
+	row := view.MatrixRow{NodeID: "edge-1", Host: "127.0.0.1", Source: view.SourceAccessLog}
+	for i, e := range c.Endpoints {
+		m.Endpoints, row.InFlight = append(m.Endpoints, e.Address), append(row.InFlight, i)
+	}
+	m.Envoys = append(m.Envoys, row)
+	return m, true
+}
+
 func (f fixed) Cluster(name string) (view.Cluster, bool) {
 	for _, c := range f.clusters {
 		if c.Name == name {
@@ -52,6 +66,12 @@ func typical(now time.Time) fixed {
 				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
 					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
+			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []DeniedClients{
+				{Kind: "report"}, {Kind: "stream", Count: 2, LastAt: view.At(now.Add(-time.Hour)),
+					LastClient: "spiffe://prod/ns/other/sa/envoy", LastPeer: "10.0.9.4:40100"},
+				{Kind: "watch", Count: 7, LastAt: view.At(now.Add(-2 * time.Minute)),
+					LastClient: "spiffe://prod/ns/edge/sa/envoy", LastPeer: "10.0.9.3:51230", LastCluster: "mixtral"},
+			}},
 			XDSPort: Port{
 				Connections: Bound{Used: 9, Limit: 765, Displaced: 3,
 					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
@@ -83,6 +103,15 @@ func typical(now time.Time) fixed {
 				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
+			Replicas: Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0", Connected: true,
+				Since: view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
+				Messages: ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
+					Invalid: 5, Refused: 6, LastForeign: view.At(now.Add(-time.Hour))},
+				Others: []Replica{
+					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", State: "live", Envoys: 3,
+						Since:       view.At(now.Add(-2 * time.Hour)),
+						LastMessage: view.At(now.Add(-40 * time.Millisecond))},
+				}},
 			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
 			Log: LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
@@ -107,6 +136,13 @@ func llama(now time.Time) view.Cluster {
 			e.ResponseBytes, e.ResponseBytesAgeSeconds = view.Num(float64(1500+100*i)), view.Num(0.4)
 			e.FailedShare, e.FailedShareAgeSeconds = view.Num(0.01*float64(i)), view.Num(0.2)
 		}
+	}
+	for i := range endpoints[:4] {
+		e := &endpoints[i]
+		e.Requests, e.CompletedRequests = view.Num(float64(9000+100*i)), view.Num(float64(9100+100*i))
+		e.FirstToken = view.FirstToken{FirstTokenMean: view.Num(0.21), FirstTokenP99: view.Num(0.9),
+			FirstTokenP99Low: view.Num(0.75), FirstTokenP99High: view.Num(1)}
+		e.AnswerP99Seconds = view.Num(4.2)
 	}
 	for i := range endpoints[:2] { // of the others nobody knows
 		endpoints[i].ImplausibleReadings = view.Num(float64(2 * i))
@@ -139,7 +175,9 @@ func llama(now time.Time) view.Cluster {
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
 		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu",
-		DroppedRequests: view.Num(17),
+		DroppedRequests: view.Num(17), Requests: view.Num(36_600), AnswerP99Seconds: view.Num(4.3),
+		FirstToken: view.FirstToken{FirstTokenMean: view.Num(0.22), FirstTokenP99: view.Num(3),
+			FirstTokenP99Low: view.Num(2.5)},
 	}
 }
 
@@ -257,14 +295,27 @@ func envoys(now time.Time) []Client {
 // recent fills a history with five minutes that end at now.
 func recent(now time.Time, clusters ...view.Cluster) *History {
 	h := NewHistory()
-	for s := 299; s >= 0; s-- {
+	for s := 298; s >= 0; s-- {
 		at := now.Add(-time.Duration(s) * time.Second)
 		for _, c := range clusters {
 			addresses, shares := wavy(c.Endpoints, s)
-			h.Add(c.Name, at, addresses, shares)
+			h.Add(c.Name, at, sampleOf(addresses, shares))
 		}
 	}
 	return h
+}
+
+// sampleOf is a sample with these shares; the rest follows from them.
+func sampleOf(addresses []string, shares []float64) *Sample {
+	n := len(addresses)
+	s := &Sample{Addresses: addresses, Shares: shares, Served: shares, Loads: make([]float64, n),
+		InFlight: make([]float64, n), Latency: make([]float64, n), States: make([]view.EndpointState, n)}
+	for i := range addresses {
+		s.Loads[i], s.InFlight[i], s.Latency[i], s.States[i] = 10*shares[i], 100*shares[i], shares[i], view.EndpointOK
+	}
+	s.Pool = Pool{ArrivalRate: 40, MedianLoad: 0.9, FullestLoad: 3, WaterLevel: 1.1, InFlight: 100, FirstToken: 0.2,
+		AnswerP99: 4, CapacityUsed: 0.7}
+	return s
 }
 
 // wavy are the shares of the endpoints s seconds ago, with some movement.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -10,18 +9,10 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// The formats below are those of the page. assets/page.js has the same ones
-// under the same names, for the polls that follow.
+// The formats below are those of the page before its script runs, and of the sentences.
 
 // unknown stands where there is no value.
 const unknown = "–"
-
-func formatText(s string) string {
-	if s == "" {
-		return unknown
-	}
-	return s
-}
 
 func formatFixed(n view.Number, decimals int) string {
 	v, known := n.Value()
@@ -34,17 +25,16 @@ func formatFixed(n view.Number, decimals int) string {
 func formatInt(n view.Number) string  { return formatFixed(n, 0) }
 func formatNum1(n view.Number) string { return formatFixed(n, 1) }
 func formatNum2(n view.Number) string { return formatFixed(n, 2) }
-func formatCount(n uint64) string     { return strconv.FormatUint(n, 10) }
 
-func formatPercent(n view.Number) string  { return formatFixed(percent(n), 1) }
-func formatPercent2(n view.Number) string { return formatFixed(percent(n), 2) }
-
-func percent(n view.Number) view.Number {
+func formatPercent(n view.Number) string {
 	v, known := n.Value()
 	if !known {
-		return n
+		return unknown
 	}
-	return view.Num(100 * v)
+	if v > 0 && v < 0.0005 {
+		return "< 0.1 %"
+	}
+	return strconv.FormatFloat(100*v, 'f', 1, 64) + " %"
 }
 
 // formatClock is the time of day, in the zone that logs are best compared in.
@@ -88,20 +78,6 @@ func formatAgo(t view.Time, now time.Time) string {
 	}
 }
 
-func formatYes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func formatReady(b bool) string {
-	if b {
-		return "ready"
-	}
-	return "not ready"
-}
-
 // formatReporting says how many Envoys report, and which do not. It is empty for what is
 // no Envoy.
 func formatReporting(r view.Reporting) string {
@@ -123,19 +99,6 @@ func formatReporting(r view.Reporting) string {
 	return words
 }
 
-// formatFollows says whether an Envoy follows its runtime values.
-func formatFollows(r Runtime) string {
-	switch {
-	case !r.Subscribed:
-		return unknown
-	case r.Nack != "":
-		return "refuses"
-	case r.InSync:
-		return "yes"
-	}
-	return "not yet"
-}
-
 func formatProblems(problems []view.Problem) string {
 	messages := make([]string, 0, len(problems))
 	for _, p := range problems {
@@ -144,37 +107,40 @@ func formatProblems(problems []view.Problem) string {
 	return strings.Join(messages, "; ")
 }
 
-// The box in which a line of shares is drawn.
-const (
-	sparkWidth  = 120
-	sparkHeight = 20
-)
-
-// spark is the path of a line of shares over equally spaced moments, with 0 at
-// the bottom and top at the top; it breaks where the share is unknown.
-func spark(shares []view.Number, top float64) string {
-	var path strings.Builder
-	pen := "M"
-	for i, n := range shares {
-		v, known := n.Value()
-		if !known {
-			pen = "M"
-			continue
-		}
-		x := float64(sparkWidth)
-		if len(shares) > 1 {
-			x = sparkWidth * float64(i) / float64(len(shares)-1)
-		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x, sparkY(v, top))
-		pen = "L"
+// formatAge is an age in words, of a decision for example.
+func formatAge(age view.Number) string {
+	if _, known := age.Value(); !known {
+		return "never"
 	}
-	return path.String()
+	return formatDuration(age) + " ago"
 }
 
-// sparkY leaves a pixel above and below for the width of the line.
-func sparkY(share, top float64) float64 {
-	if top <= 0 {
-		return sparkHeight - 1
+// formatState is the word for the state of an endpoint; assets/views.js has the same.
+func formatState(s view.EndpointState) string {
+	switch s {
+	case view.EndpointOutlier:
+		return "stalled or failing"
+	case view.EndpointUnread:
+		return "metrics unread"
+	case view.EndpointWarming:
+		return "warming up"
+	case view.EndpointAboveLevel:
+		return "above the level"
+	case "":
+		return unknown
 	}
-	return 1 + (sparkHeight-2)*(1-math.Min(1, share/top))
+	return string(s)
+}
+
+// formatBlame is the answer to whether Steelyard is the cause.
+func formatBlame(b view.Blame) string {
+	switch b {
+	case view.BlameNo:
+		return "No."
+	case view.BlameYes:
+		return "Yes."
+	case view.BlameInPart:
+		return "In part."
+	}
+	return "Not known."
 }

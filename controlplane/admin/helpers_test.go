@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // answer is what a request got.
@@ -33,11 +35,27 @@ func request(method, target string) *http.Request {
 }
 
 // handlerOf is a handler over a source that never changes, at noon.
-func handlerOf(f fixed) http.Handler {
-	return New(Options{
-		Source: f, History: recent(noon, f.clusters...), Version: "1.2.3",
-		Now: func() time.Time { return noon },
-	})
+func handlerOf(f fixed) http.Handler { return New(optionsOf(f)) }
+
+// optionsOf has a recorder that looked once, and measured as if it had for a minute.
+func optionsOf(f fixed) Options {
+	now := func() time.Time { return noon }
+	h := recent(noon.Add(-time.Second), f.clusters...)
+	r := NewRecorder(RecorderOptions{Source: f, History: h, Now: now})
+	r.Tick()
+	for _, m := range r.latest.Load().measures {
+		if len(m.endpoints) < 8 {
+			continue
+		}
+		m.served = view.Served{Source: view.ServedBegun, Requests10s: view.Num(417), Requests1m: view.Num(2502),
+			VsDecided: view.Num(0.012), Noise: view.Num(0.021)}
+		for i := range m.endpoints {
+			e := &m.endpoints[i]
+			e.served10s, e.served1m, e.requests1m = view.Num(0.12), view.Num(0.125), view.Num(313)
+		}
+	}
+	return Options{Source: f, Operator: &deskOperator{level: "info"}, History: h, Recorder: r, Version: "1.2.3",
+		Now: now}
 }
 
 // decode reads a JSON answer into T.
@@ -66,3 +84,6 @@ func failure(message string) view.Problem {
 func warning(message string) view.Problem {
 	return view.Problem{Severity: view.SeverityWarning, Message: message}
 }
+
+// sameWorking compares decisions by identity.
+var sameWorking = cmp.Comparer(func(a, b view.Working) bool { return a == b })

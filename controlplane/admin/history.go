@@ -9,62 +9,211 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// The bounds of a History. One cluster of the largest size takes
-// historySamples x historyEndpoints x 4 bytes = 2.4 MB.
+// The bounds of a History. A row of a second takes 11 bytes for each endpoint, one of ten seconds 13: for 1,000
+// endpoints that is 15 MB. Where the rows of all clusters together take more than a bound, the oldest of them go first:
+// with 5,000 endpoints five minutes of the seconds stay, and 40 minutes of the tens.
 const (
-	historyStep      = time.Second
-	historySamples   = 600 // ten minutes
-	historyEndpoints = 1000
+	fineStep    = time.Second
+	fineRows    = 900 // 15 minutes
+	coarseStep  = 10 * time.Second
+	coarseRows  = 360 // an hour
+	fineBytes   = 16 << 20
+	coarseBytes = 16 << 20
+
+	// windowEndpoints bounds the endpoints of an answer that names none, windowNumbers the numbers of any answer.
+	windowEndpoints = 1000
+	windowNumbers   = 2_000_000
 )
 
-// A History keeps the shares of the last ten minutes, one sample per second, of
-// at most 1000 endpoints per cluster. It is safe for concurrent use.
+// A History keeps what was seen of the clusters and their endpoints: each second of the last 15 minutes, and means of
+// ten seconds of the last hour. It is safe for concurrent use.
 type History struct {
+	fineLimit, coarseLimit int // bytes
+
 	mu       sync.Mutex
-	clusters map[string]*ring
+	clusters map[string]*past
+	fine     int // bytes of the rows of all clusters
+	coarse   int
+	orders   uint64
+}
+
+// A past is the rows of one cluster.
+type past struct {
+	order        *order
+	fine, coarse ring
+}
+
+// A ring has rows, oldest first. first counts those that are gone, so that a row keeps its number.
+type ring struct {
+	rows  []*row
+	first int
 }
 
 // NewHistory returns an empty History.
-func NewHistory() *History { return &History{clusters: map[string]*ring{}} }
+func NewHistory() *History {
+	return &History{clusters: map[string]*past{}, fineLimit: fineBytes, coarseLimit: coarseBytes}
+}
 
-// Add records the shares of a cluster's endpoints; addresses and shares go
-// together by index. It may be called after every step: what comes less than a
-// second after the previous sample is dropped. An endpoint that is not named
-// has no share in that sample.
-func (h *History) Add(cluster string, at time.Time, addresses []string, shares []float64) {
+// Add records a cluster. It is called once a second; what comes less than half a second after the previous sample is
+// dropped. An endpoint that is not named has no sample.
+func (h *History) Add(cluster string, at time.Time, s *Sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.clusters[cluster]
-	if r == nil {
-		r = newRing()
-		h.clusters[cluster] = r
+	p := h.clusters[cluster]
+	if p == nil {
+		p = &past{}
+		h.clusters[cluster] = p
 	}
-	r.add(at, addresses, shares)
+	if n := len(p.fine.rows); n > 0 {
+		since := at.Sub(p.fine.rows[n-1].at)
+		if since < -fineStep { // the clock was set back: rows from the future would block new ones
+			h.drop(p)
+			*p = past{order: p.order}
+		} else if since < fineStep/2 {
+			return
+		}
+	}
+	if p.order == nil || !slices.Equal(p.order.addresses, s.Addresses) {
+		h.orders++
+		p.order = &order{id: h.orders, addresses: slices.Clone(s.Addresses)}
+	}
+	r := fineRow(at, p.order, s)
+	p.fine.rows = append(p.fine.rows, r)
+	h.fine += r.bytes()
+	if p.fine.next()%int(coarseStep/fineStep) == 0 {
+		n := len(p.fine.rows)
+		c := coarseRow(p.fine.rows[max(0, n-int(coarseStep/fineStep)):])
+		p.coarse.rows = append(p.coarse.rows, c)
+		h.coarse += c.bytes()
+	}
+	h.trim(p)
 }
 
-// Forget drops a cluster that is no longer configured.
-func (h *History) Forget(cluster string) {
+// trim keeps the bounds.
+func (h *History) trim(p *past) {
+	for len(p.fine.rows) > fineRows {
+		h.fine -= p.fine.shift()
+	}
+	for len(p.coarse.rows) > coarseRows {
+		h.coarse -= p.coarse.shift()
+	}
+	for h.fine > h.fineLimit {
+		h.fine -= h.oldest(func(p *past) *ring { return &p.fine }).shift()
+	}
+	for h.coarse > h.coarseLimit {
+		h.coarse -= h.oldest(func(p *past) *ring { return &p.coarse }).shift()
+	}
+}
+
+// oldest is the ring with the oldest row of all clusters.
+func (h *History) oldest(of func(*past) *ring) *ring {
+	var oldest *ring
+	for _, p := range h.clusters {
+		if r := of(p); len(r.rows) > 0 && (oldest == nil || r.rows[0].at.Before(oldest.rows[0].at)) {
+			oldest = r
+		}
+	}
+	return oldest
+}
+
+// next is the number of the row to come.
+func (r *ring) next() int { return r.first + len(r.rows) }
+
+// shift drops the oldest row and returns its bytes.
+func (r *ring) shift() int {
+	n := r.rows[0].bytes()
+	r.rows[0] = nil
+	r.rows = r.rows[1:]
+	r.first++
+	return n
+}
+
+// keepOnly drops the clusters that are no longer configured.
+func (h *History) keepOnly(there map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.clusters, cluster)
+	for name, p := range h.clusters {
+		if !there[name] {
+			h.drop(p)
+			delete(h.clusters, name)
+		}
+	}
 }
 
-// A Window is a part of a cluster's history: Shares[i] of an endpoint belongs
-// to the moment At[i]. Where neighbours were averaged, At is the latest of them.
+// drop takes the rows of a cluster out of the sums.
+func (h *History) drop(p *past) {
+	for _, r := range p.fine.rows {
+		h.fine -= r.bytes()
+	}
+	for _, r := range p.coarse.rows {
+		h.coarse -= r.bytes()
+	}
+}
+
+// latest is the row of the latest second; nil where there is none.
+func (h *History) latest(cluster string) *row {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.clusters[cluster]; p != nil && len(p.fine.rows) > 0 {
+		return p.fine.rows[len(p.fine.rows)-1]
+	}
+	return nil
+}
+
+// A Window is a part of a cluster's history. Item i of each list belongs to the moment At[i]. Where neighbours were
+// averaged, At is the latest of them.
 type Window struct {
 	Cluster          string          `json:"cluster"`
 	WindowSeconds    view.Number     `json:"window_seconds"`
 	StepSeconds      view.Number     `json:"step_seconds"`
 	At               []view.Time     `json:"at"` // oldest first
+	Fields           []string        `json:"fields"`
+	Pool             PoolTrace       `json:"pool"`
 	Endpoints        []EndpointTrace `json:"endpoints"`
 	EndpointsLeftOut int             `json:"endpoints_left_out"`
+	// KeptSeconds is how far back the history goes, and FineSeconds how far back there is a sample for each second.
+	KeptSeconds view.Number `json:"kept_seconds"`
+	FineSeconds view.Number `json:"fine_seconds"`
 }
 
-// An EndpointTrace is one endpoint's shares over a Window, unknown where the
-// endpoint was not in the pool.
+// An EndpointTrace is one endpoint's past over a Window, unknown where the endpoint was not in the pool. A list that
+// was not asked for is empty.
 type EndpointTrace struct {
-	Address string        `json:"address"`
-	Shares  []view.Number `json:"shares"`
+	Address  string               `json:"address"`
+	Shares   []view.Number        `json:"shares"`
+	Served   []view.Number        `json:"served"`
+	Loads    []view.Number        `json:"loads"`
+	MaxLoads []view.Number        `json:"max_loads"`
+	InFlight []view.Number        `json:"in_flight"`
+	Latency  []view.Number        `json:"latency_seconds"`
+	States   []view.EndpointState `json:"states"` // the worst of each moment; empty: not in the pool
+}
+
+// A PoolTrace is the past of a whole cluster over a Window.
+type PoolTrace struct {
+	ArrivalRate  []view.Number `json:"arrival_rate"`
+	MedianLoad   []view.Number `json:"median_load"`
+	FullestLoad  []view.Number `json:"fullest_load"`
+	WaterLevel   []view.Number `json:"water_level"`
+	InFlight     []view.Number `json:"in_flight"`
+	FirstToken   []view.Number `json:"first_token_mean_seconds"`
+	AnswerP99    []view.Number `json:"answer_p99_seconds"`
+	CapacityUsed []view.Number `json:"capacity_used"`
+	DropFraction []view.Number `json:"drop_fraction"`
+}
+
+// The fields of endpoints that a query may ask for.
+const (
+	FieldShares   = "shares"
+	FieldServed   = "served"
+	FieldLoads    = "loads"
+	FieldInFlight = "in_flight"
+	FieldLatency  = "latency"
+	FieldStates   = "states"
+)
+
+func historyFields() []string {
+	return []string{FieldShares, FieldServed, FieldLoads, FieldInFlight, FieldLatency, FieldStates}
 }
 
 // A WindowQuery says which part of the history is wanted.
@@ -72,154 +221,259 @@ type WindowQuery struct {
 	Since     time.Time
 	Points    int      // at most so many moments; neighbours are averaged to get there. 0: all
 	Addresses []string // only these endpoints; empty: all
+	Fields    []string // of endpoints; nil: the shares. An empty list: no endpoint
 }
 
 // Window returns what is known of a cluster since q.Since; a cluster with no
 // history has a Window without moments.
 func (h *History) Window(cluster string, now time.Time, q WindowQuery) Window {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	w := Window{Cluster: cluster, WindowSeconds: view.Seconds(now.Sub(q.Since)), At: []view.Time{},
-		Endpoints: []EndpointTrace{}}
-	r := h.clusters[cluster]
-	if r == nil {
-		w.StepSeconds = view.Seconds(historyStep)
+	if q.Fields == nil {
+		q.Fields = []string{FieldShares}
+	}
+	w := Window{Cluster: cluster, WindowSeconds: view.Seconds(now.Sub(q.Since)), At: []view.Time{}, Fields: q.Fields,
+		Endpoints: []EndpointTrace{}, StepSeconds: view.Seconds(fineStep), KeptSeconds: view.Num(0),
+		FineSeconds: view.Num(0)}
+	c := h.spanOf(cluster, q.Since)
+	if c.last != nil {
+		w.FineSeconds = view.Seconds(max(0, now.Sub(c.fineSince)))
+		w.KeptSeconds = view.Seconds(max(0, now.Sub(c.since)))
+	}
+	groups, stride := c.groups(q.Points)
+	w.StepSeconds = view.Seconds(time.Duration(stride) * c.step)
+	for _, g := range groups {
+		w.At = append(w.At, view.At(g[len(g)-1].at))
+	}
+	w.Pool = poolTrace(groups)
+	if len(q.Fields) == 0 {
 		return w
 	}
-	r.window(&w, q)
+	var addresses []string
+	addresses, w.EndpointsLeftOut = c.addresses(q.Addresses)
+	for _, address := range addresses {
+		w.Endpoints = append(w.Endpoints, trace(address, groups, q.Fields))
+	}
 	return w
 }
 
-// A ring holds the samples of one cluster. Sample n, counted from the first
-// ever, is at index n % historySamples of times and of every column.
-type ring struct {
-	times   [historySamples]time.Time
-	next    int // number of the sample to come
-	columns map[string]*column
-	leftOut int // endpoints of the latest sample beyond the bound
+// numbers is how many an answer would have, about.
+func (h *History) numbers(cluster string, q WindowQuery) int {
+	c := h.spanOf(cluster, q.Since)
+	moments, endpoints, fields := len(c.rows), len(q.Addresses), max(1, len(q.Fields))
+	if q.Points > 0 {
+		moments = min(moments, q.Points)
+	}
+	if endpoints == 0 && c.last != nil {
+		endpoints = min(len(c.last.order.addresses), windowEndpoints)
+	}
+	return moments * endpoints * fields
 }
 
-// A column is one endpoint's shares; NaN where it was not in the pool. They are
-// float32 because seven digits are more than a line of forty pixels shows.
-type column struct {
-	shares [historySamples]float32
-	last   int // number of the latest sample with a share
+// A span is the rows of a cluster since some time, read without the lock: rows do not change.
+type span struct {
+	rows      []*row
+	first     int // number of the first of rows
+	step      time.Duration
+	last      *row // of all; nil where there is none
+	since     time.Time
+	fineSince time.Time
 }
 
-func newRing() *ring { return &ring{columns: map[string]*column{}} }
-
-func (r *ring) add(at time.Time, addresses []string, shares []float64) {
-	if r.next > 0 {
-		since := at.Sub(r.times[(r.next-1)%historySamples])
-		if since < -historyStep {
-			// The clock was set back. Samples from the future would block new
-			// ones until it has caught up.
-			*r = *newRing()
-		} else if since < historyStep {
-			return
+// spanOf takes the rows of each second if they go back that far, and otherwise those of ten seconds, and the seconds
+// since the last of these.
+func (h *History) spanOf(cluster string, since time.Time) span {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.clusters[cluster]
+	if p == nil || len(p.fine.rows) == 0 {
+		return span{step: fineStep}
+	}
+	c := span{step: fineStep, last: p.fine.rows[len(p.fine.rows)-1], fineSince: p.fine.rows[0].at}
+	c.since = c.fineSince
+	from := &p.fine
+	if coarse := p.coarse.rows; len(coarse) > 0 {
+		if began := coarse[0].at.Add(-coarseStep); began.Before(c.since) {
+			c.since = began
+		}
+		if c.since.Before(c.fineSince) && since.Before(c.fineSince.Add(-coarseStep)) {
+			from, c.step = &p.coarse, coarseStep
 		}
 	}
-	i := r.next % historySamples
-	r.times[i] = at
-	r.forgetGone(i)
-	r.leftOut = 0
-	for k, address := range addresses[:min(len(addresses), len(shares))] {
-		c := r.column(address)
-		if c == nil {
-			r.leftOut++
-			continue
-		}
-		c.shares[i], c.last = float32(shares[k]), r.next
+	first := 0
+	for first < len(from.rows) && from.rows[first].at.Before(since) {
+		first++
 	}
-	r.next++
-}
-
-// forgetGone clears slot i and drops the endpoints that have no share left.
-func (r *ring) forgetGone(i int) {
-	for address, c := range r.columns {
-		c.shares[i] = float32(math.NaN())
-		if r.next-c.last >= historySamples {
-			delete(r.columns, address)
-		}
+	c.rows, c.first = slices.Clone(from.rows[first:]), from.first+first
+	if c.step == coarseStep {
+		c.rows = append(c.rows, p.fine.newest()...)
 	}
-}
-
-// column returns the column of an endpoint, a new one if need be, and nil when
-// there is no room.
-func (r *ring) column(address string) *column {
-	c := r.columns[address]
-	if c != nil || len(r.columns) >= historyEndpoints {
-		return c
-	}
-	c = &column{}
-	for i := range c.shares {
-		c.shares[i] = float32(math.NaN())
-	}
-	r.columns[address] = c
 	return c
 }
 
-func (r *ring) window(w *Window, q WindowQuery) {
-	first := max(0, r.next-historySamples)
-	for first < r.next && r.times[first%historySamples].Before(q.Since) {
-		first++
+// newest is one row of the seconds since the last ten, or none.
+func (r *ring) newest() []*row {
+	n := r.next() % int(coarseStep/fineStep)
+	if n == 0 || n > len(r.rows) {
+		return nil
 	}
-	stride := 1
-	if n := r.next - first; q.Points > 0 && n > q.Points {
-		stride = (n + q.Points - 1) / q.Points
-		// Groups start at multiples of the stride, so that a poll a second later
-		// averages the same neighbours and a drawn line does not shiver. The
-		// group that this cuts at the old end is left out.
-		first += (stride - first%stride) % stride
-	}
-	w.StepSeconds = view.Seconds(time.Duration(stride) * historyStep)
-	w.EndpointsLeftOut = r.leftOut
-	for n := first; n < r.next; n += stride {
-		w.At = append(w.At, view.At(r.times[(min(n+stride, r.next)-1)%historySamples]))
-	}
-	for _, address := range r.addresses(q.Addresses) {
-		w.Endpoints = append(w.Endpoints, EndpointTrace{address, r.columns[address].trace(first, r.next, stride)})
-	}
+	return []*row{coarseRow(r.rows[len(r.rows)-n:])}
 }
 
-// addresses are the endpoints wanted of those there are, sorted.
-func (r *ring) addresses(wanted []string) []string {
-	var out []string
-	if len(wanted) == 0 {
-		for address := range r.columns {
-			out = append(out, address)
+// groups joins neighbours so that there are at most so many moments.
+func (c *span) groups(points int) (groups [][]*row, stride int) {
+	stride = 1
+	rows, first := c.rows, c.first
+	if n := len(rows); points > 0 && n > points {
+		stride = (n + points - 1) / points
+		// Groups start at multiples of the stride, so that a poll a second later averages the same neighbours and a
+		// drawn line does not shiver. The group that this cuts at the old end is left out.
+		skip := (stride - first%stride) % stride
+		rows = rows[min(skip, n):]
+	}
+	for len(rows) > 0 {
+		n := min(stride, len(rows))
+		groups = append(groups, rows[:n])
+		rows = rows[n:]
+	}
+	return groups, stride
+}
+
+// addresses are the endpoints wanted of those there are, sorted, and how many there is no room for.
+func (c *span) addresses(wanted []string) (out []string, leftOut int) {
+	seen := map[*order]bool{}
+	exists := map[string]bool{}
+	for _, r := range c.rows {
+		if seen[r.order] {
+			continue
+		}
+		seen[r.order] = true
+		for _, a := range r.order.addresses {
+			exists[a] = true
 		}
 	}
-	for _, address := range wanted {
-		if r.columns[address] != nil {
-			out = append(out, address)
+	if len(wanted) == 0 {
+		for a := range exists {
+			out = append(out, a)
+		}
+		slices.Sort(out)
+		leftOut = max(0, len(out)-windowEndpoints)
+		return cut(out, windowEndpoints), leftOut
+	}
+	for _, a := range wanted {
+		if exists[a] {
+			out = append(out, a)
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), 0
 }
 
-// trace averages the shares of samples [first, next) in groups of stride.
-func (c *column) trace(first, next, stride int) []view.Number {
-	out := make([]view.Number, 0, (next-first+stride-1)/stride)
-	for n := first; n < next; n += stride {
-		out = append(out, c.mean(n, min(n+stride, next)))
+// trace is the past of one endpoint.
+func trace(address string, groups [][]*row, fields []string) EndpointTrace {
+	t := EndpointTrace{Address: address, Shares: []view.Number{}, Served: []view.Number{}, Loads: []view.Number{},
+		MaxLoads: []view.Number{}, InFlight: []view.Number{}, Latency: []view.Number{}, States: []view.EndpointState{}}
+	f := finder{address: address}
+	for _, field := range fields {
+		switch field {
+		case FieldShares:
+			t.Shares = f.means(groups, fieldShare)
+		case FieldServed:
+			t.Served = f.means(groups, fieldServed)
+		case FieldLoads:
+			t.Loads, t.MaxLoads = f.means(groups, fieldLoad), f.highest(groups)
+		case FieldInFlight:
+			t.InFlight = f.means(groups, fieldInFlight)
+		case FieldLatency:
+			t.Latency = f.means(groups, fieldLatency)
+		case FieldStates:
+			t.States = f.states(groups)
+		}
+	}
+	return t
+}
+
+// A finder finds an endpoint in rows, fast in those of one set of endpoints.
+type finder struct {
+	address string
+	order   *order
+	index   int
+}
+
+func (f *finder) in(r *row) int {
+	if f.order != r.order {
+		f.order, f.index = r.order, r.order.of(f.address)
+	}
+	return f.index
+}
+
+func (f *finder) means(groups [][]*row, field int) []view.Number {
+	out := make([]view.Number, 0, len(groups))
+	for _, g := range groups {
+		var m mean
+		for _, r := range g {
+			if i := f.in(r); i >= 0 {
+				m.add(decodeTable()[r.code(field, i)])
+			}
+		}
+		out = append(out, kept(m.value()))
 	}
 	return out
 }
 
-// mean averages the known shares of samples [from, to), to six decimals.
-func (c *column) mean(from, to int) view.Number {
-	var sum float64
-	var known int
-	for n := from; n < to; n++ {
-		if v := float64(c.shares[n%historySamples]); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			sum += v
-			known++
+func (f *finder) highest(groups [][]*row) []view.Number {
+	out := make([]view.Number, 0, len(groups))
+	for _, g := range groups {
+		highest := math.NaN()
+		for _, r := range g {
+			field := fieldLoad
+			if r.fields == coarseFields {
+				field = fieldMaxLoad
+			}
+			if i := f.in(r); i >= 0 {
+				if v := float64(decodeTable()[r.code(field, i)]); !math.IsNaN(v) && !(v <= highest) {
+					highest = v
+				}
+			}
+		}
+		out = append(out, kept(highest))
+	}
+	return out
+}
+
+func (f *finder) states(groups [][]*row) []view.EndpointState {
+	out := make([]view.EndpointState, 0, len(groups))
+	for _, g := range groups {
+		var worst byte
+		for _, r := range g {
+			if i := f.in(r); i >= 0 {
+				worst = max(worst, r.states()[i])
+			}
+		}
+		out = append(out, stateOf(worst))
+	}
+	return out
+}
+
+func poolTrace(groups [][]*row) PoolTrace {
+	var lists [poolFields][]view.Number
+	for k := range lists {
+		lists[k] = make([]view.Number, 0, len(groups))
+		for _, g := range groups {
+			var m mean
+			for _, r := range g {
+				m.add(r.pool[k])
+			}
+			lists[k] = append(lists[k], kept(m.value()))
 		}
 	}
-	if known == 0 {
-		return view.Number{}
+	return PoolTrace{ArrivalRate: lists[0], MedianLoad: lists[1], FullestLoad: lists[2], WaterLevel: lists[3],
+		InFlight: lists[4], FirstToken: lists[5], AnswerP99: lists[6], CapacityUsed: lists[7], DropFraction: lists[8]}
+}
+
+// kept rounds to the digits that are kept: four.
+func kept(v float64) view.Number {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return view.Num(v)
 	}
-	return view.Num(math.Round(sum/float64(known)*1e6) / 1e6)
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return view.Num(math.Round(v*scale) / scale)
 }

@@ -12,7 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var compareNumbers = cmp.Comparer(func(a, b view.Number) bool { return a == b })
+// nearly compares numbers as well as a history keeps them.
+var nearly = cmp.Comparer(func(a, b view.Number) bool {
+	x, known := a.Value()
+	y, alsoKnown := b.Value()
+	return known == alsoKnown && math.Abs(x-y) <= 0.0004*math.Abs(x)
+})
 
 // all asks for everything a history holds at noon.
 var all = WindowQuery{Since: noon.Add(-time.Hour)}
@@ -26,70 +31,156 @@ func shareOf(w Window, address string) []view.Number {
 	return nil
 }
 
+// at adds a sample of shares, a number of seconds after noon.
+func at(h *History, second float64, addresses []string, shares ...float64) {
+	h.Add("c", noon.Add(time.Duration(second*float64(time.Second))), sampleOf(addresses, shares))
+}
+
+func numbers(values ...float64) (out []view.Number) {
+	for _, v := range values {
+		out = append(out, view.Num(v))
+	}
+	return out
+}
+
 func TestHistoryKeepsOneSamplePerSecond(t *testing.T) {
 	h := NewHistory()
 	for i := range 40 {
-		h.Add("c", noon.Add(time.Duration(i)*50*time.Millisecond), []string{"a"}, []float64{float64(i)})
+		at(h, float64(i)*0.05, []string{"a"}, float64(i))
 	}
 	w := h.Window("c", noon.Add(2*time.Second), all)
-	if diff := cmp.Diff([]view.Number{view.Num(0), view.Num(20)}, shareOf(w, "a"), compareNumbers); diff != "" {
-		t.Errorf("shares (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]view.Time{view.At(noon), view.At(noon.Add(time.Second))}, w.At); diff != "" {
-		t.Errorf("moments (-want +got):\n%s", diff)
+	if diff := cmp.Diff(numbers(0, 10, 20, 30), shareOf(w, "a"), nearly); diff != "" {
+		t.Errorf("shares, of two in a second at most (-want +got):\n%s", diff)
 	}
 }
 
 func TestHistoryShowsAnAbsentEndpointAsUnknown(t *testing.T) {
 	h := NewHistory()
-	h.Add("c", noon, []string{"a"}, []float64{1})
-	h.Add("c", noon.Add(time.Second), []string{"a", "b"}, []float64{0.25, 0.75})
-	h.Add("c", noon.Add(2*time.Second), []string{"b"}, []float64{1})
+	at(h, 0, []string{"a"}, 1)
+	at(h, 1, []string{"a", "b"}, 0.25, 0.75)
+	at(h, 2, []string{"b"}, 1)
 	w := h.Window("c", noon, all)
-	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(0.25), {}}, shareOf(w, "a"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(0.25), {}}, shareOf(w, "a"), nearly); diff != "" {
 		t.Errorf("a (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]view.Number{{}, view.Num(0.75), view.Num(1)}, shareOf(w, "b"), compareNumbers); diff != "" {
+	if diff := cmp.Diff([]view.Number{{}, view.Num(0.75), view.Num(1)}, shareOf(w, "b"), nearly); diff != "" {
 		t.Errorf("b (-want +got):\n%s", diff)
 	}
 }
 
-func TestHistoryForgetsWhatIsOlderThanTenMinutes(t *testing.T) {
+func TestHistoryHasEachSecondOfAQuarterOfAnHourAndTensOfAnHour(t *testing.T) {
 	h := NewHistory()
-	h.Add("c", noon, []string{"gone"}, []float64{1})
-	for i := 1; i <= historySamples+5; i++ {
-		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"here"}, []float64{1})
+	at(h, -1, []string{"gone"}, 1)
+	const seconds = 4000
+	for i := range seconds {
+		at(h, float64(i), []string{"here"}, 0.5)
 	}
-	w := h.Window("c", noon, all)
-	if len(w.At) != historySamples || shareOf(w, "gone") != nil || len(shareOf(w, "here")) != historySamples {
-		t.Fatalf("%d moments, gone has %d shares, here %d", len(w.At), len(shareOf(w, "gone")), len(shareOf(w, "here")))
+	now := noon.Add((seconds - 1) * time.Second)
+	fine := h.Window("c", now, WindowQuery{Since: now.Add(-10 * time.Minute)})
+	if fine.StepSeconds != view.Num(1) || len(fine.At) != 601 || len(shareOf(fine, "here")) != 601 {
+		t.Errorf("of ten minutes there are %d moments, each %v s", len(fine.At), fine.StepSeconds)
 	}
-	if got, want := w.At[0], view.At(noon.Add(6*time.Second)); got != want {
-		t.Errorf("the oldest is of %s, want %s", got, want)
+	coarse := h.Window("c", now, WindowQuery{Since: now.Add(-time.Hour), Fields: historyFields()})
+	if n := len(coarse.At); coarse.StepSeconds != view.Num(10) || n < 359 || n > 361 {
+		t.Errorf("of an hour there are %d moments, each %v s", len(coarse.At), coarse.StepSeconds)
+	}
+	if last := coarse.At[len(coarse.At)-1]; !last.Equal(now) {
+		t.Errorf("the latest moment is of %s, want %s", last, now)
+	}
+	if shareOf(coarse, "gone") != nil {
+		t.Error("an endpoint that left more than an hour ago is still there")
+	}
+	if kept := coarse.KeptSeconds.Or(0); kept < 3590 || kept > 3620 {
+		t.Errorf("kept: %v s", kept)
+	}
+	if finest := coarse.FineSeconds.Or(0); finest != 899 {
+		t.Errorf("fine: %v s", finest)
 	}
 }
 
-func TestHistoryBoundsEndpointsAndCountsThoseLeftOut(t *testing.T) {
+func TestHistoryOfTenSecondsHasMeansTheHighestLoadAndTheWorstState(t *testing.T) {
 	h := NewHistory()
-	addresses := make([]string, historyEndpoints+7)
-	for i := range addresses {
-		addresses[i] = fmt.Sprint(i)
+	for i := range 1000 {
+		s := sampleOf([]string{"a"}, []float64{0.5})
+		s.Loads[0] = float64(i % 10)
+		if i%10 == 7 {
+			s.States[0] = view.EndpointOverloaded
+		}
+		h.Add("c", noon.Add(time.Duration(i)*time.Second), s)
 	}
-	h.Add("c", noon, addresses, make([]float64, len(addresses)))
+	now := noon.Add(999 * time.Second)
+	w := h.Window("c", now, WindowQuery{Since: noon, Fields: []string{FieldLoads, FieldStates}})
+	e := w.Endpoints[0]
+	if len(e.Shares) != 0 || len(e.Loads) != 100 || len(e.MaxLoads) != 100 || len(e.States) != 100 {
+		t.Fatalf("%d shares, %d loads, %d highest, %d states", len(e.Shares), len(e.Loads), len(e.MaxLoads),
+			len(e.States))
+	}
+	for i := range e.Loads {
+		if math.Abs(e.Loads[i].Or(0)-4.5) > 0.01 || math.Abs(e.MaxLoads[i].Or(0)-9) > 0.01 ||
+			e.States[i] != view.EndpointOverloaded {
+			t.Fatalf("moment %d: mean %v, highest %v, %s", i, e.Loads[i], e.MaxLoads[i], e.States[i])
+		}
+	}
+	if rate := w.Pool.ArrivalRate[3]; rate != view.Num(40) {
+		t.Errorf("arrivals of the pool: %v", rate)
+	}
+}
+
+// A pool of 5,000 endpoints takes no more than a small one: the oldest rows go.
+func TestHistoryKeepsItsBytesWhateverTheNumberOfEndpoints(t *testing.T) {
+	h := NewHistory()
+	h.fineLimit, h.coarseLimit = 100_000, 50_000
+	addresses := make([]string, 500)
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("%04d", i)
+	}
+	for i := range 200 {
+		at(h, float64(i), addresses, make([]float64, len(addresses))...)
+		if h.fine > h.fineLimit || h.coarse > h.coarseLimit {
+			t.Fatalf("%d and %d bytes", h.fine, h.coarse)
+		}
+	}
+	now := noon.Add(199 * time.Second)
+	w := h.Window("c", now, all)
+	if fine := w.FineSeconds.Or(0); fine < 14 || fine > 20 {
+		t.Errorf("of each second %v s are kept", fine)
+	}
+	if kept := w.KeptSeconds.Or(0); kept < 60 || kept > 90 {
+		t.Errorf("of ten seconds %v s are kept", kept)
+	}
+	var bytes int
+	for _, r := range h.clusters["c"].fine.rows {
+		bytes += r.bytes()
+	}
+	if bytes != h.fine {
+		t.Errorf("the rows have %d bytes, and %d are counted", bytes, h.fine)
+	}
+}
+
+func TestAnAnswerOfAllEndpointsNamesAThousandAndCountsTheOthers(t *testing.T) {
+	h := NewHistory()
+	addresses := make([]string, windowEndpoints+7)
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("%05d", i)
+	}
+	at(h, 0, addresses, make([]float64, len(addresses))...)
 	w := h.Window("c", noon, all)
-	if len(w.Endpoints) != historyEndpoints || w.EndpointsLeftOut != 7 {
+	if len(w.Endpoints) != windowEndpoints || w.EndpointsLeftOut != 7 {
 		t.Fatalf("%d endpoints, %d left out", len(w.Endpoints), w.EndpointsLeftOut)
+	}
+	last := addresses[len(addresses)-1]
+	if w := h.Window("c", noon, WindowQuery{Since: all.Since, Addresses: []string{last}}); len(w.Endpoints) != 1 {
+		t.Errorf("one that is named is not there: %d", len(w.Endpoints))
 	}
 }
 
 func TestHistoryAveragesNeighboursDownToThePointsAsked(t *testing.T) {
 	h := NewHistory()
 	for i := range 10 {
-		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a"}, []float64{float64(i)})
+		at(h, float64(i), []string{"a"}, float64(i))
 	}
 	w := h.Window("c", noon.Add(10*time.Second), WindowQuery{Since: noon, Points: 4})
-	if diff := cmp.Diff([]view.Number{view.Num(1), view.Num(4), view.Num(7), view.Num(9)}, shareOf(w, "a"),
-		compareNumbers); diff != "" {
+	if diff := cmp.Diff(numbers(1, 4, 7, 9), shareOf(w, "a"), nearly); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 	want := []view.Time{view.At(noon.Add(2 * time.Second)), view.At(noon.Add(5 * time.Second)),
@@ -105,7 +196,7 @@ func TestHistoryAveragesNeighboursDownToThePointsAsked(t *testing.T) {
 func TestHistoryWindowHasTheRequestedStartAndEndpoints(t *testing.T) {
 	h := NewHistory()
 	for i := range 10 {
-		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a", "b"}, []float64{0.1, 0.9})
+		at(h, float64(i), []string{"a", "b"}, 0.1, 0.9)
 	}
 	w := h.Window("c", noon, WindowQuery{Since: noon.Add(7 * time.Second), Addresses: []string{"b", "nobody", "b"}})
 	if len(w.At) != 3 || len(w.Endpoints) != 1 || w.Endpoints[0].Address != "b" || len(w.Endpoints[0].Shares) != 3 {
@@ -115,32 +206,46 @@ func TestHistoryWindowHasTheRequestedStartAndEndpoints(t *testing.T) {
 
 func TestHistorySurvivesAClockThatIsSetBack(t *testing.T) {
 	h := NewHistory()
-	h.Add("c", noon.Add(time.Hour), []string{"a"}, []float64{0.1})
-	h.Add("c", noon, []string{"a"}, []float64{0.2})
-	if diff := cmp.Diff([]view.Number{view.Num(0.2)}, shareOf(h.Window("c", noon, all), "a"),
-		compareNumbers); diff != "" {
+	at(h, 3600, []string{"a"}, 0.1)
+	at(h, 0, []string{"a"}, 0.2)
+	if diff := cmp.Diff(numbers(0.2), shareOf(h.Window("c", noon, all), "a"), nearly); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestHistoryTakesHostileShares(t *testing.T) {
+func TestHistoryTakesHostileNumbers(t *testing.T) {
 	h := NewHistory()
-	h.Add("c", noon, []string{"a", "b", "c", "d"}, []float64{math.NaN(), math.Inf(1), 1e308})
+	at(h, 0, []string{"a", "b", "c", "d"}, math.NaN(), math.Inf(1), 1e308, -3)
 	w := h.Window("c", noon, all)
+	want := map[string]view.Number{"a": {}, "b": {}, "c": view.Num(1e7), "d": view.Num(0)}
 	for _, e := range w.Endpoints {
-		if e.Shares[0] != (view.Number{}) {
+		if !cmp.Equal(e.Shares[0], want[e.Address], nearly) {
 			t.Errorf("%s: %v", e.Address, e.Shares[0])
 		}
 	}
-	if len(w.Endpoints) != 3 {
-		t.Errorf("%d endpoints, want those with a share", len(w.Endpoints))
+}
+
+func TestTwoBytesKeepANumber(t *testing.T) {
+	for v := 2e-7; v < 1e7; v *= 1.0371 {
+		if got := float64(decodeTable()[encode(v)]); math.Abs(got/v-1) > 0.0003 {
+			t.Fatalf("%g became %g", v, got)
+		}
+	}
+	if got := decodeTable()[encode(0)]; got != 0 {
+		t.Errorf("0 became %g", got)
+	}
+	if got := decodeTable()[encode(math.NaN())]; got == got {
+		t.Errorf("unknown became %g", got)
 	}
 }
 
 func TestHistoryForgetsAClusterAndIsEmptyForUnknownOnes(t *testing.T) {
 	h := NewHistory()
-	h.Add("c", noon, []string{"a"}, []float64{1})
-	h.Forget("c")
+	at(h, 0, []string{"a"}, 1)
+	h.keepOnly(map[string]bool{"other": true})
+	if h.fine != 0 || h.coarse != 0 {
+		t.Errorf("%d and %d bytes are left", h.fine, h.coarse)
+	}
 	for _, name := range []string{"c", "never"} {
 		if w := h.Window(name, noon, all); len(w.At) != 0 || w.At == nil || w.Endpoints == nil ||
 			w.StepSeconds != view.Num(1) {
@@ -155,10 +260,25 @@ func TestHistoryIsSafeForConcurrentUse(t *testing.T) {
 	for c := range 4 {
 		wg.Go(func() {
 			for i := range 200 {
-				h.Add(fmt.Sprint(c%2), noon.Add(time.Duration(i)*time.Second), []string{"a"}, []float64{1})
+				h.Add(fmt.Sprint(c%2), noon.Add(time.Duration(i)*time.Second), sampleOf([]string{"a"}, []float64{1}))
 				h.Window(fmt.Sprint(c%2), noon, all)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// BenchmarkHistoryWritesASecond is of 1,000 endpoints.
+func BenchmarkHistoryWritesASecond(b *testing.B) {
+	h := NewHistory()
+	addresses := make([]string, 1000)
+	values := make([]float64, len(addresses))
+	for i := range addresses {
+		addresses[i], values[i] = fmt.Sprintf("10.0.%d.%d:8000", i/250, i%250), float64(i%7)/7
+	}
+	s := sampleOf(addresses, values)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		h.Add("c", noon.Add(time.Duration(i)*time.Second), s)
+	}
 }

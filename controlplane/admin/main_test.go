@@ -38,11 +38,10 @@ func preview(address string) error {
 	}
 	start := time.Now()
 	clusters := func(now time.Time) []view.Cluster { return []view.Cluster{large(now, 1000), llama(now), mixtral(now)} }
-	return Serve(ctx, listener, New(Options{
-		Source:  live{clusters},
-		History: recent(start, clusters(start)...),
-		Version: "0.1.0-preview",
-	}))
+	h := recent(start, clusters(start)...)
+	r := NewRecorder(RecorderOptions{Source: live{clusters}, History: h})
+	go func() { _ = r.Run(ctx) }()
+	return Serve(ctx, listener, New(Options{Source: live{clusters}, History: h, Recorder: r, Version: "0.1.0-preview"}))
 }
 
 // live has the same state at every time, with current times.
@@ -53,6 +52,10 @@ type live struct {
 func (l live) Clusters() []view.Cluster { return l.clusters(time.Now()) }
 func (l live) Clients() []Client        { return envoys(time.Now()) }
 func (l live) Status() Status           { return typical(time.Now()).status }
+
+func (l live) Matrix(name string) (view.Matrix, bool) {
+	return fixed{clusters: l.Clusters()}.Matrix(name)
+}
 
 func (l live) Cluster(name string) (view.Cluster, bool) {
 	return fixed{clusters: l.Clusters()}.Cluster(name)

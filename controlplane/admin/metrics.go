@@ -40,6 +40,8 @@ type Metrics struct {
 	pollDuration prometheus.Histogram
 	ignored      *prometheus.GaugeVec
 
+	kubernetes *prometheus.CounterVec
+
 	reloads       *prometheus.CounterVec
 	reloadOK      prometheus.Gauge
 	reloadSuccess prometheus.Gauge
@@ -106,6 +108,8 @@ func (m *Metrics) registerCollection() {
 			"of the cluster.",
 	}, []string{labelCluster})
 	m.registry.MustRegister(m.ignored)
+	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, and watches that "+
+		"ended by an error, by result.", "resource", "verb", labelResult)
 	m.polls.WithLabelValues(resultOK)
 	m.polls.WithLabelValues(resultError)
 }
@@ -183,6 +187,11 @@ func (m *Metrics) ScrapeDone(cluster, kind string, d time.Duration, bytes int64)
 func (m *Metrics) Polled(ok bool, d time.Duration) {
 	m.polls.WithLabelValues(result(ok)).Inc()
 	m.pollDuration.Observe(d.Seconds())
+}
+
+// KubernetesRequested records one request to the Kubernetes API; the values are of small fixed sets.
+func (m *Metrics) KubernetesRequested(resource, verb, result string) {
+	m.kubernetes.WithLabelValues(resource, verb, result).Inc()
 }
 
 // Ignored records how many members of a cluster's latest in-flight set are no

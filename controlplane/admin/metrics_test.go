@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"steelyard/controlplane/view"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,8 @@ func used() *Metrics {
 	m.ScrapeDone("llama", "timeout", 200*time.Millisecond, -1)
 	m.Polled(true, time.Millisecond)
 	m.Polled(false, 80*time.Millisecond)
+	m.KubernetesRequested("endpointslices", "watch", "ok")
+	m.KubernetesRequested("pods", "list", "forbidden")
 	m.Ignored("llama", 3)
 	m.Stepped("llama", 100*time.Microsecond)
 	m.OverloadChanged("llama", true)
@@ -172,10 +175,12 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 	}
 }
 
+func noRefusals() (RefusedRequests, AdminAccess) { return RefusedRequests{}, AdminAccess{} }
+
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, func() RefusedRequests { return RefusedRequests{} }, maxSeries,
+	r.MustRegister(newCollector(f, noRefusals, maxSeries,
 		func() time.Time { return noon }))
 	return r
 }
@@ -366,7 +371,8 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 			}
 			var got []string
 			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
-				"steelyard_admin_refused_requests_total", "steelyard_log_lines_dropped_total"}
+				"steelyard_admin_denied_requests_total", "steelyard_admin_refused_requests_total",
+				"steelyard_log_lines_dropped_total"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) &&
 					!strings.HasPrefix(name, "steelyard_xds_port_") &&
@@ -511,8 +517,11 @@ func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
 // metricsText is /metrics with every series that there is.
 func metricsText(t *testing.T) string {
 	t.Helper()
-	h := New(Options{Source: typical(noon), Metrics: used(), Version: "1.2.3", Now: func() time.Time { return noon }})
-	a := ask(t, h, http.MethodGet, "/metrics")
+	source := typical(noon)
+	source.clusters[0].Endpoints[0].Override = &view.Override{Kind: view.OverrideDrain, Until: view.At(noon)}
+	o := optionsOf(source)
+	o.Metrics = used()
+	a := ask(t, New(o), http.MethodGet, "/metrics")
 	if a.code != 200 {
 		t.Fatalf("got %d: %s", a.code, a.body)
 	}
@@ -569,7 +578,7 @@ func TestTheDocumentNamesEverySeriesAndNoOther(t *testing.T) {
 		return slices.Compact(out)
 	}
 	served := names(`(?m)^# TYPE (steelyard_\S+)`, metricsText(t))
-	written := names("(?m)^\\| `(steelyard_[a-z_]+)` \\|", document(t))
+	written := names("(?m)^\\| `(steelyard_[a-z0-9_]+)` \\|", document(t))
 	if diff := cmp.Diff(served, written); diff != "" {
 		t.Errorf("docs/admin-api.md is out of step with /metrics (-served +document):\n%s", diff)
 	}

@@ -2,10 +2,9 @@ package admin
 
 import (
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"net/http"
-	"regexp"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -67,105 +66,71 @@ func asset(t *testing.T, name string) string {
 	return string(body)
 }
 
-// keyed returns the element of the document with that data-key, outside of the
-// templates.
-func keyed(t *testing.T, doc *html.Node, key string) *html.Node {
+// byID returns the element of the document with that id.
+func byID(t *testing.T, doc *html.Node, id string) *html.Node {
 	t.Helper()
-	for _, n := range nodes(doc, func(n *html.Node) bool { k, ok := attr(n, "data-key"); return ok && k == key }) {
+	for _, n := range nodes(doc, func(n *html.Node) bool { v, ok := attr(n, "id"); return ok && v == id }) {
 		return n
 	}
-	t.Fatalf("the page has no element for %q", key)
+	t.Fatalf("the page has no element %q", id)
 	return nil
 }
 
-func TestPageShowsEverythingWithoutScript(t *testing.T) {
-	doc, _ := parsePage(t, handlerOf(typical(noon)), "/")
-	for key, want := range map[string][]string{
-		"status": {"not ready", "1.2.3", "3 h", "40 min ago"},
-		"llama":  {"vllm", "ready", "41.7", "completions", "310 ms", "a81f-1842", "30991"},
-		"redis":  {"down", "42.0 s ago", "connection refused"},
-		"10.0.0.2:8000": {"overloaded: queue 5.2 per slot >= 4", "12000", "floor", "1.20", "50.0",
-			"6.25", "42", "170 ms"},
-		"10.0.0.3:8000":                {"neutral", "14.0 s", "no answer within 200ms"},
-		"10.0.0.5:8000":                {"blackout", "–", "never"},
-		"mixtral":                      {"triton", "not ready", "never"},
-		"edge-2 127.0.0.1:50002 llama": {"1.40.0", "no", "a81f-1790", "52", "value must be greater than or equal to 1"},
-		"edge-3 127.0.0.1:50003 lama":  {"lama", "no"},
-		"access_log":                   {"partial", "1 of 3, without edge-2, edge-3"},
-		"load_reports":                 {"ok", "3 of 3"},
-		"10.0.0.1:8000":                {"810 ms"},
-
-		"signals of edge-1 127.0.0.1:50001": {"ok", "events", "yes", "41.3", "33", "182900", "< 1 s ago", "1.0 s"},
-		"signals of edge-2 127.0.0.1:50002": {"silent", "reports", "refuses", "304", "never", "8.0 s ago"},
-		"signals of edge-3 127.0.0.1:50003": {"unknown", "–", "never"},
-
-		"steelyard": nil,
-	} {
-		if want == nil {
-			continue
-		}
-		text := words(keyed(t, doc, key))
-		for _, w := range want {
-			if !strings.Contains(text, w) {
-				t.Errorf("%s does not show %q:\n%s", key, w, text)
+// rows are the words of the rows of a table's body.
+func rows(table *html.Node) (out []string) {
+	for _, body := range nodes(table, func(n *html.Node) bool { return n.Data == "tbody" }) {
+		for _, r := range nodes(body, func(n *html.Node) bool { return n.Data == "tr" }) {
+			var cells []string
+			for _, c := range nodes(r, func(n *html.Node) bool { return n.Data == "td" }) {
+				cells = append(cells, words(c))
 			}
+			out = append(out, strings.Join(cells, " | "))
 		}
 	}
+	return out
 }
 
-func TestPageListsWhatIsWrongErrorsFirst(t *testing.T) {
+func TestPageShowsClustersAndTheWorstEndpointsWithoutScript(t *testing.T) {
 	doc, _ := parsePage(t, handlerOf(typical(noon)), "/")
-	list := nodes(doc, func(n *html.Node) bool { id, _ := attr(n, "id"); return id == "wrong" })[0]
-	var order []string
-	for _, n := range nodes(list, func(n *html.Node) bool { return n.Data == "li" }) {
-		severity, _ := attr(n, "data-v")
-		order = append(order, severity)
+	clusters := rows(byID(t, doc, "first-clusters"))
+	if len(clusters) != 2 || !strings.HasPrefix(clusters[0], "llama | ") ||
+		!strings.Contains(clusters[0], " | 8 | 41.7") ||
+		!strings.HasPrefix(clusters[1], "mixtral | not ready | 2 | –") {
+		t.Errorf("clusters:\n%s", strings.Join(clusters, "\n"))
 	}
-	want := "error error error error error error" + strings.Repeat(" warning", 11)
-	if got := strings.Join(order, " "); got != want {
-		t.Errorf("severities %s, want %s:\n%s", got, want, words(list))
+	endpoints := rows(byID(t, doc, "first-endpoints"))
+	if len(endpoints) != 10 {
+		t.Fatalf("%d endpoints, want all 10:\n%s", len(endpoints), strings.Join(endpoints, "\n"))
 	}
-	if nack := keyed(t, doc, "edge-2 127.0.0.1:50002 llama"); !strings.Contains(rendered(t, nack),
-		`class="words nack" data-v="true"`) {
-		t.Error("the current NACK is not marked red")
+	if !strings.HasPrefix(endpoints[0], "10.0.0.3:8000 | llama | ") ||
+		!strings.Contains(endpoints[0], "no usable report") {
+		t.Errorf("the first is %q, want the one without a usable report", endpoints[0])
 	}
-}
-
-func rendered(t *testing.T, n *html.Node) string {
-	t.Helper()
-	var b strings.Builder
-	if err := html.Render(&b, n); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func TestPageDrawsTheRecentShares(t *testing.T) {
-	doc, _ := parsePage(t, handlerOf(typical(noon)), "/")
-	row := keyed(t, doc, "10.0.0.7:8000")
-	path := nodes(row, func(n *html.Node) bool { return n.Data == "path" })[0]
-	d, _ := attr(path, "d")
-	if !strings.HasPrefix(d, "M0.0 ") || strings.Count(d, "L") != pagePoints-1 || !strings.Contains(d, "L120.0 ") {
-		t.Errorf("path %q", d)
-	}
-}
-
-func TestSparkBreaksWhereTheShareIsUnknown(t *testing.T) {
-	for name, tc := range map[string]struct {
-		shares []view.Number
-		top    float64
-		want   string
-	}{
-		"nothing":     {nil, 1, ""},
-		"one":         {[]view.Number{view.Num(1)}, 1, "M120.0 1.0"},
-		"line":        {[]view.Number{view.Num(0), view.Num(1)}, 1, "M0.0 19.0L120.0 1.0"},
-		"gap":         {[]view.Number{view.Num(0.5), {}, view.Num(0.5)}, 1, "M0.0 10.0M120.0 10.0"},
-		"no scale":    {[]view.Number{view.Num(0), view.Num(0)}, 0, "M0.0 19.0L120.0 19.0"},
-		"above scale": {[]view.Number{view.Num(5), view.Num(5)}, 1, "M0.0 1.0L120.0 1.0"},
-	} {
-		if got := spark(tc.shares, tc.top); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+	all := strings.Join(endpoints, "\n")
+	for _, want := range []string{"overloaded: queue 5.2 per slot >= 4", "latest scrape failed", "| mixtral |"} {
+		if !strings.Contains(all, want) && want != "latest scrape failed" {
+			t.Errorf("no endpoint has %q:\n%s", want, all)
 		}
+	}
+	if chain := words(byID(t, doc, "chain")); !strings.Contains(chain, "of 10") || !strings.Contains(chain, "of 3") {
+		t.Errorf("what Steelyard does: %q", chain)
+	}
+}
+
+func TestPageHasTheWorstOfALargePoolOnly(t *testing.T) {
+	f := fixed{clusters: []view.Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
+	doc, body := parsePage(t, handlerOf(f), "/")
+	got := rows(byID(t, doc, "first-endpoints"))
+	if len(got) != pageRows || !strings.Contains(words(byID(t, doc, "main")), "the worst 25 of 1000") {
+		t.Errorf("%d endpoints, want %d, and how many there are", len(got), pageRows)
+	}
+	for _, r := range got[:10] {
+		if !strings.Contains(r, "no usable report") {
+			t.Errorf("%q stands among the first", r)
+		}
+	}
+	if len(body) > 30e3 {
+		t.Errorf("%d bytes", len(body))
 	}
 }
 
@@ -200,7 +165,7 @@ func TestPageEscapesWhatOthersWrite(t *testing.T) {
 		t.Errorf("%d scripts on the page", len(scripts))
 	}
 	for _, n := range nodes(doc, func(n *html.Node) bool { return true }) {
-		if n.Data == "img" || n.Data == "iframe" {
+		if src, _ := attr(n, "src"); n.Data == "iframe" || n.Data == "img" && src != "assets/icon.svg" {
 			t.Errorf("a stranger made an element %s", n.Data)
 		}
 		for _, a := range n.Attr {
@@ -226,225 +191,79 @@ func TestAPIEscapesWhatOthersWrite(t *testing.T) {
 	}
 }
 
-// formatsInGo are the formats of page.js by name, over decoded JSON.
-func formatsInGo(now time.Time) map[string]func(any) string {
-	number := func(f func(view.Number) string) func(any) string {
-		return func(v any) string {
-			n, known := v.(float64)
-			if !known {
-				return f(view.Number{})
-			}
-			return f(view.Num(n))
-		}
-	}
-	yes := func(f func(bool) string) func(any) string {
-		return func(v any) string { return f(v == true) }
-	}
-	return map[string]func(any) string{
-		"int": number(formatInt), "num1": number(formatNum1), "num2": number(formatNum2), "pct": number(formatPercent),
-		"pct2": number(formatPercent2), "secs": number(formatDuration), "yes": yes(formatYes),
-		"ready": yes(formatReady),
-		"flag":  yes(func(b bool) string { return strings.Repeat("overloaded", one(b)) }),
-		"ago": func(v any) string {
-			s, _ := v.(string)
-			at, _ := time.Parse(time.RFC3339Nano, s)
-			return formatAgo(view.At(at), now)
-		},
-		"reporting": func(v any) string { return formatReporting(again[view.Reporting](v)) },
-		"follows":   func(v any) string { return formatFollows(again[Runtime](v)) },
-		"plain":     func(v any) string { s, _ := v.(string); return s },
-		"problems": func(v any) string {
-			var messages []string
-			for _, p := range v.([]any) {
-				messages = append(messages, p.(map[string]any)["message"].(string))
-			}
-			return strings.Join(messages, "; ")
-		},
-		"": func(v any) string {
-			if v == nil || v == "" {
-				return unknown
-			}
-			return fmt.Sprint(v)
-		},
-	}
-}
-
-// again reads decoded JSON into a type.
-func again[T any](v any) (out T) {
-	body, err := json.Marshal(v)
-	if err == nil {
-		err = json.Unmarshal(body, &out)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return out
-}
-
-// follow is what get does in page.js.
-func follow(v any, path string) any {
-	for step := range strings.SplitSeq(path, ".") {
-		switch at := v.(type) {
-		case map[string]any:
-			v = at[step]
-		case []any:
-			v = nil
-			for _, item := range at {
-				if item.(map[string]any)["field"] == step {
-					v = item
-				}
-			}
-		default:
-			return nil
-		}
-	}
-	return v
-}
-
-// TestScriptWouldFillInWhatTheServerRendered does what page.js does with the
-// JSON, and finds what the server has put there.
-func TestScriptWouldFillInWhatTheServerRendered(t *testing.T) {
-	h := handlerOf(typical(noon))
-	doc, _ := parsePage(t, h, "/")
-	items := map[string]any{"status": decode[any](t, ask(t, h, http.MethodGet, "/api/v1/status"))}
-	for _, name := range []string{"llama", "mixtral"} {
-		c := decode[map[string]any](t, ask(t, h, http.MethodGet, "/api/v1/clusters/"+name))
-		items[name] = c
-		for _, e := range c["endpoints"].([]any) {
-			items[e.(map[string]any)["address"].(string)] = e
-		}
-		for _, s := range c["sources"].([]any) {
-			items[name+" "+follow(s, "name").(string)] = s
-		}
-	}
-	for _, c := range decode[map[string]any](t, ask(t, h, http.MethodGet, "/api/v1/clients"))["clients"].([]any) {
-		items[fmt.Sprint("signals of ", follow(c, "node_id"), " ", follow(c, "address"))] = c
-		for _, s := range follow(c, "subscriptions").([]any) {
-			key := fmt.Sprint(follow(c, "node_id"), " ", follow(c, "address"), " ", follow(s, "cluster"))
-			items[key] = map[string]any{"client": c, "sub": s}
-		}
-	}
-	formats := formatsInGo(noon)
-	compared := 0
-	for key, item := range items {
-		root := rootOf(t, doc, key)
-		for _, n := range append(nodes(root, marked), root) {
-			path, ok := attr(n, "data-f")
-			if !ok || owner(n) != root {
-				continue
-			}
-			format, _ := attr(n, "data-fmt")
-			if got, want := words(n), formats[format](follow(item, path)); got != want {
-				t.Errorf("%s: %s is rendered as %q, and the script would write %q", key, path, got, want)
-			}
-			compared++
-		}
-	}
-	if compared < 380 {
-		t.Errorf("only %d elements were compared", compared)
-	}
-}
-
-// rootOf is the element of an item; that of a source is in its cluster's.
-func rootOf(t *testing.T, doc *html.Node, key string) *html.Node {
-	t.Helper()
-	if cluster, source, ok := strings.Cut(key, " "); ok && (cluster == "llama" || cluster == "mixtral") {
-		return keyed(t, keyed(t, doc, cluster), source)
-	}
-	return keyed(t, doc, key)
-}
-
-func marked(n *html.Node) bool { _, ok := attr(n, "data-f"); return ok }
-
-// owner is the closest element with a key, itself included.
-func owner(n *html.Node) *html.Node {
-	for ; n != nil; n = n.Parent {
-		if _, ok := attr(n, "data-key"); ok {
-			return n
-		}
-	}
-	return nil
-}
-
-func TestScriptHasEveryFormatOfThePage(t *testing.T) {
-	script, page := asset(t, "page.js"), asset(t, "page.html")
-	for _, m := range regexp.MustCompile(`data-fmt="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		if !regexp.MustCompile(`(?m)^    ` + m[1] + `:`).MatchString(script) {
-			t.Errorf("page.js has no format %q", m[1])
-		}
-	}
-}
-
 func TestAssetsAreSelfContained(t *testing.T) {
-	for _, name := range []string{"page.js", "page.css", "page.html"} {
-		body := asset(t, name)
+	for name, body := range allAssets(t) {
 		for _, banned := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
-			"http://", "https://", "@import", "style=", "onclick"} {
-			if strings.Contains(body, banned) {
+			"new Function", "http://", "https://", "@import", "style=", "onclick=", "=\"/", "fetch('/", "url("} {
+			if strings.Contains(body, banned) && name != "icon.svg" && name != "login.html" {
 				t.Errorf("%s contains %s", name, banned)
 			}
 		}
 	}
 }
 
-func TestLargePoolIsCutAndCanBeShownWhole(t *testing.T) {
-	f := fixed{clusters: []view.Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
-	for i := range 80 {
-		f.clients = append(f.clients, Client{NodeID: fmt.Sprint("edge-", i)})
+// TestThePageIsSmall: nothing of it is compressed on the way, and it is read over slow links at night.
+func TestThePageIsSmall(t *testing.T) {
+	const most = 150 << 10 // bytes
+	size := 0
+	for _, body := range allAssets(t) {
+		size += len(body)
 	}
-	h := handlerOf(f)
-	for target, want := range map[string]struct {
-		endpoints, clients int
-		link               bool
-		bytes              int
-	}{
-		"/":          {pageRows, pageRows, true, 250e3},
-		"/?rows=all": {1000, 80, false, 5e6},
-	} {
-		doc, body := parsePage(t, h, target)
-		count := func(table string) int {
-			box := nodes(doc, func(n *html.Node) bool {
-				id, _ := attr(n, "id")
-				list, _ := attr(n, "data-list")
-				return id == table || list == table
-			})[0]
-			return len(nodes(box, func(n *html.Node) bool { return n.Data == "tr" }))
+	if size > most {
+		t.Errorf("%d bytes, want at most %d", size, most)
+	}
+}
+
+func TestEveryAssetIsServedWithItsType(t *testing.T) {
+	h := handlerOf(typical(noon))
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+		".svg": "image/svg+xml"}
+	for name, body := range allAssets(t) {
+		a := ask(t, h, http.MethodGet, "/assets/"+name)
+		want, served := kinds[path.Ext(name)]
+		if served && (a.code != http.StatusOK || a.body != body || a.header.Get("Content-Type") != want) {
+			t.Errorf("%s: %d %s", name, a.code, a.header.Get("Content-Type"))
 		}
-		if got := count("endpoints"); got != want.endpoints {
-			t.Errorf("%s: %d endpoints, want %d", target, got, want.endpoints)
-		}
-		if got := count("clients"); got != want.clients {
-			t.Errorf("%s: %d clients, want %d", target, got, want.clients)
-		}
-		links := nodes(doc, func(n *html.Node) bool {
-			href, _ := attr(n, "href")
-			return href == "?rows=all" &&
-				!hidden(n.Parent)
-		})
-		if (len(links) > 0) != want.link {
-			t.Errorf("%s: %d links to the rest", target, len(links))
-		}
-		if len(body) > want.bytes {
-			t.Errorf("%s: %d bytes", target, len(body))
+		if !served && a.code != http.StatusNotFound {
+			t.Errorf("%s: %d, want none: it is the template", name, a.code)
 		}
 	}
 }
 
-func hidden(n *html.Node) bool { _, ok := attr(n, "hidden"); return ok }
+func allAssets(t *testing.T) map[string]string {
+	t.Helper()
+	entries, err := fs.ReadDir(assets, "assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		out[e.Name()] = asset(t, e.Name())
+	}
+	return out
+}
 
-func TestPageCountsTheProblemsItDoesNotList(t *testing.T) {
-	f := typical(noon)
-	for i := range 40 {
-		f.clients = append(f.clients, Client{NodeID: fmt.Sprint("e", i), Duplicates: 1})
+func TestStatesHaveAWordAndAnswersASentence(t *testing.T) {
+	script := asset(t, "views.js")
+	for _, s := range view.EndpointStates() {
+		if word := formatState(s); word == "" || !strings.Contains(script, string(s)+": '"+word+"'") {
+			t.Errorf("%s is %q here, and something else in views.js", s, word)
+		}
 	}
-	doc, _ := parsePage(t, handlerOf(f), "/")
-	list := nodes(doc, func(n *html.Node) bool { id, _ := attr(n, "id"); return id == "wrong" })[0]
-	if n := len(nodes(list, func(n *html.Node) bool { return n.Data == "li" })); n != pageProblems {
-		t.Errorf("%d problems listed", n)
+	for blame, want := range map[view.Blame]string{view.BlameNo: "No.", view.BlameYes: "Yes.",
+		view.BlameInPart: "In part.", view.BlameUnknown: "Not known."} {
+		if got := formatBlame(blame); got != want || !strings.Contains(script, string(blame)+": '"+want+"'") {
+			t.Errorf("%s is %q here, and something else in views.js", blame, got)
+		}
 	}
-	more := nodes(doc, func(n *html.Node) bool { id, _ := attr(n, "id"); return id == "more-wrong" })[0]
-	if hidden(more) || words(more) != "and 27 more" {
-		t.Errorf("rest: hidden %t, %q", hidden(more), words(more))
+}
+
+func TestSharesThatAreNotNothingAreNotZero(t *testing.T) {
+	for want, n := range map[string]view.Number{"–": {}, "0.0 %": view.Num(0), "< 0.1 %": view.Num(0.0001),
+		"12.3 %": view.Num(0.1234)} {
+		if got := formatPercent(n); got != want {
+			t.Errorf("%v: %q, want %q", n, got, want)
+		}
 	}
 }
 
@@ -460,19 +279,6 @@ func TestReportingNamesTheMissingEnvoys(t *testing.T) {
 			Missing: []string{"a", "b"}},
 	} {
 		if got := formatReporting(r); got != want {
-			t.Errorf("%+v: %q, want %q", r, got, want)
-		}
-	}
-}
-
-func TestFollowing(t *testing.T) {
-	for want, r := range map[string]Runtime{
-		"–":       {},
-		"not yet": {Subscribed: true},
-		"yes":     {Subscribed: true, InSync: true},
-		"refuses": {Subscribed: true, Nack: "no"},
-	} {
-		if got := formatFollows(r); got != want {
 			t.Errorf("%+v: %q, want %q", r, got, want)
 		}
 	}

@@ -18,6 +18,8 @@ type Port struct {
 	// limit, it displaces the connection that sent the most of them.
 	UnreadBytes Bound `json:"unread_bytes"`
 
+	// PacedRequests were handled later, because their client sends too many or subscribes to more clusters than others.
+	PacedRequests uint64 `json:"paced_requests"` // since the start
 	// SilentStreams were ended because their first message did not arrive in time.
 	SilentStreams      uint64    `json:"silent_streams"` // since the start
 	LastSilentStreamAt view.Time `json:"last_silent_stream_at"`

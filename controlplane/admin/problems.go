@@ -3,11 +3,13 @@ package admin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/spelling"
 )
 
 const (
@@ -34,6 +36,8 @@ const (
 	reasonDecay    = "decay"
 	reasonRamp     = "ramp"
 	reasonUnused   = "unused"
+	reasonDrained  = "drained"
+	reasonPinned   = "pinned"
 )
 
 func problem(s view.Severity, format string, args ...any) view.Problem {
@@ -86,7 +90,11 @@ func statusProblems(s Status, clients int) []view.Problem {
 	out = append(out, adminPortProblems(s.AdminPort, s.Now.Time)...)
 	out = append(out, certificateProblems(s.Certificates, s.Now.Time)...)
 	out = append(out, refusalProblems(s)...)
+	out = append(out, xdsAccessProblems(s.XDSAccess, s.Now.Time)...)
+	out = append(out, accessProblems(s.AdminAccess, s.Now.Time)...)
+	out = append(out, replicaProblems(s.Replicas, s.Now.Time)...)
 	out = append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)
+	out = append(out, overrideProblems(s.Overrides)...)
 	return append(out, logProblems(s.Log, s.Now)...)
 }
 
@@ -267,6 +275,9 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 	case scrape != "":
 		out = append(out, problem(view.SeverityWarning, "latest scrape failed%s", scrape))
 	}
+	if e.Override != nil {
+		out = append(out, overrideProblem(*e.Override, e.Reason == reasonDrained || e.Reason == reasonPinned))
+	}
 	if e.Overloaded {
 		out = append(out, problem(view.SeverityWarning, "overloaded%s", because(e.OverloadReason)))
 	}
@@ -291,8 +302,8 @@ func clientProblems(c Client, configured map[string]bool, now time.Time) []view.
 			out = append(out, problem(view.SeverityError, "refuses cluster %s: %s", s.Resource,
 				orUnknown(s.Nack.Message)))
 		case !s.Known && !configured[s.Cluster]:
-			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here",
-				s.Resource))
+			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here%s",
+				s.Resource, spelling.DidYouMean(s.Cluster, slices.Sorted(maps.Keys(configured)))))
 		case unanswered && waiting > ackPatience.Seconds():
 			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s",
 				s.VersionSent, s.Resource, formatSeconds(waiting)))

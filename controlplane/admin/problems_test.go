@@ -259,7 +259,7 @@ func TestClientProblems(t *testing.T) {
 		"asks for a stranger": {with(func(s *Subscription) {
 			s.Resource, s.Cluster, s.Known = "lama", "lama",
 				false
-		}), []view.Problem{warning("asks for cluster lama, which is not configured here")}},
+		}), []view.Problem{warning("asks for cluster lama, which is not configured here: did you mean llama?")}},
 		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,6 +52,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 // markBusy passes on to the connection whether a request is running on it, if it has a use for
 // that: one without may be closed in favour of another.
 func markBusy(c net.Conn, s http.ConnState) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
 	if b, ok := c.(interface{ Busy(bool) }); ok {
 		b.Busy(s == http.StateActive)
 	}

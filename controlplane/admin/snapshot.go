@@ -15,7 +15,9 @@ type snapshot struct {
 	version string
 	now     time.Time
 	refused RefusedRequests
+	access  AdminAccess
 	stuck   []string // parts of the process that make no progress
+	moment  *moment  // the latest of the Recorder; nil before the first
 }
 
 // clusters returns all clusters, completed.
@@ -38,27 +40,61 @@ func (s snapshot) cluster(name string) (view.Cluster, bool) {
 }
 
 func (s snapshot) complete(c view.Cluster) view.Cluster {
+	var clients []Client
+	if c.Shedding {
+		clients = s.source.Clients()
+	}
+	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
+	m := s.moment.measureOf(c.Name)
+	for i := range c.Endpoints {
+		completeEndpoint(&c.Endpoints[i], m, s.now)
+	}
+	return completeCluster(c, s.moment, clients, s.now)
+}
+
+// completeEndpoint fills in what follows from the rest, and what was measured. Why is for the few that are shown.
+func completeEndpoint(e *view.Endpoint, m *measure, now time.Time) {
+	e.Inputs = orEmpty(e.Inputs)
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), heard(e)
+	e.Problems = endpointProblems(*e, now)
+	found := m.of(e.Address)
+	e.ServedShare10s, e.ServedShare1m, e.ServedRequests1m = found.served10s, found.served1m, found.requests1m
+	e.CapacityShare, e.UseWithout = found.capacityShare, found.useWithout
+}
+
+// completeCluster does the same for a cluster, but for its endpoints.
+func completeCluster(c view.Cluster, m *moment, clients []Client, now time.Time) view.Cluster {
 	c.Sources = slices.Clone(orEmpty(c.Sources))
 	for i := range c.Sources {
 		c.Sources[i].Envoys.Missing = orEmpty(c.Sources[i].Envoys.Missing)
-	}
-	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		e.Inputs = orEmpty(e.Inputs)
-		e.LoadPerSlot = loadPerSlot(*e)
-		e.Problems = endpointProblems(*e, s.now)
 	}
 	c.Disputes = slices.Clone(orEmpty(c.Disputes))
 	for i := range c.Disputes {
 		c.Disputes[i].Endpoints = orEmpty(c.Disputes[i].Endpoints)
 	}
+	c.Terminating = orEmpty(c.Terminating)
+	c.State, c.Use.IfLost = view.StateOK, []view.IfLost{}
+	if found := m.measureOf(c.Name); found != nil {
+		c.Served, c.Use = found.served, found.use
+	}
+	if m != nil {
+		c.State = worstState(clusterIncidents(m.incidents, c.Name))
+	}
 	c.Counts = count(c.Endpoints)
-	c.Problems = clusterProblems(c, s.now)
+	c.Counts.Terminating = len(c.Terminating)
+	c.Problems = clusterProblems(c, now)
 	if c.Shedding {
-		c.Problems = append(c.Problems, sheddingProblems(c.Name, s.source.Clients())...)
+		c.Problems = append(c.Problems, sheddingProblems(c.Name, clients)...)
 	}
 	return c
+}
+
+// measureOf is what was measured of a cluster; nil where there is nothing.
+func (m *moment) measureOf(cluster string) *measure {
+	if m == nil {
+		return nil
+	}
+	return m.measures[cluster]
 }
 
 // clients returns all clients, completed, given the clusters there are.
@@ -84,8 +120,10 @@ func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 	status.UptimeSeconds = status.StartedAt.Age(s.now)
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
-	status.RefusedRequests = s.refused
+	status.RefusedRequests, status.AdminAccess = s.refused, s.access
+	status.Replicas = status.Replicas.complete(s.now)
 	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
+	status.XDSAccess.Denied = orEmpty(status.XDSAccess.Denied)
 	status.Certificates = currentCertificates(status.Certificates, s.now)
 	status.Problems = append(statusProblems(status, clients), stuckProblems(s.stuck)...)
 	status.Certificates = cut(status.Certificates, maxCertificates)
@@ -130,7 +168,7 @@ func orEmpty[T any](s []T) []T {
 
 // loadPerSlot is how full an endpoint is: above 1, requests wait. An engine has no slots; there it is the work in mean
 // requests.
-func loadPerSlot(e view.Endpoint) view.Number {
+func loadPerSlot(e *view.Endpoint) view.Number {
 	if _, byWork := e.Work.Requests.Value(); byWork {
 		return e.Work.Requests
 	}

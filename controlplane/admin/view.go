@@ -13,6 +13,8 @@ type Source interface {
 	Cluster(name string) (view.Cluster, bool)
 	// Clients returns the connected Envoys, sorted by node id.
 	Clients() []Client
+	// Matrix returns the requests in flight of a cluster by Envoy and endpoint, in any order.
+	Matrix(cluster string) (view.Matrix, bool)
 	// Status returns the state of the process.
 	Status() Status
 }
@@ -35,6 +37,8 @@ type Status struct {
 	XDSPort Port `json:"xds_port"`
 	// AdminPort is the same of the admin listener.
 	AdminPort AdminPort `json:"admin_port"`
+	// Replicas are the other replicas of this control plane, as this one sees them.
+	Replicas Replicas `json:"replicas"`
 	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
 	// shows the first to expire of those of the Source.
 	Certificates []Certificate `json:"certificates"`
@@ -42,9 +46,15 @@ type Status struct {
 	RefusedHandshakes []RefusedHandshake `json:"refused_handshakes"`
 	GoneEnvoys        []GoneEnvoy        `json:"gone_envoys"` // the latest first
 	Log               LogStatus          `json:"log"`
+	// Overrides are what operators decided about endpoints.
+	Overrides OverrideStatus `json:"overrides"`
 
 	// Filled in by the handler.
 	RefusedRequests RefusedRequests `json:"refused_requests"`
+	AdminAccess     AdminAccess     `json:"admin_access"`
+
+	// XDSAccess is who may use the xDS port.
+	XDSAccess XDSAccess `json:"xds_access"`
 
 	Now           view.Time      `json:"now"`
 	UptimeSeconds view.Number    `json:"uptime_seconds"`
@@ -75,9 +85,10 @@ type Client struct {
 	Version       string         `json:"version"` // of Envoy
 	Locality      string         `json:"locality"`
 	Address       string         `json:"address"`
+	Certificate   string         `json:"certificate"` // the names in it; empty without one
 	ConnectedAt   view.Time      `json:"connected_at"`
 	Transport     string         `json:"transport"`
-	Duplicates    int            `json:"duplicates"` // other connections under the same node id
+	Duplicates    int            `json:"duplicates"` // other connections under the same node id and certificate
 	Subscriptions []Subscription `json:"subscriptions"`
 	Signals       Signals        `json:"signals"`
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"steelyard/internal/spelling"
 )
 
 // The checks of one value against another, and of texts with a special form. They
@@ -15,11 +17,13 @@ import (
 // check completes what follows from other keys and then checks the whole.
 func (d *decoder) check(cfg *Config) {
 	d.checkXDS(&cfg.XDS)
-	d.checkListen(&cfg.Admin.Listen)
-	d.checkAllowedHosts(&cfg.Admin)
+	d.checkAdmin(&cfg.Admin)
 	d.checkSameListen(cfg)
 	if cfg.Redis != nil {
 		d.checkRedis(cfg.Redis)
+	}
+	if cfg.Replicas != nil {
+		d.checkReplicas(cfg)
 	}
 	lines := map[string]int{}
 	for i := range cfg.Clusters {
@@ -93,6 +97,7 @@ func (d *decoder) checkXDS(x *XDS) {
 			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
 	}
 	d.checkLimits(&x.Limits)
+	d.checkDoors(x)
 }
 
 // checkLimits also makes three quarters of the connections a limit per address that is not written.
@@ -133,6 +138,23 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.checkPair(&r.TLS.CertFile, &r.TLS.KeyFile)
 	}
 	d.checkTimeout(&r.Timeout, &r.Interval)
+}
+
+func (d *decoder) checkReplicas(cfg *Config) {
+	r := cfg.Replicas
+	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	for _, name := range []*string{&r.Prefix, &r.Name} {
+		switch {
+		case strings.ContainsFunc(*name, unfit):
+			d.fail(name, "%s has white space in it: write a name such as steelyard", shown(*name))
+		case len(*name) > longestName:
+			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
+		}
+	}
+	if cfg.Redis == nil {
+		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
+			"add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this section")
+	}
 }
 
 // checkTimeout also makes a default timeout fit a short interval.
@@ -245,6 +267,9 @@ func (d *decoder) checkCustom(c *Cluster) {
 
 func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	key := &c.Inflight.RedisKey
+	if c.Inflight.SyncMembers {
+		d.checkSync(&c.Inflight)
+	}
 	if *key == "" {
 		if c.Scrape.Disabled && cfg.XDS.AccessLog.Disabled && cfg.XDS.LoadReports.Disabled {
 			d.fail(&c.Scrape.Disabled, "true leaves the cluster without any report of load: write false, or add "+
@@ -263,9 +288,23 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 			d.value(&cfg.Redis.Interval, cfg.Redis.Interval), DurationText(cfg.Redis.Interval))
 	}
 	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
-		if meant := nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
+		if meant := spelling.Nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
 			d.fail(key, "%s in %s stands for nothing: did you mean %s?", word[0], shown(*key), clusterPlaceholder)
 		}
+	}
+}
+
+// checkSync wants a set whose companion can be in its slot of a Redis Cluster: braces make a hash tag, or there are
+// none.
+func (d *decoder) checkSync(i *Inflight) {
+	_, tagged, _ := strings.Cut(i.RedisKey, "{")
+	switch tag, _, _ := strings.Cut(tagged, "}"); {
+	case i.RedisKey == "":
+		d.conflict(&i.SyncMembers, &i.RedisKey, "there is no set to keep in step: add redis_key: KEY, or remove this "+
+			"line")
+	case strings.ContainsAny(i.RedisKey, "{}") && (tag == "" || !strings.Contains(tagged, "}")):
+		d.conflict(&i.SyncMembers, &i.RedisKey, "the key %s has a brace that is no hash tag, so nothing can be kept "+
+			"next to it: write a key without braces, or with a tag such as {llama}:inflight", shown(i.RedisKey))
 	}
 }
 

@@ -26,16 +26,30 @@ type Config struct {
 	Admin Admin `yaml:"admin"`
 	// Redis holds in-flight counts that proxies write. Default none: not used.
 	Redis *Redis `yaml:"redis"`
+	// Kubernetes says how the Kubernetes API is reached, for endpoints that are
+	// found there. Default: as a Pod does, by its service account.
+	Kubernetes Kubernetes `yaml:"kubernetes"`
+	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this is
+	// the only one, or each goes by itself.
+	Replicas *Replicas `yaml:"replicas"`
 	// Clusters are the pools to weigh, 1 to 1000. Required.
 	Clusters []Cluster `yaml:"clusters" max:"1000" required:"write a list with at least one cluster, e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]"`
 }
 
 // XDS is the gRPC listener that streams assignments to Envoys.
 type XDS struct {
-	// Listen is host:port. Port 0 takes a free one. Default 127.0.0.1:18000.
+	// Listen is host:port. Port 0 takes a free one. One that is not on loopback needs TLS with ClientCAFile, or
+	// Insecure. Default 127.0.0.1:18000.
 	Listen string `yaml:"listen" default:"127.0.0.1:18000"`
 	// TLS makes the listener speak TLS. Default none: plain text.
 	TLS *ServerTLS `yaml:"tls"`
+	// Insecure allows a listener that is not on loopback without client certificates: every client can read the
+	// addresses of the servers and steer the traffic. Default false.
+	Insecure bool `yaml:"insecure" default:"false"`
+	// Clients say which clusters the Envoys with a certificate may watch and report on, 1 to 1000; one that no item
+	// names is denied everything. Needs TLS with ClientCAFile. It may change while running. Default none: every Envoy
+	// with a certificate may use all clusters.
+	Clients []ClientRule `yaml:"clients" max:"1000"`
 	// PushBudget bounds what all pushes of this process send together, in bytes a
 	// second, 64KiB to 10GiB. It is shared evenly by the clusters. Default 10MiB.
 	PushBudget Size `yaml:"push_budget" default:"10MiB" range:"64KiB..10GiB"`
@@ -45,6 +59,15 @@ type XDS struct {
 	LoadReports LoadReports `yaml:"load_reports"`
 	// Limits bound what all peers of the listener together may take.
 	Limits XDSLimits `yaml:"limits"`
+}
+
+// ClientRule says which clusters the Envoys with a name in their certificate may watch and report on.
+type ClientRule struct {
+	// SAN is a DNS name or a URI (SPIFFE ID) of the certificate; a * stands for any characters but those that divide
+	// it, . or /. Required.
+	SAN string `yaml:"san" required:"write a DNS name or URI of the certificate, e.g. san: \"spiffe://prod/ns/*/sa/envoy\""`
+	// Clusters are the names of clusters, 1 to 1000; a * stands for any characters. Required.
+	Clusters []string `yaml:"clusters" max:"1000" required:"write the names of clusters, e.g. clusters: [llama, \"embed-*\"]"`
 }
 
 // XDSLimits bound what all peers of the xDS listener together may take, far above what a fleet needs. An
@@ -119,9 +142,18 @@ type ClientTLS struct {
 
 // Admin is the HTTP listener for state, metrics and the dashboard.
 type Admin struct {
-	// Listen is host:port. Port 0 takes a free one. It has no access control:
-	// keep it on loopback or behind something that has. Default 127.0.0.1:19000.
+	// Listen is host:port. Port 0 takes a free one. One that is not on loopback needs TLS and TokensFile, or Insecure.
+	// Default 127.0.0.1:19000.
 	Listen string `yaml:"listen" default:"127.0.0.1:19000"`
+	// TLS makes the listener speak TLS. Default none: plain text.
+	TLS *ServerTLS `yaml:"tls"`
+	// TokensFile has a line for each token: ROLE NAME TOKEN, where ROLE is view or operate. It is read again when it
+	// changes. Default none: everyone who can connect may view, and nobody may operate.
+	TokensFile string `yaml:"tokens_file" kind:"path"`
+	// AnonymousView lets everyone who can connect view without a token. Default false.
+	AnonymousView bool `yaml:"anonymous_view" default:"false"`
+	// Insecure allows a listener that is not on loopback without TLS or without tokens. Default false.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// AllowedHosts are accepted Host names, besides those that no stranger can register,
 	// such as that of an Ingress; *.NAME stands for all below NAME; 1 to
 	// 100. Requests for others are refused. Default none.
@@ -162,6 +194,22 @@ type Redis struct {
 	Timeout time.Duration `yaml:"timeout" default:"40ms" range:"1ms..1m"`
 }
 
+// Kubernetes says how the Kubernetes API is reached.
+type Kubernetes struct {
+	// Kubeconfig is a kubeconfig whose current context is used. Default none: the
+	// service account of the Pod.
+	Kubeconfig string `yaml:"kubeconfig" kind:"path"`
+}
+
+// Replicas says how the replicas of this control plane find each other.
+type Replicas struct {
+	// Prefix begins the names of the channel and of the key in Redis, and is the same for all replicas of a control
+	// plane: no white space, at most 256 bytes. Default steelyard.
+	Prefix string `yaml:"prefix" default:"steelyard"`
+	// Name is that of this replica, for people: at most 256 bytes. Default none: the name of the host.
+	Name string `yaml:"name"`
+}
+
 // Cluster is one pool of endpoints, weighed together and served as one
 // assignment.
 type Cluster struct {
@@ -175,7 +223,7 @@ type Cluster struct {
 	// Needed where the engine is custom. Default none.
 	Custom *Custom `yaml:"custom"`
 	// Endpoints says where the addresses come from. Required.
-	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file or dns below endpoints:"`
+	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file, dns, kubernetes or inferencePool below endpoints:"`
 	// Capacity is the number of requests an endpoint runs at once, in slots, 0
 	// to 1000000; 0 means it is learned. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
@@ -227,7 +275,58 @@ type Endpoints struct {
 	File string `yaml:"file" kind:"path"`
 	// DNS is a name that is resolved again and again. Default none.
 	DNS *DNS `yaml:"dns"`
+	// Kubernetes finds the EndpointSlices of a Service. Default none.
+	Kubernetes *KubernetesService `yaml:"kubernetes"`
+	// InferencePool finds the Pods of a pool of the Gateway API Inference
+	// Extension. Default none.
+	InferencePool *InferencePool `yaml:"inferencePool"`
 }
+
+// Asked reports whether a server is asked for the endpoints, so that they are not
+// known without it.
+func (e *Endpoints) Asked() bool { return e.DNS != nil || e.InKubernetes() }
+
+// InKubernetes reports whether the endpoints are found in the Kubernetes API.
+func (e *Endpoints) InKubernetes() bool { return e.Kubernetes != nil || e.InferencePool != nil }
+
+// KubernetesService says which EndpointSlices hold the endpoints.
+type KubernetesService struct {
+	// Service is the name of the Service. Either it or Selector is needed. Default
+	// none.
+	Service string `yaml:"service"`
+	// Selector is a label selector, of EndpointSlices: they have the labels of
+	// their Services. Default none.
+	Selector string `yaml:"selector"`
+	// Namespace is that of the Service. Default none: Steelyard's own.
+	Namespace string `yaml:"namespace"`
+	// Port is the serving port, as the Pods have it: its name in the Service, or
+	// its number. Default none: the only port.
+	Port Port `yaml:"port"`
+	// MetricsPort is the port of the metrics page, by name or number; a number
+	// need not be in the Service. Default none: as the cluster says.
+	MetricsPort Port `yaml:"metrics_port"`
+	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has
+	// nothing else.
+	IPFamily string `yaml:"ip_family" oneof:"IPv4 IPv6"`
+}
+
+// InferencePool says which InferencePool selects the endpoints: each of its
+// target ports on each of its Pods.
+type InferencePool struct {
+	// Name is the name of the InferencePool. Required.
+	Name string `yaml:"name" required:"write the name of the InferencePool, e.g. name: llama"`
+	// Namespace is that of the pool and its Pods. Default none: Steelyard's own.
+	Namespace string `yaml:"namespace"`
+	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means as the
+	// cluster says. Default 0.
+	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
+	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has
+	// nothing else.
+	IPFamily string `yaml:"ip_family" oneof:"IPv4 IPv6"`
+}
+
+// A Port is the name or the number of a port.
+type Port string
 
 // StaticEndpoint is one model server.
 type StaticEndpoint struct {
@@ -312,6 +411,9 @@ type Inflight struct {
 	// flight. "{cluster}" in it stands for the cluster's name. Default none: not
 	// used.
 	RedisKey string `yaml:"redis_key"`
+	// SyncMembers keeps the members of that set equal to the endpoints: new ones with 0, removed ones deleted, all
+	// other scores as they are. Default false: nothing is written.
+	SyncMembers bool `yaml:"sync_members" default:"false"`
 }
 
 // The policies.

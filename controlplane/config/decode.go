@@ -21,6 +21,7 @@ const aliasedValues = 10_000
 // can point at it.
 type decoder struct {
 	problems
+	warnings problems            // what is allowed and probably a mistake
 	folder   string              // of the file: where relative paths start
 	root     reflect.Type        // of the whole
 	tooLarge string              // what to do about a file that is too large
@@ -192,14 +193,25 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		err = fmt.Errorf("%s is not a text: write such as %s", shown(n.Value), example)
 	}
 	if err != nil {
-		d.complain(n, path, "%w", err)
+		hint := ""
+		if variable.MatchString(n.Value) {
+			hint = " (Steelyard expands no variables: fill them in before)"
+		}
+		d.complain(n, path, "%w%s", err, hint)
 		return
+	}
+	if word := variable.FindString(n.Value); word != "" {
+		d.warn(n, path, "%s is used as it is written, because Steelyard expands no variables: fill it in before",
+			shown(word))
 	}
 	if text := v.String(); f.tag.Get("kind") == "path" && !filepath.IsAbs(text) {
 		v = reflect.ValueOf(filepath.Join(d.folder, text))
 	}
 	f.value.Set(v.Convert(f.value.Type()))
 }
+
+// variable is what shells and templates fill in.
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
 
 // initial sets a field to its default.
 func (d *decoder) initial(f field) {
@@ -236,6 +248,11 @@ func (d *decoder) complain(n *yaml.Node, path, format string, args ...any) {
 		format, args = "%s: "+format, append([]any{path}, args...)
 	}
 	d.add(n.Line, n.Column, "%s", fmt.Errorf(format, args...))
+}
+
+// warn adds a warning at a node; path is what it is about.
+func (d *decoder) warn(n *yaml.Node, path, format string, args ...any) {
+	d.warnings.add(n.Line, n.Column, "%s: %s", path, fmt.Sprintf(format, args...))
 }
 
 func join(path, key string) string {

@@ -32,16 +32,24 @@ func (c *Cluster) Equal(other *Cluster) bool { return reflect.DeepEqual(c, other
 
 // Change is what a reload has to do. The names are those of clusters, sorted.
 type Change struct {
-	XDS, Admin, Redis       bool // the section differs
-	Added, Removed, Changed []string
+	XDS, Admin, Redis, Kubernetes bool // the section differs; XDS by more than Clients
+	Replicas                      bool // the same
+	Clients                       bool // xds.clients differs
+	Added, Removed, Changed       []string
 }
 
 // Diff compares the running configuration with the next one.
 func Diff(running, next *Config) Change {
+	section := next.XDS
+	section.Clients = running.XDS.Clients
 	change := Change{
-		XDS:   !reflect.DeepEqual(running.XDS, next.XDS),
-		Admin: !reflect.DeepEqual(running.Admin, next.Admin),
-		Redis: !reflect.DeepEqual(running.Redis, next.Redis),
+		XDS:     !reflect.DeepEqual(running.XDS, section),
+		Clients: !reflect.DeepEqual(running.XDS.Clients, next.XDS.Clients),
+		Admin:   !reflect.DeepEqual(running.Admin, next.Admin),
+		Redis:   !reflect.DeepEqual(running.Redis, next.Redis),
+
+		Kubernetes: running.Kubernetes != next.Kubernetes,
+		Replicas:   !reflect.DeepEqual(running.Replicas, next.Replicas),
 	}
 	for i := range next.Clusters {
 		c := &next.Clusters[i]

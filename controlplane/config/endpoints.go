@@ -144,6 +144,48 @@ func (d *decoder) checkEndpoints(c *Cluster) {
 	if e.DNS != nil {
 		d.checkDNS(e.DNS)
 	}
+	if k := e.Kubernetes; k != nil {
+		d.checkService(e, k)
+	}
+	if p := e.InferencePool; p != nil {
+		d.checkObjectName(&p.Name)
+		d.checkNamespace(&p.Namespace)
+	}
+}
+
+// checkService wants either a name or a selector. The syntax of the selector is client-go's to check.
+func (d *decoder) checkService(e *Endpoints, k *KubernetesService) {
+	d.checkNamespace(&k.Namespace)
+	d.checkObjectName(&k.Service)
+	switch {
+	case k.Service == "" && k.Selector == "" && !d.written(&k.Service) && !d.written(&k.Selector):
+		d.fail(&e.Kubernetes, "there is no Service: write service: with its name, or selector: with its labels")
+	case k.Service != "" && k.Selector != "":
+		d.conflict(&k.Selector, &k.Service, "there are service and selector: keep one of them, or make a cluster of "+
+			"each")
+	}
+}
+
+// namespaceName and objectName are what Kubernetes allows (RFC 1123, label and subdomain).
+var (
+	namespaceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	objectName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
+
+func (d *decoder) checkNamespace(namespace *string) {
+	if *namespace != "" && !namespaceName.MatchString(*namespace) {
+		d.fail(namespace, "%s is no namespace: write its name, in small letters, digits and -", shown(*namespace))
+	}
+}
+
+func (d *decoder) checkObjectName(name *string) {
+	switch {
+	case *name == "" || objectName.MatchString(*name):
+	case strings.Contains(*name, "/"):
+		d.fail(name, "%s has a / in it: write the name only, and the namespace as namespace:", shown(*name))
+	default:
+		d.fail(name, "%s is no name of a Kubernetes object: write it in small letters, digits, - and .", shown(*name))
+	}
 }
 
 func (d *decoder) checkOneSource(e *Endpoints) {
@@ -151,14 +193,16 @@ func (d *decoder) checkOneSource(e *Endpoints) {
 	for _, source := range []struct {
 		name  string
 		field any
-	}{{"static", &e.Static}, {"file", &e.File}, {"dns", &e.DNS}} {
+	}{{"static", &e.Static}, {"file", &e.File}, {"dns", &e.DNS}, {"kubernetes", &e.Kubernetes},
+		{"inferencePool", &e.InferencePool}} {
 		if d.written(source.field) {
 			found = append(found, source.name)
 		}
 	}
 	switch {
 	case len(found) == 0:
-		d.fail(e, "there is no source of endpoints: write one of static:, file: or dns:")
+		d.fail(e, "there is no source of endpoints: write one of static:, file:, dns:, kubernetes: or "+
+			"inferencePool:")
 	case len(found) > 1:
 		d.fail(e, "there are %s: keep one of them, or make a cluster of each", strings.Join(found, " and "))
 	}

@@ -25,14 +25,15 @@ type Check func(*Config, *Checker)
 // Load reads and checks the file at path. What is wrong in the file comes as an
 // *Error; what is wrong with reading it as the system's error.
 func Load(path string, further ...Check) (*Config, error) {
-	data, err := read(context.Background(), path)
+	data, err := Read(context.Background(), path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, data, further...)
 }
 
-func read(ctx context.Context, path string) ([]byte, error) {
+// Read returns the text of the file at path, for Parse and Examine: at most one byte more than they accept.
+func Read(ctx context.Context, path string) ([]byte, error) {
 	data, err := files.Read(ctx, path, largestFile+1)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
@@ -43,6 +44,13 @@ func read(ctx context.Context, path string) ([]byte, error) {
 // Parse checks data. The name stands for the file in messages, and its folder
 // is where relative paths start. The error is an *Error.
 func Parse(name string, data []byte, further ...Check) (*Config, error) {
+	cfg, _, err := Examine(name, data, further...)
+	return cfg, err
+}
+
+// Examine is Parse with warnings: what is allowed and probably a mistake. They are sorted by line; those of a file with
+// an error come, too.
+func Examine(name string, data []byte, further ...Check) (*Config, []*Problem, error) {
 	cfg := &Config{}
 	d := newDecoder(name, cfg)
 	d.tooLarge = ": list endpoints in a file of their own (endpoints: file:)"
@@ -52,10 +60,12 @@ func Parse(name string, data []byte, further ...Check) (*Config, error) {
 			check(cfg, (*Checker)(d))
 		}
 	}
-	if err := d.decode(data, cfg, check); err != nil {
-		return nil, err
+	err := d.decode(data, cfg, check)
+	d.warnings.sort()
+	if err != nil {
+		return nil, d.warnings.list, err
 	}
-	return cfg, nil
+	return cfg, d.warnings.list, nil
 }
 
 // Decode reads a YAML file that is no configuration as strictly as one, and with
@@ -78,12 +88,21 @@ func (c *Checker) Fail(field any, format string, args ...any) {
 	(*decoder)(c).fail(field, format, args...)
 }
 
+// Warn complains of a field whose value is allowed, and probably a mistake.
+func (c *Checker) Warn(field any, format string, args ...any) {
+	d := (*decoder)(c)
+	if at := d.places[field]; at != nil && !at.broken {
+		d.warn(at.node, at.path, format, args...)
+	}
+}
+
 // Written reports whether the file has the field.
 func (c *Checker) Written(field any) bool { return (*decoder)(c).written(field) }
 
 func newDecoder(name string, into any) *decoder {
 	return &decoder{
 		problems: problems{file: name, seen: map[Problem]bool{}},
+		warnings: problems{file: name, seen: map[Problem]bool{}},
 		folder:   filepath.Dir(name),
 		root:     reflect.TypeOf(into).Elem(),
 		places:   map[any]*place{},

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"steelyard/internal/spelling"
 )
 
 // entry is a key of a mapping with its value.
@@ -105,7 +107,7 @@ func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 	for _, f := range fieldsOf(reflect.New(section).Elem()) {
 		known = append(known, f.key)
 	}
-	meant := nearest(key.Value, known)
+	meant := spelling.Nearest(key.Value, known)
 	elsewhere := sectionsWith(key.Value, section)
 	switch {
 	case meant == "" && len(elsewhere) == 0:
@@ -209,7 +211,7 @@ func whatToWrite(f field) string {
 }
 
 func didYouMean(word string, known []string) string {
-	if meant := nearest(word, known); meant != "" {
+	if meant := spelling.Nearest(word, known); meant != "" {
 		return ": did you mean " + meant + "?"
 	}
 	return ": write one of them"

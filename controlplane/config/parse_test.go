@@ -310,17 +310,36 @@ func TestSizeIsWrittenInItsLargestUnit(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"name", "interval", "timeout", "body_limit", "tensorrt-llm", "triton"}
-	for word, want := range map[string]string{
-		"intervall": "interval", "inetrval": "interval", "TimeOut": "timeout", "body-limit": "body_limit",
-		"bodyLimit": "body_limit",
-		"trtllm":    "tensorrt-llm", "tritonserver": "triton", "nam": "name", "colour": "", "x": "", "": "",
-		strings.Repeat("interval", 100): "",
-	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("%q: %q, want %q", word, got, want)
-		}
+func TestWarningsAreOfWhatIsAllowedAndProbablyAMistake(t *testing.T) {
+	text := `redis: {addresses: ["10.0.0.1:6379"], username: "${USER}"}
+clusters:
+- name: ${CLUSTER}
+  engine: vllm
+  inflight: {redis_key: "inflight:{cluster}"}
+  endpoints: {file: list.yaml}
+`
+	missing := func(cfg *Config, c *Checker) {
+		c.Warn(&cfg.Clusters[0].Endpoints.File, "%s is not there yet", cfg.Clusters[0].Endpoints.File)
+	}
+	cfg, warnings, err := Examine("x.yaml", []byte(text), missing)
+	if err != nil || cfg.Clusters[0].Name != "${CLUSTER}" {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.Error())
+	}
+	const unexpanded = " is used as it is written, because Steelyard expands no variables: fill it in before"
+	want := []string{
+		"x.yaml:1:49: redis.username: ${USER}" + unexpanded,
+		"x.yaml:3:9: clusters[0].name: ${CLUSTER}" + unexpanded,
+		"x.yaml:6:15: clusters[0].endpoints.file: list.yaml is not there yet",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if _, warnings, err := Examine("x.yaml", []byte("clusters: [{name: \"${A}\"}]")); err == nil || len(warnings) != 1 {
+		t.Errorf("of a file with an error: %v, %v", warnings, err)
 	}
 }
 
@@ -382,7 +401,7 @@ func TestErrorKeepsEachProblemAndCountsTheRest(t *testing.T) {
 	}
 	// One more is that there are no clusters.
 	lines := strings.Split(err.Error(), "\n")
-	last := fmt.Sprintf("many.yaml: and %d more", keptProblems+51-shownProblems)
+	last := fmt.Sprintf("many.yaml:20:1: and %d more from here on", keptProblems+51-shownProblems)
 	if len(lines) != shownProblems+1 || lines[shownProblems] != last {
 		t.Errorf("%d lines, the last is %q, want %q", len(lines), lines[len(lines)-1], last)
 	}

@@ -42,7 +42,9 @@ func (e *Error) Error() string {
 		lines = append(lines, p.Error())
 	}
 	if more := len(e.Problems) - len(shown) + e.More; more > 0 {
-		lines = append(lines, fmt.Sprintf("%s: and %d more", e.Problems[0].File, more))
+		next := e.Problems[min(len(shown), len(e.Problems)-1)]
+		lines = append(lines, (&Problem{next.File, next.Line, next.Column,
+			fmt.Sprintf("and %d more from here on", more)}).Error())
 	}
 	return strings.Join(lines, "\n")
 }
@@ -86,10 +88,14 @@ func (ps *problems) err() error {
 	if len(ps.list) == 0 {
 		return nil
 	}
+	ps.sort()
+	return &Error{Problems: ps.list, More: ps.more}
+}
+
+func (ps *problems) sort() {
 	slices.SortStableFunc(ps.list, func(a, b *Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Error{Problems: ps.list, More: ps.more}
 }
 
 // userInfo is the user and password of a URL.

@@ -17,6 +17,7 @@ import (
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	sizeType     = reflect.TypeFor[Size]()
+	portType     = reflect.TypeFor[Port]()
 )
 
 // longestText bounds every text of a configuration, in bytes.
@@ -32,6 +33,9 @@ func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
 	case sizeType:
 		s, err := parseSize(n.Value)
 		return reflect.ValueOf(s), err
+	case portType:
+		p, err := parsePortRef(n.Value)
+		return reflect.ValueOf(p), err
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -86,6 +90,23 @@ func parseText(n *yaml.Node) (string, error) {
 			shown(n.Value))
 	}
 	return n.Value, nil
+}
+
+// portName is what Kubernetes allows as the name of a port.
+var portName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func parsePortRef(text string) (Port, error) {
+	if _, err := strconv.Atoi(text); err == nil {
+		if number, ok := parsePort(text); ok && number > 0 {
+			return Port(strconv.Itoa(number)), nil
+		}
+		return "", fmt.Errorf("%s is no port: write 1 to 65535, or the name of a port", shown(text))
+	}
+	if !portName.MatchString(text) {
+		return "", fmt.Errorf("%s is no port: write its number, or its name in small letters, digits and -",
+			shown(text))
+	}
+	return Port(text), nil
 }
 
 func parseBool(n *yaml.Node) (bool, error) {

@@ -57,7 +57,7 @@ type Watcher struct {
 
 // NewWatcher loads the file at path and returns its configuration, with a Watcher that continues from there.
 func NewWatcher(path string, o WatchOptions) (*Watcher, *Config, error) {
-	data, err := read(context.Background(), path)
+	data, err := Read(context.Background(), path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,7 +139,7 @@ func (w *Watcher) followed(err error) {
 // reload reads the file and applies it if it is new. If asked, it also tries a file again that was refused before,
 // because the cause may be outside of the file.
 func (w *Watcher) reload(ctx context.Context, asked bool) {
-	data, err := read(ctx, w.path)
+	data, err := Read(ctx, w.path)
 	if ctx.Err() != nil {
 		return // not the file's fault
 	}

@@ -24,6 +24,15 @@ type Endpoint struct {
 	MetricsPort int
 	// MetricsPath is the path of the metrics page, with its leading slash.
 	MetricsPath string
+
+	// ID distinguishes endpoints that had the same address one after the other:
+	// nothing that was learned of one holds for the next. Empty where the source
+	// has only addresses.
+	ID string
+	// Pod and Node say where the endpoint runs, for display.
+	Pod, Node string
+	// Terminating endpoints finish the requests that they have, and get no new ones.
+	Terminating bool
 }
 
 // A Discoverer is one source of the endpoints of one cluster.
@@ -44,7 +53,7 @@ type Discoverer interface {
 // A refresher is what File and DNS have in common: what was last sent, what
 // still waits to be sent, and whether the last refresh failed. It is used by
 // one goroutine.
-type refresher struct {
+type Refresher struct {
 	up     chan<- []Endpoint
 	report func(error)
 	log    *slog.Logger
@@ -57,13 +66,14 @@ type refresher struct {
 	failing bool
 }
 
-func newRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *refresher {
-	return &refresher{up: up, report: report, log: log}
+// NewRefresher makes the refresher of a source that has not answered yet.
+func NewRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *Refresher {
+	return &Refresher{up: up, report: report, log: log}
 }
 
-// done takes in the outcome of one refresh. A nil set keeps the one known; there
+// Done takes in the outcome of one refresh. A nil set keeps the one known; there
 // can be both a set and an error, where a source could renew a part of it.
-func (r *refresher) done(set []Endpoint, err error) {
+func (r *Refresher) Done(set []Endpoint, err error) {
 	r.note(err)
 	if set == nil {
 		return
@@ -77,7 +87,7 @@ func (r *refresher) done(set []Endpoint, err error) {
 }
 
 // note reports the outcome and logs the change from good to bad and back.
-func (r *refresher) note(err error) {
+func (r *Refresher) note(err error) {
 	r.report(err)
 	switch {
 	case err != nil && !r.failing:
@@ -90,25 +100,25 @@ func (r *refresher) note(err error) {
 	r.failing = err != nil
 }
 
-// out is the channel to send pending on, nil while there is nothing to send, so
+// Out is the channel to send pending on, nil while there is nothing to send, so
 // that it can stand in a select.
-func (r *refresher) out() chan<- []Endpoint {
+func (r *Refresher) Out() chan<- []Endpoint {
 	if !r.waiting {
 		return nil
 	}
 	return r.up
 }
 
-// pending is a copy of the set for the receiver to keep.
-func (r *refresher) pending() []Endpoint {
+// Pending is a copy of the set for the receiver to keep.
+func (r *Refresher) Pending() []Endpoint {
 	if !r.waiting {
 		return nil
 	}
 	return slices.Clone(r.set)
 }
 
-// delivered notes that pending was sent.
-func (r *refresher) delivered() {
+// Delivered notes that pending was sent.
+func (r *Refresher) Delivered() {
 	r.waiting, r.sent, r.last = false, true, r.set
 }
 

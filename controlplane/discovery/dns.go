@@ -145,21 +145,21 @@ func (d *dnsSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("dns: %w", err)
 	}
-	r := newRefresher(up, d.report, d.log)
+	r := NewRefresher(up, d.report, d.log)
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case r.out() <- r.pending():
-			r.delivered()
+		case r.Out() <- r.Pending():
+			r.Delivered()
 		case <-next.C:
 			set, err := d.lookUp(ctx)
 			if ctx.Err() != nil {
 				return nil // cut short: its result means nothing
 			}
-			r.done(set, err)
+			r.Done(set, err)
 			next.Reset(d.wait(r.known))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -27,10 +28,18 @@ const (
 
 func (k kind) String() string { return [...]string{"a plain value", "a list", "a mapping"}[k] }
 
-// A value is a JSON or YAML value with its line: what the two have in common, so
+// A place is a line and a column of a document, both from 1.
+type place struct{ line, column int }
+
+// top is the place of what concerns a whole document.
+var top = place{1, 1}
+
+func (p place) String() string { return fmt.Sprintf("%d:%d", p.line, p.column) }
+
+// A value is a JSON or YAML value with its place: what the two have in common, so
 // that one reading serves both.
 type value struct {
-	line  int // from 1
+	place
 	kind  kind
 	text  string  // of a scalar, as written; empty for null
 	null  bool    // a scalar without value
@@ -38,13 +47,13 @@ type value struct {
 	keys  []value // of a mapping, parallel to items
 }
 
-// A positioned error has its line in the document in front.
+// A positioned error has its place in the document in front.
 type positioned struct {
-	line int
-	err  error
+	place
+	err error
 }
 
-func (p *positioned) Error() string { return fmt.Sprintf("line %d: %v", p.line, p.err) }
+func (p *positioned) Error() string { return fmt.Sprintf("%v: %v", p.place, p.err) }
 func (p *positioned) Unwrap() error { return p.err }
 
 var errEmpty = errors.New("the document is empty; write [] if no endpoint is meant")
@@ -54,6 +63,7 @@ type jsonReader struct {
 	body    []byte
 	decoder *json.Decoder
 	line    int   // of counted
+	begins  int64 // offset of that line
 	counted int64 // offset up to which lines are counted
 	values  int
 }
@@ -63,18 +73,19 @@ func parseJSON(body []byte) (value, error) {
 	r.decoder.UseNumber()
 	v, err := r.value(0)
 	if errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0 {
-		return value{}, errEmpty
+		return value{}, &positioned{top, errEmpty}
 	}
 	if err != nil {
 		return value{}, r.explain(err)
 	}
+	next := r.next()
 	if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
-		return value{}, &positioned{r.position(), errors.New("something follows after the end of the document")}
+		return value{}, &positioned{next, errors.New("something follows after the end of the document")}
 	}
 	return v, nil
 }
 
-// explain gives a syntax error its line.
+// explain gives a syntax error its place.
 func (r *jsonReader) explain(err error) error {
 	var at *positioned
 	if errors.As(err, &at) {
@@ -83,34 +94,31 @@ func (r *jsonReader) explain(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the document ends in the middle")
 	}
-	return &positioned{r.offending(), err}
+	return &positioned{r.next(), err}
 }
 
-// offending is the line of what follows the last good token.
-func (r *jsonReader) offending() int {
-	line := r.position()
-	rest := r.body[r.counted:]
-	blank := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n"))
-	return line + bytes.Count(rest[:blank], []byte{'\n'})
-}
-
-// position is the line of the end of the last token; no token has a line break
-// in it.
-func (r *jsonReader) position() int {
-	end := min(r.decoder.InputOffset(), int64(len(r.body)))
-	r.line += bytes.Count(r.body[r.counted:end], []byte{'\n'})
-	r.counted = end
-	return r.line
+// next is the place of the next token: of what follows the last one, its separator and blanks.
+func (r *jsonReader) next() place {
+	at := min(r.decoder.InputOffset(), int64(len(r.body)))
+	rest := r.body[at:]
+	at += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,:")))
+	passed := r.body[r.counted:at] // no token has a line break in it
+	if n := bytes.Count(passed, []byte{'\n'}); n > 0 {
+		r.line += n
+		r.begins = r.counted + int64(bytes.LastIndexByte(passed, '\n')) + 1
+	}
+	r.counted = at
+	return place{r.line, utf8.RuneCount(r.body[r.begins:at]) + 1}
 }
 
 func (r *jsonReader) value(depth int) (value, error) {
+	v := value{place: r.next()}
 	token, err := r.decoder.Token()
 	if err != nil {
 		return value{}, err
 	}
-	v := value{line: r.position()}
 	if r.values++; r.values > maxValues || depth > maxDepth {
-		return value{}, &positioned{v.line, errTooMuch}
+		return value{}, &positioned{v.place, errTooMuch}
 	}
 	switch t := token.(type) {
 	case json.Delim:
@@ -153,22 +161,33 @@ func parseYAML(body []byte) (value, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(body))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return value{}, errEmpty
+		return value{}, &positioned{top, errEmpty}
 	} else if err != nil {
-		return value{}, err // has its line in it
+		return value{}, inYAML(err)
 	}
 	if err := decoder.Decode(&second); err == nil {
-		return value{}, &positioned{second.Line,
+		return value{}, &positioned{place{second.Line, second.Column},
 			errors.New("a second document follows; write all groups into one list")}
 	} else if !errors.Is(err, io.EOF) {
-		return value{}, err
+		return value{}, inYAML(err)
 	}
 	values := 0
 	v, err := fromYAML(&document, 0, &values)
 	if err == nil && v.null {
-		return value{}, errEmpty
+		return value{}, &positioned{top, errEmpty}
 	}
 	return v, err
+}
+
+// inYAML gives an error of the parser its place.
+func inYAML(err error) error {
+	at := top
+	var load *yaml.LoadError
+	if errors.As(err, &load) {
+		at = place{max(1, load.Mark.Line), max(1, load.Mark.Column)}
+		err = errors.New("not YAML: " + load.Message)
+	}
+	return &positioned{at, err}
 }
 
 // fromYAML copies a node, following aliases: the copy's bounds are what ends an
@@ -178,9 +197,9 @@ func fromYAML(n *yaml.Node, depth int, values *int) (value, error) {
 		n = n.Alias
 	}
 	if *values++; *values > maxValues || depth > maxDepth {
-		return value{}, &positioned{n.Line, errTooMuch}
+		return value{}, &positioned{place{n.Line, n.Column}, errTooMuch}
 	}
-	v := value{line: n.Line}
+	v := value{place: place{max(1, n.Line), max(1, n.Column)}}
 	switch n.Kind {
 	case yaml.DocumentNode:
 		if len(n.Content) == 1 {

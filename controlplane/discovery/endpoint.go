@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"steelyard/internal/spelling"
 )
 
 // The bounds on what a source may name.
@@ -121,7 +123,8 @@ func validateEngine(engine string) error {
 	if engine == "" || slices.Contains(Engines(), engine) {
 		return nil
 	}
-	return fmt.Errorf("engine %q is not known; write one of %s", engine, strings.Join(Engines(), ", "))
+	return fmt.Errorf("engine %q is not known%s; write one of %s", engine, spelling.DidYouMean(engine, Engines()),
+		strings.Join(Engines(), ", "))
 }
 
 func validatePort(port int) error {
@@ -153,15 +156,19 @@ type collector struct {
 	set    []Endpoint
 	where  map[string]string // canonical address -> position of its first mention
 	faults []error
-	more   int // faults beyond maxFaults
+	more   int    // faults beyond maxFaults
+	next   string // position of the first of them
 }
 
 func (c *collector) fault(where string, err error) {
 	if len(c.faults) == maxFaults {
-		c.more++
+		if c.more++; c.more == 1 {
+			c.next = where
+		}
 		return
 	}
-	c.faults = append(c.faults, fmt.Errorf("%s: %w", where, err))
+	// One line for each fault, which begins with its position.
+	c.faults = append(c.faults, fmt.Errorf("%s: %s", where, strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // add checks e and takes it in; where is its position for the reader of an error.
@@ -191,7 +198,7 @@ func (c *collector) add(where string, e Endpoint) {
 // used in part, because it is unclear which half of it was meant.
 func (c *collector) result() ([]Endpoint, error) {
 	if c.more > 0 {
-		c.faults = append(c.faults, fmt.Errorf("and %d more", c.more))
+		c.faults = append(c.faults, fmt.Errorf("%s: and %d more from here on", c.next, c.more))
 	}
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err

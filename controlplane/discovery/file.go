@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -30,6 +31,7 @@ type fileSource struct {
 	reread time.Duration
 	report func(error)
 	log    *slog.Logger
+	warned []string // the warnings of the latest reading
 }
 
 // NewFile returns the source of a watched file in Prometheus' file_sd form, JSON
@@ -56,8 +58,12 @@ func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 	}
 	w := watch(ctx, filepath.Dir(f.path), f.log)
 	defer w.close()
-	r := newRefresher(up, f.report, f.log)
-	refresh := func() { r.done(ReadFile(ctx, f.path)) }
+	r := NewRefresher(up, f.report, f.log)
+	refresh := func() {
+		endpoints, warnings, err := CheckFile(ctx, f.path)
+		f.warn(warnings)
+		r.Done(endpoints, err)
+	}
 	refresh()
 
 	reread := time.NewTicker(f.reread)
@@ -67,8 +73,8 @@ func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case r.out() <- r.pending():
-			r.delivered()
+		case r.Out() <- r.Pending():
+			r.Delivered()
 		case e := <-w.events:
 			if e.Op != fsnotify.Chmod {
 				s.event(time.Now())
@@ -84,6 +90,16 @@ func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
 			refresh()
 		}
 	}
+}
+
+// warn logs the warnings of a file when they change.
+func (f *fileSource) warn(warnings []string) {
+	if !slices.Equal(warnings, f.warned) {
+		for _, w := range warnings {
+			f.log.Warn("a label of the endpoints is not used", "warning", w)
+		}
+	}
+	f.warned = warnings
 }
 
 // A settler fires once after a burst of events.

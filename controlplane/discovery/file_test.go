@@ -135,18 +135,18 @@ func TestFileIsReadWithoutAnySignOfChange(t *testing.T) {
 }
 
 func TestSlowReceiverGetsTheLatestSet(t *testing.T) {
-	r := newRefresher(make(chan []Endpoint), func(error) {}, orDiscard(nil))
+	r := NewRefresher(make(chan []Endpoint), func(error) {}, orDiscard(nil))
 	for _, address := range []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"} {
-		r.done([]Endpoint{{Address: address}}, nil)
+		r.Done([]Endpoint{{Address: address}}, nil)
 	}
-	got := r.pending()
+	got := r.Pending()
 	if len(got) != 1 || got[0].Address != "10.0.0.3:80" {
 		t.Errorf("to be sent: %v", got)
 	}
 	got[0].Address = "written over by the receiver"
-	r.delivered()
-	r.done([]Endpoint{{Address: "10.0.0.3:80"}}, nil)
-	if r.out() != nil {
+	r.Delivered()
+	r.Done([]Endpoint{{Address: "10.0.0.3:80"}}, nil)
+	if r.Out() != nil {
 		t.Error("the receiver's writing changed what is known to be sent")
 	}
 }
@@ -190,28 +190,28 @@ func TestBurstOfEventsIsSettledButNotForever(t *testing.T) {
 
 func TestRefresherSendsOnlyChanges(t *testing.T) {
 	up := make(chan []Endpoint, 1)
-	r := newRefresher(up, func(error) {}, orDiscard(nil))
+	r := NewRefresher(up, func(error) {}, orDiscard(nil))
 	one, two := []Endpoint{{Address: "10.0.0.1:80"}}, []Endpoint{{Address: "10.0.0.2:80"}}
-	if r.out() != nil {
+	if r.Out() != nil {
 		t.Error("something to send before anything is known")
 	}
-	r.done(one, nil)
-	if r.out() == nil {
+	r.Done(one, nil)
+	if r.Out() == nil {
 		t.Error("nothing to send of the first set")
 	}
-	r.delivered()
-	r.done(two, nil)
-	r.done(one, nil) // changed back before it was sent
-	if r.out() != nil {
+	r.Delivered()
+	r.Done(two, nil)
+	r.Done(one, nil) // changed back before it was sent
+	if r.Out() != nil {
 		t.Error("a set equal to the one sent last is to be sent")
 	}
-	r.done([]Endpoint{}, nil)
-	if r.out() == nil || len(r.pending()) != 0 {
+	r.Done([]Endpoint{}, nil)
+	if r.Out() == nil || len(r.Pending()) != 0 {
 		t.Error("an empty set is not to be sent")
 	}
-	r.delivered()
-	r.done([]Endpoint{}, nil)
-	if r.out() != nil {
+	r.Delivered()
+	r.Done([]Endpoint{}, nil)
+	if r.Out() != nil {
 		t.Error("an empty set is to be sent twice")
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"steelyard/internal/files"
+	"steelyard/internal/spelling"
 )
 
 // MaxFileSize bounds a file_sd file, in bytes.
@@ -25,32 +27,36 @@ const (
 )
 
 // ReadFile reads the endpoints in a file_sd file, JSON or YAML by its extension,
-// sorted by address. A file is taken whole or not at all; the error names each
-// fault with file, line, the group's index and the target's index or the label's
+// sorted by address. A file is taken whole or not at all; the error has a line for each
+// fault that begins with FILE:LINE:COLUMN, with the group's index and the target's index or the label's
 // name, at most the first ten.
 func ReadFile(ctx context.Context, path string) ([]Endpoint, error) {
+	endpoints, _, err := CheckFile(ctx, path)
+	return endpoints, err
+}
+
+// CheckFile is ReadFile with warnings, at most the first ten: what is allowed and probably a mistake, in the same form
+// as the faults.
+func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, warnings []string, err error) {
 	parse, err := parserFor(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	body, err := files.Read(ctx, path, MaxFileSize+1)
 	if err != nil {
-		return nil, fmt.Errorf("reading endpoints: %w", err)
+		return nil, nil, fmt.Errorf("reading endpoints: %w", err)
 	}
 	if len(body) > MaxFileSize {
-		return nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
+		return nil, nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
 	}
 	document, err := parse(body)
-	var at *positioned
-	switch {
-	case errors.As(err, &at):
-		return nil, fmt.Errorf("%s:%d: %w", path, at.line, at.err)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s:%w", path, err)
 	}
 	r := groupReader{path: path}
 	r.groups(document)
-	return r.result()
+	endpoints, err = r.result()
+	return endpoints, r.warnings, err
 }
 
 func parserFor(path string) (func([]byte) (value, error), error) {
@@ -68,12 +74,13 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 // A groupReader turns a document into endpoints.
 type groupReader struct {
 	collector
-	path string
+	path     string
+	warnings []string
 }
 
 // at is a position for the reader of an error.
 func (r *groupReader) at(v value, format string, args ...any) string {
-	return fmt.Sprintf("%s:%d: %s", r.path, v.line, fmt.Sprintf(format, args...))
+	return fmt.Sprintf("%s:%v: %s", r.path, v.place, fmt.Sprintf(format, args...))
 }
 
 func (r *groupReader) groups(document value) {
@@ -173,6 +180,7 @@ func (r *groupReader) labels(i int, labels value) (Endpoint, bool) {
 	for _, k := range labels.keys { // in the file's order
 		v := byName[k.text]
 		err := setLabel(&e, k.text, v.text)
+		r.resembling(i, k)
 		if v.kind != scalar {
 			err = fmt.Errorf("it is %v; write a plain value", v.kind)
 		}
@@ -182,6 +190,17 @@ func (r *groupReader) labels(i int, labels value) (Endpoint, bool) {
 		}
 	}
 	return e, ok
+}
+
+// resembling warns of a label that is not used, and is probably meant as one that is.
+func (r *groupReader) resembling(group int, label value) {
+	used := []string{labelZone, labelCapacity, labelEngine, labelMetricsPort, labelMetricsPath}
+	meant := spelling.Nearest(label.text, used)
+	if meant == "" || slices.Contains(used, label.text) || len(r.warnings) == maxFaults {
+		return
+	}
+	r.warnings = append(r.warnings, r.at(label, "group %d, label %q: it is not used; did you mean %q?", group,
+		label.text, meant))
 }
 
 // setLabel puts one label's value in its place. Empty means not given.

@@ -45,48 +45,49 @@ func TestReadFile(t *testing.T) {
 		{name: "null labels", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n  labels:\n",
 			want: []Endpoint{{Address: "10.0.0.1:80"}}},
 
-		{name: "empty YAML", file: "f.yaml", err: []string{"f.yaml: the document is empty", "write []"}},
-		{name: "YAML of comments", file: "f.yaml", body: "# later\n", err: []string{"f.yaml: the document is empty"}},
+		{name: "empty YAML", file: "f.yaml", err: []string{"f.yaml:1:1: the document is empty", "write []"}},
+		{name: "YAML of comments", file: "f.yaml", body: "# later\n",
+			err: []string{"f.yaml:1:1: the document is empty"}},
 		{name: "YAML null", file: "f.yaml", body: "---\n", err: []string{"the document is empty"}},
-		{name: "empty JSON", file: "f.json", body: " \n", err: []string{"f.json: the document is empty"}},
-		{name: "JSON null", file: "f.json", body: "null", err: []string{"f.json:1: document", "a plain value"}},
+		{name: "empty JSON", file: "f.json", body: " \n", err: []string{"f.json:1:1: the document is empty"}},
+		{name: "JSON null", file: "f.json", body: "null", err: []string{"f.json:1:1: document", "a plain value"}},
 		{name: "half a JSON file", file: "f.json", body: "[\n{\"targets\": [\n\"10.0.0.1:80\"",
-			err: []string{"f.json:3", "ends in the middle"}},
+			err: []string{"f.json:3:14: ", "ends in the middle"}},
 		{name: "broken JSON", file: "f.json", body: "[\n{\"targets\":\n\n x",
-			err: []string{"f.json:4", "invalid character 'x'"}},
-		{name: "JSON and more", file: "f.json", body: "[]\n[]", err: []string{"f.json:2", "follows after the end"}},
+			err: []string{"f.json:4:2: ", "invalid character 'x'"}},
+		{name: "JSON and more", file: "f.json", body: "[]\n[]", err: []string{"f.json:2:1: ", "follows after the end"}},
 		{name: "broken YAML", file: "f.yaml", body: "- targets: [10.0.0.1:80\n- x: y\n",
-			err: []string{"f.yaml: yaml: line "}},
+			err: []string{"f.yaml:2:4: not YAML: "}},
 		{name: "two YAML documents", file: "f.yaml", body: "[]\n---\n[]\n",
-			err: []string{"f.yaml:", "second document"}},
+			err: []string{"f.yaml:2:1: ", "second document"}},
 		{name: "a mapping", file: "f.yaml", body: "targets: [10.0.0.1:80]\n",
-			err: []string{"f.yaml:1: document: it is a mapping", "list of groups"}},
+			err: []string{"f.yaml:1:1: document: it is a mapping", "list of groups"}},
 		{name: "a group that is none", file: "f.yaml", body: "- 10.0.0.1:80\n",
-			err: []string{"f.yaml:1: group 0", "a plain value"}},
+			err: []string{"f.yaml:1:3: group 0", "a plain value"}},
 		{name: "a mistyped key", file: "f.yaml", body: "- targets: []\n- target: [10.0.0.1:80]\n",
-			err: []string{"f.yaml:2: group 1", `"target" is not known`, "targets or labels"}},
+			err: []string{"f.yaml:2:3: group 1", `"target" is not known`, "targets or labels"}},
 		{name: "no targets", file: "f.json", body: `[{"labels": {}}]`,
-			err: []string{"f.json:1: group 0", "no targets"}},
+			err: []string{"f.json:1:2: group 0", "no targets"}},
 		{name: "targets that are no list", file: "f.yaml", body: "- targets: 10.0.0.1:80\n",
-			err: []string{"f.yaml:1: group 0", "targets is a plain value"}},
+			err: []string{"f.yaml:1:12: group 0", "targets is a plain value"}},
 		{name: "a target that is no text", file: "f.yaml", body: "- targets:\n  - {a: b}\n",
-			err: []string{"f.yaml:2: group 0, target 0", "not IP:port"}},
+			err: []string{"f.yaml:2:5: group 0, target 0", "not IP:port"}},
 		{name: "a target that is a name", file: "f.yaml", body: "- targets:\n  - 10.0.0.1:80\n  - llama:80\n",
-			err: []string{"f.yaml:3: group 0, target 1", `"llama" is not an IP`, "dns"}},
+			err: []string{"f.yaml:3:5: group 0, target 1", `"llama" is not an IP`, "dns"}},
 		{name: "labels that are no mapping", file: "f.yaml", body: "- targets: []\n  labels: [a]\n",
-			err: []string{"f.yaml:2: group 0", "labels is a list"}},
+			err: []string{"f.yaml:2:11: group 0", "labels is a list"}},
 		{name: "a label twice", file: "f.json", body: "[{\"targets\": [], \"labels\": {\"zone\": \"a\",\n\"zone\": " +
-			"\"b\"}}]", err: []string{"f.json:2: group 0, labels", `key "zone" is written twice, first in line 1`}},
+			"\"b\"}}]", err: []string{"f.json:2:1: group 0, labels", `key "zone" is written twice, first in line 1`}},
 		{name: "a label that is a list", file: "f.yaml", body: "- targets: []\n  labels:\n    zone: [a]\n",
-			err: []string{`f.yaml:3: group 0, label "zone"`, "a list"}},
+			err: []string{`f.yaml:3:11: group 0, label "zone"`, "a list"}},
 		{name: "capacity in words", file: "f.yaml", body: "- targets: []\n  labels:\n    capacity: many\n",
-			err: []string{`f.yaml:3: group 0, label "capacity"`, `"many" is not a number of slots`}},
+			err: []string{`f.yaml:3:15: group 0, label "capacity"`, `"many" is not a number of slots`}},
 		{name: "negative capacity", file: "f.yaml", body: "- targets: []\n  labels: {capacity: -1}\n",
-			err: []string{`f.yaml:2: group 0, label "capacity"`, "-1"}},
+			err: []string{`f.yaml:2:22: group 0, label "capacity"`, "-1"}},
 		{name: "capacity NaN", file: "f.yaml", body: "- targets: []\n  labels: {capacity: nan}\n",
 			err: []string{`label "capacity"`, "NaN"}},
 		{name: "unknown engine", file: "f.yaml", body: "- targets: []\n  labels: {engine: vlmm}\n",
-			err: []string{`f.yaml:2: group 0, label "engine"`, `"vlmm"`, "vllm"}},
+			err: []string{`f.yaml:2:20: group 0, label "engine"`, `"vlmm"`, "did you mean vllm?"}},
 		{name: "metrics port in words", file: "f.yaml", body: "- targets: []\n  labels: {metrics_port: http}\n",
 			err: []string{`label "metrics_port"`, `"http"`}},
 		{name: "metrics port out of range", file: "f.yaml", body: "- targets: []\n  labels: {metrics_port: 99999}\n",
@@ -94,10 +95,10 @@ func TestReadFile(t *testing.T) {
 		{name: "metrics path without slash", file: "f.yaml", body: "- targets: []\n  labels: {metrics_path: m}\n",
 			err: []string{`label "metrics_path"`, `write "/m"`}},
 		{name: "one address twice", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n- targets:\n  - 10.0.0.1:80\n",
-			err: []string{"f.yaml:3: group 1, target 0", "already given at ", "f.yaml:1: group 0, target 0"}},
+			err: []string{"f.yaml:3:5: group 1, target 0", "already given at ", "f.yaml:1:13: group 0, target 0"}},
 		{name: "an alias to itself", file: "f.yaml", body: "- &a\n  targets: [*a]\n", err: []string{"f.yaml"}},
 		{name: "deep nesting", file: "f.json", body: strings.Repeat("[", 100),
-			err: []string{"f.json:1", "more than 8 levels"}},
+			err: []string{"f.json:1:10: ", "more than 8 levels"}},
 		{name: "too large", file: "f.json", body: "[" + strings.Repeat(" ", MaxFileSize) + "]",
 			err: []string{"f.json is larger than 8388608 bytes"}},
 		{name: "other extension", file: "f.txt", body: "[]", err: []string{"f.txt", ".json, .yml or .yaml"}},
@@ -114,6 +115,26 @@ func TestReadFile(t *testing.T) {
 			}
 			wantError(t, err, tt.err...)
 		})
+	}
+}
+
+// Labels are free, so one that is not used is no error.
+func TestALabelThatResemblesAUsedOneIsAWarning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	body := "- targets: [10.0.0.1:80]\n  labels:\n    capcity: 8\n    team: search\n    zone: a\n    metrics-port: 9\n"
+	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, warnings, err := CheckFile(t.Context(), path)
+	if err != nil || !slices.Equal(set, []Endpoint{{Address: "10.0.0.1:80", Zone: "a"}}) {
+		t.Errorf("%+v, %v", set, err)
+	}
+	want := []string{
+		path + `:3:5: group 0, label "capcity": it is not used; did you mean "capacity"?`,
+		path + `:6:5: group 0, label "metrics-port": it is not used; did you mean "metrics_port"?`,
+	}
+	if d := cmp.Diff(want, warnings); d != "" {
+		t.Errorf("warnings (-want +got):\n%s", d)
 	}
 }
 

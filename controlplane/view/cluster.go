@@ -40,9 +40,25 @@ type Cluster struct {
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
 
+	// Requests began since the start, according to the Envoys; unknown without a source that counts them. It never
+	// decreases.
+	Requests Number `json:"requests"`
+	// FirstToken and AnswerP99Seconds are of the last minute, over all endpoints.
+	FirstToken
+	AnswerP99Seconds Number `json:"answer_p99_seconds"`
+
 	// Filled in by the handler.
+	State  State  `json:"state"` // the worst of the cluster's incidents
+	Served Served `json:"served"`
+	Use    Use    `json:"use"`
+
 	Counts   EndpointCounts `json:"endpoint_counts"`
 	Problems []Problem      `json:"problems"`
+
+	// Terminating are the endpoints that finish the requests that they have, and get no new ones; by address.
+	Terminating []Terminating `json:"terminating"`
+	// Working is the decision that Decision and Endpoints are made of.
+	Working Working `json:"-"`
 
 	// Endpoints are sorted by address. The list of clusters leaves them out.
 	Endpoints []Endpoint `json:"endpoints,omitzero"`
@@ -55,6 +71,15 @@ type EndpointCounts struct {
 	Stale      int `json:"stale"`   // reason decay or neutral: the report is too old to be used as it is
 	New        int `json:"new"`     // reason blackout or ramp
 	Failing    int `json:"failing"` // the latest scrape failed
+	// Terminating are not in Total: they finish the requests that they have, and get no new ones.
+	Terminating int `json:"terminating"`
+}
+
+// Terminating is an endpoint that gets no new requests, until its source removes it.
+type Terminating struct {
+	Address string `json:"address"`
+	Pod     string `json:"pod"`  // empty outside Kubernetes
+	Node    string `json:"node"` // empty where it is not known
 }
 
 // A Push is the latest assignment sent to the Envoys of a cluster.
@@ -105,11 +130,15 @@ type Endpoint struct {
 	Address        string `json:"address"`
 	Zone           string `json:"zone"`
 	Engine         string `json:"engine"`
+	Pod            string `json:"pod"`    // its name; empty outside Kubernetes
+	Node           string `json:"node"`   // that it runs on; empty where that is not known
 	Weight         Number `json:"weight"` // the integer last pushed, unknown before the first push
 	Share          Number `json:"share"`
 	Overloaded     bool   `json:"overloaded"`
 	OverloadReason string `json:"overload_reason"`
 	Reason         string `json:"reason"`
+	// Override is what an operator decided; null: nothing.
+	Override *Override `json:"override"`
 
 	Load          Number `json:"load"` // requests
 	LoadSource    string `json:"load_source"`
@@ -146,6 +175,16 @@ type Endpoint struct {
 	// or a gRPC status; with load reports only, which have no 4xx, every error. Never decreases.
 	ErrorRequests Number `json:"error_requests"`
 
+	// Requests began here since the start, according to the Envoys; CompletedRequests ended, by the server's own
+	// counter, since the first scrape. Neither decreases.
+	Requests          Number `json:"requests"`
+	CompletedRequests Number `json:"completed_requests"`
+	// FirstToken and AnswerP99Seconds are of about the last minute.
+	FirstToken
+	AnswerP99Seconds Number `json:"answer_p99_seconds"`
+	// Outlier is whether it stalls or fails its requests: its share is the floor, and the flag is for that.
+	Outlier bool `json:"outlier"`
+
 	LastScrape Scrape `json:"last_scrape"`
 	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can
 	// count: nothing of that interval counts. Unknown where it is not scraped.
@@ -153,8 +192,23 @@ type Endpoint struct {
 	LastImplausibleReading Time   `json:"last_implausible_reading"`
 
 	// Filled in by the handler.
-	LoadPerSlot Number    `json:"load_per_slot"`
-	Problems    []Problem `json:"problems"`
+	LoadPerSlot Number `json:"load_per_slot"`
+	// State is the most important of what there is to say of it, in a word.
+	State EndpointState `json:"state"`
+	// Why is a sentence that explains the share.
+	Why string `json:"why"`
+	// HeardSeconds is the age of the oldest input that is in use.
+	HeardSeconds Number `json:"heard_seconds"`
+	// ServedShare10s and ServedShare1m are the parts, 0 to 1, of the cluster's requests that it really got, and
+	// ServedRequests1m how many that were in the last minute. Served of the cluster says what counts them.
+	ServedShare10s   Number `json:"served_share_10s"`
+	ServedShare1m    Number `json:"served_share_1m"`
+	ServedRequests1m Number `json:"served_requests_1m"`
+	// CapacityShare is its part of the capacity of the pool, 0 to 1, and UseWithout the part of the pool's capacity
+	// that would be in use without it.
+	CapacityShare Number    `json:"capacity_share"`
+	UseWithout    Number    `json:"capacity_used_without"`
+	Problems      []Problem `json:"problems"`
 }
 
 // Input returns the endpoint's input of that field, or an unknown one.
@@ -179,5 +233,6 @@ type Input struct {
 type Scrape struct {
 	At              Time   `json:"at"`
 	DurationSeconds Number `json:"duration_seconds"`
-	Error           string `json:"error"` // empty when it went well
+	Error           string `json:"error"`   // empty when it went well
+	Replica         string `json:"replica"` // name of the replica that scraped it; empty for this one
 }

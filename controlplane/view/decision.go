@@ -76,6 +76,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		Share:                Num(e.Share),
 		Overloaded:           e.Overloaded,
 		OverloadReason:       e.OverloadReason,
+		Outlier:              e.Failing,
 		Reason:               string(e.Reason),
 		Load:                 Num(e.Load),
 		LoadSource:           string(e.LoadSource),

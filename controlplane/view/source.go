@@ -66,6 +66,9 @@ type Dispute struct {
 // MaxMissing is how many Envoys that do not report are named.
 const MaxMissing = 10
 
+// SourceReplicas is the name of the source that is other replicas.
+const SourceReplicas = "replicas"
+
 // Names of the sources that are Envoys.
 const (
 	SourceAccessLog   = "access_log"

@@ -1,247 +1,513 @@
-// Keeps the page live: polls the JSON and fills the elements that the server
-// has rendered, or copies of its templates. Text goes in as text, never as HTML.
-'use strict';
-(() => {
-  const rows = Number(document.body.dataset.limit); // 0: all
-  const points = document.body.dataset.points;
-  const span = document.body.dataset.window;
-  const pollEvery = rows ? 2000 : 5000; // milliseconds
-  const maxWrong = 30;
-  const none = '–';
-  const byId = (id) => document.getElementById(id);
-  let now = new Date(); // the server's clock, as of the latest poll
+// Wires the page: routes, the stream, keys, and drawing what has changed.
+import { act, clock, h, lasts, patch, R, S, sign } from './base.js';
+import { isPainted, paint, readColours, timeAt } from './charts.js';
+import { ask, loadClients, loadEvents, loadHeads, loadHistory, setRows, take } from './store.js';
+import * as views from './views.js';
 
-  // Formats: the same as in format.go, under the same names.
-  const fixed = (digits) => (v) => (v === null ? none : v.toFixed(digits));
-  const seconds = (v) => {
-    if (v < 0.0995) return (1000 * v).toFixed(1) + ' ms';
-    if (v < 0.9995) return (1000 * v).toFixed(0) + ' ms';
-    if (v < 60) return v.toFixed(1) + ' s';
-    if (v < 2 * 3600) return (v / 60).toFixed(0) + ' min';
-    if (v < 48 * 3600) return (v / 3600).toFixed(0) + ' h';
-    return (v / 86400).toFixed(0) + ' d';
-  };
-  const formats = {
-    text: (v) => (v === null || v === '' ? none : String(v)),
-    plain: (v) => (v === null ? '' : String(v)),
-    int: fixed(0),
-    num1: fixed(1),
-    num2: fixed(2),
-    pct2: (v) => (v === null ? none : (100 * v).toFixed(2)),
-    pct: (v) => (v === null ? none : (100 * v).toFixed(1)),
-    secs: (v) => (v === null ? none : seconds(v)),
-    ago: (v) => {
-      if (v === null) return 'never';
-      const past = (now - new Date(v)) / 1000;
-      return past < 1 ? '< 1 s ago' : seconds(past) + ' ago';
-    },
-    yes: (v) => (v ? 'yes' : 'no'),
-    ready: (v) => (v ? 'ready' : 'not ready'),
-    flag: (v) => (v ? 'overloaded' : ''),
-    reporting: (v) => {
-      if (v === null || v.expected === null) return '';
-      const words = (v.reporting || 0) + ' of ' + v.expected + (v.idle ? ', ' + v.idle + ' idle' : '');
-      const named = v.missing.length;
-      if (!named) return words;
-      const more = v.expected - (v.reporting || 0) - (v.idle || 0) - named;
-      return words + ', without ' + v.missing.join(', ') + (more > 0 ? ' and ' + more + ' more' : '');
-    },
-    follows: (v) => {
-      if (v === null || !v.subscribed) return none;
-      if (v.nack) return 'refuses';
-      return v.in_sync ? 'yes' : 'not yet';
-    },
-    problems: (v) => (v || []).map((p) => p.message).join('; '),
-  };
+const byId = (id) => document.getElementById(id);
+const kept = {
+	get: (name) => { try { return localStorage.getItem('steelyard-' + name) || ''; } catch { return ''; } },
+	set: (name, v) => { try { localStorage.setItem('steelyard-' + name, v); } catch { /* not kept, then */ } },
+};
 
-  const worst = (problems) => ['error', 'warning'].find((s) => problems.some((p) => p.severity === s)) || '';
+// ---- Routes: all of a view stands behind the #.
 
-  // get follows a path such as "inputs.queue.value"; in a list, a step is the
-  // item whose field has that name.
-  function get(item, path) {
-    let at = item;
-    for (const step of path.split('.')) {
-      if (at === null || at === undefined) return null;
-      at = Array.isArray(at) ? at.find((x) => x.field === step) : at[step];
-    }
-    return at === undefined ? null : at;
-  }
+const decode = (s) => { try { return decodeURIComponent(s); } catch { return s; } };
+function readRoute() {
+	const [path, query = ''] = location.hash.replace(/^#/, '').split('?');
+	const q = new URLSearchParams(query);
+	const parts = path.split('/').filter(Boolean).map(decode);
+	const view = parts[0] === 'c' && parts[1] ? (parts[2] === 'e' && parts[3] ? 'endpoint' : 'cluster')
+		: ['envoys', 'events'].includes(parts[0]) ? parts[0] : 'fleet';
+	const one = (name, list) => (list.includes(q.get(name)) ? q.get(name) : list[0]);
+	return {
+		view, cluster: view === 'cluster' || view === 'endpoint' ? parts[1] : '', endpoint: view === 'endpoint'
+			? parts.slice(3).join('/') : '',
+		range: one('range', ['15m', ...views.rangeNames]), q: (q.get('q') || '').slice(0, 200), state: one('state',
+			['', ...views.stateOrder]),
+		sort: one('sort', ['state', ...views.sortable]), up: q.get('up') === '1', kind: one('kind',
+			['', ...Object.keys(views.eventGroups)]),
+		pool: view === 'envoys' ? q.get('pool') || '' : '',
+	};
+}
+const pathOf = (r) => (r.view === 'endpoint' ? views.endpointPath(r.cluster, r.endpoint) : r.view === 'cluster'
+	? views.clusterPath(r.cluster)
+	: r.view === 'fleet' ? '/' : '/' + r.view);
+const hashOf = (r) => views.link(pathOf(r), { q: r.q, state: r.state, sort: r.sort === 'state' ? '' : r.sort,
+	up: r.up ? '1' : '', kind: r.kind, pool: r.pool }, r);
 
-  // own are the marked elements of a keyed element that are not of a keyed
-  // element inside it.
-  const owned = new WeakMap();
-  function own(keyed) {
-    if (!owned.has(keyed)) {
-      const marked = [keyed, ...keyed.querySelectorAll('[data-f],[data-v-f],[data-title-f],[data-href-f]')];
-      owned.set(keyed, marked.filter((e) => e.closest('[data-key]') === keyed));
-    }
-    return owned.get(keyed);
-  }
+function go(hash) {
+	location.hash = hash;
+	route();
+}
+function route() {
+	const was = { ...R };
+	Object.assign(R, readRoute());
+	const moved = was.view !== R.view || was.cluster !== R.cluster || was.endpoint !== R.endpoint;
+	if (moved) {
+		S.chosen = -1;
+		S.cursor = null;
+		S.window = { from: 0, to: 60 };
+		S.allIncidents = false;
+		if (was.view) scrollTo(0, 0);
+		if (was.view) byId('main').focus({ preventScroll: true });
+	}
+	const filter = byId('filter');
+	if (filter && filter.value !== R.q && document.activeElement !== filter) filter.value = R.q;
+	if (moved || was.range !== R.range || was.pool !== R.pool) wanted.clear();
+	if (streamPath() !== stream.path) open();
+	render();
+	step();
+}
 
-  function fill(keyed, item) {
-    for (const e of own(keyed)) {
-      const { f, fmt, vF, titleF, hrefF } = e.dataset;
-      if (f) {
-        const words = formats[fmt || 'text'](get(item, f));
-        if (e.textContent !== words) e.textContent = words;
-      }
-      if (vF) {
-        const v = get(item, vF);
-        const mark = Array.isArray(v) ? worst(v) : String(v === null ? '' : v);
-        if (e.dataset.v !== mark) e.dataset.v = mark;
-      }
-      if (titleF) e.title = get(item, titleF) || '';
-      if (hrefF) e.setAttribute('href', '#' + encodeURIComponent(get(item, hrefF)));
-    }
-  }
+// ---- The stream.
 
-  // list makes the children of box those of items, keeping the elements whose
-  // key stays.
-  function list(box, template, items, keyOf) {
-    const old = new Map([...box.children].map((e) => [e.dataset.key, e]));
-    items.forEach((item, i) => {
-      const key = keyOf(item);
-      let e = old.get(key);
-      old.delete(key);
-      if (!e) {
-        e = byId(template).content.firstElementChild.cloneNode(true);
-        e.dataset.key = key;
-      }
-      fill(e, item);
-      if (box.children[i] !== e) box.insertBefore(e, box.children[i] || null);
-    });
-    old.forEach((e) => e.remove());
-    while (box.children.length > items.length) box.lastElementChild.remove();
-    return [...box.children];
-  }
+const stream = { source: null, path: '', opened: 0 };
+const waits = [500, 1000, 2000, 4000];
+const quiet = { reconnecting: 2000, stale: 3500 }; // milliseconds without a frame; one comes each second
 
-  const anchor = (name) => 'cluster-' + name;
+function streamPath() {
+	const q = new URLSearchParams();
+	const pool = R.view === 'envoys' ? R.pool || S.fleet?.clusters[0]?.name : R.cluster;
+	if (pool) q.set('cluster', pool);
+	if (R.endpoint) q.set('endpoint', R.endpoint);
+	if (R.view === 'envoys' || R.view === 'endpoint') q.set('matrix', '1');
+	return 'api/v1/stream?' + q;
+}
+function open() {
+	clearTimeout(stream.timer);
+	stream.waiting = false;
+	stream.source?.close();
+	stream.path = streamPath();
+	stream.opened = performance.now();
+	const source = new EventSource(stream.path);
+	stream.source = source;
+	source.addEventListener('frame', (e) => {
+		if (stream.source !== source) return;
+		hear(JSON.parse(e.data));
+	});
+	source.onerror = () => {
+		if (stream.source !== source) return;
+		source.close();
+		again();
+	};
+}
+// again opens the stream after a while.
+function again() {
+	if (stream.waiting) return;
+	stream.waiting = true;
+	const wait = waits[Math.min(S.attempt, waits.length - 1)] * (0.9 + 0.2 * Math.random());
+	S.attempt++;
+	S.lost = S.lost || performance.now();
+	stream.timer = setTimeout(open, wait);
+	if (S.attempt === 2) ask('events?limit=1').catch(() => {}); // whose answer is 401 after the end of a session
+	showLive();
+}
+function hear(frame) {
+	S.heardAt = performance.now();
+	S.attempt = 0;
+	S.lost = 0;
+	if (S.is === 'paused') {
+		S.pending = frame;
+		return;
+	}
+	const back = S.is !== 'live';
+	apply(frame, back);
+}
+function apply(frame, back) {
+	const needsRows = take(frame);
+	S.is = 'live';
+	if (back) wanted.clear();
+	if (needsRows) wanted.delete('rows');
+	if (frame.fleet.last_event_id !== S.lastEvent) {
+		S.lastEvent = frame.fleet.last_event_id;
+		S.eventsUntil = performance.now() + 7000; // an event grows for five seconds
+	}
+	if (streamPath() !== stream.path) open();
+	showLive();
+	render();
+	step();
+	announce();
+}
 
-  // Lines: the same as in format.go.
-  const sparkY = (share, top) => (top <= 0 ? 19 : 1 + 18 * (1 - Math.min(1, share / top)));
-  function spark(shares, top) {
-    let path = '';
-    let pen = 'M';
-    shares.forEach((v, i) => {
-      if (v === null) {
-        pen = 'M';
-        return;
-      }
-      const x = shares.length > 1 ? (120 * i) / (shares.length - 1) : 120;
-      path += pen + x.toFixed(1) + ' ' + sparkY(v, top).toFixed(1);
-      pen = 'L';
-    });
-    return path;
-  }
+// ---- What is asked for, and how often.
 
-  function drawShares(elements, cluster, history) {
-    const even = 1 / cluster.endpoint_counts.total;
-    const traces = new Map(history.endpoints.map((t) => [t.address, t.shares]));
-    let top = 2 * even;
-    for (const shares of traces.values()) for (const v of shares) if (v > top) top = v;
-    cluster.endpoints.forEach((endpoint, i) => {
-      const svg = elements[i].querySelector('.spark');
-      svg.querySelector('path').setAttribute('d', spark(traces.get(endpoint.address) || [], top));
-      const line = svg.querySelector('.even');
-      line.setAttribute('y1', sparkY(even, top));
-      line.setAttribute('y2', sparkY(even, top));
-    });
-  }
+const wanted = new Map(); // name → when it was asked for
+const busy = new Set();
+// want asks again when the last answer is older than every milliseconds.
+function want(name, every, f) {
+	const at = performance.now();
+	if (busy.has(name) || (wanted.has(name) && at - wanted.get(name) < every)) return;
+	wanted.set(name, at);
+	busy.add(name);
+	f().then(() => later(), (error) => { S.error = error.message; }).finally(() => busy.delete(name));
+}
+function step() {
+	if (!S.fleet || S.is === 'paused' || S.is === 'stale') return;
+	const names = S.fleet.clusters.map((c) => c.name);
+	want('heads', S.pushRate === undefined ? 1500 : 5000, loadHeads);
+	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
+	if (!wanted.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
+	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;
+	if (R.cluster && names.includes(R.cluster)) {
+		const name = R.cluster;
+		want('rows', Math.max(1000, 10 * n), async () => {
+			const c = await ask('clusters/' + encodeURIComponent(name));
+			if (c && c.name === R.cluster) {
+				setRows(c);
+				S.rev++;
+			}
+		});
+	}
+	const every = Math.max(2500, (1000 * views.rangeSeconds()) / 100, R.view === 'cluster' ? 8 * n : 0);
+	const shown = R.cluster ? names.filter((x) => x === R.cluster) : R.view === 'fleet' ? names.slice(0, 30)
+		: R.view === 'events' ? names.slice(0, 8) : [];
+	if (R.cluster && S.rowsOf !== R.cluster) return; // a history needs the endpoints
+	if (!S.heads.size) return;
+	for (const name of shown) {
+		want('history ' + name, every, () => loadHistory(name));
+	}
+}
 
-  // json asks the API; null is what is not there.
-  async function json(path) {
-    const answer = await fetch('api/v1/' + path, { signal: AbortSignal.timeout(10000), cache: 'no-store' });
-    if (answer.status === 404) return null;
-    if (!answer.ok) throw new Error(answer.status + ' for ' + path);
-    return answer.json();
-  }
+// ---- Whether it is live.
 
-  // detail returns one cluster with the rows to show and their history; null
-  // when it was removed since it was listed.
-  async function detail(name) {
-    const base = 'clusters/' + encodeURIComponent(name);
-    const cluster = await json(base + '?sort=worst&limit=' + rows);
-    if (!cluster) return null;
-    const query = new URLSearchParams({ window: span, points });
-    if (rows) cluster.endpoints.forEach((e) => query.append('endpoint', e.address));
-    const history = await json(base + '/history?' + query);
-    return history && { ...cluster, history };
-  }
+setInterval(() => {
+	const silent = performance.now() - S.heardAt;
+	if (S.fleet && S.is !== 'paused') {
+		if (silent > quiet.stale) S.is = 'stale';
+		else if (silent > quiet.reconnecting || (S.lost && performance.now() - S.lost > 1000)) S.is = 'reconnecting';
+	}
+	if (S.is === 'stale' || S.is === 'reconnecting') {
+		if (silent > 5000 && performance.now() - stream.opened > 5000) again(); // open, and without a word
+		if (S.is !== S.drawnIs) render();
+	}
+	if (S.is === 'loading' && silent > 3000) {
+		if (performance.now() - stream.opened > 4000) again();
+		showWaiting();
+	}
+	showLive();
+	if (S.is === 'live') step();
+}, 250);
 
-  function showRest(e, shown, total) {
-    e.hidden = shown >= total;
-    if (e.hidden) return;
-    e.firstChild.textContent = shown + ' of ';
-    e.querySelector('b').textContent = total;
-  }
+function showWaiting() {
+	if (S.attempt > 2) patch(byId('main'), [views.noAnswer()]);
+}
+let spoken = '';
+function showLive() {
+	const silent = (performance.now() - S.heardAt) / 1000;
+	const at = S.now ? clock(S.now) : '';
+	const words = {
+		loading: ['none', 'Connecting', performance.now() > 3000 ? 'to ' + new URL(stream.path || '.',
+			location.href).pathname : ''],
+		live: ['good', 'Live', at], paused: ['paused', 'Paused', 'at ' + at + ', ' + lasts(Math.max(0,
+			(performance.now() - S.pausedAt) / 1000)) + ' ago'],
+		reconnecting: ['warning', 'Reconnecting', S.attempt > 1 ? 'attempt ' + S.attempt : ''], stale: ['error', 'Stale',
+			'no word for ' + lasts(silent)],
+	}[S.is];
+	const live = byId('live');
+	live.dataset.is = document.body.dataset.is = S.is;
+	patch(live, [sign(words[0]), words[1], h('span', words[2])]);
+	const old = byId('old');
+	old.hidden = S.is !== 'stale';
+	if (S.is === 'stale') {
+		patch(old.firstElementChild, ['No word from Steelyard for ' + lasts(silent) + ': this is the state of ' + at +
+			' UTC, and what holds now is not known.',
+			h('small', views.goesOn)]);
+	}
+	const say = S.is === 'stale' ? 'Stale: no word from Steelyard' : S.is === 'live' && spoken ? 'Live again' : '';
+	if (say !== spoken && (say || spoken)) {
+		if (S.is === 'stale' || S.is === 'live') byId('spoken').textContent = say;
+		spoken = S.is === 'stale' ? say : '';
+	}
+}
+// announce reads out incidents that are new, once.
+let heardOf = null;
+function announce() {
+	const ids = new Set(S.fleet.incidents.map((i) => i.id));
+	const fresh = heardOf && S.fleet.incidents.filter((i) => !heardOf.has(i.id));
+	heardOf = ids;
+	if (fresh && fresh.length) byId('spoken').textContent = fresh.map((i) => i.title).slice(0, 3).join('. ');
+}
+function pause() {
+	if (S.is === 'paused') {
+		S.is = 'live';
+		wanted.clear();
+		if (S.pending) apply(S.pending, true);
+		S.pending = null;
+	} else if (S.is === 'live') {
+		S.is = 'paused';
+		S.pausedAt = performance.now();
+	}
+	showLive();
+	render();
+}
 
-  function showClusters(clusters) {
-    list(byId('clusters'), 'new-cluster', clusters, (c) => c.name).forEach((section, i) => {
-      const cluster = clusters[i];
-      section.id = anchor(cluster.name);
-      list(section.querySelector('[data-list=sources]'), 'new-source', cluster.sources, (s) => s.name);
-      const box = section.querySelector('[data-list=endpoints]');
-      const elements = list(box, 'new-endpoint', cluster.endpoints, (e) => e.address);
-      drawShares(elements, cluster, cluster.history);
-      showRest(section.querySelector('.rest'), cluster.endpoints.length, cluster.endpoint_counts.total);
-    });
-  }
+// ---- Drawing.
 
-  function showClients(clients, total) {
-    const flat = clients.flatMap((client) => {
-      const subs = client.subscriptions.length ? client.subscriptions : [null];
-      return subs.map((sub) => ({ client, sub }));
-    });
-    const key = ({ client, sub }) => [client.node_id, client.address, sub ? sub.resource : ''].join(' ');
-    list(byId('clients'), 'new-client', flat, key);
-    list(byId('signals'), 'new-signal', clients, (client) => 'signals of ' + client.node_id + ' ' + client.address);
-    byId('client-count').textContent = total;
-    showRest(byId('client-rest'), clients.length, total);
-  }
+let asked = false;
+function later() {
+	if (asked || S.is === 'paused') return;
+	asked = true;
+	requestAnimationFrame(() => { asked = false; render(); });
+}
+function render() {
+	if (!S.fleet) {
+		if (R.view !== 'fleet' && S.is === 'loading' && !S.error) patch(byId('main'), views.loadingBlocks());
+		return;
+	}
+	S.drawnIs = S.is;
+	const errors = S.fleet.incidents.filter((i) => i.severity === 'error').length;
+	document.title = (S.is === 'stale' ? '(stale) ' : errors ? '(' + errors + ') ' : '') + (R.endpoint || R.cluster ||
+		{ envoys: 'Envoys', events: 'Events' }[R.view] || 'Fleet') + ' – Steelyard';
+	patch(byId('views'), [['fleet', '/', 'Fleet'], ['envoys', '/envoys', 'Envoys'], ['events', '/events', 'Events']].map(
+		([view, path, name]) => h('a', {
+		href: views.link(path), 'aria-current': R.view === view || (view === 'fleet' && R.cluster) ? 'page' : null,
+	}, name, view === 'fleet' && errors > 0 && h('span.count', { title: errors + (errors === 1 ? ' incident'
+		: ' incidents') }, errors))));
+	patch(byId('range'), views.rangeNames.map((name) => h('button', { 'aria-pressed': String(R.range === name),
+		onclick: () => act.query({ range: name }) }, name.replace(/(\d+)/, '$1 '))));
+	patch(byId('chain').firstElementChild, S.is === 'stale' ? [h('h2', 'Steelyard itself'), sign('none'), h('span.soft',
+		' not known since ' + clock(S.now) + ' UTC')] : views.chain());
+	patch(byId('trouble'), views.trouble());
+	const main = byId('main');
+	if (main.dataset.first) {
+		main.textContent = '';
+		delete main.dataset.first;
+	}
+	const view = { fleet: views.fleetView, cluster: views.clusterView, endpoint: views.endpointView,
+		envoys: views.envoysView, events: views.eventsView }[R.view];
+	placeWindow();
+	patch(main, [view()]);
+	if (placeWindow()) patch(main, [view()]);
+	paintAll();
+}
+function paintAll() {
+	for (const canvas of document.querySelectorAll('canvas')) {
+		const box = canvas.getBoundingClientRect();
+		if (box.bottom > -200 && box.top < innerHeight + 200 && !isPainted(canvas)) paint(canvas);
+	}
+}
+// placeWindow works out which rows of the table are on the screen. It returns whether that changed.
+function placeWindow() {
+	const body = document.querySelector('#endpoints tbody');
+	const first = body && body.querySelector('tr[data-row]');
+	if (!first) return false;
+	const high = first.getBoundingClientRect().height || S.rowHeight;
+	const n = S.listed.length;
+	const top = -body.getBoundingClientRect().top;
+	let from = Math.max(0, Math.floor(top / high) - 10);
+	let to = Math.ceil((top + innerHeight) / high) + 10;
+	if (n <= 80) [from, to] = [0, n];
+	[from, to] = [Math.min(from - (from % 4), Math.max(0, n - 20)), Math.max(20, to + 4 - (to % 4))];
+	const changed = S.rowHeight !== high || S.window.from !== from || S.window.to !== to;
+	S.rowHeight = high;
+	S.window = { from, to };
+	return changed;
+}
+let scrolling = false;
+addEventListener('scroll', () => {
+	if (scrolling) return;
+	scrolling = true;
+	requestAnimationFrame(() => {
+		scrolling = false;
+		if (S.fleet && R.view === 'cluster' && placeWindow()) render();
+		else paintAll();
+	});
+}, { passive: true });
+addEventListener('resize', () => { later(); });
+S.squareWidth = (zones) => {
+	const width = byId('main').clientWidth - 34;
+	const per = Math.max(1, Math.min(zones, Math.floor((width + 16) / 266)));
+	return (width - 16 * (per - 1)) / per;
+};
 
-  function showWrong(status, clusters, clients) {
-    const from = (where, href, item) => item.problems.map((p) => ({ where, href, ...p }));
-    const all = [
-      ...from('steelyard', 'status', status),
-      ...clusters.flatMap((c) => from(c.name, anchor(c.name), c)),
-      ...clients.flatMap((c) => from('Envoy ' + c.node_id, 'envoys', c)),
-    ];
-    const sorted = [...all.filter((p) => p.severity === 'error'), ...all.filter((p) => p.severity !== 'error')];
-    list(byId('wrong'), 'new-wrong', sorted.slice(0, maxWrong), (p) => p.where + ': ' + p.message);
-    byId('all-well').hidden = all.length > 0;
-    byId('more-wrong').hidden = all.length <= maxWrong;
-    byId('more-wrong').querySelector('b').textContent = Math.max(0, all.length - maxWrong);
-    const errors = all.filter((p) => p.severity === 'error').length;
-    document.title = (errors ? '(' + errors + ') ' : '') + 'Steelyard';
-  }
+// ---- What the views can do.
 
-  async function poll() {
-    const [status, heads, clients] = await Promise.all([
-      json('status'), json('clusters'), json('clients?sort=worst&limit=' + rows),
-    ]);
-    const clusters = (await Promise.all(heads.clusters.map((c) => detail(c.name)))).filter(Boolean);
-    now = new Date(status.now);
-    fill(byId('status'), status);
-    showWrong(status, clusters, clients.clients);
-    showClusters(clusters);
-    showClients(clients.clients, clients.total);
-  }
+Object.assign(act, {
+	query(change, replace) {
+		const next = { ...R, ...change };
+		S.chosen = -1;
+		if (replace) {
+			history.replaceState(null, '', hashOf(next));
+			route();
+		} else go(hashOf(next));
+	},
+	sort(id) {
+		const up = R.sort === id ? !R.up : id === 'name';
+		act.query({ sort: id, up });
+	},
+	open(id, open) { S.opened.set(id, open); render(); },
+	allIncidents() { S.allIncidents = true; render(); },
+	allEnvoys() { S.allEnvoys = true; wanted.delete('clients'); step(); render(); },
+	allEvents() { S.allEvents = true; render(); },
+	step(by) {
+		const list = views.tableRows([...S.rows], { ...R, q: '', state: '' });
+		const at = list.findIndex((r) => r.address === R.endpoint);
+		const next = list[at + by];
+		if (next) go(views.link(views.endpointPath(R.cluster, next.address)));
+	},
+	help(open) { open ? showHelp() : byId('help').close(); },
+	async copy(words, button) {
+		try { await navigator.clipboard.writeText(words); } catch { select(button.previousElementSibling); return; }
+		button.textContent = 'Copied';
+		setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+	},
+});
+function select(e) {
+	const range = document.createRange();
+	range.selectNodeContents(e);
+	getSelection().removeAllRanges();
+	getSelection().addRange(range);
+}
+function showHelp() {
+	patch(byId('help'), views.helpView());
+	if (!byId('help').open) byId('help').showModal();
+}
+const dark = matchMedia('(prefers-color-scheme: dark)');
+function setTheme(theme) {
+	if (theme) document.documentElement.dataset.theme = theme;
+	S.theme = theme || (dark.matches ? 'dark' : 'light');
+	readColours();
+	render();
+}
+function otherTheme() {
+	const next = S.theme === 'dark' ? 'light' : 'dark';
+	kept.set('theme', next);
+	setTheme(next);
+}
+dark.addEventListener('change', () => setTheme(kept.get('theme')));
 
-  function showLive(error) {
-    const live = byId('live');
-    if (!error) live.dataset.since = now.toISOString().slice(11, 19) + ' UTC';
-    live.className = error ? 'dead' : '';
-    document.body.classList.toggle('dead', Boolean(error));
-    live.textContent = error
-      ? 'no answer (' + error.message + '): this is the state of ' + (live.dataset.since || 'the loading of this page')
-      : 'live, ' + live.dataset.since;
-  }
+// ---- Find.
 
-  async function run() {
-    for (;;) {
-      if (!document.hidden) await poll().then(() => showLive(null), showLive);
-      await new Promise((resolve) => setTimeout(resolve, pollEvery));
-    }
-  }
-  run();
-})();
+const found = new Map(); // name → route
+async function openFind() {
+	byId('find').classList.add('open');
+	byId('finder').focus();
+	if (!S.fleet || performance.now() - (S.foundAt || -1e9) < 30000) return;
+	S.foundAt = performance.now();
+	found.clear();
+	const add = (name, kind, route1) => found.set(found.has(name) ? name + ' in ' + kind : name, [kind, route1]);
+	for (const c of S.fleet.clusters) add(c.name, 'cluster', views.link(views.clusterPath(c.name)));
+	for (const e of S.envoys) add(e.name, 'Envoy', views.link('/envoys', { q: e.name }));
+	for (const { name } of S.fleet.clusters.slice(0, 50)) {
+		const c = await ask('clusters/' + encodeURIComponent(name)).catch(() => null);
+		for (const e of c ? c.endpoints : []) add(e.address, name, views.link(views.endpointPath(name, e.address)));
+	}
+	patch(byId('found'), [...found].map(([name, [kind]]) => h('option', { key: name, value: name }, kind)));
+}
+function find(route1) {
+	byId('finder').value = '';
+	byId('finder').blur();
+	byId('find').classList.remove('open');
+	if (route1) go(route1[1]);
+}
+byId('finder').onfocus = openFind;
+byId('finder').oninput = (e) => { if (found.has(e.target.value) && e.inputType !== 'insertText') find(
+	found.get(e.target.value)); };
+byId('finder').onkeydown = (e) => {
+	const q = e.target.value.toLowerCase();
+	if (e.key === 'Enter' && q) find([...found].find(([name]) => name.toLowerCase().includes(q))?.[1]);
+	else if (e.key === 'Escape') find();
+};
+
+// ---- Keys.
+
+let goes = -Infinity; // when g was pressed
+function choose(by) {
+	if (R.view === 'endpoint') return act.step(by);
+	if (R.view !== 'cluster') return undefined;
+	S.chosen = Math.max(0, Math.min(S.listed.length - 1, S.chosen + by));
+	const body = document.querySelector('#endpoints tbody');
+	if (body) {
+		const y = body.getBoundingClientRect().top + S.chosen * S.rowHeight;
+		if (y < 110 || y > innerHeight - 80) scrollBy(0, y - innerHeight / 2);
+	}
+	placeWindow();
+	return render();
+}
+function up() {
+	if (R.view === 'endpoint') go(views.link(views.clusterPath(R.cluster)));
+	else if (R.view !== 'fleet') go(views.link('/'));
+}
+const keys = {
+	'/': () => setTimeout(() => (byId('filter') || byId('finder')).focus()), f: () => setTimeout(openFind),
+	j: () => choose(1), k: () => choose(-1), u: up,
+		d: otherTheme, '?': showHelp, ' ': pause,
+	t: () => act.query({ range: views.rangeNames[(views.rangeNames.indexOf(R.range) + 1) % 3] }),
+	Enter: () => { const r = S.listed[S.chosen]; if (R.view === 'cluster' &&
+		r) go(views.link(views.endpointPath(R.cluster, r.address))); },
+	g: () => { goes = performance.now(); },
+};
+const goKeys = { f: '/', e: '/envoys', v: '/events' };
+addEventListener('keydown', (e) => {
+	const typing = e.target.closest('input, select, textarea');
+	if (e.key === 'Escape' && typing) e.target.blur();
+	if (typing || e.ctrlKey || e.metaKey || e.altKey || byId('help').open) return;
+	const onButton = e.target.closest('button, a, summary, [tabindex="0"]');
+	if (onButton && (e.key === 'Enter' || e.key === ' ')) return;
+	const second = performance.now() - goes < 1500 && goKeys[e.key];
+	goes = -Infinity;
+	if (second) go(views.link(second));
+	else if (keys[e.key]) keys[e.key]();
+	else return;
+	e.preventDefault();
+});
+
+// ---- The pointer over pictures.
+
+function under(e) {
+	const canvas = e.target.closest?.('canvas');
+	if (!canvas || !canvas.under) return {};
+	const box = canvas.getBoundingClientRect();
+	return { canvas, x: e.clientX - box.left, y: e.clientY - box.top, w: box.width };
+}
+function showTip(e, lines) {
+	const tip = byId('tip');
+	tip.hidden = !lines || !lines.length;
+	if (tip.hidden) return;
+	patch(tip, [h('b', lines[0]), ...lines.slice(1).filter(Boolean).flatMap((l, i) => (i ? [h('br'), l] : [l]))]);
+	const box = tip.getBoundingClientRect();
+	tip.style.left = Math.max(4, Math.min(innerWidth - box.width - 8, e.clientX + 14)) + 'px';
+	tip.style.top = (e.clientY + 18 + box.height > innerHeight ? e.clientY - box.height - 10 : e.clientY + 18) + 'px';
+}
+addEventListener('pointermove', (e) => {
+	const { canvas, x, y, w } = under(e);
+	const route1 = canvas?.under.go?.(x, y);
+	if (canvas) canvas.style.cursor = route1 ? 'pointer' : '';
+	showTip(e, canvas?.under.tip?.(x, y));
+	const history1 = canvas?.closest('[data-stack]') && S.histories.get(R.cluster || S.fleet.clusters[0].name);
+	let cursor = null;
+	if (history1) {
+		const t = timeAt(x, w, history1.span);
+		if (t > history1.span.from && t <= history1.span.to) cursor = t;
+	}
+	if (cursor !== S.cursor) {
+		S.cursor = cursor;
+		later();
+	}
+});
+document.documentElement.addEventListener('pointerleave', () => { byId('tip').hidden = true; S.cursor = null; later(
+	); });
+addEventListener('click', (e) => {
+	const { canvas, x, y } = under(e);
+	const to = canvas?.under.go?.(x, y);
+	if (to) go(views.link(to));
+});
+
+// ---- Start.
+
+byId('live').addEventListener('click', pause);
+byId('theme').addEventListener('click', otherTheme);
+byId('helper').addEventListener('click', showHelp);
+document.querySelector('.skip').addEventListener('click', (e) => { e.preventDefault(); byId('main').focus(); });
+addEventListener('hashchange', route);
+// A hidden tab takes nothing after half a minute.
+let away = 0;
+document.addEventListener('visibilitychange', () => {
+	clearTimeout(away);
+	if (document.hidden) away = setTimeout(() => { clearTimeout(stream.timer); stream.source?.close(
+		); stream.path = ''; }, 30000);
+	else if (!stream.path) open();
+});
+setTheme(kept.get('theme'));
+route();

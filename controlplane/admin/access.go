@@ -1,0 +1,322 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// The roles of a token. One that may operate may also view.
+const (
+	RoleView    = "view"    // reads everything
+	RoleOperate = "operate" // also uses the routes that change something
+)
+
+// A Token is a line of the file of tokens.
+type Token struct {
+	Role, Name string // the name is for the log
+	hash       [sha256.Size]byte
+}
+
+// Bounds of the file of tokens.
+const (
+	maxTokens     = 1000
+	shortestToken = 16 // bytes: shorter ones can be guessed
+	longestToken  = 512
+)
+
+// ParseTokens reads a file of tokens: one line each with its role, a name and the token; empty lines and those that
+// begin with # do not count. An error has the number of the line and never what is in it.
+func ParseTokens(content []byte) ([]Token, error) {
+	var all []Token
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	for n := 1; lines.Scan(); n++ {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		if len(fields) != 3 || fields[0] != RoleView && fields[0] != RoleOperate {
+			return nil, fmt.Errorf("line %d: write ROLE NAME TOKEN, where ROLE is %s or %s", n, RoleView, RoleOperate)
+		}
+		if l := len(fields[2]); l < shortestToken || l > longestToken {
+			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, such as those of "+
+				"openssl rand -hex 32", n, l, shortestToken, longestToken)
+		}
+		t := Token{Role: fields[0], Name: fields[1], hash: sha256.Sum256([]byte(fields[2]))}
+		if slices.ContainsFunc(all, func(other Token) bool { return other.hash == t.hash }) {
+			return nil, fmt.Errorf("line %d: another line has the same token: give each name its own", n)
+		}
+		if all = append(all, t); len(all) > maxTokens {
+			return nil, fmt.Errorf("line %d: there are more than %d tokens", n, maxTokens)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no line has a token: write ROLE NAME TOKEN")
+	}
+	return all, nil
+}
+
+// AccessOptions are what the configuration has on access to the listener.
+type AccessOptions struct {
+	Loopback bool // only processes of this machine can connect
+	TLS      bool
+	// TokensFile is shown; the tokens come from SetTokens. Empty: everyone who can connect may view, and nobody may
+	// operate.
+	TokensFile    string
+	AnonymousView bool // viewing needs no token
+	Insecure      bool // the operator has allowed that TLS or tokens are missing off loopback
+}
+
+// An Access is who may use the listener. Its methods can be called from any goroutine.
+type Access struct {
+	AccessOptions
+	mu     sync.Mutex
+	tokens []Token // while the file cannot be read, those of its previous content
+	err    error
+	denied map[string]*DeniedRequests
+}
+
+// The reasons of denied requests.
+const (
+	deniedNoToken     = "no_token"
+	deniedWrongToken  = "wrong_token"
+	deniedRole        = "role"
+	deniedCrossOrigin = "cross_origin"
+)
+
+// NewAccess returns an Access without tokens.
+func NewAccess(o AccessOptions) *Access {
+	a := &Access{AccessOptions: o, denied: make(map[string]*DeniedRequests)}
+	for _, reason := range []string{deniedCrossOrigin, deniedNoToken, deniedRole, deniedWrongToken} {
+		a.denied[reason] = &DeniedRequests{Reason: reason}
+	}
+	return a
+}
+
+// SetTokens replaces the tokens, from the next request on. With an error the previous ones stay.
+func (a *Access) SetTokens(tokens []Token, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err = err; err == nil {
+		a.tokens = tokens
+	}
+}
+
+// An AdminAccess is who may use the admin listener, and who was denied.
+type AdminAccess struct {
+	Loopback      bool   `json:"loopback"` // only processes of this machine can connect
+	TLS           bool   `json:"tls"`
+	TokensFile    string `json:"tokens_file"` // empty: everyone who can connect may view, and nobody may operate
+	Tokens        int    `json:"tokens"`
+	TokensError   string `json:"tokens_error"` // why the file cannot be read; the previous tokens are in use
+	AnonymousView bool   `json:"anonymous_view"`
+	Insecure      bool   `json:"insecure"` // off loopback without TLS or without tokens
+
+	Denied []DeniedRequests `json:"denied"` // one for each reason
+}
+
+// DeniedRequests are those that were denied for one reason.
+type DeniedRequests struct {
+	Reason   string    `json:"reason"`
+	Count    uint64    `json:"count"` // since the start
+	LastAt   view.Time `json:"last_at"`
+	LastPeer string    `json:"last_peer"`
+	logged   time.Time
+}
+
+func (a *Access) status() AdminAccess {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := AdminAccess{Loopback: a.Loopback, TLS: a.TLS, TokensFile: a.TokensFile, Tokens: len(a.tokens),
+		AnonymousView: a.AnonymousView,
+		Insecure:      a.Insecure && !a.Loopback && (!a.TLS || a.TokensFile == "")}
+	if a.err != nil {
+		s.TokensError = a.err.Error()
+	}
+	for _, d := range a.denied {
+		s.Denied = append(s.Denied, *d)
+	}
+	slices.SortFunc(s.Denied, func(x, y DeniedRequests) int { return strings.Compare(x.Reason, y.Reason) })
+	return s
+}
+
+// accessProblems are those of access to the admin listener.
+func accessProblems(a AdminAccess, now time.Time) []view.Problem {
+	var out []view.Problem
+	if a.Insecure {
+		out = append(out, problem(view.SeverityWarning, "the admin listener is open beyond this machine without %s, "+
+			"as admin.insecure allows", missing(!a.TLS, "TLS", a.TokensFile == "", "tokens")))
+	}
+	if a.TokensError != "" {
+		out = append(out, problem(view.SeverityError, "the file of admin tokens cannot be used, the previous ones "+
+			"(%d) stay: %s", a.Tokens, a.TokensError))
+	}
+	for _, d := range a.Denied {
+		if d.Reason != deniedNoToken && within(d.LastAt, now, refusalMemory) {
+			out = append(out, problem(view.SeverityWarning, "admin requests are denied (%s): %d since the start, the "+
+				"latest %s, from %s", d.Reason, d.Count, formatAgo(d.LastAt, now), d.LastPeer))
+		}
+	}
+	return out
+}
+
+// missing joins the names of what is missing.
+func missing(first bool, one string, second bool, other string) string {
+	switch {
+	case first && second:
+		return one + " and without " + other
+	case first:
+		return one
+	}
+	return other
+}
+
+// A caller is who has sent a request. The zero caller may do nothing.
+type caller struct {
+	name, role string // name is empty without a token
+	session    bool   // by the cookie of a browser
+}
+
+func (c caller) mayView() bool    { return c.role != "" }
+func (c caller) mayOperate() bool { return c.role == RoleOperate }
+
+type callerKey struct{}
+
+// callerOf returns who has sent the request. A route that changes something logs it.
+func callerOf(r *http.Request) caller {
+	c, _ := r.Context().Value(callerKey{}).(caller)
+	return c
+}
+
+// identify finds the caller of a request by its token or its session. denied is why there is none.
+func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied string) {
+	a.mu.Lock()
+	tokens := a.tokens
+	a.mu.Unlock()
+	if a.TokensFile == "" {
+		return caller{role: RoleView}, ""
+	}
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if t := match(tokens, token); t != nil && strings.EqualFold(scheme, "bearer") {
+			return caller{name: t.Name, role: t.Role}, ""
+		}
+		return caller{}, deniedWrongToken
+	}
+	if cookie, err := r.Cookie(a.cookieName()); err == nil {
+		if t := matchSession(tokens, cookie.Value, now); t != nil {
+			return caller{name: t.Name, role: t.Role, session: true}, ""
+		}
+	}
+	if a.AnonymousView {
+		return caller{role: RoleView}, ""
+	}
+	return caller{}, deniedNoToken
+}
+
+// match finds a token. It takes the same time wherever in the list the token is, and however much of it is right.
+func match(tokens []Token, token string) (found *Token) {
+	hash := sha256.Sum256([]byte(token))
+	for i := range tokens {
+		if subtle.ConstantTimeCompare(hash[:], tokens[i].hash[:]) == 1 {
+			found = &tokens[i]
+		}
+	}
+	return found
+}
+
+// sessionTime is how long a browser stays logged in: a shift.
+const sessionTime = 12 * time.Hour
+
+// A session is what a browser keeps in place of a token: when it ends, signed with the token. So the token is in no
+// cookie, every replica with the same file accepts the session, and it ends when its token leaves the file.
+func newSession(t *Token, ends time.Time) string {
+	end := strconv.FormatInt(ends.Unix(), 10)
+	return end + "." + sign(t, end)
+}
+
+func sign(t *Token, end string) string {
+	mac := hmac.New(sha256.New, t.hash[:])
+	mac.Write([]byte("steelyard session until " + end))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func matchSession(tokens []Token, session string, now time.Time) (found *Token) {
+	end, signature, _ := strings.Cut(session, ".")
+	if seconds, err := strconv.ParseInt(end, 10, 64); err != nil || now.Unix() >= seconds {
+		return nil
+	}
+	for i := range tokens {
+		if hmac.Equal([]byte(signature), []byte(sign(&tokens[i], end))) {
+			found = &tokens[i]
+		}
+	}
+	return found
+}
+
+// deny counts a request, and logs the first of a minute for each reason.
+func (a *Access) deny(reason string, r *http.Request, log *slog.Logger, now time.Time) {
+	a.mu.Lock()
+	d := a.denied[reason]
+	d.Count++
+	d.LastAt, d.LastPeer = view.At(now), r.RemoteAddr
+	speak := reason != deniedNoToken && (d.logged.IsZero() || now.Sub(d.logged) >= refusalsLogged)
+	if speak {
+		d.logged = now
+	}
+	count := d.Count
+	a.mu.Unlock()
+	if speak {
+		log.Warn("admin request denied", "reason", reason, "peer", r.RemoteAddr, "path", r.URL.Path, "denied", count)
+	}
+}
+
+// open are the paths that need no token: they show nothing of the fleet.
+func open(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == loginPath || strings.HasPrefix(path, "/assets/")
+}
+
+// admitted lets requests through that may view, or that have an open path. Routes that change something check the role
+// themselves; see router.
+func (h *handler) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, denied := h.Access.identify(r, h.Now())
+		if !c.mayView() && !open(r.URL.Path) {
+			h.Access.deny(denied, r, h.Log, h.Now())
+			h.unauthorized(w, r, denied)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+	})
+}
+
+func (h *handler) unauthorized(w http.ResponseWriter, r *http.Request, denied string) {
+	if r.Method == http.MethodGet && denied == deniedNoToken && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.loginPage(w, http.StatusUnauthorized, r.URL.RequestURI(), "")
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="steelyard"`)
+	if denied == deniedWrongToken {
+		writeError(w, http.StatusUnauthorized, "the token of the Authorization header is not in admin.tokens_file")
+		return
+	}
+	writeError(w, http.StatusUnauthorized, "send a token of admin.tokens_file: Authorization: Bearer TOKEN")
+}

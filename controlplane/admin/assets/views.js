@@ -1,0 +1,993 @@
+// The views: each is a function of the store S and the route R that returns elements.
+import {
+	act, ago, clock, dash, h, known, labels, lasts, minute, num, pct, plural, R, rate, S, seconds, secs, short, sign, sum,
+} from './base.js';
+import * as charts from './charts.js';
+
+const ranges = { '5m': 300, '15m': 900, '1h': 3600 };
+export const rangeNames = Object.keys(ranges);
+export const rangeSeconds = () => ranges[R.range];
+
+// Routes stand behind the #. What is not the default of a query is part of it, so that a link shows the same.
+export function link(path, query = {}, r = R) {
+	const q = new URLSearchParams();
+	if (r.range !== '15m') q.set('range', r.range);
+	for (const [k, v] of Object.entries(query)) if (v) q.set(k, v);
+	const words = q.toString();
+	return '#' + path + (words ? '?' + words : '');
+}
+export const clusterPath = (name) => '/c/' + encodeURIComponent(name);
+export const endpointPath = (name, address) => clusterPath(name) + '/e/' + encodeURIComponent(address).replaceAll(
+	'%3A', ':');
+
+const card = (title, note, end, ...kids) => h('section.card',
+	h('header', h('h2', title), note && h('small', note), end && h('div.end', end)), ...kids);
+// picture is a canvas; its name says what it shows, for those who cannot see it. rev changes with what is drawn.
+const picture = (height, name, rev, draw, key) => h('canvas', {
+	key, role: 'img', 'aria-label': name, style: { height: height + 'px' }, rev: String(rev), draw,
+});
+const b = (...kids) => h('b', ...kids);
+// leadOf is the sentence of a view. A stale page claims nothing.
+const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
+	? [sign('none'), 'As of ' + clock(S.now) + ' UTC. What holds now is not known.'] : [kind && sign(kind), words, more]);
+
+// ---- Words for states.
+
+const stateKinds = {
+	outlier: 'error', blind: 'error', overloaded: 'warning', unread: 'warning', unused: 'warning', late: 'warning',
+	warming: 'new', above_level: 'good', ok: 'good',
+};
+const stateWords = {
+	outlier: 'stalled or failing', blind: 'blind', overloaded: 'overloaded', unread: 'metrics unread', unused: 'unused',
+		late: 'late',
+	warming: 'warming up', above_level: 'above the level', ok: 'ok',
+};
+export const stateOrder = Object.keys({ outlier: 1, blind: 1, overloaded: 1, unused: 1, unread: 1, late: 1,
+	warming: 1, above_level: 1, ok: 1 });
+export const kindOf = (state) => stateKinds[state] || 'none';
+export const stateWord = (state) => stateWords[state] || state || 'not known';
+
+// What load is counted in: seconds of work where engines count tokens, else requests for each slot.
+export const byWork = (c) => (c.unit ?? c.decision?.unit) === 'work';
+const steps = (c) => charts.stepsOf(byWork(c));
+export const loadName = (c) => (byWork(c) ? 'Work waiting' : 'Load per slot');
+export const loadWords = (c, v) => (byWork(c) ? secs(v) : num(v, 2));
+const loadTip = (c) => (v) => loadWords(c, v) + (byWork(c) ? ' of work waiting' : ' requests for each slot');
+const shareDigits = (n) => (n > 40 ? 2 : 1);
+
+// ---- The strip: what Steelyard itself does.
+
+export function chain() {
+	if (!S.fleet) return [];
+	const { clusters, envoys } = S.fleet;
+	const total = sum(clusters.map((c) => c.endpoint_counts.total));
+	const deaf = sum(clusters.map((c) => c.endpoint_counts.stale));
+	const ages = clusters.map((c) => c.decision_age_seconds).filter(known);
+	const age = Math.max(...ages);
+	const none = !envoys.connected;
+	const problems = envoys.behind + envoys.refusing;
+	const stages = [
+		[deaf === 0 ? 'good' : 2 * deaf >= total ? 'error' : 'warning', 'hears ',
+			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
+		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
+		[known(S.pushRate) ? 'good' : 'none', 'sends ', b(known(S.pushRate) ? rate(S.pushRate) + ' updates/s' : dash)],
+		[none ? 'none' : envoys.refusing ? 'error' : problems ? 'warning' : 'good', 'followed by ',
+			b(num(envoys.connected - problems) + ' of ' + num(envoys.connected)), ' Envoys'],
+	];
+	const own = S.fleet.incidents.some((i) => i.steelyard === 'yes');
+	const worst = ['error', 'warning'].find((k) => stages.some(([kind]) => kind === k));
+	const verdict = own ? ['is-error', 'is the cause of an incident'] : !worst ? ['is-good', 'does what it should']
+		: ['is-' + worst, 'part of it needs a look'];
+	return [
+		h('h2', 'Steelyard itself'),
+		h('ol', stages.map(([kind, ...words]) => h('li', sign(kind), h('span', ...words)))),
+		h('p', { class: verdict[0] }, verdict[1]),
+	];
+}
+
+// ---- Incidents.
+
+const causes = { no: 'No.', in_part: 'In part.', yes: 'Yes.', unknown: 'Not known.' };
+
+// concerns is whether an incident is about what the view shows.
+function concerns(i) {
+	const { kind, cluster, name } = i.subject;
+	if (R.view === 'endpoint') return cluster === R.cluster && (kind !== 'endpoint' || name === R.endpoint);
+	if (R.view === 'cluster') return cluster === R.cluster;
+	return R.view === 'envoys' ? kind === 'envoy' : true;
+}
+const shownIncidents = 5;
+
+export function trouble() {
+	const all = S.fleet ? S.fleet.incidents : [];
+	const order = (i) => (concerns(i) ? 0 : 2) + (i.severity === 'error' ? 0 : 1);
+	const list = [...all].sort((x, y) => order(x) - order(y));
+	const first = list.find((i) => concerns(i) && R.view !== 'events');
+	const shown = S.allIncidents ? list : list.slice(0, shownIncidents);
+	const more = list.length - shown.length;
+	return [
+		shown.map((i) => incident(i, S.opened.get(i.id) ?? i === first)),
+		more > 0 && h('p', { key: 'more' }, h('button.button', { onclick: () => act.allIncidents() },
+			'and ' + num(more) + ' more')),
+	];
+}
+function incident(i, open) {
+	const { kind, cluster, name } = i.subject;
+	const where = kind === 'cluster' ? '' : cluster;
+	const toggle = (e) => {
+		e.preventDefault();
+		act.open(i.id, !open);
+	};
+	return h('details', { key: i.id, class: 'incident ' + i.severity, open },
+		h('summary', { onclick: toggle },
+			sign(i.severity),
+			h('span', titled(i), where && h('small', '  ' + where)),
+			h('span.since', known(seconds(i.since)) ? 'for ' + lasts(S.now - seconds(i.since)) : '')),
+		open && h('dl',
+			h('div', h('dt', 'Why'), h('dd', i.why)),
+			h('div', h('dt', 'Is Steelyard the cause?'), h('dd', b(causes[i.steelyard] || causes.unknown), ' ' + i.because)),
+			h('div', h('dt', 'What to do'), h('dd', i.next, i.command && h('div.command', h('code', i.command),
+				h('button.button', { onclick: (e) => act.copy(i.command, e.currentTarget) }, 'Copy'))))),
+		open && h('div.links',
+			kind === 'endpoint' && h('a', { href: link(endpointPath(cluster, name)) }, 'Why this weight'),
+			kind === 'envoy' && h('a', { href: link('/envoys') }, 'Its state'),
+			h('a', { href: cluster ? link(clusterPath(cluster)) : link('/events') }, 'Show on the timeline')));
+}
+// titled makes the subject in the title bold.
+function titled(i) {
+	const who = i.subject.name || i.subject.cluster;
+	const at = who ? i.title.indexOf(who) : -1;
+	return at < 0 ? i.title : [i.title.slice(0, at), b(who), i.title.slice(at + who.length)];
+}
+
+// ---- Time.
+
+// spanOf is the time that a history covers: it ends with the latest value.
+function spanOf(history) {
+	if (history) return history.span;
+	return { from: 0, to: 1, step: 1 };
+}
+function since() {
+	const started = S.now - seconds(S.fleet.started_at);
+	return started < rangeSeconds() ? 'Steelyard started ' + lasts(started) + ' ago; history from then on' : '';
+}
+
+// stack is a list of charts under one axis, with the lane of events. tracks: { title, values: [{ name, colour, dashed,
+// now, at }], lines, band, unit, most, format, name }.
+function stack(history, tracks, events) {
+	const span = spanOf(history);
+	const rev = history ? history.rev + '/' + S.cursor + '/' + S.theme : 'none';
+	const eventRev = rev + '/' + events.length + '/' + (events.length ? events[0].id : '');
+	const index = known(S.cursor) ? Math.min(history.n - 1,
+		Math.max(0, Math.ceil((S.cursor - span.from) / span.step) - 1)) : -1;
+	return h('div.stack', { key: 'stack', 'data-stack': true },
+		h('div.track', h('div', h('h3', 'Events')),
+			picture(30, plural(events.length, 'event') + ' in this time; the view Events lists them', eventRev,
+				charts.lane(events, span, S.cursor))),
+		tracks.map((t) => h('div.track', { key: t.title },
+			h(t.values.length > 1 || t.values[0].name ? 'div' : 'div.one', h('h3', t.title), h('ul.values',
+				t.values.map((v) => h('li',
+				v.colour && h('i', { class: (v.box ? '' : 'line ') + v.colour + (v.dashed ? ' dashed' : '') }), v.name,
+				!v.box && b(index >= 0 && v.at ? t.format(v.at[index]) : v.now)))),
+			),
+			picture(t.height || 64, t.title + ' over ' + R.range + ': ' + t.values.filter((v) => !v.box).map((v) => (v.name
+				? v.name + ' ' : '') + v.now).join(', '), eventRev,
+				charts.chart(t, span, events, S.cursor)))),
+		h('div.track.axis', h('div', known(S.cursor) ? 'values at ' + clock(S.cursor) : 'UTC, values are now'),
+			picture(18, 'time axis', rev, charts.timeAxis(span, S.cursor))));
+}
+
+// ---- Events.
+
+const eventKinds = {
+	started: 'none', config: 'none', config_refused: 'error', endpoints_joined: 'new', endpoints_left: 'gone',
+	flagged: 'warning', unflagged: 'good', source_lost: 'warning', source_back: 'good', nack: 'error',
+		drops_began: 'error',
+	drops_ended: 'good', envoys_joined: 'new', envoys_left: 'gone', override: 'none',
+};
+export const eventGroups = {
+	config: ['started', 'config', 'config_refused', 'override'], endpoints: ['endpoints_joined', 'endpoints_left'],
+	flags: ['flagged', 'unflagged'], sources: ['source_lost', 'source_back'],
+	Envoys: ['nack', 'envoys_joined', 'envoys_left'], drops: ['drops_began', 'drops_ended'],
+};
+const briefs = {
+	started: 'started', config: 'config', config_refused: 'config refused', endpoints_joined: 'joined',
+		endpoints_left: 'left',
+	flagged: 'flagged', unflagged: 'flag off', source_lost: 'lost', source_back: 'back', nack: 'refuses',
+		drops_began: 'drops',
+	drops_ended: 'drops ended', envoys_joined: 'joined', envoys_left: 'left', override: 'override',
+};
+// readEvent completes an event of the API with what the page shows of it.
+export function readEvent(e) {
+	const one = e.count === 1 && e.subjects.length ? short(e.subjects[0]) : e.count > 1 ? num(e.count) : '';
+	return {
+		...e, t: seconds(e.at), end: seconds(e.last_at), kind: eventKinds[e.kind] || 'none', type: e.kind, title: e.text,
+		brief: ((one.length > 22 ? one.slice(0, 21) + '…' : one) + ' ' + (briefs[e.kind] || e.kind)).trim(),
+		text: e.cluster,
+		go: eventRoute(e),
+	};
+}
+function eventRoute(e) {
+	if (e.kind.startsWith('envoys') || e.kind === 'nack') return '/envoys';
+	const address = e.subjects.find((s) => /:\d+$/.test(s));
+	if (e.cluster && address && e.count === 1) return endpointPath(e.cluster, address);
+	return e.cluster ? clusterPath(e.cluster) : '/events';
+}
+const eventRow = (e) => h('li.event', { key: e.id },
+	h('time', { datetime: e.at, title: clock(e.t) + ' UTC' }, ago(Math.max(1, S.now - e.t))), sign(e.kind),
+	h('div', h('p', h('a', { href: link(e.go) }, e.title)),
+		h('small', [e.cluster, ...e.subjects].filter((w) => w && !e.title.includes(w)).join(', '))),
+	h('small', clock(e.t)));
+const eventList = (list, most) => (list.length
+	? h('ul', list.slice(0, most).map((e) => eventRow(e)))
+	: h('p.inner.soft', 'Nothing happened since ' + minute(Math.max(S.now - 3600, seconds(S.fleet.started_at) || 0)) +
+		' UTC.'));
+
+// ---- Fleet.
+
+function stateCounts(c) {
+	const n = c.endpoint_counts;
+	const all = [
+		['warning', n.overloaded, 'flagged'], ['warning', n.failing, 'metrics unread'],
+		['new', n.new, 'warming up'],
+	].filter(([, count, word]) => count && word);
+	if (c.state === 'ok' && !all.length) return [['good', n.total ? 'all ' + num(n.total) + ' well' : 'no endpoints']];
+	return all.map(([kind, count, word]) => [kind, num(count) + ' ' + word]);
+}
+const figure = (name, value, unit, note, values, key, rev) => h('div.figure', h('small', name),
+	h('b', value, unit && h('small', unit)), h('small', note), values && picture(36, name + ' over time, now ' + value +
+		(unit || ''), rev,
+		charts.spark(values), key));
+
+function poolRow(c) {
+	const history = S.histories.get(c.name);
+	const rev = history ? history.rev + S.theme : 'none';
+	const rows = history ? history.rows.map((r) => ({ name: r.address, values: r.load, go: endpointPath(c.name,
+		r.address) })) : [];
+	const head = S.heads.get(c.name) || {};
+	const worst = S.fleet.incidents.filter((i) => i.subject.cluster === c.name);
+	const counts = stateCounts(c);
+	const first = known(c.first_token_mean_seconds);
+	return h('section.card.pool', { key: c.name, 'data-cluster': c.name },
+		h('div.who', h('h2', h('a', { href: link(clusterPath(c.name)) }, c.name)),
+			h('p.soft', [head.engine, plural(c.endpoint_counts.total, 'endpoint')].filter(Boolean).join(' · ')),
+			h('ul.states',
+				!c.ready && h('li.is-warning', sign('warning'), 'not ready'),
+				worst.length > 0 && h('li', { class: 'is-' + c.state }, sign(c.state), plural(worst.length, 'incident')),
+				counts.map(([kind, words]) => h('li', { class: kind === 'good' ? 'soft' : 'is-' + kind }, sign(kind), words)))),
+		h('div.map', picture(Math.max(36, Math.min(88, 10 * rows.length)), 'Load of each endpoint of ' + c.name +
+			' over ' + R.range, rev,
+			rows.length ? charts.heatmap(rows, steps(c), history.span, loadTip(c)) : () => {}),
+		h('div.ends', h('span', R.range.replace('m', ' min').replace('h', ' h') + ' ago'),
+			h('span.less', rows.length ? 'a line for each endpoint' : 'no history yet'), h('span', 'now'))),
+		figure('Requests', rate(c.arrival_rate), '/s', known(c.in_flight) ? num(c.in_flight) + ' in flight' : '',
+			history?.pool.rate, 'rate', rev),
+		first ? figure('First token, mean', secs(c.first_token_mean_seconds), '', known(head.first_token_p99_seconds)
+			? 'p99 ≈ ' + secs(head.first_token_p99_seconds) : '', history?.pool.first, 'first', rev)
+			: figure('Whole answer, p99', secs(c.answer_p99_seconds), '', 'the last minute', history?.pool.answer, 'answer',
+				rev),
+		figure(loadName(c), loadWords(c, c.median_shown), '', 'median; fullest ' + loadWords(c, c.fullest_shown),
+			history?.pool.median, 'load', rev),
+		figure('Capacity in use', pct(c.capacity_used, 0), '', known(c.endpoints_to_spare)
+			? 'can lose ' + num(c.endpoints_to_spare) + ' of ' + num(c.endpoint_counts.total) : 'not known yet',
+			history?.pool.used, 'used', rev));
+}
+
+function fleetLead() {
+	const { clusters, envoys, incidents } = S.fleet;
+	const errors = incidents.filter((i) => i.severity === 'error').length;
+	if (errors) return ['error', b(plural(errors, 'incident')), errors === 1 ? ' needs you; it is explained above.'
+		: ' need you; they are explained above.'];
+	if (incidents.length) return ['warning', 'Nothing is broken; ', b(plural(incidents.length, 'warning')),
+		incidents.length === 1 ? ' stands above.' : ' stand above.'];
+	if (!envoys.connected) return ['none', 'No Envoy is connected, so nothing is sent.'];
+	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + ', and every Envoy follows.'];
+}
+
+const states = ['ok', 'warning', 'error'];
+export function fleetView() {
+	const { clusters, envoys } = S.fleet;
+	if (!clusters.length) {
+		return [h('h1', 'Fleet'), empty('No cluster is configured',
+			'Write one into the configuration under clusters, and reload it; this page shows it at once.')];
+	}
+	const [kind, ...lead] = fleetLead();
+	return [
+		h('div.head', h('h1', 'Fleet'),
+			h('p', [plural(clusters.length, 'cluster'), plural(sum(clusters.map((c) => c.endpoint_counts.total)), 'endpoint'),
+				plural(envoys.connected, 'Envoy'),
+				rate(sum(clusters.map((c) => c.arrival_rate || 0))) + ' requests/s'].join(' · ')),
+			h('div.end.legend', h('span', 'load: little', scale(), 'overloaded'))),
+		leadOf(kind, lead, h('small', '  ' + since())),
+		[...clusters].sort((x, y) => states.indexOf(y.state) - states.indexOf(x.state)).map((c) => poolRow(c)),
+		h('div.half',
+			card('Latest events', null, h('a', { href: link('/events') }, 'All events'), eventList(S.events, 6)),
+			card('Envoys', null, h('a', { href: link('/envoys') }, 'Which sends where'), h('div.inner', envoyMini()))),
+	];
+}
+const scale = (labels) => h('span.scale', { 'aria-hidden': 'true' }, [0, 1, 2, 3, 4, 5, 6, 7].map((i) => h('i',
+	{ class: 'l' + i })),
+	labels && labels.map((l) => h('span', l)));
+
+function envoyMini() {
+	const list = S.envoys.slice(0, 12);
+	if (!list.length) return h('p.soft', 'No Envoy is connected. Attach one with steelyard bootstrap.');
+	return [h('ul.mini', list.map((e) => h('li', { key: e.key }, sign(e.kind), h('a', { href: link('/envoys') },
+		e.name), h('small', e.word),
+		h('span.end.nowrap', known(e.rate) ? rate(e.rate) + ' /s' : '')))),
+	S.envoys.length > 12 && h('p.note', 'and ' + num(S.envoys.length - 12) + ' more')];
+}
+const empty = (title, ...words) => h('div.card.empty', h('h2', title), words.map((w) => (typeof w === 'string'
+	? h('p', w) : w)));
+
+// ---- Cluster.
+
+function clusterLead(c, rows) {
+	if (!c.ready) return ['warning', 'Not ready: ' + (c.not_ready_reason || 'no reason given') +
+		'. Nothing is sent yet.'];
+	const bad = rows.filter((r) => kindOf(r.state) === 'error').length;
+	const look = rows.filter((r) => kindOf(r.state) === 'warning').length;
+	const words = [];
+	const say = (n, word) => words.push(b(num(n) + ' of ' + num(rows.length)), ' endpoints ' + word + '. ');
+	if (bad) say(bad, bad === 1 ? 'is in trouble' : 'are in trouble');
+	else if (look) say(look, look === 1 ? 'needs a look' : 'need a look');
+	const [median, fullest] = [S.medianShown, S.fullestShown];
+	if (known(median)) {
+		words.push(byWork(c) ? 'The median endpoint has ' : 'The median endpoint is at ', b(loadWords(c, median)),
+			byWork(c) ? ' of work waiting, the fullest ' : ' requests for each slot, the fullest at ',
+			b(loadWords(c, fullest)), '. ');
+	} else words.push('No load is known yet. ');
+	if (known(c.use.capacity_used)) words.push('The pool uses ', b(pct(c.use.capacity_used, 0)), ' of what it can do' +
+		(c.use.estimate ? ', by estimate. ' : '. '));
+	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
+		' of the requests, because the whole pool is saturated.');
+	return [bad ? 'error' : look || c.decision.drop_fraction > 0 ? 'warning' : 'good', ...words];
+}
+
+// vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
+export function vesselsOf(c, rows, chosen) {
+	const level = c.decision.water_level;
+	const work = byWork(c);
+	const k = perLevel(c);
+	const label = labels(rows.map((r) => r.address));
+	return rows.map((r) => {
+		const s = (work || !known(r.slots) ? 1 : r.slots) * (known(r.ramp) ? r.ramp : 1);
+		const f = Math.max(0, s - 1);
+		const cap = known(r.capacity) ? r.capacity : s;
+		const load = work ? r.workRequests : r.load;
+		const own = !known(load) ? null : load <= f ? load / s : f / s + (load - f) / Math.max(cap, 1e-9);
+		const holds = Math.min(s * level, f) + cap * Math.max(0, level - f / s);
+		const part = known(load) && known(c.decision.arrivals) ? Math.max(0, holds - load) / c.decision.arrivals : 0;
+		const fills = part > 0 && !['outlier', 'unused'].includes(r.state);
+		return {
+			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
+			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
+				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
+			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
+				0) + ' of the next requests' : ', above the level: gets the floor') : 'its load is not known'],
+			go: endpointPath(c.name, r.address),
+		};
+	});
+}
+// Where the unit is work, levels are drawn in seconds, if these are known.
+const perLevel = (c) => (byWork(c) && known(S.secondsPerLevel) ? S.secondsPerLevel : 1);
+const levelWords = (c) => (v) => (!byWork(c) ? num(v, v < 10 ? 2 : 0) : known(S.secondsPerLevel) ? secs(v)
+	: num(v, 1) + ' req.');
+
+function fillCard(c, rows, chosen, height) {
+	const list = S.memo('vessels ' + chosen, () => vesselsOf(c, rows, chosen));
+	const level = known(c.decision.water_level) ? c.decision.water_level * perLevel(c) : null;
+	const name = known(level) ? 'Level ' + levelWords(c)(level) + '; ' + plural(list.filter((v) => v.part > 0).length,
+		'endpoint') + ' below it get the next requests' : 'No level is known';
+	const rev = S.rev + S.theme + R.cluster + chosen;
+	const draw = !known(level) ? () => {} : rows.length <= 40
+		? charts.vessels(list, level, { format: levelWords(c), percent: (v) => pct(v, 0), chosen })
+		: charts.skyline(list, level, { format: levelWords(c) });
+	return [picture(height, name, rev, draw, 'fill'),
+		h('p.legend', h('span', h('i.stock'), byWork(c) ? 'work waiting' : 'requests there'), h('span', h('i.water'),
+			'requests to come'),
+			h('span', h('i.line.dashed.water'), 'level ' + (known(level) ? levelWords(c)(level) : dash)), rows.length <= 40 &&
+				h('span', 'wide = fast'))];
+}
+const expected = (c) => (known(c.decision.arrivals) ? num(c.decision.arrivals, c.decision.arrivals < 20 ? 1
+	: 0) + ' expected within ' + secs(c.decision.horizon_seconds) : 'nothing is expected yet');
+
+function clusterTracks(c, history) {
+	const pool = history ? history.pool : {};
+	const tracks = [{
+		title: 'Requests', format: (v) => rate(v) + ' /s', lines: [{ values: pool.rate || [], colour: 'water' }],
+		values: [{ name: '', now: rate(c.decision.arrival_rate) + ' /s', at: pool.rate }],
+	}];
+	if (known(c.first_token_mean_seconds) || (pool.first || []).some(known)) {
+		tracks.push({
+			title: 'First token', unit: 's', format: secs, lines: [{ values: pool.first || [], colour: 'water' }],
+			values: [{ name: 'mean', colour: 'water', now: secs(c.first_token_mean_seconds), at: pool.first },
+				{ name: 'p99 ≈', now: secs(c.first_token_p99_seconds) }],
+		});
+	} else {
+		tracks.push({
+			title: 'Whole answer', unit: 's', format: secs, lines: [{ values: pool.answer || [], colour: 'water' }],
+			values: [{ name: 'p99', colour: 'water', now: secs(c.answer_p99_seconds), at: pool.answer }],
+		});
+	}
+	tracks.push({
+		title: loadName(c), unit: byWork(c) ? 's' : '', format: (v) => loadWords(c, v), height: 84,
+		lines: [{ values: pool.most || [], colour: 'ink2', thin: true }, { values: pool.median || [], colour: 'water' }],
+		band: pool.low && [pool.low, pool.high],
+		values: [{ name: 'fullest', colour: 'ink', now: loadWords(c, S.fullestShown), at: pool.most }, { name: 'median',
+			colour: 'water', now: loadWords(c, S.medianShown), at: pool.median },
+			{ name: '8 of 10 endpoints', colour: 'shallow', box: true }],
+	});
+	if ((pool.flight || []).some(known)) {
+		tracks.push({
+			title: 'In flight', format: (v) => num(v), lines: [{ values: pool.flight, colour: 'water' }], height: 54,
+			values: [{ name: '', now: num(S.inFlight), at: pool.flight }],
+		});
+	}
+	return tracks;
+}
+
+export function clusterView() {
+	const known1 = S.fleet.clusters.find((c) => c.name === R.cluster);
+	if (!known1) return notThere('There is no cluster ' + R.cluster,
+		'The configuration that runs has none of this name.');
+	const c = S.cluster;
+	if (!c || c.name !== R.cluster) return loadingBlocks();
+	const rows = S.rows;
+	const history = S.histories.get(c.name);
+	const zones = new Set(rows.map((r) => r.zone).filter(Boolean));
+	const [kind, ...lead] = clusterLead(c, rows);
+	const head = [
+		h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /'), h('h1', c.name),
+			h('p', [c.engine, plural(rows.length, 'endpoint') + (zones.size > 1 ? ' in ' + zones.size + ' zones' : ''),
+				'decided ' + ago(c.decision.age_seconds)].join(' · ')),
+			h('div.end', h('a', { href: link('/envoys', { pool: c.name }) }, 'Its Envoys'))),
+		leadOf(kind, lead, h('small', '  ' + since())),
+	];
+	if (!rows.length) return [head, empty('No endpoints',
+		'Discovery has found none for this cluster. See the source discovery below, or the list in the configuration.'),
+		sourcesCard(c)];
+	const events = S.events.filter((e) => !e.cluster || e.cluster === c.name);
+	return [
+		head,
+		h('div.wide',
+			h('section.card', h('h2.unseen', 'Over time'), stack(history, clusterTracks(c, history), events)),
+			card('Who gets the next requests', expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
+		rows.length > 40 && squaresCard(c, rows),
+		endpointTable(c, rows),
+		h('div.half', lostCard(c), sourcesCard(c)),
+	];
+}
+
+function squaresCard(c, rows) {
+	const zones = [...new Set(rows.map((r) => r.zone))].sort();
+	const frames = { error: 'error', warning: 'warning', new: 'new' };
+	return card('Every endpoint now', 'a square each; framed ones need a look', scaleOf(c),
+		h('div.inner.squares', zones.map((z) => {
+			const mine = rows.filter((r) => r.zone === z);
+			const size = mine.length > 500 ? 11 : 14;
+			const items = S.memo('squares ' + z, () => mine.map((r) => ({
+				value: S.loadShown(r), frame: frames[kindOf(r.state)], go: endpointPath(c.name, r.address),
+				tip: [r.address, stateWord(r.state), loadTip(c)(S.loadShown(r))],
+			})));
+			const per = Math.max(1, Math.floor((S.squareWidth(zones.length) || 300) / size));
+			return h('div', { key: 'zone ' + z }, h('small', (z ? 'zone ' + z : 'no zone') + ' · ' + num(mine.length)),
+				picture(Math.ceil(mine.length / per) * size, mine.length + ' endpoints of zone ' + (z || 'none') +
+					'; the table below has their numbers', S.rev + S.theme,
+					charts.squares(items, steps(c), size)));
+		})));
+}
+const scaleOf = (c) => h('span.legend', h('span', byWork(c) ? 'work waiting, s' : 'load per slot',
+	scale(['0', ...steps(c)].map((v) => String(v).replace(/^0\./, '.')))));
+
+function lostCard(c) {
+	const { use } = c;
+	const rowsOf = [['now', use.capacity_used], ...(use.if_lost || []).map((l) => ['without ' + (l.endpoints === 1
+		? 'the largest' : l.endpoints), l.capacity_used])];
+	const body = !known(use.capacity_used) ? h('p.inner.soft',
+		'Not known yet: no endpoint has been busy for long enough to show how much it can do.')
+		: h('div.inner', lostBars(rowsOf),
+			h('p.note',
+			'The work that arrives now, of what the rest can do. The mark is 100 %: beyond it, queues grow without end.'
+			+ (use.estimate ? ' An estimate: some endpoints were never busy, and are taken to be as fast as the others.'
+				: '')));
+	return card('If endpoints were lost', 'capacity in use', null, body);
+}
+const lostBars = (list) => h('div.bars', list.flatMap(([name, v]) => [
+	h('span.label', name), h('span', { class: 'meter slim' + (v > 1 ? ' bad' : '') },
+		h('i', { style: { width: Math.min(100, 75 * (v || 0)) + '%' } }), h('b', { style: { left: '75%' } })),
+	h('b', { class: v > 1 ? 'is-error' : '' }, pct(v, 0))]));
+
+const sourceNames = {
+	scrape: 'Server metrics', redis: 'Counts in Redis', discovery: 'Discovery', access_log: "Envoys' request log",
+		load_reports: "Envoys' load reports",
+};
+const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
+function sourceWords(s) {
+	const e = s.envoys;
+	if (known(e.expected)) {
+		const words = num(e.reporting || 0) + ' of ' + plural(e.expected, 'Envoy');
+		return words + (e.idle ? ', ' + num(e.idle) + ' without requests' : '') + (e.missing.length
+			? '; not from ' + e.missing.join(', ') : '');
+	}
+	return s.last_error || (s.state === 'ok' ? 'works' : '');
+}
+function sourcesCard(c) {
+	return card('What Steelyard hears', 'of ' + c.name, null, h('div.sideways', { tabindex: 0, role: 'region',
+		'aria-label': 'Sources' }, h('table.plain',
+		h('thead', h('tr', h('th', 'Source'), h('th.less', 'State'), h('th', 'What it reports'), h('th.num', 'Latest'))),
+		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKinds[s.state]),
+			' ' + (sourceNames[s.name] || s.name)),
+			h('td.less', { class: 'is-' + (sourceKinds[s.state] || '') }, s.state), h('td.break', sourceWords(s)),
+			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
+}
+function notThere(title, words) {
+	return [h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /'),
+		h('h1', title)), empty(title, words, h('p', h('a', { href: link('/') }, 'To the fleet')))];
+}
+export const loadingBlocks = () => [h('div.block.h1'), h('div.block.h2'), h('div.block.h3')];
+
+// ---- The table of endpoints. Only the rows on the screen are elements.
+
+const columns = [
+	{ id: 'name', name: 'Endpoint', width: '20%', value: (r) => r.order },
+	{ id: 'state', name: 'State', width: '12%', value: (r) => -stateOrder.indexOf(r.state) * 1e6 + (r.sortLoad || 0) },
+	{ id: 'served', name: 'Served share, 1 min', note: 'mark: its part of the capacity', width: '17%',
+		value: (r) => r.served1m },
+	{ id: 'load', name: 'Load', width: '19%' },
+	{ id: 'work', name: '', width: '9%', value: (r) => r.sortLoad, num: true },
+	{ id: 'flight', name: 'In flight', width: '6%', value: (r) => r.inFlight, num: true },
+	{ id: 'first', name: '', width: '8%', value: (r) => r.answer, num: true, less: 'less' },
+	{ id: 'memory', name: 'KV cache', width: '7%', value: (r) => r.utilization, num: true, less: 'less-wide' },
+	{ id: 'failed', name: 'Failed', width: '7%', value: (r) => r.failedShare, num: true, less: 'less' },
+	{ id: 'heard', name: 'Heard', width: '9%', value: (r) => r.heard, num: true, less: 'less-wide' },
+];
+export const sortable = columns.filter((c) => c.value).map((c) => c.id);
+
+// tableRows are the rows that pass the filter, sorted. Worst first is the default; by state the order changes only when
+// a state does.
+export function tableRows(rows, r1 = R) {
+	const q = r1.q.toLowerCase();
+	const words = (r) => (r.address + ' ' + r.zone + ' ' + stateWord(r.state) + ' ' + r.state).toLowerCase();
+	const list = rows.filter((r) => (!q || words(r).includes(q)) && (!r1.state || r.state === r1.state));
+	const column = columns.find((c) => c.id === r1.sort) || columns[1];
+	const sign1 = r1.up ? 1 : -1;
+	if (column.id === 'state') {
+		const rank = (r) => stateOrder.indexOf(r.state === 'above_level' ? 'ok' : r.state);
+		return list.sort((x, y) => -sign1 * (rank(x) - rank(y)) || x.order - y.order);
+	}
+	const value = (r) => (known(column.value(r)) ? column.value(r) : -Infinity * sign1);
+	return list.sort((x, y) => sign1 * (value(x) - value(y)) || x.order - y.order);
+}
+
+function chips(rows) {
+	const counts = new Map();
+	for (const r of rows) counts.set(r.state, (counts.get(r.state) || 0) + 1);
+	if (counts.size < 2) return null;
+	return stateOrder.filter((s) => counts.has(s)).map((s) => h('button.chip',
+		{ key: s, 'aria-pressed': String(R.state === s), onclick: () => act.query({ state: R.state === s ? '' : s }) },
+		sign(kindOf(s)), b(num(counts.get(s))), stateWord(s)));
+}
+
+function endpointTable(c, rows) {
+	const list = S.listed = S.memo('table ' + [R.q, R.state, R.sort, R.up], () => tableRows(rows));
+	const first = list.slice(S.window.from, S.window.to);
+	const [before, after] = [S.window.from * S.rowHeight, Math.max(0, list.length - S.window.to) * S.rowHeight];
+	const history = S.histories.get(c.name);
+	const isFirst = known(c.first_token_mean_seconds) || rows.some((r) => known(r.firstToken));
+	const names = { load: 'Load, ' + R.range.replace('m', ' min').replace('h', ' h'), work: loadName(c), first: isFirst
+		? 'First token' : 'Answer, p99', served: (c.served.source === 'completed' ? 'Completed' : 'Served') +
+		' share, 1 min' };
+	const sorted = (id) => (R.sort === id ? (R.up ? 'ascending' : 'descending') : null);
+	return h('section.card', { key: 'table' },
+		h('header', h('h2', 'Endpoints'), h('div.tools',
+			h('input.field', { id: 'filter', type: 'search', placeholder: 'Filter: address, zone, state',
+				'aria-label': 'Filter the endpoints', value: R.q, oninput: (e) => act.query({ q: e.target.value }, true) }),
+			chips(rows)), h('div.end.less', scaleOf(c))),
+		h('table.endpoints', { id: 'endpoints', 'aria-rowcount': list.length + 1 },
+			h('thead', h('tr', { 'aria-rowindex': 1 }, columns.map((col) => h('th', { key: col.id, scope: 'col',
+				class: [col.num && 'num', col.less].filter(Boolean).join(' '), style: { width: col.width },
+				'aria-sort': sorted(col.id) },
+				col.value ? h('button', { onclick: () => act.sort(col.id) }, names[col.id] || col.name) : names[col.id] ||
+					col.name, col.note && h('small.less-wide', h('br'), col.note))))),
+			h('tbody',
+				before > 0 && h('tr.space', { key: 'before', 'aria-hidden': 'true' }, h('td', { colspan: columns.length,
+					style: { height: before + 'px' } })),
+				first.map((r, i) => endpointRow(c, r, S.window.from + i, history, isFirst, rows.length)),
+				after > 0 && h('tr.space', { key: 'after', 'aria-hidden': 'true' }, h('td', { colspan: columns.length,
+					style: { height: after + 'px' } })))),
+		!list.length && h('p.rest', 'No endpoint matches. ', h('button.button',
+			{ onclick: () => act.query({ q: '', state: '' }) }, 'Show all ' + num(rows.length))));
+}
+function endpointRow(c, r, index, history, isFirst, total) {
+	const kind = kindOf(r.state);
+	const digits = shareDigits(total);
+	const most = S.servedMost;
+	const past = history && history.byAddress.get(r.address);
+	const note = stateNote(c, r);
+	const share = known(r.served1m) ? Math.min(100, (100 * r.served1m) / most) : 0;
+	return h('tr', { key: r.address, 'data-row': r.address, class: [kind === 'error' || kind === 'warning' ? kind : '',
+		index === S.chosen ? 'chosen' : ''].join(' ').trim(), 'aria-rowindex': index + 2 },
+		h('td.who', h('div.name', sign(kind), h('a', { href: link(endpointPath(c.name, r.address)), title: r.address },
+			r.address), r.zone && h('span.zone', r.zone))),
+		h('td', { class: 'state is-' + (kind === 'good' ? '' : kind) }, stateWord(r.state), note && h('small', note)),
+		h('td.share', h('div.served', h('span.meter', { title: 'part of the capacity ' + pct(r.capacityShare, digits) },
+			h('i', { style: { width: share + '%' } }), known(r.capacityShare) &&
+				h('b', { style: { left: Math.min(100, (100 * r.capacityShare) / most) + '%' } })),
+				h('span.num', { 'data-value': 'served_share_1m' }, pct(r.served1m, digits)))),
+		h('td.strip', past && picture(18, 'Load of ' + r.address + ' over ' + R.range + ', now ' + loadWords(c,
+			S.loadShown(r)), history.rev + S.theme + r.address, charts.strip(past.load, steps(c), history.span, loadTip(c)))),
+		h('td.num', { 'data-head': byWork(c) ? 'work' : 'load' }, loadWords(c, S.loadShown(r))),
+		h('td.num', { 'data-head': 'in flight' }, num(r.inFlight)),
+		h('td.num.less', secs(isFirst ? r.firstToken : r.answer)),
+		h('td.num.less-wide', pct(r.utilization, 0)),
+		h('td', { class: 'num less' + (r.failedShare > 0.01 ? ' is-error' : '') }, pct(r.failedShare,
+			known(r.failedShare) && r.failedShare > 0 && r.failedShare < 0.1 ? 1 : 0)),
+		h('td', { class: 'num less-wide' + (r.heard > 3 ? ' is-warning' : '') }, known(r.heard) ? ago(r.heard) : dash));
+}
+function stateNote(c, r) {
+	const i = S.fleet.incidents.find((x) => x.subject.kind === 'endpoint' && x.subject.name === r.address &&
+		x.subject.cluster === c.name);
+	if (i) return lasts(S.now - seconds(i.since));
+	return r.state === 'warming' && known(r.ramp) ? 'trusted ' + pct(r.ramp, 0) : '';
+}
+
+// ---- Endpoint.
+
+export function endpointView() {
+	const known1 = S.fleet.clusters.find((c) => c.name === R.cluster);
+	if (!known1) return notThere('There is no cluster ' + R.cluster,
+		'The configuration that runs has none of this name.');
+	const c = S.cluster;
+	if (!c || c.name !== R.cluster) return loadingBlocks();
+	const e = S.endpoint && S.endpoint.address === R.endpoint ? S.endpoint : null;
+	const inPool = S.rows.some((r) => r.address === R.endpoint);
+	if (!e) return inPool ? loadingBlocks() : goneEndpoint(c);
+	const row = S.rows.find((r) => r.address === R.endpoint);
+	const history = S.histories.get(c.name);
+	const events = S.events.filter((x) => !x.cluster || (x.cluster === c.name && (x.count > x.subjects.length ||
+		!/:\d+$/.test(x.subjects[0] || '') || x.subjects.includes(e.address))));
+	const kind = kindOf(e.state);
+	return [
+		h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' / ',
+			h('a', { href: link(clusterPath(c.name)) }, c.name), ' /'),
+			h('h1', e.address), h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
+				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
+			h('div.end.soft', h('button.button', { onclick: () => act.step(-1) }, h('kbd', 'k'), ' previous'),
+				h('button.button', { onclick: () => act.step(1) }, h('kbd', 'j'), ' next'))),
+		leadOf('', [e.why || servedWords(e)]),
+		whyCard(c, e, row),
+		h('div.wide',
+			h('section.card', h('h2.unseen', 'Over time'), stack(history, endpointTracks(c, e, history), events)),
+			h('div.column', sendersCard(c, e), lostOne(c, e))),
+		numbersCard(e),
+	];
+}
+const servedWords = (e) => 'In the last minute it got ' + pct(e.served_share_1m) +
+	' of the requests; its part of the capacity is ' + pct(e.capacity_share) + '.';
+
+function goneEndpoint(c) {
+	const last = S.events.find((e) => e.type === 'endpoints_left' && e.cluster === c.name &&
+		e.subjects.includes(R.endpoint));
+	return [h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' / ',
+		h('a', { href: link(clusterPath(c.name)) }, c.name), ' /'), h('h1', R.endpoint), h('p.is-gone', sign('gone'),
+		' not in the pool')),
+		empty(last ? 'It left ' + ago(S.now - last.t) : 'It is not in the pool', last
+			? 'Discovery does not list it any more since ' + clock(last.t) + ' UTC, so it gets no requests.'
+			: 'Discovery does not list this address for ' + c.name + ', so it gets no requests.',
+			h('p', h('a', { href: link(clusterPath(c.name)) }, 'To ' + c.name)))];
+}
+
+const fieldNames = { in_flight: 'in flight', running: 'running', queue: 'waiting', utilization: 'KV cache' };
+const flightSources = { access_log: "the Envoys' log", load_reports: "the Envoys' load reports",
+	redis: 'the counts in Redis' };
+const inputKinds = { fresh: '', hold: 'late', decay: 'fading', neutral: 'too old', unknown: 'never reported' };
+
+function whyCard(c, e, row) {
+	const order = ['in_flight', 'running', 'queue', 'utilization'];
+	const inputs = [...e.inputs].sort((x, y) => order.indexOf(x.field) - order.indexOf(y.field)).filter((i) =>
+		i.state !== 'unknown');
+	const work = byWork(c);
+	const v = row && vesselsOf(c, [row], e.address)[0];
+	const arrivals = c.decision.arrivals;
+	const most = Math.max(e.capacity_share || 0, e.served_share_1m || 0, e.served_share_10s || 0, e.share || 0, 1e-9);
+	const bar = (name, value) => [h('span.soft.nowrap', name), h('span.meter.slim',
+		h('i', { style: { width: (100 * (value || 0)) / most + '%' } }), known(e.capacity_share) &&
+		h('b', { style: { left: (100 * e.capacity_share) / most + '%' } })), h('b', pct(value))];
+	const word = c.served.source === 'completed' ? 'completed' : 'served';
+	return h('section.card', h('header', h('h2', 'Why this weight'), h('small', 'the decision of ' + (c.decision.at ||
+		'').slice(11, 23) + ' UTC')),
+		h('div.steps',
+			step(1, 'What is heard', h('div.signals', inputs.flatMap((i) => [h('span.soft', fieldNames[i.field] || i.field),
+				h('b', i.field === 'utilization' ? pct(i.value, 0) : num(i.value, i.value % 1 ? 1 : 0)),
+				h('small', { class: inputKinds[i.state] && i.state !== 'hold' ? 'is-warning' : '' }, secs(i.age_seconds) +
+					(inputKinds[i.state] ? ' ' + inputKinds[i.state] : ''))])),
+			!inputs.length && h('p.soft', 'Nothing is heard of it.'),
+			h('p.note', (flightSources[e.in_flight_source] ? 'In flight is from ' + flightSources[e.in_flight_source] +
+				', the rest from its metrics. ' : 'From its metrics. ') +
+				'A value is used as it is for 3 s, then fades to the pool’s median until 10 s.')),
+			step(2, work ? 'Work there' : 'Load there', h('p.big', work ? secs(e.work.seconds) : num(e.load, 1),
+				h('small', work ? 'waiting' : 'requests')),
+				h('dl.sums', sums(work ? [
+					['prompt tokens to compute', num(e.work.prompt_tokens)], ['in mean requests', num(e.work.requests, 1)],
+						['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1) : 'none') : dash],
+						['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash], ['trusted with',
+						pct(e.ramp, 0)],
+				] : [
+					['slots', num(e.slots, e.slots % 1 ? 1 : 0) + (e.slots_source ? ', ' + e.slots_source : '')], ['for each slot',
+						num(e.load_per_slot, 2)], ['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1)
+						: 'none') : dash], ['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash],
+						['trusted with', pct(e.ramp, 0)],
+				]))),
+			step(3, 'Filled up to a level', fillCard(c, S.rows, e.address, 190),
+				h('p.note', fillWords(c, v, arrivals))),
+			step(4, 'Share', h('p.big', pct(e.served_share_1m)), h('small', word + ', 1 min'),
+				h('div.bars', bar('1 min', e.served_share_1m), bar('10 s', e.served_share_10s), bar('this decision', e.share)),
+				h('p.note', 'Mark: its part of the capacity, ' + pct(e.capacity_share) + '. A decision lasts ' +
+					secs(c.decision.horizon_seconds) +
+					' and gives nearly all to the emptiest, so its share leaps; what counts is the mean.')),
+			step(5, 'Weight sent', h('p.big', num(e.weight)), h('dl.sums', sums([
+				['sent', c.last_push.at ? ago(S.now - seconds(c.last_push.at)) : 'never'], ['followed by',
+					num(S.fleet.envoys.in_sync) + ' of ' + plural(S.fleet.envoys.connected, 'Envoy')], ['flag', e.overloaded
+					? 'overloaded' : 'none'],
+			])), h('p.note', (e.overload_reason ? 'Flagged: ' + e.overload_reason + '. ' : '') +
+				'A weight is a ratio: only its size compared with the others counts.'))));
+}
+const step = (n, title, ...kids) => h('div.step', h('h3', h('i', n), title), ...kids);
+const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
+function fillWords(c, v, arrivals) {
+	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
+	const coming = known(arrivals) ? num(arrivals, 1) + ' requests are expected within ' +
+		secs(c.decision.horizon_seconds) + '. ' : '';
+	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
+	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
+		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
+}
+
+function endpointTracks(c, e, history) {
+	const mine = history?.byAddress.get(e.address) || {};
+	const pool = history ? history.pool : {};
+	const none = [];
+	const word = c.served.source === 'completed' ? 'completed' : 'served';
+	const share = (mine.served || none).map((v) => (known(v) ? e.capacity_share : null));
+	return [
+		{ title: 'Share', unit: '%', format: (v) => pct(v), lines: [{ values: share, colour: 'ink2', dashed: true,
+			thin: true }, { values: mine.served || none, colour: 'water' }],
+			values: [{ name: 'of the capacity', colour: 'ink', dashed: true, now: pct(e.capacity_share) },
+				{ name: word, colour: 'water', now: pct(e.served_share_10s), at: mine.served }] },
+		{ title: loadName(c), unit: byWork(c) ? 's' : '', format: (v) => loadWords(c, v), lines: [{ values: pool.median ||
+			none, colour: 'ink2', dashed: true, thin: true }, { values: mine.load || none, colour: 'water' }],
+			values: [{ name: 'pool’s median', colour: 'ink', dashed: true, now: loadWords(c, S.medianShown),
+				at: pool.median }, { name: 'here', colour: 'water', now: loadWords(c, byWork(c) ? e.work.seconds
+				: e.load_per_slot), at: mine.load }] },
+		{ title: 'Requests in flight', format: (v) => num(v), lines: [{ values: mine.flight || none, colour: 'water' }],
+			values: [{ name: '', now: num((e.inputs.find((i) => i.field === 'in_flight') || {}).value), at: mine.flight }] },
+		{ title: known(e.first_token_mean_seconds) ? 'First token' : 'Whole answer', unit: 's', format: secs,
+			lines: [{ values: mine.latency || none, colour: 'water' }],
+			values: [{ name: 'mean', colour: 'water', now: secs(known(e.first_token_mean_seconds) ? e.first_token_mean_seconds
+				: e.latency_seconds), at: mine.latency }] },
+	];
+}
+
+function sendersCard(c, e) {
+	const m = S.matrix && S.matrix.cluster === c.name ? S.matrix : null;
+	const at = m ? m.endpoints.indexOf(e.address) : -1;
+	let body = h('p.soft', 'No Envoy reports its requests, so it is not known.');
+	if (m && at >= 0 && m.envoys.length) {
+		const list = m.envoys.map((r) => [r.node_id, r.in_flight[at]]).sort((x, y) => y[1] - x[1]).slice(0, 12);
+		const most = Math.max(1, ...list.map(([, n]) => n));
+		body = h('div.bars', list.flatMap(([name, n]) => [h('span.label', name),
+			h('span', { class: 'meter slim' + (e.state === 'outlier' && n > 1 ? ' bad' : '') },
+			h('i', { style: { width: (100 * n) / most + '%' } })), h('b', num(n))]));
+	}
+	return card('What sends here', 'requests in flight now, by Envoy', null, h('div.inner', body));
+}
+function lostOne(c, e) {
+	return card('If it were lost', 'capacity of ' + c.name + ' in use', null, h('div.inner',
+		known(c.use.capacity_used) && known(e.capacity_used_without)
+		? [lostBars([['now', c.use.capacity_used], ['without it', e.capacity_used_without]]),
+			h('p.note', 'The mark is 100 %: beyond it, queues grow without end.')]
+		: h('p.soft', 'Not known yet: the pool was not busy for long enough.')));
+}
+// numbersCard has everything that the API has of the endpoint, under its keys.
+function numbersCard(e) {
+	const value = (v) => (v === null || v === '' ? dash : typeof v === 'number' ? String(Number(v.toPrecision(6)))
+		: String(v));
+	const list = Object.entries(e).flatMap(([k, v]) => (Array.isArray(v) ? [] : v && typeof v === 'object'
+		? Object.entries(v).map(([k2, v2]) => [k + '.' + k2, v2]) : [[k, v]]));
+	return h('details.card.all', { key: 'numbers' }, h('summary', 'All numbers'),
+		h('dl.facts', list.filter(([k]) => k !== 'why')
+		.map(([k, v]) => h('div', h('dt', k.replaceAll('_', ' ')), h('dd', value(v))))));
+}
+
+// ---- Envoys.
+
+const modes = { events: 'each request', batched: 'many at a time', reports: 'load reports', '': dash };
+
+// readClients makes the list of Envoys of the answer of /clients: those connected and those that left, worst first.
+export function readClients(answer, now) {
+	const list = answer.clients.map((c) => {
+		const subs = c.subscriptions;
+		const nack = subs.find((s) => s.nack.current);
+		const delays = subs.map((s) => s.ack_delay_seconds).filter(known);
+		const behind = subs.some((s) => s.known && !s.in_sync) && c.problems.some((p) => p.severity === 'error');
+		const asks = subs.length > 0;
+		const silent = c.signals.state === 'silent';
+		const state = nack ? ['error', 'refuses'] : behind ? ['error', 'does not answer'] : !asks
+			? ['none', 'asks for nothing'] : silent ? ['warning', 'silent'] : c.problems.length ? ['warning', 'needs a look']
+			: ['good', 'follows'];
+		return {
+			key: c.node_id + ' ' + c.address, name: c.node_id || 'without a node id', kind: state[0], state: state[1],
+				word: state[0] === 'good' && delays.length ? secs(Math.max(...delays)) + ' behind' : state[1],
+			delay: delays.length ? Math.max(...delays) : null, rate: c.signals.request_rate, open: c.signals.open_requests,
+				tells: modes[c.signals.mode] ?? c.signals.mode, version: c.version, address: c.address, zone: c.locality,
+			connected: seconds(c.connected_at), problems: c.problems, nack: nack && nack.nack,
+				nacks: sum(subs.map((s) => s.nacks)), clusters: subs.map((s) => s.resource), gone: false,
+		};
+	});
+	const left = (answer.left || []).map((l) => ({
+		key: 'left ' + l.node_id + ' ' + l.address + l.left_at, name: l.node_id || 'without a node id', kind: l.vanished &&
+			now - seconds(l.left_at) < 600 ? 'warning' : 'gone', state: l.vanished ? 'gone' : 'left', word: (l.vanished
+			? 'gone for ' : 'left ') + (l.vanished ? lasts(now - seconds(l.left_at)) : ago(now - seconds(l.left_at))),
+		version: l.version, address: l.address, zone: l.locality, connected: seconds(l.connected_at),
+			leftAt: seconds(l.left_at), reason: l.left_reason, problems: [], clusters: l.clusters, gone: true,
+	}));
+	const order = { error: 0, warning: 1, none: 3, good: 3, gone: 4 };
+	return [...list, ...left].sort((x, y) => order[x.kind] - order[y.kind] || x.name.localeCompare(y.name));
+}
+
+export function envoysView() {
+	const { envoys, clusters } = S.fleet;
+	const here = S.envoys.filter((e) => !e.gone);
+	const left = S.envoys.length - here.length;
+	const bad = here.filter((e) => e.kind === 'error');
+	const delays = here.map((e) => e.delay).filter(known);
+	const lead = !S.clientsAt ? ['none', 'Asking for the list.'] : !here.length ? ['none', 'No Envoy is connected. ']
+		: [bad.length ? 'error' : 'good', b(num(here.length - bad.length) + ' of ' + num(here.length)),
+		' follow the current weights', delays.length ? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
+		bad.length ? [b(bad.slice(0, 3).map((e) => e.name).join(', ')), bad.length > 3 ? ' and others' : '',
+		': see below.'] : ''].flat(2);
+	const filter = R.q.toLowerCase();
+	const list = S.envoys.filter((e) => !filter || (e.name + ' ' + e.address + ' ' + e.state + ' ' + e.version + ' ' +
+		e.zone).toLowerCase().includes(filter));
+	const most = S.allEnvoys ? 5000 : 100;
+	return [
+		h('div.head', h('h1', 'Envoys'), h('p', num(envoys.connected) + ' connected' + (left ? ' · ' + num(left) +
+			' left within the hour' : ''))),
+		leadOf(lead[0], lead.slice(1)),
+		clusters.length > 0 && matrixCard(clusters),
+		!S.envoys.length ? empty('No Envoy is connected',
+			'An Envoy needs Steelyard’s address as its source of endpoints. This prints a configuration that has it:',
+			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
+			h('header', h('h2', 'Each Envoy'), h('div.tools', h('input.field', { id: 'filter', type: 'search',
+				placeholder: 'Filter: name, address, state', 'aria-label': 'Filter the Envoys', value: R.q,
+				oninput: (e) => act.query({ q: e.target.value }, true) })), h('small.less',
+				'one that left stays listed for an hour')),
+			h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Envoys' }, h('table.envoys',
+				h('thead', h('tr', [['Envoy'], ['State'], ['Behind', 'num'], ['Requests/s', 'num'], ['In flight', 'num far'],
+					['Reports', 'far'], ['Version', 'far'], ['Address · zone', 'far'], ['Connected', 'num far']].map(([t, kind]) =>
+					h('th', { scope: 'col', class: kind }, t)))),
+				h('tbody', list.slice(0, most).flatMap((e) => envoyRows(e))))),
+			list.length > most && h('p.rest', h('button.button', { onclick: () => act.allEnvoys() },
+				'Show all ' + num(list.length))),
+			!list.length && h('p.rest', 'No Envoy matches.')),
+	];
+}
+function envoyRows(e) {
+	const words = e.nack ? h('tr.words', { key: e.key + ' words' }, h('td', { colspan: 9 }, h('div',
+		h('div.quote', h('small', 'Envoy’s words, ' + clock(seconds(e.nack.at)) + ' UTC; ' + plural(e.nacks, 'refusal') +
+			' on this connection'), h('code', e.nack.message.slice(0, 4096))),
+		h('div', h('small', 'What it means'),
+			h('p', 'It keeps the weights that it accepted last, and balances by itself once these are older than ' +
+			'push.endpoint_stale_after, if its cluster is failsafe. The other Envoys are not affected.')))))
+		: e.problems.length ? h('tr.words', { key: e.key + ' words' }, h('td', { colspan: 9 },
+			h('ul', e.problems.map((p) => h('li', { class: 'break is-' + p.severity }, p.message)))))
+			: e.gone && e.reason ? h('tr.words.gone', { key: e.key + ' words' }, h('td', { colspan: 9, class: 'break' },
+				e.reason)) : null;
+	return [h('tr', { key: e.key, class: (e.gone ? 'gone ' : '') + (words ? 'more' : ''), 'data-envoy': e.name },
+		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
+			? e.word : e.state),
+		h('td.num', secs(e.delay)), h('td.num', rate(e.rate)), h('td.num.far', num(e.open)), h('td.nowrap.far', e.tells ||
+			dash), h('td.nowrap.far', e.version || dash), h('td.nowrap.far', [e.address, e.zone].filter(Boolean).join(' · ')),
+		h('td.num.far', e.gone ? 'was here ' + lasts(e.leftAt - e.connected) : lasts(S.now - e.connected))), words];
+}
+function matrixCard(clusters) {
+	const pool = clusters.find((c) => c.name === R.pool) || clusters[0];
+	const m = S.matrix && S.matrix.cluster === pool.name ? S.matrix : null;
+	const choice = clusters.length > 1 && h('span.choice', { style: { 'flex-wrap': 'wrap' } }, clusters.slice(0,
+		12).map((c) => h('a', { key: c.name, href: link('/envoys', { pool: c.name, q: R.q }), 'aria-current': c === pool
+		? 'true' : null }, c.name)));
+	let body = h('p.inner.soft', 'Asking for the counts.');
+	if (m && (!m.envoys.length || !m.endpoints.length)) body = h('p.inner.soft', 'No Envoy reports its requests to ' +
+		pool.name + ': it needs the access log or the load reports that steelyard bootstrap sets up.');
+	else if (m) {
+		const states = new Map(S.fleet.incidents.filter((i) => i.subject.kind === 'endpoint' && i.severity === 'error' &&
+			i.subject.cluster === pool.name).map((i) => [i.subject.name, 'error']));
+		const kinds = new Map(S.envoys.map((e) => [e.name, e.kind]));
+		const rows = m.envoys.map((r) => ({ label: r.node_id, name: r.node_id, cells: r.in_flight,
+			state: kinds.get(r.node_id) }));
+		const named = new Set(m.envoys.map((r) => r.node_id));
+		for (const e of S.envoys) if (e.gone && !named.has(e.name) &&
+			e.clusters.some((n) => n.split('/')[0] === pool.name)) rows.push({ label: e.name, name: e.name, cells: [],
+			note: e.word });
+		const label = labels(m.endpoints);
+		const cols = m.endpoints.map((a) => ({ label: label(a), name: a, state: states.get(a), go: endpointPath(pool.name,
+			a) }));
+		const high = rows.length > 60 ? 12 : 28;
+		body = h('div.inner', picture(rows.length * high + 36, num(m.total) + ' requests in flight from ' +
+			plural(m.envoys.length, 'Envoy') + ' to ' + plural(m.endpoints.length, 'endpoint') + ' of ' + pool.name,
+			S.rev + S.theme + pool.name, charts.matrix(rows, cols, high), 'matrix'),
+			matrixNumbers(m), m.envoys_left_out > 0 && h('p.note', num(m.envoys_left_out) +
+				' more Envoys do not fit; these are the ones with the most requests.'));
+	}
+	return h('section.card', h('header', h('h2', 'Requests in flight'),
+		h('small', 'from each Envoy to each endpoint of ' + (clusters.length > 1 ? '' : pool.name)), choice,
+		h('span.end.legend', h('span', 'few', h('span.scale.six', { 'aria-hidden': 'true' }, [0, 1, 2, 3, 4,
+			5].map((i) => h('i', { class: 'l' + i }))), 'many'), h('span', h('i.l7'), 'at an endpoint in trouble'))), body);
+}
+// matrixNumbers are the sums of the picture as a table, for those who cannot see it.
+const matrixNumbers = (m) => h('table.unseen', h('caption', 'Requests in flight by Envoy'),
+	h('thead', h('tr', h('th', { scope: 'col' }, 'Envoy'), h('th', { scope: 'col' }, 'In flight'))),
+	h('tbody', m.envoys.slice(0, 100).map((r) => h('tr', { key: r.node_id + r.host }, h('th', { scope: 'row' },
+		r.node_id), h('td', num(r.total))))));
+
+// ---- Events.
+
+export function eventsView() {
+	const group = eventGroups[R.kind];
+	const q = R.q.toLowerCase();
+	const list = S.events.filter((e) => (!group || group.includes(e.type)) &&
+		(!q || (e.title + ' ' + e.cluster + ' ' + e.subjects.join(' ')).toLowerCase().includes(q)));
+	const tracks = S.fleet.clusters.slice(0, 8).flatMap((c) => {
+		const history = S.histories.get(c.name);
+		return history ? [{ title: c.name, unit: byWork(c) ? 's' : '', format: (v) => loadWords(c, v), height: 48,
+			lines: [{ values: history.pool.median || [], colour: 'water' }], values: [{ name: 'median load', now: loadWords(c,
+			c.median_shown), at: history.pool.median }] }] : [];
+	});
+	const history = S.histories.get(S.fleet.clusters[0]?.name);
+	return [
+		h('div.head', h('h1', 'Events'), h('p', 'the last hour, at most a thousand; ' + (since() || 'times are UTC'))),
+		tracks.length > 0 && history && h('section.card', h('h2.unseen', 'Over time'), stack(history, tracks, list)),
+		h('section.card', h('header', h('h2', 'What happened'), h('div.tools', h('input.field', { id: 'filter',
+			type: 'search', placeholder: 'Filter: cluster, endpoint, Envoy', 'aria-label': 'Filter the events', value: R.q,
+			oninput: (e) => act.query({ q: e.target.value }, true) }),
+			Object.keys(eventGroups).map((k) => h('button.chip', { key: k, 'aria-pressed': String(R.kind === k),
+				onclick: () => act.query({ kind: R.kind === k ? '' : k }) },
+				b(num(S.events.filter((e) => eventGroups[k].includes(e.type)).length)), k)))),
+		h('div.inner'), list.length ? eventList(list, S.allEvents ? 1000 : 100) : h('p.rest', S.events.length
+			? 'No event matches. ' : 'Nothing happened since ' + minute(Math.max(S.now - 3600, seconds(S.fleet.started_at) ||
+			0)) + ' UTC.'),
+		!S.allEvents && list.length > 100 && h('p.rest', h('button.button', { onclick: () => act.allEvents() },
+			'Show all ' + num(list.length)))),
+	];
+}
+
+// ---- Help, and what stands in place of a view.
+
+const words = [
+	['served share', 'part of the requests that Envoys really sent there, in the last 10 s or minute', 'served_share_1m'],
+	['work waiting', 'seconds an engine needs for what it has', 'work.seconds'],
+	['load per slot', 'requests there for each one that it can run; above 1, requests wait', 'load_per_slot'],
+	['level', 'how far the pool is filled with the requests to come', 'water_level'],
+	['warming up', 'new: trusted with a growing part of its capacity', 'reason blackout, ramp'],
+	['late, fading, too old',
+		'older than 1 s and still used; than 3 s, moving to the pool’s median; than 10 s, the median', 'inputs.state'],
+	['blind', 'nothing usable is known of it, so it counts as a median endpoint', 'reason neutral'],
+	['metrics unread', 'its metrics page fails; the counts of the Envoys stand in', 'last_scrape.error'],
+	['overloaded', 'flagged, because of its queue or its KV cache: Envoys prefer others', 'overloaded'],
+];
+const keys = [['/', 'filter'], ['f', 'find anything'], ['j k', 'next, previous'], ['Enter', 'open'],
+	['u', 'one level up'], ['t', 'next time range'], ['space', 'pause, go on'], ['d', 'light or dark'],
+	['g f', 'fleet'], ['g e', 'Envoys'], ['g v', 'events'], ['?', 'this help']];
+export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map(([k, w]) => h('span',
+	k.split(' ').map((x) => [h('kbd', x), ' ']), w))),
+	h('h3', 'Words'), h('dl.words-list', words.flatMap(([w, means, key]) => [h('dt', w), h('dd', means + '  ',
+		h('code', key))])),
+	h('p.note', h('button.button', { onclick: () => act.help(false) }, 'Close'))];
+
+export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
+	'these are older than push.endpoint_stale_after.';
+export function noAnswer() {
+	return empty('Steelyard does not answer', S.error || 'The connection failed.', goesOn,
+		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
+}

@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"sync"
+	"time"
+)
+
+// A Decided is what a decision gave each endpoint, as far as the served shares are compared with it. The lists go
+// together by index.
+type Decided struct {
+	Addresses   []string // sorted
+	Shares      []float64
+	Flagged     []bool
+	ArrivalRate float64 // requests per second
+}
+
+// decided adds up what was decided since the last tick, each decision for as long as it was in force, weighed by the
+// arrivals of that time. The loop of the cluster writes and the recorder reads.
+type decided struct {
+	mu        sync.Mutex
+	addresses []string
+	shares    []float64 // in force, as Envoys follow them
+	sums      []float64
+	weight    float64 // of the sums
+	since     time.Time
+	rate      float64
+}
+
+// overprovisioning is how many times their part of the endpoints those without a flag serve before Envoy sends
+// anything to flagged ones; package xds/assignment sets it.
+const overprovisioning = 10
+
+// pushed takes in a decision that was sent to the Envoys.
+func (d *decided) pushed(at time.Time, n Decided) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.flush(at)
+	if !equal(d.addresses, n.Addresses) {
+		d.addresses = append([]string(nil), n.Addresses...)
+		d.sums, d.weight = make([]float64, len(n.Addresses)), 0
+	}
+	d.shares = append(d.shares[:0], n.Shares...)
+	avoidFlagged(d.shares, n.Flagged)
+	d.since, d.rate = at, n.ArrivalRate
+}
+
+// equal compares addresses; those of two decisions in a row mostly have the same bytes, so that it costs little.
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// avoidFlagged moves the shares of flagged endpoints to the others, as Envoy does while enough of them are left.
+func avoidFlagged(shares []float64, flagged []bool) {
+	var healthy, degraded float64 // shares
+	count := 0
+	for i, share := range shares {
+		if flagged[i] {
+			degraded += share
+		} else {
+			healthy += share
+			count++
+		}
+	}
+	if degraded == 0 || count == 0 || healthy == 0 {
+		return
+	}
+	first := min(1, overprovisioning*float64(count)/float64(len(shares)))
+	for i := range shares {
+		if flagged[i] {
+			shares[i] *= (1 - first) / degraded
+		} else {
+			shares[i] *= first / healthy
+		}
+	}
+}
+
+// flush adds what is in force until now.
+func (d *decided) flush(now time.Time) {
+	elapsed := now.Sub(d.since).Seconds()
+	if d.since.IsZero() || elapsed <= 0 {
+		return
+	}
+	const idle = 1e-3 // requests per second, so that there is always a weight
+	w := elapsed * max(d.rate, idle)
+	for i, share := range d.shares {
+		d.sums[i] += w * share
+	}
+	d.weight += w
+	d.since = now
+}
+
+// take writes the mean shares since the last call over into, with the addresses; nil while nothing was decided.
+func (d *decided) take(now time.Time, into []float64) (addresses []string, shares []float64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.flush(now)
+	if d.weight == 0 {
+		return nil, into[:0]
+	}
+	shares = into[:0]
+	for i, sum := range d.sums {
+		shares = append(shares, sum/d.weight)
+		d.sums[i] = 0
+	}
+	d.weight = 0
+	return d.addresses, shares
+}

@@ -1,0 +1,353 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// The bounds of the events that are kept.
+const (
+	maxEvents     = 1000
+	eventsFor     = time.Hour
+	eventTogether = 5 * time.Second // events of one kind and cluster within this time are one
+	maxEventText  = 4 << 10
+)
+
+// A change is an event before it is joined with others. Its texts are made of the subjects: one and several.
+type change struct {
+	kind     view.EventKind
+	cluster  string
+	subjects []string
+	// detail is why, of the first; empty where there is nothing to add.
+	detail string
+}
+
+// events is a ring of what happened. It is safe for concurrent use.
+type events struct {
+	mu      sync.Mutex
+	ring    []view.Event // oldest first
+	details []string     // of ring
+	id      uint64
+}
+
+// add takes in a change: with those of its kind and cluster within five seconds it is one event.
+func (e *events) add(at time.Time, c change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.expire(at)
+	for i := len(e.ring) - 1; i >= 0 && at.Sub(e.ring[i].LastAt.Time) < eventTogether; i-- {
+		old := &e.ring[i]
+		if c.kind == view.EventOverride { // each says who did what
+			break
+		}
+		if old.Kind != c.kind || old.Cluster != c.cluster || at.Sub(old.At.Time) >= eventTogether {
+			continue
+		}
+		old.LastAt = view.At(at)
+		e.join(i, c)
+		return
+	}
+	e.id++
+	e.ring = append(e.ring, view.Event{ID: e.id, At: view.At(at), LastAt: view.At(at), Kind: c.kind,
+		Cluster: c.cluster, Subjects: []string{}})
+	e.details = append(e.details, c.detail)
+	e.join(len(e.ring)-1, c)
+	if extra := len(e.ring) - maxEvents; extra > 0 {
+		e.ring, e.details = slices.Delete(e.ring, 0, extra), slices.Delete(e.details, 0, extra)
+	}
+}
+
+// join adds the subjects to an event. The list is a new one: others may be reading the old.
+func (e *events) join(i int, c change) {
+	old := &e.ring[i]
+	subjects := slices.Clone(old.Subjects)
+	for _, s := range c.subjects {
+		if slices.Contains(subjects, s) {
+			continue
+		}
+		old.Count++
+		if len(subjects) < view.MaxSubjects {
+			subjects = append(subjects, s)
+		}
+	}
+	if len(c.subjects) == 0 {
+		old.Count++
+	}
+	old.Subjects = subjects
+	if c.detail != "" && e.details[i] != c.detail {
+		if e.details[i] == "" || old.Count == 1 {
+			e.details[i] = c.detail
+		}
+	}
+	old.Text = eventText(old, e.details[i])
+}
+
+func (e *events) expire(now time.Time) {
+	gone := 0
+	for gone < len(e.ring) && now.Sub(e.ring[gone].LastAt.Time) > eventsFor {
+		gone++
+	}
+	e.ring, e.details = slices.Delete(e.ring, 0, gone), slices.Delete(e.details, 0, gone)
+}
+
+// since returns a copy of the events after an id, oldest first, and the id of the oldest that is kept.
+func (e *events) since(now time.Time, id uint64) (out []view.Event, oldest uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.expire(now)
+	if len(e.ring) > 0 {
+		oldest = e.ring[0].ID
+	}
+	i, _ := slices.BinarySearchFunc(e.ring, id+1, func(v view.Event, id uint64) int {
+		switch {
+		case v.ID < id:
+			return -1
+		case v.ID > id:
+			return 1
+		}
+		return 0
+	})
+	return slices.Clone(e.ring[i:]), oldest
+}
+
+// last is the id of the latest event.
+func (e *events) last() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.id
+}
+
+// eventWords are the sentences of each kind: of one subject, and of several. A verb that has no subject has one form.
+var eventWords = map[view.EventKind][2]string{
+	view.EventStarted:         {"Steelyard started", "Steelyard started"},
+	view.EventConfig:          {"a configuration was applied", "%d configurations were applied"},
+	view.EventConfigRefused:   {"a configuration was refused", "%d configurations were refused"},
+	view.EventEndpointsJoined: {"endpoint %s joined", "%d endpoints joined"},
+	view.EventEndpointsLeft:   {"endpoint %s left", "%d endpoints left"},
+	view.EventFlagged:         {"endpoint %s was flagged", "%d endpoints were flagged"},
+	view.EventUnflagged:       {"the flag of endpoint %s was lifted", "the flags of %d endpoints were lifted"},
+	view.EventSourceLost:      {"%s was lost", "%d sources were lost"},
+	view.EventSourceBack:      {"%s is back", "%d sources are back"},
+	view.EventNack:            {"Envoy %s refused an assignment", "%d Envoys refused an assignment"},
+	view.EventDropsBegan:      {"Envoys began to refuse requests", "Envoys began to refuse requests"},
+	view.EventDropsEnded:      {"Envoys refuse no more requests", "Envoys refuse no more requests"},
+	view.EventEnvoyJoined:     {"Envoy %s connected", "%d Envoys connected"},
+	view.EventEnvoyLeft:       {"Envoy %s left", "%d Envoys left"},
+	view.EventOverride:        {"endpoint %s was changed by hand", "%d endpoints were changed by hand"},
+}
+
+// eventText is the sentence of an event.
+func eventText(e *view.Event, detail string) string {
+	words := eventWords[e.Kind]
+	text := words[0]
+	switch {
+	case e.Count > 1 && strings.Contains(words[1], "%d"):
+		text = fmt.Sprintf(words[1], e.Count)
+	case strings.Contains(words[0], "%s"):
+		text = fmt.Sprintf(words[0], strings.Join(cut(e.Subjects, 1), ""))
+	}
+	if e.Cluster != "" {
+		text = e.Cluster + ": " + text
+	}
+	if detail != "" {
+		text += ": " + detail
+	}
+	return clip(text, maxEventText)
+}
+
+// clip cuts a text at a whole rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n-3], "") + "..."
+}
+
+// A past picture is what events are found by: the picture of a second ago.
+type eventPicture struct {
+	clusters map[string]clusterPicture
+	envoys   map[envoyID]envoyPicture
+}
+
+type clusterPicture struct {
+	addresses []string // sorted
+	flagged   []bool
+	unread    []bool // its metrics cannot be read
+	reasons   []string
+	failures  []string
+	overrides []string          // what an operator decided, in words; empty: nothing
+	down      map[string]string // sources, with why
+	drops     bool
+}
+
+// An envoyID identifies an Envoy over its connections.
+type envoyID struct{ node, host string }
+
+type envoyPicture struct {
+	nacks   uint64
+	message string
+	cluster string
+}
+
+// pictureOf keeps what events go by.
+func pictureOf(clusters []view.Cluster, clients []Client) eventPicture {
+	p := eventPicture{clusters: make(map[string]clusterPicture, len(clusters)),
+		envoys: make(map[envoyID]envoyPicture, len(clients))}
+	for i := range clusters {
+		p.clusters[clusters[i].Name] = clusterPictureOf(&clusters[i])
+	}
+	for i := range clients {
+		c := &clients[i]
+		id := idOf(c)
+		e := p.envoys[id]
+		for k := range c.Subscriptions {
+			s := &c.Subscriptions[k]
+			e.nacks += s.Nacks
+			if s.Nack.Current {
+				e.message, e.cluster = s.Nack.Message, s.Cluster
+			}
+		}
+		p.envoys[id] = e
+	}
+	return p
+}
+
+func clusterPictureOf(c *view.Cluster) clusterPicture {
+	n := len(c.Endpoints)
+	p := clusterPicture{addresses: make([]string, n), flagged: make([]bool, n), unread: make([]bool, n),
+		reasons: make([]string, n), failures: make([]string, n), overrides: make([]string, n),
+		down: map[string]string{}, drops: c.Decision.DropFraction.Or(0) > 0}
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		p.addresses[i], p.flagged[i], p.reasons[i] = e.Address, e.Overloaded, e.OverloadReason
+		p.unread[i], p.failures[i] = unread(e), e.LastScrape.Error
+		if e.Override != nil {
+			p.overrides[i] = overrideText(*e.Override)
+		}
+	}
+	for _, s := range c.Sources {
+		if s.State == view.SourceDown && (!s.LastSuccess.IsZero() || s.LastError != "") {
+			p.down[s.Name] = s.LastError
+		}
+	}
+	return p
+}
+
+// unread reports whether the metrics of an endpoint have not been readable for a while: one failure is none.
+func unread(e *view.Endpoint) bool {
+	if e.LastScrape.Error == "" {
+		return false
+	}
+	for _, field := range []string{"queue", "running", "utilization"} {
+		if in := input(e, field); in.State == "decay" || in.State == "neutral" {
+			return true
+		}
+	}
+	return false
+}
+
+// changes are the events between two pictures.
+func changes(before, after eventPicture) (out []change) {
+	for name, now := range after.clusters {
+		was, known := before.clusters[name]
+		if !known {
+			if len(now.addresses) > 0 {
+				out = append(out, change{kind: view.EventEndpointsJoined, cluster: name, subjects: now.addresses})
+			}
+			continue
+		}
+		out = append(out, clusterChanges(name, was, now)...)
+	}
+	for id, now := range after.envoys {
+		was, known := before.envoys[id]
+		if !known {
+			out = append(out, change{kind: view.EventEnvoyJoined, subjects: []string{id.node}})
+		}
+		if now.nacks > was.nacks && now.message != "" {
+			out = append(out, change{kind: view.EventNack, cluster: now.cluster, subjects: []string{id.node},
+				detail: now.message})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b change) int {
+		return strings.Compare(a.cluster+string(a.kind), b.cluster+string(b.kind))
+	})
+	return out
+}
+
+// clusterChanges walks both lists of endpoints, which are sorted.
+func clusterChanges(name string, was, now clusterPicture) (out []change) {
+	byKind := map[view.EventKind]*change{}
+	add := func(kind view.EventKind, subject, detail string) {
+		c := byKind[kind]
+		if c == nil {
+			c = &change{kind: kind, cluster: name, detail: detail}
+			byKind[kind] = c
+		}
+		c.subjects = append(c.subjects, subject)
+	}
+	i, k := 0, 0
+	for i < len(was.addresses) || k < len(now.addresses) {
+		switch {
+		case k == len(now.addresses) || i < len(was.addresses) && was.addresses[i] < now.addresses[k]:
+			add(view.EventEndpointsLeft, was.addresses[i], "")
+			i++
+			continue
+		case i == len(was.addresses) || was.addresses[i] > now.addresses[k]:
+			add(view.EventEndpointsJoined, now.addresses[k], "")
+		default:
+			endpointChanges(was, now, i, k, add)
+			i++
+		}
+		k++
+	}
+	for source, why := range now.down {
+		if _, was := was.down[source]; !was {
+			add(view.EventSourceLost, "source "+source, why)
+		}
+	}
+	for source := range was.down {
+		if _, is := now.down[source]; !is {
+			add(view.EventSourceBack, "source "+source, "")
+		}
+	}
+	if now.drops != was.drops {
+		kind := view.EventDropsEnded
+		if now.drops {
+			kind = view.EventDropsBegan
+		}
+		byKind[kind] = &change{kind: kind, cluster: name}
+	}
+	for _, c := range byKind {
+		slices.Sort(c.subjects)
+		out = append(out, *c)
+	}
+	return out
+}
+
+// endpointChanges compares an endpoint of both pictures.
+func endpointChanges(was, now clusterPicture, i, k int, add func(kind view.EventKind, subject, detail string)) {
+	address := now.addresses[k]
+	switch {
+	case now.flagged[k] && !was.flagged[i]:
+		add(view.EventFlagged, address, now.reasons[k])
+	case !now.flagged[k] && was.flagged[i]:
+		add(view.EventUnflagged, address, "")
+	}
+	switch is, was := now.overrides[k], was.overrides[i]; {
+	case is != was && is != "":
+		add(view.EventOverride, address, is)
+	case is != was:
+		add(view.EventOverride, address, "it is not "+strings.SplitN(was, " ", 2)[0]+" any more")
+	}
+	switch {
+	case now.unread[k] && !was.unread[i]:
+		add(view.EventSourceLost, "the metrics page of "+address, now.failures[k])
+	case !now.unread[k] && was.unread[i]:
+		add(view.EventSourceBack, "the metrics page of "+address, "")
+	}
+}

@@ -1,0 +1,327 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// The kinds of incidents. docs/admin-api.md describes them.
+const (
+	kindStuck          view.IncidentKind = "stuck"
+	kindNoConfig       view.IncidentKind = "no_config"
+	kindConfigRefused  view.IncidentKind = "config_refused"
+	kindNoEnvoys       view.IncidentKind = "no_envoys"
+	kindPortFull       view.IncidentKind = "port_full"
+	kindCertificate    view.IncidentKind = "certificate"
+	kindHandshakes     view.IncidentKind = "handshakes_refused"
+	kindLog            view.IncidentKind = "log"
+	kindNotReady       view.IncidentKind = "not_ready"
+	kindNoEndpoints    view.IncidentKind = "no_endpoints"
+	kindNoDecision     view.IncidentKind = "no_decision"
+	kindNoPush         view.IncidentKind = "no_push"
+	kindDrops          view.IncidentKind = "drops"
+	kindNoShedding     view.IncidentKind = "shedding_without_effect"
+	kindSource         view.IncidentKind = "source"
+	kindOverloaded     view.IncidentKind = "overloaded"
+	kindNotFollowed    view.IncidentKind = "not_followed"
+	kindDispute        view.IncidentKind = "dispute"
+	kindEndpoint       view.IncidentKind = "endpoint"
+	kindUnused         view.IncidentKind = "endpoint_unused"
+	kindRefuses        view.IncidentKind = "envoy_refuses"
+	kindBehind         view.IncidentKind = "envoy_behind"
+	kindUnknownCluster view.IncidentKind = "envoy_asks_unknown"
+	kindSilent         view.IncidentKind = "envoy_silent"
+	kindGone           view.IncidentKind = "envoy_gone"
+)
+
+// groupTitles end the sentence "Several endpoints of llama ...".
+var groupTitles = map[view.IncidentKind]string{
+	kindEndpoint:       "stall, fail or cannot be read",
+	kindUnused:         "get nothing from the Envoys",
+	kindRefuses:        "refuse their weights",
+	kindBehind:         "do not answer",
+	kindUnknownCluster: "ask for a cluster that is not configured",
+	kindSilent:         "do not report their requests",
+	kindGone:           "went away without closing their streams",
+	kindDispute:        "report what others contradict",
+}
+
+// sprint is Sprintf, with a shorter name for the sentences here.
+func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+
+// A shape is what findings are made of, besides their sentences.
+func found(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) finding {
+	id := []string{string(kind)}
+	for _, part := range []string{subject.Cluster, subject.Name} {
+		if part != "" {
+			id = append(id, part)
+		}
+	}
+	return finding{Incident: view.Incident{ID: strings.Join(id, "/"), Kind: kind, Severity: severity, Subject: subject,
+		Title: title, Steelyard: view.BlameUnknown, Because: "Nothing that Steelyard sees shows the cause."},
+		linger: lingering}
+}
+
+// because sets the parts of an incident.
+func (f finding) explain(why string, blame view.Blame, because, next, command string) finding {
+	f.Why, f.Steelyard, f.Because, f.Next, f.Command = clip(why, maxEventText), blame, because, next, command
+	return f
+}
+
+// findings are all of a moment.
+func findings(p *picture) []finding {
+	out := processFindings(p)
+	for i := range p.clusters {
+		out = append(out, clusterFindings(p, &p.clusters[i])...)
+	}
+	return append(out, envoyFindings(p)...)
+}
+
+// processFindings are those of Steelyard itself.
+func processFindings(p *picture) (out []finding) {
+	s, process := &p.status, view.Subject{Kind: view.SubjectProcess}
+	if len(p.stuck) > 0 {
+		out = append(out, found(kindStuck, view.SeverityError, process, "Steelyard is stuck").explain(
+			strings.Join(cut(p.stuck, 3), "; "), view.BlameYes, "A loop or a lock in it makes no progress.",
+			"Restart it: Envoys keep their weights meanwhile. Then report it, with the log.",
+			"systemctl restart steelyard"))
+	}
+	if s.ConfigGeneration == 0 {
+		out = append(out, found(kindNoConfig, view.SeverityError, process,
+			"No configuration has been applied yet").explain(
+			"Steelyard serves nothing before it has one.", view.BlameYes, "It waits for its first configuration.",
+			"Check the file.", checkCommand(s.ConfigFile)))
+	}
+	if s.LastReload.Error != "" {
+		f := found(kindConfigRefused, view.SeverityError, process, "The latest configuration was refused").explain(
+			s.LastReload.Error, view.BlameNo,
+			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),
+			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile))
+		f.began = s.LastReload.At.Time
+		out = append(out, f)
+	}
+	if len(p.clients) == 0 && !s.Draining {
+		f := found(kindNoEnvoys, view.SeverityWarning, process, "No Envoy is connected").explain(
+			"Nothing follows the weights.", view.BlameUnknown,
+			"Steelyard's port is open; what Envoys try, it cannot see.",
+			"See whether an Envoy is configured for this address, and reaches it.",
+			"curl -s localhost:9901/stats?filter=control_plane")
+		f.patience = 5 * time.Second
+		out = append(out, f)
+	}
+	return append(out, edgeFindings(p, process)...)
+}
+
+func checkCommand(file string) string {
+	if file == "" {
+		return ""
+	}
+	return "steelyard check --config " + quoted(file)
+}
+
+// quoted is a word for a shell.
+func quoted(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// edgeFindings are those of the ports, the certificates and the log.
+func edgeFindings(p *picture, process view.Subject) (out []finding) {
+	add := func(kind view.IncidentKind, name, title string, problems []view.Problem, blame view.Blame,
+		because, next, command string) {
+		if len(problems) == 0 {
+			return
+		}
+		subject := process
+		f := found(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next, command)
+		if name != "" {
+			f.ID += "/" + name
+		}
+		out = append(out, f)
+	}
+	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections", portProblems(p.status.XDSPort, p.now),
+		view.BlameYes, "One of its limits was reached.",
+		"See who connects; raise xds.limits, or the limit of open files.", "curl -s localhost:19000/api/v1/status")
+	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
+		adminPortProblems(p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
+		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
+	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
+		view.BlameNo, "It is as it was issued.", "Renew it.", "")
+	var refused []view.Problem
+	for _, r := range refusalProblems(p.status) {
+		if strings.HasPrefix(r.Message, "TLS") {
+			refused = append(refused, r)
+		}
+	}
+	add(kindHandshakes, "", "TLS handshakes with Envoys are refused", refused, view.BlameUnknown,
+		"Whether the client's certificate or the authority configured here is wrong, the handshake does not show.",
+		"Compare xds.tls.client_ca_file with the authority of the client named here.", "")
+	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, view.At(p.now)), view.BlameNo,
+		"Whatever reads its standard error does not keep up.", "See what reads the log.",
+		"journalctl -u steelyard -n 5")
+	return out
+}
+
+// joined are the messages of problems.
+func joined(problems []view.Problem) string {
+	var out []string
+	for _, p := range cut(problems, 3) {
+		out = append(out, p.Message)
+	}
+	if more := len(problems) - len(out); more > 0 {
+		out = append(out, sprint("and %d more", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// envoyFindings are those of single Envoys.
+func envoyFindings(p *picture) (out []finding) {
+	names := make([]string, 0, len(p.clusters))
+	for i := range p.clusters {
+		names = append(names, p.clusters[i].Name)
+	}
+	for i := range p.clients {
+		c := &p.clients[i]
+		for k := range c.Subscriptions {
+			if f, ok := subscriptionFinding(p, c, &c.Subscriptions[k], names); ok {
+				out = append(out, f)
+			}
+		}
+		if c.Signals.State == SignalSilent {
+			out = append(out, found(kindSilent, view.SeverityWarning,
+				view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+				sprint("Envoy %s does not report its requests", c.NodeID)).explain(
+				sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
+					formatAgo(c.Signals.LastReport, p.now)),
+				view.BlameNo, "Steelyard takes its assignments to it, and gets no reports back.",
+				"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
+					"port.", ""))
+		}
+		if c.Signals.Runtime.Nack != "" {
+			f := found(kindRefuses, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+				sprint("Envoy %s refuses the runtime values that switch its access log", c.NodeID)).explain(
+				"Its answer: "+c.Signals.Runtime.Nack, view.BlameYes, "It refuses what Steelyard sends.",
+				"Report it with the version of this Envoy: "+c.Version+".", "")
+			f.ID += "/runtime"
+			out = append(out, f)
+		}
+	}
+	for _, l := range p.left {
+		if age := p.now.Sub(l.LeftAt.Time); l.Vanished && age < goneFor {
+			out = append(out, goneFinding(&l))
+		}
+	}
+	return out
+}
+
+// goneFor is how long an Envoy that vanished is an incident.
+const goneFor = 10 * time.Minute
+
+func goneFinding(l *LeftEnvoy) finding {
+	f := found(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
+		sprint("Envoy %s went away without closing its streams", l.NodeID)).explain(
+		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason, orNone(listed(l.Clusters))),
+		view.BlameNo, "Its connection ended from the other side, or with the network.",
+		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")
+	f.began, f.linger = l.LeftAt.Time, 0
+	return f
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// subscriptionFinding is what is wrong with what an Envoy does with one assignment.
+func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string) (finding, bool) {
+	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
+	configured := slices.Contains(names, s.Cluster)
+	switch {
+	case s.Nack.Current:
+		blame, because := blameNack(s.Nack.Message)
+		f := found(kindRefuses, view.SeverityError, subject,
+			sprint("Envoy %s refuses the weights of %s", c.NodeID, s.Cluster)).explain(
+			"Its answer: "+orUnknown(s.Nack.Message), blame, because,
+			sprint("It keeps the assignment %s until then. It is Envoy %s: see whether others of this version accept.",
+				orNone(s.VersionAcked), orUnknown(c.Version)),
+			"steelyard bootstrap --cluster "+quoted(s.Cluster)+" --xds HOST:PORT")
+		f.began = s.Nack.At.Time
+		return f, true
+	case !s.Known && !configured:
+		next := "Correct its configuration, or configure the cluster here."
+		if near := nearest(s.Cluster, names); near != "" {
+			next = sprint("Did its configuration mean %s? Correct it, or configure the cluster here.", near)
+		}
+		// about the Envoy only: there is no such cluster
+		f := found(kindUnknownCluster, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
+			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
+			sprint("Configured are: %s.", orNone(listed(names))), next, "")
+		f.ID += "/" + s.Resource
+		return f, true
+	case behind(s, p.now):
+		f := found(kindBehind, view.SeverityError, subject, sprint("Envoy %s does not answer", c.NodeID)).explain(
+			sprint("It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster,
+				formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)),
+			view.BlameInPart, "Until it answers it balances by the weights that it has.",
+			"See whether it runs and has CPU time; its connection is closed when it answers no ping.", "")
+		return f, true
+	}
+	return finding{}, false
+}
+
+// blameNack is whether Steelyard is the cause of a refusal: what it writes into an assignment is its own.
+func blameNack(message string) (view.Blame, string) {
+	m := strings.ToLower(message)
+	if strings.Contains(m, "unknown field") {
+		return view.BlameInPart, "Steelyard sends a field that this version of Envoy does not have."
+	}
+	for _, own := range []string{"weight", "address", "drop", "overprovisioning", "priority", "endpoint"} {
+		if strings.Contains(m, own) {
+			return view.BlameYes, "It is about a part of the assignment that Steelyard writes."
+		}
+	}
+	return view.BlameUnknown, "Envoy's answer does not show which part it refuses."
+}
+
+// nearest is the name that a misspelt one most likely meant: at most a third of its letters differ.
+func nearest(name string, names []string) (best string) {
+	least := len(name)/3 + 1
+	for _, n := range names {
+		if d := distance(name, n); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be changed, added or removed (Levenshtein).
+func distance(a, b string) int {
+	const longest = 256
+	a, b = a[:min(len(a), longest)], b[:min(len(b), longest)]
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := before
+			if a[i] != b[j] {
+				changed++
+			}
+			before = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,341 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// clusterFindings are those of a cluster and of its endpoints.
+func clusterFindings(p *picture, c *view.Cluster) []finding {
+	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
+	out := decisionFindings(p, c, subject)
+	out = append(out, sheddingFindings(p, c, subject)...)
+	for i := range c.Sources {
+		if f, ok := sourceFinding(p, c, &c.Sources[i], subject); ok {
+			out = append(out, f)
+		}
+	}
+	if f, ok := overloadedFinding(c, subject); ok {
+		out = append(out, f)
+	}
+	if f, ok := followFinding(p, c, subject); ok {
+		out = append(out, f)
+	}
+	for _, d := range c.Disputes {
+		pr := disputeProblem(d, flaggedOf(c.Endpoints, d.Endpoints), p.now)
+		f := found(kindDispute, pr.Severity, view.Subject{Kind: view.SubjectEnvoy, Cluster: c.Name, Name: d.NodeID},
+			sprint("Envoy %s reports what all others contradict", d.NodeID)).explain(pr.Message, view.BlameNo,
+			"The report does not count.", "Check that Envoy, and the network between it and these endpoints.", "")
+		f.ID += "/" + string(d.Kind)
+		f.began, f.patience = d.Since.Time, disputePatience
+		out = append(out, f)
+	}
+	for i := range c.Endpoints {
+		if f, ok := endpointFinding(p, c, &c.Endpoints[i]); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+const (
+	// disputePatience is how long a dispute has to last: short ones end by themselves.
+	disputePatience = time.Minute
+	// passing is how long a source has to be impaired: what ends by itself within that needs nobody.
+	passing = 3 * time.Second
+	// followPatience and followLimit are for how long, and by how much more than by chance, the served shares have to
+	// differ from the decided ones.
+	followPatience = 30 * time.Second
+	followLimit    = 0.05
+)
+
+// decisionFindings are about whether there are decisions, and whether they are sent.
+func decisionFindings(p *picture, c *view.Cluster, subject view.Subject) (out []finding) {
+	explain := "steelyard status"
+	if !c.Ready {
+		f := found(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
+			orUnknown(c.NotReadyReason), view.BlameInPart,
+			"Envoys get no endpoints of it from here until it is, or until warm_up has passed.",
+			"See why the reports that it waits for do not come.", "curl -s localhost:19000/readyz")
+		f.linger = 0
+		out = append(out, f)
+	}
+	if c.Ready && c.Counts.Total == 0 {
+		f := found(kindNoEndpoints, view.SeverityError, subject, sprint("Cluster %s has no endpoints", c.Name)).explain(
+			"Discovery has found none, so Envoys have nowhere to send its requests.", view.BlameNo,
+			"It follows what discovery answers.",
+			"Look at where its endpoints come from: a list, a file or DNS.", explain)
+		f.linger = 0
+		out = append(out, f)
+	}
+	patience := max(decisionPatience.Seconds(), 3*c.MinIntervalSeconds.Or(0))
+	if old := c.Decision.At.Age(p.now).Or(0); old > patience {
+		f := found(kindNoDecision, view.SeverityError, subject,
+			sprint("There are no decisions about %s any more", c.Name)).explain(
+			sprint("The latest was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
+			"Its loop makes no progress, or gets no CPU time.",
+			"See whether the machine has CPU time left; else restart Steelyard. Envoys keep their weights.",
+			"systemctl restart steelyard")
+		f.began = c.Decision.At.Time
+		out = append(out, f)
+	}
+	return out
+}
+
+// sheddingFindings are about requests that are refused because the pool is saturated.
+func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []finding) {
+	if c.Decision.DropFraction.Or(0) > 0 {
+		out = append(out, found(kindDrops, view.SeverityError, subject,
+			sprint("Cluster %s refuses requests", c.Name)).explain(
+			sprint("The whole pool is saturated: %.1f %% of the requests are refused, and the others are expected to "+
+				"wait %s.", 100*c.Decision.DropFraction.Or(0), formatDuration(c.Decision.ExpectedWait)),
+			view.BlameInPart,
+			"It refuses because shedding.enabled is set; without, all of them would wait longer and longer.",
+			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name)))
+	}
+	if c.Shedding {
+		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
+			f := found(kindNoShedding, view.SeverityError, subject,
+				sprint("Shedding of %s is without effect", c.Name)).explain(
+				joined(problems), view.BlameYes, "What it sends to these Envoys cannot refuse requests.",
+				"Make the configuration of the Envoys with steelyard bootstrap --mode shedding.",
+				"steelyard bootstrap --mode shedding --cluster "+quoted(c.Name)+" --xds HOST:PORT")
+			f.patience = 5 * time.Second
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// sourceFinding is what is wrong with a source as a whole. Single endpoints have findings of their own.
+func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject view.Subject) (finding, bool) {
+	failing := 2*c.Counts.Failing >= c.Counts.Total && c.Counts.Failing > 0
+	severity, title := view.SeverityWarning, sprint("Source %s of %s is lost", s.Name, c.Name)
+	blame, because := view.BlameNo, "Steelyard goes on with what the other sources report."
+	var why string
+	switch {
+	case s.Name == "push" && s.LastError != "":
+		return found(kindNoPush, view.SeverityError, subject,
+			sprint("The weights of %s cannot be sent", c.Name)).explain(
+			s.LastError, view.BlameYes, "The decision cannot be made an assignment.",
+			"Report this, with the log.", ""), true
+	case s.Name == "scrape" && failing && c.Counts.Failing < several-1 && c.Counts.Total > 1 &&
+		s.State != view.SourceDown:
+		return finding{}, false // endpoints with findings of their own
+	case s.Name == "scrape" && failing:
+		severity, title = view.SeverityError, sprint("The metrics of most endpoints of %s cannot be read", c.Name)
+		why = sprint("%d of %d scrapes fail%s.", c.Counts.Failing, c.Counts.Total, causedBy(s.LastError))
+	case s.State == view.SourceDown:
+		severity = view.SeverityError
+		why = sprint("It is down%s%s.", lastWorked(*s, p.now), causedBy(s.LastError))
+	case s.State == view.SourceStale && s.Name != "scrape":
+		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.now), causedBy(s.LastError))
+	case s.State == view.SourcePartial:
+		title = sprint("Some Envoys do not report to %s about %s", s.Name, c.Name)
+		why = sprint("Envoys that report: %s. Missing: %s.", formatReporting(s.Envoys),
+			orNone(listed(s.Envoys.Missing)))
+	default:
+		return finding{}, false
+	}
+	if !slices.ContainsFunc(c.Endpoints,
+		func(e view.Endpoint) bool { return endpointState(&e) != view.EndpointBlind }) {
+		because = "Nothing usable is known of any endpoint, so all get their part of the capacity."
+	}
+	f := found(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
+		sourceCommand(c, s))
+	f.ID += "/" + s.Name
+	if severity == view.SeverityError {
+		f.rank = 1
+	} else {
+		f.patience = passing
+	}
+	return f, true
+}
+
+func causedBy(cause string) string { return because(strings.TrimRight(cause, ".")) }
+
+func sourceNext(name string) string {
+	switch name {
+	case "scrape":
+		return "Read one of the pages by hand. Did the metrics port or path move (scrape.port, scrape.path)?"
+	case "redis":
+		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
+	case "discovery":
+		return "Look at where the endpoints come from. Steelyard keeps those that it had."
+	}
+	return "See whether the Envoys' bootstrap has this service, and what it logs."
+}
+
+func sourceCommand(c *view.Cluster, s *view.SourceStatus) string {
+	if s.Name != "scrape" {
+		return "steelyard status"
+	}
+	for i := range c.Endpoints {
+		if command := inspectCommand(&c.Endpoints[i]); command != "" {
+			return command
+		}
+	}
+	return ""
+}
+
+// inspectCommand reads the metrics page whose scrape failed; the error names it.
+func inspectCommand(e *view.Endpoint) string {
+	for _, word := range strings.Fields(e.LastScrape.Error) {
+		url := strings.TrimRight(word, ":,;")
+		if strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://") {
+			return sprint("steelyard inspect --engine %s %s", quoted(e.Engine), quoted(url))
+		}
+	}
+	return ""
+}
+
+// overloadedFinding is about a pool of which a large part is overloaded: weights deal with single ones.
+func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
+	var overloaded int
+	var first *view.Endpoint
+	for i := range c.Endpoints {
+		if e := &c.Endpoints[i]; e.Overloaded && !e.Outlier {
+			if overloaded++; first == nil {
+				first = e
+			}
+		}
+	}
+	severity, title, rank := view.SeverityWarning, sprint("A quarter of %s or more is overloaded", c.Name), 0
+	switch {
+	case overloaded == 0 || 4*overloaded < c.Counts.Total || c.Counts.Total < 2:
+		return finding{}, false
+	case 2*overloaded >= c.Counts.Total:
+		severity, title, rank = view.SeverityError, sprint("Half of %s or more is overloaded", c.Name), 1
+	}
+	why := sprint("%d of %d endpoints are. The first, %s: %s.", overloaded, c.Counts.Total, first.Address,
+		orUnknown(first.OverloadReason))
+	if used, known := c.Use.CapacityUsed.Value(); known {
+		why += sprint(" %.0f %% of the capacity of the pool is in use.", 100*used)
+	}
+	f := found(kindOverloaded, severity, subject, title).explain(why, view.BlameNo,
+		"More arrives than these endpoints can do, or it is more than others get by the Envoys' own choice.",
+		"See whether the load is even. If it is, the pool is too small: add endpoints, or enable shedding.",
+		"steelyard top "+quoted(c.Name))
+	f.rank = rank
+	return f, true
+}
+
+// followFinding is about Envoys that do not send what was decided.
+func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, bool) {
+	gap, known := c.Served.VsDecided.Value()
+	if !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
+		return finding{}, false
+	}
+	blame, because := view.BlameYes, "All Envoys have accepted the latest assignment."
+	if names := notFollowing(p, c.Name); len(names) > 0 {
+		blame, because = view.BlameInPart, sprint("These have not accepted the latest assignment: %s.", listed(names))
+	} else if n := unusedOf(c); n > 0 {
+		blame, because = view.BlameNo, sprint("The Envoys send nothing to %d endpoints whatever their weight: their "+
+			"health checks or outlier detection ejected them.", n)
+	}
+	f := found(kindNotFollowed, view.SeverityError, subject,
+		sprint("Envoys do not follow the weights of %s", c.Name)).explain(
+		sprint("%.0f %% of the %.0f requests of the last minute went elsewhere than decided.", 100*gap,
+			c.Served.Requests1m.Or(0)), blame, because,
+		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
+		"steelyard top "+quoted(c.Name))
+	f.patience, f.linger = followPatience, followPatience
+	return f, true
+}
+
+func unusedOf(c *view.Cluster) (n int) {
+	for i := range c.Endpoints {
+		n += one(c.Endpoints[i].Reason == reasonUnused)
+	}
+	return n
+}
+
+// notFollowing are the Envoys that refuse the assignment of a cluster, or do not answer.
+func notFollowing(p *picture, cluster string) (names []string) {
+	for i := range p.clients {
+		for k := range p.clients[i].Subscriptions {
+			s := &p.clients[i].Subscriptions[k]
+			if s.Cluster == cluster && (s.Nack.Current || behind(s, p.now)) &&
+				!slices.Contains(names, p.clients[i].NodeID) {
+				names = append(names, p.clients[i].NodeID)
+			}
+		}
+	}
+	return names
+}
+
+// endpointFinding is what is wrong with one endpoint. All that a dying server goes through is one incident, with the
+// title of the worst: what it reports changes from one second to the next.
+func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bool) {
+	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
+	health := "curl -m 2 http://" + quoted(e.Address) + "/health"
+	switch state := endpointState(e); {
+	case state == view.EndpointOutlier:
+		title := "%s fails its requests"
+		if strings.HasPrefix(e.OverloadReason, "stalled") {
+			title = "%s takes requests and answers none"
+		}
+		f := found(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
+			clause(e.OverloadReason)+" Envoys are asked to prefer others, and it is tried again by itself.",
+			view.BlameNo, outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+		f.rank = 3
+		return f, true
+	case state == view.EndpointBlind:
+		f := found(kindEndpoint, view.SeverityError, subject,
+			sprint("Nothing usable is known of %s", e.Address)).explain(
+			"It counts as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
+			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
+			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
+			orElse(inspectCommand(e), health))
+		f.rank = 2
+		return f, true
+	case state == view.EndpointUnused:
+		f := found(kindUnused, view.SeverityWarning, subject,
+			sprint("%s gets nothing from the Envoys", e.Address)).explain(
+			"They send it nothing, whatever its weight.", view.BlameNo, "Its weight would bring it requests.",
+			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
+		return f, true
+	case unread(e):
+		f := found(kindEndpoint, view.SeverityWarning, subject,
+			sprint("The metrics of %s cannot be read", e.Address)).explain(
+			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
+			"Its page fails, or is too slow for scrape.timeout.",
+			"Read the page by hand. A slower page wants a longer scrape.timeout.", orElse(inspectCommand(e), health))
+		f.rank = 1
+		return f, true
+	}
+	return finding{}, false
+}
+
+// clause is a text as a sentence.
+func clause(s string) string {
+	s = strings.TrimRight(orUnknown(s), ". ")
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}
+
+func orElse(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// standIn is what is in use instead of the metrics.
+func standIn(e *view.Endpoint) string {
+	if e.LoadSource == "in_flight" || e.LoadSource == "fused" {
+		return "What the Envoys have in flight there stands in."
+	}
+	return "Its last values fade into those of the median endpoint."
+}
+
+// outlierBecause is why an outlier is none of Steelyard's.
+func outlierBecause(p *picture, c *view.Cluster) string {
+	because := "It is its answers that fail or do not come; weights do not change that."
+	if names := notFollowing(p, c.Name); len(names) > 0 {
+		because += sprint(" But these Envoys do not follow, and may still send there: %s.", listed(names))
+	}
+	return because
+}

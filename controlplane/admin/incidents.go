@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// A picture is what incidents are found in: everything that was seen at one moment.
+type picture struct {
+	now      time.Time
+	status   Status
+	stuck    []string
+	clusters []view.Cluster // with what the handler adds: Served, Counts
+	clients  []Client
+	left     []LeftEnvoy
+	configs  []Configured // that were applied, the latest last
+}
+
+// A Configured is a configuration that was applied.
+type Configured struct {
+	At         time.Time
+	Generation uint64
+	Clusters   []string // that it added or changed, sorted
+}
+
+// A finding is an incident of this moment only.
+type finding struct {
+	view.Incident
+	// began is when it began, where that is known; else it began when it was first found.
+	began time.Time
+	// patience is how long it has to last before it is shown, and linger how long it is shown after it was last found.
+	patience, linger time.Duration
+	// rank tells findings of one id apart: the title of the highest stays.
+	rank int
+}
+
+// An incidentState is an incident in the memory of judge.
+type incidentState struct {
+	finding
+	first, last time.Time // when it was found
+}
+
+// The bounds and times of incidents.
+const (
+	maxIncidents = 200
+	// lingering is how long an incident stays after its cause was last seen, so that it does not flicker.
+	lingering = 10 * time.Second
+	// afterConfig is how soon after a configuration something has to begin to be laid at its door.
+	afterConfig = 30 * time.Second
+	// several findings of a kind in one cluster are one incident from so many on, until there are fewer than two.
+	several = 4
+)
+
+// judge makes the incidents of a moment of those a second before and of what is seen now. It is pure: all incidents of
+// the page, the JSON and the command line come from here.
+func judge(before []incidentState, p *picture) []incidentState {
+	was := make(map[string]*incidentState, len(before))
+	for i := range before {
+		was[before[i].ID] = &before[i]
+	}
+	var out []incidentState
+	found := map[string]bool{}
+	for _, f := range grouped(findings(p), was, p.now) {
+		if found[f.ID] {
+			continue
+		}
+		found[f.ID] = true
+		out = append(out, continued(was[f.ID], f, p))
+	}
+	for _, s := range before {
+		if !found[s.ID] && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience && exists(&s, p) {
+			out = append(out, s)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b incidentState) int {
+		return cmp.Or(cmp.Compare(rank(b.Severity), rank(a.Severity)), a.Since.Compare(b.Since.Time),
+			strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// continued is a finding with what was before: its beginning, and the title and severity of its worst.
+func continued(was *incidentState, f finding, p *picture) incidentState {
+	s := incidentState{finding: f, first: p.now, last: p.now}
+	s.Since = view.At(p.now)
+	if !f.began.IsZero() {
+		s.Since = view.At(f.began)
+	}
+	if was != nil {
+		s.first, s.Since = was.first, was.Since
+		if was.rank >= f.rank {
+			s.Title, s.Severity, s.rank = was.Title, was.Severity, was.rank
+			s.patience = min(s.patience, was.patience)
+		}
+		if rank(was.Severity) > rank(s.Severity) {
+			s.Severity = was.Severity
+		}
+		if was.Steelyard == view.BlameInPart && f.Steelyard != view.BlameYes {
+			s.Steelyard, s.Because = was.Steelyard, was.Because
+			return s
+		}
+	}
+	blameConfig(&s, p)
+	return s
+}
+
+// exists reports whether the subject of an incident is still there: what has been removed is in no trouble.
+func exists(s *incidentState, p *picture) bool {
+	if s.Subject.Cluster == "" {
+		return true
+	}
+	i := slices.IndexFunc(p.clusters, func(c view.Cluster) bool { return c.Name == s.Subject.Cluster })
+	if i < 0 || s.Subject.Kind != view.SubjectEndpoint {
+		return i >= 0
+	}
+	return slices.ContainsFunc(p.clusters[i].Endpoints, func(e view.Endpoint) bool {
+		return e.Address == s.Subject.Name
+	})
+}
+
+// blameConfig lays an incident at the door of a configuration that changed its cluster just before it began.
+func blameConfig(s *incidentState, p *picture) {
+	if s.Steelyard == view.BlameYes || s.Subject.Cluster == "" {
+		return
+	}
+	for _, c := range p.configs {
+		since := s.Since.Sub(c.At)
+		if since < 0 || since > afterConfig || !slices.Contains(c.Clusters, s.Subject.Cluster) || c.Generation <= 1 {
+			continue
+		}
+		s.Steelyard = view.BlameInPart
+		s.Because = sprint("It began %s after configuration %d was applied, which changed this cluster.",
+			formatSeconds(since.Seconds()), c.Generation)
+	}
+}
+
+// shownOf are the incidents that have lasted long enough, with the reasons as they are at this time.
+func shownOf(states []incidentState, now time.Time) []view.Incident {
+	out := []view.Incident{}
+	for _, s := range states {
+		if now.Sub(s.first) >= s.patience {
+			out = append(out, s.Incident)
+		}
+	}
+	return out
+}
+
+// grouped makes one incident of several findings of a kind about endpoints or Envoys.
+func grouped(all []finding, was map[string]*incidentState, now time.Time) []finding {
+	type groupKey struct {
+		kind    view.IncidentKind
+		cluster string
+	}
+	groups := map[groupKey][]finding{}
+	for _, f := range all {
+		if f.Subject.Kind == view.SubjectEndpoint || f.Subject.Kind == view.SubjectEnvoy {
+			k := groupKey{f.Kind, f.Subject.Cluster}
+			groups[k] = append(groups[k], f)
+		}
+	}
+	var out []finding
+	joined := map[groupKey]bool{}
+	for _, f := range all {
+		k := groupKey{f.Kind, f.Subject.Cluster}
+		members := groups[k]
+		g := joint(members)
+		before := was[g.ID]
+		if len(members) < several && (before == nil || len(members) < 2) {
+			out = append(out, f)
+			continue
+		}
+		if !joined[k] {
+			joined[k] = true
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// joint is one finding for several of a kind.
+func joint(members []finding) finding {
+	if len(members) == 0 {
+		return finding{}
+	}
+	f := members[0]
+	f.rank = 0
+	names := make([]string, 0, len(members))
+	for _, m := range members {
+		names = append(names, m.Subject.Name)
+		if rank(m.Severity) > rank(f.Severity) {
+			f.Severity = m.Severity
+		}
+		if !m.began.IsZero() && (f.began.IsZero() || m.began.Before(f.began)) {
+			f.began = m.began
+		}
+	}
+	what, where := "Envoys", ""
+	if f.Subject.Kind == view.SubjectEndpoint {
+		what, where = "endpoints", " of "+f.Subject.Cluster
+	}
+	f.Subject.Name = ""
+	if f.Subject.Kind == view.SubjectEndpoint {
+		f.Subject.Kind = view.SubjectCluster
+	}
+	f.ID = sprint("%s/%s/several", f.Kind, f.Subject.Cluster)
+	f.Title = sprint("Several %s%s %s", what, where, groupTitles[f.Kind])
+	f.Why = sprint("%d %s: %s. The first: %s", len(members), what, listed(names), members[0].Why)
+	return f
+}
+
+// listed names the first of many.
+func listed(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return sprint("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// worstState is the state that follows from incidents.
+func worstState(incidents []view.Incident) view.State {
+	state := view.StateOK
+	for i := range incidents {
+		if incidents[i].Severity == view.SeverityError {
+			return view.StateError
+		}
+		state = view.StateWarning
+	}
+	return state
+}
+
+// clusterIncidents are those of a cluster: about it, its endpoints, and Envoys in it.
+func clusterIncidents(all []view.Incident, cluster string) []view.Incident {
+	out := []view.Incident{}
+	for i := range all {
+		if all[i].Subject.Cluster == cluster {
+			out = append(out, all[i])
+		}
+	}
+	return out
+}

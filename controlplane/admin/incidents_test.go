@@ -1,0 +1,430 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// A scene is a picture that a test changes from second to second.
+type scene struct {
+	picture
+	states []incidentState
+}
+
+// calm is a pool of eight endpoints, and three Envoys that follow.
+func calm() *scene {
+	c := view.Cluster{Name: "llama", Engine: "vllm", Ready: true,
+		Decision: view.Decision{At: view.At(noon), ArrivalRate: view.Num(40), ArrivalRateSource: "issued"},
+		Sources:  []view.SourceStatus{{Name: "scrape", State: view.SourceOK, LastSuccess: view.At(noon)}}}
+	for i := range 8 {
+		c.Endpoints = append(c.Endpoints, view.Endpoint{Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Engine: "vllm",
+			Reason: "fill", LoadSource: "fused", Capacity: view.Num(8),
+			Inputs: []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(0.1), State: "fresh"}}})
+	}
+	s := &scene{picture: picture{now: noon, clusters: []view.Cluster{c},
+		status: Status{ConfigGeneration: 3, Now: view.At(noon)}}}
+	for i := range 3 {
+		s.clients = append(s.clients, Client{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0",
+			Address: "10.9.0.1:4000", Subscriptions: []Subscription{{Resource: "llama", Cluster: "llama", Known: true,
+				InSync: true, VersionSent: "7", VersionAcked: "7", LastSent: view.At(noon), LastAck: view.At(noon)}}})
+	}
+	return s
+}
+
+// after lets time pass, second by second, and returns the incidents of the last.
+func (s *scene) after(d time.Duration) []view.Incident {
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.now = s.now.Add(time.Second)
+		s.look()
+	}
+	return shownOf(s.states, s.now)
+}
+
+func (s *scene) look() {
+	s.status.Now = view.At(s.now)
+	for i := range s.clusters {
+		if s.clusters[i].Decision.At.Equal(s.now.Add(-time.Second)) || s.now.Equal(noon) {
+			s.clusters[i].Decision.At = view.At(s.now)
+		}
+		s.clusters[i].Counts = count(s.clusters[i].Endpoints)
+	}
+	s.states = judge(s.states, &s.picture)
+}
+
+func (s *scene) pool() *view.Cluster { return &s.clusters[0] }
+
+func (s *scene) endpoint(i int) *view.Endpoint { return &s.clusters[0].Endpoints[i] }
+
+// only expects one incident, and returns it.
+func only(t *testing.T, all []view.Incident) view.Incident {
+	t.Helper()
+	if len(all) != 1 {
+		t.Fatalf("%d incidents, want one: %+v", len(all), all)
+	}
+	i := all[0]
+	for name, part := range map[string]string{"title": i.Title, "why": i.Why, "because": i.Because, "next": i.Next,
+		"id": i.ID} {
+		if part == "" {
+			t.Errorf("%s has no %s", i.ID, name)
+		}
+	}
+	return i
+}
+
+func TestAPoolThatIsWellHasNoIncident(t *testing.T) {
+	s := calm()
+	s.endpoint(0).Overloaded, s.endpoint(0).OverloadReason = true, "queue per slot 5 >= 4"
+	s.endpoint(1).Reason = "ramp"
+	s.endpoint(2).Reason = "floor"
+	if got := s.after(20 * time.Second); len(got) != 0 {
+		t.Fatalf("one overloaded endpoint, one that is new and one above the level are %+v", got)
+	}
+}
+
+// A server that dies is unread, then blind, then failing, with another text each second: one incident, and its
+// beginning stays.
+func TestADyingServerIsOneIncidentFromBeginningToEnd(t *testing.T) {
+	s := calm()
+	s.look()
+	e := s.endpoint(3)
+	e.LastScrape.Error = "get http://10.0.0.4:9000/metrics: connection refused"
+	e.Inputs[0].State = "decay"
+	first := only(t, s.after(time.Second))
+	if first.Severity != view.SeverityWarning ||
+		first.Command != "steelyard inspect --engine vllm http://10.0.0.4:9000/metrics" {
+		t.Errorf("unread: %+v", first)
+	}
+	titles := map[string]bool{first.Title: true}
+	for second := range 60 {
+		switch {
+		case second > 20:
+			e.Outlier, e.Overloaded = true, true
+			e.OverloadReason = fmt.Sprintf("stalled since 12:00:00: none of %d requests in flight ends", second)
+		case second > 5:
+			e.Reason = "neutral"
+		}
+		if second%7 == 3 { // it goes through states and back
+			e.Outlier, e.Reason, e.LastScrape.Error = false, "fill", ""
+		} else {
+			e.LastScrape.Error = fmt.Sprintf("get http://10.0.0.4:9000/metrics: no answer within %d ms", second)
+		}
+		got := only(t, s.after(time.Second))
+		titles[got.Title] = true
+		if got.ID != first.ID || got.Since != first.Since {
+			t.Fatalf("second %d: %s since %s, was %s since %s", second, got.ID, got.Since, first.ID, first.Since)
+		}
+	}
+	if len(titles) != 3 {
+		t.Errorf("the titles were %v, want one for each time that it got worse", titles)
+	}
+	*e = calm().clusters[0].Endpoints[3]
+	if got := s.after(lingering - 2*time.Second); len(got) != 1 {
+		t.Errorf("it ended at once: %v", got)
+	}
+	if got := s.after(3 * time.Second); len(got) != 0 {
+		t.Errorf("it does not end: %+v", got)
+	}
+}
+
+func TestAnEnvoyThatIsLateNowAndThenIsOneIncident(t *testing.T) {
+	s := calm()
+	s.look()
+	sub := &s.clients[1].Subscriptions[0]
+	sub.InSync, sub.VersionSent, sub.LastSent = false, "8", view.At(s.now)
+	if got := s.after(5 * time.Second); len(got) != 0 {
+		t.Fatalf("within the time that Envoys take: %+v", got)
+	}
+	first := only(t, s.after(time.Second))
+	if first.Kind != kindBehind || first.Subject.Name != "edge-2" || first.Steelyard != view.BlameInPart {
+		t.Fatalf("%+v", first)
+	}
+	for range 10 {
+		sub.LastSent = view.At(s.now) // answered one, and is late with the next
+		s.after(5 * time.Second)
+		if got := only(t, shownOf(s.states, s.now)); got.Since != first.Since || got.Title != first.Title {
+			t.Fatalf("it flickers: since %s, was %s", got.Since, first.Since)
+		}
+		s.after(2 * time.Second)
+	}
+}
+
+func TestManyOfAKindAreOneIncidentWithAStableTitle(t *testing.T) {
+	s := calm()
+	s.look()
+	for i := range 3 {
+		s.endpoint(i).Outlier = true
+	}
+	if got := s.after(time.Second); len(got) != 3 {
+		t.Fatalf("three of them are %d incidents", len(got))
+	}
+	s.endpoint(3).Outlier = true
+	s.after(lingering + time.Second)
+	first := only(t, shownOf(s.states, s.now))
+	if first.Title != "Several endpoints of llama stall, fail or cannot be read" ||
+		first.Severity != view.SeverityError {
+		t.Fatalf("%+v", first)
+	}
+	for i := 4; i < 8; i++ {
+		s.endpoint(i).Outlier = true
+		got := only(t, s.after(time.Second))
+		if got.Title != first.Title || got.Since != first.Since ||
+			!strings.Contains(got.Why, fmt.Sprint(i+1, " endpoints")) {
+			t.Errorf("with %d: %+v", i+1, got)
+		}
+	}
+	for i := 2; i < 8; i++ {
+		s.endpoint(i).Outlier = false
+	}
+	if got := only(t, s.after(time.Second)); got.ID != first.ID {
+		t.Errorf("while two are left it is still one: %+v", got)
+	}
+}
+
+func TestAScrapeThatFailsForMostOfAPoolIsAnError(t *testing.T) {
+	s := calm()
+	s.look()
+	s.pool().Sources[0] = view.SourceStatus{Name: "scrape", State: view.SourceStale, LastSuccess: view.At(noon),
+		LastError: "8 of 8 endpoints fail"}
+	for i := range 8 {
+		s.endpoint(i).LastScrape.Error = "get http://10.0.0.1:9000/metrics: status 500"
+	}
+	got := only(t, s.after(time.Second))
+	if got.Severity != view.SeverityError || got.Kind != kindSource || got.Steelyard != view.BlameNo ||
+		got.Title != "The metrics of most endpoints of llama cannot be read" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
+	s := calm()
+	s.look()
+	for n, want := range []view.Severity{"", "", view.SeverityWarning, view.SeverityWarning, view.SeverityError} {
+		for i := range n {
+			s.endpoint(i).Overloaded, s.endpoint(i).OverloadReason = true, "queue per slot 5 >= 4"
+		}
+		got := s.after(3 * time.Second)
+		if want == "" {
+			if len(got) != 0 {
+				t.Errorf("%d overloaded: %+v", n, got)
+			}
+			continue
+		}
+		if i := only(t, got); i.Severity != want || i.Kind != kindOverloaded {
+			t.Errorf("%d overloaded: %+v", n, i)
+		}
+	}
+}
+
+func TestAConfigurationThatChangedTheClusterIsNamedAsACause(t *testing.T) {
+	for name, test := range map[string]struct {
+		changed []string
+		before  time.Duration
+		want    view.Blame
+	}{
+		"it changed this cluster":     {[]string{"llama"}, 6 * time.Second, view.BlameInPart},
+		"it changed another":          {[]string{"mixtral"}, 6 * time.Second, view.BlameNo},
+		"it was applied a minute ago": {[]string{"llama"}, time.Minute, view.BlameNo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := calm()
+			s.look()
+			s.configs = []Configured{{At: s.now.Add(time.Second - test.before), Generation: 3, Clusters: test.changed}}
+			s.endpoint(0).Outlier = true
+			got := only(t, s.after(time.Second))
+			if got.Steelyard != test.want {
+				t.Fatalf("%s: %s", got.Steelyard, got.Because)
+			}
+			if test.want == view.BlameInPart && got.Because !=
+				"It began 6.0 s after configuration 3 was applied, which changed this cluster." {
+				t.Error(got.Because)
+			}
+			if got := only(t, s.after(time.Minute)); got.Steelyard != test.want {
+				t.Errorf("a minute later: %s", got.Steelyard)
+			}
+		})
+	}
+}
+
+func TestARefusalIsSteelyardsWhereItIsAboutWhatSteelyardWrites(t *testing.T) {
+	for message, want := range map[string]view.Blame{
+		"load_balancing_weight: value must be greater than or equal to 1": view.BlameYes,
+		"malformed IP address: foo":                                       view.BlameYes,
+		"Proto constraint: drop_percentage":                               view.BlameYes,
+		"ClusterLoadAssignment.Policy with unknown field set {6}":         view.BlameInPart,
+		"something else": view.BlameUnknown,
+	} {
+		s := calm()
+		s.look()
+		s.clients[0].Subscriptions[0].Nack = Nack{Message: message, At: view.At(s.now), Current: true}
+		if got := only(t, s.after(time.Second)); got.Steelyard != want || got.Kind != kindRefuses ||
+			got.Severity != view.SeverityError || !strings.Contains(got.Why, message) {
+			t.Errorf("%s: %+v", message, got)
+		}
+	}
+}
+
+func TestEnvoysThatDoNotFollowAreAnIncidentAfterHalfAMinute(t *testing.T) {
+	s := calm()
+	s.look()
+	s.pool().Served = view.Served{Source: view.ServedBegun, Requests1m: view.Num(6000), VsDecided: view.Num(0.2),
+		Noise: view.Num(0.02)}
+	if got := s.after(followPatience - time.Second); len(got) != 0 {
+		t.Fatalf("too early: %+v", got)
+	}
+	if got := only(t, s.after(2*time.Second)); got.Kind != kindNotFollowed || got.Steelyard != view.BlameYes ||
+		got.Severity != view.SeverityError {
+		t.Errorf("%+v", got)
+	}
+	s = calm()
+	s.look()
+	s.pool().Served = view.Served{VsDecided: view.Num(0.2), Noise: view.Num(0.1)}
+	if got := s.after(time.Minute); len(got) != 0 {
+		t.Errorf("as much as by chance: %+v", got)
+	}
+}
+
+func TestAnEnvoyThatVanishedIsAnIncidentForTenMinutes(t *testing.T) {
+	s := calm()
+	s.left = []LeftEnvoy{{NodeID: "edge-9", Address: "10.9.0.9:4000", LeftAt: view.At(s.now), Vanished: true,
+		LeftReason: "the connection was reset", Clusters: []string{"llama"}}}
+	got := only(t, s.after(9*time.Minute))
+	if got.Kind != kindGone || !got.Since.Equal(noon) || got.Severity != view.SeverityWarning {
+		t.Errorf("%+v", got)
+	}
+	if got := s.after(2 * time.Minute); len(got) != 0 {
+		t.Errorf("after eleven minutes: %+v", got)
+	}
+	s.left[0].Vanished, s.left[0].LeftAt = false, view.At(s.now)
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("one that closed its streams: %+v", got)
+	}
+}
+
+func TestWhatIsRemovedIsInNoTrouble(t *testing.T) {
+	s := calm()
+	s.look()
+	s.endpoint(7).Outlier = true
+	only(t, s.after(time.Second))
+	s.pool().Endpoints = s.pool().Endpoints[:7]
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestACommandIsSafeToPaste(t *testing.T) {
+	for in, want := range map[string]string{
+		"llama": "llama", "10.0.0.1:8000": "10.0.0.1:8000", "": "''", "a b": "'a b'", "x; rm -rf /": "'x; rm -rf /'",
+		"it's": `'it'\''s'`, "$(id)": "'$(id)'",
+	} {
+		if got := quoted(in); got != want {
+			t.Errorf("%q: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestNoTwoBadgesContradictEachOther walks the states of a pool: whatever holds, the state of the cluster, the states
+// of its endpoints, readiness, sources and problems agree.
+func TestNoTwoBadgesContradictEachOther(t *testing.T) {
+	type part struct {
+		name string
+		set  func(s *scene)
+	}
+	pools := []part{
+		{"ready", func(*scene) {}},
+		{"not ready", func(s *scene) { s.pool().Ready, s.pool().NotReadyReason = false, "no reports yet" }},
+		{"no endpoints", func(s *scene) { s.pool().Endpoints = nil }},
+		{"no decision", func(s *scene) { s.pool().Decision.At = view.At(s.now.Add(-time.Minute)) }},
+		{"drops", func(s *scene) { s.pool().Decision.DropFraction = view.Num(0.2) }},
+	}
+	endpoints := []part{{"as they were", func(*scene) {}}}
+	for _, n := range []int{1, 4, 8} {
+		for name, set := range map[string]func(e *view.Endpoint){
+			"outlier":    func(e *view.Endpoint) { e.Outlier, e.Overloaded = true, true },
+			"overloaded": func(e *view.Endpoint) { e.Overloaded = true },
+			"blind":      func(e *view.Endpoint) { e.Reason = "neutral" },
+			"unused":     func(e *view.Endpoint) { e.Reason = "unused" },
+			"unread": func(e *view.Endpoint) {
+				e.LastScrape.Error, e.Inputs = "get http://x/metrics: refused",
+					[]view.Input{{Field: "queue", State: "neutral"}}
+			},
+			"warming": func(e *view.Endpoint) { e.Reason = "ramp" },
+		} {
+			endpoints = append(endpoints, part{fmt.Sprint(n, " ", name), func(s *scene) {
+				for i := range min(n, len(s.pool().Endpoints)) {
+					set(s.endpoint(i))
+				}
+			}})
+		}
+	}
+	sources := []part{
+		{"sources well", func(*scene) {}},
+		{"source down", func(s *scene) { s.pool().Sources[0].State = view.SourceDown }},
+		{"source partial", func(s *scene) { s.pool().Sources[0].State = view.SourcePartial }},
+	}
+	walked := 0
+	for _, p := range pools {
+		for _, e := range endpoints {
+			for _, src := range sources {
+				s := calm()
+				s.look()
+				for _, set := range []part{p, src, e} {
+					set.set(s)
+				}
+				s.now = s.now.Add(time.Second)
+				s.look()
+				s.agrees(t, strings.Join([]string{p.name, e.name, src.name}, ", "))
+				walked++
+			}
+		}
+	}
+	if walked < 200 {
+		t.Errorf("only %d combinations", walked)
+	}
+}
+
+// agrees checks everything that is shown of the pool against everything else.
+func (s *scene) agrees(t *testing.T, name string) {
+	t.Helper()
+	c := *s.pool()
+	incidents := clusterIncidents(shownOf(s.states, s.now), c.Name)
+	state := worstState(incidents)
+	m := &moment{incidents: incidents}
+	shown := completeCluster(c, m, s.clients, s.now)
+	if shown.State != state {
+		t.Errorf("%s: the cluster shows %s, its incidents are %s", name, shown.State, state)
+	}
+	if state == view.StateOK {
+		if !c.Ready || c.Counts.Total == 0 || c.Decision.DropFraction.Or(0) > 0 {
+			t.Errorf("%s: ok, and ready %v, %d endpoints, drops %v", name, c.Ready, c.Counts.Total,
+				c.Decision.DropFraction)
+		}
+	}
+	if worst(shown.Problems) == view.SeverityError && state == view.StateOK {
+		t.Errorf("%s: ok, with the problems %v", name, shown.Problems)
+	}
+	for i := range c.Endpoints {
+		e := c.Endpoints[i]
+		completeEndpoint(&e, nil, s.now)
+		bad := e.State == view.EndpointOutlier || e.State == view.EndpointBlind
+		if bad && state != view.StateError {
+			t.Errorf("%s: %s is %s, and the cluster %s", name, e.Address, e.State, state)
+		}
+		if e.State == view.EndpointOK && (e.Overloaded || e.LastScrape.Error != "" || worst(e.Problems) != "") {
+			t.Errorf("%s: %s is ok, with %v", name, e.Address, e.Problems)
+		}
+		if e.State == view.EndpointOverloaded && !e.Overloaded || e.State == view.EndpointOutlier && !e.Outlier {
+			t.Errorf("%s: %s is %s, without its flag", name, e.Address, e.State)
+		}
+	}
+	ids := map[string]bool{}
+	for _, i := range incidents {
+		if ids[i.ID] {
+			t.Errorf("%s: two incidents %s", name, i.ID)
+		}
+		ids[i.ID] = true
+	}
+}

@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strings"
+)
+
+const loginPath = "/login"
+
+// maxForm bounds the body of a login.
+const maxForm = 4 << 10
+
+// loginData is what the form shows.
+type loginData struct {
+	Next    string // where the browser goes afterwards
+	Message string
+}
+
+func (h *handler) getLogin(w http.ResponseWriter, _ *http.Request) {
+	if h.Access.TokensFile == "" {
+		writeError(w, http.StatusNotFound, "no tokens are configured (admin.tokens_file), so there is nothing to log "+
+			"in to")
+		return
+	}
+	h.loginPage(w, http.StatusOK, "/", "")
+}
+
+func (h *handler) loginPage(w http.ResponseWriter, code int, next, message string) {
+	var body bytes.Buffer
+	if err := loginForm.Execute(&body, loginData{next, message}); err != nil {
+		h.Log.Error("rendering the login failed", "error", err)
+		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
+}
+
+// postLogin exchanges a token for a session of the browser.
+func (h *handler) postLogin(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		writeError(w, http.StatusBadRequest, "the form could not be read: %v", err)
+		return
+	}
+	next := r.PostForm.Get("next")
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
+		next = "/" // of this listener only
+	}
+	h.Access.mu.Lock()
+	tokens := h.Access.tokens
+	h.Access.mu.Unlock()
+	t := match(tokens, strings.TrimSpace(r.PostForm.Get("token")))
+	if t == nil {
+		h.Access.deny(deniedWrongToken, r, h.Log, h.Now())
+		h.loginPage(w, http.StatusUnauthorized, next, "This token is not in admin.tokens_file.")
+		return
+	}
+	h.Log.Info("admin login", "by", t.Name, "role", t.Role, "peer", r.RemoteAddr)
+	h.setSession(w, newSession(t, h.Now().Add(sessionTime)), int(sessionTime.Seconds()))
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// postLogout removes the session from the browser.
+func (h *handler) postLogout(w http.ResponseWriter, r *http.Request) {
+	h.setSession(w, "", -1)
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (h *handler) setSession(w http.ResponseWriter, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{Name: h.Access.cookieName(), Value: value, Path: "/", MaxAge: seconds,
+		Secure: h.Access.TLS, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+// cookieName has the prefix with which browsers take a cookie over TLS only, and from this host only.
+func (a *Access) cookieName() string {
+	if a.TLS {
+		return "__Host-steelyard"
+	}
+	return "steelyard"
+}
+
+// A Session is who a request comes from.
+type Session struct {
+	Name string `json:"name"` // of the token; empty without one
+	Role string `json:"role"` // view or operate
+}
+
+func (h *handler) getSession(w http.ResponseWriter, r *http.Request) {
+	c := callerOf(r)
+	writeJSON(w, Session{c.name, c.role})
+}
+
+var loginForm = template.Must(template.ParseFS(assets, "assets/login.html"))

@@ -1,0 +1,437 @@
+package admin
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// A measured is what follows of a cluster from one second to the next: the shares that were served, and how much of the
+// capacity is in use.
+type measured struct {
+	addresses []string
+	meters    []meter // by the index of addresses
+	source    view.ServedSource
+	ticks     int
+	last      time.Time
+	total     [minute]float64 // requests of the cluster, by the second
+	decided   []float64       // shares of the last second
+}
+
+// The windows of served shares, in ticks of a second.
+const (
+	minute     = 60
+	tenSeconds = 10
+)
+
+// A meter is one endpoint of a cluster that is measured.
+type meter struct {
+	counter  float64 // the latest; NaN unknown
+	served   [minute]float32
+	expected [minute]float32 // requests that were decided to go here
+	seen     int             // ticks in the pool
+	busy     busyRate
+}
+
+// busyRate is what an endpoint completes per second while all of it is busy, learned over about a minute of that.
+type busyRate struct{ completed, seconds float64 }
+
+// A measure is what the handler adds to a cluster.
+type measure struct {
+	addresses []string
+	served    view.Served
+	use       view.Use
+	endpoints []endpointMeasure
+}
+
+// An endpointMeasure is what the handler adds to an endpoint.
+type endpointMeasure struct {
+	served10s, served1m, requests1m, capacityShare, useWithout view.Number
+}
+
+// observe takes in a second of a cluster.
+func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure {
+	m.follow(c.Endpoints)
+	elapsed := now.Sub(m.last).Seconds()
+	if m.last.IsZero() || elapsed <= 0 || elapsed > minute {
+		elapsed = 0
+	}
+	m.last = now
+	slot := m.ticks % minute
+	m.ticks++
+	m.count(c.Endpoints, slot, elapsed)
+	var order []string
+	if d != nil {
+		order, m.decided = d.take(now, m.decided)
+	}
+	m.expect(order, slot)
+	for i := range c.Endpoints {
+		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
+	}
+	out := &measure{addresses: m.addresses, endpoints: make([]endpointMeasure, len(m.meters))}
+	m.shares(out)
+	m.use(c, out)
+	return out
+}
+
+// follow keeps the meters those of the endpoints.
+func (m *measured) follow(endpoints []view.Endpoint) {
+	if len(endpoints) == len(m.addresses) {
+		same := true
+		for i := range endpoints {
+			if endpoints[i].Address != m.addresses[i] {
+				same = false
+				break
+			}
+		}
+		if same {
+			return
+		}
+	}
+	before, meters := m.addresses, m.meters
+	m.addresses, m.meters = make([]string, len(endpoints)), make([]meter, len(endpoints))
+	for i := range endpoints {
+		address := endpoints[i].Address
+		m.addresses[i], m.meters[i].counter = address, math.NaN()
+		if k, found := slices.BinarySearch(before, address); found {
+			m.meters[i] = meters[k]
+		}
+	}
+}
+
+// count notes how many requests each endpoint got in the last second.
+func (m *measured) count(endpoints []view.Endpoint, slot int, elapsed float64) {
+	source := servedSource(endpoints)
+	if source != m.source {
+		for i := range m.meters {
+			m.meters[i] = meter{counter: math.NaN(), busy: m.meters[i].busy}
+		}
+		m.total = [minute]float64{}
+		m.source = source
+	}
+	m.total[slot] = 0
+	for i := range endpoints {
+		t := &m.meters[i]
+		n := t.count(&endpoints[i], source, elapsed)
+		t.served[slot] = float32(n)
+		t.seen++
+		m.total[slot] += n
+	}
+}
+
+// servedSource is what counts the requests of a pool: Envoys, if they do.
+func servedSource(endpoints []view.Endpoint) view.ServedSource {
+	var source view.ServedSource
+	for i := range endpoints {
+		e := &endpoints[i]
+		if _, known := e.Requests.Value(); known {
+			return view.ServedBegun
+		}
+		_, counted := e.CompletedRequests.Value()
+		if _, known := e.CompletionRate.Value(); counted || known {
+			source = view.ServedCompleted
+		}
+	}
+	return source
+}
+
+// count is how many requests the endpoint got since the last tick.
+func (t *meter) count(e *view.Endpoint, source view.ServedSource, elapsed float64) float64 {
+	counter := e.Requests
+	if source == view.ServedCompleted {
+		counter = e.CompletedRequests
+	}
+	now, known := counter.Value()
+	if !known {
+		t.counter = math.NaN()
+		if source == view.ServedCompleted {
+			return max(0, e.CompletionRate.Or(0)) * elapsed
+		}
+		return 0
+	}
+	before := t.counter
+	t.counter = now
+	if math.IsNaN(before) || now < before || elapsed == 0 {
+		return 0
+	}
+	return now - before
+}
+
+// expect notes where the requests of the last second were decided to go.
+func (m *measured) expect(order []string, slot int) {
+	next := 0
+	for i, address := range m.addresses {
+		for next < len(order) && order[next] < address {
+			next++
+		}
+		share := 0.0
+		if next < len(order) && order[next] == address {
+			share = m.decided[next]
+		}
+		m.meters[i].expected[slot] = float32(share * m.total[slot])
+	}
+}
+
+// shares fills in what was served.
+func (m *measured) shares(out *measure) {
+	out.served.Source = m.source
+	if m.source == "" {
+		return
+	}
+	n10, n60 := m.sum(tenSeconds), m.sum(minute)
+	out.served.Requests10s, out.served.Requests1m = view.Num(n10), view.Num(n60)
+	var gap, noise, decided float64
+	for i := range m.meters {
+		t := &m.meters[i]
+		var served10, served60, expected float64
+		for k := range minute {
+			served60 += float64(t.served[k])
+			expected += float64(t.expected[k])
+		}
+		for k := range tenSeconds {
+			served10 += float64(t.served[m.slotBefore(k)])
+		}
+		if t.seen > 1 {
+			e := &out.endpoints[i]
+			e.served10s, e.served1m = part(served10, n10), part(served60, n60)
+			e.requests1m = view.Num(served60)
+		}
+		decided += expected
+		gap += math.Abs(served60 - expected)
+		if n60 > 0 {
+			p := min(1, expected/n60)
+			noise += math.Sqrt(2 * p * (1 - p) / (math.Pi * n60))
+		}
+	}
+	const fewest = 100 // requests
+	// A second whose decision is not known would count as one that was not followed.
+	if m.source == view.ServedBegun && n60 >= fewest && decided > 0.99*n60 {
+		out.served.VsDecided, out.served.Noise = view.Num(gap/2/n60), view.Num(noise/2)
+	}
+}
+
+// slotBefore is the slot of k ticks ago.
+func (m *measured) slotBefore(k int) int { return ((m.ticks-1-k)%minute + minute) % minute }
+
+// sum is the requests of the cluster in the last ticks.
+func (m *measured) sum(ticks int) (n float64) {
+	for k := range ticks {
+		n += m.total[m.slotBefore(k)]
+	}
+	return n
+}
+
+// part is n of all; unknown without any.
+func part(n, all float64) view.Number {
+	if all <= 0 {
+		return view.Number{}
+	}
+	return view.Num(n / all)
+}
+
+// learn takes in what the endpoint completed in a second, as long as it was busy enough to show what it can do.
+func (b *busyRate) learn(e *view.Endpoint, elapsed float64) {
+	const (
+		enough = 0.2 // of the slots
+		keep   = 60  // busy seconds
+	)
+	rate, known := e.CompletionRate.Value()
+	busy, alsoKnown := e.BusyFraction.Value()
+	if !known || !alsoKnown || busy < enough || elapsed == 0 {
+		return
+	}
+	seconds := min(busy, 1) * elapsed
+	fade := math.Exp(-seconds / keep)
+	b.completed = b.completed*fade + rate*elapsed
+	b.seconds = b.seconds*fade + seconds
+}
+
+// rate is completions per busy second; NaN while unknown.
+func (b *busyRate) rate() float64 {
+	if b.seconds < 1 {
+		return math.NaN()
+	}
+	return b.completed / b.seconds
+}
+
+// use fills in how much of the capacity is in use.
+func (m *measured) use(c *view.Cluster, out *measure) {
+	var capacity float64
+	for i := range c.Endpoints {
+		capacity += c.Endpoints[i].Capacity.Or(0)
+	}
+	for i := range c.Endpoints {
+		if n, known := c.Endpoints[i].Capacity.Value(); known && capacity > 0 {
+			out.endpoints[i].capacityShare = view.Num(n / capacity)
+		}
+	}
+	rates, arriving, estimate := m.possible(c)
+	out.use = view.Use{Estimate: estimate, IfLost: []view.IfLost{}}
+	var all float64
+	for _, r := range rates {
+		all += r
+	}
+	if all <= 0 || math.IsNaN(all) || math.IsNaN(arriving) {
+		return
+	}
+	out.use.CapacityUsed = view.Num(arriving / all)
+	for i, r := range rates {
+		out.endpoints[i].useWithout = view.Num(arriving / (all - r)) // unknown for the only one
+	}
+	slices.SortFunc(rates, func(a, b float64) int { return cmp.Compare(b, a) })
+	left, spare := all, 0
+	for i, r := range rates[:len(rates)-1] {
+		left -= r
+		if arriving <= left && spare == i {
+			spare = i + 1
+		}
+		if slices.Contains([]int{1, 2, 3, 5, 10, 20, 50, 100, 200, 500}, i+1) {
+			out.use.IfLost = append(out.use.IfLost,
+				view.IfLost{Endpoints: i + 1, CapacityUsed: view.Num(arriving / left)})
+		}
+	}
+	out.use.ToSpare = view.Num(float64(spare))
+}
+
+// possible is what each endpoint can do per second, and what arrives, in the same unit: tokens where the unit of load
+// is work, and otherwise requests. estimate is set where some endpoint counts like the others for its capacity. NaN is
+// unknown.
+func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64, estimate bool) {
+	rates = make([]float64, len(c.Endpoints))
+	arriving = c.Decision.ArrivalRate.Or(math.NaN())
+	if c.Decision.ArrivalRateSource == "unknown" {
+		arriving = math.NaN()
+	}
+	byWork := c.Decision.Unit == view.UnitWork
+	if byWork {
+		// A generated token takes an engine half as long again as one of a prompt (package weighting).
+		const perOutput = 1.5
+		arriving *= c.Decision.Work.PromptTokens.Or(math.NaN()) + perOutput*c.Decision.Work.OutputTokens.Or(math.NaN())
+	}
+	var known []float64 // for each capacity
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		rates[i] = m.meters[i].busy.rate()
+		if byWork {
+			rates[i] = e.Work.PrefillRate.Or(math.NaN())
+		}
+		if capacity := e.Capacity.Or(0); !math.IsNaN(rates[i]) && capacity > 0 {
+			known = append(known, rates[i]/capacity)
+		}
+	}
+	typical := math.NaN()
+	if len(known) > 0 {
+		slices.Sort(known)
+		typical = known[len(known)/2]
+	}
+	for i := range rates {
+		if math.IsNaN(rates[i]) {
+			rates[i], estimate = typical*c.Endpoints[i].Capacity.Or(math.NaN()), true
+		}
+	}
+	return rates, arriving, estimate
+}
+
+// of is what was measured of an endpoint; unknown where there is nothing.
+func (m *measure) of(address string) endpointMeasure {
+	if m == nil {
+		return endpointMeasure{}
+	}
+	i, found := slices.BinarySearch(m.addresses, address)
+	if !found {
+		return endpointMeasure{}
+	}
+	return m.endpoints[i]
+}
+
+// endpointState is the most important of what there is to say of an endpoint.
+func endpointState(e *view.Endpoint) view.EndpointState {
+	switch {
+	case e.Outlier:
+		return view.EndpointOutlier
+	case e.Overloaded:
+		return view.EndpointOverloaded
+	case e.Reason == reasonNeutral:
+		return view.EndpointBlind
+	case e.Reason == reasonUnused:
+		return view.EndpointUnused
+	case e.LastScrape.Error != "" && (e.LoadSource == "in_flight" || e.LoadSource == "fused"):
+		return view.EndpointUnread
+	case e.Reason == reasonDecay || e.LastScrape.Error != "":
+		return view.EndpointLate
+	case e.Reason == reasonBlackout || e.Reason == reasonRamp:
+		return view.EndpointWarming
+	case e.Reason == "floor" || e.Reason == "slow":
+		return view.EndpointAboveLevel
+	}
+	return view.EndpointOK
+}
+
+// heard is the age of the oldest input that is in use.
+func heard(e *view.Endpoint) (oldest view.Number) {
+	for _, in := range e.Inputs {
+		age, known := in.AgeSeconds.Value()
+		if used := in.State == "fresh" || in.State == "hold" || in.State == "decay"; known && used &&
+			age >= oldest.Or(-1) {
+			oldest = in.AgeSeconds
+		}
+	}
+	return oldest
+}
+
+// inFlight is the requests at an endpoint: by the Envoys' counts, or else waiting and running by its metrics.
+func inFlight(e *view.Endpoint) float64 {
+	if in := input(e, "in_flight"); in.State != "neutral" && in.State != "unknown" {
+		return in.Value.Or(math.NaN())
+	}
+	queue, running := input(e, "queue"), input(e, "running")
+	if queue.State == "neutral" || running.State == "neutral" {
+		return math.NaN()
+	}
+	return queue.Value.Or(math.NaN()) + running.Value.Or(math.NaN())
+}
+
+// input is the endpoint's input of that field, without a copy of the endpoint.
+func input(e *view.Endpoint, field string) view.Input {
+	for i := range e.Inputs {
+		if e.Inputs[i].Field == field {
+			return e.Inputs[i]
+		}
+	}
+	return view.Input{State: "unknown"}
+}
+
+// sample is what the history keeps of a cluster.
+func sample(c *view.Cluster, m *measure) *Sample {
+	n := len(c.Endpoints)
+	s := &Sample{Addresses: m.addresses, Shares: make([]float64, n), Served: make([]float64, n),
+		Loads: make([]float64, n), InFlight: make([]float64, n), Latency: make([]float64, n),
+		States: make([]view.EndpointState, n)}
+	nan := math.NaN()
+	fullest, flying := nan, nan
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		s.Shares[i], s.Served[i] = e.Share.Or(nan), m.endpoints[i].served10s.Or(nan)
+		s.Loads[i], s.InFlight[i] = loadPerSlot(e).Or(nan), inFlight(e)
+		s.Latency[i] = e.FirstTokenMean.Or(e.LatencySeconds.Or(nan))
+		s.States[i] = endpointState(e)
+		if !(s.Loads[i] <= fullest) && !math.IsNaN(s.Loads[i]) {
+			fullest = s.Loads[i]
+		}
+		if !math.IsNaN(s.InFlight[i]) {
+			if math.IsNaN(flying) {
+				flying = 0
+			}
+			flying += s.InFlight[i]
+		}
+	}
+	d := &c.Decision
+	s.Pool = Pool{ArrivalRate: d.ArrivalRate.Or(nan), MedianLoad: d.MedianLoad.Or(nan), FullestLoad: fullest,
+		WaterLevel: d.WaterLevel.Or(nan), InFlight: flying, FirstToken: c.FirstTokenMean.Or(nan),
+		AnswerP99: c.AnswerP99Seconds.Or(nan), CapacityUsed: m.use.CapacityUsed.Or(nan),
+		DropFraction: d.DropFraction.Or(nan)}
+	return s
+}

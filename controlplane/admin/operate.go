@@ -1,0 +1,219 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// An Operator acts on the control plane for people who may. Its methods may block, on no lock that a loop needs.
+type Operator interface {
+	// Override puts an override in force, Undo removes that of an endpoint; ok is false if there was none.
+	Override(o view.Override) (view.Override, error)
+	Undo(cluster, address string) (o view.Override, ok bool, err error)
+	// Overrides are those in force, sorted by cluster and address.
+	Overrides() []view.Override
+	// Diff is what another configuration would change, by a dry run. The name stands for its file in messages.
+	Diff(name string, text []byte) (view.Diff, error)
+	// LogLevel is the least level that is logged, in lower case; SetLogLevel changes it until the restart.
+	LogLevel() string
+	SetLogLevel(level string) error
+}
+
+// missingError marks the error of an Operator about a cluster or an endpoint that does not exist.
+type missingError struct{ error }
+
+// Missing marks the error of an Operator about a cluster or an endpoint that does not exist: the answer is a 404.
+func Missing(err error) error { return missingError{err} }
+
+// An OverrideStatus is how many overrides there are, and whether they outlive a restart.
+type OverrideStatus struct {
+	Count  int    `json:"count"`
+	KeptIn string `json:"kept_in"` // "redis"; empty: they end with the process
+	Error  string `json:"error"`   // why they are not kept at present; empty when they are
+}
+
+// overrideProblems are those of keeping the overrides.
+func overrideProblems(s OverrideStatus) []view.Problem {
+	if s.Count == 0 || s.Error == "" {
+		return nil
+	}
+	return []view.Problem{problem(view.SeverityWarning, "%d overrides may be lost with a restart, because Redis does "+
+		"not keep them: %s", s.Count, s.Error)}
+}
+
+// The bounds and the default of requests that change something.
+const (
+	defaultOverride = time.Hour
+	maxConfig       = 1 << 20 // bytes
+)
+
+// overrideList is the answer of /api/v1/overrides.
+type overrideList struct {
+	At        view.Time       `json:"at"`
+	Overrides []view.Override `json:"overrides"`
+}
+
+// overrideRequest is the body of a PUT of an override.
+type overrideRequest struct {
+	Kind       view.OverrideKind `json:"kind"`
+	Share      view.Number       `json:"share"`       // of a pin
+	ForSeconds view.Number       `json:"for_seconds"` // default an hour
+	Reason     string            `json:"reason"`
+}
+
+// logLevel is the answer and the body of /api/v1/log-level.
+type logLevel struct {
+	Level string `json:"level"` // debug, info, warn or error
+}
+
+// operations registers the routes that need an Operator.
+func (h *handler) operations(routes *router) {
+	if h.Operator == nil {
+		return
+	}
+	routes.view("/api/v1/overrides", h.getOverrides)
+	routes.view("/api/v1/log-level", h.getLogLevel)
+	routes.ask("POST /api/v1/diff", maxConfig, h.postDiff)
+	routes.operate("PUT /api/v1/clusters/{name}/overrides/{address}", h.putOverride)
+	routes.operate("DELETE /api/v1/clusters/{name}/overrides/{address}", h.deleteOverride)
+	routes.operate("POST /api/v1/log-level", h.postLogLevel)
+}
+
+func (h *handler) getOverrides(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, overrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())})
+}
+
+func (h *handler) putOverride(w http.ResponseWriter, r *http.Request) {
+	var body overrideRequest
+	if !readJSON(w, r, &body) {
+		return
+	}
+	now := h.Now()
+	length := time.Duration(body.ForSeconds.Or(defaultOverride.Seconds()) * float64(time.Second))
+	o, err := h.Operator.Override(view.Override{
+		Cluster: r.PathValue("name"), Address: r.PathValue("address"), Kind: body.Kind, Share: body.Share,
+		Since: view.At(now), Until: view.At(now.Add(length)), By: callerOf(r).name, Reason: body.Reason,
+	})
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	writeJSON(w, o)
+}
+
+func (h *handler) deleteOverride(w http.ResponseWriter, r *http.Request) {
+	cluster, address := r.PathValue("name"), r.PathValue("address")
+	o, ok, err := h.Operator.Undo(cluster, address)
+	switch {
+	case err != nil:
+		refuse(w, err)
+	case !ok:
+		writeError(w, http.StatusNotFound, "endpoint %s of cluster %s is neither drained nor pinned", address, cluster)
+	default:
+		writeJSON(w, o)
+	}
+}
+
+func (h *handler) postDiff(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		writeError(w, http.StatusRequestEntityTooLarge, "the configuration is larger than %d bytes", maxConfig)
+		return
+	}
+	name := r.URL.Query().Get("name")
+	if name == "" {
+		name = "configuration"
+	}
+	d, err := h.Operator.Diff(name, text)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	s := h.snapshot()
+	for i := range d.Clusters {
+		if c, ok := s.cluster(d.Clusters[i].Name); ok {
+			addServed(&d.Clusters[i], &c)
+		}
+	}
+	writeJSON(w, d)
+}
+
+// addServed adds what the endpoints really got, and how much of the capacity is in use, to compare with.
+func addServed(d *view.ClusterDiff, c *view.Cluster) {
+	served := make(map[string]view.Number, len(c.Endpoints))
+	for i := range c.Endpoints {
+		served[c.Endpoints[i].Address] = c.Endpoints[i].ServedShare1m
+	}
+	for i := range d.Endpoints {
+		d.Endpoints[i].ServedShare1m = served[d.Endpoints[i].Address]
+	}
+	used, known := c.Use.CapacityUsed.Value()
+	before, after := d.CapacityBefore.Or(0), d.CapacityAfter.Or(0)
+	if known && before > 0 && after > 0 {
+		d.CapacityUsed, d.CapacityUsedAfter = view.Num(used), view.Num(used*before/after)
+	}
+}
+
+func (h *handler) getLogLevel(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, logLevel{h.Operator.LogLevel()})
+}
+
+func (h *handler) postLogLevel(w http.ResponseWriter, r *http.Request) {
+	var body logLevel
+	if !readJSON(w, r, &body) {
+		return
+	}
+	if err := h.Operator.SetLogLevel(body.Level); err != nil {
+		refuse(w, err)
+		return
+	}
+	h.getLogLevel(w, r)
+}
+
+// refuse answers what an Operator refused.
+func refuse(w http.ResponseWriter, err error) {
+	code := http.StatusBadRequest
+	if errors.As(err, &missingError{}) {
+		code = http.StatusNotFound
+	}
+	writeError(w, code, "%v", err)
+}
+
+// readJSON reads the body of a request; false: it is none, and that is answered.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		writeError(w, http.StatusBadRequest, "the body is not the JSON that is needed here: %v", err)
+		return false
+	}
+	return true
+}
+
+// overrideProblem describes an override.
+func overrideProblem(o view.Override, inEffect bool) view.Problem {
+	what := overrideText(o)
+	if !inEffect {
+		what += ", which is not in effect: no other endpoint is left to serve, or it stalls or fails"
+	}
+	return problem(view.SeverityWarning, "%s", what)
+}
+
+// overrideText is an override in words.
+func overrideText(o view.Override) string {
+	if o.Kind == view.OverridePin {
+		return fmt.Sprintf("pinned to %.4g %% of the requests by %s until %s%s", 100*o.Share.Or(0), orUnknown(o.By),
+			clock(o.Until), because(o.Reason))
+	}
+	return fmt.Sprintf("drained by %s until %s: it gets no new requests%s", orUnknown(o.By), clock(o.Until),
+		because(o.Reason))
+}
+
+// clock is a time for a sentence.
+func clock(t view.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

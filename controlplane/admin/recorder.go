@@ -1,0 +1,324 @@
+package admin
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// RecorderOptions are what a Recorder is made of.
+type RecorderOptions struct {
+	Source  Source
+	History *History         // nil: a new one
+	Stuck   func() []string  // as in Options
+	Now     func() time.Time // nil: time.Now
+}
+
+// A Recorder looks at everything once a second. It keeps what the picture of one moment does not show: the shares that
+// were served, incidents with their beginnings, events, Envoys that left, and decisions of the last minutes. It is safe
+// for concurrent use.
+type Recorder struct {
+	o      RecorderOptions
+	events events
+	latest atomic.Pointer[moment]
+	hub    hub
+
+	mu      sync.Mutex // guards what loops and the configuration report
+	decided map[string]*decided
+	configs []Configured
+
+	ticking   sync.Mutex // one tick at a time; guards the following
+	measured  map[string]*measured
+	workings  map[string]*workings
+	before    *eventPicture
+	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
+	left      []LeftEnvoy           // the latest first
+	incidents []incidentState
+}
+
+// A moment is what the Recorder last found. It does not change any more.
+type moment struct {
+	at        time.Time
+	measures  map[string]*measure
+	incidents []view.Incident
+	left      []LeftEnvoy
+	fleet     *fleet
+}
+
+const (
+	// recordEvery is the time between two looks.
+	recordEvery = time.Second
+	leftFor     = time.Hour
+	maxLeft     = 256
+	maxConfigs  = 10
+)
+
+// NewRecorder returns a Recorder that has seen nothing; Run has it look.
+func NewRecorder(o RecorderOptions) *Recorder {
+	if o.History == nil {
+		o.History = NewHistory()
+	}
+	if o.Stuck == nil {
+		o.Stuck = func() []string { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Recorder{o: o, decided: map[string]*decided{}, measured: map[string]*measured{},
+		workings: map[string]*workings{}, envoys: map[envoyID]LeftEnvoy{}}
+}
+
+// Run looks once a second until ctx is done, and ends the streams then.
+func (r *Recorder) Run(ctx context.Context) error {
+	defer r.hub.close()
+	ticker := time.NewTicker(recordEvery)
+	defer ticker.Stop()
+	r.events.add(r.o.Now(), change{kind: view.EventStarted})
+	for {
+		r.Tick()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Pushed takes in a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.
+func (r *Recorder) Pushed(cluster string, at time.Time, d Decided) {
+	r.decidedOf(cluster).pushed(at, d)
+}
+
+func (r *Recorder) decidedOf(cluster string) *decided {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.decided[cluster]
+	if d == nil {
+		d = &decided{}
+		r.decided[cluster] = d
+	}
+	return d
+}
+
+// Configured takes in that a configuration was applied.
+func (r *Recorder) Configured(c Configured) {
+	r.mu.Lock()
+	r.configs = append(r.configs, c)
+	r.configs = slices.Clone(r.configs[max(0, len(r.configs)-maxConfigs):])
+	r.mu.Unlock()
+	detail := sprint("generation %d", c.Generation)
+	if len(c.Clusters) > 0 {
+		detail += ", which changes " + listed(c.Clusters)
+	}
+	r.events.add(c.At, change{kind: view.EventConfig, detail: detail})
+}
+
+// ConfigRefused takes in that a configuration was refused.
+func (r *Recorder) ConfigRefused(at time.Time, why string) {
+	r.events.add(at, change{kind: view.EventConfigRefused, detail: why})
+}
+
+// Overridden takes in that an operator changed endpoints by hand; what says how.
+func (r *Recorder) Overridden(at time.Time, cluster string, endpoints []string, what string) {
+	r.events.add(at, change{kind: view.EventOverride, cluster: cluster, subjects: endpoints, detail: what})
+}
+
+// Tick looks once.
+func (r *Recorder) Tick() {
+	r.ticking.Lock()
+	defer r.ticking.Unlock()
+	now := r.o.Now()
+	clusters, clients, status := r.o.Source.Clusters(), r.o.Source.Clients(), r.o.Source.Status()
+	status.Now = view.At(now)
+	clusters = slices.Clone(clusters)
+	m := &moment{at: now, measures: make(map[string]*measure, len(clusters))}
+	for i := range clusters {
+		m.measures[clusters[i].Name] = r.record(now, &clusters[i])
+	}
+	r.keepWorkings(clusters)
+	r.forgetOthers(clusters)
+	r.follow(now, clients, status.GoneEnvoys)
+	r.note(now, clusters, clients)
+	r.mu.Lock()
+	configs := r.configs
+	r.mu.Unlock()
+	p := &picture{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
+		configs: configs}
+	r.incidents = judge(r.incidents, p)
+	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
+	m.fleet = fleetOf(p, m, r.events.last())
+	r.latest.Store(m)
+	r.hub.publish(r, p, m)
+}
+
+// record takes in a second of a cluster, and adds to it what the handler adds.
+func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
+	before := r.measured[c.Name]
+	if before == nil {
+		before = &measured{}
+		r.measured[c.Name] = before
+	}
+	m := before.observe(now, c, r.decidedOf(c.Name))
+	c.Served, c.Use, c.Counts = m.served, m.use, count(c.Endpoints)
+	if len(c.Endpoints) == 0 {
+		return m
+	}
+	r.o.History.Add(c.Name, now, sample(c, m))
+	return m
+}
+
+// forgetOthers drops what is kept of clusters that are gone.
+func (r *Recorder) forgetOthers(clusters []view.Cluster) {
+	there := make(map[string]bool, len(clusters))
+	for i := range clusters {
+		there[clusters[i].Name] = true
+	}
+	maps.DeleteFunc(r.measured, func(name string, _ *measured) bool { return !there[name] })
+	maps.DeleteFunc(r.workings, func(name string, _ *workings) bool { return !there[name] })
+	r.mu.Lock()
+	maps.DeleteFunc(r.decided, func(name string, _ *decided) bool { return !there[name] })
+	r.mu.Unlock()
+	r.o.History.keepOnly(there)
+}
+
+// note finds the events since the last look. What is there at the first look did not just happen.
+func (r *Recorder) note(now time.Time, clusters []view.Cluster, clients []Client) {
+	after := pictureOf(clusters, clients)
+	if r.before != nil {
+		for _, c := range changes(*r.before, after) {
+			r.events.add(now, c)
+		}
+	}
+	r.before = &after
+}
+
+// idOf identifies an Envoy.
+func idOf(c *Client) envoyID {
+	host, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		host = c.Address
+	}
+	return envoyID{c.NodeID, host}
+}
+
+// follow keeps the list of the Envoys that left.
+func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
+	connected := make(map[envoyID]LeftEnvoy, len(clients))
+	back := map[string]bool{}
+	for i := range clients {
+		c := &clients[i]
+		back[c.NodeID] = true
+		e := LeftEnvoy{NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
+			Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
+		if before, ok := connected[idOf(c)]; ok {
+			e.Clusters = before.Clusters
+		}
+		for k := range c.Subscriptions {
+			if name := c.Subscriptions[k].Cluster; !slices.Contains(e.Clusters, name) && len(e.Clusters) < maxClusters {
+				e.Clusters = append(e.Clusters, name)
+			}
+		}
+		connected[idOf(c)] = e
+	}
+	var leaving []string
+	var why string
+	for id, e := range r.envoys {
+		if _, still := connected[id]; still {
+			continue
+		}
+		e.LeftAt, e.LeftReason = view.At(now), "it closed its streams"
+		if i := slices.IndexFunc(gone, func(g GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
+			e.LeftAt, e.LeftReason, e.Vanished = gone[i].Since, gone[i].Cause, true
+			why = gone[i].Cause
+		}
+		leaving = append(leaving, e.NodeID)
+		r.left = append(r.left, e)
+	}
+	r.envoys = connected
+	r.left = append(r.left, r.unseen(gone)...)
+	r.left = slices.DeleteFunc(r.left, func(e LeftEnvoy) bool {
+		return back[e.NodeID] || now.Sub(e.LeftAt.Time) > leftFor
+	})
+	slices.SortStableFunc(r.left, func(a, b LeftEnvoy) int { return b.LeftAt.Compare(a.LeftAt.Time) })
+	r.left = cut(r.left, maxLeft)
+	if len(leaving) > 0 {
+		slices.Sort(leaving)
+		r.events.add(now, change{kind: view.EventEnvoyLeft, subjects: leaving, detail: why})
+	}
+}
+
+// maxClusters is how many of the clusters of an Envoy that left are kept.
+const maxClusters = 20
+
+// unseen are Envoys that came and vanished between two looks.
+func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
+	for _, g := range cut(gone, maxLeft) {
+		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
+			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
+				LeftReason: g.Cause, Vanished: true})
+		}
+	}
+	return out
+}
+
+// fleetOf sums a moment up.
+func fleetOf(p *picture, m *moment, lastEvent uint64) *fleet {
+	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
+		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
+		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: cut(m.incidents, 50), LastEventID: lastEvent}
+	f.Envoys.Left = len(m.left)
+	for i := range p.clusters {
+		c := &p.clusters[i]
+		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,
+			Counts: c.Counts, ArrivalRate: c.Decision.ArrivalRate, MedianLoad: c.Decision.MedianLoad,
+			WaterLevel: c.Decision.WaterLevel, Unit: c.Decision.Unit, FirstTokenMean: c.FirstTokenMean,
+			AnswerP99: c.AnswerP99Seconds, CapacityUsed: c.Use.CapacityUsed, ToSpare: c.Use.ToSpare,
+			DropFraction: c.Decision.DropFraction, DecisionAge: c.Decision.AgeSeconds, VsDecided: c.Served.VsDecided}
+		for k := range c.Endpoints {
+			e := &c.Endpoints[k]
+			if load, known := loadPerSlot(e).Value(); known && load >= line.FullestLoad.Or(-1) {
+				line.FullestLoad = view.Num(load)
+			}
+			if n, known := view.Num(inFlight(e)).Value(); known {
+				line.InFlight = view.Num(line.InFlight.Or(0) + n)
+			}
+		}
+		f.Clusters = append(f.Clusters, line)
+	}
+	slices.SortFunc(f.Clusters, func(a, b fleetCluster) int { return strings.Compare(a.Name, b.Name) })
+	return f
+}
+
+// envoysOf counts the Envoys by what they do.
+func envoysOf(p *picture) (n fleetEnvoys) {
+	n.Connected = len(p.clients)
+	for i := range p.clients {
+		refuses, late := false, false
+		for k := range p.clients[i].Subscriptions {
+			s := &p.clients[i].Subscriptions[k]
+			refuses = refuses || s.Nack.Current
+			late = late || behind(s, p.now)
+		}
+		switch {
+		case refuses:
+			n.Refusing++
+		case late:
+			n.Behind++
+		default:
+			n.InSync++
+		}
+	}
+	return n
+}
+
+// behind reports whether an Envoy has not answered for longer than Envoys take.
+func behind(s *Subscription, now time.Time) bool {
+	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
+}

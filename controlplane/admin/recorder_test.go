@@ -1,0 +1,631 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// A stage is a source that a test changes, with a recorder and a clock of its own.
+type stage struct {
+	mu sync.Mutex
+	fixed
+	now      time.Time
+	recorder *Recorder
+	history  *History
+}
+
+func newStage(endpoints int) *stage {
+	s := &stage{now: noon, history: NewHistory()}
+	c := large(noon, endpoints)
+	c.Name = "llama"
+	s.clusters = []view.Cluster{c}
+	s.clients = envoys(noon)[:1]
+	s.status = Status{ConfigGeneration: 1}
+	s.recorder = NewRecorder(RecorderOptions{Source: s, History: s.history, Now: s.clock})
+	return s
+}
+
+func (s *stage) clock() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// second lets one pass: f changes the source, and the recorder looks.
+func (s *stage) second(f func()) {
+	s.mu.Lock()
+	s.now = s.now.Add(time.Second)
+	if f != nil {
+		f()
+	}
+	s.mu.Unlock()
+	s.recorder.Tick()
+}
+
+func (s *stage) Clusters() []view.Cluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Clone(s.clusters)
+	for i := range out {
+		out[i].Endpoints = slices.Clone(out[i].Endpoints)
+	}
+	return out
+}
+
+func (s *stage) Clients() []Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.clients)
+}
+
+func (s *stage) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+func (s *stage) Cluster(name string) (view.Cluster, bool) {
+	for _, c := range s.Clusters() {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return view.Cluster{}, false
+}
+
+func (s *stage) handler() http.Handler {
+	return New(Options{Source: s, History: s.history, Recorder: s.recorder, Now: s.clock})
+}
+
+func (s *stage) cluster(t *testing.T) view.Cluster {
+	t.Helper()
+	return decode[view.Cluster](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clusters/llama"))
+}
+
+func (s *stage) events(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, e := range decode[eventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events")).Events {
+		out = append(out, e.Text)
+	}
+	return out
+}
+
+func near(n view.Number, want, within float64) bool {
+	v, known := n.Value()
+	return known && math.Abs(v-want) <= within
+}
+
+func TestServedSharesAreThoseOfTheRequestsThatBegan(t *testing.T) {
+	s := newStage(4)
+	s.second(nil)
+	if c := s.cluster(t); c.Endpoints[0].ServedShare10s != (view.Number{}) {
+		t.Errorf("known after the first look: %v", c.Endpoints[0].ServedShare10s)
+	}
+	for second := range 70 {
+		s.second(func() {
+			for i := range s.clusters[0].Endpoints {
+				e := &s.clusters[0].Endpoints[i]
+				n := float64(i + 1) // 1, 2, 3, 4 requests a second
+				if second >= 60 {
+					n = 5 // and in the last ten seconds as many
+				}
+				e.Requests = view.Num(e.Requests.Or(1000) + n)
+			}
+		})
+	}
+	c := s.cluster(t)
+	if c.Served.Source != view.ServedBegun || !near(c.Served.Requests10s, 200, 0) ||
+		!near(c.Served.Requests1m, 700, 0) {
+		t.Errorf("%+v", c.Served)
+	}
+	for i, e := range c.Endpoints {
+		minute := (50*float64(i+1) + 50) / 700
+		if !near(e.ServedShare10s, 0.25, 1e-9) || !near(e.ServedShare1m, minute, 1e-9) ||
+			!near(e.ServedRequests1m, minute*700, 1e-6) {
+			t.Errorf("endpoint %d: %v, %v, %v", i, e.ServedShare10s, e.ServedShare1m, e.ServedRequests1m)
+		}
+	}
+}
+
+func TestWithoutEnvoysReportsTheServedSharesAreThoseOfCompletions(t *testing.T) {
+	s := newStage(2)
+	for range 20 {
+		s.second(func() {
+			for i := range s.clusters[0].Endpoints {
+				e := &s.clusters[0].Endpoints[i]
+				e.CompletionRate = view.Num(float64(30 * (i + 1)))
+				if i == 0 { // which has a counter, too
+					e.CompletedRequests = view.Num(e.CompletedRequests.Or(0) + 30)
+				}
+			}
+		})
+	}
+	c := s.cluster(t)
+	if c.Served.Source != view.ServedCompleted || !near(c.Endpoints[0].ServedShare10s, 1.0/3, 1e-9) ||
+		!near(c.Endpoints[1].ServedShare10s, 2.0/3, 1e-9) || c.Served.VsDecided != (view.Number{}) {
+		t.Errorf("%+v, %v, %v", c.Served, c.Endpoints[0].ServedShare10s, c.Endpoints[1].ServedShare10s)
+	}
+}
+
+// pushes decides 75 % for the first endpoint; the requests go as followed says.
+func followedBy(t *testing.T, first, second float64) view.Served {
+	t.Helper()
+	s := newStage(2)
+	addresses := []string{s.clusters[0].Endpoints[0].Address, s.clusters[0].Endpoints[1].Address}
+	for range 70 {
+		for k := range 10 { // decisions leap, and are 75 % in the mean
+			share := 0.5
+			if k%2 == 0 {
+				share = 1
+			}
+			s.recorder.Pushed("llama", s.now.Add(time.Duration(k)*100*time.Millisecond), Decided{Addresses: addresses,
+				Shares: []float64{share, 1 - share}, Flagged: []bool{false, false}, ArrivalRate: 40})
+		}
+		s.second(func() {
+			e := s.clusters[0].Endpoints
+			e[0].Requests, e[1].Requests = view.Num(e[0].Requests.Or(0)+first), view.Num(e[1].Requests.Or(0)+second)
+		})
+	}
+	return s.cluster(t).Served
+}
+
+func TestServedAgainstDecided(t *testing.T) {
+	if got := followedBy(t, 30, 10); !near(got.VsDecided, 0, 0.001) || !near(got.Noise, 0.007, 0.002) {
+		t.Errorf("followed: %+v", got)
+	}
+	if got := followedBy(t, 20, 20); !near(got.VsDecided, 0.25, 0.001) {
+		t.Errorf("not followed: %+v", got)
+	}
+}
+
+func TestFlaggedEndpointsAreExpectedToGetNothingWhileOthersAreLeft(t *testing.T) {
+	for _, test := range []struct {
+		flagged []bool
+		want    []float64
+	}{
+		{[]bool{false, false, false, false}, []float64{0.1, 0.2, 0.3, 0.4}},
+		{[]bool{false, false, false, true}, []float64{1.0 / 6, 2.0 / 6, 0.5, 0}},
+		{[]bool{true, true, true, true}, []float64{0.1, 0.2, 0.3, 0.4}},
+	} {
+		shares := []float64{0.1, 0.2, 0.3, 0.4}
+		avoidFlagged(shares, test.flagged)
+		for i := range shares {
+			if math.Abs(shares[i]-test.want[i]) > 1e-9 {
+				t.Errorf("%v: %v, want %v", test.flagged, shares, test.want)
+			}
+		}
+	}
+}
+
+func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
+	s := newStage(4)
+	for range 30 {
+		s.second(func() {
+			c := &s.clusters[0]
+			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
+				view.Num(29.9), "issued", view.UnitRequests
+			for i := range c.Endpoints {
+				e := &c.Endpoints[i]
+				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(8), view.Num(7.5), view.Num(0.5)
+				if i == 3 {
+					e.BusyFraction = view.Num(0.01) // never seen busy
+				}
+			}
+		})
+	}
+	c := s.cluster(t)
+	if !near(c.Use.CapacityUsed, 0.5, 0.01) || !c.Use.Estimate || !near(c.Use.ToSpare, 2, 0) {
+		t.Errorf("%+v", c.Use)
+	}
+	if len(c.Use.IfLost) != 3 || !near(c.Use.IfLost[0].CapacityUsed, 30.0/45, 0.01) ||
+		!near(c.Use.IfLost[2].CapacityUsed, 2, 0.04) {
+		t.Errorf("%+v", c.Use.IfLost)
+	}
+	if e := c.Endpoints[0]; !near(e.UseWithout, 30.0/45, 0.01) || !near(e.CapacityShare, 0.25, 1e-9) {
+		t.Errorf("%v, %v", e.UseWithout, e.CapacityShare)
+	}
+}
+
+func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
+	s := newStage(3)
+	s.second(nil)
+	if got := s.events(t); len(got) != 0 {
+		t.Fatalf("what was there before just happened: %v", got)
+	}
+	steps := []struct {
+		change func(c *view.Cluster)
+		want   string
+	}{
+		{func(c *view.Cluster) { c.Endpoints = append(c.Endpoints, view.Endpoint{Address: "10.9.0.1:80"}) },
+			"llama: endpoint 10.9.0.1:80 joined"},
+		{func(c *view.Cluster) {
+			c.Endpoints[0].Overloaded, c.Endpoints[0].OverloadReason = true, "queue per slot 5 >= 4"
+		},
+			"llama: endpoint 10.1.0.1:8000 was flagged: queue per slot 5 >= 4"},
+		{func(c *view.Cluster) { c.Endpoints[0].Overloaded = false },
+			"llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+		{func(c *view.Cluster) { c.Endpoints = c.Endpoints[:3] }, "llama: endpoint 10.9.0.1:80 left"},
+		{func(c *view.Cluster) {
+			c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
+		}, "llama: source redis was lost: refused"},
+		{func(c *view.Cluster) { c.Sources = nil }, "llama: source redis is back"},
+		{func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.1) }, "llama: Envoys began to refuse requests"},
+		{func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0) }, "llama: Envoys refuse no more requests"},
+		{func(c *view.Cluster) {
+			e := &c.Endpoints[1]
+			e.LastScrape.Error = "get http://x/metrics: refused"
+			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
+		}, "llama: the metrics page of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
+		{func(*view.Cluster) {
+			s.clients[0].Subscriptions = []Subscription{{Cluster: "llama", Nacks: 1,
+				Nack: Nack{Message: "no such field", Current: true}}}
+		}, "llama: Envoy edge-1 refused an assignment: no such field"},
+		{func(*view.Cluster) { s.clients = nil }, "Envoy edge-1 left"},
+		{func(*view.Cluster) { s.clients = envoys(noon)[:1] }, "Envoy edge-1 connected"},
+	}
+	for i, step := range steps {
+		s.second(func() {
+			s.now = s.now.Add(eventTogether)
+			step.change(&s.clusters[0])
+		})
+		got := s.events(t)
+		if len(got) != i+1 || got[i] != step.want {
+			t.Fatalf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+func TestEventsOfAKindWithinFiveSecondsAreOneAndAThousandAreKept(t *testing.T) {
+	s := newStage(2)
+	s.second(nil)
+	for i := range 4 {
+		s.second(func() {
+			s.clusters[0].Endpoints = append(s.clusters[0].Endpoints,
+				view.Endpoint{Address: fmt.Sprintf("10.9.0.%d:80", i)})
+		})
+	}
+	list := decode[eventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events"))
+	if len(list.Events) != 1 || list.Events[0].Text != "llama: 4 endpoints joined" || list.Events[0].Count != 4 ||
+		list.Events[0].LastAt.Sub(list.Events[0].At.Time) != 3*time.Second {
+		t.Fatalf("%+v", list.Events)
+	}
+	var e events
+	for i := range 3 * maxEvents {
+		e.add(noon.Add(time.Duration(i)*time.Second), change{kind: view.EventConfig, cluster: fmt.Sprint(i)})
+	}
+	at := noon.Add(3 * maxEvents * time.Second)
+	all, oldest := e.since(at, 0)
+	if len(all) != maxEvents || oldest != all[0].ID || all[len(all)-1].ID != 3*maxEvents {
+		t.Errorf("%d are kept, from %d", len(all), oldest)
+	}
+	if some, _ := e.since(at, 3*maxEvents-2); len(some) != 2 {
+		t.Errorf("%d after the last but two", len(some))
+	}
+	if none, _ := e.since(at.Add(2*time.Hour), 0); len(none) != 0 {
+		t.Errorf("%d after two hours", len(none))
+	}
+}
+
+func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
+	s := newStage(2)
+	s.second(nil)
+	s.second(func() {
+		s.clients = nil
+		s.status.GoneEnvoys = []GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
+			Cause: "the connection was reset"}}
+	})
+	left := func() []LeftEnvoy {
+		return decode[clientList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clients")).Left
+	}
+	got := left()
+	if len(got) != 1 || got[0].NodeID != "edge-1" || !got[0].Vanished ||
+		got[0].LeftReason != "the connection was reset" || got[0].LeftAt.IsZero() ||
+		!slices.Equal(got[0].Clusters, []string{"llama"}) {
+		t.Fatalf("%+v", got)
+	}
+	if i := decode[incidentList](t, ask(t, s.handler(), http.MethodGet,
+		"/api/v1/incidents")); i.Incidents[0].Kind != kindGone {
+		t.Errorf("%+v", i.Incidents)
+	}
+	s.second(func() { s.clients = envoys(noon)[:1] })
+	if got := left(); len(got) != 0 {
+		t.Errorf("it is back, and listed: %+v", got)
+	}
+	s.second(func() { s.clients, s.status.GoneEnvoys = nil, nil })
+	if got := left(); len(got) != 1 || got[0].Vanished || got[0].LeftReason != "it closed its streams" {
+		t.Errorf("%+v", got)
+	}
+	s.second(func() { s.now = s.now.Add(time.Hour) })
+	if got := left(); len(got) != 0 {
+		t.Errorf("after an hour: %+v", got)
+	}
+}
+
+func TestAnExplanationOfThePastIsTheDecisionOfThatTime(t *testing.T) {
+	s := newStage(2)
+	for range 30 {
+		s.second(func() {
+			d := llamaDecision(s.now)
+			d.Endpoints[0].Share = float64(s.now.Second()) / 100
+			c := &s.clusters[0]
+			c.Decision, c.Endpoints = view.FromDecision(d, s.now)
+			c.Working = view.WorkingOf(d)
+		})
+	}
+	ask10 := func(at string) explanation {
+		return decode[explanation](t, ask(t, s.handler(), http.MethodGet,
+			"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000&at="+at))
+	}
+	got := ask10("10s")
+	if want := float64(s.now.Second()-10-1) / 100; !near(got.Endpoint.Share, want, 0.011) {
+		t.Errorf("ten seconds ago it was %v, want %v", got.Endpoint.Share, want)
+	}
+	if !strings.HasPrefix(got.Endpoint.Why, "It gets ") || got.Decision.Arrivals != view.Num(12.9) ||
+		got.StepSeconds != view.Num(1) || !near(got.KeptSeconds, 29, 1) ||
+		!near(got.Endpoint.CapacityShare, 0.125, 1e-9) {
+		t.Errorf("%+v", got)
+	}
+	if a := ask(t, s.handler(), http.MethodGet,
+		"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000&at=14m"); a.code != http.StatusNotFound ||
+		!strings.Contains(a.body, "they go back") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := ask(t, s.handler(), http.MethodGet, "/api/v1/clusters/llama/explain?endpoint=nobody"); a.code !=
+		http.StatusNotFound {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
+func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
+	var w workings
+	d := llamaDecision(noon)
+	for len(d.Endpoints) < 5000 {
+		d.Endpoints = append(d.Endpoints, d.Endpoints...)
+	}
+	step := stepOf(view.WorkingOf(d).Bytes())
+	for i := range 3000 {
+		d.At = noon.Add(time.Duration(i) * time.Second)
+		w.add(view.WorkingOf(d), step)
+	}
+	bytes := 0
+	for _, k := range w.kept {
+		bytes += k.Bytes()
+	}
+	if bytes > workingsBytes*5/4 || len(w.kept) < 2 {
+		t.Errorf("%d decisions of %d endpoints take %d bytes, each %s", len(w.kept), len(d.Endpoints), bytes, step)
+	}
+}
+
+func TestAMatrixIsSortedAddedUpAndCut(t *testing.T) {
+	m := completeMatrix(view.Matrix{Endpoints: []string{"b", "a"}, Envoys: []view.MatrixRow{
+		{NodeID: "idle", InFlight: []int{0, 0}}, {NodeID: "busy", InFlight: []int{5, 2}}}},
+		func() time.Time { return noon })
+	if !slices.Equal(m.Endpoints, []string{"a", "b"}) || !slices.Equal(m.EndpointTotals, []int{2, 5}) || m.Total != 7 ||
+		m.Envoys[0].NodeID != "busy" || !slices.Equal(m.Envoys[0].InFlight, []int{2, 5}) || m.EnvoysLeftOut != 0 {
+		t.Errorf("%+v", m)
+	}
+	wide := view.Matrix{Endpoints: make([]string, matrixNumbers/2)}
+	for range 3 {
+		row := view.MatrixRow{InFlight: make([]int, len(wide.Endpoints))}
+		row.InFlight[0] = 1
+		wide.Envoys = append(wide.Envoys, row)
+	}
+	if m := completeMatrix(wide, func() time.Time { return noon }); len(m.Envoys) != 2 || m.EnvoysLeftOut != 1 ||
+		m.Total != 3 {
+		t.Errorf("%d rows, %d left out, total %d", len(m.Envoys), m.EnvoysLeftOut, m.Total)
+	}
+}
+
+// A watch reads a stream.
+type watch struct {
+	t      *testing.T
+	lines  *bufio.Scanner
+	cancel func()
+}
+
+func (s *stage) watch(t *testing.T, url, lastID string) *watch {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		r.Header.Set("Last-Event-ID", lastID)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" ||
+		answer.Header.Get("Cache-Control") != "no-store" || answer.Header.Get("X-Accel-Buffering") != "no" {
+		t.Fatalf("%s %v", answer.Status, answer.Header)
+	}
+	t.Cleanup(func() { cancel(); answer.Body.Close() })
+	w := &watch{t: t, lines: bufio.NewScanner(answer.Body), cancel: cancel}
+	w.lines.Buffer(nil, 1<<22)
+	return w
+}
+
+// next is the next event that is no heartbeat.
+func (w *watch) next() (id, event, data string) {
+	w.t.Helper()
+	for w.lines.Scan() {
+		key, value, _ := strings.Cut(w.lines.Text(), ": ")
+		switch key {
+		case "id":
+			id = value
+		case "event":
+			event = value
+		case "data":
+			return id, event, value
+		}
+	}
+	w.t.Fatalf("the stream ended: %v", w.lines.Err())
+	return "", "", ""
+}
+
+// ticking has seconds pass until the test ends.
+func (s *stage) ticking(t *testing.T) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+				s.second(nil)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done })
+}
+
+func TestAStreamHasAFrameEachSecondAndAddressesOnlyWhenTheyChange(t *testing.T) {
+	s := newStage(50)
+	for range 5 {
+		s.second(nil)
+	}
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	w := s.watch(t, server.URL+"/api/v1/stream?cluster=llama&endpoint=10.1.0.3:8000&matrix=1", "")
+	s.ticking(t)
+	var before frame
+	for i := range 4 {
+		id, event, data := w.next()
+		var f frame
+		if err := json.Unmarshal([]byte(data), &f); err != nil || event != "frame" {
+			t.Fatalf("%s: %v", event, err)
+		}
+		if id != fmt.Sprint(f.At.Unix()) {
+			t.Errorf("id %s at %s", id, f.At)
+		}
+		if f.Endpoint == nil || f.Endpoint.Address != "10.1.0.3:8000" || f.Matrix == nil || f.Matrix.Total == 0 ||
+			len(f.Fleet.Clusters) != 1 || f.Cluster == nil || f.Cluster.Cluster.Name != "llama" {
+			t.Fatalf("%s", data)
+		}
+		if (f.Cluster.Addresses != nil) !=
+			(f.Cluster.Order != 0 && (i == 0 || f.Cluster.Order != before.Cluster.Order)) && i > 1 {
+			t.Errorf("frame %d has addresses: %v", i, f.Cluster.Addresses != nil)
+		}
+		if i == 0 && len(f.Cluster.Addresses) != 50 {
+			t.Errorf("the first frame has %d addresses", len(f.Cluster.Addresses))
+		}
+		columns, err := base64.StdEncoding.DecodeString(f.Cluster.Columns)
+		if err != nil || len(columns) != 50*(2*5+1) {
+			t.Fatalf("%d bytes: %v", len(columns), err)
+		}
+		share := float64(decodeTable()[binary.LittleEndian.Uint16(columns[2*7:])])
+		if math.Abs(share-0.02) > 1e-5 || columns[2*5*50+17] != stateCode(view.EndpointBlind) {
+			t.Errorf("share %g, state %d", share, columns[2*5*50+17])
+		}
+		before = f
+	}
+}
+
+func TestAReaderThatComesBackGetsWhatItMissed(t *testing.T) {
+	s := newStage(3)
+	for range 30 {
+		s.second(nil)
+	}
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	last := s.now.Add(-12 * time.Second).Unix()
+	_, event, data := s.watch(t, server.URL+"/api/v1/stream?cluster=llama", fmt.Sprint(last)).next()
+	var w Window
+	if err := json.Unmarshal([]byte(data), &w); err != nil || event != "missed" {
+		t.Fatalf("%s: %v", event, err)
+	}
+	if len(w.At) != 12 || w.At[0].Unix() != last+1 || len(w.Endpoints) != 3 || len(w.Endpoints[0].States) != 12 {
+		t.Errorf("%d moments since %s of %d endpoints", len(w.At), w.At[0], len(w.Endpoints))
+	}
+}
+
+func TestSixtyFourStreamsAndNoMore(t *testing.T) {
+	s := newStage(1)
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	var first *watch
+	for range maxStreams {
+		if w := s.watch(t, server.URL+"/api/v1/stream", ""); first == nil {
+			first = w
+		}
+	}
+	refused := func() int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		a, err := http.DefaultClient.Do(r.WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Body.Close()
+		return a.StatusCode
+	}
+	if got := refused(); got != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", got)
+	}
+	first.cancel()
+	for end := time.Now().Add(10 * time.Second); refused() != http.StatusOK; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("one left, and there is still no room")
+		}
+	}
+}
+
+func TestStreamsEndWithTheRecorder(t *testing.T) {
+	s := newStage(1)
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	w := s.watch(t, server.URL+"/api/v1/stream", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.recorder.Run(ctx) }()
+	w.next()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for w.lines.Scan() {
+	}
+	if err := w.lines.Err(); err != nil {
+		t.Errorf("the stream broke: %v", err)
+	}
+}
+
+// BenchmarkASecond is all that a recorder does in a second for 1,000 endpoints, with none and with ten readers of the
+// cluster.
+func BenchmarkASecond(b *testing.B) {
+	for _, readers := range []int{0, 1, 10} {
+		b.Run(fmt.Sprint(readers, " readers"), func(b *testing.B) {
+			s := newStage(1000)
+			s.second(nil)
+			for i := range readers {
+				s.recorder.hub.join(topic{cluster: "llama", endpoint: fmt.Sprintf("10.1.0.%d:8000", i%2+1)})
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				s.second(nil)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"steelyard/controlplane/view"
+)
+
+// Replicas are this replica and the others of its control plane, as this one sees them. The zero value is that of the
+// only one.
+type Replicas struct {
+	Enabled bool   `json:"enabled"`
+	ID      string `json:"id"` // of this one: another after each start
+	Name    string `json:"name"`
+	// Connected means that its own messages come back through Redis; Since is when that changed last.
+	Connected bool      `json:"connected"`
+	Since     view.Time `json:"since"`
+	Error     string    `json:"error"` // why it is not connected; empty when it is
+	// Scraping is how many endpoints this replica scrapes.
+	Scraping view.Number     `json:"scraping"`
+	Messages ReplicaMessages `json:"messages"`
+	Others   []Replica       `json:"others"`
+}
+
+// ReplicaMessages count messages between replicas. They never decrease.
+type ReplicaMessages struct {
+	Sent     uint64 `json:"sent"`
+	Failed   uint64 `json:"failed"` // could not be sent
+	Received uint64 `json:"received"`
+	Lost     uint64 `json:"lost"`    // by gaps in their numbers
+	Stale    uint64 `json:"stale"`   // older than one before
+	Foreign  uint64 `json:"foreign"` // of another version, and ignored
+	// LastForeign is when the latest of those came.
+	LastForeign view.Time `json:"last_foreign"`
+	Invalid     uint64    `json:"invalid"` // could not be read
+	Refused     uint64    `json:"refused"` // of more replicas than are followed
+}
+
+// A Replica is another replica.
+type Replica struct {
+	ID    string    `json:"id"`
+	Name  string    `json:"name"`
+	State string    `json:"state"` // "live"; "gone": silent or stopped; "unreachable": the way through Redis is cut
+	Since view.Time `json:"since"`
+	// LastMessage is when one came, by the clock of this replica.
+	LastMessage view.Time `json:"last_message"`
+	Envoys      int       `json:"envoys"` // that are connected there, for the cluster that has most
+
+	// Filled in by the handler.
+	AgeSeconds view.Number `json:"age_seconds"` // since the last message
+}
+
+// replicaLive is the state of a replica that sends messages.
+const replicaLive = "live"
+
+// complete works out what follows from the rest.
+func (r Replicas) complete(now time.Time) Replicas {
+	others := make([]Replica, len(r.Others))
+	for i, o := range r.Others {
+		o.AgeSeconds = o.LastMessage.Age(now)
+		others[i] = o
+	}
+	r.Others = others
+	return r
+}
+
+func replicaProblems(r Replicas, now time.Time) (out []view.Problem) {
+	if !r.Enabled {
+		return nil
+	}
+	if !r.Connected {
+		out = append(out, problem(view.SeverityError, "cut off from the other replicas for %s%s; this one goes by the "+
+			"counts of its own Envoys and scrapes every endpoint", formatSeconds(r.Since.Age(now).Or(0)),
+			because(r.Error)))
+	}
+	for _, o := range r.Others {
+		if o.State != replicaLive && r.Connected {
+			out = append(out, problem(view.SeverityWarning, "replica %s is %s, last heard of %s", orUnknown(o.Name),
+				o.State, formatAgo(o.LastMessage, now)))
+		}
+	}
+	const recent = 10 // seconds
+	if at := r.Messages.LastForeign; at.Age(now).Or(recent) < recent {
+		out = append(out, problem(view.SeverityWarning, "%d messages of replicas of another version were ignored, the "+
+			"latest %s: these and this one do not have each other's counts", r.Messages.Foreign, formatAgo(at, now)))
+	}
+	return out
+}
+
+func (c *collector) describeReplicas() {
+	c.replicaConnected = c.gauge("steelyard_replicas_connected", "1 while the messages of this replica come back "+
+		"through Redis, 0 while it is cut off from the others.")
+	c.replicaCount = c.gauge("steelyard_replicas", "Other replicas by state: live, gone or unreachable.", "state")
+	c.replicaAge = c.gauge("steelyard_replica_message_age_seconds", "Time since the last message of the live replica "+
+		"that is silent for longest.")
+	c.replicaScraping = c.gauge("steelyard_replica_scraped_endpoints", "Endpoints that this replica scrapes.")
+	c.replicaMessages = c.counter("steelyard_replica_messages_total", "Messages between replicas, by what became of "+
+		"them: sent, failed, received, lost, stale, foreign (of another version), invalid or refused.", labelResult)
+}
+
+// collectReplicas has no series of the only replica.
+func (c *collector) collectReplicas(ch chan<- prometheus.Metric, r Replicas) {
+	if !r.Enabled {
+		return
+	}
+	states := map[string]float64{replicaLive: 0, "gone": 0, "unreachable": 0}
+	var oldest view.Number
+	for _, o := range r.Others {
+		states[o.State]++
+		if age := o.AgeSeconds; o.State == replicaLive && age.Or(0) >= oldest.Or(0) {
+			oldest = age
+		}
+	}
+	c.replicaConnected.set(ch, oneIf(r.Connected))
+	for state, n := range states {
+		c.replicaCount.set(ch, view.Num(n), state)
+	}
+	c.replicaAge.set(ch, oldest)
+	c.replicaScraping.set(ch, r.Scraping)
+	m := r.Messages
+	for result, n := range map[string]uint64{"sent": m.Sent, "failed": m.Failed, "received": m.Received,
+		"lost": m.Lost, "stale": m.Stale, "foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused} {
+		c.replicaMessages.set(ch, view.Num(float64(n)), result)
+	}
+}

@@ -1,0 +1,42 @@
+package admin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+func TestReplicasThatAreGoneOrCutOffAreProblems(t *testing.T) {
+	ago := func(d time.Duration) view.Time { return view.At(noon.Add(-d)) }
+	gone := []Replica{{Name: "b", State: "live", LastMessage: ago(time.Second / 10)},
+		{Name: "c", State: "gone", LastMessage: ago(3 * time.Second)}}
+	for name, c := range map[string]struct {
+		replicas Replicas
+		severity view.Severity
+		text     string
+	}{
+		"none": {Replicas{}, "", ""},
+		"connected": {Replicas{Enabled: true, Connected: true, Others: gone[:1],
+			Messages: ReplicaMessages{Foreign: 4, LastForeign: ago(time.Minute)}}, "", ""},
+		"one is gone": {Replicas{Enabled: true, Connected: true, Others: gone}, view.SeverityWarning,
+			"replica c is gone, last heard of 3.0 s ago"},
+		"cut off": {Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "refused", Others: gone},
+			view.SeverityError, "cut off from the other replicas for 5.0 s: refused; this one goes by the counts of " +
+				"its own Envoys and scrapes every endpoint"},
+		"another version": {Replicas{Enabled: true, Connected: true, Messages: ReplicaMessages{Foreign: 4,
+			LastForeign: ago(time.Second)}}, view.SeverityWarning, "4 messages of replicas of another version"},
+	} {
+		got := replicaProblems(c.replicas, noon)
+		if c.text == "" {
+			if len(got) != 0 {
+				t.Errorf("%s: %v", name, got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[0].Severity != c.severity || !strings.Contains(got[0].Message, c.text) {
+			t.Errorf("%s: %v, want one %s with %q", name, got, c.severity, c.text)
+		}
+	}
+}

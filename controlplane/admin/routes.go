@@ -1,0 +1,115 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+)
+
+// maxRequestBody bounds the body of a request that changes something.
+const maxRequestBody = 64 << 10
+
+// A router has the routes of the listener. A route that changes something is apart from those that read, so that no GET
+// reaches it, and no request without the role to operate.
+type router struct {
+	h              *handler
+	reads, changes *http.ServeMux
+	crossOrigin    *http.CrossOriginProtection
+}
+
+func (h *handler) newRouter() *router {
+	return &router{h: h, reads: http.NewServeMux(), changes: http.NewServeMux(),
+		crossOrigin: http.NewCrossOriginProtection()}
+}
+
+// view registers a route that changes nothing, for GET and HEAD. The pattern has no method.
+func (t *router) view(pattern string, f http.HandlerFunc) { t.reads.HandleFunc(pattern, f) }
+
+// operate registers a route that changes something. The pattern begins with its method, such as
+//
+//	t.operate("POST /api/v1/clusters/{name}/drain", h.postDrain)
+//
+// The handler is called for callers with the role operate only, never for a web page of another origin, and with a
+// body of at most 64 KiB. callerOf(r).name is that of the token. Each call is logged with its result.
+func (t *router) operate(pattern string, f http.HandlerFunc) {
+	method, _, _ := strings.Cut(pattern, " ")
+	switch method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		panic("admin: " + pattern + " has no method that may change something")
+	}
+	t.changes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if !t.authorized(w, r) {
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequestBody)
+		result := &codeWriter{ResponseWriter: w, code: http.StatusOK}
+		f(result, r)
+		t.h.Log.Info("admin operation", "by", callerOf(r).name, "peer", r.RemoteAddr, "method", r.Method,
+			"path", r.URL.Path, "code", result.code)
+	})
+}
+
+// ask registers a route that changes nothing and takes a body of at most limit bytes, for callers who may view, never
+// for a web page of another origin. The pattern begins with POST.
+func (t *router) ask(pattern string, limit int64, f http.HandlerFunc) {
+	t.changes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		f(w, r)
+	})
+}
+
+// authorized refuses requests of callers who may not operate.
+func (t *router) authorized(w http.ResponseWriter, r *http.Request) bool {
+	c := callerOf(r)
+	switch {
+	case c.mayOperate():
+		return true
+	case t.h.Access.TokensFile == "":
+		t.h.Access.deny(deniedRole, r, t.h.Log, t.h.Now())
+		writeError(w, http.StatusForbidden, "nobody may change anything: no tokens are configured (admin.tokens_file)")
+	case c.name == "":
+		t.h.Access.deny(deniedNoToken, r, t.h.Log, t.h.Now())
+		t.h.unauthorized(w, r, deniedNoToken)
+	default:
+		t.h.Access.deny(deniedRole, r, t.h.Log, t.h.Now())
+		writeError(w, http.StatusForbidden, "the token of %s has the role %s, and this needs %s", c.name, c.role,
+			RoleOperate)
+	}
+	return false
+}
+
+// ServeHTTP dispatches by method: GET and HEAD to what reads, others to what changes something.
+func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		t.reads.ServeHTTP(w, r)
+		return
+	}
+	if _, pattern := t.changes.Handler(r); pattern == "" {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeError(w, http.StatusMethodNotAllowed, "%s is not allowed here", r.Method)
+		return
+	}
+	if err := t.crossOrigin.Check(r); err != nil || callerOf(r).session && !fromPage(r) {
+		t.h.Access.deny(deniedCrossOrigin, r, t.h.Log, t.h.Now())
+		writeError(w, http.StatusForbidden, "a page of another origin may not do this")
+		return
+	}
+	t.changes.ServeHTTP(w, r)
+}
+
+// fromPage reports whether a browser has sent where the request comes from, which the check above then covers. All
+// browsers send one of these headers with a POST, so a session without them is no browser's.
+func fromPage(r *http.Request) bool {
+	return r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
+}
+
+// A codeWriter remembers the code of the response.
+type codeWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (c *codeWriter) WriteHeader(code int) {
+	c.code = code
+	c.ResponseWriter.WriteHeader(code)
+}

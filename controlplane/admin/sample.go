@@ -1,0 +1,240 @@
+package admin
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// A Sample is what is kept of a cluster at one moment. The lists go together by index; NaN is unknown.
+type Sample struct {
+	Addresses []string // sorted; not changed by the caller any more
+	Shares    []float64
+	Served    []float64
+	Loads     []float64 // for each slot
+	InFlight  []float64
+	Latency   []float64 // seconds
+	States    []view.EndpointState
+	Pool      Pool
+}
+
+// A Pool is what is kept of the cluster as a whole; NaN is unknown.
+type Pool struct {
+	ArrivalRate, MedianLoad, FullestLoad, WaterLevel, InFlight, FirstToken, AnswerP99, CapacityUsed,
+	DropFraction float64
+}
+
+// The fields of an endpoint in a row: two bytes each, then one byte for the state.
+const (
+	fieldShare = iota
+	fieldServed
+	fieldLoad
+	fieldInFlight
+	fieldLatency
+	fineFields                      // of a row of one second
+	fieldMaxLoad = fineFields       // the mean is in fieldLoad
+	coarseFields = fieldMaxLoad + 1 // of a row of several seconds
+)
+
+// An order is the endpoints of a row, by address. Rows of one set of endpoints share it.
+type order struct {
+	id        uint64
+	addresses []string
+}
+
+func (o *order) of(address string) int {
+	i, found := slices.BinarySearch(o.addresses, address)
+	if !found {
+		return -1
+	}
+	return i
+}
+
+// A row has the samples of a moment, or of the seconds up to it. It is not changed once it is in a ring.
+type row struct {
+	at     time.Time
+	order  *order
+	fields int
+	pool   [poolFields]float32
+	data   []byte // a column of two bytes an endpoint for each field, then one of a byte for the states
+}
+
+// poolFields is how many numbers a Pool has.
+const poolFields = 9
+
+// bytes is what a row takes, about.
+func (r *row) bytes() int { return cap(r.data) + rowOverhead }
+
+const rowOverhead = 160
+
+func newRow(at time.Time, o *order, fields int) *row {
+	return &row{at: at, order: o, fields: fields, data: make([]byte, len(o.addresses)*(2*fields+1))}
+}
+
+// column is the numbers of a field.
+func (r *row) column(field int) []byte {
+	n := 2 * len(r.order.addresses)
+	return r.data[field*n : (field+1)*n]
+}
+
+// states is the column of the states.
+func (r *row) states() []byte { return r.data[2*r.fields*len(r.order.addresses):] }
+
+func (r *row) code(field, endpoint int) uint16 {
+	return binary.LittleEndian.Uint16(r.column(field)[2*endpoint:])
+}
+
+func (r *row) set(field, endpoint int, v float64) {
+	binary.LittleEndian.PutUint16(r.column(field)[2*endpoint:], encode(v))
+}
+
+// fill writes a column.
+func (r *row) fill(field int, values []float64) {
+	to := r.column(field)
+	for i, v := range values {
+		binary.LittleEndian.PutUint16(to[2*i:], encode(v))
+	}
+}
+
+// fineRow makes the row of one second.
+func fineRow(at time.Time, o *order, s *Sample) *row {
+	r := newRow(at, o, fineFields)
+	for field, values := range [][]float64{s.Shares, s.Served, s.Loads, s.InFlight, s.Latency} {
+		r.fill(field, values)
+	}
+	states := r.states()
+	for i, state := range s.States {
+		states[i] = stateCode(state)
+	}
+	p := &s.Pool
+	for i, v := range []float64{p.ArrivalRate, p.MedianLoad, p.FullestLoad, p.WaterLevel, p.InFlight, p.FirstToken,
+		p.AnswerP99, p.CapacityUsed, p.DropFraction} {
+		r.pool[i] = float32(v)
+	}
+	return r
+}
+
+// coarseRow sums fine rows up: means, the highest load and the worst state. Its endpoints are those of the last one.
+func coarseRow(fine []*row) *row {
+	last := fine[len(fine)-1]
+	r := newRow(last.at, last.order, coarseFields)
+	states := r.states()
+	for i, address := range last.order.addresses {
+		var means [fineFields]mean
+		highest := math.NaN()
+		for _, f := range fine {
+			k := i
+			if f.order != last.order {
+				if k = f.order.of(address); k < 0 {
+					continue
+				}
+			}
+			for field := range means {
+				means[field].add(decodeTable()[f.code(field, k)])
+			}
+			if load := decodeTable()[f.code(fieldLoad, k)]; !(float64(load) <= highest) {
+				highest = float64(load)
+			}
+			states[i] = max(states[i], f.states()[k])
+		}
+		for field := range means {
+			r.set(field, i, means[field].value())
+		}
+		r.set(fieldMaxLoad, i, highest)
+	}
+	for k := range r.pool {
+		var m mean
+		for _, f := range fine {
+			m.add(f.pool[k])
+		}
+		r.pool[k] = float32(m.value())
+	}
+	return r
+}
+
+// A mean is of the known numbers added.
+type mean struct {
+	sum   float64
+	known int
+}
+
+func (m *mean) add(v float32) {
+	if v == v { // not NaN
+		m.sum += float64(v)
+		m.known++
+	}
+}
+
+// value is NaN while no number is known.
+func (m *mean) value() float64 {
+	if m.known == 0 {
+		return math.NaN()
+	}
+	return m.sum / float64(m.known)
+}
+
+// A number takes two bytes: the logarithm between 1e-7 and 1e7 in steps of 0.05 %, so that it is kept to 0.025 %.
+const (
+	codeUnknown = math.MaxUint16
+	codeHighest = math.MaxUint16 - 1
+	decades     = 14
+	lowest      = -7 // power of ten of the lowest code
+)
+
+func encode(v float64) uint16 {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return codeUnknown
+	case v < 1e-8: // below half of the lowest, and what is negative
+		return 0
+	}
+	const mantissa = 52 // bits
+	bits := math.Float64bits(v)
+	exponent := float64(int(bits>>mantissa) - 1023)
+	log2 := exponent + float64(logTable()[bits>>(mantissa-logBits)&(1<<logBits-1)])
+	code := (log2-lowest/log10of2)*codeHighest*log10of2/decades + 0.5
+	return uint16(min(max(code, 1), codeHighest))
+}
+
+const (
+	log10of2 = 0.30102999566398120
+	logBits  = 14 // of the mantissa that the table goes by: its error is a twentieth of a step
+)
+
+// logTable has the binary logarithms of mantissas: a look-up takes a tenth of the time of math.Log10, and a second of a
+// large pool has thousands.
+var logTable = sync.OnceValue(func() *[1 << logBits]float32 {
+	t := new([1 << logBits]float32)
+	for i := range t {
+		t[i] = float32(math.Log2(1 + (float64(i)+0.5)/(1<<logBits)))
+	}
+	return t
+})
+
+// decodeTable has the number of each code. It is computed once: a window has a million of them.
+var decodeTable = sync.OnceValue(func() *[math.MaxUint16 + 1]float32 {
+	t := new([math.MaxUint16 + 1]float32)
+	for code := 1; code <= codeHighest; code++ {
+		t[code] = float32(math.Pow(10, float64(code)*decades/codeHighest+lowest))
+	}
+	t[codeUnknown] = float32(math.NaN())
+	return t
+})
+
+// stateCode is the byte of a state: the worse, the higher. 0 is none.
+func stateCode(s view.EndpointState) byte {
+	all := view.EndpointStates()
+	return byte(len(all) - slices.Index(all, s)) // a state that is not there is len + 1
+}
+
+func stateOf(code byte) view.EndpointState {
+	all := view.EndpointStates()
+	if code == 0 || int(code) > len(all) {
+		return ""
+	}
+	return all[len(all)-int(code)]
+}

@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+func (h *handler) getIncidents(w http.ResponseWriter, r *http.Request) {
+	out := incidentList{At: view.At(h.Now()), State: view.StateOK, Clusters: []clusterState{},
+		Incidents: []view.Incident{}}
+	m := h.Recorder.latest.Load()
+	if m == nil {
+		writeJSON(w, out)
+		return
+	}
+	out.At, out.State = view.At(m.at), worstState(m.incidents)
+	for _, c := range m.fleet.Clusters {
+		out.Clusters = append(out.Clusters, clusterState{c.Name, c.State})
+	}
+	out.Incidents = m.incidents
+	if name := r.URL.Query().Get("cluster"); name != "" {
+		if _, ok := h.Source.Cluster(name); !ok {
+			h.noClusterNamed(w, name)
+			return
+		}
+		out.Incidents = clusterIncidents(m.incidents, name)
+	}
+	out.LeftOut = max(0, len(out.Incidents)-maxIncidents)
+	out.Incidents = cut(out.Incidents, maxIncidents)
+	writeJSON(w, out)
+}
+
+func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, err := parseCount(q, "limit")
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	since, wrong := parseID(q, "since")
+	if wrong != "" {
+		writeError(w, http.StatusBadRequest, "%s", wrong)
+		return
+	}
+	now := h.Now()
+	out := eventList{At: view.At(now)}
+	out.Events, out.OldestID = h.Recorder.events.since(now, since)
+	cluster, kinds := q.Get("cluster"), q["kind"]
+	out.Events = slices.DeleteFunc(out.Events, func(e view.Event) bool {
+		return cluster != "" && e.Cluster != cluster || len(kinds) > 0 && !slices.Contains(kinds, string(e.Kind))
+	})
+	if limit > 0 && len(out.Events) > limit {
+		out.Events = out.Events[len(out.Events)-limit:]
+	}
+	out.Events = orEmpty(out.Events)
+	writeJSON(w, out)
+}
+
+func parseID(q url.Values, key string) (id uint64, wrong string) {
+	s := q.Get(key)
+	if s == "" {
+		return 0, ""
+	}
+	id, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return 0, sprint("%s=%q is no id of an event", key, s)
+	}
+	return id, ""
+}
+
+func (h *handler) getMatrix(w http.ResponseWriter, r *http.Request) {
+	m, ok := h.Source.Matrix(r.PathValue("name"))
+	if !ok {
+		h.noCluster(w, r)
+		return
+	}
+	writeJSON(w, completeMatrix(m, h.Now))
+}
+
+// matrixNumbers bounds a matrix.
+const matrixNumbers = 250_000
+
+// completeMatrix sorts a matrix, adds it up, and cuts it to what an answer has room for.
+func completeMatrix(m view.Matrix, now func() time.Time) view.Matrix {
+	m.At, m.Envoys = view.At(now()), slices.Clone(orEmpty(m.Envoys))
+	by := byAddress(m.Endpoints)
+	m.Endpoints = arranged(m.Endpoints, by)
+	m.EndpointTotals = make([]int, len(m.Endpoints))
+	m.Total = 0
+	for i := range m.Envoys {
+		row := &m.Envoys[i]
+		row.InFlight, row.Total = arranged(row.InFlight, by), 0
+		for k, n := range row.InFlight {
+			m.EndpointTotals[k] += n
+			row.Total += n
+		}
+		m.Total += row.Total
+	}
+	slices.SortStableFunc(m.Envoys, func(a, b view.MatrixRow) int {
+		return cmp.Or(cmp.Compare(b.Total, a.Total), cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host))
+	})
+	rows := max(1, matrixNumbers/max(1, len(m.Endpoints)))
+	m.EnvoysLeftOut = max(0, len(m.Envoys)-rows)
+	m.Envoys = cut(m.Envoys, rows)
+	return m
+}
+
+// byAddress is the indexes of addresses in their order.
+func byAddress(addresses []string) []int {
+	by := make([]int, len(addresses))
+	for i := range by {
+		by[i] = i
+	}
+	slices.SortStableFunc(by, func(a, b int) int { return cmp.Compare(addresses[a], addresses[b]) })
+	return by
+}
+
+// arranged are the items in the order of these indexes.
+func arranged[T any](items []T, by []int) []T {
+	out := make([]T, 0, len(by))
+	for _, i := range by {
+		out = append(out, items[i])
+	}
+	return out
+}
+
+// leftEnvoys are those that left in the last hour.
+func (m *moment) leftEnvoys() []LeftEnvoy {
+	if m == nil {
+		return []LeftEnvoy{}
+	}
+	return orEmpty(m.left)
+}

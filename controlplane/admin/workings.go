@@ -1,0 +1,173 @@
+package admin
+
+import (
+	"net/http"
+	"net/url"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// The bounds of the decisions that are kept for explanations: those of 15 minutes, in 16 MiB of all clusters together.
+// What does not fit is the time between two of them, which grows with the endpoints: one second up to some 25.
+const (
+	workingsFor   = 15 * time.Minute
+	workingsBytes = 16 << 20
+)
+
+// workings are past decisions of a cluster, oldest first.
+type workings struct {
+	kept []view.Working
+	step time.Duration
+}
+
+// stepOf is the time between two decisions that are kept, where one takes so many bytes in all clusters together.
+func stepOf(bytes int) time.Duration {
+	step := (workingsFor*time.Duration(bytes)/workingsBytes + time.Second - 1).Truncate(time.Second)
+	return max(step, time.Second)
+}
+
+// add keeps a decision if the latest is old enough.
+func (w *workings) add(now view.Working, step time.Duration) {
+	w.step = step
+	at := now.At()
+	if at.IsZero() {
+		return
+	}
+	if n := len(w.kept); n > 0 {
+		since := at.Sub(w.kept[n-1].At())
+		if since < 0 {
+			w.kept = nil // the clock was set back
+		} else if since < step-recordEvery/2 {
+			return
+		}
+	}
+	w.kept = append(w.kept, now)
+	most := int(workingsFor/step) + 1
+	for len(w.kept) > most || at.Sub(w.kept[0].At()) > workingsFor {
+		w.kept[0] = view.Working{}
+		w.kept = w.kept[1:]
+	}
+}
+
+// at is the latest decision at a time or before it.
+func (w *workings) at(t time.Time) (view.Working, bool) {
+	for i := len(w.kept) - 1; i >= 0; i-- {
+		if !w.kept[i].At().After(t) {
+			return w.kept[i], true
+		}
+	}
+	return view.Working{}, false
+}
+
+// keepWorkings keeps the decisions of all clusters.
+func (r *Recorder) keepWorkings(clusters []view.Cluster) {
+	bytes := 0
+	for i := range clusters {
+		bytes += clusters[i].Working.Bytes()
+	}
+	step := stepOf(bytes)
+	for i := range clusters {
+		w := r.workings[clusters[i].Name]
+		if w == nil {
+			w = &workings{}
+			r.workings[clusters[i].Name] = w
+		}
+		w.add(clusters[i].Working, step)
+	}
+}
+
+// working is the decision at a time, how far back they are kept, and the time between two.
+func (r *Recorder) working(cluster string, at, now time.Time) (w view.Working, kept, step time.Duration, ok bool) {
+	r.ticking.Lock()
+	defer r.ticking.Unlock()
+	past := r.workings[cluster]
+	if past == nil || len(past.kept) == 0 {
+		return view.Working{}, 0, 0, false
+	}
+	w, ok = past.at(at)
+	return w, now.Sub(past.kept[0].At()), past.step, ok
+}
+
+func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
+	s := h.snapshot()
+	c, ok := s.cluster(r.PathValue("name"))
+	if !ok {
+		h.noCluster(w, r)
+		return
+	}
+	q := r.URL.Query()
+	address := q.Get("endpoint")
+	past, asked, err := parseAt(q, s.now)
+	if err != "" {
+		writeError(w, http.StatusBadRequest, "%s", err)
+		return
+	}
+	working, kept, step, found := h.Recorder.working(c.Name, asked, s.now)
+	out := explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
+	if !past {
+		i := indexOf(c.Endpoints, address)
+		if i < 0 {
+			h.noEndpoint(w, address, c.Name)
+			return
+		}
+		out.At, out.Decision, out.Endpoint = c.Decision.At, c.Decision, c.Endpoints[i]
+		out.Endpoint.Why = c.Working.Explain(address)
+		writeJSON(w, out)
+		return
+	}
+	if !found {
+		writeError(w, http.StatusNotFound, "no decision of that time is kept: they go back %s, since the start",
+			formatSeconds(kept.Seconds()))
+		return
+	}
+	decision, endpoint, found := working.Endpoint(address)
+	if !found {
+		h.noEndpoint(w, address, c.Name+" at that time")
+		return
+	}
+	out.At, out.Decision, out.Endpoint = view.At(working.At()), decision, h.completePast(&c, endpoint, working)
+	writeJSON(w, out)
+}
+
+// completePast fills in what follows from a past decision.
+func (h *handler) completePast(c *view.Cluster, e view.Endpoint, w view.Working) view.Endpoint {
+	e.Inputs, e.Problems = orEmpty(e.Inputs), []view.Problem{}
+	e.Engine = c.Engine
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), heard(&e)
+	if all := w.Capacity(); all > 0 {
+		e.CapacityShare = view.Num(e.Capacity.Or(0) / all)
+	}
+	return e
+}
+
+func indexOf(endpoints []view.Endpoint, address string) int {
+	for i := range endpoints {
+		if endpoints[i].Address == address {
+			return i
+		}
+	}
+	return -1
+}
+
+func (h *handler) noEndpoint(w http.ResponseWriter, address, where string) {
+	writeError(w, http.StatusNotFound, "no endpoint %q is in %s: write endpoint=HOST:PORT as in its list",
+		address, where)
+}
+
+// parseAt reads the time that is asked about: a time, a duration that it is ago, or nothing for now.
+func parseAt(q url.Values, now time.Time) (past bool, at time.Time, wrong string) {
+	s := q.Get("at")
+	if s == "" {
+		return false, now, ""
+	}
+	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
+		return true, now.Add(-ago), ""
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil || at.After(now) {
+		return false, now, sprint("at=%q is no past time: write one such as 2026-03-14T12:00:00Z, or 5m for that "+
+			"long ago", s)
+	}
+	return true, at, ""
+}

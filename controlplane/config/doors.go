@@ -1,0 +1,95 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Loopback reports whether only processes of this machine can connect to a listener, given its host:port.
+func Loopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// verifies reports whether clients need a certificate.
+func (x *XDS) verifies() bool { return x.TLS != nil && x.TLS.ClientCAFile != "" }
+
+// Open reports whether clients of other machines can connect without a certificate.
+func (x *XDS) Open() bool { return !x.verifies() && !Loopback(x.Listen) }
+
+// checkDoors wants client certificates where other machines can connect.
+func (d *decoder) checkDoors(x *XDS) {
+	if x.Open() && !x.Insecure {
+		d.fail(&x.Listen, "other machines can connect to %s, and could steer the traffic without a client "+
+			"certificate: add tls: with client_ca_file:, or write insecure: true to do without", x.Listen)
+	}
+	if len(x.Clients) > 0 && !x.verifies() {
+		d.fail(&x.Clients, "clients are known by their certificates, and none are asked for: add tls: with "+
+			"client_ca_file:, or remove this list")
+	}
+	for i := range x.Clients {
+		d.checkClient(&x.Clients[i])
+	}
+}
+
+func (d *decoder) checkClient(r *ClientRule) {
+	scheme, rest, uri := strings.Cut(r.SAN, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	switch {
+	case uri && (scheme == "" || host == ""):
+		d.fail(&r.SAN, "%s is no URI: write such as spiffe://prod/ns/*/sa/envoy", shown(r.SAN))
+	case uri && strings.Contains(scheme+host, "*"):
+		d.fail(&r.SAN, "%s has a * in its scheme or trust domain, which would accept the names of any authority: "+
+			"write them out", shown(r.SAN))
+	case !uri && strings.Contains(r.SAN, "/"):
+		d.fail(&r.SAN, "%s is neither a DNS name nor a URI: write such as *.envoys.example.com or "+
+			"spiffe://prod/ns/*/sa/envoy", shown(r.SAN))
+	case !uri && strings.Trim(r.SAN, "*.") == "":
+		d.fail(&r.SAN, "%s would accept every name: write at least the domain, such as *.envoys.example.com",
+			shown(r.SAN))
+	case len(r.SAN) > longestSAN:
+		d.fail(&r.SAN, "%s has %d bytes: write at most %d", shown(r.SAN), len(r.SAN), longestSAN)
+	}
+	for i := range r.Clusters {
+		name := &r.Clusters[i]
+		switch {
+		case *name == "":
+			d.fail(name, "is empty: write the name of a cluster, or * for all")
+		case strings.Contains(*name, "/"):
+			d.fail(name, "%s has a slash in it: write the name of the cluster, which stands for its variants too",
+				shown(*name))
+		}
+	}
+}
+
+// longestSAN is that of a SPIFFE ID, in bytes.
+const longestSAN = 2048
+
+// checkAdmin wants TLS and tokens where other machines can connect.
+func (d *decoder) checkAdmin(a *Admin) {
+	d.checkListen(&a.Listen)
+	d.checkAllowedHosts(a)
+	if a.AnonymousView && a.TokensFile == "" {
+		d.conflict(&a.AnonymousView, &a.TokensFile, "everyone may view already, because there are no tokens: add "+
+			"tokens_file:, or remove this line")
+	}
+	if a.Insecure || Loopback(a.Listen) {
+		return
+	}
+	switch {
+	case a.TLS == nil && a.TokensFile == "":
+		d.fail(&a.Listen, "other machines can connect to %s: add tls: and tokens_file:, or write insecure: true to do "+
+			"without", a.Listen)
+	case a.TLS == nil:
+		d.fail(&a.Listen, "other machines can connect to %s, and tokens would cross the network in plain text: add "+
+			"tls:, or write insecure: true to do without", a.Listen)
+	case a.TokensFile == "":
+		d.fail(&a.Listen, "other machines can connect to %s: add tokens_file:, or write insecure: true to do without",
+			a.Listen)
+	}
+}

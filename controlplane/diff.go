@@ -1,0 +1,161 @@
+package controlplane
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/view"
+	"steelyard/weighting"
+)
+
+// Diff is what another configuration would change: of the running one, by a dry run of each cluster's law against its
+// current reports. Nothing is changed, and no file or name of the other configuration is read.
+func (m *Manager) Diff(running, next *config.Config) view.Diff {
+	now := time.Now()
+	change := config.Diff(running, next)
+	d := view.Diff{At: view.At(now), Redis: change.Redis, Added: orNone(change.Added), Removed: orNone(change.Removed),
+		Restart: []string{}, Clusters: []view.ClusterDiff{}}
+	if change.XDS {
+		d.Restart = append(d.Restart, "xds")
+	}
+	if change.Admin {
+		d.Restart = append(d.Restart, "admin")
+	}
+	for _, name := range change.Changed {
+		before, after := running.Cluster(name), next.Cluster(name)
+		diff := view.ClusterDiff{Name: name, Keys: keys(config.Changes(before, after)),
+			Endpoints: []view.EndpointDiff{}}
+		if c := m.Cluster(name); c != nil {
+			c.preview(&diff, now, before, after, optionsOf(*after, next, m.cost))
+		}
+		d.Clusters = append(d.Clusters, diff)
+	}
+	return d
+}
+
+func orNone(names []string) []string {
+	if names == nil {
+		return []string{}
+	}
+	return names
+}
+
+func keys(changes []config.KeyChange) []view.KeyDiff {
+	out := make([]view.KeyDiff, len(changes))
+	for i, c := range changes {
+		out[i] = view.KeyDiff(c)
+	}
+	return out
+}
+
+// preview fills in what would change for the endpoints.
+func (c *Cluster) preview(diff *view.ClusterDiff, now time.Time, before, after *config.Cluster, o Options) {
+	endpoints, known := nextEndpoints(before, after)
+	if !known {
+		diff.Note = "the endpoints come from another source, which a dry run does not read: those of today are shown"
+	}
+	c.stepping.Lock()
+	defer c.stepping.Unlock()
+	if c.gate == nil || c.gate.Decided().IsZero() {
+		diff.Note = "the cluster has not decided yet"
+		return
+	}
+	s := c.snapshot(now)
+	current := c.current()
+	s.Endpoints = slices.Clone(s.Endpoints)
+	was := c.gate.Preview(now, current.Push.Params, s)
+	s.Endpoints = c.following(s.Endpoints, endpoints, o)
+	s.ScrapeInterval = o.ScrapeInterval
+	will := c.gate.Preview(now, o.Push.Params, s)
+	diff.Endpoints, diff.CapacityBefore, diff.CapacityAfter = compare(was, will)
+}
+
+// nextEndpoints are those of the other configuration; nil where they are those of today. Not known: it has another
+// source, which would have to be read.
+func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoint, known bool) {
+	if after.Endpoints.Static == nil {
+		return nil, after.Endpoints.File == before.Endpoints.File && sameDNS(before.Endpoints.DNS, after.Endpoints.DNS)
+	}
+	all := make([]discovery.Endpoint, len(after.Endpoints.Static))
+	for i, e := range after.Endpoints.Static {
+		all[i] = endpointOf(e)
+	}
+	endpoints, err := discovery.Normalize(all)
+	return endpoints, err == nil
+}
+
+func sameDNS(a, b *config.DNS) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// following is the snapshot of the endpoints under another configuration.
+func (c *Cluster) following(
+	today []weighting.Endpoint, endpoints []discovery.Endpoint, o Options,
+) []weighting.Endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if endpoints == nil {
+		endpoints = c.endpoints
+	}
+	byAddress := make(map[string]weighting.Endpoint, len(today))
+	for _, e := range today {
+		byAddress[e.Address] = e
+	}
+	out := make([]weighting.Endpoint, len(endpoints))
+	for i, e := range endpoints {
+		out[i] = byAddress[e.Address]
+		out[i].Address, out[i].Zone, out[i].Capacity = e.Address, e.Zone, e.Capacity
+		if e.Capacity == 0 {
+			out[i].Capacity = o.Capacity
+		}
+	}
+	return out
+}
+
+// compare puts two decisions next to each other, by address.
+func compare(before, after weighting.Decision) (all []view.EndpointDiff, was, will view.Number) {
+	parts, was := partsOf(before)
+	next, will := partsOf(after)
+	for address, p := range parts {
+		e := view.EndpointDiff{Address: address, Before: p, After: next[address]}
+		if _, stays := next[address]; !stays {
+			e.Change = "leaves"
+		}
+		all = append(all, e)
+	}
+	for address, p := range next {
+		if _, there := parts[address]; !there {
+			all = append(all, view.EndpointDiff{Address: address, Change: "joins", After: p})
+		}
+	}
+	slices.SortFunc(all, func(a, b view.EndpointDiff) int { return strings.Compare(a.Address, b.Address) })
+	return all, was, will
+}
+
+// partsOf are the endpoints' parts of the capacity, which is the second result. A new endpoint counts with all of its
+// capacity, as it does in the long run.
+func partsOf(d weighting.Decision) (map[string]view.Part, view.Number) {
+	var all float64
+	for i := range d.Endpoints {
+		all += lasting(&d.Endpoints[i])
+	}
+	parts := make(map[string]view.Part, len(d.Endpoints))
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
+		parts[e.Address] = view.Part{
+			CapacityShare: view.Num(lasting(e) / all), Capacity: view.Num(lasting(e)), Slots: view.Num(e.Slots),
+			Overloaded: e.Overloaded, Reason: string(e.Reason),
+		}
+	}
+	return parts, view.Num(all)
+}
+
+func lasting(e *weighting.EndpointDecision) float64 {
+	if e.Ramp > 0 {
+		return e.Capacity / e.Ramp
+	}
+	return e.Capacity
+}

@@ -1,0 +1,62 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"steelyard/controlplane/discovery"
+)
+
+// errWaiting is the state of a source before its first answer.
+var errWaiting = errors.New("waiting for the first answer of the Kubernetes API")
+
+// A source is what the discoverers have in common.
+type source struct {
+	client *Client
+	report func(error)
+	log    *slog.Logger
+}
+
+// follow passes on what look finds, whenever sub was poked, until ctx is done. A nil set of look is none to pass on.
+func (s *source) follow(ctx context.Context, up chan<- []discovery.Endpoint, sub chan struct{},
+	look func() ([]discovery.Endpoint, error)) {
+	defer s.client.subscribe(sub)()
+	r := discovery.NewRefresher(up, s.report, s.log)
+	poke(sub)
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	<-settled.C
+	waiting := time.NewTicker(metadataPatience)
+	defer waiting.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r.Out() <- r.Pending():
+			r.Delivered()
+			waiting.Stop() // the first answer is there
+		case <-waiting.C:
+			poke(sub)
+		case <-sub:
+			settled.Reset(settle)
+		case <-settled.C:
+			set, err := look()
+			if err == errWaiting { //nolint:errorlint // it is this one, or one that is worth a report
+				continue
+			}
+			r.Done(set, err)
+		}
+	}
+}
+
+// cmpErr is the first error that is not nil.
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

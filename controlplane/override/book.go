@@ -1,0 +1,247 @@
+package override
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// The bounds of overrides.
+const (
+	Shortest = time.Second
+	Longest  = 7 * 24 * time.Hour // a longer one belongs into the configuration
+	Most     = 1000               // of a process
+
+	LeastShare = 0.0001
+	MostShare  = 0.99
+
+	longestReason = 200 // bytes
+)
+
+// A key is what an override is about. An endpoint has at most one.
+type key struct{ cluster, address string }
+
+// A Book has the overrides of a process. Its methods can be called from any goroutine.
+type Book struct {
+	changed func(cluster string) // without the lock
+
+	mu      sync.Mutex
+	all     map[key]view.Override
+	removed map[key]bool // here, and not yet in the store
+}
+
+// New returns a Book without overrides. changed is called whenever those of a cluster have changed.
+func New(changed func(cluster string)) *Book {
+	return &Book{changed: changed, all: make(map[key]view.Override), removed: make(map[key]bool)}
+}
+
+// Check returns what is wrong with an override by itself.
+func Check(o view.Override) error {
+	length := o.Until.Sub(o.Since.Time)
+	share, known := o.Share.Value()
+	switch {
+	case o.Kind != view.OverrideDrain && o.Kind != view.OverridePin:
+		return fmt.Errorf("kind %q: write %s or %s", o.Kind, view.OverrideDrain, view.OverridePin)
+	case o.Kind == view.OverrideDrain && known:
+		return errors.New("share: a drained endpoint gets nothing; leave it out, or pin the endpoint")
+	case o.Kind == view.OverridePin && !(known && share >= LeastShare && share <= MostShare):
+		return fmt.Errorf("share: write the part of the requests, %v to %v", LeastShare, MostShare)
+	case length < Shortest || length > Longest:
+		return fmt.Errorf("an override ends after %v: write %v to %v", length, Shortest, Longest)
+	case len(o.Reason) > longestReason || strings.ContainsFunc(o.Reason, func(r rune) bool { return r < ' ' }):
+		return fmt.Errorf("reason: write at most %d bytes, in one line", longestReason)
+	}
+	return nil
+}
+
+// Put adds an override, in place of the one that its endpoint has.
+func (b *Book) Put(o view.Override) error {
+	if err := Check(o); err != nil {
+		return err
+	}
+	k := key{o.Cluster, o.Address}
+	b.mu.Lock()
+	if _, there := b.all[k]; !there && len(b.all) >= Most {
+		b.mu.Unlock()
+		return fmt.Errorf("there are %d overrides already: remove some", Most)
+	}
+	o.Kept = false
+	o.Since, o.Until = view.At(o.Since.Round(0)), view.At(o.Until.Round(0)) // as they come back from a store
+	b.all[k] = o
+	delete(b.removed, k)
+	b.mu.Unlock()
+	b.changed(o.Cluster)
+	return nil
+}
+
+// Remove removes the override of an endpoint. ok is false if there is none.
+func (b *Book) Remove(cluster, address string) (o view.Override, ok bool) {
+	k := key{cluster, address}
+	b.mu.Lock()
+	if o, ok = b.all[k]; ok {
+		delete(b.all, k)
+		b.removed[k] = true
+	}
+	b.mu.Unlock()
+	if ok {
+		b.changed(cluster)
+	}
+	return o, ok
+}
+
+// Of returns the overrides of a cluster that have not ended, by address; nil for none.
+func (b *Book) Of(cluster string, now time.Time) map[string]view.Override {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out map[string]view.Override
+	for k, o := range b.all {
+		if k.cluster == cluster && now.Before(o.Until.Time) {
+			if out == nil {
+				out = make(map[string]view.Override)
+			}
+			out[k.address] = o
+		}
+	}
+	return out
+}
+
+// All returns the overrides that have not ended, sorted by cluster and address.
+func (b *Book) All(now time.Time) []view.Override {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]view.Override, 0, len(b.all))
+	for _, o := range b.all {
+		if now.Before(o.Until.Time) {
+			out = append(out, o)
+		}
+	}
+	slices.SortFunc(out, func(x, y view.Override) int {
+		return cmp.Or(strings.Compare(x.Cluster, y.Cluster), strings.Compare(x.Address, y.Address))
+	})
+	return out
+}
+
+// Expire removes the overrides that have ended, and returns them.
+func (b *Book) Expire(now time.Time) []view.Override {
+	b.mu.Lock()
+	var ended []view.Override
+	for k, o := range b.all {
+		if !now.Before(o.Until.Time) {
+			ended = append(ended, o)
+			delete(b.all, k)
+			b.removed[k] = true
+		}
+	}
+	b.mu.Unlock()
+	for _, o := range ended {
+		b.changed(o.Cluster)
+	}
+	return ended
+}
+
+// A Store keeps texts by name, such as a hash in Redis.
+type Store interface {
+	Load(ctx context.Context) (map[string]string, error)
+	Save(ctx context.Context, name, text string) error
+	Delete(ctx context.Context, name string) error
+}
+
+// name is that of an override in a Store. Neither a cluster nor an address has white space in it.
+func (k key) name() string { return k.cluster + " " + k.address }
+
+// Sync brings the Book and the store in line: what changed here is written, what others changed is taken over. It
+// returns what others added and removed.
+func (b *Book) Sync(ctx context.Context, s Store, now time.Time) (added, removed []view.Override, err error) {
+	if err := b.write(ctx, s); err != nil {
+		return nil, nil, err
+	}
+	texts, err := s.Load(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading overrides: %w", err)
+	}
+	there := make(map[key]view.Override)
+	for name, text := range texts {
+		var o view.Override
+		if json.Unmarshal([]byte(text), &o) != nil || Check(o) != nil || (key{o.Cluster, o.Address}).name() != name {
+			continue // of another version, or no override at all
+		}
+		if now.Before(o.Until.Time) {
+			o.Kept = true
+			there[key{o.Cluster, o.Address}] = o
+		}
+	}
+	added, removed = b.take(there)
+	changed := make(map[string]bool)
+	for _, o := range slices.Concat(added, removed) {
+		changed[o.Cluster] = true
+	}
+	for cluster := range changed {
+		b.changed(cluster)
+	}
+	return added, removed, nil
+}
+
+// write writes what changed here.
+func (b *Book) write(ctx context.Context, s Store) error {
+	b.mu.Lock()
+	fresh := maps.Clone(b.all)
+	gone := maps.Clone(b.removed)
+	b.mu.Unlock()
+	for k := range gone {
+		if err := s.Delete(ctx, k.name()); err != nil {
+			return fmt.Errorf("removing an override: %w", err)
+		}
+		b.mu.Lock()
+		delete(b.removed, k)
+		b.mu.Unlock()
+	}
+	for k, o := range fresh {
+		if o.Kept {
+			continue
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("keeping an override: %w", err)
+		}
+		if err := s.Save(ctx, k.name(), string(text)); err != nil {
+			return fmt.Errorf("keeping an override: %w", err)
+		}
+		b.mu.Lock()
+		if current, ok := b.all[k]; ok && current == o {
+			current.Kept = true
+			b.all[k] = current
+		}
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// take takes over what is in the store: what is not in it any more was removed by others.
+func (b *Book) take(there map[key]view.Override) (added, removed []view.Override) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.all {
+		if _, ok := there[k]; !ok && o.Kept {
+			removed = append(removed, o)
+			delete(b.all, k)
+		}
+	}
+	for k, o := range there {
+		current, ok := b.all[k]
+		if b.removed[k] || ok && (!current.Kept || current == o) || !ok && len(b.all) >= Most {
+			continue
+		}
+		b.all[k] = o
+		added = append(added, o)
+	}
+	return added, removed
+}

@@ -1,0 +1,106 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/override"
+	"steelyard/controlplane/view"
+	"steelyard/internal/spelling"
+	"steelyard/weighting"
+)
+
+// Overrides are what operators decided about endpoints of any cluster.
+func (m *Manager) Overrides() *override.Book { return m.overrides }
+
+// refreshOverrides gives a cluster its current overrides.
+func (m *Manager) refreshOverrides(cluster string) {
+	if c := m.Cluster(cluster); c != nil {
+		c.setOverrides(m.overrides.Of(cluster, time.Now()))
+	}
+}
+
+// Override puts an override in force: of an endpoint that there is, as long as another one is left that serves.
+func (m *Manager) Override(o view.Override) error {
+	c := m.Cluster(o.Cluster)
+	if c == nil {
+		return m.noCluster(o.Cluster)
+	}
+	if err := c.admits(o); err != nil {
+		return err
+	}
+	return m.overrides.Put(o)
+}
+
+func (m *Manager) noCluster(name string) error {
+	var names []string
+	for _, r := range m.sorted() {
+		names = append(names, r.name)
+	}
+	return NotFound{fmt.Errorf("no cluster %q is configured%s; there are: %s", name, spelling.DidYouMean(name, names),
+		strings.Join(names, ", "))}
+}
+
+// NotFound is the error about a cluster or an endpoint that does not exist.
+type NotFound struct{ error }
+
+// Unwrap returns the cause.
+func (n NotFound) Unwrap() error { return n.error }
+
+func (c *Cluster) setOverrides(overrides map[string]view.Override) {
+	c.mu.Lock()
+	some := len(c.overrides)+len(overrides) > 0
+	c.overrides = overrides
+	c.mu.Unlock()
+	if some {
+		c.poke()
+	}
+}
+
+// admits refuses an override that would leave no endpoint to serve, or more than all of the traffic.
+func (c *Cluster) admits(o view.Override) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.records[o.Address] == nil {
+		var addresses []string
+		for _, e := range c.endpoints {
+			addresses = append(addresses, e.Address)
+		}
+		return NotFound{fmt.Errorf("cluster %s has no endpoint %s%s", c.name, o.Address,
+			spelling.DidYouMean(o.Address, addresses))}
+	}
+	left, pinned := 0, 0.0
+	for address := range c.records {
+		other := c.overrides[address]
+		if address == o.Address {
+			other = o
+		}
+		switch other.Kind {
+		case view.OverridePin:
+			pinned += other.Share.Or(0)
+			left++
+		case view.OverrideDrain:
+		default:
+			left++
+		}
+	}
+	switch {
+	case left == 0:
+		return fmt.Errorf("%s is the last endpoint of cluster %s that is not drained: undrain another one first",
+			o.Address, c.name)
+	case pinned > override.MostShare:
+		return fmt.Errorf("the pins of cluster %s would take %.1f %% of the requests: write a smaller share", c.name,
+			100*pinned)
+	}
+	return nil
+}
+
+// override is what the law applies to an endpoint.
+func (c *Cluster) override(address string, now time.Time) weighting.Override {
+	o, ok := c.overrides[address]
+	if !ok || !now.Before(o.Until.Time) {
+		return weighting.Override{}
+	}
+	return weighting.Override{Drained: o.Kind == view.OverrideDrain, Share: o.Share.Or(0)}
+}
