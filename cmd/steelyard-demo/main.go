@@ -46,6 +46,9 @@ Ctrl-C.`,
 			if o.Duration == 0 || o.Envoys == 0 || o.Endpoints == 0 || o.Load == 0 {
 				return errors.New("--duration, --envoys, --endpoints and --load have to be above 0")
 			}
+			if o.Trouble && !o.Keep {
+				return errors.New("--trouble needs --keep: it begins after the last phase")
+			}
 			o.Out = cmd.OutOrStdout()
 			o.ControlPlane = controlPlane
 			return demo.Run(cmd.Context(), o)
@@ -57,7 +60,8 @@ Ctrl-C.`,
 	f.IntVar(&o.Endpoints, "endpoints", demo.DefaultEndpoints, "number of model servers")
 	f.Float64Var(&o.Load, "load", demo.DefaultLoad, "load, as a share of what all servers together can do")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load: the same seed sends the same requests")
-	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase")
+	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
+	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
 	return c
 }

@@ -1,15 +1,28 @@
 package main
 
 import (
+	"cmp"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
+// A bootstrap has the flags of the command.
+type bootstrap struct {
+	options                                envoybootstrap.Options
+	names                                  []string // of clusters
+	attach, secured                        bool
+	upstreamLog, loadReports, runtimeLayer bool
+	tlsDir, out, configDir                 string
+}
+
 func bootstrapCommand() *cobra.Command {
-	var o envoybootstrap.Options
-	var attach bool
-	upstreamLog, loadReports, runtimeLayer := true, true, true
+	var b bootstrap
 	c := &cobra.Command{
 		Use:   "bootstrap --cluster NAME --xds HOST:PORT",
 		Short: "Print a complete bootstrap for Envoy 1.40",
@@ -26,27 +39,54 @@ Two modes, of which Envoy can do only one at a time:
             whole pool is saturated (set shedding.enabled)`,
 		Example: `  steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 > envoy.yaml
   envoy -c envoy.yaml --service-node "$(hostname)"
-  steelyard bootstrap --attach --cluster llama --xds 10.0.0.5:18000`,
+  steelyard bootstrap --attach --cluster llama --cluster embed --xds 10.0.0.5:18000
+  steelyard bootstrap --cluster llama --xds steelyard.svc:18000 --tls --out envoy --config-dir /etc/envoy`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !upstreamLog, !loadReports, !runtimeLayer
-			render := envoybootstrap.Render
-			if attach {
-				render = envoybootstrap.RenderAttach
-			}
-			text, err := render(o)
-			if err != nil {
-				return err
-			}
-			_, err = cmd.OutOrStdout().Write(text)
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.OutOrStdout()) },
 	}
-	f := c.Flags()
-	f.StringVar(&o.Cluster, "cluster", "", "name of the cluster in Steelyard's configuration (required)")
+	b.flags(c)
+	return c
+}
+
+// useFolder takes the files of a folder that are not given, by the names that Kubernetes and cert-manager give them.
+func useFolder(t *envoybootstrap.TLS, dir string) {
+	if t.CAFile == "" {
+		t.CAFile = path.Join(dir, "ca.crt")
+	}
+	if t.CertFile == "" && t.KeyFile == "" {
+		t.CertFile, t.KeyFile = path.Join(dir, "tls.crt"), path.Join(dir, "tls.key")
+	}
+}
+
+// writeFiles writes the configuration, and the files that it finds certificates by.
+func writeFiles(dir, name string, text []byte, o envoybootstrap.Options) error {
+	files := map[string][]byte{}
+	if o.SecretsDir != "" {
+		var err error
+		if files, err = envoybootstrap.RenderSecrets(o); err != nil {
+			return err
+		}
+	}
+	files[name] = text
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flags declares the flags.
+func (b *bootstrap) flags(c *cobra.Command) {
+	f, o := c.Flags(), &b.options
+	f.StringArrayVar(&b.names, "cluster", nil, "name of the cluster in Steelyard's configuration (required); with "+
+		"--attach, repeat for more")
 	f.StringVar(&o.XDS, "xds", "", "Steelyard's xDS listener, HOST:PORT (required)")
-	c.MarkFlagRequired("cluster")
-	c.MarkFlagRequired("xds")
+	_ = c.MarkFlagRequired("cluster")
+	_ = c.MarkFlagRequired("xds")
 	f.StringVar((*string)(&o.Mode), "mode", string(envoybootstrap.ModeFailsafe), "failsafe or shedding")
 	f.StringVar(&o.Listen, "listen", envoybootstrap.DefaultListen, "where clients connect, HOST:PORT")
 	f.StringVar(&o.Admin, "admin", envoybootstrap.DefaultAdmin, "Envoy's admin listener, HOST:PORT")
@@ -60,16 +100,74 @@ Two modes, of which Envoy can do only one at a time:
 		"HOST:PORT; repeat for more (default: the last ones that Steelyard sent)")
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout,
 		"how long a request may go without a byte before it is reset")
-	f.BoolVar(&attach, "attach", false, "print only what to add to an existing Envoy configuration")
+	f.StringVar(&o.Picker, "picker", "", "a steelyard picker that names the endpoint of each request, HOST:PORT")
+	f.BoolVar(&o.Module, "module", false, "name the endpoint of each request inside Envoy, by libsteelyard.so "+
+		"(make module)")
+	f.BoolVar(&b.attach, "attach", false, "print only what to add to an existing Envoy configuration")
+	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
+		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
+		"Steelyard")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")
-	f.BoolVar(&upstreamLog, "upstream-log", true,
+	f.BoolVar(&b.upstreamLog, "upstream-log", true,
 		"report the start and end of each request at a model server to Steelyard")
-	f.BoolVar(&loadReports, "load-reports", true, "report the requests in progress to Steelyard, at intervals")
-	f.BoolVar(&runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, "+
+	f.BoolVar(&b.loadReports, "load-reports", true, "report the requests in progress to Steelyard, at intervals")
+	f.BoolVar(&b.runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, "+
 		"batched and off")
+	b.tlsFlags(c)
+	completes(c, "mode", string(envoybootstrap.ModeFailsafe), string(envoybootstrap.ModeShedding))
+	completes(c, "lb-policy", string(envoybootstrap.PolicyLeastRequest), string(envoybootstrap.PolicyRoundRobin))
+}
+
+// tlsFlags declares those of TLS.
+func (b *bootstrap) tlsFlags(c *cobra.Command) {
+	f, o := c.Flags(), &b.options
+	f.BoolVar(&b.secured, "tls", false, "speak TLS to Steelyard with certificates that Envoy reads again when they "+
+		"change: writes the files for its secret discovery (SDS) too, with --out")
+	f.StringVar(&b.tlsDir, "tls-dir", "/etc/envoy/tls", "with --tls: the folder on Envoy's machine that has ca.crt, "+
+		"tls.crt and tls.key")
+	f.StringVar(&b.out, "out", "", "write the files to this folder instead of standard output")
+	f.StringVar(&b.configDir, "config-dir", "", "with --tls: the folder that the files of --out have on Envoy's "+
+		"machine (default: that of --out)")
+	f.StringVar(&o.TLS.ServerName, "xds-server-name", "", "name in Steelyard's certificate (default: the host of "+
+		"--xds)")
+	f.StringVar(&o.ModelTLS.CAFile, "model-ca-file", "", "authorities of the model servers' certificates, PEM, on "+
+		"Envoy's machine (turns TLS to them on)")
+	f.StringVar(&o.ModelTLS.CertFile, "model-cert-file", "", "Envoy's client certificate for them, PEM")
+	f.StringVar(&o.ModelTLS.KeyFile, "model-key-file", "", "key of that certificate, PEM")
+	f.StringVar(&o.ModelTLS.ServerName, "model-server-name", "", "name in their certificates (default: any)")
 	f.StringVar(&o.TLS.CAFile, "xds-ca-file", "", "authorities of Steelyard's certificate, PEM, on Envoy's machine "+
 		"(turns TLS on)")
 	f.StringVar(&o.TLS.CertFile, "xds-cert-file", "", "Envoy's client certificate, PEM, on Envoy's machine")
 	f.StringVar(&o.TLS.KeyFile, "xds-key-file", "", "key of that certificate, PEM, on Envoy's machine")
-	return c
+}
+
+// run prints or writes what the flags ask for.
+func (b *bootstrap) run(stdout io.Writer) error {
+	o := b.options
+	o.Cluster, o.Further = b.names[0], b.names[1:]
+	o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !b.upstreamLog, !b.loadReports, !b.runtimeLayer
+	if b.secured {
+		if b.out == "" {
+			return usagef("--tls needs --out: Envoy finds its certificates through files of their own")
+		}
+		useFolder(&o.TLS, b.tlsDir)
+		own, err := filepath.Abs(b.out)
+		if err != nil {
+			return err
+		}
+		o.SecretsDir = cmp.Or(b.configDir, own)
+	}
+	render, name := envoybootstrap.Render, "envoy.yaml"
+	if b.attach {
+		render, name = envoybootstrap.RenderAttach, "attach.yaml"
+	}
+	text, err := render(o)
+	if err != nil {
+		return usageError{err} // it depends on nothing but the options
+	}
+	if b.out == "" {
+		_, err = stdout.Write(text)
+		return err
+	}
+	return writeFiles(b.out, name, text, o)
 }

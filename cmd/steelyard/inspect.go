@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,8 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"steelyard/cmd/internal/daemon"
 	"steelyard/collectors/modelserver"
+	"steelyard/collectors/scrape"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
 	"steelyard/internal/files"
+	"steelyard/internal/spelling"
 )
 
 // The bounds on a body to inspect, as generous as the largest that serve reads.
@@ -23,52 +29,192 @@ const (
 	inspectTimeout = 10 * time.Second
 )
 
+// inspection is what the options of inspect select.
+type inspection struct {
+	engine          string
+	custom          modelserver.Custom
+	tls             scrape.TLS
+	bearerTokenFile string
+	config, cluster string
+	json            bool
+}
+
 func inspectCommand() *cobra.Command {
-	var engine string
-	var custom modelserver.Custom
-	var asJSON bool
+	var o inspection
 	c := &cobra.Command{
-		Use:   "inspect --engine ENGINE FILE|URL",
+		Use:   "inspect FILE|URL|ENDPOINT",
 		Short: "Show the load that Steelyard reads from a model server's metrics",
 		Long: `Show the load that Steelyard reads out of a model server's metrics page, and from
-which series. A number that the page does not tell is unknown, not zero: it is
-shown as "unknown", and as null with --json.`,
-		Example: `  steelyard inspect --engine vllm http://10.0.0.1:8000/metrics
+which series. A number that is not on the page is unknown, not zero: it is
+shown as "unknown", and as null with --json.
+
+The engine is the one whose series are on the page, unless --engine names one.
+With --config and an endpoint's IP:PORT, the page is fetched as serve fetches
+it: scheme, port, path, TLS, token and engine are those of the configuration.`,
+		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
+  steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
+  steelyard inspect --ca-file ca.pem --bearer-token-file token https://10.0.0.1:8443/metrics
   curl -s http://10.0.0.1:8002/metrics | steelyard inspect --engine triton --json -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reader, err := modelserver.NewReader(modelserver.Engine(engine), custom)
-			if err != nil {
-				return fmt.Errorf("--engine: %w", err)
-			}
-			body, err := fetch(cmd.Context(), args[0], cmd.InOrStdin())
+			body, err := o.body(cmd.Context(), args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			reader, err := o.reader(body)
+			if err != nil {
+				return err
+			}
+			if o.json {
 				return inspectJSON(cmd.OutOrStdout(), reader, args[0], body)
 			}
+			fmt.Fprintf(cmd.OutOrStdout(), "engine: %s\n", o.engine)
 			return inspectTable(cmd.OutOrStdout(), reader, args[0], body)
 		},
 	}
-	c.Flags().StringVar(&engine, "engine", "", "the model server: "+engineList()+" (required)")
-	c.MarkFlagRequired("engine")
-	c.Flags().StringVar(&custom.Queue, "queue", "", "with --engine custom: the gauge of requests waiting")
-	c.Flags().StringVar(&custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
-	c.Flags().StringVar(&custom.Utilization, "utilization", "",
-		"with --engine custom: the gauge of memory in use, 0..1")
-	c.Flags().StringVar(&custom.Completions, "completions", "", "with --engine custom: the counter of requests "+
-		"completed")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	o.flags(c)
 	return c
 }
 
-func engineList() string {
-	names := make([]string, 0, 6)
+func (o *inspection) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.engine, "engine", "", "the model server: "+strings.Join(engineNames(), ", ")+
+		" (default: the one whose series are on the page)")
+	completes(c, "engine", engineNames()...)
+	f.StringVar(&o.custom.Queue, "queue", "", "with --engine custom: the gauge of requests waiting")
+	f.StringVar(&o.custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
+	f.StringVar(&o.custom.Utilization, "utilization", "", "with --engine custom: the gauge of memory in use, 0..1")
+	f.StringVar(&o.custom.Completions, "completions", "", "with --engine custom: the counter of requests completed")
+	f.StringVar(&o.tls.CAFile, "ca-file", "", "with https: authorities to trust, PEM (default: the system's)")
+	f.StringVar(&o.tls.CertFile, "cert-file", "", "with https: client certificate, PEM")
+	f.StringVar(&o.tls.KeyFile, "key-file", "", "with https: key of that certificate, PEM")
+	f.StringVar(&o.tls.ServerName, "server-name", "", "with https: name in the server's certificate (default: the "+
+		"host of the URL)")
+	f.BoolVar(&o.tls.InsecureSkipVerify, "insecure-skip-verify", false, "with https: accept any certificate")
+	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
+	f.StringVarP(&o.config, "config", "c", "", "a configuration, whose settings fetch the page of an endpoint")
+	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+}
+
+func engineNames() []string {
+	var names []string
 	for _, e := range modelserver.Engines() {
 		names = append(names, string(e))
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// reader is that of the engine, which it finds if none is given.
+func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
+	if o.engine == "" && o.custom == (modelserver.Custom{}) {
+		o.engine = string(modelserver.Detect(body))
+		if o.engine == "" {
+			return nil, fmt.Errorf("the page has no series of an engine that Steelyard knows (%s): name the series "+
+				"with --engine custom, --queue and --running", strings.Join(engineNames(), ", "))
+		}
+	}
+	if o.engine == "" {
+		o.engine = string(modelserver.EngineCustom)
+	}
+	if err := oneOf("engine", o.engine, engineNames()...); err != nil {
+		return nil, err
+	}
+	reader, err := modelserver.NewReader(modelserver.Engine(o.engine), o.custom)
+	if err != nil {
+		return nil, usagef("--engine: %w", err)
+	}
+	return reader, nil
+}
+
+// body is the metrics page of a URL, an endpoint of a configuration, a file, or standard input ("-").
+func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
+	isURL := strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+	fetching := o.tls != (scrape.TLS{}) || o.bearerTokenFile != ""
+	switch {
+	case o.config == "" && o.cluster != "":
+		return nil, usagef("--cluster needs --config with the file that the cluster is in")
+	case o.config != "" && (isURL || name == "-" || fetching):
+		return nil, usagef("--config fetches the page of an endpoint with the settings of its cluster: write the " +
+			"endpoint's IP:PORT, and no option for TLS or a token")
+	case o.config != "":
+		return o.ofEndpoint(ctx, name)
+	case isURL:
+		return scrape.Once(ctx, scrape.Target{
+			URL: name, Interval: inspectTimeout, Timeout: inspectTimeout, BodyLimit: inspectLimit,
+			TLS: o.tls, BearerTokenFile: o.bearerTokenFile,
+		})
+	case fetching:
+		return nil, usagef("options for TLS or a token need a URL, and %s is none", name)
+	case name == "-":
+		return readLimited(stdin, "standard input")
+	}
+	f, err := files.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readLimited(f, name)
+}
+
+// ofEndpoint fetches the page of an endpoint as serve does.
+func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, error) {
+	address, err := discovery.ParseAddress(address)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := o.clusterOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	endpoint := discovery.Endpoint{Address: address}
+	for _, e := range cluster.Endpoints.Static {
+		if canonical, err := discovery.ParseAddress(e.Address); err == nil && canonical == address {
+			endpoint = discovery.Endpoint{Address: address, Zone: e.Zone, Capacity: e.Capacity, Engine: e.Engine,
+				MetricsPort: e.MetricsPort, MetricsPath: e.MetricsPath}
+		}
+	}
+	if cluster.Endpoints.File != "" {
+		all, err := discovery.ReadFile(ctx, cluster.Endpoints.File)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range all {
+			if e.Address == address {
+				endpoint = e
+			}
+		}
+	}
+	target := daemon.Target(*cluster, endpoint)
+	target.Interval, target.Timeout = inspectTimeout, inspectTimeout
+	o.engine = cmp.Or(o.engine, string(target.Engine))
+	if o.engine == string(modelserver.EngineCustom) && o.custom == (modelserver.Custom{}) {
+		o.custom = target.Custom
+	}
+	return scrape.Once(ctx, target)
+}
+
+func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
+	if o.cluster == "" && len(cfg.Clusters) == 1 {
+		return &cfg.Clusters[0], nil
+	}
+	var names []string
+	for i := range cfg.Clusters {
+		names = append(names, cfg.Clusters[i].Name)
+	}
+	if o.cluster == "" {
+		return nil, usagef("--cluster is missing: write one of %s", strings.Join(names, ", "))
+	}
+	if c := cfg.Cluster(o.cluster); c != nil {
+		return c, nil
+	}
+	return nil, usagef("--cluster %s is not in %s%s: there are %s", o.cluster, o.config,
+		spelling.DidYouMean(o.cluster, names), strings.Join(names, ", "))
 }
 
 func inspectJSON(w io.Writer, reader *modelserver.Reader, name string, body []byte) error {
@@ -102,47 +248,13 @@ func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []b
 	return nil
 }
 
-// fetch reads a metrics page from a URL, a file, or standard input ("-").
-func fetch(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
-	switch {
-	case name == "-":
-		return readLimited(stdin, "standard input")
-	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
-		return fetchURL(ctx, name)
-	}
-	f, err := files.Open(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readLimited(f, name)
-}
-
-func fetchURL(ctx context.Context, url string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s, not 200 OK", url, resp.Status)
-	}
-	return readLimited(resp.Body, url)
-}
-
 func readLimited(r io.Reader, name string) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, inspectLimit+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(body) > inspectLimit {
-		return nil, fmt.Errorf("reading %s: more than %d MiB", name, inspectLimit>>20)
+		return nil, errors.New("reading " + name + ": more than " + strconv.Itoa(inspectLimit>>20) + " MiB")
 	}
 	return body, nil
 }

@@ -18,21 +18,34 @@ import (
 // logFlush is how long the end of the process waits for the reader of the log.
 const logFlush = 500 * time.Millisecond
 
-// newLog makes the log, which goes to sink. It ends with Close.
-func newLog(sink io.Writer, level, format string) (*asynclog.Log, error) {
-	var o slog.HandlerOptions
-	var l slog.Level
+// The forms of the log.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+// logLevels are the words for the least level that is logged.
+var logLevels = []string{"debug", "info", "warn", "error"}
+
+// newLog makes the log, which goes to sink, and the level that can be changed while it is in use. It ends with Close.
+func newLog(sink io.Writer, level, format string) (*asynclog.Log, *slog.LevelVar, error) {
+	if err := oneOf("log-level", level, logLevels...); err != nil {
+		return nil, nil, err
+	}
+	if err := oneOf("log-format", format, logText, logJSON); err != nil {
+		return nil, nil, err
+	}
+	var l slog.LevelVar
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: write debug, info, warn or error", level)
+		return nil, nil, err
 	}
-	o.Level = l
-	switch format {
-	case "text":
-		return asynclog.New(sink, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, &o) }), nil
-	case "json":
-		return asynclog.New(sink, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, &o) }), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: write text or json", format)
+	o := &slog.HandlerOptions{Level: &l}
+	return asynclog.New(sink, func(w io.Writer) slog.Handler {
+		if format == logJSON {
+			return slog.NewJSONHandler(w, o)
+		}
+		return slog.NewTextHandler(w, o)
+	}), &l, nil
 }
 
 // logEverythingTo redirects to log what would write to standard error by itself, and so wait
@@ -62,7 +75,7 @@ func sayLast(w io.Writer, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		fmt.Fprintln(w, "steelyard:", err)
+		fmt.Fprintln(w, text(err))
 	}()
 	select {
 	case <-done:

@@ -3,47 +3,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 
 	"github.com/spf13/cobra"
-
-	"steelyard/cmd/internal/simulate"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() { os.Exit(execute(root())) }
-
-// The exit statuses of all commands.
-const (
-	exitFailure = 1
-	exitUsage   = 2 // a mistake in the command line
-)
-
-// execute runs a command line and returns the exit status. A failure before a command
-// starts is a mistake in the command line.
-func execute(c *cobra.Command) int {
-	began := false
-	for _, sub := range c.Commands() {
-		run := sub.RunE
-		sub.RunE = func(cmd *cobra.Command, args []string) error {
-			began = true
-			return run(cmd, args)
-		}
-	}
-	err := c.Execute()
-	if err == nil || errors.Is(err, context.Canceled) {
-		return 0
-	}
-	sayLast(c.ErrOrStderr(), err)
-	if !began || errors.As(err, &simulate.Usage{}) {
-		return exitUsage
-	}
-	return exitFailure
-}
 
 // untilSignal ends at the first of the signals, for a command that has to clean up. A second one ends the process at
 // once.
@@ -53,19 +22,48 @@ func untilSignal(signals ...os.Signal) context.Context {
 	return ctx
 }
 
+// The groups of commands, as help shows them.
+const (
+	groupRun = "run"
+	groupAsk = "ask"
+	groupAct = "act"
+)
+
 func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "steelyard",
 		Short: "Envoy's own balancing by the load of the whole fleet, for pools of model servers",
 		Long: `Steelyard reads the load of model servers (vLLM, Triton, TensorRT-LLM, SGLang,
 TGI) and the requests in flight, computes a weight for every endpoint, and streams
-the weights to Envoys as EDS. No request passes through it.`,
+the weights to Envoys as EDS. No request passes through it.
+
+Exit status of all commands: 0; 1 after a failure, or when a running Steelyard
+is not well; 2 after a mistake in the command line.`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		Args:          cobra.ArbitraryArgs, // the command that was meant is named by RunE
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(c, args[0])
+			}
+			return c.Help()
+		},
 	}
-	c.AddCommand(serveCommand(), checkCommand(), bootstrapCommand(), inspectCommand(), simulateCommand())
+	c.AddGroup(&cobra.Group{ID: groupAsk, Title: "Ask a running Steelyard:"},
+		&cobra.Group{ID: groupAct, Title: "Act on a running Steelyard:"},
+		&cobra.Group{ID: groupRun, Title: "Run and prepare:"})
+	inGroup := func(id string, commands ...*cobra.Command) {
+		for _, sub := range commands {
+			sub.GroupID = id
+		}
+		c.AddCommand(commands...)
+	}
+	inGroup(groupRun, serveCommand(), pickerCommand(), routerCommand(), checkCommand(), bootstrapCommand(),
+		inspectCommand(), simulateCommand(), schemaCommand())
+	inGroup(groupAsk, statusCommand(), topCommand(), explainCommand(), eventsCommand(), diffCommand())
+	inGroup(groupAct, drainCommand(), undrainCommand(), pinCommand(), logLevelCommand())
+	c.AddCommand(versionCommand())
+	prepare(c)
 	return c
 }

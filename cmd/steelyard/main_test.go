@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		status int
 		says   string // on standard error; on standard output where all is well
 	}{
-		{"", 0, "Available Commands:"},
+		{"", 0, "Run and prepare:"},
 		{"--help", 0, "simulate"},
 		{"simulate --help", 0, "steelyard simulate --scenario photoroom --duration 5m --hunt 20"},
 		{"simulate --list", 0, "photoroom"},
@@ -59,7 +60,29 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"simulate --bogus", 2, "unknown flag: --bogus"},
 		{"simulate photoroom", 2, "unknown command"},
 		{"check", 2, `required flag(s) "config" not set`},
-		{"nosuch", 2, `unknown command "nosuch"`},
+		{"nosuch", 2, `unknown command "nosuch" (steelyard --help lists them)`},
+		{"simulat", 2, `unknown command "simulat": did you mean simulate?`},
+		{"simulate --scenari photoroom", 2, "unknown flag: --scenari: did you mean --scenario?"},
+		{"check -c a.yaml -c b.yaml", 2, "--config is given twice: write it once"},
+		{"bootstrap --xds 10.0.0.1:1 --cluster a --xds 10.0.0.2:1", 2, "--xds is given twice: write it once"},
+		{"bootstrap --cluster a --cluster b --xds 10.0.0.1:1", 2, "attach"},
+		{"bootstrap --cluster a --xds 10.0.0.1:1 --tls", 2, "--tls needs --out"},
+		{"simulate --scenario photoroom --config a -c b", 2, "--config is given twice"},
+		{"bootstrap --cluster a/b --xds 10.0.0.1:1", 2, "a slash is not allowed"},
+		{"bootstrap --cluster a --xds nowhere", 2, "want HOST:PORT"},
+		{"serve -c x --log-level inf", 2,
+			`--log-level "inf": did you mean info?: write one of debug, info, warn, error`},
+		{"serve -c x --log-format yaml", 2, `--log-format "yaml": write one of text, json`},
+		{"inspect --engine vlmm -", 2, `--engine "vlmm": did you mean vllm?`},
+		{"inspect --engine vllm --queue q -", 2, "--engine: "},
+		{"inspect --cluster llama -", 2, "--cluster needs --config"},
+		{"inspect --ca-file ca.pem page.prom", 2, "options for TLS or a token need a URL"},
+		{"inspect -c " + good("a", "b") + " 10.0.0.1:8000", 2, "--cluster is missing: write one of a, b"},
+		{"inspect -c " + good("llama") + " --cluster lama 10.0.0.1:8000", 2, "did you mean llama?"},
+		{"inspect -c " + good("llama") + " gpu-7", 2, "gpu-7"},
+		{"inspect nowhere.prom", 1, "nowhere.prom: no such file"},
+		{"version", 0, "steelyard dev\nenvoy     1.40\n"},
+		{"schema", 0, `"title": "Configuration of Steelyard"`},
 	}
 	for _, tt := range tests {
 		status, stdout, stderr := steelyard(t, strings.Fields(tt.args)...)
@@ -71,8 +94,12 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 			t.Errorf("%q: status %d, standard output %q, standard error %q; want %d and %q", tt.args, status, stdout,
 				stderr, tt.status, tt.says)
 		}
-		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") {
-			t.Errorf("%q: standard error %q does not say who speaks", tt.args, stderr)
+		placed := regexp.MustCompile(`^\S+:\d+:\d+: `).MatchString(stderr)
+		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") && !placed {
+			t.Errorf("%q: standard error %q begins neither with a place nor with the program", tt.args, stderr)
+		}
+		if placed != strings.Contains(tt.args, bad) {
+			t.Errorf("%q: standard error %q begins with a place: %v", tt.args, stderr, placed)
 		}
 	}
 }

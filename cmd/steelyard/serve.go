@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -30,21 +29,23 @@ with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			log, err := newLog(logFile(), level, format)
+			log, minimum, err := newLog(logFile(), level, format)
 			if err != nil {
 				return err
 			}
 			defer log.Close(logFlush)
-			return serve(path, log)
+			return serve(path, log, minimum)
 		},
 	}
 	configFlag(c, &path)
 	c.Flags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	c.Flags().StringVar(&format, "log-format", "text", "form of the log on standard error: text or json")
+	c.Flags().StringVar(&format, "log-format", logText, "form of the log on standard error: text or json")
+	completes(c, "log-level", logLevels...)
+	completes(c, "log-format", logText, logJSON)
 	return c
 }
 
-func serve(path string, out *asynclog.Log) error {
+func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 	log := slog.New(out.Handler())
 	logEverythingTo(log)
 	hup := make(chan os.Signal, 1)
@@ -68,7 +69,7 @@ func serve(path string, out *asynclog.Log) error {
 		return err
 	}
 	d, err = daemon.New(cfg, daemon.Options{
-		Version: version, Log: log, ConfigStatus: watcher.Status,
+		Version: version, Log: log, LogLevel: minimum, ConfigStatus: watcher.Status,
 		LogStatus: func() admin.LogStatus { return logStatus(out.Status(), time.Now()) },
 	})
 	if err != nil {
@@ -102,31 +103,6 @@ func runWith(ctx context.Context, daemon, watch func(context.Context) error) err
 
 func configFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVarP(path, "config", "c", "", "the configuration, a YAML file (required)")
-	c.MarkFlagRequired("config")
-	c.MarkFlagFilename("config", "yaml", "yml")
-}
-
-func checkCommand() *cobra.Command {
-	var path string
-	c := &cobra.Command{
-		Use:   "check --config FILE",
-		Short: "Check a configuration and the files that it names, and do nothing else",
-		Long: `Check a configuration and do nothing else. The keys, certificates, passwords and
-tokens that it names are read as serve reads them, so it is to run where they are.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(path, daemon.CheckFiles)
-			if err != nil {
-				return err
-			}
-			what := "clusters"
-			if len(cfg.Clusters) == 1 {
-				what = "cluster"
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, %d %s\n", path, len(cfg.Clusters), what)
-			return nil
-		},
-	}
-	configFlag(c, &path)
-	return c
+	_ = c.MarkFlagRequired("config")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/simulate"
+	"steelyard/weighting/sim"
 )
 
 func simulateCommand() *cobra.Command {
@@ -76,6 +77,8 @@ mistake in the command line.`,
 	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")
 	f.StringVar(&o.EnvoyPolicy, "envoy-policy", "", "Envoy's policy under the weights of that configuration: "+
 		"round_robin, least_request or random (default: least_request)")
-	c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	_ = c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(sim.Names(), cobra.ShellCompDirectiveDefault))
+	completes(c, "envoy-policy", string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random))
 	return c
 }

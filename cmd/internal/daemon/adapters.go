@@ -10,20 +10,21 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/weighting"
 	"steelyard/xds"
+	"steelyard/xds/loads"
 )
 
 // publisher publishes the loops' decisions through the xDS server. When a cluster is removed, it also removes its
-// series and its history.
+// series.
 type publisher struct {
 	*xds.Server
 	metrics *admin.Metrics
-	history *admin.History
+	loads   *loads.Server
 }
 
 func (p publisher) Remove(cluster string) {
 	p.Server.Remove(cluster)
+	p.loads.Remove(cluster)
 	p.metrics.Forget(cluster)
-	p.history.Forget(cluster)
 }
 
 // acks keeps the metrics in step with the streams, by cluster and not by variant.
@@ -32,25 +33,19 @@ type acks struct{ metrics *admin.Metrics }
 func (a acks) Acked(name string, delay time.Duration) { a.metrics.Acked(xds.BaseName(name), delay) }
 func (a acks) Nacked(name, _, _ string)               { a.metrics.Nacked(xds.BaseName(name)) }
 
-// observer keeps the metrics and the history in step with the loops.
+// observer keeps the metrics and the records in step with the loops.
 type observer struct {
-	metrics *admin.Metrics
-	history *admin.History
+	metrics  *admin.Metrics
+	recorder *admin.Recorder
+	loads    *loads.Server
 }
 
 func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
+	o.loads.Publish(cluster, d)
 	o.metrics.Stepped(cluster, took)
-	if p.Pushed {
-		o.metrics.Pushed(cluster, p.Reason)
-	} else {
-		o.metrics.Suppressed(cluster, p.Reason)
-	}
-	addresses := make([]string, len(d.Endpoints))
-	shares := make([]float64, len(d.Endpoints))
 	was := before.Endpoints // sorted by address, like the current ones
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
-		addresses[i], shares[i] = e.Address, e.Share
 		for len(was) > 0 && was[0].Address < e.Address {
 			was = was[1:]
 		}
@@ -58,11 +53,61 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 			o.metrics.OverloadChanged(cluster, e.Overloaded)
 		}
 	}
-	o.history.Add(cluster, d.At, addresses, shares)
+	if !p.Pushed {
+		o.metrics.Suppressed(cluster, p.Reason)
+		return
+	}
+	o.metrics.Pushed(cluster, p.Reason)
+	decided := admin.Decided{ArrivalRate: d.ArrivalRate, Addresses: make([]string, len(d.Endpoints)),
+		Shares: make([]float64, len(d.Endpoints)), Flagged: make([]bool, len(d.Endpoints))}
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
+		decided.Addresses[i], decided.Shares[i], decided.Flagged[i] = e.Address, e.Share, e.Overloaded
+	}
+	o.recorder.Pushed(cluster, d.At, decided)
+}
+
+// Matrix returns the requests in flight of a cluster by Envoy and endpoint.
+func (d *Daemon) Matrix(cluster string) (view.Matrix, bool) {
+	if d.manager.Cluster(cluster) == nil {
+		return view.Matrix{}, false
+	}
+	counts, _ := d.signals.ledger.Matrix(cluster)
+	m := view.Matrix{Cluster: cluster, Endpoints: counts.Addresses}
+	for _, r := range counts.Rows {
+		source := view.SourceLoadReports
+		if r.ByLog {
+			source = view.SourceAccessLog
+		}
+		m.Envoys = append(m.Envoys, view.MatrixRow{NodeID: r.Envoy.NodeID, Host: r.Envoy.Host, Source: source,
+			InFlight: r.InFlight})
+	}
+	return m, true
 }
 
 // Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
-func (d *Daemon) Clusters() []view.Cluster { return d.manager.Clusters() }
+func (d *Daemon) Clusters() []view.Cluster {
+	clusters := d.manager.Clusters()
+	for i := range clusters {
+		d.addAnswerTimes(&clusters[i])
+	}
+	return clusters
+}
+
+// addAnswerTimes fills in the times of answers that the ledger has.
+func (d *Daemon) addAnswerTimes(c *view.Cluster) {
+	times, all := d.signals.ledger.AnswerTimes(c.Name)
+	c.AnswerP99Seconds = view.Num(all)
+	for i := range c.Endpoints { // both are sorted by address
+		e := &c.Endpoints[i]
+		for len(times) > 0 && times[0].Address < e.Address {
+			times = times[1:]
+		}
+		if len(times) > 0 && times[0].Address == e.Address {
+			e.AnswerP99Seconds = view.Num(times[0].P99)
+		}
+	}
+}
 
 // Cluster returns the view of one cluster.
 func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
@@ -70,7 +115,9 @@ func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
 	if c == nil {
 		return view.Cluster{}, false
 	}
-	return c.View(time.Now()), true
+	v := c.View(time.Now())
+	d.addAnswerTimes(&v)
+	return v, true
 }
 
 // Status returns the state of the process.
@@ -83,7 +130,10 @@ func (d *Daemon) Status() admin.Status {
 		StartedAt:        view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
 	}
-	s.Certificates, s.RefusedHandshakes = d.certificates.all(), d.refusedHandshakes()
+	s.Replicas = d.replicasStatus()
+	s.Overrides = d.operate.status()
+	s.XDSAccess = d.viewAccess()
+	s.Certificates, s.RefusedHandshakes = d.certificates(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys,
 			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause})
@@ -112,7 +162,7 @@ func (d *Daemon) Clients() []admin.Client {
 	for i, c := range clients {
 		out[i] = admin.Client{
 			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
-			Address: c.Peer, ConnectedAt: view.At(c.ConnectedAt), Transport: c.Transport,
+			Address: c.Peer, Certificate: c.Certificate, ConnectedAt: view.At(c.ConnectedAt), Transport: c.Transport,
 			Signals:    signals[envoyOf(c)],
 			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
 		}
@@ -129,7 +179,7 @@ func envoyOf(c xds.Client) ledger.Envoy {
 	if err != nil {
 		host = c.Peer
 	}
-	return ledger.Envoy{NodeID: c.NodeID, Host: host}
+	return ledger.Envoy{NodeID: c.NodeID, Host: host, Certificate: c.Certificate}
 }
 
 func subscription(s xds.Subscription) admin.Subscription {
@@ -147,4 +197,9 @@ func subscription(s xds.Subscription) admin.Subscription {
 }
 
 // Reloaded counts how a reload of the configuration ended.
-func (d *Daemon) Reloaded(err error) { d.metrics.Reloaded(err == nil) }
+func (d *Daemon) Reloaded(err error) {
+	d.metrics.Reloaded(err == nil)
+	if err != nil {
+		d.recorder.ConfigRefused(time.Now(), err.Error())
+	}
+}

@@ -6,46 +6,37 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
+	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
+	"steelyard/internal/credentials"
 	"steelyard/internal/files"
 	"steelyard/xds"
 )
 
-// serverTLS reads the certificate and key of the xDS listener; nil for plain text.
-func serverTLS(c *config.ServerTLS) (*tls.Config, error) {
+// serverTLS returns the configuration of a listener, which follows the files; nil for plain text.
+func (d *Daemon) serverTLS(c *config.ServerTLS, section string) (*tls.Config, error) {
 	if c == nil {
 		return nil, nil
 	}
-	certificate, err := files.KeyPair(context.Background(), c.CertFile, c.KeyFile)
+	out, err := d.credentials.Server(context.Background(), credentials.Server(*c))
 	if err != nil {
-		return nil, fmt.Errorf("xds.tls: %w", err)
+		return nil, fmt.Errorf("%s: %w", section, err)
 	}
-	out := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	if c.ClientCAFile == "" {
-		return out, nil
-	}
-	pool, _, err := files.CertPool(context.Background(), c.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("xds.tls.client_ca_file: %w", err)
-	}
-	out.ClientCAs, out.ClientAuth = pool, tls.RequireAndVerifyClientCert
 	return out, nil
 }
 
 // transport returns the credentials of the xDS listener; nil for plain text.
-func (d *Daemon) transport(c *tls.Config) credentials.TransportCredentials {
+func (d *Daemon) transport(c *tls.Config) grpccredentials.TransportCredentials {
 	if c == nil {
 		return nil
 	}
@@ -79,6 +70,10 @@ func credentialsOf(cfg *config.Config) []credential {
 		all = append(all, credential{admin.UseXDS, &s.CertFile, &s.KeyFile},
 			credential{admin.UseXDSClientCA, &s.ClientCAFile, nil})
 	}
+	if s := cfg.Admin.TLS; s != nil {
+		all = append(all, credential{admin.UseAdmin, &s.CertFile, &s.KeyFile},
+			credential{admin.UseAdminClientCA, &s.ClientCAFile, nil})
+	}
 	client := func(c *config.ClientTLS, pair, authorities string) {
 		all = append(all, credential{pair, &c.CertFile, &c.KeyFile}, credential{authorities, &c.CAFile, nil})
 	}
@@ -91,6 +86,13 @@ func credentialsOf(cfg *config.Config) []credential {
 		}
 	}
 	return slices.DeleteFunc(all, func(c credential) bool { return *c.cert == "" })
+}
+
+func (c credential) file() credentials.File {
+	if c.key == nil {
+		return credentials.File{Cert: *c.cert}
+	}
+	return credentials.File{Cert: *c.cert, Key: *c.key}
 }
 
 // read reads the credential in the way of its user, for example a scrape. Of a chain it returns the certificate that
@@ -129,12 +131,21 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 				ended.Format(time.DateOnly))
 		}
 	}
+	if path := &cfg.Admin.TokensFile; *path != "" {
+		if _, err := readTokens(ctx, *path); err != nil {
+			c.Fail(path, "%v", err)
+		}
+	}
 	if r := cfg.Redis; r != nil && r.PasswordFile != "" {
 		if _, err := inflight.Password(ctx, r.PasswordFile); err != nil {
 			c.Fail(&r.PasswordFile, "%v: write the path of a file with only the password", err)
 		}
 	}
+	checkKubernetes(cfg, c)
 	for i := range cfg.Clusters {
+		if list := &cfg.Clusters[i].Endpoints.File; *list != "" && !Exists(*list) {
+			c.Warn(list, "%s is not there: the cluster has no endpoints until it is", *list)
+		}
 		if s := &cfg.Clusters[i].Scrape; s.BearerTokenFile != "" && !s.Disabled {
 			if _, err := scrape.Token(ctx, s.BearerTokenFile); err != nil {
 				c.Fail(&s.BearerTokenFile, "%v: write the path of a file with only the token", err)
@@ -143,73 +154,58 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 	}
 }
 
+// Exists reports whether there is a file at a path, as far as that can be found out in time.
+func Exists(path string) bool {
+	_, err := files.Within(context.Background(), path, "stat", func() (struct{}, error) {
+		_, err := os.Stat(path)
+		return struct{}{}, err
+	})
+	return !errors.Is(err, os.ErrNotExist)
+}
+
 func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
-// certificates holds the certificates in use, for their expiry.
-type certificates struct {
-	mu        sync.Mutex
-	known     map[certificateFile][]admin.Certificate
-	forgotten int // times
-}
-
-type certificateFile struct{ use, cert, key string }
-
-// certificatesRead is the time between two readings of certificates that may have been renewed.
-const certificatesRead = time.Minute
-
-// rereads reports whether its user reads the file again for each connection.
-func (f certificateFile) rereads() bool {
-	return f.use == admin.UseScrapeClient || f.use == admin.UseRedisClient
-}
-
-// refresh reads the certificates that cfg names. One that its user reads only once is kept as it was first read.
-func (c *certificates) refresh(ctx context.Context, cfg *config.Config) {
-	next := make(map[certificateFile][]admin.Certificate)
-	c.mu.Lock()
-	forgotten := c.forgotten
-	c.mu.Unlock()
-	for _, cr := range credentialsOf(cfg) {
-		f := certificateFile{use: cr.use, cert: *cr.cert}
-		if cr.key != nil {
-			f.key = *cr.key
-		}
-		if _, done := next[f]; done {
-			continue
-		}
-		before := c.of(f)
-		if len(before) > 0 && before[0].Error == "" && !f.rereads() {
-			next[f] = before
-			continue
-		}
-		list, err := cr.read(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		next[f] = shown(f, list, before, err)
+// certificates returns those in use, and those that the configuration names and that cannot be used.
+func (d *Daemon) certificates() []admin.Certificate {
+	d.mu.Lock()
+	cfg := d.config
+	d.mu.Unlock()
+	type shown struct {
+		use  string
+		file credentials.File
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.forgotten == forgotten { // else next may contain forgotten certificates, and a refresh is due
-		c.known = next
+	done := make(map[shown]bool)
+	var out []admin.Certificate
+	for _, c := range credentialsOf(cfg) {
+		if key := (shown{c.use, c.file()}); !done[key] {
+			done[key] = true
+			out = append(out, d.show(c)...)
+		}
 	}
+	return out
 }
 
-// shown returns the certificates of a file as the admin API has them.
-func shown(f certificateFile, list []*x509.Certificate, before []admin.Certificate, err error) []admin.Certificate {
+// show returns the certificates of a file as the admin API has them. Of a chain it is the one that expires first.
+func (d *Daemon) show(c credential) []admin.Certificate {
+	material, err := d.credentials.State(c.file())
+	shown := admin.Certificate{Use: c.use, File: *c.cert}
 	if err != nil {
-		out := append([]admin.Certificate(nil), before...)
-		if len(out) == 0 {
-			out = []admin.Certificate{{Use: f.use, File: f.cert}}
-		}
-		for i := range out {
-			out[i].Error = err.Error()
-		}
-		return out
+		shown.Error = err.Error()
+	}
+	if material == nil && err == nil {
+		return nil // not read yet
+	}
+	if material == nil {
+		return []admin.Certificate{shown}
+	}
+	list := material.Certificates
+	if material.Pair != nil {
+		list = []*x509.Certificate{slices.MinFunc(list, byEnd)}
 	}
 	out := make([]admin.Certificate, len(list))
 	for i, certificate := range list {
-		out[i] = admin.Certificate{Use: f.use, File: f.cert, Subject: subject(certificate),
-			NotAfter: view.At(certificate.NotAfter)}
+		out[i] = shown
+		out[i].Subject, out[i].NotAfter = subject(certificate), view.At(certificate.NotAfter)
 	}
 	return out
 }
@@ -224,44 +220,47 @@ func subject(c *x509.Certificate) string {
 	return strings.ToValidUTF8(name[:min(len(name), longest)], "")
 }
 
-func (c *certificates) of(f certificateFile) []admin.Certificate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.known[f]
-}
-
-// forget removes the certificates of a use, so that the next refresh reads them again.
-func (c *certificates) forget(use string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forgotten++
-	maps.DeleteFunc(c.known, func(f certificateFile, _ []admin.Certificate) bool { return f.use == use })
-}
-
-func (c *certificates) all() []admin.Certificate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []admin.Certificate
-	for _, list := range c.known {
-		out = append(out, list...)
+// followCredentials makes the files of cfg, and no others, those that are kept up to date.
+func (d *Daemon) followCredentials(cfg *config.Config) {
+	used := make(map[credentials.File]bool)
+	for _, c := range credentialsOf(cfg) {
+		used[c.file()] = true
 	}
-	return out
+	d.credentials.Follow(used)
 }
 
-// followCertificates reads the certificates again when they may have changed, until ctx is done.
-func (d *Daemon) followCertificates(ctx context.Context) error {
-	tick := time.NewTicker(certificatesRead)
+// maxTokensFile bounds the file of admin tokens, in bytes.
+const maxTokensFile = 1 << 20
+
+func readTokens(ctx context.Context, path string) ([]admin.Token, error) {
+	content, err := files.Read(ctx, path, maxTokensFile+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > maxTokensFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxTokensFile)
+	}
+	tokens, err := admin.ParseTokens(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return tokens, nil
+}
+
+// followTokens reads the file of admin tokens again and again until ctx is done.
+func (d *Daemon) followTokens(ctx context.Context) error {
+	tick := time.NewTicker(credentials.Interval)
 	defer tick.Stop()
-	for {
-		d.mu.Lock()
-		cfg := d.config
-		d.mu.Unlock()
-		d.certificates.refresh(ctx, cfg)
+	for d.access.TokensFile != "" {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-d.recheck:
+		}
+		tokens, err := readTokens(ctx, d.access.TokensFile)
+		if ctx.Err() == nil {
+			d.access.SetTokens(tokens, err)
 		}
 	}
+	return nil
 }

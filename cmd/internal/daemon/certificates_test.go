@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,25 +190,34 @@ func TestCertificatesInUseAreShownWithTheirEnd(t *testing.T) {
 		"certificate CN=scraper in "+scrapeCert+" (scrape_client) expires in 2 d",
 		"certificate CN=steelyard in "+serverCert+" (xds) expires in 13 d"))
 
-	// Scrapes take the renewed one with their next connection; the listener keeps its own.
 	for from, to := range map[string]string{renewedCert: scrapeCert, renewedKey: scrapeKey, laterCert: serverCert,
 		laterKey: serverKey} {
 		if err := os.Rename(from, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	poke(d.recheck) // as the minute does
-	eventually(t, "the renewed one is shown",
-		shows(append([]string{"xds CN=steelyard 13 ", "scrape_client CN=scraper 90 "}, authorities...)))
+	renewed := []string{"scrape_client CN=scraper 90 ", "xds CN=steelyard 90 "}
+	eventually(t, "the renewed ones are shown", shows(append(slices.Clone(renewed), authorities...)))
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	conn, err := tls.Dial("tcp", d.XDSAddress(), &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if left := time.Until(conn.ConnectionState().PeerCertificates[0].NotAfter); left < 89*oneDay {
+		t.Errorf("the listener presents a certificate that ends in %v", left)
+	}
 
 	if err := os.Rename(serverKey, scrapeKey); err != nil { // a renewal that went wrong
 		t.Fatal(err)
 	}
-	poke(d.recheck)
-	broken := fmt.Sprintf("scrape_client CN=scraper 90 %s as the key of %s (CN=scraper): tls: private key does not "+
-		"match public key", scrapeKey, scrapeCert)
-	eventually(t, "the fault is shown", shows(append([]string{"xds CN=steelyard 13 ", broken}, authorities...),
-		"(scrape_client) cannot be read"))
+	broken := []string{
+		fmt.Sprintf("scrape_client CN=scraper 90 %s as the key of %s (CN=scraper): tls: private key does not "+
+			"match public key", scrapeKey, scrapeCert),
+		fmt.Sprintf("xds CN=steelyard 90 stat %s: no such file or directory", serverKey)}
+	eventually(t, "the faults are shown", shows(append(broken, authorities...),
+		"(scrape_client) cannot be used, its previous content is in use"))
 }
 
 func TestACheckReadsTheFilesThatAreNamed(t *testing.T) {

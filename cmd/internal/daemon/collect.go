@@ -10,7 +10,6 @@ import (
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
-	"steelyard/controlplane"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
@@ -53,38 +52,56 @@ func (d *Daemon) followSignals(ctx context.Context) error {
 func (d *Daemon) retarget() {
 	var targets []scrape.Target
 	var keys []inflight.Key
-	members := make(map[string]membership)
+	members, synced := make(map[string]membership), make(map[inflight.Key][]string)
+	clusters := make(map[string][]string) // by address
 	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
 		members[c.Name] = membership{endpoints, c.Latency.Alpha}
+		for _, e := range endpoints {
+			clusters[e.Address] = append(clusters[e.Address], c.Name)
+		}
 		if key := c.Inflight.Key(c.Name); key != "" {
-			keys = append(keys, inflight.Key{Cluster: c.Name, Key: key})
+			k := inflight.Key{Cluster: c.Name, Key: key}
+			keys = append(keys, k)
+			if c.Inflight.SyncMembers {
+				synced[k] = addresses(endpoints)
+			}
 		}
 		if c.Scrape.Disabled {
 			return
 		}
 		for _, e := range endpoints {
-			targets = append(targets, target(c, e))
+			targets = append(targets, Target(c, e))
 		}
 	})
 	d.keepFiles(len(targets))
-	d.scrapes.SetTargets(targets)
 	d.signals.setMembers(members)
+	d.guard.SetMembers(clusters)
+	d.setTargets(targets)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.poller != nil {
 		d.poller.SetKeys(keys)
+		d.poller.SetMembers(synced)
 	}
 }
 
-// target returns the metrics page of an endpoint: by the endpoint's own settings, else by those of its cluster, else at
+func addresses(endpoints []discovery.Endpoint) []string {
+	out := make([]string, len(endpoints))
+	for i, e := range endpoints {
+		out[i] = e.Address
+	}
+	return out
+}
+
+// Target returns the metrics page of an endpoint: by the endpoint's own settings, else by those of its cluster, else at
 // the serving port.
-func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
+func Target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 	host, port, _ := net.SplitHostPort(e.Address) // checked by discovery
 	if n := cmp.Or(e.MetricsPort, c.Scrape.Port); n != 0 {
 		port = strconv.Itoa(n)
 	}
 	t := scrape.Target{
-		Cluster: c.Name, Address: e.Address,
+		Cluster: c.Name, Address: e.Address, ID: e.ID,
 		URL:       c.Scrape.Scheme + "://" + net.JoinHostPort(host, port) + cmp.Or(e.MetricsPath, c.Scrape.Path),
 		Engine:    modelserver.Engine(cmp.Or(e.Engine, c.Engine)),
 		Interval:  c.Scrape.Interval,
@@ -105,36 +122,31 @@ func target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 	return t
 }
 
-// scraped passes the result of a scrape to its cluster.
-func (d *Daemon) scraped(r scrape.Result) {
-	if c := d.manager.Cluster(r.Cluster); c != nil {
-		kind := scrape.Kind(r.Err)
-		d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
-		c.Scraped(r.Address, r.Report, controlplane.Scrape{
-			At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
-		})
-	}
-}
-
 // newPoller makes the poller of in-flight counts that cfg configures; nil for none.
 func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 	if cfg == nil {
 		return nil, nil
 	}
-	o := inflight.Options{
-		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
-		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
-		Interval: cfg.Interval, Timeout: cfg.Timeout,
-		Progress: &d.polling, // of one poller after the other
-	}
-	if cfg.TLS != nil {
-		o.TLS = (*inflight.TLS)(cfg.TLS)
-	}
+	o := d.redisOptions(cfg)
+	o.Progress = &d.polling // of one poller after the other
 	p, err := inflight.New(o, d.counted, d.options.Log)
 	if err != nil {
 		return nil, fmt.Errorf("reading in-flight counts: %w", err)
 	}
 	return p, nil
+}
+
+// redisOptions are how Redis is reached.
+func (d *Daemon) redisOptions(cfg *config.Redis) inflight.Options {
+	o := inflight.Options{
+		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
+		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
+		Interval: cfg.Interval, Timeout: cfg.Timeout, Replica: d.replica,
+	}
+	if cfg.TLS != nil {
+		o.TLS, o.Credentials = (*inflight.TLS)(cfg.TLS), d.credentials
+	}
+	return o
 }
 
 // counted passes the results of a poll to the clusters. The poll as a whole succeeded if Redis answered for any key.
@@ -158,16 +170,17 @@ func (d *Daemon) pollRedis(ctx context.Context) error {
 			return nil
 		case p := <-d.pollers:
 			stop()
-			stop = run(ctx, p)
+			if stop = func() {}; p != nil {
+				stop = run(ctx, p)
+			}
 		}
 	}
 }
 
-// run starts a poller and returns what stops it and waits for it.
-func run(ctx context.Context, p *inflight.Poller) (stop func()) {
-	if p == nil {
-		return func() {}
-	}
+// run starts a poller, or a link, and returns what stops it and waits for it.
+func run(ctx context.Context, p interface {
+	Run(ctx context.Context) error
+}) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

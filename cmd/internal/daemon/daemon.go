@@ -3,10 +3,13 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,13 +18,17 @@ import (
 	"google.golang.org/grpc"
 
 	"steelyard/collectors/inflight"
+	"steelyard/collectors/replicas"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
+	"steelyard/internal/credentials"
 	"steelyard/xds"
+	"steelyard/xds/access"
 	"steelyard/xds/envoyspec"
+	"steelyard/xds/loads"
 	"steelyard/xds/port"
 )
 
@@ -33,32 +40,43 @@ type Options struct {
 	ConfigStatus func() config.Status
 	// LogStatus is the state of the process log for the admin API; nil if no line of it can get lost.
 	LogStatus func() admin.LogStatus
+	// LogLevel is the least level that is logged, which the admin API can change; nil if it is none of this process's.
+	LogLevel *slog.LevelVar
 }
 
 // A Daemon is a running control plane.
 type Daemon struct {
 	options Options
 	started time.Time
+	replica string // identifies this process among the replicas
 
 	xdsListener, adminListener *port.Listener
 
 	streams *xds.Server
 	signals *signals
+	loads   *loads.Server
 	grpc    *grpc.Server
 	manager *controlplane.Manager
+	operate *operator
 	beats   *liveness.Monitor
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
+	// recorder looks at everything once a second, for the admin API
+	recorder *admin.Recorder
 
 	draining atomic.Bool
 	stale    chan struct{}         // the targets of the collectors are out of date; capacity one
 	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
+	links    chan *replicas.Link   // the same of the link to other replicas
+	division division
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
-	certificates certificates
-	recheck      chan struct{}   // the certificates in use may have changed; capacity one
+	access       *admin.Access
+	adminTLS     *tls.Config     // nil for plain text
 	handshakes   *xds.Handshakes // nil for plain text
+	credentials  *credentials.Store
+	guard        *access.Guard
 
 	applying sync.Mutex // one Apply at a time
 
@@ -68,16 +86,22 @@ type Daemon struct {
 	poller     *inflight.Poller // nil without Redis
 
 	scraping, polling liveness.Beat
+
+	kubernetes kubernetesAPI
 }
 
 // New binds the listeners and applies the configuration: discovery and the loops begin. A caller that does not call Run
 // calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), stale: make(chan struct{}, 1),
-		pollers: make(chan *inflight.Poller, 1),
-		recheck: make(chan struct{}, 1), history: admin.NewHistory()}
-	tls, err := serverTLS(cfg.XDS.TLS)
+	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: make(chan struct{}, 1),
+		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
+		history: admin.NewHistory(), credentials: credentials.New(o.Log),
+		guard: access.NewGuard(o.Log)}
+	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
+		return nil, err
+	}
+	if err := d.openAdmin(cfg.Admin); err != nil {
 		return nil, err
 	}
 	if err := d.listen(cfg); err != nil {
@@ -85,21 +109,31 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	}
 	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
+	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS),
 		Names: cfg.XDS.Limits.Subscriptions})
-	d.signals = newSignals(o, cfg.XDS, d.streams, d.poke)
-	d.grpc = d.newGRPC(d.transport(tls))
+	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
+	d.grpc = d.newGRPC(d.transport(xdsTLS))
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
+	d.loads = loads.New(o.Log)
+	d.loads.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
-	d.scrapes.Progress = &d.scraping
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.history}, d.outdated, d.beats, o.Log)
+	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads}, envoyspec.PushCost, d.signals,
+		observer{d.metrics, d.recorder, d.loads}, d.outdated, d.beats, o.Log)
+	d.kubernetes.connected = make(chan struct{})
+	d.manager.UseKubernetes(d.kubernetes.source)
+	d.operate = &operator{d: d}
+	if d.options.LogLevel == nil {
+		d.options.LogLevel = new(slog.LevelVar)
+	}
 	if err := d.Apply(cfg); err != nil {
 		d.Close()
 		return nil, err
 	}
 	d.metrics.Reloaded(true)
+	d.warnOfOpenDoors(cfg)
 	return d, nil
 }
 
@@ -110,8 +144,10 @@ func (d *Daemon) AdminAddress() string { return d.adminListener.Addr().String() 
 // Close stops a Daemon that is not run.
 func (d *Daemon) Close() {
 	d.manager.Close()
+	d.operate.close()
 	d.streams.Close()
 	d.signals.close()
+	d.loads.Close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
@@ -124,14 +160,19 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return d.pollRedis(failed) })
+	group.Go(func() error { return d.runLinks(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
-	group.Go(func() error { return d.followCertificates(failed) })
+	group.Go(func() error { return d.recorder.Run(failed) })
+	group.Go(func() error { return d.credentials.Run(failed) })
+	group.Go(func() error { return d.followTokens(failed) })
+	group.Go(func() error { return d.kubernetes.run(failed) })
+	group.Go(func() error { return d.operate.run(failed) })
 	d.watchOver(failed, group)
 	group.Go(func() error {
-		return admin.Serve(failed, d.adminListener, d.adminHandler())
+		return admin.Serve(failed, d.adminSocket(), d.adminHandler())
 	})
-	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", "http://"+d.AdminAddress()+"/")
+	d.options.Log.Info("serving", "xds", d.XDSAddress(), "admin", d.adminScheme()+"://"+d.AdminAddress()+"/")
 	envoys := make(chan error, 1)
 	go func() {
 		defer close(envoys)
@@ -156,16 +197,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 func (d *Daemon) adminHandler() http.Handler {
 	return admin.New(admin.Options{
-		Source: d, Metrics: d.metrics, History: d.history, Stuck: d.stuck, Version: d.options.Version,
-		AllowedHosts: d.allowedHosts, Log: d.options.Log,
+		Source: d, Metrics: d.metrics, History: d.history, Recorder: d.recorder, Operator: d.operate, Stuck: d.stuck,
+		Version: d.options.Version, AllowedHosts: d.allowedHosts, Access: d.access, Log: d.options.Log,
 	})
-}
-
-// poke wakes the loop of a cluster.
-func (d *Daemon) poke(cluster string) {
-	if c := d.manager.Cluster(cluster); c != nil {
-		c.Poke()
-	}
 }
 
 // Apply makes cfg the running configuration, without a gap in any stream. A cfg that can only be applied by a restart
@@ -175,6 +209,8 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	d.recorder.Configured(admin.Configured{At: time.Now(), Generation: generation,
+		Clusters: slices.Sorted(slices.Values(slices.Concat(change.Added, change.Changed)))})
 	d.options.Log.Info("configuration applied", "generation", generation,
 		"added", change.Added, "changed", change.Changed, "removed", change.Removed)
 	return nil
@@ -185,28 +221,54 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	defer d.applying.Unlock()
 	running := d.config // changed only here
 	if running == nil {
-		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin}
+		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin, Kubernetes: cfg.Kubernetes}
 	}
 	change = config.Diff(running, cfg)
 	if err := admissible(change); err != nil {
 		return change, 0, err
 	}
-	poller := d.poller
-	if change.Redis {
-		if poller, err = d.newPoller(cfg.Redis); err != nil { // reads files, so not under the lock
+	if err := d.connectKubernetes(cfg); err != nil {
+		return change, 0, err
+	}
+	poller, link := d.poller, d.signals.link.Load()
+	if change.Redis { // reads files, so not under the lock
+		if poller, err = d.newPoller(cfg.Redis); err != nil {
 			return change, 0, err
 		}
-		select {
-		case <-d.pollers: // a poller that was never started
-		default:
+	}
+	if change.Redis || change.Replicas {
+		if link, err = d.newLink(cfg); err != nil {
+			return change, 0, err
 		}
-		d.pollers <- poller
-		d.certificates.forget(admin.UseRedisCA)
+	}
+	if change.Redis {
+		if err := d.operate.connect(cfg.Redis); err != nil {
+			return change, 0, err
+		}
+		replace(d.pollers, poller)
+	}
+	if link != d.signals.link.Swap(link) {
+		replace(d.links, link)
 	}
 	generation = d.swap(cfg, poller)
-	poke(d.recheck)
+	d.followCredentials(cfg)
+	for i := range cfg.Clusters {
+		d.streams.SetEnvoyCPU(cfg.Clusters[i].Name, cfg.Clusters[i].Push.EnvoyCPU)
+	}
+	if change.Clients || generation == 1 {
+		d.guard.SetRules(rulesOf(cfg.XDS))
+	}
 	d.manager.Apply(cfg)
 	return change, generation, nil
+}
+
+// replace has what runs replaced by the next, also by one that never began.
+func replace[T any](c chan T, next T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- next
 }
 
 // swap makes cfg the configuration that retarget and the admin API use.
@@ -225,6 +287,8 @@ func admissible(c config.Change) error {
 		return errors.New("the section xds cannot change while running: restart to change it")
 	case c.Admin:
 		return errors.New("the section admin cannot change while running: restart to change it")
+	case c.Kubernetes:
+		return errors.New("the section kubernetes cannot change while running: restart to change it")
 	}
 	return nil
 }

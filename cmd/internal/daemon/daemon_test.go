@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +99,7 @@ func TestATargetIsSetByTheEndpointThenTheClusterThenTheServingPort(t *testing.T)
 			with(func(t *scrape.Target) { t.Engine, t.Custom = "custom", modelserver.Custom{Queue: "q"} })},
 	}
 	for _, tt := range tests {
-		if got := target(tt.c, tt.e); got != tt.want {
+		if got := Target(tt.c, tt.e); got != tt.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, tt.want)
 		}
 	}
@@ -376,6 +377,11 @@ func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certif
 		NotBefore: end.Add(-1000 * 24 * time.Hour), NotAfter: end,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true,
 		ExtKeyUsage: usage,
+	}
+	if id, err := url.Parse(name); err == nil && id.Scheme != "" {
+		template.URIs = []*url.URL{id}
+	} else if strings.Contains(name, ".") {
+		template.DNSNames = []string{name}
 	}
 	if parent == nil {
 		parent, parentKey = template, key

@@ -47,7 +47,7 @@ func BenchmarkArrivalToAck(b *testing.B) {
 func benchmarkLatency(b *testing.B, service time.Duration) {
 	book := latency.NewBook(latencyEnvoys, 1<<16)
 	servers := latencyServers(b, book)
-	d := latencyDaemon(b, book, servers)
+	d := latencyDaemon(b, book, servers, "")
 	plan := load.Plan{
 		Targets: latencyFleet(b, d), Rate: latencyLoad * latencyEndpoints / service.Seconds(), Duration: time.Hour,
 		Work: load.Work{Mean: service, Shape: load.Exponential}, Seed: 1,
@@ -105,9 +105,9 @@ func (a arrivals) Begin(address string) { a.book.Arrived(address, time.Now()) }
 func (a arrivals) End(string)           {}
 
 // latencyDaemon runs a daemon whose loop is observed.
-func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server) *Daemon {
+func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server, top string) *Daemon {
 	const listeners = "xds: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0}\n"
-	body := listeners + "clusters:\n- name: llama\n  engine: vllm\n  endpoints:\n    static:\n"
+	body := listeners + top + "clusters:\n- name: llama\n  engine: vllm\n  endpoints:\n    static:\n"
 	for _, s := range servers {
 		body += "    - {address: " + s.Address() + "}\n"
 	}
@@ -123,8 +123,8 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server)
 	}
 	// Nothing runs yet: the manager is replaced by one with an observer at both ends of its loop.
 	d.manager.Close()
-	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.history}, book: book}
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.history}, envoyspec.PushCost, o, o,
+	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.recorder, d.loads}, book: book}
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads}, envoyspec.PushCost, o, o,
 		d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
@@ -168,14 +168,16 @@ func sequence(version string) uint64 {
 	return n
 }
 
-// latencyFleet starts Envoys as `steelyard bootstrap` configures them, and returns their URLs.
-func latencyFleet(b *testing.B, d *Daemon) []string {
+// latencyFleet starts Envoys as `steelyard bootstrap` configures them, in turns for each of the replicas, and returns
+// their URLs.
+func latencyFleet(b *testing.B, replicas ...*Daemon) []string {
 	dir := proctest.Dir(b)
 	urls := make([]string, latencyEnvoys)
 	for i := range urls {
 		name := fmt.Sprint("envoy-", i)
 		bootstrap, err := envoybootstrap.Render(envoybootstrap.Options{
-			Cluster: "llama", XDS: d.XDSAddress(), NodeID: name, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
+			Cluster: "llama", XDS: replicas[i%len(replicas)].XDSAddress(), NodeID: name,
+			Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
 		})
 		if err != nil {
 			b.Fatal(err)

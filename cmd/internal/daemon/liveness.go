@@ -14,8 +14,8 @@ import (
 //
 // These loops have no beat, because every call in them has a deadline: followCertificates, config.Watcher and the
 // sources of endpoints (package files, timeouts of look-ups; the watcher's reload has a beat, see above), and the
-// fetches of the scrape loops (deadlines of the sockets). A metrics page that cannot be read is a state of its
-// endpoint.
+// fetches of the scrape loops, and the link between replicas (deadlines of the sockets). A metrics page that cannot be
+// read is a state of its endpoint. Nor has the one of the overrides: what it asks of Redis has a deadline.
 func (d *Daemon) watchOver(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error {
 		defer d.beats.Watch("scrape targets", &d.scraping)()
@@ -38,6 +38,7 @@ func (d *Daemon) probes() map[string]func() {
 		"connected Envoys":       func() { d.streams.AckDelay("") },
 		"runtime layers":         func() { d.streams.RuntimeClients() },
 		"ledger of requests":     func() { d.signals.ledger.Reporters() },
+		"replicas":               func() { d.replicasStatus() },
 		"clusters":               func() { d.manager.Cluster("") },
 		"configuration in force": func() { d.mu.Lock(); defer d.mu.Unlock() },
 	}

@@ -79,7 +79,7 @@ func (d *Daemon) newGRPC(c credentials.TransportCredentials) *grpc.Server {
 	return grpc.NewServer(append(xds.GRPCOptions(d.xdsListener.Credentials(c)),
 		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.StatsHandler(d.xdsListener.Deliveries()),
-		grpc.StreamInterceptor(d.xdsListener.Intercept))...)
+		grpc.ChainStreamInterceptor(d.xdsListener.Intercept, d.guard.Intercept))...)
 }
 
 // serveEnvoys serves the xDS port until the server is stopped.
@@ -100,6 +100,7 @@ func (d *Daemon) viewPort() admin.Port {
 		Streams:               bound(s.Streams),
 		Subscriptions:         bound(d.streams.Names()),
 		UnreadBytes:           connections(s.Unread),
+		PacedRequests:         d.streams.Paced(),
 		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
 		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
 		LastAcceptErrorAt: view.At(s.AcceptErrorTime),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +12,8 @@ import (
 	"steelyard/collectors/accesslog"
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/loadstats"
+	"steelyard/collectors/replicas"
+	"steelyard/collectors/wire"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
@@ -31,6 +34,7 @@ type signals struct {
 	accessLogs  *accesslog.Server // nil where disabled
 	loadReports *loadstats.Server // nil where disabled
 	config      config.XDS
+	link        atomic.Pointer[replicas.Link] // nil without other replicas
 
 	mu       sync.Mutex
 	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
@@ -40,7 +44,9 @@ type signals struct {
 }
 
 // newSignals makes the services that the configuration enables. wake is called when a count of a cluster changed.
-func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluster string)) *signals {
+func newSignals(
+	o Options, cfg config.XDS, streams *xds.Server, reporter wire.Reporter, wake func(cluster string),
+) *signals {
 	s := &signals{
 		ledger: ledger.New(wake), streams: streams, config: cfg,
 		clusters: make(map[string]uint64), modes: make(map[ledger.Envoy]ledger.Mode),
@@ -48,9 +54,11 @@ func newSignals(o Options, cfg config.XDS, streams *xds.Server, wake func(cluste
 	s.ledger.SetModeThresholds(cfg.AccessLog.BatchAbove, cfg.AccessLog.ReportsAbove)
 	if !cfg.AccessLog.Disabled {
 		s.accessLogs = accesslog.New(s.ledger, o.Log)
+		s.accessLogs.Reporter = reporter
 	}
 	if !cfg.LoadReports.Disabled {
-		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval}, o.Log)
+		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval, Reporter: reporter},
+			o.Log)
 	}
 	return s
 }
@@ -110,6 +118,13 @@ type membership struct {
 
 // setMembers gives the ledger the endpoints of each cluster.
 func (s *signals) setMembers(members map[string]membership) {
+	if link := s.link.Load(); link != nil {
+		of := make(map[string][]string, len(members))
+		for name, p := range members {
+			of[name] = addresses(p.endpoints)
+		}
+		link.SetMembers(of)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.clusters {
@@ -119,11 +134,7 @@ func (s *signals) setMembers(members map[string]membership) {
 		}
 	}
 	for name, p := range members {
-		addresses := make([]string, len(p.endpoints))
-		for i, e := range p.endpoints {
-			addresses[i] = e.Address
-		}
-		s.ledger.SetMembers(name, addresses)
+		s.ledger.SetMembers(name, addresses(p.endpoints))
 		s.ledger.SetAlpha(name, p.alpha)
 		if _, ok := s.clusters[name]; !ok {
 			s.clusters[name] = 0
@@ -219,26 +230,32 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 	return nil
 }
 
-// Counts returns the counts that the cluster's Envoys report, for its loop. It changes nothing.
+// Counts returns the counts that the cluster's Envoys report, here and to other replicas, for its loop. It changes
+// nothing.
 func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts) controlplane.ProxyCounts {
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
 		Fleet: push.Fleet{
 			Proxies: status.Watchers, Clusters: status.Clusters, BusyClusters: status.Busy, Idle: status.Idle,
+			Widest: status.Widest, WidestBusy: status.WidestBusy,
 		},
-		Reporting: status.Events + status.Reports,
 	}
-	if s.loadReports != nil && c.Reporting > 0 {
+	if s.loadReports != nil && status.Events+status.Reports > 0 {
 		c.Dropped = weighting.Reading{Value: float64(status.Dropped), At: now}
 	}
-	c.Interval = status.Interval
-	switch {
-	case status.Events > 0:
-		c.Source = view.SourceAccessLog
-	case status.Reports > 0:
-		c.Source = view.SourceLoadReports
+	var before time.Time
+	if len(previous) > 0 {
+		before = previous[0].InFlight.At
 	}
 	c.Endpoints = s.ledger.Read(cluster, now, previous)
+	all := s.addOthers(cluster, now, headOf(status), c.Endpoints, before)
+	c.Watching, c.Reporting, c.Interval = all.Watching, all.Counted(), all.Interval
+	switch {
+	case all.Events > 0:
+		c.Source = view.SourceAccessLog
+	case all.Reports > 0:
+		c.Source = view.SourceLoadReports
+	}
 	return c
 }
 
@@ -256,11 +273,14 @@ func (s *signals) Sources(cluster string, now time.Time) []view.SourceStatus {
 	if s.loadReports != nil {
 		out = append(out, source(view.SourceLoadReports, watchers, known, heardOfReports))
 	}
-	return out
+	return append(out, s.replicasSource()...)
 }
 
-// Served passes an endpoint's own report to the ledger.
+// Served passes an endpoint's own report to the ledger, and to what is known of other replicas.
 func (s *signals) Served(address string, r weighting.ServerReport, slots float64) {
+	if link := s.link.Load(); link != nil && r.Queue.Known() && r.Running.Known() {
+		link.Served(time.Now(), address, r.Queue.Value+r.Running.Value)
+	}
 	s.ledger.Served(address, &r, slots, time.Now())
 }
 

@@ -480,7 +480,7 @@ func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
-	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
+	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, nil, func(string) {})
 	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
 	now := time.Now()
 	s.tick(now) // takes the watchers from the streams, which have none
@@ -509,7 +509,7 @@ func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	}
 	go server.Serve(listener)
 	defer server.Stop()
-	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, func(string) {})
+	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, nil, func(string) {})
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
 	subscribe(t, listener.Addr().String(), "a", "llama")
 	subscribe(t, listener.Addr().String(), "b", "other")

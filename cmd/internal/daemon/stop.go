@@ -32,6 +32,7 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 		phase <- "the services of the xDS port"
 		d.streams.Close()
 		d.signals.close()
+		d.loads.Close()
 		phase <- "connections to the xDS port"
 		d.closePort()
 		for range envoys {

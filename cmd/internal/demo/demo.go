@@ -35,7 +35,9 @@ type demo struct {
 	screen  *screen
 
 	fleet   *fleet
+	files   folder
 	envoys  *envoys
+	behind  *proc.Envoy // without requests, and stopped by Trouble; nil without
 	control Handle
 	rate    float64 // of the load, in requests per second
 }
@@ -48,8 +50,17 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.files, err = newFolder()
+	defer func() { err = errors.Join(err, d.files.remove()) }()
+	if err != nil {
+		return err
+	}
 	d.rate = d.options.Load * d.fleet.capacity()
-	if d.control, err = d.options.ControlPlane(ctx, d.fleet.config()); err != nil {
+	text := d.fleet.config(d.files.tokens())
+	if err := d.files.write(d.files.config(), string(text)); err != nil {
+		return err
+	}
+	if d.control, err = d.options.ControlPlane(ctx, text); err != nil {
 		return fmt.Errorf("starting Steelyard: %w", err)
 	}
 
@@ -71,7 +82,12 @@ func (d *demo) run(ctx context.Context) (err error) {
 // play starts the Envoys, runs the phases and shows the results.
 func (d *demo) play(ctx context.Context) (err error) {
 	d.envoys, err = startEnvoys(ctx, d.options.Envoys, d.control.XDSAddress(), d.fleet.addresses())
-	defer func() { err = errors.Join(err, d.envoys.close()) }()
+	defer func() {
+		if d.behind != nil { // before its folder
+			err = errors.Join(err, d.behind.Kill())
+		}
+		err = errors.Join(err, d.envoys.close())
+	}()
 	if err != nil {
 		return err
 	}
@@ -109,13 +125,47 @@ func (d *demo) introduce() {
 	}
 	d.screen.printf(`
 Dashboard: %s
+Files:     %s
+           %s
 Servers:   %d slots each, %v of work per request on average; %d of %d at %g of the speed
 Load:      %.0f requests per second, %.0f %% of what all servers together can do
            an equal share of it is %.0f %% of what a slow server can do
 Phases:    %s each, the same requests in both
 
-`, d.dashboard(), slots, meanService, slow, len(d.fleet.servers), slowSpeed,
+`, d.dashboard(), d.files.config(), d.files.tokens(), slots, meanService, slow, len(d.fleet.servers), slowSpeed,
 		d.rate, 100*d.options.Load, 100*d.fleet.equalSplit(d.rate), d.options.Duration)
+}
+
+// trouble makes a server stall, and an Envoy that no request goes through stand still.
+func (d *demo) trouble(ctx context.Context) (err error) {
+	name := fmt.Sprintf("demo-envoy-%d", len(d.envoys.all)+1)
+	if d.behind, err = startEnvoy(ctx, d.envoys.dir, name, d.control.XDSAddress(), d.fleet.addresses()); err != nil {
+		return err
+	}
+	d.fleet.servers[0].SetFrozen(true)
+	if err := d.behind.Pause(); err != nil {
+		return err
+	}
+	d.screen.printf("\nFrom now on a server and an Envoy are in trouble. Which ones, and why?\n")
+	return nil
+}
+
+// commands are what to try in another terminal.
+func (d *demo) commands() string {
+	return fmt.Sprintf(`
+Try in another terminal, in this folder:
+
+  export STEELYARD_ADMIN=http://%[1]s STEELYARD_TOKEN_FILE=%[2]s
+  bin/steelyard status                      # what is in trouble and why, which Envoy is behind
+  bin/steelyard top %[3]s                    # what part of the traffic each endpoint really got
+  bin/steelyard explain %[3]s %[4]s
+  bin/steelyard events
+  sed 's/capacity: %[5]d/capacity: %[6]d/' %[7]s | bin/steelyard diff -   # twice the slots, everywhere
+  sed 's/"%[4]s"/&, capacity: %[6]d/' %[7]s | bin/steelyard diff -   # of one endpoint
+  bin/steelyard drain %[3]s %[4]s --for 1m --reason "trying it"
+
+`, d.control.AdminAddress(), d.files.tokens(), clusterName, d.fleet.servers[len(d.fleet.servers)-1].Address(),
+		slots, 2*slots, d.files.config())
 }
 
 // keepChunk is how long one plan of the load lasts that is kept up: it bounds the
@@ -128,7 +178,12 @@ func (d *demo) keep(ctx context.Context) error {
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())
 	}
-	d.screen.printf("\n")
+	if d.options.Trouble {
+		if err := d.trouble(ctx); err != nil {
+			return err
+		}
+	}
+	d.screen.printf("%s", d.commands())
 	d.screen.calm()
 	for {
 		d.options.Seed++

@@ -133,11 +133,11 @@ func (f *fleet) served() []uint64 {
 	return all
 }
 
-// config is the text of Steelyard's configuration for this fleet.
-func (f *fleet) config() []byte {
+// config is the text of Steelyard's configuration for this fleet. tokens is the file of its admin tokens.
+func (f *fleet) config(tokens string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `xds:   {listen: "127.0.0.1:0"}
-admin: {listen: "127.0.0.1:0"}
+admin: {listen: "127.0.0.1:0", tokens_file: "%s", anonymous_view: true}
 redis: {addresses: ["%s"]}
 clusters:
   - name: %s
@@ -147,7 +147,7 @@ clusters:
     inflight: {redis_key: "inflight:{cluster}"}
     endpoints:
       static:
-`, f.redis.Addr(), clusterName, slots)
+`, tokens, f.redis.Addr(), clusterName, slots)
 	for _, s := range f.servers {
 		fmt.Fprintf(&b, "        - {address: \"%s\"%s}\n", s.Address(), tritonKeys(s))
 	}

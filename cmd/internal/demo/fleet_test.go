@@ -53,7 +53,7 @@ func TestFleetIsMixed(t *testing.T) {
 
 func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 	f := someFleet(t, 4)
-	c, err := config.Parse("demo.yaml", f.config())
+	c, err := config.Parse("demo.yaml", f.config("/tokens"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type Options struct {
 	Seed      uint64        // of the load
 
 	Keep     bool   // continue the load until the context ends
+	Trouble  bool   // then make a server and an Envoy fail
 	JSONFile string // where the figures go as JSON; none when empty
 
 	Out io.Writer    // progress and results; redrawn in place if it is a terminal

@@ -71,6 +71,18 @@ type pods struct {
 	Engine *batching `yaml:"engine"`
 	// Zone is the locality. Default none.
 	Zone string `yaml:"zone"`
+	// Metrics are how the pods' metrics pages fall short of the truth.
+	Metrics metrics `yaml:"metrics"`
+}
+
+// metrics are those of [sim.Metrics].
+type metrics struct {
+	// GaugeLag is how old the state is that the gauges show (waiting, running, KV cache), 0s to 1m. Default 0s.
+	GaugeLag time.Duration `yaml:"gauge_lag" default:"0s" range:"0s..1m"`
+	// CounterLag is the same of the counters, 0s to 1m. Default 0s.
+	CounterLag time.Duration `yaml:"counter_lag" default:"0s" range:"0s..1m"`
+	// NoTokens means that an engine does not count tokens. Default false.
+	NoTokens bool `yaml:"no_tokens" default:"false"`
 }
 
 // batching are the constants of an engine, [engine.Params].
@@ -141,12 +153,12 @@ type event struct {
 	// At is when it happens, 0s to 24h and before the end. Required.
 	At time.Duration `yaml:"at" required:"write when it happens, e.g. at: 2m" range:"0s..24h"`
 	// Kind is what happens. Required.
-	Kind string `yaml:"kind" required:"write what happens, e.g. kind: leave" oneof:"join leave stall hang recover slow stale-metrics fresh-metrics flash-crowd control-plane-away"`
+	Kind string `yaml:"kind" required:"write what happens, e.g. kind: leave" oneof:"join leave stall hang recover slow stale-metrics fresh-metrics stuck-running stuck-waiting flash-crowd control-plane-away"`
 	// Pods that it happens to, by number from 0 in the order of the groups. Default
 	// none: all.
 	Pods []int `yaml:"pods" max:"10000" range:"0..9999999"`
-	// Factor of slow (the pods) and flash-crowd (the traffic), 0.001 to 1000: needed
-	// there.
+	// Factor of slow (the pods), flash-crowd (the traffic) and stuck-waiting (what the gauge shows), 0.001 to 1000:
+	// needed there.
 	Factor float64 `yaml:"factor" range:"0.001..1000"`
 	// For is how long it lasts, 0s to 24h; 0s means to the end. Default 0s.
 	For time.Duration `yaml:"for" default:"0s" range:"0s..24h"`
@@ -206,7 +218,7 @@ func (f *file) scenario() sim.Scenario {
 }
 
 func (p *pods) group() sim.PodGroup {
-	g := sim.PodGroup{Count: p.Count, Speed: p.Speed, Zone: p.Zone}
+	g := sim.PodGroup{Count: p.Count, Speed: p.Speed, Zone: p.Zone, Metrics: sim.Metrics(p.Metrics)}
 	if p.Engine != nil {
 		constants := engine.Params(*p.Engine)
 		g.Engine = &constants
@@ -270,6 +282,8 @@ func (f *file) checkEngines(c *config.Checker) {
 		switch {
 		case (p.Engine != nil) != engines:
 			c.Fail(p, "engines and pods with slots do not mix: write engine: {…} in all groups, or in none")
+		case !engines && p.Metrics.NoTokens:
+			c.Fail(&p.Metrics.NoTokens, "pods with slots count no tokens: remove it")
 		case engines && c.Written(&p.Slots):
 			c.Fail(&p.Slots, "an engine has no slots: remove it, or engine")
 		case engines && c.Written(&p.SlowDown):
@@ -357,7 +371,7 @@ func (s *service) check(c *config.Checker) {
 
 // What the kinds of events need.
 var (
-	withFactor = map[sim.EventKind]bool{sim.Slow: true, sim.FlashCrowd: true}
+	withFactor = map[sim.EventKind]bool{sim.Slow: true, sim.FlashCrowd: true, sim.StuckWaiting: true}
 	ofTheWorld = map[sim.EventKind]bool{sim.FlashCrowd: true, sim.ControlPlaneAway: true}
 	atOnce     = map[sim.EventKind]bool{sim.Recover: true, sim.FreshMetrics: true}
 )

@@ -56,7 +56,8 @@ func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
 		Envoys: 3, Workers: 2, EnvoyShares: []float64{2, 1, 1},
 		Pods: []sim.PodGroup{
 			{Count: 15, Slots: 4, Speed: 1},
-			{Count: 5, Slots: 4, Speed: 0.5, Sharing: true, SlowDown: 0.6, Zone: "b"},
+			{Count: 5, Slots: 4, Speed: 0.5, Sharing: true, SlowDown: 0.6, Zone: "b",
+				Metrics: sim.Metrics{GaugeLag: 2 * time.Second, CounterLag: 500 * time.Millisecond}},
 		},
 		Load: 0.8, Rate: 60,
 		Service: sim.Service{Kind: sim.TwoClass, Mean: 1500 * time.Millisecond, LongShare: 0.1, LongFactor: 20},
@@ -68,6 +69,8 @@ func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
 			{At: 2 * time.Minute, Kind: sim.Leave, Pods: []int{0, 1}, For: 30 * time.Second},
 			{At: 5 * time.Minute, Kind: sim.Slow, Pods: []int{19}, Factor: 3},
 			{At: 6 * time.Minute, Kind: sim.FlashCrowd, Factor: 2.5, For: 20 * time.Second},
+			{At: 7 * time.Minute, Kind: sim.StuckWaiting, Pods: []int{3}, Factor: 40},
+			{At: 8 * time.Minute, Kind: sim.StuckRunning, For: 10 * time.Second},
 			{At: 9 * time.Minute, Kind: sim.ControlPlaneAway},
 		},
 	}
@@ -127,7 +130,7 @@ func TestEnginesAreReadAndPrinted(t *testing.T) {
 			{Count: 1, Speed: 0.5, Zone: "b", Engine: &engine.Params{
 				Iteration: 10 * time.Millisecond, Sequence: 100 * time.Microsecond, Context: 10,
 				PrefillRate: 20_000, TokenBudget: 4096, MaxSequences: 64, KVTokens: 200_000,
-			}},
+			}, Metrics: sim.Metrics{GaugeLag: 250 * time.Millisecond, NoTokens: true}},
 		},
 		Prompts: &sim.Prompts{Trace: trace.Azure(), Cached: 0.25, BytesPerToken: 4, BytesSpread: -1, Chunked: 0.1},
 	}

@@ -108,22 +108,27 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 // where they have none of their own.
 func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
 	e := f.cluster.Endpoints
-	if e.DNS == nil && count > 0 {
+	if !e.Asked() && count > 0 {
 		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file,
 			f.cluster.Name)}
 	}
 	switch {
-	case e.DNS != nil && count == 0:
-		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints by DNS, which is not queried here: write "+
-			"--pods with their number", f.cluster.Name)}
-	case e.DNS != nil:
+	case e.Asked() && count == 0:
+		by := "by DNS"
+		if e.InKubernetes() {
+			by = "in the Kubernetes API"
+		}
+		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints %s, which is not queried here: write "+
+			"--pods with their number", f.cluster.Name, by)}
+	case e.Asked():
 		endpoints, from = make([]discovery.Endpoint, count), "--pods"
 	case e.File != "":
 		endpoints, err = discovery.ReadFile(context.Background(), e.File)
 		from = e.File
 	default:
 		for _, static := range e.Static {
-			endpoints = append(endpoints, discovery.Endpoint(static))
+			endpoints = append(endpoints, discovery.Endpoint{Address: static.Address, Zone: static.Zone,
+				Capacity: static.Capacity})
 		}
 		from = f.file
 	}

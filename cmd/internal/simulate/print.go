@@ -80,6 +80,17 @@ func group(p sim.PodGroup) string {
 	if p.Zone != "" {
 		k.add("zone", quoted(p.Zone))
 	}
+	if p.Metrics != (sim.Metrics{}) {
+		k.add("metrics", shortcomings(p.Metrics))
+	}
+	return k.String()
+}
+
+func shortcomings(m sim.Metrics) string {
+	var k keys
+	k.add("gauge_lag", config.DurationText(m.GaugeLag))
+	k.add("counter_lag", config.DurationText(m.CounterLag))
+	k.add("no_tokens", strconv.FormatBool(m.NoTokens))
 	return k.String()
 }
 

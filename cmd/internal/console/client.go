@@ -1,0 +1,232 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"steelyard/internal/credentials"
+	"steelyard/internal/files"
+)
+
+// Where a command finds Steelyard, unless an option or a variable of the environment says otherwise.
+const (
+	DefaultAdmin = "http://127.0.0.1:19000"
+
+	EnvAdmin     = "STEELYARD_ADMIN"
+	EnvToken     = "STEELYARD_TOKEN"
+	EnvTokenFile = "STEELYARD_TOKEN_FILE"
+)
+
+// The bounds of a request.
+const (
+	patience    = 10 * time.Second
+	maxAnswer   = 256 << 20 // bytes: a cluster of 10,000 endpoints has 30 MiB
+	maxToken    = 1 << 10
+	shownAnswer = 300 // bytes of an answer that is not Steelyard's
+)
+
+// Options are how Steelyard is reached.
+type Options struct {
+	Admin      string // URL of its admin listener; empty: EnvAdmin, or DefaultAdmin
+	TokenFile  string // file with a token; empty: EnvToken, or EnvTokenFile, or none
+	CAFile     string // authorities to trust; empty: the system's
+	CertFile   string // client certificate, with KeyFile
+	KeyFile    string
+	ServerName string // in the server's certificate; empty: the host of Admin
+}
+
+// A Client asks one Steelyard.
+type Client struct {
+	base  *url.URL
+	token string
+	http  http.Client
+}
+
+// A RefusedError is an answer that is not a success.
+type RefusedError struct {
+	Code    int
+	Message string
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// ErrOptions marks what is wrong with Options: a mistake in the command line.
+var ErrOptions = errors.New("option")
+
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w %s", ErrOptions, fmt.Sprintf(format, args...))
+}
+
+// NewClient checks the options and reads the files that they name; it does not connect.
+func NewClient(ctx context.Context, o Options) (*Client, error) {
+	admin := cmp.Or(o.Admin, os.Getenv(EnvAdmin), DefaultAdmin)
+	if !strings.Contains(admin, "://") {
+		admin = "http://" + admin
+	}
+	base, err := url.Parse(admin)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
+		return nil, wrong("--admin %q: write the URL of the admin listener, such as %s", admin, DefaultAdmin)
+	}
+	if base.User != nil {
+		return nil, wrong("--admin: a user or password in the URL is not used: write a token into a file, and " +
+			"--token-file")
+	}
+	base.Path = strings.TrimRight(base.Path, "/")
+	c := &Client{base: base}
+	if c.token, err = token(ctx, o); err != nil {
+		return nil, err
+	}
+	if base.Scheme == "http" && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != "") {
+		return nil, wrong("--admin %s has no TLS: write https://, or leave out the options for certificates", base)
+	}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
+	if base.Scheme == "https" {
+		if transport.TLSClientConfig, err = tlsConfig(ctx, o, base.Hostname()); err != nil {
+			return nil, err
+		}
+	}
+	c.http = http.Client{Transport: transport, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+func tlsConfig(ctx context.Context, o Options, host string) (*tls.Config, error) {
+	c := credentials.Client{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile, ServerName: o.ServerName}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		return nil, wrong("--cert-file and --key-file: write both or none")
+	}
+	config, err := credentials.New(slog.New(slog.DiscardHandler)).Client(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = host
+	}
+	return config, nil
+}
+
+// token is never printed, nor in an error.
+func token(ctx context.Context, o Options) (string, error) {
+	path := o.TokenFile
+	if path == "" {
+		if t := os.Getenv(EnvToken); t != "" {
+			return strings.TrimSpace(t), nil
+		}
+		path = os.Getenv(EnvTokenFile)
+	}
+	if path == "" {
+		return "", nil
+	}
+	content, err := files.Read(ctx, path, maxToken+1)
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	fields := strings.Fields(string(content))
+	switch {
+	case len(content) > maxToken, len(fields) == 0:
+		return "", fmt.Errorf("%s: write a file with only the token", path)
+	case len(fields) == 3 && (fields[0] == "view" || fields[0] == "operate"):
+		return fields[2], nil // a line of admin.tokens_file
+	case len(fields) > 1:
+		return "", fmt.Errorf("%s: write a file with only the token, or with one line of admin.tokens_file", path)
+	}
+	return fields[0], nil
+}
+
+// String is where the Client asks.
+func (c *Client) String() string { return c.base.String() }
+
+// get asks for what is at a path, whose parts are escaped. The parameters follow in pairs; empty ones are left out.
+func (c *Client) get(ctx context.Context, into any, path []string, parameters ...string) error {
+	return c.do(ctx, http.MethodGet, path, parameters, nil, into)
+}
+
+func (c *Client) do(
+	ctx context.Context, method string, path, parameters []string, body []byte, into any,
+) error {
+	query := url.Values{}
+	for i := 0; i+1 < len(parameters); i += 2 {
+		if parameters[i+1] != "" {
+			query.Add(parameters[i], parameters[i+1])
+		}
+	}
+	u := c.base.JoinPath(append([]string{"api", "v1"}, escaped(path)...)...)
+	u.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	request.Header.Set("User-Agent", "steelyard")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return c.unreached(ctx, err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", c.base, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return c.refused(response.StatusCode, answer)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s is not the admin listener of a Steelyard: %w", c.base, err)
+	}
+	return nil
+}
+
+func escaped(path []string) []string {
+	out := make([]string, len(path))
+	for i, p := range path {
+		out[i] = url.PathEscape(p)
+	}
+	return out
+}
+
+// unreached explains why nothing answered.
+func (c *Client) unreached(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var cause *url.Error
+	if errors.As(err, &cause) {
+		err = cause.Err
+	}
+	hint := ""
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		hint = ": is Steelyard running, and is this its admin.listen? (--admin URL, or " + EnvAdmin + ")"
+	}
+	return fmt.Errorf("%s does not answer: %w%s", c.base, err, hint)
+}
+
+func (c *Client) refused(code int, answer []byte) error {
+	var body struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(answer, &body) != nil || body.Error == "" {
+		body.Error = fmt.Sprintf("%s answered %d %s: %.*s", c.base, code, http.StatusText(code), shownAnswer,
+			bytes.TrimSpace(answer))
+	}
+	if code == http.StatusUnauthorized {
+		body.Error += " (here: --token-file FILE, or " + EnvToken + ")"
+	}
+	return &RefusedError{Code: code, Message: printable(body.Error)}
+}

@@ -1,0 +1,208 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// Cluster asks for a cluster, its worst endpoints first.
+func (c *Client) Cluster(ctx context.Context, name string, limit int) (*view.Cluster, error) {
+	var v view.Cluster
+	most := ""
+	if limit > 0 {
+		most = fmt.Sprint(limit)
+	}
+	if err := c.get(ctx, &v, []string{"clusters", name}, "sort", "worst", "limit", most); err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// PrintCluster prints what steelyard top shows.
+func PrintCluster(o Output, c *view.Cluster, now time.Time) error {
+	return o.print(c, func(w io.Writer) { printCluster(w, c, now, o.Width) })
+}
+
+func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
+	fmt.Fprintln(w, fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", c.Name,
+		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(c.Decision.ArrivalRate),
+		percent(c.Use.CapacityUsed), plural(c.Counts.Total, "endpoint", "endpoints")), width))
+	if !c.Ready {
+		fmt.Fprintln(w, fit("not ready: "+printable(c.NotReadyReason), width))
+	}
+	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
+		fmt.Fprintf(w, "SHEDDING %s of the requests: the whole pool is saturated\n", percent(view.Num(drop)))
+	}
+	served := ">SERVED"
+	if c.Served.Source == view.ServedCompleted {
+		served = ">DONE"
+	}
+	wait := ">TOKEN1"
+	token := slices.ContainsFunc(c.Endpoints, func(e view.Endpoint) bool { return known(e.FirstTokenMean) })
+	if !token {
+		wait = ">ANSWER"
+	}
+	t := newTable("ENDPOINT", "STATE", served, ">10S", ">CAPAC", ">LOAD", ">OPEN", wait, ">FAIL", ">KV", ">HEARD")
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		latency := e.LatencySeconds
+		if token {
+			latency = e.FirstTokenMean
+		}
+		t.add(e.Address, stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare),
+			loadText(e), number(e.Input("in_flight").Value), seconds(latency), percent(e.FailedShare),
+			percent(e.Input("utilization").Value), seconds(e.HeardSeconds))
+	}
+	t.write(w, width)
+	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+}
+
+func known(n view.Number) bool {
+	_, ok := n.Value()
+	return ok
+}
+
+// stateText is the state of an endpoint in a word or two.
+func stateText(e *view.Endpoint) string {
+	if e.Override != nil && e.Reason == "drained" {
+		return "drained"
+	}
+	if e.Override != nil && e.Reason == "pinned" {
+		return "pinned"
+	}
+	return strings.ReplaceAll(cmp.Or(string(e.State), "ok"), "_", " ")
+}
+
+// loadText is how full it is: seconds of work, or requests for each slot.
+func loadText(e *view.Endpoint) string {
+	if known(e.Work.Seconds) {
+		return seconds(e.Work.Seconds)
+	}
+	return number(e.LoadPerSlot)
+}
+
+// Explain asks why an endpoint has its share; at is a time or how long ago, empty for now.
+func (c *Client) Explain(ctx context.Context, cluster, endpoint, at string) (*Explanation, error) {
+	var x explanation
+	err := c.get(ctx, &x, []string{"clusters", cluster, "explain"}, "endpoint", endpoint, "at", at)
+	if err != nil {
+		return nil, err
+	}
+	return (*Explanation)(&x), nil
+}
+
+// An Explanation is why an endpoint had its share at some time.
+type Explanation explanation
+
+// Print prints the explanation: a sentence, and the steps that led to the share.
+func (x *Explanation) Print(o Output) error {
+	return o.print((*explanation)(x), func(w io.Writer) { x.text(w, o.Width) })
+}
+
+func (x *Explanation) text(w io.Writer, width int) {
+	const indent = "           "
+	e, d := &x.Endpoint, &x.Decision
+	line := func(head, format string, args ...any) {
+		fmt.Fprintf(w, "%-10s %s\n", head, wrap(fmt.Sprintf(format, args...), indent, width))
+	}
+	fmt.Fprintf(w, "%s of %s at %s UTC: %s\n", e.Address, printable(x.Cluster),
+		x.At.UTC().Format("2006-01-02 15:04:05"), stateText(e))
+	if e.Why != "" {
+		fmt.Fprintln(w, wrap(e.Why, "", width))
+	}
+	fmt.Fprintln(w)
+	if o := e.Override; o != nil {
+		line("override", "%s by %s until %s%s", overrideText(*o), cmp.Or(o.By, unknown),
+			o.Until.UTC().Format("2006-01-02 15:04:05"), because(o.Reason))
+	}
+	if known(e.ServedShare1m) || known(e.ServedShare10s) {
+		line("served", "%s of the requests in the last minute, %s in the last 10 s; it is %s of the capacity",
+			percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare))
+	}
+	var inputs []string
+	for _, in := range e.Inputs {
+		if in.State == "unknown" {
+			continue
+		}
+		inputs = append(inputs, fmt.Sprintf("%s %s (%s old, %s)", strings.ReplaceAll(in.Field, "_", " "),
+			number(in.Value), seconds(in.AgeSeconds), in.State))
+	}
+	line("1 hears", "%s", cmp.Or(strings.Join(inputs, ", "), "nothing"))
+	if known(e.Work.Requests) {
+		line("2 load", "%s mean requests of work, %s (%s)", number(e.Work.Requests), seconds(e.Work.Seconds),
+			e.LoadSource)
+	} else {
+		line("2 load", "%s requests in %s slots (%s)", number(e.Load), number(e.Slots), e.LoadSource)
+	}
+	line("3 fill", "%s requests expected in %s fill the pool up to %s; the median endpoint is at %s",
+		number(d.Arrivals), seconds(d.HorizonSeconds), number(d.WaterLevel), number(d.MedianLoad))
+	line("4 share", "%s in this decision, which lasts some milliseconds (%s)", percent(e.Share), e.Reason)
+	if known(e.Weight) {
+		line("5 weight", "%.0f", e.Weight.Or(0))
+	}
+	if e.Overloaded {
+		line("flag", "%s", cmp.Or(e.OverloadReason, "overloaded"))
+	}
+	for _, p := range e.Problems {
+		line(string(p.Severity), "%s", p.Message)
+	}
+	line("", "Decisions are kept for %s, one each %s: --at 5m asks about then.", seconds(x.KeptSeconds),
+		seconds(x.StepSeconds))
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+// An EventQuery picks events.
+type EventQuery struct {
+	Cluster string
+	Kinds   []string
+	Limit   int
+	Since   uint64 // an id
+}
+
+// Events asks for what changed, oldest first.
+func (c *Client) Events(ctx context.Context, q EventQuery) (events []view.Event, now view.Time, err error) {
+	var list eventList
+	parameters := []string{"cluster", q.Cluster}
+	for _, k := range q.Kinds {
+		parameters = append(parameters, "kind", k)
+	}
+	if q.Limit > 0 {
+		parameters = append(parameters, "limit", fmt.Sprint(q.Limit))
+	}
+	if q.Since > 0 {
+		parameters = append(parameters, "since", fmt.Sprint(q.Since))
+	}
+	if err := c.get(ctx, &list, []string{"events"}, parameters...); err != nil {
+		return nil, view.Time{}, err
+	}
+	if list.Events == nil {
+		list.Events = []view.Event{}
+	}
+	return list.Events, list.At, nil
+}
+
+// PrintEvents prints one line for each event.
+func PrintEvents(o Output, events []view.Event) error {
+	return o.print(struct {
+		Events []view.Event `json:"events"`
+	}{events}, func(w io.Writer) {
+		for _, e := range events {
+			fmt.Fprintln(w, fit(fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, printable(e.Text)), o.Width))
+		}
+	})
+}

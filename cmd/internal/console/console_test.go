@@ -1,0 +1,316 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files; look at the difference before you commit it")
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func before(d time.Duration) view.Time { return view.At(noon.Add(-d)) }
+
+// someStatus is a fleet in trouble.
+func someStatus() *Status {
+	drained := view.Override{Cluster: "llama-70b", Address: "10.20.1.13:8000", Kind: view.OverrideDrain,
+		Since: before(time.Minute), Until: view.At(noon.Add(29 * time.Minute)), By: "anna", Reason: "new driver"}
+	pinned := drained
+	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", view.OverridePin, view.Num(0.05), ""
+	return &Status{
+		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
+			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true}},
+		State: view.StateError,
+		Clusters: []view.Cluster{{Name: "llama-70b", State: view.StateError, Ready: true,
+			Counts:   view.EndpointCounts{Total: 12, Overloaded: 1, Failing: 2},
+			Decision: view.Decision{ArrivalRate: view.Num(123.4)},
+			Use:      view.Use{CapacityUsed: view.Num(0.934), ToSpare: view.Num(0)},
+			Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceStale},
+				{Name: "access_log", State: view.SourceOK}},
+		}, {Name: "embeddings"}},
+		Envoys: []EnvoyStatus{
+			{NodeID: "edge-2", Resource: "llama-70b", State: EnvoyRefuses, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1410", LagSeconds: view.Num(64), Nacks: 3, Nack: "weight\x1b[31m is\n0",
+				Signals: "events"},
+			{NodeID: "edge-3", Resource: "llama-70b", State: EnvoyBehind, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
+			{NodeID: "edge-4", Resource: "lama-70b", State: EnvoyUnknown, Signals: "none",
+				Note: "asks for cluster lama-70b, which is not configured here: did you mean llama-70b?"},
+			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: EnvoyFollows, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
+		},
+		Left: []admin.LeftEnvoy{{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
+			LeftReason: "keepalive pings were not answered", Vanished: true}},
+		Overrides: []view.Override{drained, pinned},
+		Incidents: []view.Incident{{Severity: view.SeverityError, Since: before(31 * time.Second),
+			Title: "10.20.1.11:8000 takes requests and answers none",
+			Why: "Stalled since 11:59:25Z: none of 11 requests in flight ends, and one takes 0.145 s on average. " +
+				"Envoys are asked to prefer others.", Steelyard: view.BlameNo,
+			Because: "It is its answers that do not come.", Next: "See whether it is alive.",
+			Command: "curl -m 2 http://10.20.1.11:8000/health"}},
+		LeftOut: 2,
+	}
+}
+
+func someCluster() *view.Cluster {
+	endpoint := func(address string, state view.EndpointState, served, capacity float64) view.Endpoint {
+		return view.Endpoint{Address: address, State: state, ServedShare1m: view.Num(served),
+			ServedShare10s: view.Num(served / 2), CapacityShare: view.Num(capacity), LoadPerSlot: view.Num(1.25),
+			LatencySeconds: view.Num(0.52), FailedShare: view.Num(0), HeardSeconds: view.Num(0.13),
+			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11)},
+				{Field: "utilization", Value: view.Num(0.8)}}}
+	}
+	c := &view.Cluster{Name: "llama-70b", State: view.StateWarning, Ready: true,
+		Counts:    view.EndpointCounts{Total: 5},
+		Decision:  view.Decision{ArrivalRate: view.Num(52.1), DropFraction: view.Num(0.02)},
+		Endpoints: []view.Endpoint{endpoint("10.20.1.11:8000", view.EndpointOutlier, 0.0002, 0.25)}}
+	c.Use.CapacityUsed = view.Num(0.94)
+	c.Endpoints = append(c.Endpoints, endpoint("10.20.1.12:8000", view.EndpointAboveLevel, 0.51, 0.25),
+		endpoint("10.20.1.13:8000", "", 0.24, 0.25),
+		view.Endpoint{Address: "[2001:db8::14]:8000", State: view.EndpointBlind})
+	c.Endpoints[2].Override, c.Endpoints[2].Reason = &view.Override{Kind: view.OverrideDrain}, "drained"
+	return c
+}
+
+func someExplanation() *Explanation {
+	e := someCluster().Endpoints[1]
+	e.Why = "It gets 34.6 % of this decision's requests, and is 10.8 % of the capacity: it has a load of 3 (requests " +
+		"waiting and " +
+		"running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to 0.915."
+	e.Share, e.Reason, e.Weight = view.Num(0.346), "fill", view.Num(3_460_112)
+	e.Load, e.Slots, e.LoadSource = view.Num(3), view.Num(4), "fused"
+	e.Inputs = []view.Input{{Field: "queue", Value: view.Num(0), AgeSeconds: view.Num(0.12), State: "fresh"},
+		{Field: "running", State: "unknown"},
+		{Field: "in_flight", Value: view.Num(3), AgeSeconds: view.Num(0.004), State: "fresh"}}
+	e.Problems = []view.Problem{{Severity: view.SeverityWarning, Message: "latest scrape failed: timeout"}}
+	e.Override = &view.Override{Kind: view.OverridePin, Share: view.Num(0.05), By: "anna", Until: view.At(noon),
+		Reason: "canary"}
+	return &Explanation{Cluster: "llama-70b", At: view.At(noon), Endpoint: e, KeptSeconds: view.Num(900),
+		StepSeconds: view.Num(1), Decision: view.Decision{Arrivals: view.Num(1.04), HorizonSeconds: view.Num(0.022),
+			WaterLevel: view.Num(0.915), MedianLoad: view.Num(1.5)}}
+}
+
+func someDiff() *view.Diff {
+	part := func(share, slots float64) view.Part {
+		return view.Part{CapacityShare: view.Num(share), Slots: view.Num(slots)}
+	}
+	flagged := part(0.2, 4)
+	flagged.Overloaded = true
+	return &view.Diff{Restart: []string{"xds"}, Redis: true, Added: []string{"embeddings"},
+		Removed: []string{"mistral"}, Clusters: []view.ClusterDiff{{Name: "llama-70b",
+			Keys: []view.KeyDiff{{Path: "endpoints.static[10.20.1.11:8000].capacity", Before: "4", After: "8"},
+				{Path: "endpoints.static[10.20.1.15:8000]", After: "10.20.1.15:8000"},
+				{Path: "endpoints.static[10.20.1.14:8000]", Before: "10.20.1.14:8000"}},
+			CapacityBefore: view.Num(16), CapacityAfter: view.Num(20), CapacityUsed: view.Num(0.9),
+			CapacityUsedAfter: view.Num(0.72),
+			Endpoints: []view.EndpointDiff{
+				{Address: "10.20.1.11:8000", Before: part(0.25, 4), After: part(0.4, 8), ServedShare1m: view.Num(0.24)},
+				{Address: "10.20.1.12:8000", Before: part(0.25, 4), After: flagged, ServedShare1m: view.Num(0.26)},
+				{Address: "10.20.1.13:8000", Before: part(0.25, 4), After: part(0.25, 4),
+					ServedShare1m: view.Num(0.26)},
+				{Address: "10.20.1.14:8000", Before: part(0.25, 4), Change: "leaves", ServedShare1m: view.Num(0.26)},
+				{Address: "10.20.1.15:8000", After: part(0.2, 4), Change: "joins"},
+			}}, {Name: "gemma", Note: "the cluster has not decided yet"}}}
+}
+
+// Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
+func TestTablesFitTheTerminal(t *testing.T) {
+	for name, print := range map[string]func(Output) error{
+		"status":  func(o Output) error { return someStatus().Print(o, "http://127.0.0.1:19000") },
+		"top":     func(o Output) error { return PrintCluster(o, someCluster(), noon) },
+		"explain": func(o Output) error { return someExplanation().Print(o) },
+		"diff":    func(o Output) error { return PrintDiff(o, someDiff()) },
+		"events": func(o Output) error {
+			return PrintEvents(o, []view.Event{{ID: 7, At: view.At(noon), Kind: view.EventFlagged, Cluster: "llama-70b",
+				Text: "llama-70b: endpoint 10.20.1.11:8000 was flagged: stalled since 11:59:25Z: none of 11 requests " +
+					"in flight ends, and one takes 0.145 s on average"}})
+		},
+	} {
+		for _, width := range []int{0, 80, 120} {
+			var out bytes.Buffer
+			if err := print(Output{W: &out, Format: FormatTable, Width: width}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.ContainsRune(out.String(), '\x1b') {
+				t.Errorf("%s: a control character of others reaches the terminal", name)
+			}
+			for line := range strings.Lines(out.String()) {
+				n := utf8.RuneCountInString(strings.TrimRight(line, "\n"))
+				isCommand := strings.HasPrefix(line, "  command") || strings.Contains(line, "refuses") ||
+					strings.Contains(line, "asks for")
+				if width > 0 && n > width && !isCommand && name != "status" {
+					t.Errorf("%s: %d columns in a terminal of %d: %q", name, n, width, line)
+				}
+			}
+			golden(t, fmt.Sprintf("%s-%d.txt", name, width), out.String())
+		}
+	}
+}
+
+func TestTheFormsForProgramsHaveTheKeysOfTheAPI(t *testing.T) {
+	var asJSON, asYAML bytes.Buffer
+	if err := PrintDiff(Output{W: &asJSON, Format: FormatJSON}, someDiff()); err != nil {
+		t.Fatal(err)
+	}
+	if err := PrintDiff(Output{W: &asYAML, Format: FormatYAML}, someDiff()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"capacity_used_after": 0.72`, `"served_share_1m": null`} {
+		if !strings.Contains(asJSON.String(), want) {
+			t.Errorf("JSON lacks %s:\n%s", want, &asJSON)
+		}
+	}
+	for _, want := range []string{"capacity_used_after: 0.72\n", "served_share_1m: null\n", "restart:\n"} {
+		if !strings.Contains(asYAML.String(), want) {
+			t.Errorf("YAML lacks %q:\n%s", want, &asYAML)
+		}
+	}
+}
+
+func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
+	well := func(change func(*Status)) *Status {
+		s := &Status{Process: admin.Status{Ready: true}, Envoys: []EnvoyStatus{{State: EnvoyFollows}}}
+		change(s)
+		return s
+	}
+	warning := func(s *Status) { s.Incidents = []view.Incident{{Severity: view.SeverityWarning}} }
+	for name, c := range map[string]struct {
+		status           *Status
+		well, ignoreWell bool
+	}{
+		"all is well":             {well(func(*Status) {}), true, true},
+		"a warning":               {well(warning), false, true},
+		"an error":                {someStatus(), false, false},
+		"not ready":               {well(func(s *Status) { s.Process.Ready = false }), false, false},
+		"a refused configuration": {well(func(s *Status) { s.Process.LastReload.Error = "x" }), false, false},
+		"an Envoy that refuses":   {well(func(s *Status) { s.Envoys[0].State = EnvoyRefuses }), false, false},
+		"an Envoy behind":         {well(func(s *Status) { s.Envoys[0].State = EnvoyBehind }), false, false},
+		"an unknown cluster":      {well(func(s *Status) { s.Envoys[0].State = EnvoyUnknown }), false, true},
+	} {
+		if got, ignored := c.status.Well(false), c.status.Well(true); got != c.well || ignored != c.ignoreWell {
+			t.Errorf("%s: %v, ignoring warnings %v; want %v, %v", name, got, ignored, c.well, c.ignoreWell)
+		}
+	}
+}
+
+func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
+	sub := admin.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
+		AckDelaySeconds: view.Num(0.002)}
+	for wait, want := range map[time.Duration]EnvoyState{time.Second: EnvoyFollows, 6 * time.Second: EnvoyBehind} {
+		sub.LastSent = before(wait)
+		got := envoys(&admin.Client{NodeID: "a", Subscriptions: []admin.Subscription{sub}}, noon)
+		if len(got) != 1 || got[0].State != want {
+			t.Errorf("after %v: %+v", wait, got)
+		}
+	}
+	refused := sub
+	refused.Nack = admin.Nack{Message: "no", Current: true}
+	none := sub
+	none.Known = false
+	got := envoys(&admin.Client{Subscriptions: []admin.Subscription{refused, none},
+		Problems: []view.Problem{{Message: "asks for cluster llama, did you mean lama?"}}}, noon)
+	if got[0].State != EnvoyRefuses || got[0].Nack != "no" || got[1].State != EnvoyUnknown ||
+		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheTokenComesFromAFileOrTheEnvironmentAndIsNeverShown(t *testing.T) {
+	const secret = "0123456789abcdef"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"error": "send a token"}`)
+			return
+		}
+		fmt.Fprint(w, `{"clusters": [{"name": "llama"}]}`)
+	}))
+	defer s.Close()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	names := func(o Options) ([]string, error) {
+		c, err := NewClient(t.Context(), o)
+		if err != nil {
+			return nil, err
+		}
+		return c.Clusters(t.Context())
+	}
+	for what, file := range map[string]string{"alone": write("a", secret+"\n"),
+		"a line": write("b", "view bob "+secret)} {
+		if got, err := names(Options{Admin: s.URL, TokenFile: file}); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+	t.Setenv(EnvToken, secret)
+	t.Setenv(EnvAdmin, s.URL)
+	if got, err := names(Options{}); err != nil || len(got) != 1 {
+		t.Errorf("by the environment: %v, %v", got, err)
+	}
+	var refused *RefusedError
+	_, err := names(Options{TokenFile: write("c", "wrong-"+secret)})
+	if !errors.As(err, &refused) || refused.Code != 401 || strings.Contains(err.Error(), secret) {
+		t.Errorf("a wrong one: %v", err)
+	}
+	_, err = names(Options{TokenFile: write("d", "two words")})
+	if err == nil || strings.Contains(err.Error(), "words") {
+		t.Errorf("no token: %v", err)
+	}
+	for _, o := range []Options{{Admin: "ftp://x"}, {Admin: "http://a:b@x"}, {Admin: "http://x", CAFile: "ca.pem"},
+		{Admin: "https://x", CertFile: "c.pem"}} {
+		if _, err := NewClient(t.Context(), o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestAnAnswerThatIsNoneOfSteelyardIsSaidSo(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<html>another service</html>")
+	}))
+	defer s.Close()
+	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "is not the admin listener") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,297 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+	"golang.org/x/term"
+
+	"steelyard/controlplane/view"
+)
+
+// The forms of the output.
+const (
+	FormatTable = "table"
+	FormatJSON  = "json"
+	FormatYAML  = "yaml"
+)
+
+// Formats are all of them.
+func Formats() []string { return []string{FormatTable, FormatJSON, FormatYAML} }
+
+// An Output is where a command prints, and how.
+type Output struct {
+	W      io.Writer
+	Format string
+	// Width is the columns of the terminal; 0: as many as needed.
+	Width int
+}
+
+// WidthOf is the columns of the terminal behind w; 0 if there is none.
+func WidthOf(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// print writes a value in a form for programs, or calls table.
+func (o Output) print(value any, table func(io.Writer)) error {
+	var out bytes.Buffer
+	switch o.Format {
+	case FormatJSON:
+		e := json.NewEncoder(&out)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		if err := e.Encode(value); err != nil {
+			return err
+		}
+	case FormatYAML:
+		text, err := asYAML(value)
+		if err != nil {
+			return err
+		}
+		out.Write(text)
+	default:
+		table(&out)
+	}
+	_, err := o.W.Write(out.Bytes())
+	return err
+}
+
+// asYAML has the keys of the JSON in their order.
+func asYAML(value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var node yaml.Node // JSON is YAML
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return nil, err
+	}
+	plain(&node)
+	return yaml.Marshal(&node)
+}
+
+// plain takes the brackets and quotes of JSON away where YAML needs none.
+func plain(n *yaml.Node) {
+	n.Style &^= yaml.FlowStyle | yaml.DoubleQuotedStyle
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+// A table is rows of cells under a heading.
+type table struct {
+	head  []string
+	right []bool // by column: numbers stand to the right
+	rows  [][]string
+}
+
+// newTable makes a table; a heading with a > in front is of a column of numbers.
+func newTable(head ...string) *table {
+	t := &table{right: make([]bool, len(head))}
+	for i, h := range head {
+		h, t.right[i] = strings.CutPrefix(h, ">")
+		t.head = append(t.head, h)
+	}
+	return t
+}
+
+func (t *table) add(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// write prints the table. Where it is wider than the terminal, columns of numbers at its end are left out, and then the
+// last column is cut.
+func (t *table) write(w io.Writer, width int) {
+	widths := make([]int, len(t.head))
+	all := append([][]string{t.head}, t.rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	columns := t.fitting(widths, width)
+	for _, row := range all {
+		row = row[:columns]
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			switch {
+			case t.right[i]:
+				line.WriteString(pad + cell)
+			case i == len(row)-1:
+				line.WriteString(cell)
+			default:
+				line.WriteString(cell + pad)
+			}
+			if i < len(row)-1 {
+				line.WriteString("  ")
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(fit(line.String(), width), " "))
+	}
+}
+
+// gap is the columns between two of a table.
+const gap = 2
+
+// fitting is how many columns of the table are printed.
+func (t *table) fitting(widths []int, width int) int {
+	all := -gap
+	for _, n := range widths {
+		all += n + gap
+	}
+	columns := len(widths)
+	for width > 0 && all > width && columns > 1 && t.right[columns-1] {
+		columns--
+		all -= widths[columns] + gap
+	}
+	return columns
+}
+
+// fit cuts a line to a width; 0 is none.
+func fit(line string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	return string([]rune(line)[:width-1]) + "…"
+}
+
+// wrap breaks a text into lines of a width, which are indented but for the first.
+func wrap(text, indent string, width int) string {
+	text = printable(text)
+	if width <= 0 {
+		return text
+	}
+	var out, line strings.Builder
+	columns := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		if columns > 0 && columns+1+n > width-utf8.RuneCountInString(indent) {
+			out.WriteString(line.String() + "\n" + indent)
+			line.Reset()
+			columns = 0
+		}
+		if columns > 0 {
+			line.WriteString(" ")
+			columns++
+		}
+		line.WriteString(word)
+		columns += n
+	}
+	return out.String() + line.String()
+}
+
+// printable has no control characters: names and messages come from others, and a terminal obeys what it is sent.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && r != ' ' {
+			if r == '\n' || r == '\t' {
+				return ' '
+			}
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+const unknown = "-"
+
+// percent is a part as percent, with a decimal; what is not nothing is not 0.0.
+func percent(n view.Number) string {
+	v, ok := n.Value()
+	switch {
+	case !ok:
+		return unknown
+	case v > 0 && v < 0.0005:
+		return "<0.1%"
+	}
+	return strconv.FormatFloat(100*v, 'f', 1, 64) + "%"
+}
+
+// number has three digits.
+func number(n view.Number) string {
+	v, ok := n.Value()
+	if !ok {
+		return unknown
+	}
+	return digits(v)
+}
+
+func digits(v float64) string {
+	switch a := max(v, -v); {
+	case a == 0:
+		return "0"
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+	case a >= 0.01:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), ".00")
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+// seconds is a time with the unit that suits it.
+func seconds(n view.Number) string {
+	v, ok := n.Value()
+	if !ok {
+		return unknown
+	}
+	switch {
+	case v < 0.1:
+		return digits(1000*v) + "ms"
+	case v < 120:
+		return digits(v) + "s"
+	}
+	d := time.Duration(v * float64(time.Second)).Round(time.Minute)
+	switch {
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// clock is a time of day in UTC.
+func clock(t view.Time) string {
+	if t.IsZero() {
+		return unknown
+	}
+	return t.UTC().Format("15:04:05")
+}
+
+// ago is how long ago a time was.
+func ago(t view.Time, now time.Time) string {
+	if t.IsZero() {
+		return unknown
+	}
+	return seconds(t.Age(now))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

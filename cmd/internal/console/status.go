@@ -1,0 +1,306 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
+)
+
+// A Status is what steelyard status prints.
+type Status struct {
+	Process   admin.Status      `json:"process"`
+	State     view.State        `json:"state"` // the worst of all
+	Clusters  []view.Cluster    `json:"clusters"`
+	Envoys    []EnvoyStatus     `json:"envoys"`
+	Left      []admin.LeftEnvoy `json:"left"` // in the last hour, and not back
+	Overrides []view.Override   `json:"overrides"`
+	Incidents []view.Incident   `json:"incidents"`
+	LeftOut   int               `json:"incidents_left_out"`
+}
+
+// An EnvoyStatus is one name that an Envoy asks for.
+type EnvoyStatus struct {
+	NodeID       string      `json:"node_id"`
+	Address      string      `json:"address"`
+	Resource     string      `json:"resource"` // empty: it asks for nothing
+	State        EnvoyState  `json:"state"`
+	VersionSent  string      `json:"version_sent"`
+	VersionAcked string      `json:"version_acked"`
+	LagSeconds   view.Number `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
+	Nacks        uint64      `json:"nacks"`
+	Nack         string      `json:"nack"` // of a refusal that stands
+	Note         string      `json:"note"` // why it is unknown, in the words of the API; empty otherwise
+	Signals      string      `json:"signals"`
+}
+
+// An EnvoyState is whether an Envoy follows.
+type EnvoyState string
+
+// The states of an Envoy, the worst first.
+const (
+	EnvoyRefuses EnvoyState = "refuses" // it refused the latest that it was sent
+	EnvoyBehind  EnvoyState = "behind"  // it has not answered for longer than Envoys take
+	EnvoyUnknown EnvoyState = "unknown" // it asks for a cluster that is not configured, or has nothing to send yet
+	EnvoyFollows EnvoyState = "follows"
+)
+
+// answerPatience is how long an Envoy may take to answer an assignment, as for the incidents.
+const answerPatience = 5 * time.Second
+
+// Status asks for everything that is shown.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	var s Status
+	var clusters clusterList
+	var clients clientList
+	var incidents incidentList
+	var overrides overrideList
+	err := errors.Join(
+		c.get(ctx, &s.Process, []string{"status"}),
+		c.get(ctx, &clusters, []string{"clusters"}),
+		c.get(ctx, &clients, []string{"clients"}),
+		c.get(ctx, &incidents, []string{"incidents"}),
+		c.get(ctx, &overrides, []string{"overrides"}))
+	if err != nil {
+		return nil, firstOf(err)
+	}
+	s.Clusters, s.Left, s.Overrides = clusters.Clusters, clients.Left, overrides.Overrides
+	s.Incidents, s.LeftOut, s.State = incidents.Incidents, incidents.LeftOut, incidents.State
+	s.Envoys = []EnvoyStatus{}
+	for i := range clients.Clients {
+		s.Envoys = append(s.Envoys, envoys(&clients.Clients[i], s.Process.Now.Time)...)
+	}
+	slices.SortStableFunc(s.Envoys, func(a, b EnvoyStatus) int {
+		return cmp.Or(cmp.Compare(a.State.rank(), b.State.rank()), cmp.Compare(a.NodeID, b.NodeID),
+			cmp.Compare(a.Resource, b.Resource))
+	})
+	return &s, nil
+}
+
+// firstOf is the first of several errors: those of one Steelyard that does not answer are alike.
+func firstOf(err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return all.Unwrap()[0]
+	}
+	return err
+}
+
+func (s EnvoyState) rank() int {
+	return slices.Index([]EnvoyState{EnvoyRefuses, EnvoyBehind, EnvoyUnknown, EnvoyFollows}, s)
+}
+
+func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
+	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: EnvoyFollows, Signals: signals(c)}
+	if len(c.Subscriptions) == 0 {
+		return []EnvoyStatus{base}
+	}
+	var out []EnvoyStatus
+	for _, sub := range c.Subscriptions {
+		e := base
+		e.Resource, e.VersionSent, e.VersionAcked = sub.Resource, sub.VersionSent, sub.VersionAcked
+		e.LagSeconds, e.Nacks = sub.AckDelaySeconds, sub.Nacks
+		waits := sub.LastSent.Age(now)
+		switch unanswered := !sub.InSync && sub.VersionSent != sub.VersionAcked; {
+		case sub.Nack.Current:
+			e.State, e.Nack, e.LagSeconds = EnvoyRefuses, sub.Nack.Message, sub.LastAck.Age(now)
+		case !sub.Known:
+			e.State, e.Note = EnvoyUnknown, "has nothing to be sent yet for "+sub.Resource
+			for _, p := range c.Problems {
+				if strings.Contains(p.Message, "cluster "+sub.Resource+",") {
+					e.Note = p.Message
+				}
+			}
+		case unanswered && waits.Or(0) > answerPatience.Seconds():
+			e.State, e.LagSeconds = EnvoyBehind, waits
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// short is the number at the end of a version: what comes before is of the process.
+func short(version string) string {
+	return cmp.Or(version[strings.LastIndexByte(version, '.')+1:], unknown)
+}
+
+// signals is how an Envoy reports its requests.
+func signals(c *admin.Client) string {
+	switch {
+	case c.Signals.State == admin.SignalSilent:
+		return "silent"
+	case c.Signals.Mode == "":
+		return "none"
+	}
+	return string(c.Signals.Mode)
+}
+
+// Well reports whether nothing needs a person. Warnings count unless they are to be ignored.
+func (s *Status) Well(ignoreWarnings bool) bool {
+	for _, i := range s.Incidents {
+		if i.Severity == view.SeverityError || !ignoreWarnings {
+			return false
+		}
+	}
+	for _, e := range s.Envoys {
+		if e.State == EnvoyRefuses || e.State == EnvoyBehind || e.State == EnvoyUnknown && !ignoreWarnings {
+			return false
+		}
+	}
+	return s.Process.Ready && s.Process.LastReload.Error == ""
+}
+
+// Print prints the status.
+func (s *Status) Print(o Output, where string) error {
+	return o.print(s, func(w io.Writer) {
+		s.heading(w, where)
+		fmt.Fprintln(w)
+		s.clusters(w, o.Width)
+		fmt.Fprintln(w)
+		s.envoys(w, o.Width)
+		if len(s.Overrides) > 0 {
+			fmt.Fprintln(w)
+			s.overrides(w, o.Width)
+		}
+		fmt.Fprintln(w)
+		s.incidents(w, o.Width)
+	})
+}
+
+func (s *Status) heading(w io.Writer, where string) {
+	p := &s.Process
+	fmt.Fprintf(w, "Steelyard %s at %s, up %s, configuration %d", printable(p.Version), where,
+		seconds(p.UptimeSeconds), p.ConfigGeneration)
+	if age := p.LastReload.At.Age(p.Now.Time); p.LastReload.Error == "" && !p.LastReload.At.IsZero() {
+		fmt.Fprintf(w, " of %s ago", seconds(age))
+	}
+	if !p.Ready {
+		fmt.Fprint(w, ", NOT READY")
+	}
+	fmt.Fprintln(w)
+	if p.LastReload.Error != "" {
+		fmt.Fprintf(w, "the latest configuration was refused: %s\n", printable(p.LastReload.Error))
+	}
+}
+
+func (s *Status) clusters(w io.Writer, width int) {
+	t := newTable("CLUSTER", "STATE", ">ENDPOINTS", ">FLAGGED", ">UNREAD", ">REQ/S", ">USED", ">SPARE", "SOURCES")
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		state := string(c.State)
+		if !c.Ready {
+			state = "not ready"
+		}
+		t.add(c.Name, state, fmt.Sprint(c.Counts.Total), fmt.Sprint(c.Counts.Overloaded), fmt.Sprint(c.Counts.Failing),
+			number(c.Decision.ArrivalRate), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
+	}
+	t.write(w, width)
+}
+
+// sources names those that are not well.
+func sources(c *view.Cluster) string {
+	var bad []string
+	for _, s := range c.Sources {
+		if s.State != view.SourceOK && s.State != view.SourceIdle {
+			bad = append(bad, s.Name+" "+string(s.State))
+		}
+	}
+	if len(bad) == 0 {
+		return "ok"
+	}
+	return strings.Join(bad, ", ")
+}
+
+func (s *Status) envoys(w io.Writer, width int) {
+	if len(s.Envoys)+len(s.Left) == 0 {
+		fmt.Fprintln(w, "No Envoy is connected.")
+		return
+	}
+	t := newTable("ENVOY", "ASKS FOR", "STATE", "SENT", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
+	for _, e := range s.Envoys {
+		t.add(e.NodeID, cmp.Or(e.Resource, unknown), string(e.State), short(e.VersionSent),
+			short(e.VersionAcked), seconds(e.LagSeconds), fmt.Sprint(e.Nacks), e.Signals)
+	}
+	for _, l := range s.Left {
+		how := "left"
+		if l.Vanished {
+			how = "gone"
+		}
+		t.add(l.NodeID, cmp.Or(strings.Join(l.Clusters, ","), unknown),
+			how+" "+ago(l.LeftAt, s.Process.Now.Time)+" ago",
+			unknown, unknown, unknown, unknown, l.LeftReason)
+	}
+	t.write(w, width)
+	for _, e := range s.Envoys {
+		switch e.State {
+		case EnvoyRefuses:
+			fmt.Fprintf(w, "%s refuses %s: %s\n", printable(e.NodeID), printable(e.Resource), printable(e.Nack))
+		case EnvoyUnknown:
+			fmt.Fprintf(w, "%s %s\n", printable(e.NodeID), printable(e.Note))
+		}
+	}
+}
+
+func (s *Status) overrides(w io.Writer, width int) {
+	t := newTable("OVERRIDE", "CLUSTER", "ENDPOINT", "ENDS IN", "BY", "REASON")
+	for _, o := range s.Overrides {
+		t.add(overrideText(o), o.Cluster, o.Address, endsIn(o, s.Process.Now.Time), cmp.Or(o.By, unknown), o.Reason)
+	}
+	t.write(w, width)
+}
+
+func (s *Status) incidents(w io.Writer, width int) {
+	if len(s.Incidents) == 0 {
+		fmt.Fprintln(w, "No incidents.")
+		return
+	}
+	fmt.Fprintln(w, plural(len(s.Incidents)+s.LeftOut, "incident", "incidents")+", errors first:")
+	for _, i := range s.Incidents {
+		fmt.Fprintln(w)
+		printIncident(w, i, s.Process.Now.Time, width)
+	}
+	if s.LeftOut > 0 {
+		fmt.Fprintf(w, "\nand %d more\n", s.LeftOut)
+	}
+}
+
+// printIncident prints the four parts of an incident.
+func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
+	const indent = "             "
+	line := func(head, text string) {
+		if text != "" {
+			fmt.Fprintf(w, "  %-10s %s\n", head, wrap(text, indent, width))
+		}
+	}
+	fmt.Fprintf(w, "%s since %s (%s): %s\n", strings.ToUpper(string(i.Severity)), clock(i.Since), ago(i.Since, now),
+		printable(i.Title))
+	line("why", i.Why)
+	blame := map[view.Blame]string{view.BlameNo: "no", view.BlameInPart: "in part", view.BlameYes: "yes",
+		view.BlameUnknown: "not known"}[i.Steelyard]
+	if i.Because != "" {
+		blame += ": " + i.Because
+	}
+	line("Steelyard?", blame)
+	line("do", i.Next)
+	if i.Command != "" {
+		fmt.Fprintf(w, "  %-10s %s\n", "command", printable(i.Command))
+	}
+}
+
+func overrideText(o view.Override) string {
+	if o.Kind == view.OverridePin {
+		return "pinned to " + percent(o.Share)
+	}
+	return "drained"
+}
+
+// endsIn is how long an override lasts from now on.
+func endsIn(o view.Override, now time.Time) string {
+	return seconds(view.Seconds(max(0, o.Until.Sub(now))))
+}

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+	"steelyard/controlplane/discovery/kubernetes"
+)
+
+// kubernetesAPI is the client of the Kubernetes API, made for the first cluster that needs it.
+type kubernetesAPI struct {
+	client    *kubernetes.Client // nil before
+	connected chan struct{}      // closed when there is a client
+}
+
+// connectKubernetes makes the client that cfg needs. Nothing is asked yet.
+func (d *Daemon) connectKubernetes(cfg *config.Config) error {
+	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
+	if !needed || d.kubernetes.client != nil {
+		return nil
+	}
+	client, err := kubernetes.New(kubernetes.Options{
+		Kubeconfig: cfg.Kubernetes.Kubeconfig, Requested: d.metrics.KubernetesRequested, Log: d.options.Log,
+	})
+	if err != nil {
+		return err
+	}
+	d.kubernetes.client = client
+	close(d.kubernetes.connected)
+	return nil
+}
+
+// run watches over the API server, until ctx is done.
+func (k *kubernetesAPI) run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-k.connected:
+		return k.client.Run(ctx)
+	}
+}
+
+// source makes the source of endpoints that e names. There is a client, because the configuration was applied.
+func (k *kubernetesAPI) source(e config.Endpoints, report func(error), log *slog.Logger) discovery.Discoverer {
+	if p := e.InferencePool; p != nil {
+		return k.client.Pool(kubernetes.PoolConfig{
+			Namespace: p.Namespace, Name: p.Name, MetricsPort: p.MetricsPort, Family: p.IPFamily,
+		}, report, log)
+	}
+	return k.client.Service(serviceOf(e.Kubernetes), report, log)
+}
+
+func serviceOf(s *config.KubernetesService) kubernetes.ServiceConfig {
+	return kubernetes.ServiceConfig{
+		Namespace: s.Namespace, Service: s.Service, Selector: s.Selector,
+		Port: string(s.Port), MetricsPort: string(s.MetricsPort), Family: s.IPFamily,
+	}
+}
+
+// checkKubernetes reports what cannot work of what cfg says about Kubernetes.
+func checkKubernetes(cfg *config.Config, c *config.Checker) {
+	if path := &cfg.Kubernetes.Kubeconfig; *path != "" {
+		if err := kubernetes.CheckKubeconfig(*path); err != nil {
+			c.Fail(path, "%v: write the path of a kubeconfig with a current context", err)
+		}
+	}
+	for i := range cfg.Clusters {
+		if s := cfg.Clusters[i].Endpoints.Kubernetes; s != nil && s.Selector != "" {
+			if err := serviceOf(s).Validate(); err != nil {
+				c.Fail(&s.Selector, "%v: write a label selector, such as app=llama", err)
+			}
+		}
+	}
+}

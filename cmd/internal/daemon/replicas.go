@@ -1,0 +1,266 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"steelyard/collectors/inflight"
+	"steelyard/collectors/ledger"
+	"steelyard/collectors/replicas"
+	"steelyard/collectors/replicas/merge"
+	"steelyard/collectors/scrape"
+	"steelyard/controlplane"
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
+	"steelyard/weighting"
+	"steelyard/weighting/flight"
+)
+
+// newLink makes the link to other replicas that cfg configures; nil for none.
+func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
+	if cfg.Replicas == nil {
+		return nil, nil
+	}
+	connect, err := inflight.Connector(d.redisOptions(cfg.Redis))
+	if err != nil {
+		return nil, fmt.Errorf("connecting the replicas: %w", err)
+	}
+	name := cfg.Replicas.Name
+	if name == "" {
+		host, _ := os.Hostname() // it is for people only
+		name = cmp.Or(host, "unknown")
+	}
+	link := replicas.New(merge.ID(rand.Text()), replicas.Options{
+		Connect: func() replicas.Client {
+			client, stop := connect()
+			return replicas.Client{UniversalClient: client, Stop: stop}
+		},
+		Prefix: cfg.Replicas.Prefix, Name: name, Log: d.options.Log,
+		Own: d.signals.own, Scraped: d.scrapedElsewhere, Looked: d.divide,
+		Changed: func(clusters []string) {
+			for _, name := range clusters {
+				d.pokeCluster(name)
+			}
+		},
+	})
+	return link, nil
+}
+
+// runLinks runs the latest link, until ctx is done.
+func (d *Daemon) runLinks(ctx context.Context) error {
+	for stop := func() {}; ; {
+		select {
+		case <-ctx.Done():
+			stop()
+			return nil
+		case l := <-d.links:
+			stop()
+			if stop = func() {}; l != nil {
+				stop = run(ctx, l)
+			}
+		}
+	}
+}
+
+// poke wakes the loop of a cluster of which Envoys here reported, and the other replicas.
+func (d *Daemon) poke(cluster string) {
+	d.pokeCluster(cluster)
+	if link := d.signals.link.Load(); link != nil {
+		link.Note(cluster)
+	}
+}
+
+func (d *Daemon) pokeCluster(cluster string) {
+	if c := d.manager.Cluster(cluster); c != nil {
+		c.Poke()
+	}
+}
+
+// A division is which endpoints this replica scrapes, and what all of them report.
+type division struct {
+	mu      sync.Mutex
+	all     []scrape.Target
+	mine    []scrape.Target // as the pool has them
+	servers map[[2]string]*merge.Server
+}
+
+// setTargets replaces the targets of all replicas.
+func (d *Daemon) setTargets(all []scrape.Target) {
+	d.division.mu.Lock()
+	servers := make(map[[2]string]*merge.Server, len(all))
+	for _, t := range all {
+		key := [2]string{t.Cluster, t.Address}
+		if servers[key] = d.division.servers[key]; servers[key] == nil {
+			servers[key] = &merge.Server{}
+		}
+	}
+	d.division.all, d.division.servers = all, servers
+	d.division.mine = d.division.part(d.signals.link.Load())
+	d.scrapes.SetTargets(d.division.mine)
+	d.division.mu.Unlock()
+}
+
+// divide gives the pool what has become this replica's, because others went or came.
+func (d *Daemon) divide() {
+	v := &d.division
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if mine := v.part(d.signals.link.Load()); !slices.Equal(mine, v.mine) {
+		v.mine = mine
+		d.scrapes.TakeOver(mine)
+	}
+}
+
+// part is the targets that are this replica's: all, where it is the only one.
+func (v *division) part(link *replicas.Link) []scrape.Target {
+	if link == nil {
+		return v.all
+	}
+	mine, now := make([]scrape.Target, 0, len(v.all)), time.Now()
+	for _, t := range v.all {
+		if link.Mine(now, t.Cluster, t.Address, t.Interval) {
+			mine = append(mine, t)
+		}
+	}
+	return mine
+}
+
+// scrapedHere is how many endpoints this replica scrapes.
+func (d *Daemon) scrapedHere() int {
+	d.division.mu.Lock()
+	defer d.division.mu.Unlock()
+	return len(d.division.mine)
+}
+
+// scraped passes the result of a scrape to its cluster, and to the other replicas.
+func (d *Daemon) scraped(r scrape.Result) {
+	c := d.manager.Cluster(r.Cluster)
+	if c == nil {
+		return
+	}
+	kind := scrape.Kind(r.Err)
+	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
+	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
+		FirstToken: (*view.Histogram)(r.FirstToken)}
+	link := d.signals.link.Load()
+	if link == nil {
+		c.Scraped(r.Address, r.Report, s)
+		return
+	}
+	shared := merge.Scrape{Cluster: r.Cluster, Address: r.Address, At: r.At, Took: r.Duration, Refused: s.Refused,
+		Report: r.Report}
+	if r.Err != nil {
+		shared.Error = r.Err.Error()
+	}
+	link.Share(shared)
+	d.join(c, link.ID(), r.Address, r.Report, s)
+}
+
+// scrapedElsewhere passes the result of another replica's scrape to its cluster.
+func (d *Daemon) scrapedElsewhere(from merge.ID, name string, s merge.Scrape) {
+	c := d.manager.Cluster(s.Cluster)
+	if c == nil {
+		return
+	}
+	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Replica: name}
+	if s.Error != "" {
+		took.Err = errors.New(s.Error)
+	}
+	d.join(c, from, s.Address, s.Report, took)
+}
+
+// join passes a result on with sums that go on where those of another replica were.
+func (d *Daemon) join(c *controlplane.Cluster, from merge.ID, address string, r weighting.ServerReport,
+	s controlplane.Scrape) {
+	if s.Err == nil {
+		d.division.mu.Lock()
+		server, ok := d.division.servers[[2]string{c.Name(), address}], false
+		if server != nil {
+			r, ok = server.Take(from, s.At, r)
+		}
+		d.division.mu.Unlock()
+		if !ok {
+			return // of an endpoint that is gone, or older than another
+		}
+	}
+	c.Scraped(address, r, s)
+}
+
+// own is what the Envoys of this replica have of a cluster.
+func (s *signals) own(cluster string, into []merge.Part) (merge.Head, []merge.Part) {
+	into = into[:0]
+	for _, p := range s.ledger.Parts(cluster, nil) {
+		into = append(into, merge.Part(p))
+	}
+	return headOf(s.ledger.Cluster(cluster, time.Now())), into
+}
+
+func headOf(c ledger.ClusterStatus) merge.Head {
+	return merge.Head{Watching: c.Watchers, Events: c.Events, Reports: c.Reports, Reconciled: c.Reconciled,
+		Rate: c.Rate, Age: c.Age, Interval: c.Interval}
+}
+
+// addOthers adds the counts of other replicas to those of this one.
+func (s *signals) addOthers(cluster string, now time.Time, own merge.Head, counts []flight.Counts,
+	before time.Time) merge.Head {
+	link := s.link.Load()
+	if link == nil {
+		return own
+	}
+	parts := make([]merge.Part, 0, len(counts))
+	for _, p := range s.ledger.Parts(cluster, nil) {
+		parts = append(parts, merge.Part(p))
+	}
+	return link.Merge(now, cluster, own, parts, counts, before)
+}
+
+// replicasSource is the state of the other replicas as a source of counts, where they are configured.
+func (s *signals) replicasSource() []view.SourceStatus {
+	link := s.link.Load()
+	if link == nil {
+		return nil
+	}
+	status := link.Status()
+	out := view.SourceStatus{Name: view.SourceReplicas, State: view.SourceOK, LastSuccess: view.At(time.Now())}
+	if status.Cut {
+		out.State, out.LastSuccess, out.LastError = view.SourceDown, view.At(status.Since), cutReason(status)
+	}
+	return []view.SourceStatus{out}
+}
+
+func cutReason(s replicas.Status) string {
+	return fmt.Sprintf("Redis: %v; this replica goes by the counts of its own Envoys and scrapes every endpoint", s.Err)
+}
+
+// replicasStatus is the state of the replicas, for the admin API.
+func (d *Daemon) replicasStatus() admin.Replicas {
+	link := d.signals.link.Load()
+	if link == nil {
+		return admin.Replicas{}
+	}
+	s := link.Status()
+	n := s.Counters
+	out := admin.Replicas{
+		Enabled: true, ID: string(s.ID), Name: s.Name, Connected: !s.Cut, Since: view.At(s.Since),
+		Scraping: view.Num(float64(d.scrapedHere())),
+		Messages: admin.ReplicaMessages{Sent: n.Sent, Failed: n.Failed, Received: n.Received, Lost: n.Lost,
+			Stale: n.Stale, Foreign: n.Foreign, Invalid: n.Invalid, Refused: n.Refused,
+			LastForeign: view.At(n.LastForeign)},
+	}
+	if s.Cut {
+		out.Error = fmt.Sprint(s.Err)
+	}
+	for _, o := range s.Others {
+		out.Others = append(out.Others, admin.Replica{ID: string(o.ID), Name: o.Name, State: string(o.State),
+			Since: view.At(o.Since), LastMessage: view.At(o.Heard), Envoys: o.Envoys})
+	}
+	return out
+}

@@ -1,0 +1,43 @@
+package demo
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// A folder has the files of Steelyard in a demo, for the person that tries its commands: the configuration, and a token
+// of the role operate. It ends with the demo.
+type folder struct{ dir string }
+
+func newFolder() (folder, error) {
+	dir, err := os.MkdirTemp("", "steelyard-demo-files-")
+	if err != nil {
+		return folder{}, fmt.Errorf("making a folder for the configuration: %w", err)
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return folder{dir}, fmt.Errorf("making a token: %w", err)
+	}
+	f := folder{dir}
+	return f, f.write(f.tokens(), "operate demo "+hex.EncodeToString(secret)+"\n")
+}
+
+func (f folder) tokens() string { return filepath.Join(f.dir, "token") }
+func (f folder) config() string { return filepath.Join(f.dir, "steelyard.yaml") }
+
+func (f folder) write(path, text string) error {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing a file of the demo: %w", err)
+	}
+	return nil
+}
+
+func (f folder) remove() error {
+	if f.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(f.dir)
+}

@@ -1,0 +1,18 @@
+// Package picker is `steelyard picker`: an external processor (ext_proc) that names the endpoint of each request, for
+// Envoys and gateways that ask one. Package picking makes the choice; this one follows the loads of a running Steelyard
+// and speaks the protocol.
+//
+// It answers the Endpoint Picker protocol of the Gateway API Inference Extension, so an InferencePool can name it: the
+// endpoint and two others for retries in the header and the dynamic metadata (namespace envoy.lb)
+// x-gateway-destination-endpoint, and 503 where none of the endpoints that the proxy allows for a request can be used.
+// Where loads are missing or stale it names none, and the proxy goes by its own balancing, with Steelyard's weights if
+// it has them; with Options.Strict the answer is 503, as the protocol asks of a picker without endpoints.
+//
+// It needs the headers of a request only: bodies are sent on as they come. Any mode of bodies works, so that it can
+// take the place of a picker that reads them.
+//
+// # States
+//
+// The picker is ready (gRPC health checking, and /readyz) when each of its clusters has an update that is not stale.
+// The connection to Steelyard is followed again and again, at most 250 ms to 2 s apart.
+package picker

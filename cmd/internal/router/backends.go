@@ -1,0 +1,157 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxBackends   = 10_000
+	maxBody       = 1 << 20 // of set-backends
+	lookupTimeout = 2 * time.Second
+)
+
+// names are the IP addresses of the backends, by host:port as it was set.
+type names struct {
+	mu sync.Mutex
+	ip map[string]string // IP:port
+}
+
+// of is the IP:port of a backend.
+func (n *names) of(backend string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ip[backend]
+}
+
+// resolve looks up what is no IP address. With an error nothing changes.
+func (n *names) resolve(ctx context.Context, backends []string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found := make(map[string]string, len(backends))
+	for _, b := range backends {
+		host, port, _ := net.SplitHostPort(b) // checked by parseBackend
+		if _, err := netip.ParseAddr(host); err == nil {
+			found[b] = b
+			continue
+		}
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return fmt.Errorf("backend %q: %w", b, err)
+		}
+		slices.SortFunc(ips, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) })
+		found[b] = net.JoinHostPort(ips[0].Unmap().String(), port)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// Requests that are on their way keep an address.
+	maps.Copy(found, absent(n.ip, found))
+	n.ip = found
+	return nil
+}
+
+// absent are the entries of a whose keys b does not have, at most as many as there may be backends.
+func absent(a, b map[string]string) map[string]string {
+	out := make(map[string]string)
+	for k, v := range a {
+		if _, ok := b[k]; !ok && len(out) < maxBackends {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// parseBackend is the host:port of "http://host:port" or "host:port".
+func parseBackend(text string) (string, error) {
+	address := text
+	if strings.Contains(text, "://") {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("backend %q: %w", text, err)
+		case u.Scheme != "http":
+			return "", fmt.Errorf("backend %q: the scheme is %q, want http", text, u.Scheme)
+		case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+			return "", fmt.Errorf("backend %q: want http://HOST:PORT and nothing else", text)
+		}
+		if address = u.Host; u.Port() == "" {
+			address = net.JoinHostPort(u.Hostname(), "80")
+		}
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return "", fmt.Errorf("backend %q: want http://HOST:PORT or HOST:PORT", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("backend %q: the port is %q, want 1 to 65535", text, port)
+	}
+	return address, nil
+}
+
+// parseBackends reads the body of set-backends: all backends, each once. Nothing is taken from a body with an error.
+func parseBackends(body io.Reader) ([]string, error) {
+	var in struct {
+		Backends *[]string `json:"backends"`
+	}
+	d := json.NewDecoder(body)
+	if err := d.Decode(&in); err != nil {
+		return nil, fmt.Errorf("want JSON such as {\"backends\": [\"http://10.0.0.1:80\"]}: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one JSON object, and nothing after it")
+	}
+	switch {
+	case in.Backends == nil:
+		return nil, errors.New(`the key "backends" is missing: want {"backends": ["http://10.0.0.1:80"]}`)
+	case len(*in.Backends) > maxBackends:
+		return nil, fmt.Errorf("%d backends, at most %d can be set", len(*in.Backends), maxBackends)
+	}
+	var out []string
+	seen := make(map[string]bool)
+	var errs []error
+	for _, text := range *in.Backends {
+		b, err := parseBackend(text)
+		if err != nil {
+			errs = append(errs, err)
+		} else if !seen[b] {
+			seen[b] = true
+			out = append(out, b)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// setBackends is POST /_custom_router/set-backends.
+func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
+	backends, err := parseBackends(http.MaxBytesReader(w, req.Body, maxBody))
+	if err == nil {
+		err = r.names.resolve(req.Context(), backends)
+	}
+	if err != nil {
+		r.options.Log.Warn("backends refused, those before stay", "error", err)
+		answer(w, http.StatusBadRequest, map[string]any{"ok": false, "error": err.Error()})
+		return
+	}
+	r.queue.setBackends(time.Now(), backends)
+	r.options.Log.Info("backends set", "backends", len(backends))
+	answer(w, http.StatusOK, map[string]any{"ok": true, "backends": len(backends)})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+}

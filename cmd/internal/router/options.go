@@ -1,0 +1,76 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"strconv"
+	"time"
+
+	"steelyard/picking"
+)
+
+// The environment variables of the contract, with their defaults.
+const (
+	EnvPort         = "CUSTOM_ROUTER_PORT"               // 3000
+	EnvThreshold    = "CUSTOM_ROUTER_LATENCY_THRESHOLD"  // 3.0 s
+	EnvAlpha        = "CUSTOM_ROUTER_EWMA_ALPHA"         // 0.3
+	EnvQueueMax     = "CUSTOM_ROUTER_QUEUE_MAX_SIZE"     // 1000 requests
+	EnvQueueTimeout = "CUSTOM_ROUTER_QUEUE_TIMEOUT"      // 1200 s
+	EnvLogInterval  = "CUSTOM_ROUTER_STATE_LOG_INTERVAL" // 30 s
+)
+
+// longestWait is the longest queue timeout: Envoy holds a request in ext_proc for at most an hour.
+const longestWait = 3590 * time.Second
+
+// Options of a Router.
+type Options struct {
+	Host        string // where clients connect, with Port
+	Port        int
+	Queue       picking.QueuedOptions
+	LogInterval time.Duration // between two lines with the state of the backends; 0: none
+	Envoy       string        // the program
+	Log         *slog.Logger
+}
+
+// FromEnvironment reads the variables of the contract. Its error names each variable that cannot be used.
+func FromEnvironment(getenv func(string) string) (Options, error) {
+	var errs []error
+	number := func(name string, value, least, most float64) float64 {
+		text := getenv(name)
+		if text == "" {
+			return value
+		}
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(x) || x < least || x > most {
+			errs = append(errs, fmt.Errorf("%s=%q: want a number from %v to %v", name, text, least, most))
+		}
+		return x
+	}
+	seconds := func(name string, value, least, most float64) time.Duration {
+		return time.Duration(number(name, value, least, most) * float64(time.Second))
+	}
+	whole := func(name string, value, least, most int) int {
+		x := number(name, float64(value), float64(least), float64(most))
+		if x != math.Trunc(x) {
+			errs = append(errs, fmt.Errorf("%s=%v: want a whole number", name, x))
+		}
+		return int(x)
+	}
+	o := Options{
+		Port: whole(EnvPort, 3000, 1, 65535),
+		Queue: picking.QueuedOptions{
+			Threshold:    seconds(EnvThreshold, 3, 0, 86400),
+			Alpha:        number(EnvAlpha, 0.3, 0, 1),
+			QueueMax:     whole(EnvQueueMax, 1000, 0, 1_000_000),
+			QueueTimeout: seconds(EnvQueueTimeout, 1200, 0, longestWait.Seconds()),
+		},
+		LogInterval: seconds(EnvLogInterval, 30, 0, 86400),
+	}
+	return o, errors.Join(errs...)
+}
+
+// address is where clients connect.
+func (o Options) address() string { return net.JoinHostPort(o.Host, strconv.Itoa(o.Port)) }

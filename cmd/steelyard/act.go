@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/console"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
+)
+
+func diffCommand() *cobra.Command {
+	var a asking
+	c := &cobra.Command{
+		Use:   "diff CONFIG",
+		Short: "Show what a new configuration would change, without changing anything",
+		Long: `Show what a new configuration would change: keys, clusters, endpoints, and for each
+endpoint its part of the pool's capacity before and after, by a dry run of the law
+against the current reports. A part of the capacity is the share of the requests that
+an endpoint gets in the long run while the pool is busy; SERVED is what it got in the
+last minute. CONFIG may be -, for standard input.`,
+		Example: `  steelyard diff new.yaml
+  sed 's/capacity: 4/capacity: 8/' steelyard.yaml | steelyard diff -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, out, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			name := args[0]
+			var text []byte
+			if name == "-" {
+				name = stdinName
+				text, err = readLimited(cmd.InOrStdin(), "standard input")
+			} else {
+				text, err = config.Read(cmd.Context(), name)
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := config.Parse(name, text); err != nil {
+				return err // with the place of each mistake
+			}
+			d, err := c.Diff(cmd.Context(), name, text)
+			if err != nil {
+				return err
+			}
+			return console.PrintDiff(out, d)
+		},
+	}
+	return a.flags(c)
+}
+
+func drainCommand() *cobra.Command {
+	var a asking
+	var change console.Change
+	var length time.Duration
+	c := &cobra.Command{
+		Use:   "drain CLUSTER ENDPOINT",
+		Short: "Send an endpoint no new requests for some time",
+		Long: `Send an endpoint no new requests for some time; it keeps those that it has. The others
+are filled as if it were not there. The last endpoint of a cluster that serves cannot
+be drained. The drain ends by itself; it is shown by steelyard status, in the page,
+the metrics and the events, and outlives a restart if Redis is configured.
+
+This needs a token with the role operate.`,
+		Example: `  steelyard drain llama 10.0.0.1:8000 --for 30m --reason "new driver"
+  steelyard undrain llama 10.0.0.1:8000`,
+		Args: cobra.ExactArgs(2),
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			change.Kind, change.ForSeconds = view.OverrideDrain, view.Seconds(length)
+			o, err := c.Override(ctx, args[0], args[1], change)
+			if err != nil {
+				return err
+			}
+			return console.PrintOverride(out, o)
+		}),
+		ValidArgsFunction: a.names,
+	}
+	c.Flags().DurationVar(&length, "for", time.Hour, "when it ends by itself, at most 168h")
+	c.Flags().StringVar(&change.Reason, "reason", "", "why, for all that see it")
+	return a.flags(c)
+}
+
+func pinCommand() *cobra.Command {
+	var a asking
+	var change console.Change
+	var length time.Duration
+	var share string
+	c := &cobra.Command{
+		Use:   "pin CLUSTER ENDPOINT",
+		Short: "Give an endpoint a fixed share of the requests for some time",
+		Long: `Give an endpoint a fixed share of the requests for some time, whatever its load, for
+instance to try a new version with a few. The others are filled with the rest. A pin is
+stronger than the overload flag, and not in effect while the endpoint stalls or fails.
+
+This needs a token with the role operate.`,
+		Example: `  steelyard pin llama 10.0.0.1:8000 --share 5% --for 30m
+  steelyard undrain llama 10.0.0.1:8000`,
+		Args: cobra.ExactArgs(2),
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			part, err := parsePart(share)
+			if err != nil {
+				return err
+			}
+			change.Kind, change.Share, change.ForSeconds = view.OverridePin, view.Num(part), view.Seconds(length)
+			o, err := c.Override(ctx, args[0], args[1], change)
+			if err != nil {
+				return err
+			}
+			return console.PrintOverride(out, o)
+		}),
+		ValidArgsFunction: a.names,
+	}
+	c.Flags().StringVar(&share, "share", "", "part of the requests: 5% or 0.05 (required)")
+	_ = c.MarkFlagRequired("share")
+	c.Flags().DurationVar(&length, "for", time.Hour, "when it ends by itself, at most 168h")
+	c.Flags().StringVar(&change.Reason, "reason", "", "why, for all that see it")
+	return a.flags(c)
+}
+
+// parsePart reads a part of a whole, as a number or as percent.
+func parsePart(text string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if isPercent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v < 1) {
+		return 0, usagef("--share %q: write a part of the requests, such as 5%% or 0.05", text)
+	}
+	return v, nil
+}
+
+func undrainCommand() *cobra.Command {
+	var a asking
+	c := &cobra.Command{
+		Use:     "undrain CLUSTER ENDPOINT",
+		Aliases: []string{"unpin"},
+		Short:   "End a drain or a pin",
+		Long:    "End a drain or a pin. This needs a token with the role operate.",
+		Args:    cobra.ExactArgs(2),
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			o, err := c.Undo(ctx, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return console.PrintUndone(out, o)
+		}),
+		ValidArgsFunction: a.names,
+	}
+	return a.flags(c)
+}
+
+func logLevelCommand() *cobra.Command {
+	var a asking
+	c := &cobra.Command{
+		Use:   "log-level [LEVEL]",
+		Short: "Show or set the least level that a running Steelyard logs",
+		Long: `Show or set the least level that a running Steelyard logs: debug, info, warn or error.
+It holds until the restart. To set it, a token with the role operate is needed.`,
+		Args:      cobra.MaximumNArgs(1),
+		ValidArgs: logLevels,
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			if len(args) == 1 {
+				if err := oneOf("LEVEL", args[0], logLevels...); err != nil {
+					return err
+				}
+				if err := c.SetLogLevel(ctx, args[0]); err != nil {
+					return err
+				}
+			}
+			level, err := c.LogLevel(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(out.W, level)
+			return err
+		}),
+	}
+	return a.flags(c)
+}

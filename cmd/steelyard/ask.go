@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/console"
+	"steelyard/controlplane/view"
+)
+
+// asking is what all commands that ask a running Steelyard have in common.
+type asking struct {
+	console.Options
+	format string
+	width  int
+}
+
+// flags adds the options of all commands that ask.
+func (a *asking) flags(c *cobra.Command) *cobra.Command {
+	f := c.Flags()
+	f.StringVar(&a.Admin, "admin", "", "URL of Steelyard's admin listener (default: "+console.EnvAdmin+", or "+
+		console.DefaultAdmin+")")
+	f.StringVar(&a.TokenFile, "token-file", "", "file with a token of admin.tokens_file (default: "+console.EnvToken+
+		", or the file in "+console.EnvTokenFile+")")
+	f.StringVar(&a.CAFile, "ca-file", "", "with https: authorities to trust, PEM (default: the system's)")
+	f.StringVar(&a.CertFile, "cert-file", "", "with https: client certificate, PEM")
+	f.StringVar(&a.KeyFile, "key-file", "", "with https: key of that certificate, PEM")
+	f.StringVar(&a.ServerName, "server-name", "", "with https: name in the server's certificate (default: the host)")
+	f.StringVarP(&a.format, "output", "o", console.FormatTable, "form of the output: table, json or yaml")
+	completes(c, "output", console.Formats()...)
+	return c
+}
+
+// client is for one command line. A mistake in its options is one in the command line.
+func (a *asking) client(cmd *cobra.Command) (*console.Client, console.Output, error) {
+	if err := oneOf("output", a.format, console.Formats()...); err != nil {
+		return nil, console.Output{}, err
+	}
+	c, err := console.NewClient(cmd.Context(), a.Options)
+	if errors.Is(err, console.ErrOptions) {
+		err = usageError{err}
+	}
+	w := cmd.OutOrStdout()
+	return c, console.Output{W: w, Format: a.format, Width: cmp.Or(a.width, console.WidthOf(w))}, err
+}
+
+// run is the RunE of a command that asks.
+func (a *asking) run(f func(ctx context.Context, c *console.Client, out console.Output, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, out, err := a.client(cmd)
+		if err != nil {
+			return err
+		}
+		return f(cmd.Context(), c, out, args)
+	}
+}
+
+// completing is how long the completion of a name waits for Steelyard.
+const completing = 2 * time.Second
+
+// names completes the cluster and then the endpoint of a command line.
+func (a *asking) names(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completing)
+	defer cancel()
+	c, err := console.NewClient(ctx, a.Options)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	switch n := strings.Count(cmd.Use, " "); {
+	case len(args) == 0:
+		names, err = c.Clusters(ctx)
+	case len(args) == 1 && n > 1:
+		names, err = c.Endpoints(ctx, args[0])
+	}
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func statusCommand() *cobra.Command {
+	var a asking
+	var ignoreWarnings bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show clusters, every Envoy with its version and lag, overrides and incidents",
+		Long: `Show clusters, every Envoy with its version and lag, what operators drained or
+pinned, and incidents: who and since when, why, whether Steelyard is the cause, and
+what to do.
+
+The exit status is 1 when something is wrong: an incident, an Envoy that refuses, is
+behind or asks for a cluster that is not there, a configuration that was refused, or
+a process that is not ready.`,
+		Example: `  steelyard status
+  steelyard status --admin https://steelyard.example:19000 --token-file token
+  steelyard status -o json | jq '.envoys[] | select(.state != "follows")'`,
+		Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, _ []string) error {
+			s, err := c.Status(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.Print(out, c.String()); err != nil {
+				return err
+			}
+			if !s.Well(ignoreWarnings) {
+				return errNotWell
+			}
+			return nil
+		}),
+	}
+	c.Flags().BoolVar(&ignoreWarnings, "ignore-warnings", false, "exit with 0 if there are only warnings")
+	return a.flags(c)
+}
+
+func topCommand() *cobra.Command {
+	var a asking
+	var interval time.Duration
+	var count, limit int
+	c := &cobra.Command{
+		Use:   "top CLUSTER",
+		Short: "Show the endpoints of a cluster, live, the worst first",
+		Long: `Show the endpoints of a cluster, the worst first, again and again until Ctrl-C: what
+part of the requests each really got in the last minute and in the last ten seconds,
+next to its part of the capacity; its load (requests for each slot, or seconds of
+work), requests in flight, time to the first token or to the last byte, memory,
+failed requests, and the age of what is known of it.`,
+		Example: `  steelyard top llama
+  steelyard top llama --count 1 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.run(func(_ context.Context, c *console.Client, out console.Output, args []string) error {
+			if interval < 100*time.Millisecond {
+				return usagef("--interval %v: write at least 100ms", interval)
+			}
+			ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
+			live := out.Format == console.FormatTable && out.Width > 0 && count != 1
+			return console.Every(ctx, interval, count, func() error {
+				v, err := c.Cluster(ctx, args[0], limit)
+				if err != nil {
+					return err
+				}
+				if live {
+					fmt.Fprint(out.W, "\x1b[H\x1b[2J") // home, clear
+				}
+				return console.PrintCluster(out, v, time.Now())
+			})
+		}),
+		ValidArgsFunction: a.names,
+	}
+	c.Flags().DurationVar(&interval, "interval", time.Second, "time between two pictures")
+	c.Flags().IntVar(&count, "count", 0, "number of pictures (default: until Ctrl-C)")
+	c.Flags().IntVar(&limit, "limit", 40, "number of endpoints, 0 for all")
+	return a.flags(c)
+}
+
+func explainCommand() *cobra.Command {
+	var a asking
+	var at string
+	c := &cobra.Command{
+		Use:   "explain CLUSTER ENDPOINT",
+		Short: "Explain why an endpoint has its share, now or some minutes ago",
+		Example: `  steelyard explain llama 10.0.0.1:8000
+  steelyard explain llama 10.0.0.1:8000 --at 5m
+  steelyard explain llama 10.0.0.1:8000 --at 2026-03-14T03:12:40Z`,
+		Args: cobra.ExactArgs(2),
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			x, err := c.Explain(ctx, args[0], args[1], at)
+			if err != nil {
+				return err
+			}
+			return x.Print(out)
+		}),
+		ValidArgsFunction: a.names,
+	}
+	c.Flags().StringVar(&at, "at", "", "when: a time (RFC 3339) or how long ago, such as 5m (default: now)")
+	return a.flags(c)
+}
+
+func eventsCommand() *cobra.Command {
+	var a asking
+	var q console.EventQuery
+	var follow bool
+	c := &cobra.Command{
+		Use:   "events",
+		Short: "Show what changed in the last hour",
+		Long: `Show what changed in the last hour: configurations, endpoints that joined or left,
+flags, sources that were lost and came back, refusals, refused requests, Envoys, and
+what operators did. Times are UTC.`,
+		Example: `  steelyard events
+  steelyard events --cluster llama --kind flagged --kind unflagged --follow`,
+		Args: cobra.NoArgs,
+		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, _ []string) error {
+			for _, k := range q.Kinds {
+				if err := oneOf("kind", k, eventKinds()...); err != nil {
+					return err
+				}
+			}
+			events, _, err := c.Events(ctx, q)
+			if err != nil {
+				return err
+			}
+			if len(events) == 0 && out.Format == console.FormatTable && !follow {
+				fmt.Fprintln(out.W, "Nothing changed in the last hour.")
+				return nil
+			}
+			if err := console.PrintEvents(out, events); err != nil || !follow {
+				return err
+			}
+			return followEvents(c, out, q, events)
+		}),
+	}
+	f := c.Flags()
+	f.StringVar(&q.Cluster, "cluster", "", "only those of a cluster")
+	f.StringArrayVar(&q.Kinds, "kind", nil, "only those of a kind; repeat for more")
+	f.IntVar(&q.Limit, "limit", 0, "only the latest so many (default: all)")
+	f.BoolVarP(&follow, "follow", "f", false, "go on with new ones until Ctrl-C")
+	completes(c, "kind", eventKinds()...)
+	return a.flags(c)
+}
+
+func eventKinds() []string {
+	var out []string
+	for _, k := range view.EventKinds() {
+		out = append(out, string(k))
+	}
+	return out
+}
+
+// followEvents prints what is new, each second.
+func followEvents(c *console.Client, out console.Output, q console.EventQuery, seen []view.Event) error {
+	ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
+	q.Limit = 0
+	if len(seen) > 0 {
+		q.Since = seen[len(seen)-1].ID
+	}
+	return console.Every(ctx, time.Second, 0, func() error {
+		events, _, err := c.Events(ctx, q)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		q.Since = events[len(events)-1].ID
+		return console.PrintEvents(out, events)
+	})
+}

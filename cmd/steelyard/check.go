@@ -1,0 +1,197 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/daemon"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery"
+)
+
+func checkCommand() *cobra.Command {
+	var path string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check --config FILE",
+		Short: "Check a configuration and the files that it names, and do nothing else",
+		Long: `Check a configuration and do nothing else. The keys, certificates, passwords, tokens
+and lists of endpoints that it names are read as serve reads them, so it is to run
+where they are. FILE may be -, for standard input.
+
+Each line is FILE:LINE:COLUMN: what is wrong, and what to write. A warning is
+allowed and probably a mistake: a list of endpoints that is not there yet, a
+${…} that nothing expands, a label that resembles one that is used.
+The exit status is 1 after an error, and 0 with warnings only.`,
+		Example: `  steelyard check -c steelyard.yaml
+  helm template . | yq .data.config | steelyard check --json -c -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checked, err := check(cmd, path)
+			if err != nil {
+				return err
+			}
+			return checked.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON)
+		},
+	}
+	configFlag(c, &path)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON on standard output, errors and warnings too")
+	return c
+}
+
+// The severities of a finding.
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+)
+
+// A finding is an error or a warning with its place.
+type finding struct {
+	Severity string `json:"severity"`
+	File     string `json:"file"`
+	Line     int    `json:"line"` // from 1
+	Column   int    `json:"column"`
+	Text     string `json:"text"`
+}
+
+// checked is the outcome of a check.
+type checked struct {
+	File     string    `json:"file"`
+	OK       bool      `json:"ok"`
+	Clusters []string  `json:"clusters"` // empty where there is an error
+	Findings []finding `json:"findings"`
+}
+
+// stdinName stands for standard input in messages.
+const stdinName = "stdin"
+
+// check reads the configuration and what it names. It fails only where nothing can be read.
+func check(cmd *cobra.Command, path string) (checked, error) {
+	var data []byte
+	var err error
+	name := path
+	if path == "-" {
+		name = stdinName
+		data, err = readLimited(cmd.InOrStdin(), "standard input")
+	} else {
+		data, err = config.Read(cmd.Context(), path)
+	}
+	if err != nil {
+		return checked{}, err
+	}
+	out := checked{File: name, Clusters: []string{}, Findings: []finding{}}
+	cfg, warnings, err := config.Examine(name, data, daemon.CheckFiles)
+	var all *config.Error
+	switch {
+	case errors.As(err, &all):
+		for _, p := range all.Problems {
+			out.add(severityError, *p)
+		}
+	case err != nil:
+		return checked{}, err
+	}
+	for _, w := range warnings {
+		out.add(severityWarning, *w)
+	}
+	if cfg != nil {
+		for i := range cfg.Clusters {
+			out.Clusters = append(out.Clusters, cfg.Clusters[i].Name)
+			out.lists(cmd, cfg.Clusters[i].Endpoints.File)
+		}
+	}
+	out.OK = !out.failed()
+	return out, nil
+}
+
+// lists checks a list of endpoints. One that is not there is a warning at the key that names it.
+func (c *checked) lists(cmd *cobra.Command, path string) {
+	if path == "" || !daemon.Exists(path) {
+		return
+	}
+	_, warnings, err := discovery.CheckFile(cmd.Context(), path)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			c.addLine(severityError, path, line)
+		}
+	}
+	for _, w := range warnings {
+		c.addLine(severityWarning, path, w)
+	}
+}
+
+var place = regexp.MustCompile(`^(.+?):(\d+):(\d+): (.*)$`)
+
+// addLine takes a line that begins with its place, or concerns the whole file.
+func (c *checked) addLine(severity, file, line string) {
+	line = strings.TrimSpace(line)
+	p := config.Problem{File: file, Line: 1, Column: 1, Text: line}
+	if m := place.FindStringSubmatch(line); m != nil {
+		p.File, p.Text = m[1], m[4]
+		p.Line, _ = strconv.Atoi(m[2])
+		p.Column, _ = strconv.Atoi(m[3])
+	}
+	c.add(severity, p)
+}
+
+func (c *checked) add(severity string, p config.Problem) {
+	c.Findings = append(c.Findings, finding{severity, p.File, p.Line, p.Column, p.Text})
+}
+
+func (c *checked) failed() bool {
+	for _, f := range c.Findings {
+		if f.Severity == severityError {
+			return true
+		}
+	}
+	return false
+}
+
+// maxFindings is how many of them are printed for people.
+const maxFindings = 20
+
+// print writes the outcome: errors and warnings to the second writer, or all as JSON to the first.
+func (c *checked) print(out, errs io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		if err := e.Encode(c); err != nil {
+			return err
+		}
+	} else {
+		c.printText(out, errs)
+	}
+	if !c.OK {
+		return errNotWell
+	}
+	return nil
+}
+
+func (c *checked) printText(out, errs io.Writer) {
+	for i, f := range c.Findings {
+		text := f.Text
+		if f.Severity == severityWarning {
+			text = "warning: " + text
+		}
+		if i == maxFindings {
+			text = fmt.Sprintf("and %d more from here on", len(c.Findings)-i)
+		}
+		fmt.Fprintf(errs, "%s:%d:%d: %s\n", f.File, f.Line, f.Column, text)
+		if i == maxFindings {
+			break
+		}
+	}
+	if c.OK {
+		what := "clusters"
+		if len(c.Clusters) == 1 {
+			what = "cluster"
+		}
+		fmt.Fprintf(out, "%s: ok, %d %s\n", c.File, len(c.Clusters), what)
+	}
+}

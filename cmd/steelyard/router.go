@@ -1,0 +1,59 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"steelyard/cmd/internal/router"
+)
+
+func routerCommand() *cobra.Command {
+	var host, envoy, level, format string
+	c := &cobra.Command{
+		Use:   "router",
+		Short: "Queue requests and send each to the backend with the least latency (custom router contract)",
+		Long: `Queue requests, and send each to the backend with the lowest mean latency under a
+threshold: a drop-in for the container contract of custom routers, with Envoy as the
+proxy, which runs as a child. It needs no other Steelyard.
+
+The platform sets the backends by POST /_custom_router/set-backends; health and
+metrics are at /_custom_router/health and /_custom_router/metrics.
+
+Environment:
+  CUSTOM_ROUTER_PORT                3000
+  CUSTOM_ROUTER_LATENCY_THRESHOLD   3.0 s: a backend above it takes nothing until it is idle
+  CUSTOM_ROUTER_EWMA_ALPHA          0.3
+  CUSTOM_ROUTER_QUEUE_MAX_SIZE      1000 requests; beyond it the oldest is answered 503
+  CUSTOM_ROUTER_QUEUE_TIMEOUT       1200 s, then 503
+  CUSTOM_ROUTER_STATE_LOG_INTERVAL  30 s; 0: none`,
+		Example: `  steelyard router --host 0.0.0.0
+  curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			out, _, err := newLog(logFile(), level, format)
+			if err != nil {
+				return err
+			}
+			defer out.Close(logFlush)
+			o, err := router.FromEnvironment(os.Getenv)
+			if err != nil {
+				return err
+			}
+			o.Host, o.Envoy, o.Log = host, envoy, slog.New(out.Handler())
+			r, err := router.New(o)
+			if err != nil {
+				return err
+			}
+			return r.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&host, "host", "127.0.0.1", "IP address that clients connect to; a container needs 0.0.0.0")
+	f.StringVar(&envoy, "envoy", "envoy", "the Envoy to run, version 1.40")
+	f.StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	f.StringVar(&format, "log-format", "text", "form of the log on standard error: text or json")
+	return c
+}
