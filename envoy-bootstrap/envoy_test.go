@@ -89,7 +89,8 @@ admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
 // existingListener goes on where a file ends that begins static_resources.
 const existingListener = `
   listeners:
-  - address: {socket_address: {address: 127.0.0.1, port_value: 0}}
+  - name: ingress
+    address: {socket_address: {address: 127.0.0.1, port_value: 0}}
     filter_chains:
     - filters:
       - name: hcm
@@ -772,4 +773,10 @@ func (p pki) server(t *testing.T) *tls.Config {
 	pool.AppendCertsFromPEM(ca)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert}
+}
+
+func TestTheVersionIsTheOneThatIsTested(t *testing.T) {
+	if EnvoyVersion != proc.EnvoyVersion {
+		t.Errorf("bootstraps are for Envoy %s, and tested with %s", EnvoyVersion, proc.EnvoyVersion)
+	}
 }

@@ -53,6 +53,9 @@ const (
 // Cluster and XDS means its default.
 type Options struct {
 	Cluster string // name of the cluster in Steelyard's config; required
+	// Further are more such clusters, of RenderAttach only.
+	Further []string
+	Form    Form   // of RenderAttach: FormStatic when empty
 	XDS     string // Steelyard's xDS listener, with an IP or a host name; required
 	Mode    Mode   // ModeFailsafe when empty
 
@@ -78,7 +81,17 @@ type Options struct {
 	// the longest wait in a model server's queue.
 	IdleTimeout time.Duration
 
-	TLS TLS // of the connection to Steelyard; plain text when zero
+	TLS      TLS // of the connection to Steelyard; plain text when zero
+	ModelTLS TLS // of the connections to the model servers; plain text when zero
+	// SecretsDir is the folder, on Envoy's machine, of the files that RenderSecrets returns. Envoy then reads
+	// certificates, keys and authorities again when they change. When empty it reads them at its start only.
+	SecretsDir string
+
+	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
+	// empty. It is to be near: on Envoy's machine, or in its pod.
+	Picker string
+	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
+	Module bool
 
 	AccessLog bool // one line per request on standard output
 
@@ -89,18 +102,30 @@ type Options struct {
 	NoRuntime     bool // no runtime layer of Steelyard's: the log then stays on and immediate, whatever it costs
 }
 
-// TLS has the certificates of Envoy's connection to Steelyard. Envoy reads the files,
-// on its machine.
+// A Form is how an Envoy gets the clusters that RenderAttach returns.
+type Form string
+
+// The forms.
+const (
+	FormStatic Form = "static" // in its bootstrap; assignments come by a stream for each name
+	FormCDS    Form = "cds"    // from a CDS file or server; assignments come by a stream for each name
+	FormADS    Form = "ads"    // in its bootstrap; all assignments come by one stream
+)
+
+// TLS has the certificates of Envoy's connections to a server. Envoy reads the files, on its machine.
 type TLS struct {
-	CAFile     string // verifies Steelyard; required for TLS
-	CertFile   string // shown to Steelyard; only with KeyFile
-	KeyFile    string // of CertFile
-	ServerName string // expected in Steelyard's certificate; the host of XDS when empty
+	CAFile   string // verifies the server; required for TLS
+	CertFile string // shown to the server; only with KeyFile
+	KeyFile  string // of CertFile
+	// ServerName is expected in the server's certificate. When empty it is the host of XDS, or, for model servers, any
+	// name: they are known by IP addresses, and the authority vouches for them.
+	ServerName string
 }
 
 // withDefaults fills in what was left empty.
 func (o Options) withDefaults() Options {
 	setDefault(&o.Mode, ModeFailsafe)
+	setDefault(&o.Form, FormStatic)
 	setDefault(&o.Listen, DefaultListen)
 	setDefault(&o.Admin, DefaultAdmin)
 	setDefault(&o.NodeID, o.Cluster+"-envoy")
@@ -133,8 +158,13 @@ func (o Options) validate() error {
 		checkText("node id", o.NodeID),
 		checkText("zone", o.Zone),
 		o.checkFallback(),
+		o.checkPicker(),
 		o.checkIdleTimeout(),
-		o.TLS.validate(),
+		o.checkFurther(),
+		oneOf("form", o.Form, FormStatic, FormCDS, FormADS),
+		o.TLS.validate("tls"),
+		o.ModelTLS.validate("model tls"),
+		o.checkSecretsDir(),
 	)
 }
 
@@ -145,6 +175,8 @@ func checkCluster(name string) error {
 	case strings.Contains(name, "/"):
 		return fmt.Errorf("cluster %q: a slash is not allowed: it sets the variants of a cluster apart, such as %q",
 			name, fallbackService("llama"))
+	case name == pickerCluster:
+		return fmt.Errorf("cluster %q: this is the name of the connection to the picker: want another name", name)
 	case name == xdsCluster:
 		return fmt.Errorf("cluster %q: this is the name of the connection to Steelyard: want another name", name)
 	}
@@ -201,6 +233,18 @@ func (o Options) checkFallback() error {
 	return errors.Join(errs...)
 }
 
+func (o Options) checkPicker() error {
+	switch {
+	case len(o.Further) > 0 && (o.Picker != "" || o.Module):
+		return errors.New("picker and module: they name endpoints of one cluster: want one cluster")
+	case o.Picker == "":
+		return nil
+	case o.Module:
+		return errors.New("picker and module: both name the endpoint of a request: want one of them")
+	}
+	return checkAddress("picker", o.Picker, "127.0.0.1:18002")
+}
+
 func (o Options) checkIdleTimeout() error {
 	if o.IdleTimeout < time.Second {
 		return fmt.Errorf("idle timeout %s: want at least 1s", o.IdleTimeout)
@@ -208,14 +252,38 @@ func (o Options) checkIdleTimeout() error {
 	return nil
 }
 
-func (t TLS) validate() error {
+func (o Options) checkFurther() error {
+	var errs []error
+	seen := map[string]bool{o.Cluster: true}
+	for _, name := range o.Further {
+		if seen[name] {
+			errs = append(errs, fmt.Errorf("cluster %q: it is given twice", name))
+		}
+		seen[name] = true
+		errs = append(errs, checkCluster(name))
+	}
+	if len(o.Further) > 0 && len(o.Fallback) > 0 {
+		errs = append(errs, errors.New("fallback: its endpoints are those of one cluster, and there are several: want "+
+			"one cluster, or no fallback"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) checkSecretsDir() error {
+	if o.SecretsDir != "" && o.TLS == (TLS{}) && o.ModelTLS == (TLS{}) {
+		return errors.New("secrets: there is nothing to read without TLS: want a CA file too")
+	}
+	return nil
+}
+
+func (t TLS) validate(what string) error {
 	switch {
 	case t == TLS{}:
 		return nil
 	case t.CAFile == "":
-		return errors.New("tls: no CA file given: without it Envoy takes any certificate for Steelyard's")
+		return fmt.Errorf("%s: no CA file given: without it Envoy takes any certificate for the server's", what)
 	case (t.CertFile == "") != (t.KeyFile == ""):
-		return errors.New("tls: want both a certificate file and a key file, or neither")
+		return fmt.Errorf("%s: want both a certificate file and a key file, or neither", what)
 	}
 	return nil
 }

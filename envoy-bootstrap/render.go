@@ -2,35 +2,69 @@ package envoybootstrap
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"path"
 	"strconv"
 	"strings"
 	"text/template"
 	"time"
 )
 
+// EnvoyVersion is the version of Envoy that the bootstraps are for, and tested with.
+const EnvoyVersion = "1.40"
+
 // xdsCluster is the name of the cluster that reaches Steelyard.
 const xdsCluster = "steelyard_xds"
+
+// pickerCluster is the name of the cluster that reaches the picker.
+const pickerCluster = "steelyard_picker"
 
 //go:embed bootstrap.tmpl
 var templateText string
 
 // Render returns a complete bootstrap for Envoy 1.40 as YAML with comments. The
 // error names every option that is wrong and what would be right.
-func Render(o Options) ([]byte, error) { return render("bootstrap", o) }
+func Render(o Options) ([]byte, error) {
+	if len(o.Further) > 0 {
+		return nil, errors.New("cluster: a bootstrap has one: want one cluster, or what to attach to an Envoy")
+	}
+	return render("bootstrap", o)
+}
 
 // RenderAttach returns what to add to an existing Envoy configuration so that Envoy
 // follows Steelyard's weights and reports its requests, as YAML with comments. The
 // lines for the router filter are a comment themselves, because only the reader knows
 // the filter's place. It takes the same options; Listen, Admin,
-// NodeID, Zone, IdleTimeout and AccessLog have no meaning there.
+// NodeID, Zone, IdleTimeout and AccessLog have no meaning there. FormCDS has two YAML documents: the bootstrap's part,
+// and the clusters.
 func RenderAttach(o Options) ([]byte, error) { return render("attach", o) }
 
+// RenderSecrets returns the files for Options.SecretsDir, by name: each names the files of a certificate or of
+// authorities, and the folder that Envoy watches for their replacement.
+func RenderSecrets(o Options) (map[string][]byte, error) {
+	out := make(map[string][]byte)
+	for _, s := range (view{o.withDefaults()}).secrets() {
+		text, err := renderView("secret", o, s)
+		if err != nil {
+			return nil, err
+		}
+		out[s.File] = text
+	}
+	return out, nil
+}
+
 func render(name string, o Options) ([]byte, error) {
+	return renderView(name, o, view{o.withDefaults()})
+}
+
+// renderView renders a part of the template with data, if the options are valid.
+func renderView(name string, o Options, data any) ([]byte, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -49,7 +83,7 @@ func render(name string, o Options) ([]byte, error) {
 		return nil, fmt.Errorf("reading the bootstrap template: %w", err)
 	}
 	var out bytes.Buffer
-	if err := t.ExecuteTemplate(&out, name, view{o}); err != nil {
+	if err := t.ExecuteTemplate(&out, name, data); err != nil {
 		return nil, fmt.Errorf("rendering the bootstrap: %w", err)
 	}
 	return bytes.TrimLeft(out.Bytes(), "\n"), nil
@@ -93,8 +127,134 @@ func (v view) Service() string {
 // FallbackService is the EDS resource that carries the fallback's members.
 func (v view) FallbackService() string { return fallbackService(v.Cluster) }
 
+// Each returns a view for each cluster.
+func (v view) Each() []view {
+	all := []view{v}
+	for _, name := range v.Further {
+		next := v
+		next.Cluster, next.Further = name, nil
+		all = append(all, next)
+	}
+	return all
+}
+
+// Targets are the clusters that routes name, for a comment.
+func (v view) Targets() string {
+	var names []string
+	for _, one := range v.Each() {
+		name, _ := quote(one.Target()) // a string can be encoded
+		names = append(names, name)
+	}
+	return strings.Join(names, " or ")
+}
+
+// ADS and CDS report how the Envoy gets assignments and clusters.
+func (v view) ADS() bool { return v.Form == FormADS }
+func (v view) CDS() bool { return v.Form == FormCDS }
+
+// A tlsView is what the template sees of TLS to a server.
+type tlsView struct {
+	TLS
+	HTTP2                    bool
+	Certificate, Authorities secret
+	Watched                  bool // by secrets
+}
+
+// A secret is a file that names others. Certificate or CA is set.
+type secret struct {
+	Name, File, Path  string
+	CertFile, KeyFile string
+	CAFile            string
+}
+
+// PathDir is the folder of the file itself.
+func (s secret) PathDir() string { return path.Dir(s.Path) }
+
+// Dir is the folder that Envoy watches.
+func (s secret) Dir() string { return path.Dir(cmp.Or(s.CertFile, s.CAFile)) }
+
+func (v view) tlsOf(name string, t TLS) tlsView {
+	file := func(what string) secret {
+		f := strings.ReplaceAll(name, "_", "-") + "-" + what + ".yaml"
+		return secret{Name: name + "_" + what, File: f, Path: path.Join(v.SecretsDir, f)}
+	}
+	out := tlsView{TLS: t, Certificate: file("certificate"), Authorities: file("authorities"),
+		Watched: v.SecretsDir != ""}
+	out.Certificate.CertFile, out.Certificate.KeyFile = t.CertFile, t.KeyFile
+	out.Authorities.CAFile = t.CAFile
+	return out
+}
+
+// XDSTLS and ModelsTLS are TLS to Steelyard and to the model servers.
+func (v view) XDSTLS() tlsView {
+	t := v.tlsOf("steelyard", v.TLS)
+	t.HTTP2 = true
+	return t
+}
+func (v view) ModelsTLS() tlsView { return v.tlsOf("models", v.ModelTLS) }
+
+// secrets are the files of SecretsDir.
+func (v view) secrets() []secret {
+	var out []secret
+	for _, t := range []tlsView{v.XDSTLS(), v.ModelsTLS()} {
+		if t.CAFile != "" {
+			out = append(out, t.Authorities)
+		}
+		if t.CertFile != "" {
+			out = append(out, t.Certificate)
+		}
+	}
+	return out
+}
+
 // XDSCluster is the cluster that reaches Steelyard.
 func (v view) XDSCluster() string { return xdsCluster }
+
+// A modelRoute sends the requests that match to a cluster.
+type modelRoute struct {
+	view
+	Match, To string
+}
+
+// pickedHeader is what the picker adds to a request that it named an endpoint for.
+const pickedHeader = "x-gateway-destination-endpoint"
+
+// Routes are those to the model servers, the first that matches applies.
+func (v view) Routes() []modelRoute {
+	all := modelRoute{v, "{prefix: /}", v.Target()}
+	if !v.Picks() || !v.Failsafe() {
+		return []modelRoute{all}
+	}
+	return []modelRoute{{v, "{prefix: /, headers: [{name: " + pickedHeader + ", present_match: true}]}",
+		v.PickedCluster()}, all}
+}
+
+// PickedCluster is the cluster for requests that the picker named an endpoint for.
+func (v view) PickedCluster() string {
+	if v.Failsafe() {
+		return v.Cluster + "_picked"
+	}
+	return v.Cluster
+}
+
+// Picks reports whether an endpoint is named for each request, by a picker or by the module.
+func (v view) Picks() bool { return v.Picker != "" || v.Module }
+
+// ModuleConfig is the configuration of the module's filter, JSON.
+func (v view) ModuleConfig() (string, error) {
+	text, err := json.Marshal(struct {
+		Steelyard string `json:"steelyard"`
+		Cluster   string `json:"cluster"`
+		Name      string `json:"name"`
+		CAFile    string `json:"ca_file,omitempty"`
+		CertFile  string `json:"cert_file,omitempty"`
+		KeyFile   string `json:"key_file,omitempty"`
+	}{v.XDS, v.Cluster, v.NodeID, v.TLS.CAFile, v.TLS.CertFile, v.TLS.KeyFile})
+	return string(text), err
+}
+
+// PickerCluster is the cluster that reaches the picker.
+func (v view) PickerCluster() string { return pickerCluster }
 
 // LBPolicy is Envoy's name of the policy.
 func (v view) LBPolicy() string { return strings.ToUpper(string(v.Policy)) }
@@ -102,9 +262,9 @@ func (v view) LBPolicy() string { return strings.ToUpper(string(v.Policy)) }
 // ActiveRequestBias is the exponent of the open requests under LEAST_REQUEST.
 func (v view) ActiveRequestBias() float64 { return activeRequestBias }
 
-// SANType is the kind of name that Steelyard's certificate is searched for.
-func (v view) SANType() string {
-	if isIP(v.TLS.ServerName) {
+// SANType is the kind of name that the server's certificate is searched for.
+func (t tlsView) SANType() string {
+	if isIP(t.ServerName) {
 		return "IP_ADDRESS"
 	}
 	return "DNS"

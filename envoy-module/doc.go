@@ -1,0 +1,21 @@
+// Command envoy-module is the picker inside Envoy: a shared library (make module builds libsteelyard.so) that Envoy
+// 1.40 loads as a dynamic module. Its HTTP filter names the endpoint of each request, as `steelyard picker` does, by
+// the same choice (package picking) and the same stream of loads (package follow), without the hop.
+//
+// The filter looks at the headers of a request only. With a choice it sets the header x-gateway-destination-endpoint
+// and the dynamic metadata of the same name (namespace envoy.lb), which the policy override_host of the clusters reads,
+// and has the route chosen again. Without one, it removes the header: the request goes by the weights. The reason of
+// each choice is in the dynamic metadata steelyard, key picker, for the access log.
+//
+// # What keeps Envoy alive
+//
+// The module runs in Envoy's process. So each entry recovers from a panic, and after the third the filter steps aside
+// for good: requests go by the weights. Memory that Envoy keeps is C memory. The module never blocks a worker: a choice
+// takes a lock that is held for some microseconds.
+//
+// # Versions
+//
+// The interface of dynamic modules belongs to a version of Envoy. When it is loaded, the module looks up every function
+// of Envoy that it calls; if one is missing it refuses to load and names the version that it was made for. Envoy logs a
+// warning about the version string in any case, because only modules built from its own header have its hash.
+package main

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	grpccredentials "google.golang.org/grpc/credentials"
+
+	"steelyard/internal/credentials"
+	"steelyard/picking"
+	"steelyard/xds/loads/follow"
+)
+
+// A settings is the filter's configuration, JSON.
+type settings struct {
+	Steelyard string `json:"steelyard"` // its xDS listener, host:port
+	Cluster   string `json:"cluster"`   // of Steelyard's configuration
+	Name      string `json:"name"`      // under which Steelyard shows this Envoy's picker
+	CAFile    string `json:"ca_file"`   // authorities of Steelyard's certificate; empty: plain text
+	CertFile  string `json:"cert_file"` // client certificate and its key
+	KeyFile   string `json:"key_file"`
+}
+
+func parse(text string) (s settings, err error) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("filter_config: want JSON such as {\"steelyard\": \"10.0.0.5:18000\", \"cluster\": "+
+			"\"llama\"}: %w", err)
+	}
+	if s.Steelyard == "" || s.Cluster == "" {
+		return s, errors.New("filter_config: steelyard (HOST:PORT) and cluster are required")
+	}
+	return s, nil
+}
+
+// A filter is one configuration of the filter in Envoy. Envoy makes a new one with each update of its listener.
+type filter struct {
+	pool *follow.Pool
+	stop func() // to be called once
+}
+
+// followers are shared by all configurations with the same settings, so that an update of the listener keeps the loads.
+var followers = struct {
+	sync.Mutex
+	by map[settings]*shared
+}{by: make(map[settings]*shared)}
+
+type shared struct {
+	follower *follow.Follower
+	users    int
+	end      func()
+}
+
+// newFilter follows the loads for one more configuration.
+func newFilter(s settings, log *slog.Logger) (*filter, error) {
+	followers.Lock()
+	defer followers.Unlock()
+	f := followers.by[s]
+	if f == nil {
+		var err error
+		if f, err = start(s, log); err != nil {
+			return nil, err
+		}
+		followers.by[s] = f
+	}
+	f.users++
+	return &filter{pool: f.follower.Pool(s.Cluster), stop: func() { release(s) }}, nil
+}
+
+func start(s settings, log *slog.Logger) (*shared, error) {
+	var tls grpccredentials.TransportCredentials
+	store := credentials.New(log)
+	if s.CAFile != "" {
+		var err error
+		if tls, err = follow.TLS(context.Background(), store, credentials.Client{CAFile: s.CAFile, CertFile: s.CertFile,
+			KeyFile: s.KeyFile}); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := follow.Dial(s.Steelyard, tls)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &shared{follower: follow.New(conn, s.Name, []string{s.Cluster}, log)}
+	var loops sync.WaitGroup
+	for _, run := range []func(context.Context) error{f.follower.Run, store.Run} {
+		loops.Go(func() {
+			defer guard()
+			_ = run(ctx) // nil once ctx is done
+		})
+	}
+	f.end = func() {
+		cancel()
+		loops.Wait()
+		conn.Close()
+	}
+	return f, nil
+}
+
+// release ends the stream with the last configuration that uses it.
+func release(s settings) {
+	followers.Lock()
+	defer followers.Unlock()
+	f := followers.by[s]
+	if f.users--; f.users == 0 {
+		delete(followers.by, s)
+		f.end()
+	}
+}
+
+// choose names the endpoints for a request, comma separated, or none, with the reason.
+func (f *filter) choose(contentLength string) (endpoints, reason string) {
+	size, err := strconv.ParseInt(contentLength, 10, 64)
+	if err != nil || size < 0 {
+		size = -1
+	}
+	c := f.pool.Choose(time.Now(), picking.Request{Size: size})
+	if c.Address == "" {
+		return "", string(c.Reason)
+	}
+	return strings.Join(append([]string{c.Address}, c.Others...), ","), string(c.Reason)
+}
+
+// mostPanics is the number of panics after which the filter steps aside for good.
+const mostPanics = 3
+
+var panics atomic.Int64
+
+// aside reports whether the filter has stepped aside.
+func aside() bool { return panics.Load() >= mostPanics }
+
+// guard recovers from a panic of the entry that defers it, and counts it.
+func guard() {
+	if r := recover(); r != nil {
+		n := panics.Add(1)
+		slog.New(logHandler).Error("panic recovered; after the third, requests go by the weights", "panic", r,
+			"count", n)
+	}
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"steelyard/weighting"
+	"steelyard/xds/loads"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"no JSON", "steelyard: x", "want JSON such as"},
+		{"an unknown key", `{"steelyard":"a:1","cluster":"c","clutser":"c"}`, "clutser"},
+		{"no address", `{"cluster":"c"}`, "steelyard (HOST:PORT) and cluster are required"},
+		{"no cluster", `{"steelyard":"a:1"}`, "steelyard (HOST:PORT) and cluster are required"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := parse(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+	s, err := parse(`{"steelyard":"a:1","cluster":"c","name":"n","ca_file":"/ca","cert_file":"/c","key_file":"/k"}`)
+	if want := (settings{"a:1", "c", "n", "/ca", "/c", "/k"}); err != nil || s != want {
+		t.Errorf("got %+v and %v, want %+v", s, err, want)
+	}
+	if _, err := newFilter(settings{Steelyard: "a:1", Cluster: "c", CAFile: "/does/not/exist"}, quiet); err == nil {
+		t.Error("authorities that cannot be read are accepted")
+	}
+}
+
+func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
+	server := loads.New(quiet)
+	s := settings{Steelyard: serve(t, server), Cluster: "llama", Name: "envoy-1"}
+	a, err := newFilter(s, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if endpoints, reason := a.choose("10"); endpoints != "" || reason != "no_update" {
+		t.Errorf("without loads: %q for the reason %q", endpoints, reason)
+	}
+	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
+		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1}, {Address: "10.0.0.2:80", Capacity: 1}}})
+	server.Publish("llama", d)
+	eventually(t, "the filter has loads", func() bool { _, reason := a.choose(""); return reason == "fill" })
+	b, err := newFilter(s, quiet) // the listener is updated: the new configuration comes before the old one goes
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.stop()
+	endpoints, reason := b.choose("not a number")
+	if n := len(strings.Split(endpoints, ",")); n != 2 || reason != "fill" {
+		t.Errorf("right after the update: %q for the reason %q, want the loads that were there", endpoints, reason)
+	}
+	if got := server.Followers(); len(got) != 1 || got[0].Picker != "envoy-1" {
+		t.Errorf("followers %+v, want one", got)
+	}
+	b.stop()
+	if n := len(followers.by); n != 0 {
+		t.Errorf("%d followers are left", n)
+	}
+}
+
+func TestAfterTheThirdPanicTheFilterStepsAside(t *testing.T) {
+	defer panics.Store(0)
+	for i := range mostPanics {
+		if aside() {
+			t.Fatalf("it is aside after %d panics", i)
+		}
+		func() {
+			defer guard()
+			panic("a defect")
+		}()
+	}
+	if !aside() {
+		t.Error("it is not aside")
+	}
+}
+
+// serve serves loads until the test ends, and returns the address.
+func serve(t *testing.T, s *loads.Server) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	s.Register(g)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = g.Serve(listener)
+	}()
+	t.Cleanup(func() {
+		s.Close()
+		g.Stop()
+		<-done
+	})
+	return listener.Addr().String()
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); !check(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
