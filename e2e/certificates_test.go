@@ -92,7 +92,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	}
 	for _, err := range []error{
 		f.hasProblem(view.SeverityError, cert+" (xds) expires in 3 d",
-			"; then Envoys refuse to connect: renew it and restart Steelyard"),
+			"; then Envoys refuse to connect: renew it"),
 		f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expires in ",
 			" s; then model servers that ask for it refuse scrapes"),
 	} {

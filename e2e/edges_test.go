@@ -139,6 +139,9 @@ func (a *authority) issue(name string, end time.Time) (
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+	if strings.Contains(name, ".") {
+		own.DNSNames = []string{name}
+	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = own, key

@@ -1,26 +1,59 @@
 #!/usr/bin/env bash
-# Archives, checksums and an SBOM of a version in dist/. The same commit gives the same bytes:
-# no path and no time of the build gets into them.
+# Archives, checksums and SBOMs of a version in dist/. The same commit gives the same bytes: no path and no time of the
+# build gets into them. The binary for Linux is the one of the image (Dockerfile has the same flags).
+#
+#   tools/release.sh 0.1.0
+#   PLATFORMS=linux/amd64 DIST=/tmp/dist tools/release.sh 0.1.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=${1:?usage: tools/release.sh VERSION}
-platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/arm64}
+platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
+dist=${DIST:-dist}
 committed=$(git log -1 --format=%ct)
 
-rm -rf dist
-mkdir -p dist
+# build OS ARCH FILE
+build() {
+    CGO_ENABLED=0 GOOS=$1 GOARCH=$2 go build -trimpath -buildvcs=false \
+        -ldflags "-s -w -buildid= -X main.version=$version" -o "$3" ./cmd/steelyard
+}
+
+rm -rf "$dist"
+mkdir -p "$dist"
+dist=$(cd "$dist" && pwd)
+
+# Completions do not depend on the platform: those of this one's binary.
+host=$(mktemp -d)
+trap 'rm -rf "$host"' EXIT
+build "$(go env GOHOSTOS)" "$(go env GOHOSTARCH)" "$host/steelyard"
+mkdir "$host/completions"
+"$host/steelyard" completion bash >"$host/completions/steelyard.bash"
+"$host/steelyard" completion zsh >"$host/completions/_steelyard"
+"$host/steelyard" completion fish >"$host/completions/steelyard.fish"
+
 for platform in $platforms; do
     os=${platform%/*} arch=${platform#*/}
     name=steelyard_${version}_${os}_${arch}
-    mkdir "dist/$name"
-    CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath \
-        -ldflags "-s -w -buildid= -X main.version=$version" -o "dist/$name/steelyard" ./cmd/steelyard
-    cp LICENSE README.md CHANGELOG.md steelyard.example.yaml "dist/$name"
-    go run -C tools ./sbom "$PWD/dist/$name/steelyard" "$version" >"dist/$name.cdx.json"
-    tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner -C dist "$name" |
-        gzip --no-name >"dist/$name.tar.gz"
-    rm -r "dist/${name:?}"
+    mkdir "$dist/$name"
+    build "$os" "$arch" "$dist/$name/steelyard"
+    cp LICENSE README.md CHANGELOG.md steelyard.example.yaml "$dist/$name"
+    cp -R "$host/completions" "$dist/$name"
+    mkdir "$dist/$name/prometheus"
+    cp deploy/prometheus/recording.yaml deploy/prometheus/alerts.yaml deploy/grafana/steelyard.json \
+        "$dist/$name/prometheus"
+    if [ "$os" = linux ]; then cp -R deploy/systemd "$dist/$name"; fi
+    go run -C tools ./sbom "$dist/$name/steelyard" "$version" >"$dist/$name.cdx.json"
+    chmod -R u=rwX,go=rX "$dist/$name"
+    tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner -C "$dist" "$name" |
+        gzip --no-name -9 >"$dist/$name.tar.gz"
+    rm -r "${dist:?}/$name"
 done
-(cd dist && sha256sum -- * >checksums.txt)
-ls -l dist
+# The chart, whose files are links in the checkout.
+mkdir "$host/chart"
+cp -RL manifests/chart "$host/chart/steelyard"
+sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: $version/" "$host/chart/steelyard/Chart.yaml"
+sed -i "s/^  tag: .*/  tag: $version/" "$host/chart/steelyard/values.yaml"
+tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+    -C "$host/chart" steelyard | gzip --no-name -9 >"$dist/steelyard-chart-$version.tgz"
+(cd "$dist" && sha256sum -- * >checksums.txt)
+ls -l "$dist"

@@ -38,7 +38,7 @@ func command() *cobra.Command {
 	}
 	s := c.Flags()
 	s.BoolVar(&quick, "quick", false, "two minutes, wide intervals")
-	s.StringSliceVar(&given.Policies, "policies", d.Policies, "rows to run, of "+strings.Join(d.Policies, ","))
+	s.StringSliceVar(&given.Policies, "policies", d.Policies, "rows to run, of "+strings.Join(names(), ","))
 	s.IntVar(&given.Envoys, "envoys", d.Envoys, "Envoys of a row, one worker each")
 	s.IntVar(&given.Engines, "engines", d.Engines, "emulated engines of a row")
 	s.IntVar(&given.Engine.KVTokens, "kv", d.Engine.KVTokens, "tokens of an engine's KV cache")

@@ -47,7 +47,7 @@ type Options struct {
 // Default is the bench as it is published: once the whole trace, in nine minutes.
 func Default() Options {
 	return Options{
-		Policies: names(), Envoys: 6, Engines: 12, Engine: engine.Defaults(),
+		Policies: usual(), Envoys: 6, Engines: 12, Engine: engine.Defaults(),
 		Load: 0.8, Trace: trace.Azure(), Burst: 1, Seed: 1,
 		WarmUp: time.Minute, Requests: len(trace.Azure().Requests), Lateness: 20 * time.Millisecond, Attempts: 2,
 	}
@@ -99,11 +99,17 @@ func policies() []fleet.Policy {
 	return []fleet.Policy{
 		{Name: "least_request", Native: fleet.LeastRequest},
 		{Name: "round_robin", Native: fleet.RoundRobin},
-		{Name: "steelyard", Control: &fleet.Control{Default: true}},
+		steelyardRow(),
 		{Name: "steelyard_scrapes", Control: &fleet.Control{Scrape: 250 * time.Millisecond}},
 		{Name: rowFewestInFlight, Direct: true},
 		{Name: rowLeastWork, Direct: true},
+		steelyardRow().InReplicas(false),
+		steelyardRow().InReplicas(true),
 	}
+}
+
+func steelyardRow() fleet.Policy {
+	return fleet.Policy{Name: "steelyard", Control: &fleet.Control{Default: true}}
 }
 
 // The rows in which the generator chooses.
@@ -116,6 +122,17 @@ func names() []string {
 	var all []string
 	for _, p := range policies() {
 		all = append(all, p.Name)
+	}
+	return all
+}
+
+// usual are the rows that run when none is asked for: those with one Steelyard at most.
+func usual() []string {
+	var all []string
+	for _, p := range policies() {
+		if p.Control == nil || p.Control.Replicas == 0 {
+			all = append(all, p.Name)
+		}
 	}
 	return all
 }

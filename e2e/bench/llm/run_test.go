@@ -25,7 +25,8 @@ func short(t *testing.T) Options {
 			At: time.Duration(i) * 100 * time.Millisecond, Prompt: int32(100 + 37*i%1500), Output: int32(1 + i%20),
 		})
 	}
-	o.Trace, o.Envoys, o.Engines, o.Load = tr, 1, 2, 0.6
+	o.Policies = names()
+	o.Trace, o.Envoys, o.Engines, o.Load = tr, 2, 2, 0.6
 	o.WarmUp, o.Requests, o.Attempts = 200*time.Millisecond, 60, 1
 	o.Place.Dir = proctest.Dir(t)
 	return o

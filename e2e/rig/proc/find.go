@@ -15,10 +15,14 @@ type Program string
 
 // The programs of the rig.
 const (
-	ProgramEnvoy    Program = "envoy"
-	ProgramRedis    Program = "redis-server"
-	ProgramPromtool Program = "promtool"
-	ProgramTriton   Program = "tritonserver"
+	ProgramEnvoy      Program = "envoy"
+	ProgramRedis      Program = "redis-server"
+	ProgramPromtool   Program = "promtool"
+	ProgramPrometheus Program = "prometheus"
+	ProgramTriton     Program = "tritonserver"
+	ProgramChromium   Program = "chromium"
+	ProgramEtcd       Program = "etcd"
+	ProgramAPIServer  Program = "kube-apiserver"
 )
 
 // variable names the environment variable that overrides where the program is.
@@ -33,14 +37,16 @@ func (p Program) target() string {
 		return "tools-redis"
 	case ProgramTriton:
 		return "tools-triton"
+	case ProgramAPIServer:
+		return "tools-apiserver"
 	default:
 		return "tools-" + string(p)
 	}
 }
 
 // Find returns the absolute path of a program: the one that its environment
-// variable names (ENVOY, REDIS_SERVER, PROMTOOL, TRITONSERVER), else the one in .tools/bin of the checkout that holds
-// the working directory or the running binary, else the one on PATH.
+// variable names (ENVOY, REDIS_SERVER, KUBE_APISERVER and so on), else the one in .tools/bin of the checkout that
+// holds the working directory or the running binary, else the one on PATH.
 func Find(p Program) (string, error) {
 	if given := os.Getenv(p.variable()); given != "" {
 		path, err := exec.LookPath(given)

@@ -65,6 +65,7 @@ func TestFindNamesTheMissingMakeTarget(t *testing.T) {
 	for program, target := range map[proc.Program]string{
 		proc.ProgramEnvoy: "make tools-envoy", proc.ProgramRedis: "make tools-redis",
 		proc.ProgramPromtool: "make tools-promtool", proc.ProgramTriton: "make tools-triton",
+		proc.ProgramPrometheus: "make tools-prometheus",
 	} {
 		t.Run(string(program), func(t *testing.T) {
 			t.Setenv(strings.ToUpper(strings.ReplaceAll(string(program), "-", "_")), "")

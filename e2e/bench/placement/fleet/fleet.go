@@ -31,19 +31,23 @@ type Fleet struct {
 	Policy Policy
 	Size   Size
 
-	binary  string // steelyard
-	dir     string
-	servers []*modelsim.Server
-	xds     string // host:port of Steelyard
-	admin   string
-	control *proc.Process
-	envoys  []*proc.Envoy
-	urls    []string // where requests go: of the Envoys' listeners, or of the servers
+	binary   string // steelyard
+	dir      string
+	servers  []*modelsim.Server
+	replicas []replica // of Steelyard
+	envoys   []*proc.Envoy
+	urls     []string // where requests go: of the Envoys' listeners, or of the servers
 
 	redis   *proc.Redis
 	client  *redis.Client
 	stop    context.CancelFunc // of the counting in Redis
 	counted sync.WaitGroup
+}
+
+// A replica is a Steelyard of a row.
+type replica struct {
+	xds, admin string // host:port
+	process    *proc.Process
 }
 
 // A Place is where rows live.
@@ -119,11 +123,12 @@ func urlOf(address string) string { return "http://" + address + "/v1/completion
 
 // startRedis starts a Redis and the counting in it, where the policy has one.
 func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
-	if f.Policy.Control == nil || f.Policy.Control.Redis == 0 {
+	c := f.Policy.Control
+	if c == nil || c.Redis == 0 && !c.connected() {
 		return nil, nil
 	}
 	var err error
-	if f.redis, err = proc.StartRedis(ctx, proc.RedisConfig{Dir: f.dir}); err != nil {
+	if f.redis, err = proc.StartRedis(ctx, proc.RedisConfig{Dir: f.dir}); err != nil || c.Redis == 0 {
 		return nil, err
 	}
 	f.client = redis.NewClient(&redis.Options{Addr: f.redis.Address()})
@@ -171,31 +176,53 @@ func (f *Fleet) startControl(ctx context.Context) error {
 		}
 		f.binary = built
 	}
+	for i := range max(1, f.Policy.Control.Replicas) {
+		if err := f.startReplica(ctx, fmt.Sprintf("steelyard-%d", i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) startReplica(ctx context.Context, name string) error {
 	ports, err := proc.FreeAddresses(2)
 	if err != nil {
 		return err
 	}
-	f.xds, f.admin = ports[0], ports[1]
-	config := filepath.Join(f.dir, "steelyard.yaml")
-	if err := os.WriteFile(config, []byte(f.config()), 0o600); err != nil {
+	r := replica{xds: ports[0], admin: ports[1]}
+	config := filepath.Join(f.dir, name+".yaml")
+	if err := os.WriteFile(config, []byte(f.config(&r, name)), 0o600); err != nil {
 		return err
 	}
-	f.control, err = proc.StartSteelyard(ctx,
-		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: f.admin, Dir: f.dir})
+	r.process, err = proc.StartSteelyard(ctx,
+		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: r.admin, Dir: f.dir, Name: name})
+	if err == nil {
+		f.replicas = append(f.replicas, r)
+	}
 	return err
 }
 
-// config is the text of Steelyard's configuration for this row.
-func (f *Fleet) config() string {
+// connected reports whether there are replicas that are connected.
+func (c *Control) connected() bool { return c.Replicas > 1 && !c.Apart }
+
+// config is the text of a replica's configuration for this row.
+func (f *Fleet) config(r *replica, name string) string {
 	c := f.Policy.Control
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds:\n  listen: %s\n", f.xds)
+	fmt.Fprintf(&b, "xds:\n  listen: %s\n", r.xds)
 	if !c.Default {
 		fmt.Fprintf(&b, "  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", !c.AccessLog, !c.LoadReports)
 	}
-	fmt.Fprintf(&b, "admin: {listen: %s}\n", f.admin)
-	if f.redis != nil {
+	fmt.Fprintf(&b, "admin: {listen: %s}\n", r.admin)
+	switch {
+	case f.redis == nil:
+	case c.Redis > 0:
 		fmt.Fprintf(&b, "redis: {addresses: [%q], interval: %s}\n", f.redis.Address(), c.Redis)
+	default:
+		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", f.redis.Address())
+	}
+	if c.connected() {
+		fmt.Fprintf(&b, "replicas: {name: %s}\n", name)
 	}
 	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)
 	if f.Size.Slots > 0 {
@@ -207,7 +234,7 @@ func (f *Fleet) config() string {
 	case !c.Default:
 		b.WriteString("  scrape: {disabled: true}\n")
 	}
-	if f.redis != nil {
+	if c.Redis > 0 {
 		b.WriteString("  inflight: {redis_key: \"inflight:{cluster}\"}\n")
 	}
 	if c.TargetWait > 0 {
@@ -236,7 +263,11 @@ func (f *Fleet) startEnvoys(ctx context.Context) error {
 
 func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 	name := fmt.Sprintf("envoy-%d", i+1)
-	text, err := f.Policy.bootstrap(name, f.xds, f.addresses())
+	xds := ""
+	if n := len(f.replicas); n > 0 {
+		xds = f.replicas[i%n].xds
+	}
+	text, err := f.Policy.bootstrap(name, xds, f.addresses())
 	if err != nil {
 		return fmt.Errorf("making the bootstrap of %s: %w", name, err)
 	}
@@ -295,8 +326,8 @@ func (f *Fleet) Close() error {
 		}
 	}
 	errs := []error{group.Wait()}
-	if f.control != nil {
-		errs = append(errs, f.control.Stop())
+	for _, r := range f.replicas {
+		errs = append(errs, r.process.Stop())
 	}
 	for _, s := range f.servers {
 		errs = append(errs, s.Close())

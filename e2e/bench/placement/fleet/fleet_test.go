@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,8 +137,8 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 
 func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 	configured := func(c Control, slots int) string {
-		f := &Fleet{Policy: Policy{Control: &c}, Size: Size{Slots: slots}, xds: "127.0.0.1:1", admin: "127.0.0.1:2"}
-		return f.config()
+		f := &Fleet{Policy: Policy{Control: &c}, Size: Size{Slots: slots}}
+		return f.config(&replica{xds: "127.0.0.1:1", admin: "127.0.0.1:2"}, "steelyard-1")
 	}
 	const want = "xds:\n  listen: 127.0.0.1:1\nadmin: {listen: 127.0.0.1:2}\n" +
 		"clusters:\n- name: bench\n  engine: vllm\n  endpoints:\n    static:\n"
@@ -157,6 +159,40 @@ func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 	}
 	if diff := cmp.Diff(with(Control{LoadReports: true, AccessLog: true}), with(Control{Default: true})); diff != "" {
 		t.Errorf("the bootstrap lacks a source (-all +default):\n%s", diff)
+	}
+}
+
+// Two replicas share the Envoys, and know each other unless they are apart.
+func TestARowOfTwoReplicasHasHalfOfTheEnvoysAtEach(t *testing.T) {
+	p, err := Named("steelyard_access_log" + VariantReplicas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := startRow(t, p, Size{Envoys: 2, Servers: 2, Slots: 1, Service: 20 * time.Millisecond})
+	u, err := f.Usage(t.Context())
+	if err != nil || u.Control.RSS == 0 || u.Control.Pushes < 2 {
+		t.Errorf("usage %+v, %v", u.Control, err)
+	}
+	for _, r := range f.replicas {
+		page, err := http.Get("http://" + r.admin + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(page.Body)
+		page.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"\nsteelyard_replicas_connected 1\n", "\nsteelyard_replicas{state=\"live\"} 1\n",
+			"\nsteelyard_connected_envoys 1\n"} {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("no %q in the metrics of a replica", line)
+			}
+		}
+	}
+	if p, err := Named("steelyard_access_log" + VariantApart); err != nil || p.Control.connected() ||
+		p.Control.Replicas != 2 {
+		t.Errorf("apart: %+v, %v", p.Control, err)
 	}
 }
 
@@ -204,7 +240,7 @@ func TestMeasuredProcessesHaveLowerPriorityThanTheLoad(t *testing.T) {
 	f := startRow(t, Policy{Name: "scrape", Control: &Control{Scrape: time.Second}},
 		Size{Envoys: 1, Servers: 2, Slots: 1, Load: 0.5, Service: 10 * time.Millisecond})
 	own := slices.Max(nice(t, os.Getpid()))
-	for name, pid := range map[string]int{"envoy": f.envoys[0].Pid(), "steelyard": f.control.Pid()} {
+	for name, pid := range map[string]int{"envoy": f.envoys[0].Pid(), "steelyard": f.replicas[0].process.Pid()} {
 		all := nice(t, pid)
 		if len(all) < 2 || slices.Min(all) != min(19, own+niceness) {
 			t.Errorf("threads of %s have niceness %v with a load generator of %d, want %d more", name, all, own,

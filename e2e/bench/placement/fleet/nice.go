@@ -46,8 +46,8 @@ func (f *Fleet) standBack() error {
 	if f.redis != nil {
 		errs = append(errs, standBack(f.redis.Pid()))
 	}
-	if f.control != nil {
-		errs = append(errs, standBack(f.control.Pid()))
+	for _, r := range f.replicas {
+		errs = append(errs, standBack(r.process.Pid()))
 	}
 	for _, e := range f.envoys {
 		errs = append(errs, standBack(e.Pid()))

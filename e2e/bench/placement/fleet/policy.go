@@ -45,6 +45,9 @@ type Control struct {
 	RoundRobin bool          // under the weights, instead of what bootstrap writes
 	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
 	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
+
+	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
+	Apart    bool // the replicas are not connected through Redis
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape
@@ -70,7 +73,22 @@ func Policies() []Policy {
 const (
 	variantRoundRobin = "+round_robin" // Envoy's ROUND_ROBIN under the weights, instead of what bootstrap writes
 	variantShedding   = "+shedding"    // a bootstrap without the aggregate cluster of the fail-safe
+	VariantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
+	VariantApart      = "+apart"       // the same, not connected
 )
+
+// InReplicas makes a row with Steelyard one with two replicas.
+func (p Policy) InReplicas(apart bool) Policy {
+	c := *p.Control
+	c.Replicas, c.Apart = 2, apart
+	p.Control = &c
+	if apart {
+		p.Name, p.Title = p.Name+VariantApart, p.Title+VariantApart
+	} else {
+		p.Name, p.Title = p.Name+VariantReplicas, p.Title+VariantReplicas
+	}
+	return p
+}
 
 // Named is the policy of a name, one of Policies or a variant of one.
 func Named(name string) (Policy, error) {
@@ -94,9 +112,13 @@ func Named(name string) (Policy, error) {
 			p.Control.RoundRobin, rest = true, strings.TrimPrefix(rest, variantRoundRobin)
 		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
 			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
+		case p.Control != nil && strings.HasPrefix(rest, VariantReplicas):
+			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, VariantReplicas)
+		case p.Control != nil && strings.HasPrefix(rest, VariantApart):
+			p.Control.Replicas, p.Control.Apart, rest = 2, true, strings.TrimPrefix(rest, VariantApart)
 		default:
-			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s and %s", name,
-				rest, variantRoundRobin, variantShedding)
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s, %s, %s and %s",
+				name, rest, variantRoundRobin, variantShedding, VariantReplicas, VariantApart)
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

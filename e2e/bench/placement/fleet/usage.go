@@ -25,7 +25,7 @@ type Usage struct {
 	Control *ControlUsage
 }
 
-// ControlUsage is the part of a row's Steelyard.
+// ControlUsage is the part of a row's Steelyard, of all of its replicas.
 type ControlUsage struct {
 	CPU        float64 // seconds
 	RSS        float64 // bytes, at this moment
@@ -44,23 +44,29 @@ func (f *Fleet) Usage(ctx context.Context) (Usage, error) {
 		}
 		u.Envoys = append(u.Envoys, p.cpu)
 	}
-	if f.control == nil {
+	if len(f.replicas) == 0 {
 		return u, nil
 	}
-	p, err := readProcess(f.control.Pid())
-	if err != nil {
-		return u, fmt.Errorf("reading the CPU time of steelyard: %w", err)
+	u.Control = &ControlUsage{}
+	for _, r := range f.replicas {
+		p, err := readProcess(r.process.Pid())
+		if err != nil {
+			return u, fmt.Errorf("reading the CPU time of steelyard: %w", err)
+		}
+		u.Control.CPU, u.Control.RSS = u.Control.CPU+p.cpu, u.Control.RSS+p.rss
+		if err := r.readMetrics(ctx, u.Control); err != nil {
+			return u, err
+		}
 	}
-	u.Control = &ControlUsage{CPU: p.cpu, RSS: p.rss}
-	return u, f.readMetrics(ctx, u.Control)
+	return u, nil
 }
 
 // maxMetrics bounds a metrics page, in bytes.
 const maxMetrics = 16 << 20
 
-// readMetrics takes what Steelyard counts of itself.
-func (f *Fleet) readMetrics(ctx context.Context, u *ControlUsage) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.admin+"/metrics", nil)
+// readMetrics adds what a replica counts of itself, and the highest of the drop fractions.
+func (r *replica) readMetrics(ctx context.Context, u *ControlUsage) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+"/metrics", nil)
 	if err != nil {
 		return err
 	}
@@ -75,9 +81,9 @@ func (f *Fleet) readMetrics(ctx context.Context, u *ControlUsage) error {
 	if err != nil {
 		return fmt.Errorf("reading Steelyard's metrics: %w", err)
 	}
-	u.Pushes = sum(families["steelyard_pushes_total"])
-	u.Suppressed = sum(families["steelyard_suppressed_pushes_total"])
-	u.Drop = sum(families["steelyard_drop_fraction"])
+	u.Pushes += sum(families["steelyard_pushes_total"])
+	u.Suppressed += sum(families["steelyard_suppressed_pushes_total"])
+	u.Drop = max(u.Drop, sum(families["steelyard_drop_fraction"]))
 	return nil
 }
 

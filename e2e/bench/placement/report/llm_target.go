@@ -11,6 +11,8 @@ import (
 const (
 	steelyardDefault = "steelyard"
 	steelyardScrapes = "steelyard_scrapes"
+
+	steelyardReplicas = steelyardDefault + "+replicas"
 )
 
 // The figures that targets speak of.
@@ -40,6 +42,8 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 	isUsual := c.Load == usualLoad && c.Burst == 1 && !c.Chunked && c.Source != "" &&
 		c.KVTokens == usual.KVTokens && c.Sequences == usual.MaxSequences
 	switch {
+	case llmIndex(rows, steelyardReplicas) >= 0: // a bench of these only
+		return []Target{llmOfOneReplica(rows)}
 	case isUsual && c.Mixed:
 		return []Target{
 			ratio(steelyardDefault, ttftP99, leastRequest, 0.52),
@@ -78,6 +82,17 @@ func llmRatio(rows []LLMRow, policy string, f llmFigure, reference string, limit
 		if of, ok := rows[i].Of[reference]; ok {
 			t.measure(f.of(of))
 		}
+	}
+	return t
+}
+
+// llmOfOneReplica is the target for two replicas.
+func llmOfOneReplica(rows []LLMRow) Target {
+	t := llmTarget(fmt.Sprintf("%s: %s, by that of %s", steelyardReplicas, ttftP99.title, steelyardDefault),
+		ofOneReplica)
+	one, two := llmIndex(rows, steelyardDefault), llmIndex(rows, steelyardReplicas)
+	if one >= 0 && two >= 0 {
+		t.measure(rows[two].TTFTP99/rows[one].TTFTP99, ciOf(noInterval))
 	}
 	return t
 }

@@ -51,6 +51,7 @@ func Targets(sections []Section) []Target {
 		case 50 * time.Millisecond:
 			all = append(all, s.ratio(accessLog, leastRequest, 0.75))
 		}
+		all = append(all, s.replicas(accessLog+"+replicas", accessLog)...)
 		if s.Service >= 250*time.Millisecond && s.Service <= time.Second {
 			all = append(all, s.picker()...)
 		}
@@ -70,6 +71,22 @@ func (s Section) second() []Target {
 		s.ratio(redisCounts, leastRequest, 0.45),
 		s.ratio(scrapeOnly, leastRequest, 0.75),
 	}
+}
+
+// ofOneReplica is what the wait of two replicas may be of that of one.
+const ofOneReplica = 1.05
+
+// replicas is the target for two replicas, where both they and one were run: it is about no other bench.
+func (s Section) replicas(policy, of string) []Target {
+	one, two := s.find(of), s.find(policy)
+	if two < 0 {
+		return nil
+	}
+	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, of), ofOneReplica)
+	if one >= 0 {
+		t.measure(s.Rows[two].WaitP99/s.Rows[one].WaitP99, ciOf(noInterval))
+	}
+	return []Target{t}
 }
 
 // picker are the targets against the endpoint picker. It was measured at 0.5 s,

@@ -1,0 +1,210 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	source "steelyard/controlplane/discovery/kubernetes"
+)
+
+// TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven, without a restart.
+func TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven(t *testing.T) {
+	r := newRoom(t, client(t, api(t)))
+	r.account()
+	uid := r.pod(pod{name: "a", labels: map[string]string{"steelyard.dev/capacity": "4"}})
+	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1", pod: "a", uid: uid})
+	c := connect(t, api(t), "", r.tokenFile(api(t)))
+	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
+	v.faulty("Steelyard may not watch endpointslices.discovery.k8s.io in namespace "+r.name,
+		"the verbs get, list and watch on endpointslices.discovery.k8s.io")
+	if set, _ := v.now(); set != nil {
+		t.Errorf("there is a set, %s, before the API server has answered", shown(set))
+	}
+
+	r.grant(r.name, readSlices)
+	v.faulty("capacity and engine of Pods are not known", "Steelyard may not watch pods in namespace "+r.name)
+	v.has("10.0.0.1:8000")
+	r.grant(r.name, readSlices, readPods)
+	v.becomes("10.0.0.1:8000")
+	eventually(t, "the capacity is that of the Pod's label", func() error {
+		if e := v.one("10.0.0.1:8000"); e.Capacity != 4 {
+			return fmt.Errorf("it is %+v", e)
+		}
+		return nil
+	})
+	if c.requests.of("endpointslices watch forbidden") == 0 || c.requests.of("pods watch forbidden") == 0 {
+		t.Errorf("the refusals are not counted: %v", c.requests.count)
+	}
+}
+
+// TestARefusedTokenIsReadAgain: nothing but the file changes.
+func TestARefusedTokenIsReadAgain(t *testing.T) {
+	r := newRoom(t, client(t, api(t)))
+	r.account()
+	r.grant(r.name, readSlices, readPods)
+	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1"})
+	path := r.tokenFile(api(t))
+	good, err := os.ReadFile(path)
+	r.must(err)
+	r.must(os.WriteFile(path, []byte("expired"), 0o600))
+	v := service(t, connect(t, api(t), "", path), source.ServiceConfig{Namespace: r.name, Service: "llama"})
+	v.faulty("refuses the credentials", "endpointslices")
+	r.must(os.WriteFile(path, good, 0o600))
+	began := time.Now()
+	v.becomes("10.0.0.1:8000")
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("the token was read again after %v; client-go by itself takes a minute", took)
+	}
+}
+
+// TestEndpointsStayWhileTheAPIServerIsDeadOrHangs, and follow it when it is back.
+func TestEndpointsStayWhileTheAPIServerIsDeadOrHangs(t *testing.T) {
+	s := ownAPI(t)
+	r := newRoom(t, client(t, s))
+	r.slice("llama", "llama", httpPort, entries(0, 3)...)
+	c := connect(t, s, "", "")
+	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
+	three := []string{"10.1.0.1:8000", "10.1.0.2:8000", "10.1.0.3:8000"}
+	v.becomes(three...)
+
+	r.must(s.KillAPI())
+	v.faulty("connection refused")
+	r.must(s.StartAPI(t.Context()))
+	r.slice("llama", "llama", httpPort, entries(0, 4)...)
+	four := slices.Concat(three, []string{"10.1.0.4:8000"})
+	v.becomes(four...)
+
+	r.must(s.PauseAPI())
+	paused := time.Now()
+	v.faulty(s.URL(), "does not answer")
+	if took := time.Since(paused); took > 20*time.Second {
+		t.Errorf("it hung for %v before that was noticed, want less than 20 s", took)
+	}
+	r.must(s.ResumeAPI())
+	r.slice("llama", "llama", httpPort, entries(0, 2)...)
+	v.becomes(three[:2]...)
+	if v.fewer != 2 {
+		t.Errorf("at some time there were %d endpoints, want never less than the API said: 2", v.fewer)
+	}
+	for text, want := range map[string]int{"could not be refreshed": 2, "can be refreshed again": 2} {
+		if got := c.log.count(text); got != want {
+			t.Errorf("%q is logged %d times, want once for each of the two faults:\n%s", text, got, &c.log.text)
+		}
+	}
+	if c.requests.of("endpointslices watch connection") == 0 || c.requests.of("readyz get timeout") == 0 {
+		t.Errorf("the failures are not counted: %v", c.requests.count)
+	}
+}
+
+// TestAWatchThatIsTooOldIsFollowedByAList: what changed while nobody could watch is not lost.
+func TestAWatchThatIsTooOldIsFollowedByAList(t *testing.T) {
+	s := ownAPI(t)
+	r := newRoom(t, client(t, s))
+	r.slice("llama", "llama", httpPort, entries(0, 3)...)
+	way := newWay(t, s.Address())
+	c := connect(t, s, "https://"+way.address(), "")
+	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
+	v.becomes("10.1.0.1:8000", "10.1.0.2:8000", "10.1.0.3:8000")
+	// A watch that ends without an event within a second is followed by a list anyway.
+	r.slice("llama", "llama", httpPort, entries(0, 2)...)
+	v.becomes("10.1.0.1:8000", "10.1.0.2:8000")
+
+	way.block(true)
+	v.faulty("") // of the watch, or of the question whether the API server is there
+	r.slice("llama", "llama", httpPort, entries(1, 1)...)
+	// An API server has in memory what happened since its start; older watches expire.
+	r.must(s.KillAPI())
+	r.must(s.StartAPI(t.Context()))
+	r.slice("llama", "llama", httpPort, entries(2, 1)...)
+	way.block(false)
+	v.becomes("10.1.0.3:8000")
+	if c.requests.of("endpointslices watch expired") == 0 {
+		t.Errorf("no watch had expired, so this shows nothing: %v", c.requests.count)
+	}
+}
+
+// way is a way to the API server that can be blocked.
+type way struct {
+	listener net.Listener
+	target   string
+
+	mu      sync.Mutex
+	blocked bool
+	open    map[net.Conn]struct{}
+}
+
+func newWay(t *testing.T, target string) *way {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &way{listener: listener, target: target, open: make(map[net.Conn]struct{})}
+	var carrying sync.WaitGroup
+	inBackground(t, func(ctx context.Context) {
+		stop := context.AfterFunc(ctx, func() { listener.Close() })
+		defer stop()
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				w.block(true)
+				carrying.Wait()
+				return
+			}
+			carrying.Go(func() { w.carry(conn) })
+		}
+	})
+	return w
+}
+
+func (w *way) address() string { return w.listener.Addr().String() }
+
+// block ends all connections, and refuses or accepts new ones.
+func (w *way) block(blocked bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blocked = blocked
+	if blocked {
+		for conn := range w.open {
+			conn.Close()
+		}
+	}
+}
+
+// keep notes a connection, unless the way is blocked.
+func (w *way) keep(conn net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.blocked {
+		w.open[conn] = struct{}{}
+	}
+	return !w.blocked
+}
+
+func (w *way) carry(conn net.Conn) {
+	defer conn.Close()
+	if !w.keep(conn) {
+		return
+	}
+	server, err := net.Dial("tcp", w.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{conn, server}, {server, conn}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			conn.Close()
+			server.Close()
+		})
+	}
+	both.Wait()
+}

@@ -1,0 +1,215 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/xds/loads/loadsv1"
+)
+
+// A pickerProcess is a running steelyard picker.
+type pickerProcess struct {
+	*proc.Process
+	address, admin string
+}
+
+// startPicker runs steelyard picker for the cluster of the tests.
+func startPicker(t *testing.T, dir, steelyard, address string, args ...string) *pickerProcess {
+	t.Helper()
+	free, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address == "" {
+		address = free[0]
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pickerProcess{address: address, admin: free[1]}
+	p.Process = proctest.Start(t, proc.Spec{Name: "picker", Path: binary, Dir: dir, Args: append([]string{"picker",
+		"--steelyard", steelyard, "--cluster", cluster, "--listen", address, "--admin", p.admin}, args...)})
+	return p
+}
+
+// choices is the count of choices with a reason.
+func (p *pickerProcess) choices(t *testing.T, reason string) float64 {
+	t.Helper()
+	resp, err := http.Get("http://" + p.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := fmt.Sprintf("steelyard_picker_choices_total{cluster=%q,reason=%q} ", cluster, reason)
+	for line := range strings.Lines(string(page)) {
+		if value, ok := strings.CutPrefix(line, series); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// ready is nil when the picker has loads.
+func (p *pickerProcess) ready() error {
+	return proc.AnswersHTTP("http://" + p.admin + "/readyz")(context.Background())
+}
+
+// one sends all requests to one address: a state that a control plane gets into only by chance.
+type one struct {
+	loadsv1.UnimplementedLoadsServer
+	addresses []string // the first is free
+}
+
+func (o *one) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
+	for {
+		u := &loadsv1.Update{Cluster: cluster, Cost: &loadsv1.Cost{Base: 1, Mean: 1}}
+		for i, a := range o.addresses {
+			u.Endpoints = append(u.Endpoints, &loadsv1.Endpoint{Address: a, Load: float64(10_000 * i), Slots: 1,
+				Speed: 1})
+		}
+		if err := stream.Send(u); err != nil {
+			return err
+		}
+		select {
+		case <-stream.Context().Done():
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// serveLoads serves o until the test ends, and returns its address.
+func serveLoads(t *testing.T, o *one) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	loadsv1.RegisterLoadsServer(server, o)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+func TestEnvoyFollowsThePickerAndNotTheWeights(t *testing.T) {
+	for _, mode := range []string{"failsafe", "shedding"} {
+		t.Run(mode, func(t *testing.T) {
+			pool := servers(t, same(3, wide)...)
+			f := withoutEnvoys(t, plan{servers: pool})
+			p := startPicker(t, f.dir, serveLoads(t, &one{addresses: []string{
+				pool[1].Address(), pool[0].Address(), pool[2].Address()}}), "")
+			f.eventually("the picker has loads", p.ready)
+			f.plan.bootstrap = []string{"--picker", p.address, "--mode", mode}
+			f.startEnvoy(0)
+			const requests = 200
+			if r := f.send(quick(requests)).wait(t); r.Errors != 0 {
+				t.Errorf("%d errors: %v", r.Errors, r.Codes)
+			}
+			if got := p.choices(t, "fill"); got < requests {
+				t.Errorf("%v requests were chosen for, want %d", got, requests)
+			}
+			for i, want := range []uint64{0, requests, 0} {
+				if got := pool[i].Served(); got != want {
+					t.Errorf("server %d served %d, want %d", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNoRequestFailsWhateverDiesOfPickerAndControlPlane(t *testing.T) {
+	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
+	f := withoutEnvoys(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
+	p := startPicker(t, f.dir, f.xds, "")
+	f.plan.bootstrap = []string{"--picker", p.address}
+	for i := range 2 {
+		f.startEnvoy(i)
+	}
+	f.eventually("the picker has loads", p.ready)
+	traffic := f.send(load.Plan{Rate: 60, Seed: 7, Work: load.Work{Mean: 30 * time.Millisecond}})
+	chosen := func(p *pickerProcess, what, reason string) {
+		t.Helper()
+		before := p.choices(t, reason)
+		f.eventually(what, func() error {
+			if got := p.choices(t, reason) - before; got < 20 {
+				return fmt.Errorf("%v choices for the reason %s", got, reason)
+			}
+			return nil
+		})
+	}
+	served := func(what string) {
+		t.Helper()
+		before := f.served()
+		f.eventually(what, func() error {
+			if got := f.served() - before; got < 40 {
+				return fmt.Errorf("%d served", got)
+			}
+			return nil
+		})
+	}
+	chosen(p, "the picker chooses", "fill")
+
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	chosen(p, "without loads the weights decide", "stale")
+	f.control = f.startControl("steelyard-2")
+	chosen(p, "the picker chooses again", "fill")
+
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	served("the weights decide while the picker hangs")
+	if err := p.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	chosen(p, "the picker chooses after it hung", "fill")
+
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	served("the weights decide without a picker")
+	p = startPicker(t, f.dir, f.xds, p.address)
+	f.eventually("the new picker has loads", p.ready)
+	chosen(p, "the new picker chooses", "fill")
+	if sent, failed := traffic.stop(t); failed != 0 {
+		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+}
+
+// served is the requests that all servers answered.
+func (f *fleet) served() (n uint64) {
+	for _, s := range f.plan.servers {
+		n += s.Served()
+	}
+	return n
+}

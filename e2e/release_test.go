@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"steelyard/e2e/rig/proc"
+)
+
+// TestAReleaseHoldsWhatItSaysAndIsReproducible: the archive of one platform. The binary is static, runs, and is the
+// same when it is built elsewhere with the flags of the Dockerfile, so that the image has the one of the archive.
+func TestAReleaseHoldsWhatItSaysAndIsReproducible(t *testing.T) {
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const version = "9.8.7"
+	dist, name := filepath.Join(t.TempDir(), "dist"), "steelyard_"+version+"_linux_amd64"
+	release := exec.CommandContext(t.Context(), filepath.Join(root, "tools/release.sh"), version)
+	release.Env = append(os.Environ(), "DIST="+dist, "PLATFORMS=linux/amd64")
+	if out, err := release.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	checkSums(t, dist, name+".tar.gz", name+".cdx.json", "steelyard-chart-"+version+".tgz")
+
+	files := unpack(t, filepath.Join(dist, name+".tar.gz"))
+	for _, want := range []string{"LICENSE", "README.md", "CHANGELOG.md", "steelyard.example.yaml",
+		"completions/steelyard.bash", "completions/_steelyard", "completions/steelyard.fish",
+		"prometheus/alerts.yaml", "prometheus/recording.yaml", "prometheus/steelyard.json",
+		"systemd/steelyard.service", "systemd/steelyard.conf"} {
+		if len(files[name+"/"+want]) == 0 {
+			t.Errorf("the archive has no %s", want)
+		}
+	}
+	isHardened(t, string(files[name+"/systemd/steelyard.service"]))
+	chart := unpack(t, filepath.Join(dist, "steelyard-chart-"+version+".tgz"))
+	if text := string(chart["steelyard/Chart.yaml"]); !strings.Contains(text, "\nappVersion: "+version+"\n") {
+		t.Errorf("the chart is of another version:\n%s", text)
+	}
+	if len(chart["steelyard/files/alerts.yaml"]) == 0 {
+		t.Error("the chart's rules are links to nowhere")
+	}
+
+	binary := filepath.Join(t.TempDir(), "steelyard")
+	if err := os.WriteFile(binary, files[name+"/steelyard"], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	isStatic(t, binary)
+	out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), version) {
+		t.Errorf("--version: %v, %s", err, out)
+	}
+	hasNoEmbeddedRedis(t, filepath.Join(dist, name+".cdx.json"))
+	if again := buildAsTheImage(t, root, version); sha256.Sum256(again) != sha256.Sum256(files[name+"/steelyard"]) {
+		t.Errorf("built elsewhere, the binary is another one (%d and %d bytes)",
+			len(again), len(files[name+"/steelyard"]))
+	}
+}
+
+// checkSums compares the files with checksums.txt, which lists these and no others.
+func checkSums(t *testing.T, dist string, want ...string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dist, "checksums.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		listed = append(listed, name)
+		body, err := os.ReadFile(filepath.Join(dist, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%x", sha256.Sum256(body)); got != sum {
+			t.Errorf("%s has the checksum %s, listed is %s", name, got, sum)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(want)
+	if !slices.Equal(listed, want) {
+		t.Errorf("checksums of %v, want those of %v", listed, want)
+	}
+}
+
+// unpack returns the files of an archive.
+func unpack(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	packed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string][]byte)
+	for archive := tar.NewReader(packed); ; {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if head.Uid != 0 || head.Mode&0o022 != 0 {
+			t.Errorf("%s in %s belongs to %d and has mode %o", head.Name, path, head.Uid, head.Mode)
+		}
+		body, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[head.Name] = body
+	}
+}
+
+// isStatic checks that a binary needs no library, as the image has none.
+func isStatic(t *testing.T, path string) {
+	t.Helper()
+	binary, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer binary.Close()
+	libraries, err := binary.ImportedLibraries()
+	if err != nil || len(libraries) > 0 {
+		t.Errorf("it needs the libraries %v, %v", libraries, err)
+	}
+	for _, p := range binary.Progs {
+		if p.Type == elf.PT_INTERP {
+			t.Error("it needs a dynamic linker")
+		}
+	}
+}
+
+// isHardened checks the unit: one section after the other, each key once but for those that add up, a command line that
+// the binary has, and what keeps a process to its files and the network.
+func isHardened(t *testing.T, unit string) {
+	t.Helper()
+	section, keys := "", map[string][]string{}
+	for line := range strings.Lines(unit) {
+		line = strings.TrimRight(line, "\n")
+		switch key, value, found := strings.Cut(line, "="); {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "["):
+			section = strings.Trim(line, "[]")
+		case !found || section == "" || strings.ContainsAny(key, " #"):
+			t.Errorf("the unit has the line %q", line)
+		default:
+			keys[section+"."+key] = append(keys[section+"."+key], value)
+		}
+	}
+	for key, values := range keys {
+		if len(values) > 1 && key != "Service.SystemCallFilter" {
+			t.Errorf("the unit has %s more than once: %v", key, values)
+		}
+	}
+	for key, want := range map[string]string{
+		"Service.ExecStart":       "/usr/local/bin/steelyard serve --config /etc/steelyard/steelyard.yaml",
+		"Service.User":            "steelyard",
+		"Service.NoNewPrivileges": "yes", "Service.ProtectSystem": "strict", "Service.ProtectHome": "yes",
+		"Service.PrivateDevices": "yes", "Service.CapabilityBoundingSet": "", "Service.RestrictNamespaces": "yes",
+		"Service.MemoryDenyWriteExecute": "yes", "Service.SystemCallFilter": "@system-service",
+		"Install.WantedBy": "multi-user.target",
+	} {
+		if got := keys[key]; len(got) == 0 || got[0] != want {
+			t.Errorf("the unit has %s=%q, want %q", key, got, want)
+		}
+	}
+}
+
+// hasNoEmbeddedRedis: that one is the demo's.
+func hasNoEmbeddedRedis(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		BOMFormat  string `json:"bomFormat"`
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BOMFormat != "CycloneDX" || len(bom.Components) < 10 {
+		t.Errorf("the SBOM is of the format %q and has %d components", bom.BOMFormat, len(bom.Components))
+	}
+	for _, c := range bom.Components {
+		if strings.Contains(c.Name, "miniredis") || c.Version == "" {
+			t.Errorf("the SBOM has %s %q", c.Name, c.Version)
+		}
+	}
+}
+
+// buildAsTheImage builds a copy of the sources with the command of the Dockerfile.
+func buildAsTheImage(t *testing.T, root, version string) []byte {
+	t.Helper()
+	dockerfile, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?s)\nRUN (CGO_ENABLED=.*?)\n\n`).FindStringSubmatch(string(dockerfile))
+	if command == nil {
+		t.Fatal("the Dockerfile does not build the binary")
+	}
+	dir := t.TempDir()
+	script := fmt.Sprintf("set -e; cd '%s'; git ls-files -z --cached --others --exclude-standard | "+
+		"xargs -0 cp --parents --no-dereference -t '%s'; cd '%s'; %s",
+		root, dir, dir, strings.Replace(command[1], "-o /steelyard", "-o '"+dir+"/built'", 1))
+	build := exec.CommandContext(t.Context(), "bash", "-c", script)
+	build.Env = append(os.Environ(), "TARGETOS=linux", "TARGETARCH=amd64", "VERSION="+version)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	body, err := os.ReadFile(filepath.Join(dir, "built"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}

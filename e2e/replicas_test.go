@@ -1,0 +1,406 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// A cable is a TCP proxy whose target can change, and that can be cut without a sign: connections stay open, and no
+// byte passes.
+type cable struct {
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	moved  *sync.Cond
+	target string
+	cut    bool
+	closed bool
+	open   map[net.Conn]struct{}
+}
+
+func newCable(t *testing.T, target string) *cable {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &cable{listener: listener, target: target, open: make(map[net.Conn]struct{})}
+	w.moved = sync.NewCond(&w.mu)
+	w.running.Go(w.accept)
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *cable) address() string { return w.listener.Addr().String() }
+
+func (w *cable) accept() {
+	for {
+		client, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		w.running.Go(func() { w.carry(client) })
+	}
+}
+
+// carry connects a client with the target.
+func (w *cable) carry(client net.Conn) {
+	defer client.Close()
+	if !w.keep(client) || !w.passes() {
+		return
+	}
+	w.mu.Lock()
+	target := w.target
+	w.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !w.keep(server) {
+		return
+	}
+	var both sync.WaitGroup
+	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			defer way[0].Close()
+			defer way[1].Close()
+			buffer := make([]byte, 32<<10)
+			for {
+				n, err := way[0].Read(buffer)
+				if err != nil || !w.passes() {
+					return
+				}
+				if _, err := way[1].Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+}
+
+func (w *cable) keep(c net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[c] = struct{}{}
+	return !w.closed
+}
+
+// passes waits while the cable is cut. It reports false when it is closed.
+func (w *cable) passes() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.cut && !w.closed {
+		w.moved.Wait()
+	}
+	return !w.closed
+}
+
+func (w *cable) setCut(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	w.moved.Broadcast()
+}
+
+// point leads new connections elsewhere, and ends the others.
+func (w *cable) point(target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target = target
+	for c := range w.open {
+		_ = c.Close()
+		delete(w.open, c)
+	}
+}
+
+func (w *cable) close() {
+	w.mu.Lock()
+	w.closed = true
+	for c := range w.open {
+		_ = c.Close()
+	}
+	w.moved.Broadcast()
+	w.mu.Unlock()
+	_ = w.listener.Close()
+	w.running.Wait()
+}
+
+// replicas are two control planes for the same servers, each with an Envoy and a Redis that can be cut off.
+type replicas struct {
+	a, b           *fleet
+	toA            *cable // from a's Envoy
+	storeA, storeB *cable
+}
+
+const replicated = 8 // servers
+
+func startReplicas(t *testing.T) (*replicas, *proc.Redis, []*modelsim.Server) {
+	t.Helper()
+	pool := servers(t, same(replicated, wide)...)
+	store := proctest.Redis(t, proc.RedisConfig{})
+	r := &replicas{storeA: newCable(t, store.Address()), storeB: newCable(t, store.Address())}
+	of := func(name string, store *cable) *fleet {
+		return withoutEnvoys(t, plan{servers: pool,
+			top:     fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: %s}", store.address(), name),
+			cluster: "inflight: {redis_key: \"inflight:{cluster}\", sync_members: true}"})
+	}
+	r.a, r.b = of("a", r.storeA), of("b", r.storeB)
+	r.toA = newCable(t, r.a.xds)
+	r.a.plan.xds = r.toA.address()
+	r.a.startEnvoy(0)
+	r.b.startEnvoy(0)
+	r.together(t)
+	return r, store, pool
+}
+
+// together waits until both replicas are connected, and divide the scrapes.
+func (r *replicas) together(t *testing.T) {
+	t.Helper()
+	r.b.eventually("both replicas know each other and divide the endpoints", func() error {
+		scraped := 0.0
+		for _, f := range []*fleet{r.a, r.b} {
+			s, err := f.status()
+			if err != nil {
+				return err
+			}
+			if err := f.others("live"); err != nil {
+				return err
+			}
+			scraped += s.Replicas.Scraping.Or(0)
+		}
+		if scraped != replicated {
+			return fmt.Errorf("%v endpoints are scraped, want %d", scraped, replicated)
+		}
+		return nil
+	})
+}
+
+// others wants the replica to be connected, and the latest of the others to be in a state.
+func (f *fleet) others(state string) error {
+	s, err := f.status()
+	if err != nil {
+		return err
+	}
+	if !s.Replicas.Connected {
+		return fmt.Errorf("not connected: %s", s.Replicas.Error)
+	}
+	for _, o := range s.Replicas.Others {
+		if o.State == state {
+			return nil
+		}
+	}
+	return fmt.Errorf("others are %+v, want one that is %s", s.Replicas.Others, state)
+}
+
+// inFlight is the sum over the endpoints.
+func (f *fleet) inFlight() (sum float64, err error) {
+	v, err := f.view()
+	for _, e := range v.Endpoints {
+		in := e.Input("in_flight")
+		if in.State != "fresh" || e.InFlightSource != view.SourceAccessLog {
+			return 0, errors.Join(err, fmt.Errorf("in flight at %s is %s, from %q", e.Address, in.State,
+				e.InFlightSource))
+		}
+		sum += in.Value.Or(0)
+	}
+	return sum, err
+}
+
+func (f *fleet) inFlightBetween(least, most float64) error {
+	n, err := f.inFlight()
+	if err == nil && (n < least || n > most) {
+		err = fmt.Errorf("%v requests in flight, want %v to %v", n, least, most)
+	}
+	return err
+}
+
+// hold sends requests through the Envoy that stay at the servers until the test ends.
+func hold(t *testing.T, f *fleet, n int) {
+	t.Helper()
+	for range n {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(modelsim.HeaderService, "60")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+		}()
+		t.Cleanup(func() { <-done }) // the test's context has ended by then
+	}
+}
+
+// scrapesAll wants the replica to scrape every endpoint itself, and each to have been scraped since.
+func (f *fleet) scrapesAll(since time.Time) error {
+	s, err := f.status()
+	if err != nil {
+		return err
+	}
+	if n := s.Replicas.Scraping.Or(0); n != replicated {
+		return fmt.Errorf("it scrapes %v endpoints", n)
+	}
+	v, err := f.view()
+	for _, e := range v.Endpoints {
+		if e.LastScrape.Replica != "" || e.LastScrape.At.Before(since) || e.LastScrape.Error != "" {
+			err = errors.Join(err, fmt.Errorf("last scrape of %s: %+v", e.Address, e.LastScrape))
+		}
+	}
+	return err
+}
+
+// promised checks a time that is promised of processes which get a core when they need one. While the machine has
+// others to serve, timers of this process are late, too: five times that is allowed.
+func promised(t *testing.T, what string, promise time.Duration, wait func()) {
+	t.Helper()
+	var late time.Duration
+	waited, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		const nap = 10 * time.Millisecond
+		for {
+			began := time.Now()
+			select {
+			case <-waited:
+				return
+			case <-time.After(nap):
+				late = max(late, time.Since(began)-nap)
+			}
+		}
+	}()
+	began := time.Now()
+	wait()
+	took := time.Since(began)
+	close(waited)
+	<-done
+	t.Logf("%s after %v; timers were late by up to %v", what, took, late)
+	if allowed := promise + 5*late; took > allowed {
+		t.Errorf("%s after %v, want %v", what, took, allowed)
+	}
+}
+
+// A replica that hangs is gone within a second, and one that is killed costs no request; what its Envoys had in flight
+// is counted once, before and after they have connected elsewhere.
+func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
+	r, store, _ := startReplicas(t)
+	const held = 12
+	hold(t, r.a, held)
+	for _, f := range []*fleet{r.a, r.b} {
+		f.eventually("requests of a's Envoy count", func() error { return f.inFlightBetween(held, held) })
+	}
+	r.b.eventually("the members of the set are the endpoints", func() error {
+		n, err := redisDo(t, store.Address(), "ZCARD", countsKey)
+		if err == nil && n != int64(replicated) {
+			err = fmt.Errorf("%v members", n)
+		}
+		return err
+	})
+
+	if err := r.a.control.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	promised(t, "the other scraped everything", time.Second, func() {
+		promised(t, "the one that hangs is gone", time.Second, func() {
+			r.b.eventually("it is gone", func() error { return r.b.others("gone") })
+		})
+		r.b.eventually("the other scrapes everything", func() error { return r.b.scrapesAll(stopped) })
+	})
+	if err := r.a.control.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	r.together(t)
+	r.b.eventually("all requests count once", func() error { return r.b.inFlightBetween(held, held) })
+
+	steadily := []*traffic{r.a.send(steady(3 * time.Second)), r.b.send(steady(3 * time.Second))}
+	if err := r.a.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.toA.point(r.b.xds)
+	looks, wrong := 0, []float64{}
+	for until := time.Now().Add(4 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		const most = held + 10 // and those of the traffic
+		if n, err := r.b.inFlight(); err == nil {
+			if looks++; n < held/2 || n > most {
+				wrong = append(wrong, n)
+			}
+		}
+	}
+	if t.Logf("%d looks while an Envoy moved", looks); looks == 0 || 4*len(wrong) > looks { // a scrape may fail
+		t.Errorf("requests in flight while an Envoy moved were %v in %d of %d looks, want %v", wrong, len(wrong), looks,
+			held)
+	}
+	for _, tr := range steadily {
+		if result := tr.wait(t); result.Errors != 0 {
+			t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
+		}
+	}
+	r.b.eventually("the other has both Envoys", func() error {
+		clients, err := r.b.clients()
+		if err == nil && len(clients) != 2 {
+			err = fmt.Errorf("%d Envoys", len(clients))
+		}
+		return err
+	})
+	r.b.eventually("and their requests", func() error { return r.b.inFlightBetween(held, held) })
+}
+
+// While Redis is cut each replica goes by itself, and shows it; afterwards they are together within two seconds.
+func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
+	r, _, _ := startReplicas(t)
+	hold(t, r.a, 6)
+	hold(t, r.b, 2)
+	r.b.eventually("requests of both Envoys count", func() error { return r.b.inFlightBetween(8, 8) })
+	steadily := []*traffic{r.a.send(steady(3 * time.Second)), r.b.send(steady(3 * time.Second))}
+	r.storeA.setCut(true)
+	r.storeB.setCut(true)
+	cut := time.Now()
+	for _, f := range []*fleet{r.a, r.b} {
+		f.eventually("it shows that it is cut off", func() error {
+			s, err := f.status()
+			problems := fmt.Sprint(s.Problems)
+			if err == nil && (s.Replicas.Connected || s.Replicas.Error == "" ||
+				!strings.Contains(problems, "cut off")) {
+				err = fmt.Errorf("%+v, problems %v", s.Replicas, problems)
+			}
+			return errors.Join(err, f.sourceIs(view.SourceReplicas, view.SourceDown))
+		})
+		f.eventually("it scrapes everything", func() error { return f.scrapesAll(cut) })
+		if n := f.metric("steelyard_replicas_connected"); n != 0 {
+			t.Errorf("steelyard_replicas_connected is %v, want 0", n)
+		}
+	}
+	t.Logf("both went by themselves %v after the cut", time.Since(cut))
+	for _, tr := range steadily {
+		if result := tr.wait(t); result.Errors != 0 {
+			t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
+		}
+	}
+	r.b.eventually("the requests of the other's Envoy fade", func() error { return r.b.inFlightBetween(2, 7) })
+
+	r.storeA.setCut(false)
+	r.storeB.setCut(false)
+	promised(t, "together again", 2*time.Second, func() {
+		r.together(t)
+		r.b.eventually("requests of both Envoys count again", func() error { return r.b.inFlightBetween(8, 8) })
+	})
+}

@@ -1,0 +1,311 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// A routerProcess is a running steelyard router.
+type routerProcess struct {
+	*proc.Process
+	t   *testing.T
+	url string
+}
+
+// startRouter runs steelyard router with these variables, and waits until it answers.
+func startRouter(t *testing.T, env ...string) *routerProcess {
+	t.Helper()
+	free, err := proc.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(free[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &routerProcess{t: t, url: "http://" + free[0]}
+	r.Process = proctest.Start(t, proc.Spec{Name: "router", Path: binary, Args: []string{"router", "--envoy", envoy},
+		Env: append([]string{"CUSTOM_ROUTER_PORT=" + port}, env...), Dir: proctest.Dir(t), Grace: 10 * time.Second})
+	r.eventually("the router answers", func() error {
+		_, err := r.health()
+		return err
+	})
+	return r
+}
+
+func (r *routerProcess) eventually(what string, check func() error) {
+	r.t.Helper()
+	var err error
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err = check(); err == nil {
+			return
+		}
+	}
+	r.t.Fatalf("not within %v: %s: %v", limit, what, err)
+}
+
+type routerHealth struct {
+	OK         bool `json:"ok"`
+	QueueDepth *int `json:"queue_depth"`
+	Backends   []struct {
+		Addr        string   `json:"addr"`
+		InFlight    int      `json:"in_flight"`
+		EWMALatency *float64 `json:"ewma_latency"`
+	} `json:"backends"`
+}
+
+func (r *routerProcess) health() (h routerHealth, err error) {
+	resp, err := http.Get(r.url + "/_custom_router/health")
+	if err != nil {
+		return h, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return h, fmt.Errorf("health answers %s", resp.Status)
+	}
+	return h, json.NewDecoder(resp.Body).Decode(&h)
+}
+
+// set posts a body to set-backends, and returns status and answer.
+func (r *routerProcess) set(body string) (int, string) {
+	r.t.Helper()
+	resp, err := http.Post(r.url+"/_custom_router/set-backends", "application/json", strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// backends sets these addresses.
+func (r *routerProcess) backends(addresses ...string) {
+	r.t.Helper()
+	body, err := json.Marshal(map[string][]string{"backends": append([]string{}, addresses...)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if code, text := r.set(string(body)); code != http.StatusOK {
+		r.t.Fatalf("set-backends answers %d: %s", code, text)
+	}
+}
+
+// ask sends one request of a duration, and returns the status and the server that answered.
+func (r *routerProcess) ask(ctx context.Context, took time.Duration) (status int, server string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/v1/images",
+		bytes.NewReader([]byte("a prompt")))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set(modelsim.HeaderService, fmt.Sprint(took.Seconds()))
+	req.Header.Set("x-steelyard-backend", "127.0.0.1:1") // of a client that wants to choose
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, resp.Header.Get(modelsim.HeaderServer), err
+}
+
+// waiting waits until so many requests are in the queue.
+func (r *routerProcess) waiting(n int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d wait", n), func() error {
+		h, err := r.health()
+		if err == nil && *h.QueueDepth != n {
+			err = fmt.Errorf("%d wait", *h.QueueDepth)
+		}
+		return err
+	})
+}
+
+// idle waits until nothing waits and nothing is in flight.
+func (r *routerProcess) idle() {
+	r.t.Helper()
+	r.waiting(0)
+	r.eventually("nothing is in flight", func() error {
+		h, err := r.health()
+		for _, b := range h.Backends {
+			if b.InFlight != 0 {
+				return fmt.Errorf("%d at %s", b.InFlight, b.Addr)
+			}
+		}
+		return err
+	})
+}
+
+// metric is the sum of a series of the router.
+func (r *routerProcess) metric(name string) float64 {
+	r.t.Helper()
+	resp, err := http.Get(r.url + "/_custom_router/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if families[name] == nil {
+		r.t.Fatalf("there is no series %s", name)
+	}
+	var sum float64
+	for _, m := range families[name].GetMetric() {
+		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+	}
+	return sum
+}
+
+func TestTheRouterKeepsTheContract(t *testing.T) {
+	r := startRouter(t)
+	pool := servers(t, same(2, modelsim.Options{Slots: 8})...)
+	a, b := pool[0].Address(), pool[1].Address()
+	if h, err := r.health(); err != nil || !h.OK || *h.QueueDepth != 0 || len(h.Backends) != 0 {
+		t.Errorf("health before the backends is %+v, %v", h, err)
+	}
+	r.backends("http://"+a, b, a)
+	h, err := r.health()
+	if err != nil || len(h.Backends) != 2 || h.Backends[0].Addr != a || h.Backends[1].Addr != b ||
+		h.Backends[0].EWMALatency != nil || h.Backends[0].InFlight != 0 {
+		t.Errorf("health after both forms is %+v, %v", h, err)
+	}
+	for range 4 {
+		if code, server, err := r.ask(t.Context(), 10*time.Millisecond); err != nil || code != 200 || server == "" {
+			t.Fatalf("answer %d of %q, %v", code, server, err)
+		}
+	}
+	r.idle()
+	h, _ = r.health()
+	for _, b := range h.Backends {
+		if b.EWMALatency == nil || *b.EWMALatency < 0.01 || *b.EWMALatency > 5 {
+			t.Errorf("the latency of %s is %v, want some 10 ms", b.Addr, b.EWMALatency)
+		}
+	}
+	for _, bad := range []string{`{"backends": ["ftp://x:1"]}`, `{"backends": ["no-port"]}`, `{"servers": []}`, `{`,
+		`{"backends": ["10.0.0.1:99999"]}`, `{"backends": ["http://u@10.0.0.1:80"]}`} {
+		if code, text := r.set(bad); code != http.StatusBadRequest || !strings.Contains(text, `"error"`) {
+			t.Errorf("%s is answered with %d: %s", bad, code, text)
+		}
+	}
+	if after, err := r.health(); err != nil || len(after.Backends) != 2 || after.Backends[0].EWMALatency == nil {
+		t.Errorf("bad input changed the backends: %+v, %v", after, err)
+	}
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 4 {
+		t.Errorf("%v were dispatched, want 4", n)
+	}
+	for _, name := range []string{"custom_router_queue_depth", "custom_router_backend_inflight_requests",
+		"custom_router_requests_evicted_total", "custom_router_requests_timeout_total"} {
+		if n := r.metric(name); n != 0 {
+			t.Errorf("%s is %v, want 0", name, n)
+		}
+	}
+	if n := r.metric("custom_router_backend_ewma_latency_seconds"); n <= 0 {
+		t.Errorf("the sum of the latencies is %v", n)
+	}
+}
+
+func TestTheRouterQueuesAndRefusesTheOldest(t *testing.T) {
+	r := startRouter(t, "CUSTOM_ROUTER_QUEUE_MAX_SIZE=2", "CUSTOM_ROUTER_QUEUE_TIMEOUT=2",
+		"CUSTOM_ROUTER_LATENCY_THRESHOLD=0.001")
+	pool := servers(t, modelsim.Options{Slots: 1})
+	type answer struct{ status, place int }
+	answers := make(chan answer, 8)
+	var requests sync.WaitGroup
+	ask := func(place int, took time.Duration) {
+		requests.Go(func() {
+			code, _, err := r.ask(context.Background(), took)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- answer{code, place}
+		})
+	}
+	ask(1, time.Millisecond)
+	r.waiting(1)
+	ask(2, 20*time.Millisecond)
+	r.waiting(2)
+	ask(3, 20*time.Millisecond)
+	if first := <-answers; first != (answer{503, 1}) {
+		t.Errorf("the first answer is %+v, want a refusal of the oldest", first)
+	}
+	r.backends(pool[0].Address())
+	got := []answer{<-answers, <-answers}
+	if got[0] != (answer{200, 2}) || got[1] != (answer{200, 3}) {
+		t.Errorf("the next answers are %+v, want 2 and 3 in order", got)
+	}
+	r.idle()
+	r.backends()
+	ask(4, time.Millisecond)
+	if last := <-answers; last != (answer{503, 4}) {
+		t.Errorf("without backends the answer is %+v, want a refusal", last)
+	}
+	requests.Wait()
+	if e, o := r.metric("custom_router_requests_evicted_total"),
+		r.metric("custom_router_requests_timeout_total"); e != 1 || o != 1 {
+		t.Errorf("%v evicted and %v timed out, want one of each", e, o)
+	}
+}
+
+func TestTheRouterCountsRightWhateverClientsAndBackendsDo(t *testing.T) {
+	r := startRouter(t, "CUSTOM_ROUTER_LATENCY_THRESHOLD=0.05")
+	pool := servers(t, same(3, modelsim.Options{Slots: 2})...)
+	r.backends(pool[0].Address(), pool[1].Address(), "127.0.0.1:1", pool[2].Address())
+	var clients sync.WaitGroup
+	var served, gone atomic.Int64
+	for client := range 8 {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(client), 1))
+			for range 40 {
+				patience := time.Duration(1+random.IntN(60)) * time.Millisecond
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				code, _, err := r.ask(ctx, time.Duration(1+random.IntN(30))*time.Millisecond)
+				cancel()
+				if err != nil {
+					gone.Add(1)
+				} else if code == http.StatusOK {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	r.idle()
+	t.Logf("%d served, %d gave up", served.Load(), gone.Load())
+	if served.Load() == 0 || gone.Load() == 0 {
+		t.Errorf("%d served and %d gave up: want some of both", served.Load(), gone.Load())
+	}
+	if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
+		t.Errorf("afterwards the answer is %d, %v", code, err)
+	}
+}
