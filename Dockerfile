@@ -1,18 +1,27 @@
-# A static binary in an image without a shell, run by a user without rights.
+# A static binary in an image without a shell, run by a user without rights. The binary is, bit for bit, the one in the
+# archives of tools/release.sh for the same version and the same Go.
 #
-#   docker build --build-arg VERSION=$(git describe --tags --always) -t steelyard .
-#   docker run --rm -v $PWD/steelyard.yaml:/etc/steelyard/steelyard.yaml:ro steelyard
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+#   docker build --build-arg VERSION=0.1.0 -t steelyard:0.1.0 .
+#   docker run --rm -v $PWD/steelyard.yaml:/etc/steelyard/steelyard.yaml:ro steelyard:0.1.0
+#
+# For both platforms, with the same bytes whenever it is built (BuildKit 0.13 or newer):
+#
+#   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 \
+#     --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+#     --output type=image,name=REGISTRY/steelyard:0.1.0,push=true,rewrite-timestamp=true .
+ARG GO_VERSION=1.26.8
+FROM --platform=$BUILDPLATFORM golang:${GO_VERSION} AS build
 ARG TARGETOS TARGETARCH VERSION=dev
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /steelyard /steelyard
 USER 65532:65532
+EXPOSE 18000 19000
 ENTRYPOINT ["/steelyard"]
 CMD ["serve", "--config", "/etc/steelyard/steelyard.yaml"]

@@ -10,8 +10,14 @@ MAKEFLAGS += --no-print-directory
 # No build changes go.mod or go.sum.
 export GOFLAGS := $(strip $(GOFLAGS) -mod=readonly)
 
-# The benches are a module of their own, so that plots and fonts stay out of the product's go.mod.
+# Modules of their own, so that plots, kustomize and Helm stay out of the product's go.mod.
 BENCH_MODULE := e2e/bench
+MANIFESTS_MODULE := e2e/manifests
+# So is the picker inside Envoy, which is a shared library in C and Go.
+ENVOY_MODULE := envoy-module
+# And the tests of the page, with the driver of the browser.
+PAGE_MODULE := e2e/page
+MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) e2e/kubernetes/inferencepool
 
 LINTER := .tools/bin/golangci-lint
 
@@ -28,17 +34,22 @@ step = @printf '\n==> %s\n' "$(1)"
 
 .PHONY: demo
 demo: need-go tools-envoy ## Envoy's own round robin against Steelyard's weights, live (ARGS="--duration 30s")
-	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard-demo ./cmd/steelyard-demo
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard ./cmd/steelyard-demo
 	@bin/steelyard-demo $(ARGS)
 
 .PHONY: build
 build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
 
+.PHONY: module
+module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40, for this machine
+	@go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/libsteelyard.so .
+	@rm -f bin/libsteelyard.h
+
 ##@ Check
 
 .PHONY: test
-test: tools tidy format vet lint unit e2e ## everything that checks the project; installs what it lacks into .tools
+test: tools tidy format vet lint unit e2e page ## everything that checks; installs what it lacks into .tools
 	$(call step,all checks passed)
 
 .PHONY: format
@@ -50,7 +61,7 @@ format: need-go
 .PHONY: tidy
 tidy: need-go
 	$(call step,go mod tidy)
-	@for module in . $(BENCH_MODULE); do \
+	@for module in . $(MODULES); do \
 	go mod tidy -C $$module -diff || { \
 	echo "go.mod or go.sum in $$module is not tidy: run go mod tidy -C $$module"; exit 1; }; \
 	done
@@ -59,12 +70,12 @@ tidy: need-go
 vet: need-go
 	$(call step,go vet)
 	@go vet ./...
-	@go vet -C $(BENCH_MODULE) ./...
+	@for module in $(MODULES); do go vet -C $$module ./... || exit 1; done
 
 .PHONY: lint
 lint: $(LINTER)
 	$(call step,golangci-lint)
-	@for module in . $(BENCH_MODULE); do \
+	@for module in . $(MODULES); do \
 	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache \
 	$(CURDIR)/$(LINTER) run --allow-parallel-runners ./...); done
 
@@ -79,6 +90,7 @@ unit: need-cc tools ## tests of the packages, with the race detector where there
 	$(call step,go test -race)
 	@go test -race -timeout 20m $$(go list ./... | grep -vE '/(e2e|weighting)($$|/)') \
 	$$(go list ./e2e/rig/...)
+	@go test -C $(ENVOY_MODULE) -race -timeout 10m ./...
 	$(call step,go test of the law: values in and values out)
 	@go test -timeout 20m ./weighting/...
 
@@ -88,8 +100,15 @@ e2e: tools ## tests with real Envoys, Redis and model servers, end to end
 	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	go test -count=1 -p 1 -timeout 20m $$packages
+	$(call step,manifests)
+	@go test -C $(MANIFESTS_MODULE) -count=1 -timeout 20m ./...
 	$(call step,benches)
 	@go test -C $(BENCH_MODULE) -p 1 -timeout 20m ./...
+
+.PHONY: page
+page: need-go tools-envoy tools-chromium ## tests of the page in a real Chromium; screenshots into bin/page
+	$(call step,page)
+	@go test -C $(PAGE_MODULE) -count=1 -timeout 20m ./...
 
 .PHONY: chaos
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
@@ -118,10 +137,30 @@ bench-llm: need-go tools-envoy ## times to the first token of LLM requests on En
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@bin/bench-llm $(ARGS)
 
+.PHONY: bench-replicas
+bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, into bench/replicas/ (ARGS="--quick")
+	@mkdir -p bench/replicas
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
+	@failed=0; \
+	bin/bench-placement --out bench/replicas --service 1s \
+	--rows least_request,steelyard_access_log,steelyard_access_log+replicas,steelyard_access_log+apart $(ARGS) || \
+	failed=1; \
+	bin/bench-llm --out bench/replicas --policies least_request,steelyard,steelyard+replicas,steelyard+apart $(ARGS) || \
+	failed=1; \
+	go test ./cmd/internal/daemon -run '^$$' -bench 'ArrivalToAckOfReplicas$$' -benchtime $(LATENCY)x -timeout 30m \
+	-latency-json $(CURDIR)/bench/replicas/latency.json || failed=1; \
+	exit $$failed
+
 .PHONY: bench-cost
 bench-cost: need-go ## CPU, memory and time to the ACKs of steelyard serve, into bench/cost.json (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost
 	@bin/bench-cost --json bench/cost.json $(ARGS)
+
+.PHONY: bench-kubernetes
+bench-kubernetes: need-go tools-etcd tools-apiserver ## change of an EndpointSlice to 10 ACKs; memory of 5,000 endpoints
+	@go test ./e2e/kubernetes -run '^$$' -bench ChangeToAck -benchtime 500x -timeout 20m
+	@go test ./e2e/kubernetes -run '^$$' -bench FiveThousand -benchtime 1x -timeout 20m
 
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
@@ -129,16 +168,21 @@ vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerabilit
 
 ##@ Set up
 
-.PHONY: tools
-tools: need-go tools-envoy tools-redis tools-promtool tools-triton ## all that the tests run, into .tools/bin
+programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton tools-etcd tools-apiserver \
+	tools-chromium
 
-programs := tools-envoy tools-redis tools-promtool tools-triton
+.PHONY: tools
+tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
 .PHONY: $(programs)
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
 tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
+tools-prometheus: ## Prometheus: PROMETHEUS=, else from PATH, else Debian's
 tools-triton: ## Triton Inference Server 2.51.0 for the CPU (x86_64)
+tools-etcd: ## etcd: ETCD=, else from PATH, else Debian's
+tools-apiserver: ## kube-apiserver 1.36: KUBE_APISERVER=, else built from Go modules
+tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core from the npm registry
 $(programs): tools-%:
 	@tools/$*.sh
 

@@ -1,0 +1,151 @@
+package steelyard_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"steelyard/e2e/rig/proc"
+)
+
+// ruleFile is a file of rules of Prometheus, as far as the tests here read it.
+type ruleFile struct {
+	Groups []struct {
+		Rules []struct {
+			Record, Alert, Expr string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+func readRules(t *testing.T, name string) ruleFile {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("deploy", "prometheus", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f ruleFile
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if len(f.Groups) == 0 {
+		t.Fatalf("%s has no groups", name)
+	}
+	return f
+}
+
+func TestTheRulesPassTheirUnitTests(t *testing.T) {
+	promtool, err := proc.Find(proc.ProgramPromtool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range [][]string{
+		{"check", "rules", "deploy/prometheus/recording.yaml", "deploy/prometheus/alerts.yaml"},
+		{"test", "rules", "deploy/prometheus/tests.yaml"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), promtool, arguments...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, out)
+		}
+	}
+}
+
+// TestEachAlertFiresInATestAndIsDocumented: the unit test of an alert has a moment at which it fires, and one at which
+// it does not.
+func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("deploy/prometheus/tests.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var units struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				Alertname string
+				ExpAlerts []map[string]any `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal(text, &units); err != nil {
+		t.Fatal(err)
+	}
+	fires, rests := map[string]bool{}, map[string]bool{}
+	for _, unit := range units.Tests {
+		for _, at := range unit.AlertRuleTest {
+			if len(at.ExpAlerts) > 0 {
+				fires[at.Alertname] = true
+			} else {
+				rests[at.Alertname] = true
+			}
+		}
+	}
+	operations, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range readRules(t, "alerts.yaml").Groups {
+		for _, rule := range group.Rules {
+			switch severity := rule.Labels["severity"]; {
+			case !fires[rule.Alert] || !rests[rule.Alert]:
+				t.Errorf("%s: no test in which it fires (%v), or none in which it does not (%v)",
+					rule.Alert, fires[rule.Alert], rests[rule.Alert])
+			case severity != "critical" && severity != "warning":
+				t.Errorf("%s has severity %q, want critical or warning", rule.Alert, severity)
+			case rule.Annotations["summary"] == "":
+				t.Errorf("%s has no summary", rule.Alert)
+			case !strings.Contains(string(operations), "\n| `"+rule.Alert+"` |"):
+				t.Errorf("docs/operations.md has no row on %s: what is to be done?", rule.Alert)
+			}
+		}
+	}
+}
+
+// TestTheRulesUseSeriesThatExist: those of docs/admin-api.md, which a test of its own holds against the code, and
+// those that the rules record. Each recorded one has the name that its labels and its expression suggest.
+func TestTheRulesUseSeriesThatExist(t *testing.T) {
+	api, err := os.ReadFile("docs/admin-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := regexp.MustCompile(`\b((?:cluster|endpoint|job):)?steelyard_[a-z0-9_]+(:[a-z0-9_]+)?`)
+	recorded := map[string]bool{}
+	recording := readRules(t, "recording.yaml")
+	for _, group := range recording.Groups {
+		for _, rule := range group.Rules {
+			recorded[rule.Record] = true
+			if series.FindString(rule.Record) != rule.Record || !strings.Contains(rule.Record, ":") {
+				t.Errorf("%s is not of the form level:metric:operations", rule.Record)
+			}
+		}
+	}
+	texts := map[string]string{}
+	for _, name := range []string{"deploy/prometheus/recording.yaml", "deploy/prometheus/alerts.yaml",
+		"deploy/grafana/steelyard.json", "manifests/overlays/autoscale/scaledobject.yaml"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		for _, found := range series.FindAllString(texts[name], -1) {
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(found, "")
+			if !recorded[found] && !strings.Contains(string(api), "`"+base+"`") &&
+				!strings.Contains(string(api), "`"+found+"`") {
+				t.Errorf("%s uses %s, which neither docs/admin-api.md nor recording.yaml has", name, found)
+			}
+		}
+	}
+	used := texts["deploy/prometheus/alerts.yaml"] + texts["deploy/grafana/steelyard.json"] +
+		texts["manifests/overlays/autoscale/scaledobject.yaml"]
+	for name := range recorded {
+		if !strings.Contains(used, name) {
+			t.Errorf("%s is recorded and used by no alert, dashboard or autoscaler", name)
+		}
+	}
+}
