@@ -139,8 +139,7 @@ func TestNothingOfTheGroupIsLeftWhenTheLeaderEnds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := script(t, "leader", `sleep 600 & echo ready; echo $!; wait`, patience)
-			eventually(t, func() error { return printed(p, "ready")(t.Context()) })
+			p := script(t, "leader", `sleep 600 & echo "ready $!"; wait`, patience)
 			child := lastNumber(t, p)
 			if err := gone(child)(); err == nil {
 				t.Fatal("the child never ran")
