@@ -20,6 +20,13 @@ PAGE_MODULE := e2e/page
 MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) e2e/kubernetes/inferencepool
 
 LINTER := .tools/bin/golangci-lint
+RUNNER := .tools/bin/gotestsum
+
+# Runs tests, as `$(call gotest,module,name) FLAGS`. The tests start real processes, on machines that others load: a
+# failed one runs once more by itself. One that passes then is listed at the end of `make test`, as a defect to mend.
+gotest = mkdir -p bin/flaky && cd $(1) && $(CURDIR)/$(RUNNER) --format pkgname-and-test-fails --hide-summary skipped,output \
+	--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+	--rerun-fails-report $(CURDIR)/bin/flaky/$(2)
 
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS      ?=
@@ -49,8 +56,13 @@ module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40, for this m
 ##@ Check
 
 .PHONY: test
-test: tools tidy format vet lint unit e2e page ## everything that checks; installs what it lacks into .tools
+test: tools tidy format vet lint clear-flaky unit e2e page ## everything that checks; installs what it lacks into .tools
 	$(call step,all checks passed)
+	@sed 's/^/failed once, then passed: /' bin/flaky/* 2>/dev/null || true
+
+.PHONY: clear-flaky
+clear-flaky:
+	@rm -rf bin/flaky
 
 .PHONY: format
 format: need-go
@@ -85,30 +97,34 @@ $(LINTER): tools/go.mod tools/go.sum | need-go
 	@go build -C tools -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
+$(RUNNER): tools/go.mod tools/go.sum | need-go
+	@go build -C tools -o $(CURDIR)/$@ gotest.tools/gotestsum
+	@touch $@
+
 .PHONY: unit
-unit: need-cc tools ## tests of the packages, with the race detector where there is anything to race
+unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
-	@go test -race -timeout 20m $$(go list ./... | grep -vE '/(e2e|weighting)($$|/)') \
-	$$(go list ./e2e/rig/...)
-	@go test -C $(ENVOY_MODULE) -race -timeout 10m ./...
+	@$(call gotest,.,unit) --packages \
+	"$$(go list ./... | grep -vE '/(e2e|weighting)($$|/)' | xargs) $$(go list ./e2e/rig/... | xargs)" -- -race -timeout 20m
+	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m
 	$(call step,go test of the law: values in and values out)
-	@go test -timeout 20m ./weighting/...
+	@$(call gotest,.,law) --packages ./weighting/... -- -timeout 20m
 
 .PHONY: e2e
-e2e: tools ## tests with real Envoys, Redis and model servers, end to end
+e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end
 	$(call step,end to end)
 	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
-	go test -count=1 -p 1 -timeout 20m $$packages
+	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -timeout 20m
 	$(call step,manifests)
-	@go test -C $(MANIFESTS_MODULE) -count=1 -timeout 20m ./...
+	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
 	$(call step,benches)
-	@go test -C $(BENCH_MODULE) -p 1 -timeout 20m ./...
+	@$(call gotest,$(BENCH_MODULE),benches) --packages ./... -- -p 1 -timeout 20m
 
 .PHONY: page
-page: need-go tools-envoy tools-chromium ## tests of the page in a real Chromium; screenshots into bin/page
+page: need-go tools-envoy tools-chromium $(RUNNER) ## tests of the page in a real Chromium; screenshots into bin/page
 	$(call step,page)
-	@go test -C $(PAGE_MODULE) -count=1 -timeout 20m ./...
+	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 
 .PHONY: chaos
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")

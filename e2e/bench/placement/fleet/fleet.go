@@ -97,6 +97,12 @@ func (f *Fleet) start(ctx context.Context, dir string) error {
 	if f.dir, err = os.MkdirTemp(dir, f.Policy.Name+"-"); err != nil {
 		return err
 	}
+	if f.binary != "" {
+		// The processes have a folder of their own, in which a relative path leads nowhere.
+		if f.binary, err = filepath.Abs(f.binary); err != nil {
+			return err
+		}
+	}
 	observer, err := f.startRedis(ctx)
 	if err != nil {
 		return err
