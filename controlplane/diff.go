@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (c *Cluster) preview(diff *view.ClusterDiff, now time.Time, before, after *
 // source, which would have to be read.
 func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoint, known bool) {
 	if after.Endpoints.Static == nil {
-		return nil, after.Endpoints.File == before.Endpoints.File && sameDNS(before.Endpoints.DNS, after.Endpoints.DNS)
+		return nil, reflect.DeepEqual(before.Endpoints, after.Endpoints)
 	}
 	all := make([]discovery.Endpoint, len(after.Endpoints.Static))
 	for i, e := range after.Endpoints.Static {
@@ -85,10 +86,6 @@ func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoin
 	}
 	endpoints, err := discovery.Normalize(all)
 	return endpoints, err == nil
-}
-
-func sameDNS(a, b *config.DNS) bool {
-	return a == b || a != nil && b != nil && *a == *b
 }
 
 // following is the snapshot of the endpoints under another configuration.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/collectors/ledger"
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
@@ -51,10 +50,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 			both := []string{cluster, "embed"}
 			eventually(t, "it follows both and has said what its names mean", func() error {
 				for _, name := range both {
-					var watchers []ledger.Envoy
-					for _, w := range r.streams.Watchers(name) {
-						watchers = append(watchers, ledger.Envoy(w))
-					}
+					watchers := r.streams.Watchers(name)
 					r.ledger.SetWatchers(name, watchers)
 					if len(watchers) == 0 {
 						return fmt.Errorf("no Envoy follows %s", name)

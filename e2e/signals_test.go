@@ -96,10 +96,7 @@ func (r *receiver) publish(members ...string) {
 
 // watch lets the Envoys that subscribe move the counts, and returns how many do.
 func (r *receiver) watch() int {
-	var watchers []ledger.Envoy
-	for _, w := range r.streams.Watchers(cluster) {
-		watchers = append(watchers, ledger.Envoy(w))
-	}
+	watchers := r.streams.Watchers(cluster)
 	r.ledger.SetWatchers(cluster, watchers)
 	r.ledger.Tick(time.Now())
 	return len(watchers)

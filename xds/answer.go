@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"steelyard/internal/envoyid"
 )
 
 // clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
@@ -40,7 +42,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
-	a.node, a.message = st.node.id, clip(r.message, maxMessage)
+	a.node, a.message = st.node.id, envoyid.Clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {

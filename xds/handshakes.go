@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"steelyard/internal/envoyid"
 )
 
 // Why a TLS handshake failed.
@@ -112,7 +114,7 @@ func (h *Handshakes) failed(peer string, err error) {
 	h.mu.Lock()
 	r := h.refused[handshakeReason(err)]
 	r.Count++
-	r.At, r.Peer, r.Error = time.Now(), peer, clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
+	r.At, r.Peer, r.Error = time.Now(), peer, envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	r.unlogged++
 	due := !r.waiting
 	if due {

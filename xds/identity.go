@@ -3,13 +3,14 @@ package xds
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"steelyard/internal/envoyid"
 )
 
 const (
-	maxIdentity = 256  // bytes of each property of the node
+	maxIdentity = 256  // bytes of each property of the node besides its id
 	maxMessage  = 1024 // bytes of a NACK's message
 )
 
@@ -26,10 +27,10 @@ func takeIdentity(n *corev3.Node) identity {
 		return identity{}
 	}
 	node := identity{
-		id:       clip(n.GetId(), maxIdentity),
-		cluster:  clip(n.GetCluster(), maxIdentity),
-		version:  clip(userAgentVersion(n), maxIdentity),
-		locality: clip(localityName(n.GetLocality()), maxIdentity),
+		id:       envoyid.NodeID(n.GetId()),
+		cluster:  envoyid.Clip(n.GetCluster(), maxIdentity),
+		version:  envoyid.Clip(userAgentVersion(n), maxIdentity),
+		locality: envoyid.Clip(localityName(n.GetLocality()), maxIdentity),
 	}
 	n.Reset()
 	n.Id = node.id
@@ -45,15 +46,4 @@ func userAgentVersion(n *corev3.Node) string {
 
 func localityName(l *corev3.Locality) string {
 	return strings.TrimRight(strings.Join([]string{l.GetRegion(), l.GetZone(), l.GetSubZone()}, "/"), "/")
-}
-
-// clip copies at most limit bytes of s, up to the end of a rune.
-func clip(s string, limit int) string {
-	if len(s) > limit {
-		for limit > 0 && !utf8.RuneStart(s[limit]) {
-			limit--
-		}
-		s = s[:limit]
-	}
-	return strings.Clone(s)
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/internal/credentials"
+	"steelyard/internal/envoyid"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -37,7 +38,7 @@ const (
 
 // A RuntimeClient is one Envoy's stream of runtime values.
 type RuntimeClient struct {
-	Watcher
+	envoyid.ID
 	Peer        string // remote address of the connection
 	ConnectedAt time.Time
 	Layer       map[string]float64 // that it should use; the caller may change the map
@@ -50,7 +51,7 @@ type RuntimeClient struct {
 // SetRuntime sets an Envoy's runtime layer: percentages by key, which it limits to 0..100; nil is the default,
 // Options.Runtime. The server sends the layer if it differs from the previous one. It also keeps the layer of an Envoy
 // that is not connected, until it is set to nil.
-func (s *Server) SetRuntime(w Watcher, layer map[string]float64) { s.runtimes.set(w, layer) }
+func (s *Server) SetRuntime(w envoyid.ID, layer map[string]float64) { s.runtimes.set(w, layer) }
 
 // RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id, host and peer. The caller may
 // change the result.
@@ -69,7 +70,7 @@ type runtimes struct {
 
 	mu      loggingMutex // guards what follows, and the streams
 	seq     uint64       // of the last change of any layer
-	layers  map[Watcher]layer
+	layers  map[envoyid.ID]layer
 	streams map[*runtimeStream]struct{}
 }
 
@@ -81,7 +82,7 @@ type layer struct {
 
 // A runtimeStream is one open stream. It has at most one unanswered response.
 type runtimeStream struct {
-	envoy     Watcher
+	envoy     envoyid.ID
 	peer      string
 	connected time.Time
 	changed   chan struct{} // capacity one: the layer may have changed
@@ -105,13 +106,13 @@ func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
 	return &runtimes{
 		closing: closing, prefix: prefix, normal: normal, now: o.Now, log: o.Log,
 		mu:      loggingMutex{log: o.Log},
-		layers:  make(map[Watcher]layer),
+		layers:  make(map[envoyid.ID]layer),
 		streams: make(map[*runtimeStream]struct{}),
 	}
 }
 
 // set changes an Envoy's layer and wakes its streams.
-func (r *runtimes) set(w Watcher, values map[string]float64) {
+func (r *runtimes) set(w envoyid.ID, values map[string]float64) {
 	if values == nil {
 		values = r.normal
 	}
@@ -150,7 +151,7 @@ func percentages(values map[string]float64) map[string]float64 {
 	return out
 }
 
-func (r *runtimes) layer(w Watcher) layer {
+func (r *runtimes) layer(w envoyid.ID) layer {
 	if l, ok := r.layers[w]; ok {
 		return l
 	}
@@ -291,7 +292,7 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
 	st.nacks++
-	st.nacked, st.message = true, clip(refusal.GetMessage(), maxMessage)
+	st.nacked, st.message = true, envoyid.Clip(refusal.GetMessage(), maxMessage)
 	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.message)
 }
 
@@ -337,14 +338,14 @@ func (r *runtimes) clients() []RuntimeClient {
 	for st := range r.streams {
 		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
-			Watcher: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
+			ID: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
 			Layer:  maps.Clone(l.values),
 			InSync: st.acks > 0 && st.acked == l.seq,
 			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,
 		})
 	}
 	slices.SortFunc(out, func(a, b RuntimeClient) int {
-		if c := compareWatchers(a.Watcher, b.Watcher); c != 0 {
+		if c := envoyid.Compare(a.ID, b.ID); c != 0 {
 			return c
 		}
 		return strings.Compare(a.Peer, b.Peer)

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/envoyid"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
 )
@@ -115,7 +116,7 @@ func (f *follower) ended() error {
 	return err
 }
 
-func envoyOne() xds.Watcher { return xds.Watcher{NodeID: "envoy-1", Host: "127.0.0.1"} }
+func envoyOne() envoyid.ID { return envoyid.ID{NodeID: "envoy-1", Host: "127.0.0.1"} }
 
 func unset() map[string]float64 {
 	return map[string]float64{xds.RuntimeImmediate: 100, xds.RuntimeBatched: 0}
@@ -146,8 +147,8 @@ func TestAnEnvoyGetsTheDefaultAtOnceAndThenWhatIsSetForIt(t *testing.T) {
 	f.want(unset())
 	f.accept()
 	b.client("in sync", func(c xds.RuntimeClient) bool { return c.InSync })
-	b.server.SetRuntime(xds.Watcher{NodeID: "envoy-1", Host: "10.0.0.9"}, silent()) // another Envoy
-	b.server.SetRuntime(xds.Watcher{NodeID: "envoy-2", Host: "127.0.0.1"}, silent())
+	b.server.SetRuntime(envoyid.ID{NodeID: "envoy-1", Host: "10.0.0.9"}, silent()) // another Envoy
+	b.server.SetRuntime(envoyid.ID{NodeID: "envoy-2", Host: "127.0.0.1"}, silent())
 	b.server.SetRuntime(envoyOne(), unset()) // changes nothing
 	b.server.SetRuntime(envoyOne(), batched())
 	f.want(batched()) // and none of the others came before it
@@ -300,13 +301,13 @@ func TestTheNumberOfLayersIsLimited(t *testing.T) {
 	server := xds.NewServer(xds.Options{Log: quiet()})
 	defer server.Close()
 	for i := range 20_000 {
-		server.SetRuntime(xds.Watcher{NodeID: fmt.Sprint("envoy-", i)}, silent())
+		server.SetRuntime(envoyid.ID{NodeID: fmt.Sprint("envoy-", i)}, silent())
 	}
 	if n := server.RuntimeLayers(); n != 16_384 {
 		t.Errorf("%d Envoys have a layer of their own, want the bound", n)
 	}
 	for i := range 20_000 {
-		server.SetRuntime(xds.Watcher{NodeID: fmt.Sprint("envoy-", i)}, nil)
+		server.SetRuntime(envoyid.ID{NodeID: fmt.Sprint("envoy-", i)}, nil)
 	}
 	if n := server.RuntimeLayers(); n != 0 {
 		t.Errorf("%d layers are left after all were set back", n)

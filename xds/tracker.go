@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/credentials"
+	"steelyard/internal/envoyid"
 	"steelyard/xds/port"
 )
 
@@ -44,7 +45,7 @@ type tracker struct {
 	clusters map[string]*publication
 	watches  watches
 	gone     goneList
-	paces    map[Watcher]*pace
+	paces    map[envoyid.ID]*pace
 	shares   map[string]float64 // of a core, by cluster; see SetEnvoyCPU
 	paced    uint64             // requests that had to wait
 }
@@ -131,9 +132,9 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		byPeer:          make(streamIndex[string]),
 		byNode:          make(streamIndex[envoy]),
 		clusters:        make(map[string]*publication),
-		paces:           make(map[Watcher]*pace),
+		paces:           make(map[envoyid.ID]*pace),
 		shares:          make(map[string]float64),
-		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[Watcher]int)},
+		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[envoyid.ID]int)},
 	}
 }
 

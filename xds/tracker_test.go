@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
+	"steelyard/internal/envoyid"
 	"steelyard/xds/port"
 )
 
@@ -133,7 +134,7 @@ func TestAStreamWatchesForTheNodeOfItsFirstRequest(t *testing.T) {
 		}
 		b.request(key, request{node: identity{id: "envoy-1"}, subscribe: []string{"llama", "llama/failsafe"}})
 		b.request(key, request{node: identity{id: "envoy-2"}}) // the first holds
-		if got := b.watching("llama"); len(got) != 1 || got[0] != (Watcher{NodeID: "envoy-1", Host: host}) {
+		if got := b.watching("llama"); len(got) != 1 || got[0] != (envoyid.ID{NodeID: "envoy-1", Host: host}) {
 			t.Errorf("%v watch, want envoy-1 at %s", got, host)
 		}
 		b.closed(key)

@@ -3,6 +3,8 @@ package xds
 import (
 	"log/slog"
 	"time"
+
+	"steelyard/internal/envoyid"
 )
 
 // Options of a Server. The zero value works.
@@ -60,6 +62,11 @@ type Client struct {
 	Duplicates int
 
 	Subscriptions []Subscription // sorted by cluster
+}
+
+// Envoy identifies the Envoy as other services of the port do.
+func (c *Client) Envoy() envoyid.ID {
+	return envoyid.ID{NodeID: c.NodeID, Host: hostOf(c.Peer), Certificate: c.Certificate}
 }
 
 // A Subscription is the state of one cluster at one Envoy.

@@ -2,28 +2,15 @@ package xds
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"sync/atomic"
+
+	"steelyard/internal/envoyid"
 )
-
-// A Watcher identifies an Envoy to other services on the same port, by its node id, the IP address from which it
-// connects and the names in its certificate. The port is left out, because to other services an Envoy opens one
-// connection from each worker thread.
-type Watcher struct {
-	NodeID      string
-	Host        string
-	Certificate string // empty without one
-}
-
-func compareWatchers(a, b Watcher) int {
-	return cmp.Or(cmp.Compare(a.NodeID, b.NodeID), cmp.Compare(a.Host, b.Host),
-		cmp.Compare(a.Certificate, b.Certificate))
-}
 
 // Watchers returns the Envoys that subscribe to the cluster under any of its names, each once, sorted by node id and
 // host. cluster is the base name. The caller may change the result.
-func (s *Server) Watchers(cluster string) []Watcher { return s.tracker.watching(cluster) }
+func (s *Server) Watchers(cluster string) []envoyid.ID { return s.tracker.watching(cluster) }
 
 // WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.
 func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
@@ -33,15 +20,15 @@ func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.
 type watches struct {
 	generation atomic.Uint64
 	names      map[string]int
-	clusters   map[string]map[Watcher]int // by base name
+	clusters   map[string]map[envoyid.ID]int // by base name
 }
 
 // add counts a subscription.
-func (w *watches) add(name string, envoy Watcher) {
+func (w *watches) add(name string, envoy envoyid.ID) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
 	if envoys == nil {
-		envoys = make(map[Watcher]int, 1)
+		envoys = make(map[envoyid.ID]int, 1)
 		w.clusters[base] = envoys
 	}
 	envoys[envoy]++
@@ -51,7 +38,7 @@ func (w *watches) add(name string, envoy Watcher) {
 }
 
 // remove undoes add.
-func (w *watches) remove(name string, envoy Watcher) {
+func (w *watches) remove(name string, envoy envoyid.ID) {
 	base := BaseName(name)
 	envoys := w.clusters[base]
 	if envoys[envoy] == 0 {
@@ -68,14 +55,14 @@ func (w *watches) remove(name string, envoy Watcher) {
 	w.generation.Add(1)
 }
 
-func (t *tracker) watching(cluster string) []Watcher {
+func (t *tracker) watching(cluster string) []envoyid.ID {
 	t.mu.Lock()
-	out := make([]Watcher, 0, len(t.watches.clusters[cluster]))
+	out := make([]envoyid.ID, 0, len(t.watches.clusters[cluster]))
 	for envoy := range t.watches.clusters[cluster] {
 		out = append(out, envoy)
 	}
 	t.mu.Unlock()
-	slices.SortFunc(out, compareWatchers)
+	slices.SortFunc(out, envoyid.Compare)
 	return out
 }
 
@@ -87,14 +74,9 @@ func (t *tracker) subscribed(name string) bool {
 }
 
 // watcher returns the Envoy of the stream.
-func (st *stream) watcher() Watcher { return Watcher{st.node.id, st.host, st.certificate} }
-
-// hostOf returns the IP address of a peer without its port. An IPv4-mapped address becomes IPv4, so that the
-// connections of an Envoy have one host whether the listener is dual-stack or not.
-func hostOf(peer string) string {
-	address, err := netip.ParseAddrPort(peer)
-	if err != nil {
-		return peer // not a TCP connection
-	}
-	return address.Addr().Unmap().String()
+func (st *stream) watcher() envoyid.ID {
+	return envoyid.ID{NodeID: st.node.id, Host: st.host, Certificate: st.certificate}
 }
+
+// hostOf returns the IP address of a peer, or the peer itself where that has none: it is no TCP connection.
+func hostOf(peer string) string { return cmp.Or(envoyid.HostOf(peer), peer) }

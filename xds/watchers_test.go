@@ -5,16 +5,16 @@ import (
 	"slices"
 	"testing"
 
-	"steelyard/xds"
+	"steelyard/internal/envoyid"
 	"steelyard/xds/xdstest"
 )
 
 // watching waits until the cluster has these watchers, all on loopback.
 func (b *testServer) watching(cluster string, nodes ...string) {
 	b.t.Helper()
-	want := make([]xds.Watcher, len(nodes))
+	want := make([]envoyid.ID, len(nodes))
 	for i, n := range nodes {
-		want[i] = xds.Watcher{NodeID: n, Host: "127.0.0.1"}
+		want[i] = envoyid.ID{NodeID: n, Host: "127.0.0.1"}
 	}
 	eventually(b.t, fmt.Sprintf("%s is watched by %v", cluster, nodes),
 		func() bool { return slices.Equal(b.server.Watchers(cluster), want) })

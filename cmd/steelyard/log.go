@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
 
 	"steelyard/cmd/internal/asynclog"
@@ -27,25 +28,37 @@ const (
 // logLevels are the words for the least level that is logged.
 var logLevels = []string{"debug", "info", "warn", "error"}
 
-// newLog makes the log, which goes to sink, and the level that can be changed while it is in use. It ends with Close.
-func newLog(sink io.Writer, level, format string) (*asynclog.Log, *slog.LevelVar, error) {
-	if err := oneOf("log-level", level, logLevels...); err != nil {
+// logging is the options of the log, which all commands that serve have in common.
+type logging struct{ level, format string }
+
+// flags adds the options.
+func (l *logging) flags(c *cobra.Command) {
+	c.Flags().StringVar(&l.level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	c.Flags().StringVar(&l.format, "log-format", logText, "form of the log on standard error: text or json")
+	completes(c, "log-level", logLevels...)
+	completes(c, "log-format", logText, logJSON)
+}
+
+// start makes the log, which goes to standard error, and the level that can be changed while it is in use. It ends with
+// Close.
+func (l *logging) start() (*asynclog.Log, *slog.LevelVar, error) {
+	if err := oneOf("log-level", l.level, logLevels...); err != nil {
 		return nil, nil, err
 	}
-	if err := oneOf("log-format", format, logText, logJSON); err != nil {
+	if err := oneOf("log-format", l.format, logText, logJSON); err != nil {
 		return nil, nil, err
 	}
-	var l slog.LevelVar
-	if err := l.UnmarshalText([]byte(level)); err != nil {
+	var minimum slog.LevelVar
+	if err := minimum.UnmarshalText([]byte(l.level)); err != nil {
 		return nil, nil, err
 	}
-	o := &slog.HandlerOptions{Level: &l}
-	return asynclog.New(sink, func(w io.Writer) slog.Handler {
-		if format == logJSON {
+	o := &slog.HandlerOptions{Level: &minimum}
+	return asynclog.New(logFile(), func(w io.Writer) slog.Handler {
+		if l.format == logJSON {
 			return slog.NewJSONHandler(w, o)
 		}
 		return slog.NewTextHandler(w, o)
-	}), &l, nil
+	}), &minimum, nil
 }
 
 // logEverythingTo redirects to log what would write to standard error by itself, and so wait

@@ -18,7 +18,7 @@ import (
 func pickerCommand() *cobra.Command {
 	var o picker.Options
 	var tls pickerTLS
-	var level, format string
+	var l logging
 	c := &cobra.Command{
 		Use:   "picker --steelyard HOST:PORT --cluster NAME",
 		Short: "Name the endpoint of each request, for Envoys and gateways that ask (ext_proc)",
@@ -37,7 +37,7 @@ the proxies' own balancing and the last weights.`,
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := newLog(logFile(), level, format)
+			out, _, err := l.start()
 			if err != nil {
 				return err
 			}
@@ -71,8 +71,7 @@ the proxies' own balancing and the last weights.`,
 	f.StringVar(&tls.caFile, "steelyard-ca-file", "", "authorities of Steelyard's certificate, PEM (turns TLS on)")
 	f.StringVar(&tls.clientCertFile, "steelyard-cert-file", "", "client certificate for Steelyard, PEM")
 	f.StringVar(&tls.clientKeyFile, "steelyard-key-file", "", "key of that certificate, PEM")
-	f.StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	f.StringVar(&format, "log-format", "text", "form of the log on standard error: text or json")
+	l.flags(c)
 	return c
 }
 

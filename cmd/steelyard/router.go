@@ -11,7 +11,8 @@ import (
 )
 
 func routerCommand() *cobra.Command {
-	var host, envoy, level, format string
+	var host, envoy string
+	var l logging
 	c := &cobra.Command{
 		Use:   "router",
 		Short: "Queue requests and send each to the backend with the least latency (custom router contract)",
@@ -33,7 +34,7 @@ Environment:
   curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := newLog(logFile(), level, format)
+			out, _, err := l.start()
 			if err != nil {
 				return err
 			}
@@ -53,7 +54,6 @@ Environment:
 	f := c.Flags()
 	f.StringVar(&host, "host", "127.0.0.1", "IP address that clients connect to; a container needs 0.0.0.0")
 	f.StringVar(&envoy, "envoy", "envoy", "the Envoy to run, version 1.40")
-	f.StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	f.StringVar(&format, "log-format", "text", "form of the log on standard error: text or json")
+	l.flags(c)
 	return c
 }

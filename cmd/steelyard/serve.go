@@ -18,7 +18,8 @@ import (
 )
 
 func serveCommand() *cobra.Command {
-	var path, level, format string
+	var path string
+	var l logging
 	c := &cobra.Command{
 		Use:   "serve --config FILE",
 		Short: "Run the control plane",
@@ -29,7 +30,7 @@ with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			log, minimum, err := newLog(logFile(), level, format)
+			log, minimum, err := l.start()
 			if err != nil {
 				return err
 			}
@@ -38,10 +39,7 @@ SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 		},
 	}
 	configFlag(c, &path)
-	c.Flags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
-	c.Flags().StringVar(&format, "log-format", logText, "form of the log on standard error: text or json")
-	completes(c, "log-level", logLevels...)
-	completes(c, "log-format", logText, logJSON)
+	l.flags(c)
 	return c
 }
 

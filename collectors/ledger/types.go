@@ -3,13 +3,12 @@ package ledger
 import (
 	"time"
 
+	"steelyard/internal/envoyid"
 	"steelyard/weighting/flight"
 )
 
-// An Envoy is the sender of a stream: the id of its node, the remote IP of its connection, and the names in its
-// verified certificate, empty without one. Nobody without that certificate can report for it, whatever node id they
-// give. Package xds identifies a subscriber by the same three (Watcher).
-type Envoy struct{ NodeID, Host, Certificate string }
+// An Envoy is the sender of a stream.
+type Envoy = envoyid.ID
 
 // A Mode is how an Envoy reports its requests.
 type Mode uint8

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strconv"
 	"unicode/utf8"
 
@@ -14,11 +12,8 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/internal/credentials"
+	"steelyard/internal/envoyid"
 )
-
-// maxNodeID is the length, in bytes, that a node's id is cut to. It is that of the
-// subscriptions, which it is compared with.
-const maxNodeID = 256
 
 // maxIP is longer than an IPv6 address with a zone.
 const maxIP = 64
@@ -69,22 +64,10 @@ func nodeID(node []byte) (id string, err error) {
 	r := Read(node)
 	for r.Next() {
 		if r.Number == 1 {
-			id = clip(r.Bytes)
+			id = envoyid.NodeID(string(r.Bytes))
 		}
 	}
 	return id, r.Err()
-}
-
-// clip cuts to the longest id, on a rune's edge.
-func clip(b []byte) string {
-	if len(b) > maxNodeID {
-		end := maxNodeID
-		for end > 0 && !utf8.RuneStart(b[end]) {
-			end--
-		}
-		b = b[:end]
-	}
-	return string(b)
 }
 
 // remoteHost is the IP at the other end of a stream; empty if there is none.
@@ -93,13 +76,7 @@ func remoteHost(ctx context.Context) string {
 	if !ok || p.Addr == nil {
 		return ""
 	}
-	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap().String()
-	}
-	if a, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
-		return a.Addr().Unmap().String()
-	}
-	return ""
+	return envoyid.HostOf(p.Addr.String())
 }
 
 // AppendAddress appends the IP:port of a core.v3.Address to text, an IPv6 address in

@@ -393,7 +393,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 	}
 	want := ledger.Envoy{NodeID: "envoy-1", Host: "127.0.0.1", Certificate: "envoy.example.com"}
 	eventually(t, "the Envoy watches", func() error {
-		if all := envoys(w.daemon.streams.Watchers("a")); !slices.Equal(all, []ledger.Envoy{want}) {
+		if all := w.daemon.streams.Watchers("a"); !slices.Equal(all, []ledger.Envoy{want}) {
 			return fmt.Errorf("%v", all)
 		}
 		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watchers; n != 1 {

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"net"
 	"time"
 
-	"steelyard/collectors/ledger"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
@@ -163,7 +161,7 @@ func (d *Daemon) Clients() []admin.Client {
 		out[i] = admin.Client{
 			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
 			Address: c.Peer, Certificate: c.Certificate, ConnectedAt: view.At(c.ConnectedAt), Transport: c.Transport,
-			Signals:    signals[envoyOf(c)],
+			Signals:    signals[c.Envoy()],
 			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
 		}
 		for j, s := range c.Subscriptions {
@@ -171,15 +169,6 @@ func (d *Daemon) Clients() []admin.Client {
 		}
 	}
 	return out
-}
-
-// envoyOf returns the identity that the ledger has for a client.
-func envoyOf(c xds.Client) ledger.Envoy {
-	host, _, err := net.SplitHostPort(c.Peer)
-	if err != nil {
-		host = c.Peer
-	}
-	return ledger.Envoy{NodeID: c.NodeID, Host: host, Certificate: c.Certificate}
 }
 
 func subscription(s xds.Subscription) admin.Subscription {

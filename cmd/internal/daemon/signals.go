@@ -172,7 +172,7 @@ func (s *signals) tick(now time.Time) {
 	for cluster, known := range s.clusters {
 		if known != watched {
 			s.clusters[cluster] = watched
-			s.ledger.SetWatchers(cluster, envoys(s.streams.Watchers(cluster)))
+			s.ledger.SetWatchers(cluster, s.streams.Watchers(cluster))
 		}
 	}
 	s.ledger.Tick(now)
@@ -181,25 +181,17 @@ func (s *signals) tick(now time.Time) {
 	}
 }
 
-func envoys(watchers []xds.Watcher) []ledger.Envoy {
-	out := make([]ledger.Envoy, len(watchers))
-	for i, w := range watchers {
-		out[i] = ledger.Envoy(w)
-	}
-	return out
-}
-
 // sendModes sets how Envoys whose mode changed send their access logs, and forgets Envoys that have left.
 func (s *signals) sendModes() {
 	generation, modes := s.ledger.Modes()
 	for e, mode := range modes {
 		if s.modes[e] != mode {
-			s.streams.SetRuntime(xds.Watcher(e), runtimeOf(mode))
+			s.streams.SetRuntime(e, runtimeOf(mode))
 		}
 	}
 	for e := range s.modes {
 		if _, ok := modes[e]; !ok {
-			s.streams.SetRuntime(xds.Watcher(e), nil)
+			s.streams.SetRuntime(e, nil)
 		}
 	}
 	s.modeGeneration, s.modes = generation, modes
@@ -265,7 +257,7 @@ func (s *signals) Sources(cluster string, now time.Time) []view.SourceStatus {
 	for _, e := range s.ledger.Envoys(now) {
 		known[e.Envoy] = e
 	}
-	watchers := envoys(s.streams.Watchers(cluster))
+	watchers := s.streams.Watchers(cluster)
 	var out []view.SourceStatus
 	if s.accessLogs != nil {
 		out = append(out, source(view.SourceAccessLog, watchers, known, heardOfLog))
@@ -391,10 +383,9 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 		out[e.Envoy] = viewSignals(e)
 	}
 	for _, r := range s.streams.RuntimeClients() {
-		e := ledger.Envoy(r.Watcher)
-		v := out[e]
+		v := out[r.ID]
 		v.Runtime = admin.Runtime{Subscribed: true, InSync: r.InSync, Nack: r.NackMessage}
-		out[e] = v
+		out[r.ID] = v
 	}
 	return out
 }
