@@ -114,7 +114,8 @@ func typical(now time.Time) fixed {
 				}},
 			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Log: LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
+			Tracing: Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
+			Log:     LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
 }
