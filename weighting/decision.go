@@ -104,6 +104,9 @@ type EndpointDecision struct {
 	// Failing means that the endpoint stalls or fails its requests: its share is its floor, and a flag is for that and
 	// not for load.
 	Failing bool
+	// Probed is why the endpoint was ejected, while it is tried with few requests and nothing shows yet whether it
+	// recovered; else empty.
+	Probed string
 	// Reason is the main cause of the share.
 	Reason Reason
 	// Override is what an operator decided, as far as it is in effect.

@@ -30,6 +30,9 @@ func (d *Decision) Explain(i int) string {
 		return fmt.Sprintf("%s, but the proxies prefer endpoints without a flag, and it has one: %s; besides, %s.",
 			share, e.flag(), d.because(d.vessels[i], e))
 	}
+	if e.Probed != "" {
+		return fmt.Sprintf("%s: it was %s, and is tried with few requests until one is answered.", share, e.Probed)
+	}
 	return fmt.Sprintf("%s: %s.", share, d.because(d.vessels[i], e))
 }
 

@@ -243,6 +243,7 @@ type member struct {
 	slotsSource CapacitySource
 	speed       float64
 	ramp        float64
+	probed      string // why it was ejected, while it is probed
 	blackout    bool
 	gone        bool // connections to it are refused
 

@@ -181,7 +181,7 @@ func (l *Law) detectOutliers(p *pool) {
 		}
 		m.outlier.transition(found[i], p)
 		if m.outlier.state == probing && !panicking {
-			m.ramp = min(m.ramp, leastRamp)
+			m.ramp, m.probed = min(m.ramp, leastRamp), m.outlier.reason
 		}
 	}
 }

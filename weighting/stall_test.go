@@ -316,6 +316,10 @@ func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
 		spells = append(spells, w.now.Sub(from))
 		d := w.step()
 		want(t, "ramp while it is probed", d.Endpoints[0].Ramp, leastRamp)
+		if e := d.Endpoints[0]; !strings.HasPrefix(e.Probed, "stalled since") || e.Overloaded || e.Failing ||
+			!strings.Contains(d.Explain(0), "it was stalled since") {
+			t.Errorf("probed: %q, flagged %v, failing %v: %s", e.Probed, e.Overloaded, e.Failing, d.Explain(0))
+		}
 	}
 	t.Logf("flagged for %v", spells)
 	if spells[1] < spells[0]+second || spells[2] < spells[1]+second {
@@ -324,6 +328,7 @@ func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
 	_, d := w.run(2*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 	want(t, "ramp after an answer", d.Endpoints[0].Ramp, 1)
 	want(t, "flag after an answer", d.Endpoints[0].Overloaded, false)
+	want(t, "probed after an answer", d.Endpoints[0].Probed, "")
 }
 
 // Where requests stay in flight for ever, such as an open socket after which nothing else is sent, the endpoint is

@@ -15,22 +15,22 @@ const clientSmoothing = 0.2
 // to. The tracker reports both after it has released its lock.
 type answer struct {
 	node, message string
-	acked         []ackedPart
-	nacked        []string
+	acked         []answeredPart
+	nacked        []answeredPart
 	firstNames    []string
 }
 
-type ackedPart struct {
-	cluster string
-	delay   time.Duration
+type answeredPart struct {
+	cluster, version string
+	delay            time.Duration // of an ACK
 }
 
 func (a answer) report(o Observer) {
 	for _, p := range a.acked {
-		o.Acked(p.cluster, p.delay)
+		o.Acked(p.cluster, Answered{a.node, p.version}, p.delay)
 	}
-	for _, cluster := range a.nacked {
-		o.Nacked(cluster, a.node, a.message)
+	for _, p := range a.nacked {
+		o.Nacked(p.cluster, Answered{a.node, p.version}, a.message)
 	}
 }
 
@@ -65,7 +65,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		start = sentAt
 	}
 	delay := max(0, now.Sub(start))
-	a.acked = append(a.acked, ackedPart{p.cluster, delay})
+	a.acked = append(a.acked, answeredPart{p.cluster, p.version, delay})
 	t.clusters[p.cluster].acked(delay, t.watches.names[p.cluster])
 	if sub == nil {
 		return
@@ -82,7 +82,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 
 // nack records a NACK. It covers the whole response, so it marks every cluster in it.
 func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
-	a.nacked = append(a.nacked, p.cluster)
+	a.nacked = append(a.nacked, answeredPart{cluster: p.cluster, version: p.version})
 	level := slog.LevelWarn
 	if sub := st.subscriptions[p.cluster]; sub != nil {
 		if sub.Nacked {

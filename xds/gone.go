@@ -25,6 +25,7 @@ type Gone struct {
 	Peer        string // remote address of the connection
 	Since       time.Time
 	Cause       string // how the connection ended
+	Silent      bool   // it did not answer pings: it hangs, or the network does not carry packets
 }
 
 // How a connection can end.
@@ -120,7 +121,8 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(Gone{NodeID: newest.node.id, Certificate: newest.certificate, Peer: peer, Since: t.now(), Cause: cause})
+	t.gone.add(Gone{NodeID: newest.node.id, Certificate: newest.certificate, Peer: peer, Since: t.now(), Cause: cause,
+		Silent: cause == causeSilent})
 	return newest.node.id
 }
 

@@ -60,7 +60,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys()})
+	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys(s.now)})
 }
 
 // defaultWindow is how far back the history goes by default.

@@ -62,6 +62,8 @@ type collector struct {
 
 	expiry, handshakes, gone, requests, deniedRequests, deniedClients series
 
+	traceSpans series
+
 	replicaConnected, replicaCount, replicaAge, replicaScraping, replicaMessages series
 }
 
@@ -75,6 +77,7 @@ func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), 
 	c.describeSignals()
 	c.describeEdges()
 	c.describeReplicas()
+	c.describeTracing()
 	return c
 }
 
@@ -306,6 +309,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectSignals(ch, status.Signals.complete())
 	c.collectEdges(ch, status, now)
 	c.collectReplicas(ch, status.Replicas.complete(now))
+	c.collectTracing(ch, status.Tracing)
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Cluster, now time.Time) {

@@ -194,7 +194,11 @@ func (c *recordsCollector) collectEnvoys(ch chan<- prometheus.Metric, m *moment)
 			}
 		}
 	}
-	for _, l := range m.leftEnvoys() {
+	var left []LeftEnvoy
+	if m != nil {
+		left = m.left
+	}
+	for _, l := range left {
 		id := idOf(&Client{NodeID: l.NodeID, Address: l.Address})
 		if all[id] == nil {
 			all[id], order = &envoySeries{node: id.node, host: id.host}, append(order, id)

@@ -71,7 +71,8 @@ type GoneEnvoy struct {
 	NodeID  string    `json:"node_id"`
 	Address string    `json:"address"`
 	Since   view.Time `json:"since"`
-	Cause   string    `json:"cause"` // how the connection ended
+	Cause   string    `json:"cause"`  // how the connection ended
+	Silent  bool      `json:"silent"` // it did not answer pings, and Steelyard closed the connection
 }
 
 // refusalMemory is for how long a refusal is a problem: what was refused tries again within seconds.

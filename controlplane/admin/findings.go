@@ -212,16 +212,16 @@ func envoyFindings(p *picture) (out []finding) {
 			out = append(out, f)
 		}
 	}
-	for _, l := range p.left {
-		if age := p.now.Sub(l.LeftAt.Time); l.Vanished && age < goneFor {
-			out = append(out, goneFinding(&l))
+	for i := range p.left {
+		switch l := &p.left[i]; {
+		case lost(l, p.now):
+			out = append(out, lostFindings(l)...)
+		case l.Vanished && p.now.Sub(l.LeftAt.Time) < goneFor:
+			out = append(out, goneFinding(l))
 		}
 	}
 	return out
 }
-
-// goneFor is how long an Envoy that vanished is an incident.
-const goneFor = 10 * time.Minute
 
 func goneFinding(l *LeftEnvoy) finding {
 	f := found(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
@@ -255,6 +255,9 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 			"steelyard bootstrap --cluster "+quoted(s.Cluster)+" --xds HOST:PORT")
 		f.began = s.Nack.At.Time
 		return f, true
+	case behind(s, p.now):
+		return behindFinding(subject, sprint("It was last sent an assignment of %s %s, and last accepted one %s.",
+			s.Cluster, formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now))), true
 	case !s.Known && !configured:
 		next := "Correct its configuration, or configure the cluster here."
 		if near := nearest(s.Cluster, names); near != "" {
@@ -266,13 +269,6 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
 			sprint("Configured are: %s.", orNone(listed(names))), next, "")
 		f.ID += "/" + s.Resource
-		return f, true
-	case behind(s, p.now):
-		f := found(kindBehind, view.SeverityError, subject, sprint("Envoy %s does not answer", c.NodeID)).explain(
-			sprint("It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster,
-				formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)),
-			view.BlameInPart, "Until it answers it balances by the weights that it has.",
-			"See whether it runs and has CPU time; its connection is closed when it answers no ping.", "")
 		return f, true
 	}
 	return finding{}, false

@@ -253,7 +253,7 @@ func unusedOf(c *view.Cluster) (n int) {
 	return n
 }
 
-// notFollowing are the Envoys that refuse the assignment of a cluster, or do not answer.
+// notFollowing are the Envoys that refuse the assignment of a cluster, or do not answer and may still run.
 func notFollowing(p *picture, cluster string) (names []string) {
 	for i := range p.clients {
 		for k := range p.clients[i].Subscriptions {
@@ -264,8 +264,16 @@ func notFollowing(p *picture, cluster string) (names []string) {
 			}
 		}
 	}
+	for i := range p.left {
+		if l := &p.left[i]; lost(l, p.now) && slices.Contains(l.Clusters, cluster) && !slices.Contains(names, l.NodeID) {
+			names = append(names, l.NodeID)
+		}
+	}
 	return names
 }
+
+// idleRate is below what shows whether an endpoint that is tried again has recovered, in requests per second.
+const idleRate = 0.01
 
 // endpointFinding is what is wrong with one endpoint. All that a dying server goes through is one incident, with the
 // title of the worst: what it reports changes from one second to the next.
@@ -278,9 +286,22 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 		if strings.HasPrefix(e.OverloadReason, "stalled") {
 			title = "%s takes requests and answers none"
 		}
+		asked := "It gets its floor only"
+		if e.Overloaded {
+			asked = "Envoys are asked to prefer others"
+		}
 		f := found(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
-			clause(e.OverloadReason)+" Envoys are asked to prefer others, and it is tried again by itself.",
-			view.BlameNo, outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", view.BlameNo, outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+		f.rank = 4
+		return f, true
+	case state == view.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
+		title := "%s failed its requests and is tried again"
+		if strings.HasPrefix(e.Probed, "stalled") {
+			title = "%s answered nothing and is tried again"
+		}
+		f := found(kindEndpoint, view.SeverityWarning, subject, sprint(title, e.Address)).explain(
+			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", view.BlameNo,
+			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank = 3
 		return f, true
 	case state == view.EndpointBlind:

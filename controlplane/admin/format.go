@@ -120,6 +120,8 @@ func formatState(s view.EndpointState) string {
 	switch s {
 	case view.EndpointOutlier:
 		return "stalled or failing"
+	case view.EndpointProbed:
+		return "tried again"
 	case view.EndpointUnread:
 		return "metrics unread"
 	case view.EndpointWarming:

@@ -345,6 +345,7 @@ func TestNoTwoBadgesContradictEachOther(t *testing.T) {
 		for name, set := range map[string]func(e *view.Endpoint){
 			"outlier":    func(e *view.Endpoint) { e.Outlier, e.Overloaded = true, true },
 			"overloaded": func(e *view.Endpoint) { e.Overloaded = true },
+			"probed":     func(e *view.Endpoint) { e.Probed = "failing: the last 5 requests failed" },
 			"blind":      func(e *view.Endpoint) { e.Reason = "neutral" },
 			"unused":     func(e *view.Endpoint) { e.Reason = "unused" },
 			"unread": func(e *view.Endpoint) {
@@ -416,6 +417,10 @@ func (s *scene) agrees(t *testing.T, name string) {
 		if e.State == view.EndpointOK && (e.Overloaded || e.LastScrape.Error != "" || worst(e.Problems) != "") {
 			t.Errorf("%s: %s is ok, with %v", name, e.Address, e.Problems)
 		}
+		if e.State == view.EndpointProbed && (e.Overloaded || state == view.StateOK) {
+			t.Errorf("%s: %s is tried again, with the flag %v in a cluster that is %s", name, e.Address, e.Overloaded,
+				state)
+		}
 		if e.State == view.EndpointOverloaded && !e.Overloaded || e.State == view.EndpointOutlier && !e.Outlier {
 			t.Errorf("%s: %s is %s, without its flag", name, e.Address, e.State)
 		}
@@ -426,5 +431,183 @@ func (s *scene) agrees(t *testing.T, name string) {
 			t.Errorf("%s: two incidents %s", name, i.ID)
 		}
 		ids[i.ID] = true
+	}
+}
+
+// A server that is frozen is flagged, tried again, and flagged again, for ever longer. All that is one incident, whose
+// sentences and the endpoint's state say the same.
+func TestAFrozenServerThatIsTriedAgainIsTheSameIncident(t *testing.T) {
+	s := calm()
+	s.look()
+	e := s.endpoint(3)
+	const stalled = "stalled since 12:00:00Z: none of 4 requests in flight ends, and its own report does not show them"
+	flagged := func() { e.Outlier, e.Overloaded, e.OverloadReason, e.Probed = true, true, stalled, "" }
+	probed := func() {
+		e.Outlier, e.Overloaded, e.OverloadReason, e.Probed, e.Reason = false, false, "", stalled, "neutral"
+	}
+	flagged()
+	first := only(t, s.after(10*time.Second))
+	for round := range 3 {
+		probed()
+		got := only(t, s.after(20*time.Second))
+		if state := endpointState(e); state != view.EndpointProbed || !strings.Contains(got.Why, "Its flag is down") ||
+			strings.Contains(got.Why, "asked to prefer others") {
+			t.Errorf("round %d: it is %s, and the incident says %q", round, state, got.Why)
+		}
+		flagged()
+		again := only(t, s.after(20*time.Second))
+		if !strings.Contains(again.Why, "asked to prefer others") || endpointState(e) != view.EndpointOutlier {
+			t.Errorf("round %d: flagged, and the incident says %q", round, again.Why)
+		}
+		for _, i := range []view.Incident{got, again} {
+			if i.ID != first.ID || i.Since != first.Since || i.Title != first.Title || i.Severity != first.Severity {
+				t.Errorf("round %d: %+v, was %+v", round, i, first)
+			}
+		}
+	}
+	e.Outlier, e.Overloaded, e.OverloadReason, e.Reason = false, false, "", "fill"
+	if got := s.after(lingering + time.Second); len(got) != 0 {
+		t.Errorf("it answers, and there is still %+v", got)
+	}
+	probed()
+	s.pool().Decision.ArrivalRate = view.Num(0)
+	e.Reason = "fill"
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("without requests nothing can show that it recovered: %+v", got)
+	}
+}
+
+// An Envoy that is frozen does not answer, and its connection is closed for that: it goes on to be behind, for ten
+// minutes, and the counts, its state and the incident say the same in every second.
+func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
+	s := calm()
+	s.look()
+	sub := &s.clients[1].Subscriptions[0]
+	sub.InSync, sub.VersionSent, sub.LastSent = false, "8", view.At(s.now)
+	all := s.after(15 * time.Second)
+	first := only(t, all)
+	if first.ID != "envoy_behind/llama/edge-2" || clientState(&s.clients[1], s.now) != EnvoyBehind {
+		t.Fatalf("%+v, and it is %s", first, clientState(&s.clients[1], s.now))
+	}
+	if n := envoysOf(&s.picture); n.Connected != 3 || n.InSync != 2 || n.Behind != 1 || n.Lost != 0 {
+		t.Errorf("%+v", n)
+	}
+	s.left = []LeftEnvoy{{NodeID: "edge-2", Address: "10.9.0.1:4000", Clusters: []string{"llama"}, Vanished: true,
+		Silent: true, LeftAt: view.At(s.now), LeftReason: "keepalive pings were not answered"}}
+	s.clients = append(s.clients[:1], s.clients[2:]...)
+	for _, passed := range []time.Duration{time.Second, 20 * time.Second, 9 * time.Minute} {
+		got := only(t, s.after(passed))
+		if got.ID != first.ID || got.Since != first.Since || got.Title != first.Title ||
+			!strings.Contains(got.Why, "Steelyard closed its connection") {
+			t.Errorf("after %v: %+v, was %+v", passed, got, first)
+		}
+		if state := leftState(&s.left[0], s.now); state != EnvoyBehind {
+			t.Errorf("after %v it is %s", passed, state)
+		}
+		if n := envoysOf(&s.picture); n.Connected != 2 || n.InSync != 2 || n.Lost != 1 || n.Left != 1 {
+			t.Errorf("after %v: %+v", passed, n)
+		}
+		if names := notFollowing(&s.picture, "llama"); len(names) != 1 || names[0] != "edge-2" {
+			t.Errorf("after %v these do not follow: %v", passed, names)
+		}
+	}
+	if got := s.after(time.Minute); len(got) != 0 || leftState(&s.left[0], s.now) != EnvoyGone {
+		t.Errorf("after ten minutes it is %s: %+v", leftState(&s.left[0], s.now), got)
+	}
+}
+
+func TestAnEnvoyThatDiedIsGoneAndNotBehind(t *testing.T) {
+	s := calm()
+	s.left = []LeftEnvoy{{NodeID: "edge-9", Clusters: []string{"llama"}, Vanished: true, LeftAt: view.At(s.now),
+		LeftReason: "the connection was reset"}}
+	if got := only(t, s.after(time.Second)); got.Kind != kindGone || leftState(&s.left[0], s.now) != EnvoyGone {
+		t.Errorf("%s: %+v", leftState(&s.left[0], s.now), got)
+	}
+	if n := envoysOf(&s.picture); n.Lost != 0 || n.Left != 1 {
+		t.Errorf("%+v", n)
+	}
+	s.left[0].Vanished = false
+	if state := leftState(&s.left[0], s.now); state != EnvoyLeft {
+		t.Errorf("one that closed its streams is %s", state)
+	}
+}
+
+// The state of each Envoy, its problems, the counts and the incidents follow from the same.
+func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
+	for name, c := range map[string]struct {
+		set      func(*Client)
+		state    EnvoyState
+		incident view.IncidentKind
+		counted  fleetEnvoys
+	}{
+		"follows": {func(*Client) {}, EnvoyFollows, "", fleetEnvoys{Connected: 3, InSync: 3}},
+		"refuses": {func(c *Client) { c.Subscriptions[0].Nack = Nack{Message: "weight", Current: true} },
+			EnvoyRefuses, kindRefuses, fleetEnvoys{Connected: 3, InSync: 2, Refusing: 1}},
+		"behind": {func(c *Client) { c.Subscriptions[0].InSync, c.Subscriptions[0].VersionSent = false, "8" },
+			EnvoyBehind, kindBehind, fleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
+		"behind with what was removed": {func(c *Client) {
+			s := &c.Subscriptions[0]
+			s.InSync, s.VersionSent, s.Known, s.Cluster = false, "8", false, "gone"
+		}, EnvoyBehind, kindBehind, fleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
+		"asks for the unknown": {func(c *Client) {
+			c.Subscriptions[0] = Subscription{Resource: "lama", Cluster: "lama"}
+		}, EnvoyUnknown, kindUnknownCluster, fleetEnvoys{Connected: 3, InSync: 3}},
+		"asks for nothing": {func(c *Client) { c.Subscriptions = nil }, EnvoyIdle, "",
+			fleetEnvoys{Connected: 3, InSync: 3}},
+		"silent": {func(c *Client) { c.Signals.State = SignalSilent }, EnvoySilent, kindSilent,
+			fleetEnvoys{Connected: 3, InSync: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := calm()
+			c.set(&s.clients[0])
+			for i := range s.clients[0].Subscriptions {
+				s.clients[0].Subscriptions[i].LastSent = view.At(s.now.Add(-time.Minute))
+			}
+			var kind view.IncidentKind
+			if all := s.after(time.Second); len(all) > 0 {
+				kind = only(t, all).Kind
+			}
+			if state := clientState(&s.clients[0], s.now); state != c.state || kind != c.incident {
+				t.Errorf("%s with the incident %q, want %s with %q", state, kind, c.state, c.incident)
+			}
+			if n := envoysOf(&s.picture); n != c.counted {
+				t.Errorf("%+v, want %+v", n, c.counted)
+			}
+			problems := clientProblems(s.clients[0], map[string]bool{"llama": true}, s.now)
+			if (worst(problems) == view.SeverityError) != (c.state == EnvoyRefuses || c.state == EnvoyBehind) {
+				t.Errorf("%s with the problems %v", c.state, problems)
+			}
+		})
+	}
+}
+
+func TestTheRateOfPushesIsOfTheLastTenSeconds(t *testing.T) {
+	var c pushCounts
+	look := func(second int, pushes ...uint64) view.Number {
+		clusters := make([]view.Cluster, len(pushes))
+		for i, n := range pushes {
+			clusters[i] = view.Cluster{Name: fmt.Sprint(i), Pushes: n}
+		}
+		return c.rate(noon.Add(time.Duration(second)*time.Second), clusters)
+	}
+	if _, known := look(0, 100).Value(); known {
+		t.Error("one look shows a rate")
+	}
+	for i, want := range []float64{30, 30, 30} {
+		if got := look(i+1, 130+30*uint64(i)).Or(-1); got != want {
+			t.Errorf("second %d: %v, want %v", i+1, got, want)
+		}
+	}
+	if got := look(4, 190, 5000).Or(-1); got != 22.5 {
+		t.Errorf("a cluster that joined counts with what it had: %v", got)
+	}
+	if got := look(5, 0, 5010).Or(-1); got != 20 {
+		t.Errorf("a cluster that began again counts backwards: %v", got)
+	}
+	for i := range 10 {
+		look(6+i, 0, 5010)
+	}
+	if got := look(16, 0, 5010).Or(-1); got != 0 {
+		t.Errorf("ten seconds without a push: %v", got)
 	}
 }

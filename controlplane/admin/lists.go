@@ -26,6 +26,10 @@ type LeftEnvoy struct {
 	LeftAt      view.Time `json:"left_at"`
 	LeftReason  string    `json:"left_reason"`
 	Vanished    bool      `json:"vanished"` // without closing its streams
+	Silent      bool      `json:"silent"`   // it did not answer pings, and Steelyard closed the connection
+
+	// Filled in by the handler.
+	State EnvoyState `json:"state"`
 }
 
 // incidentList is the answer of /api/v1/incidents.
@@ -74,6 +78,7 @@ type fleet struct {
 	Envoys           fleetEnvoys     `json:"envoys"`
 	Clusters         []fleetCluster  `json:"clusters"`
 	Incidents        []view.Incident `json:"incidents"`
+	PushRate         view.Number     `json:"pushes_per_second"` // of all clusters, over ten seconds
 	LastEventID      uint64          `json:"last_event_id"`
 }
 
@@ -83,6 +88,7 @@ type fleetEnvoys struct {
 	InSync    int `json:"in_sync"` // of them, those that accepted the current version of all that they ask for
 	Behind    int `json:"behind"`  // have not answered for longer than Envoys take
 	Refusing  int `json:"refusing"`
+	Lost      int `json:"lost"` // not connected any more, because they answered nothing in the last ten minutes
 	Left      int `json:"left"` // in the last hour, and not back
 }
 

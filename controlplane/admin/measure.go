@@ -354,6 +354,8 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 		return view.EndpointOutlier
 	case e.Overloaded:
 		return view.EndpointOverloaded
+	case e.Probed != "":
+		return view.EndpointProbed
 	case e.Reason == reasonNeutral:
 		return view.EndpointBlind
 	case e.Reason == reasonUnused:

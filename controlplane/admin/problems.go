@@ -93,6 +93,7 @@ func statusProblems(s Status, clients int) []view.Problem {
 	out = append(out, xdsAccessProblems(s.XDSAccess, s.Now.Time)...)
 	out = append(out, accessProblems(s.AdminAccess, s.Now.Time)...)
 	out = append(out, replicaProblems(s.Replicas, s.Now.Time)...)
+	out = append(out, tracingProblems(s.Tracing)...)
 	out = append(out, goneProblems(s.GoneEnvoys, s.Now.Time)...)
 	out = append(out, overrideProblems(s.Overrides)...)
 	return append(out, logProblems(s.Log, s.Now)...)
@@ -295,18 +296,16 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 func clientProblems(c Client, configured map[string]bool, now time.Time) []view.Problem {
 	out := []view.Problem{}
 	for _, s := range c.Subscriptions {
-		waiting := s.LastSent.Age(now).Or(0)
-		unanswered := !s.InSync && s.VersionSent != s.VersionAcked
 		switch {
 		case s.Nack.Current:
 			out = append(out, problem(view.SeverityError, "refuses cluster %s: %s", s.Resource,
 				orUnknown(s.Nack.Message)))
+		case behind(&s, now):
+			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s",
+				s.VersionSent, s.Resource, formatSeconds(s.LastSent.Age(now).Or(0))))
 		case !s.Known && !configured[s.Cluster]:
 			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here%s",
 				s.Resource, spelling.DidYouMean(s.Cluster, slices.Sorted(maps.Keys(configured)))))
-		case unanswered && waiting > ackPatience.Seconds():
-			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s",
-				s.VersionSent, s.Resource, formatSeconds(waiting)))
 		}
 	}
 	out = append(out, signalProblems(c.Signals, now)...)

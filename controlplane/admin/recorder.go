@@ -41,6 +41,7 @@ type Recorder struct {
 	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
 	left      []LeftEnvoy           // the latest first
 	incidents []incidentState
+	pushes    pushCounts
 }
 
 // A moment is what the Recorder last found. It does not change any more.
@@ -154,6 +155,7 @@ func (r *Recorder) Tick() {
 	r.incidents = judge(r.incidents, p)
 	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
 	m.fleet = fleetOf(p, m, r.events.last())
+	m.fleet.PushRate = r.pushes.rate(now, clusters)
 	r.latest.Store(m)
 	r.hub.publish(r, p, m)
 }
@@ -235,7 +237,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 		}
 		e.LeftAt, e.LeftReason = view.At(now), "it closed its streams"
 		if i := slices.IndexFunc(gone, func(g GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
-			e.LeftAt, e.LeftReason, e.Vanished = gone[i].Since, gone[i].Cause, true
+			e.LeftAt, e.LeftReason, e.Vanished, e.Silent = gone[i].Since, gone[i].Cause, true, gone[i].Silent
 			why = gone[i].Cause
 		}
 		leaving = append(leaving, e.NodeID)
@@ -262,7 +264,7 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 	for _, g := range cut(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
 			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
-				LeftReason: g.Cause, Vanished: true})
+				LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
 		}
 	}
 	return out
@@ -273,7 +275,6 @@ func fleetOf(p *picture, m *moment, lastEvent uint64) *fleet {
 	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
 		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
 		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: cut(m.incidents, 50), LastEventID: lastEvent}
-	f.Envoys.Left = len(m.left)
 	for i := range p.clusters {
 		c := &p.clusters[i]
 		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,
@@ -294,31 +295,4 @@ func fleetOf(p *picture, m *moment, lastEvent uint64) *fleet {
 	}
 	slices.SortFunc(f.Clusters, func(a, b fleetCluster) int { return strings.Compare(a.Name, b.Name) })
 	return f
-}
-
-// envoysOf counts the Envoys by what they do.
-func envoysOf(p *picture) (n fleetEnvoys) {
-	n.Connected = len(p.clients)
-	for i := range p.clients {
-		refuses, late := false, false
-		for k := range p.clients[i].Subscriptions {
-			s := &p.clients[i].Subscriptions[k]
-			refuses = refuses || s.Nack.Current
-			late = late || behind(s, p.now)
-		}
-		switch {
-		case refuses:
-			n.Refusing++
-		case late:
-			n.Behind++
-		default:
-			n.InSync++
-		}
-	}
-	return n
-}
-
-// behind reports whether an Envoy has not answered for longer than Envoys take.
-func behind(s *Subscription, now time.Time) bool {
-	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
 }

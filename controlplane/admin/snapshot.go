@@ -107,6 +107,7 @@ func (s snapshot) clients(clusters []view.Cluster) []Client {
 	for i := range clients {
 		clients[i].Subscriptions = orEmpty(clients[i].Subscriptions)
 		clients[i].Signals = clients[i].Signals.complete(s.now)
+		clients[i].State = clientState(&clients[i], s.now)
 		clients[i].Problems = clientProblems(clients[i], configured, s.now)
 	}
 	return clients

@@ -129,11 +129,3 @@ func arranged[T any](items []T, by []int) []T {
 	}
 	return out
 }
-
-// leftEnvoys are those that left in the last hour.
-func (m *moment) leftEnvoys() []LeftEnvoy {
-	if m == nil {
-		return []LeftEnvoy{}
-	}
-	return orEmpty(m.left)
-}

@@ -48,6 +48,8 @@ type Status struct {
 	Log               LogStatus          `json:"log"`
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
+	// Tracing is what became of the traces of decisions.
+	Tracing Tracing `json:"tracing"`
 
 	// Filled in by the handler.
 	RefusedRequests RefusedRequests `json:"refused_requests"`
@@ -93,6 +95,7 @@ type Client struct {
 	Signals       Signals        `json:"signals"`
 
 	// Filled in by the handler.
+	State    EnvoyState     `json:"state"`
 	Problems []view.Problem `json:"problems"`
 }
 

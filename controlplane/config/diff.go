@@ -33,7 +33,7 @@ func (c *Cluster) Equal(other *Cluster) bool { return reflect.DeepEqual(c, other
 // Change is what a reload has to do. The names are those of clusters, sorted.
 type Change struct {
 	XDS, Admin, Redis, Kubernetes bool // the section differs; XDS by more than Clients
-	Replicas                      bool // the same
+	Replicas, Tracing             bool // the same
 	Clients                       bool // xds.clients differs
 	Added, Removed, Changed       []string
 }
@@ -50,6 +50,7 @@ func Diff(running, next *Config) Change {
 
 		Kubernetes: running.Kubernetes != next.Kubernetes,
 		Replicas:   !reflect.DeepEqual(running.Replicas, next.Replicas),
+		Tracing:    !reflect.DeepEqual(running.Tracing, next.Tracing),
 	}
 	for i := range next.Clusters {
 		c := &next.Clusters[i]

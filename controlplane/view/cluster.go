@@ -184,6 +184,8 @@ type Endpoint struct {
 	AnswerP99Seconds Number `json:"answer_p99_seconds"`
 	// Outlier is whether it stalls or fails its requests: its share is the floor, and the flag is for that.
 	Outlier bool `json:"outlier"`
+	// Probed is why it was an outlier, while it is tried with few requests; empty otherwise.
+	Probed string `json:"probed"`
 
 	LastScrape Scrape `json:"last_scrape"`
 	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can

@@ -77,6 +77,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		Overloaded:           e.Overloaded,
 		OverloadReason:       e.OverloadReason,
 		Outlier:              e.Failing,
+		Probed:               e.Probed,
 		Reason:               string(e.Reason),
 		Load:                 Num(e.Load),
 		LoadSource:           string(e.LoadSource),

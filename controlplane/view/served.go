@@ -17,6 +17,7 @@ type EndpointState string
 const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
 	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
+	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
 	EndpointBlind      EndpointState = "blind"       // nothing usable is known of it: a median endpoint stands in
 	EndpointUnused     EndpointState = "unused"      // the Envoys send it nothing
 	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts stand in
@@ -28,7 +29,7 @@ const (
 
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
-	return []EndpointState{EndpointOutlier, EndpointOverloaded, EndpointBlind, EndpointUnused, EndpointUnread,
+	return []EndpointState{EndpointOutlier, EndpointOverloaded, EndpointProbed, EndpointBlind, EndpointUnused, EndpointUnread,
 		EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
 }
 

@@ -61,18 +61,21 @@ func someStatus() *Status {
 				{Name: "access_log", State: view.SourceOK}},
 		}, {Name: "embeddings"}},
 		Envoys: []EnvoyStatus{
-			{NodeID: "edge-2", Resource: "llama-70b", State: EnvoyRefuses, VersionSent: "a1b2.tox.1520",
+			{NodeID: "edge-2", Resource: "llama-70b", State: admin.EnvoyRefuses, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1410", LagSeconds: view.Num(64), Nacks: 3, Nack: "weight\x1b[31m is\n0",
 				Signals: "events"},
-			{NodeID: "edge-3", Resource: "llama-70b", State: EnvoyBehind, VersionSent: "a1b2.tox.1520",
+			{NodeID: "edge-3", Resource: "llama-70b", State: admin.EnvoyBehind, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
-			{NodeID: "edge-4", Resource: "lama-70b", State: EnvoyUnknown, Signals: "none",
+			{NodeID: "edge-4", Resource: "lama-70b", State: admin.EnvoyUnknown, Signals: "none",
 				Note: "asks for cluster lama-70b, which is not configured here: did you mean llama-70b?"},
-			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: EnvoyFollows, VersionSent: "a1b2.tox.1520",
+			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: admin.EnvoyFollows, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
-		Left: []admin.LeftEnvoy{{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
-			LeftReason: "keepalive pings were not answered", Vanished: true}},
+		Left: []admin.LeftEnvoy{
+			{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
+				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true, State: admin.EnvoyBehind},
+			{NodeID: "edge-6", Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
+				LeftReason: "the connection was reset", Vanished: true, State: admin.EnvoyGone}},
 		Overrides: []view.Override{drained, pinned},
 		Incidents: []view.Incident{{Severity: view.SeverityError, Since: before(31 * time.Second),
 			Title: "10.20.1.11:8000 takes requests and answers none",
@@ -201,7 +204,7 @@ func TestTheFormsForProgramsHaveTheKeysOfTheAPI(t *testing.T) {
 
 func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 	well := func(change func(*Status)) *Status {
-		s := &Status{Process: admin.Status{Ready: true}, Envoys: []EnvoyStatus{{State: EnvoyFollows}}}
+		s := &Status{Process: admin.Status{Ready: true}, Envoys: []EnvoyStatus{{State: admin.EnvoyFollows}}}
 		change(s)
 		return s
 	}
@@ -215,9 +218,9 @@ func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 		"an error":                {someStatus(), false, false},
 		"not ready":               {well(func(s *Status) { s.Process.Ready = false }), false, false},
 		"a refused configuration": {well(func(s *Status) { s.Process.LastReload.Error = "x" }), false, false},
-		"an Envoy that refuses":   {well(func(s *Status) { s.Envoys[0].State = EnvoyRefuses }), false, false},
-		"an Envoy behind":         {well(func(s *Status) { s.Envoys[0].State = EnvoyBehind }), false, false},
-		"an unknown cluster":      {well(func(s *Status) { s.Envoys[0].State = EnvoyUnknown }), false, true},
+		"an Envoy that refuses":   {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyRefuses }), false, false},
+		"an Envoy behind":         {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyBehind }), false, false},
+		"an unknown cluster":      {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyUnknown }), false, true},
 	} {
 		if got, ignored := c.status.Well(false), c.status.Well(true); got != c.well || ignored != c.ignoreWell {
 			t.Errorf("%s: %v, ignoring warnings %v; want %v, %v", name, got, ignored, c.well, c.ignoreWell)
@@ -228,7 +231,8 @@ func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
 	sub := admin.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
 		AckDelaySeconds: view.Num(0.002)}
-	for wait, want := range map[time.Duration]EnvoyState{time.Second: EnvoyFollows, 6 * time.Second: EnvoyBehind} {
+	for wait, want := range map[time.Duration]admin.EnvoyState{
+		time.Second: admin.EnvoyFollows, 6 * time.Second: admin.EnvoyBehind} {
 		sub.LastSent = before(wait)
 		got := envoys(&admin.Client{NodeID: "a", Subscriptions: []admin.Subscription{sub}}, noon)
 		if len(got) != 1 || got[0].State != want {
@@ -238,10 +242,10 @@ func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
 	refused := sub
 	refused.Nack = admin.Nack{Message: "no", Current: true}
 	none := sub
-	none.Known = false
+	none.Known, none.VersionSent, none.VersionAcked = false, "", ""
 	got := envoys(&admin.Client{Subscriptions: []admin.Subscription{refused, none},
 		Problems: []view.Problem{{Message: "asks for cluster llama, did you mean lama?"}}}, noon)
-	if got[0].State != EnvoyRefuses || got[0].Nack != "no" || got[1].State != EnvoyUnknown ||
+	if got[0].State != admin.EnvoyRefuses || got[0].Nack != "no" || got[1].State != admin.EnvoyUnknown ||
 		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
 		t.Errorf("%+v", got)
 	}

@@ -28,32 +28,18 @@ type Status struct {
 
 // An EnvoyStatus is one name that an Envoy asks for.
 type EnvoyStatus struct {
-	NodeID       string      `json:"node_id"`
-	Address      string      `json:"address"`
-	Resource     string      `json:"resource"` // empty: it asks for nothing
-	State        EnvoyState  `json:"state"`
-	VersionSent  string      `json:"version_sent"`
-	VersionAcked string      `json:"version_acked"`
-	LagSeconds   view.Number `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
-	Nacks        uint64      `json:"nacks"`
-	Nack         string      `json:"nack"` // of a refusal that stands
-	Note         string      `json:"note"` // why it is unknown, in the words of the API; empty otherwise
-	Signals      string      `json:"signals"`
+	NodeID       string           `json:"node_id"`
+	Address      string           `json:"address"`
+	Resource     string           `json:"resource"` // empty: it asks for nothing
+	State        admin.EnvoyState `json:"state"`
+	VersionSent  string           `json:"version_sent"`
+	VersionAcked string           `json:"version_acked"`
+	LagSeconds   view.Number      `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
+	Nacks        uint64           `json:"nacks"`
+	Nack         string           `json:"nack"` // of a refusal that stands
+	Note         string           `json:"note"` // why it is unknown, in the words of the API; empty otherwise
+	Signals      string           `json:"signals"`
 }
-
-// An EnvoyState is whether an Envoy follows.
-type EnvoyState string
-
-// The states of an Envoy, the worst first.
-const (
-	EnvoyRefuses EnvoyState = "refuses" // it refused the latest that it was sent
-	EnvoyBehind  EnvoyState = "behind"  // it has not answered for longer than Envoys take
-	EnvoyUnknown EnvoyState = "unknown" // it asks for a cluster that is not configured, or has nothing to send yet
-	EnvoyFollows EnvoyState = "follows"
-)
-
-// answerPatience is how long an Envoy may take to answer an assignment, as for the incidents.
-const answerPatience = 5 * time.Second
 
 // Status asks for everything that is shown.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
@@ -78,7 +64,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 		s.Envoys = append(s.Envoys, envoys(&clients.Clients[i], s.Process.Now.Time)...)
 	}
 	slices.SortStableFunc(s.Envoys, func(a, b EnvoyStatus) int {
-		return cmp.Or(cmp.Compare(a.State.rank(), b.State.rank()), cmp.Compare(a.NodeID, b.NodeID),
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.NodeID, b.NodeID),
 			cmp.Compare(a.Resource, b.Resource))
 	})
 	return &s, nil
@@ -92,33 +78,34 @@ func firstOf(err error) error {
 	return err
 }
 
-func (s EnvoyState) rank() int {
-	return slices.Index([]EnvoyState{EnvoyRefuses, EnvoyBehind, EnvoyUnknown, EnvoyFollows}, s)
+// rank is low for the worst.
+func rank(s admin.EnvoyState) int {
+	return slices.Index([]admin.EnvoyState{admin.EnvoyRefuses, admin.EnvoyBehind, admin.EnvoyUnknown,
+		admin.EnvoyFollows}, s)
 }
 
 func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: EnvoyFollows, Signals: signals(c)}
+	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: admin.EnvoyFollows, Signals: signals(c)}
 	if len(c.Subscriptions) == 0 {
 		return []EnvoyStatus{base}
 	}
 	var out []EnvoyStatus
-	for _, sub := range c.Subscriptions {
-		e := base
+	for i := range c.Subscriptions {
+		sub, e := &c.Subscriptions[i], base
 		e.Resource, e.VersionSent, e.VersionAcked = sub.Resource, sub.VersionSent, sub.VersionAcked
-		e.LagSeconds, e.Nacks = sub.AckDelaySeconds, sub.Nacks
-		waits := sub.LastSent.Age(now)
-		switch unanswered := !sub.InSync && sub.VersionSent != sub.VersionAcked; {
-		case sub.Nack.Current:
-			e.State, e.Nack, e.LagSeconds = EnvoyRefuses, sub.Nack.Message, sub.LastAck.Age(now)
-		case !sub.Known:
-			e.State, e.Note = EnvoyUnknown, "has nothing to be sent yet for "+sub.Resource
+		e.LagSeconds, e.Nacks, e.State = sub.AckDelaySeconds, sub.Nacks, admin.SubscriptionState(sub, now)
+		switch e.State {
+		case admin.EnvoyRefuses:
+			e.Nack, e.LagSeconds = sub.Nack.Message, sub.LastAck.Age(now)
+		case admin.EnvoyBehind:
+			e.LagSeconds = sub.LastSent.Age(now)
+		case admin.EnvoyUnknown:
+			e.Note = "has nothing to be sent yet for " + sub.Resource
 			for _, p := range c.Problems {
 				if strings.Contains(p.Message, "cluster "+sub.Resource+",") {
 					e.Note = p.Message
 				}
 			}
-		case unanswered && waits.Or(0) > answerPatience.Seconds():
-			e.State, e.LagSeconds = EnvoyBehind, waits
 		}
 		out = append(out, e)
 	}
@@ -149,7 +136,7 @@ func (s *Status) Well(ignoreWarnings bool) bool {
 		}
 	}
 	for _, e := range s.Envoys {
-		if e.State == EnvoyRefuses || e.State == EnvoyBehind || e.State == EnvoyUnknown && !ignoreWarnings {
+		if e.State == admin.EnvoyRefuses || e.State == admin.EnvoyBehind || e.State == admin.EnvoyUnknown && !ignoreWarnings {
 			return false
 		}
 	}
@@ -228,20 +215,20 @@ func (s *Status) envoys(w io.Writer, width int) {
 			short(e.VersionAcked), seconds(e.LagSeconds), fmt.Sprint(e.Nacks), e.Signals)
 	}
 	for _, l := range s.Left {
-		how := "left"
-		if l.Vanished {
-			how = "gone"
+		age := ago(l.LeftAt, s.Process.Now.Time)
+		state := string(l.State) + " " + age + " ago"
+		if l.State == admin.EnvoyBehind {
+			state = "behind for " + age
 		}
-		t.add(l.NodeID, cmp.Or(strings.Join(l.Clusters, ","), unknown),
-			how+" "+ago(l.LeftAt, s.Process.Now.Time)+" ago",
+		t.add(l.NodeID, cmp.Or(strings.Join(l.Clusters, ","), unknown), state,
 			unknown, unknown, unknown, unknown, l.LeftReason)
 	}
 	t.write(w, width)
 	for _, e := range s.Envoys {
 		switch e.State {
-		case EnvoyRefuses:
+		case admin.EnvoyRefuses:
 			fmt.Fprintf(w, "%s refuses %s: %s\n", printable(e.NodeID), printable(e.Resource), printable(e.Nack))
-		case EnvoyUnknown:
+		case admin.EnvoyUnknown:
 			fmt.Fprintf(w, "%s %s\n", printable(e.NodeID), printable(e.Note))
 		}
 	}

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"sync/atomic"
 	"time"
 
+	"steelyard/cmd/internal/tracing"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
@@ -17,25 +19,58 @@ type publisher struct {
 	*xds.Server
 	metrics *admin.Metrics
 	loads   *loads.Server
+	tracing *atomic.Pointer[tracing.Recorder]
+}
+
+// Publish also traces the push, where it is drawn.
+func (p publisher) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+	recorder := p.tracing.Load()
+	if recorder == nil {
+		return p.Server.Publish(cluster, d, staleAfter)
+	}
+	push := recorder.Publishing(cluster, time.Now())
+	version, err := p.Server.Publish(cluster, d, staleAfter)
+	push.Published(version, err, time.Now())
+	return version, err
 }
 
 func (p publisher) Remove(cluster string) {
+	p.tracing.Load().Forget(cluster)
 	p.Server.Remove(cluster)
 	p.loads.Remove(cluster)
 	p.metrics.Forget(cluster)
 }
 
-// acks keeps the metrics in step with the streams, by cluster and not by variant.
-type acks struct{ metrics *admin.Metrics }
+// acks keeps the metrics and traces in step with the streams, by cluster and not by variant.
+type acks struct {
+	metrics *admin.Metrics
+	tracing *atomic.Pointer[tracing.Recorder]
+}
 
-func (a acks) Acked(name string, delay time.Duration) { a.metrics.Acked(xds.BaseName(name), delay) }
-func (a acks) Nacked(name, _, _ string)               { a.metrics.Nacked(xds.BaseName(name)) }
+// Acked records an ACK.
+func (a acks) Acked(name string, by xds.Answered, delay time.Duration) {
+	cluster := xds.BaseName(name)
+	a.metrics.Acked(cluster, delay)
+	if r := a.tracing.Load(); r != nil {
+		r.Answered(cluster, by.Version, by.Node, false, "", time.Now())
+	}
+}
 
-// observer keeps the metrics and the records in step with the loops.
+// Nacked records a NACK.
+func (a acks) Nacked(name string, by xds.Answered, message string) {
+	cluster := xds.BaseName(name)
+	a.metrics.Nacked(cluster)
+	if r := a.tracing.Load(); r != nil {
+		r.Answered(cluster, by.Version, by.Node, true, message, time.Now())
+	}
+}
+
+// observer keeps the metrics, the records and the traces in step with the loops.
 type observer struct {
 	metrics  *admin.Metrics
 	recorder *admin.Recorder
 	loads    *loads.Server
+	tracing  *atomic.Pointer[tracing.Recorder]
 }
 
 func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
@@ -50,6 +85,9 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 		if flagged := len(was) > 0 && was[0].Address == e.Address && was[0].Overloaded; flagged != e.Overloaded {
 			o.metrics.OverloadChanged(cluster, e.Overloaded)
 		}
+	}
+	if p.Pushed || p.Err != nil {
+		o.tracing.Load().Decided(cluster, &d, p.Reason)
 	}
 	if !p.Pushed {
 		o.metrics.Suppressed(cluster, p.Reason)
@@ -128,13 +166,13 @@ func (d *Daemon) Status() admin.Status {
 		StartedAt:        view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
 	}
-	s.Replicas = d.replicasStatus()
+	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
 	s.Overrides = d.operate.status()
 	s.XDSAccess = d.viewAccess()
 	s.Certificates, s.RefusedHandshakes = d.certificates(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys,
-			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause})
+			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause, Silent: g.Silent})
 	}
 	if d.options.LogStatus != nil {
 		s.Log = d.options.LogStatus()

@@ -161,26 +161,31 @@ func (d *Daemon) counted(results []inflight.Result) {
 	d.metrics.Polled(answered, results[0].Took)
 }
 
-// pollRedis runs the latest poller, until ctx is done.
-func (d *Daemon) pollRedis(ctx context.Context) error {
+// A runner blocks until ctx is done; a pointer, which is nil for none.
+type runner interface {
+	comparable
+	Run(ctx context.Context) error
+}
+
+// runLatest runs the latest of what it is sent, until ctx is done.
+func runLatest[T runner](ctx context.Context, latest <-chan T) error {
+	var none T
 	for stop := func() {}; ; {
 		select {
 		case <-ctx.Done():
 			stop()
 			return nil
-		case p := <-d.pollers:
+		case next := <-latest:
 			stop()
-			if stop = func() {}; p != nil {
-				stop = run(ctx, p)
+			if stop = func() {}; next != none {
+				stop = run(ctx, next)
 			}
 		}
 	}
 }
 
-// run starts a poller, or a link, and returns what stops it and waits for it.
-func run(ctx context.Context, p interface {
-	Run(ctx context.Context) error
-}) (stop func()) {
+// run starts a runner, and returns what stops it and waits for it.
+func run[T runner](ctx context.Context, p T) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"steelyard/cmd/internal/tracing"
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/scrape"
@@ -66,10 +67,12 @@ type Daemon struct {
 	recorder *admin.Recorder
 
 	draining atomic.Bool
-	stale    chan struct{}         // the targets of the collectors are out of date; capacity one
-	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
-	links    chan *replicas.Link   // the same of the link to other replicas
+	stale    chan struct{}          // the targets of the collectors are out of date; capacity one
+	pollers  chan *inflight.Poller  // the poller to run from now on, nil for none; capacity one
+	links    chan *replicas.Link    // the same of the link to other replicas
+	tracers  chan *tracing.Recorder // the same of what records traces
 	division division
+	tracing  atomic.Pointer[tracing.Recorder] // in force; nil for none
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	access       *admin.Access
@@ -95,6 +98,7 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: make(chan struct{}, 1),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
+		tracers: make(chan *tracing.Recorder, 1),
 		history: admin.NewHistory(), credentials: credentials.New(o.Log),
 		guard: access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
@@ -110,7 +114,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics}, Runtime: normalRuntime(cfg.XDS),
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing}, Runtime: normalRuntime(cfg.XDS),
 		Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
 	d.grpc = d.newGRPC(d.transport(xdsTLS))
@@ -120,8 +124,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.loads.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads}, envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.recorder, d.loads}, d.outdated, d.beats, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads, &d.tracing}, envoyspec.PushCost, d.signals,
+		observer{d.metrics, d.recorder, d.loads, &d.tracing}, d.outdated, d.beats, o.Log)
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
@@ -159,8 +163,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stop()
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return d.scrapes.Run(failed) })
-	group.Go(func() error { return d.pollRedis(failed) })
-	group.Go(func() error { return d.runLinks(failed) })
+	group.Go(func() error { return runLatest(failed, d.pollers) })
+	group.Go(func() error { return runLatest(failed, d.links) })
+	group.Go(func() error { return runLatest(failed, d.tracers) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
 	group.Go(func() error { return d.recorder.Run(failed) })
@@ -241,6 +246,12 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 			return change, 0, err
 		}
 	}
+	tracer := d.tracing.Load()
+	if change.Tracing {
+		if tracer, err = d.newTracer(cfg.Tracing); err != nil {
+			return change, 0, err
+		}
+	}
 	if change.Redis {
 		if err := d.operate.connect(cfg.Redis); err != nil {
 			return change, 0, err
@@ -249,6 +260,9 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	}
 	if link != d.signals.link.Swap(link) {
 		replace(d.links, link)
+	}
+	if tracer != d.tracing.Swap(tracer) {
+		replace(d.tracers, tracer)
 	}
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)

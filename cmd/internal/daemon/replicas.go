@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -52,22 +51,6 @@ func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
 		},
 	})
 	return link, nil
-}
-
-// runLinks runs the latest link, until ctx is done.
-func (d *Daemon) runLinks(ctx context.Context) error {
-	for stop := func() {}; ; {
-		select {
-		case <-ctx.Done():
-			stop()
-			return nil
-		case l := <-d.links:
-			stop()
-			if stop = func() {}; l != nil {
-				stop = run(ctx, l)
-			}
-		}
-	}
 }
 
 // poke wakes the loop of a cluster of which Envoys here reported, and the other replicas.
@@ -148,6 +131,7 @@ func (d *Daemon) scraped(r scrape.Result) {
 	}
 	kind := scrape.Kind(r.Err)
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
+	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
 		FirstToken: (*view.Histogram)(r.FirstToken)}
 	link := d.signals.link.Load()

@@ -145,7 +145,7 @@ function want(name, every, f) {
 function step() {
 	if (!S.fleet || S.is === 'paused' || S.is === 'stale') return;
 	const names = S.fleet.clusters.map((c) => c.name);
-	want('heads', S.pushRate === undefined ? 1500 : 5000, loadHeads);
+	want('heads', 5000, loadHeads);
 	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
 	if (!wanted.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
 	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;

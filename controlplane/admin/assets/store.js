@@ -1,5 +1,5 @@
 // What the page has heard: frames of the stream, and what it asks for besides. It has no elements.
-import { known, quantile, R, S, seconds, sum } from './base.js';
+import { known, quantile, R, S, seconds } from './base.js';
 import { byWork, rangeSeconds, readClients, readEvent } from './views.js';
 
 // The store. rev rises with each change of what is drawn; histories are by cluster.
@@ -34,7 +34,8 @@ export async function ask(path) {
 
 // ---- Reading a frame.
 
-const order = ['', 'ok', 'above_level', 'warming', 'late', 'unread', 'unused', 'blind', 'overloaded', 'outlier'];
+const order = ['', 'ok', 'above_level', 'warming', 'late', 'unread', 'unused', 'blind', 'probed', 'overloaded',
+	'outlier'];
 // readColumns decodes the columns: see ClusterFrame in docs/admin-api.md.
 export function readColumns(frame, n) {
 	const bytes = Uint8Array.from(atob(frame.columns), (c) => c.charCodeAt(0));
@@ -165,14 +166,8 @@ function poolNumbers(c) {
 
 // ---- What is asked for besides.
 
-let pushed = null; // pushes of all clusters at the moment of the last answer
 export async function loadHeads() {
 	const list = (await ask('clusters')).clusters;
-	const at = performance.now();
-	const pushes = sum(list.map((c) => c.pushes));
-	if (pushed && pushes >= pushed.pushes && at > pushed.at) S.pushRate = (1000 * (pushes - pushed.pushes)) / (
-		at - pushed.at);
-	pushed = { pushes, at };
 	S.heads = new Map(list.map((c) => [c.name, c]));
 	S.rev++;
 }

@@ -34,15 +34,15 @@ const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
 // ---- Words for states.
 
 const stateKinds = {
-	outlier: 'error', blind: 'error', overloaded: 'warning', unread: 'warning', unused: 'warning', late: 'warning',
-	warming: 'new', above_level: 'good', ok: 'good',
+	outlier: 'error', probed: 'warning', blind: 'error', overloaded: 'warning', unread: 'warning', unused: 'warning',
+	late: 'warning', warming: 'new', above_level: 'good', ok: 'good',
 };
 const stateWords = {
-	outlier: 'stalled or failing', blind: 'blind', overloaded: 'overloaded', unread: 'metrics unread', unused: 'unused',
-		late: 'late',
-	warming: 'warming up', above_level: 'above the level', ok: 'ok',
+	outlier: 'stalled or failing', probed: 'tried again', blind: 'blind', overloaded: 'overloaded',
+	unread: 'metrics unread', unused: 'unused', late: 'late', warming: 'warming up', above_level: 'above the level',
+	ok: 'ok',
 };
-export const stateOrder = Object.keys({ outlier: 1, blind: 1, overloaded: 1, unused: 1, unread: 1, late: 1,
+export const stateOrder = Object.keys({ outlier: 1, probed: 1, blind: 1, overloaded: 1, unused: 1, unread: 1, late: 1,
 	warming: 1, above_level: 1, ok: 1 });
 export const kindOf = (state) => stateKinds[state] || 'none';
 export const stateWord = (state) => stateWords[state] || state || 'not known';
@@ -59,20 +59,21 @@ const shareDigits = (n) => (n > 40 ? 2 : 1);
 
 export function chain() {
 	if (!S.fleet) return [];
-	const { clusters, envoys } = S.fleet;
+	const { clusters, envoys, pushes_per_second: pushes } = S.fleet;
 	const total = sum(clusters.map((c) => c.endpoint_counts.total));
 	const deaf = sum(clusters.map((c) => c.endpoint_counts.stale));
 	const ages = clusters.map((c) => c.decision_age_seconds).filter(known);
 	const age = Math.max(...ages);
-	const none = !envoys.connected;
-	const problems = envoys.behind + envoys.refusing;
+	const none = !envoys.connected && !envoys.lost;
+	const asked = envoys.connected + envoys.lost;
+	const problems = envoys.behind + envoys.refusing + envoys.lost;
 	const stages = [
 		[deaf === 0 ? 'good' : 2 * deaf >= total ? 'error' : 'warning', 'hears ',
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
-		[known(S.pushRate) ? 'good' : 'none', 'sends ', b(known(S.pushRate) ? rate(S.pushRate) + ' updates/s' : dash)],
-		[none ? 'none' : envoys.refusing ? 'error' : problems ? 'warning' : 'good', 'followed by ',
-			b(num(envoys.connected - problems) + ' of ' + num(envoys.connected)), ' Envoys'],
+		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
+		[none ? 'none' : problems ? 'error' : 'good', 'followed by ', b(num(asked - problems) + ' of ' + num(asked)),
+			' Envoys'],
 	];
 	const own = S.fleet.incidents.some((i) => i.steelyard === 'yes');
 	const worst = ['error', 'warning'].find((k) => stages.some(([kind]) => kind === k));
@@ -804,18 +805,18 @@ function numbersCard(e) {
 
 const modes = { events: 'each request', batched: 'many at a time', reports: 'load reports', '': dash };
 
+const envoyStates = {
+	refuses: ['error', 'refuses'], behind: ['error', 'does not answer'], unknown: ['warning', 'waits'],
+	silent: ['warning', 'silent'], idle: ['none', 'asks for nothing'], problem: ['warning', 'needs a look'],
+	follows: ['good', 'follows'],
+};
 // readClients makes the list of Envoys of the answer of /clients: those connected and those that left, worst first.
 export function readClients(answer, now) {
 	const list = answer.clients.map((c) => {
 		const subs = c.subscriptions;
-		const nack = subs.find((s) => s.nack.current);
+		const nack = c.state === 'refuses' && subs.find((s) => s.nack.current);
 		const delays = subs.map((s) => s.ack_delay_seconds).filter(known);
-		const behind = subs.some((s) => s.known && !s.in_sync) && c.problems.some((p) => p.severity === 'error');
-		const asks = subs.length > 0;
-		const silent = c.signals.state === 'silent';
-		const state = nack ? ['error', 'refuses'] : behind ? ['error', 'does not answer'] : !asks
-			? ['none', 'asks for nothing'] : silent ? ['warning', 'silent'] : c.problems.length ? ['warning', 'needs a look']
-			: ['good', 'follows'];
+		const state = envoyStates[c.state === 'follows' && c.problems.length ? 'problem' : c.state] || ['none', c.state];
 		return {
 			key: c.node_id + ' ' + c.address, name: c.node_id || 'without a node id', kind: state[0], state: state[1],
 				word: state[0] === 'good' && delays.length ? secs(Math.max(...delays)) + ' behind' : state[1],
@@ -826,9 +827,10 @@ export function readClients(answer, now) {
 		};
 	});
 	const left = (answer.left || []).map((l) => ({
-		key: 'left ' + l.node_id + ' ' + l.address + l.left_at, name: l.node_id || 'without a node id', kind: l.vanished &&
-			now - seconds(l.left_at) < 600 ? 'warning' : 'gone', state: l.vanished ? 'gone' : 'left', word: (l.vanished
-			? 'gone for ' : 'left ') + (l.vanished ? lasts(now - seconds(l.left_at)) : ago(now - seconds(l.left_at))),
+		key: 'left ' + l.node_id + ' ' + l.address + l.left_at, name: l.node_id || 'without a node id',
+		kind: l.state === 'behind' ? 'error' : l.vanished && now - seconds(l.left_at) < 600 ? 'warning' : 'gone',
+		state: l.state, word: l.state === 'behind' ? 'does not answer' : l.vanished
+			? 'gone for ' + lasts(now - seconds(l.left_at)) : 'left ' + ago(now - seconds(l.left_at)),
 		version: l.version, address: l.address, zone: l.locality, connected: seconds(l.connected_at),
 			leftAt: seconds(l.left_at), reason: l.left_reason, problems: [], clusters: l.clusters, gone: true,
 	}));
@@ -838,8 +840,8 @@ export function readClients(answer, now) {
 
 export function envoysView() {
 	const { envoys, clusters } = S.fleet;
-	const here = S.envoys.filter((e) => !e.gone);
-	const left = S.envoys.length - here.length;
+	const here = S.envoys.filter((e) => !e.gone || e.state === 'behind');
+	const left = S.envoys.filter((e) => e.gone).length;
 	const bad = here.filter((e) => e.kind === 'error');
 	const delays = here.map((e) => e.delay).filter(known);
 	const lead = !S.clientsAt ? ['none', 'Asking for the list.'] : !here.length ? ['none', 'No Envoy is connected. ']

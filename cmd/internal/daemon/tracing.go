@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"steelyard/cmd/internal/tracing"
+	"steelyard/collectors/scrape"
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/view"
+)
+
+// newTracer makes what records the traces that cfg configures; nil for none.
+func (d *Daemon) newTracer(cfg *config.Tracing) (*tracing.Recorder, error) {
+	if cfg == nil {
+		return nil, nil
+	}
+	return tracing.New(tracing.Options{Endpoint: cfg.Endpoint, Protocol: cfg.Protocol, SampleRatio: cfg.SampleRatio,
+		Version: d.options.Version, Replica: d.replica, Log: d.options.Log})
+}
+
+func (d *Daemon) traceScrape(r scrape.Result) {
+	recorder := d.tracing.Load()
+	if recorder == nil {
+		return
+	}
+	failure := ""
+	if r.Err != nil {
+		failure = r.Err.Error()
+	}
+	recorder.Scraped(r.Cluster, r.Address, r.At, r.Duration, failure)
+}
+
+func (d *Daemon) tracingStatus() admin.Tracing {
+	recorder := d.tracing.Load()
+	if recorder == nil {
+		return admin.Tracing{}
+	}
+	s := recorder.Status()
+	return admin.Tracing{Enabled: true, Skipped: s.Skipped, Exported: s.Exported, Failed: s.Failed, Error: s.Error,
+		ErrorAt: view.At(s.ErrorAt)}
+}

@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"slices"
+	"time"
+
+	"steelyard/controlplane/view"
+)
+
+// An EnvoyState is whether an Envoy follows. All that shows Envoys goes by it: the page, the commands and the counts.
+type EnvoyState string
+
+// The states of an Envoy. Where several hold, the first one counts.
+const (
+	EnvoyRefuses EnvoyState = "refuses" // it refused the latest that it was sent
+	// EnvoyBehind has not answered for longer than Envoys take. Its connection may have been closed for that; after ten
+	// minutes it is gone.
+	EnvoyBehind  EnvoyState = "behind"
+	EnvoyUnknown EnvoyState = "unknown" // it asks for a cluster that is not configured, or has nothing to send yet
+	EnvoySilent  EnvoyState = "silent"  // it follows, and does not report its requests
+	EnvoyIdle    EnvoyState = "idle"    // it asks for nothing
+	EnvoyFollows EnvoyState = "follows"
+	EnvoyGone    EnvoyState = "gone" // its connection ended while its streams were open
+	EnvoyLeft    EnvoyState = "left" // it closed its streams
+)
+
+// goneFor is how long an Envoy that vanished is an incident.
+const goneFor = 10 * time.Minute
+
+// SubscriptionState is that of one name that an Envoy asks for.
+func SubscriptionState(s *Subscription, now time.Time) EnvoyState {
+	switch {
+	case s.Nack.Current:
+		return EnvoyRefuses
+	case behind(s, now):
+		return EnvoyBehind
+	case !s.Known:
+		return EnvoyUnknown
+	}
+	return EnvoyFollows
+}
+
+// behind reports whether an Envoy has not answered for longer than Envoys take.
+func behind(s *Subscription, now time.Time) bool {
+	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
+}
+
+// clientState is the worst of what an Envoy asks for.
+func clientState(c *Client, now time.Time) EnvoyState {
+	if len(c.Subscriptions) == 0 {
+		return EnvoyIdle
+	}
+	order := []EnvoyState{EnvoyRefuses, EnvoyBehind, EnvoyUnknown, EnvoyFollows}
+	worst := len(order) - 1
+	for i := range c.Subscriptions {
+		worst = min(worst, slices.Index(order, SubscriptionState(&c.Subscriptions[i], now)))
+	}
+	if order[worst] == EnvoyFollows && c.Signals.State == SignalSilent {
+		return EnvoySilent
+	}
+	return order[worst]
+}
+
+// leftState is that of one that is not connected any more.
+func leftState(l *LeftEnvoy, now time.Time) EnvoyState {
+	switch {
+	case !l.Vanished:
+		return EnvoyLeft
+	case lost(l, now):
+		return EnvoyBehind
+	}
+	return EnvoyGone
+}
+
+// lost reports whether an Envoy that answered nothing has to be expected to run: it may hang, and may go on.
+func lost(l *LeftEnvoy, now time.Time) bool { return l.Silent && now.Sub(l.LeftAt.Time) < goneFor }
+
+// envoysOf counts the Envoys by what they do.
+func envoysOf(p *picture) (n fleetEnvoys) {
+	n.Connected, n.Left = len(p.clients), len(p.left)
+	for i := range p.clients {
+		switch clientState(&p.clients[i], p.now) {
+		case EnvoyRefuses:
+			n.Refusing++
+		case EnvoyBehind:
+			n.Behind++
+		default:
+			n.InSync++
+		}
+	}
+	for i := range p.left {
+		n.Lost += one(lost(&p.left[i], p.now))
+	}
+	return n
+}
+
+// leftEnvoys are those that left in the last hour.
+func (m *moment) leftEnvoys(now time.Time) []LeftEnvoy {
+	if m == nil {
+		return []LeftEnvoy{}
+	}
+	out := slices.Clone(orEmpty(m.left))
+	for i := range out {
+		out[i].State = leftState(&out[i], now)
+	}
+	return out
+}
+
+// lostFindings are about an Envoy whose connection was closed because it did not answer. They go on where those of the
+// connection end: nothing shows that it does not run.
+func lostFindings(l *LeftEnvoy) (out []finding) {
+	clusters := l.Clusters
+	if len(clusters) == 0 {
+		clusters = []string{""}
+	}
+	for _, name := range clusters {
+		f := behindFinding(view.Subject{Kind: view.SubjectEnvoy, Cluster: name, Name: l.NodeID}, sprint(
+			"Neither assignments nor pings were answered, so Steelyard closed its connection at %s.",
+			formatClock(l.LeftAt)))
+		f.began, f.linger = l.LeftAt.Time, 0
+		out = append(out, f)
+	}
+	return out
+}
+
+func behindFinding(subject view.Subject, why string) finding {
+	return found(kindBehind, view.SeverityError, subject, sprint("Envoy %s does not answer", subject.Name)).explain(why,
+		view.BlameInPart, "Until it answers it balances by the weights that it has, if it runs.",
+		"See whether it runs, has CPU time and reaches this port; its connection is closed when it answers no ping.", "")
+}

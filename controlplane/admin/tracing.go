@@ -1,0 +1,38 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"steelyard/controlplane/view"
+)
+
+// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
+// that makes none.
+type Tracing struct {
+	Enabled  bool      `json:"enabled"`
+	Skipped  uint64    `json:"skipped"`  // pushes that were drawn, and are beyond the bounds
+	Exported uint64    `json:"exported"` // spans
+	Failed   uint64    `json:"failed"`   // spans that are lost
+	Error    string    `json:"error"`    // of the latest export; empty when it succeeded
+	ErrorAt  view.Time `json:"error_at"`
+}
+
+func tracingProblems(t Tracing) []view.Problem {
+	if t.Error == "" {
+		return nil
+	}
+	return []view.Problem{problem(view.SeverityWarning, "traces cannot be exported%s", because(t.Error))}
+}
+
+func (c *collector) describeTracing() {
+	c.traceSpans = c.counter("steelyard_trace_spans_total", "Spans of decisions that were sent to the collector of "+
+		"traces, or lost, by result.", labelResult)
+}
+
+// collectTracing has no series where there are no traces.
+func (c *collector) collectTracing(ch chan<- prometheus.Metric, t Tracing) {
+	if t.Enabled {
+		c.traceSpans.set(ch, view.Num(float64(t.Exported)), resultOK)
+		c.traceSpans.set(ch, view.Num(float64(t.Failed)), resultError)
+	}
+}
