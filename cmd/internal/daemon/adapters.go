@@ -11,6 +11,7 @@ import (
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/loads"
+	"steelyard/xds/places"
 )
 
 // publisher publishes the loops' decisions through the xDS server. When a cluster is removed, it also removes its
@@ -38,10 +39,12 @@ type observer struct {
 	metrics  *admin.Metrics
 	recorder *admin.Recorder
 	loads    *loads.Server
+	places   *places.Server
 }
 
 func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
 	o.loads.Publish(cluster, d)
+	o.places.Publish(cluster, d)
 	o.metrics.Stepped(cluster, took)
 	was := before.Endpoints // sorted by address, like the current ones
 	for i := range d.Endpoints {
@@ -90,6 +93,7 @@ func (d *Daemon) Clusters() []view.Cluster {
 	clusters := d.manager.Clusters()
 	for i := range clusters {
 		d.addAnswerTimes(&clusters[i])
+		d.addQueue(&clusters[i])
 	}
 	return clusters
 }
@@ -117,6 +121,7 @@ func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
 	}
 	v := c.View(time.Now())
 	d.addAnswerTimes(&v)
+	d.addQueue(&v)
 	return v, true
 }
 

@@ -29,6 +29,7 @@ import (
 	"steelyard/xds/access"
 	"steelyard/xds/envoyspec"
 	"steelyard/xds/loads"
+	"steelyard/xds/places"
 	"steelyard/xds/port"
 )
 
@@ -55,6 +56,7 @@ type Daemon struct {
 	streams *xds.Server
 	signals *signals
 	loads   *loads.Server
+	places  *places.Server
 	grpc    *grpc.Server
 	manager *controlplane.Manager
 	operate *operator
@@ -118,10 +120,12 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.signals.register(d.grpc)
 	d.loads = loads.New(o.Log)
 	d.loads.Register(d.grpc)
+	d.places = places.New(d.metrics, o.Log)
+	d.places.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
 	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads}, envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.recorder, d.loads}, d.outdated, d.beats, o.Log)
+		observer{d.metrics, d.recorder, d.loads, d.places}, d.outdated, d.beats, o.Log)
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
@@ -148,6 +152,7 @@ func (d *Daemon) Close() {
 	d.streams.Close()
 	d.signals.close()
 	d.loads.Close()
+	d.places.Close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
@@ -163,6 +168,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.runLinks(failed) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
+	group.Go(func() error { return d.places.Run(failed) })
 	group.Go(func() error { return d.recorder.Run(failed) })
 	group.Go(func() error { return d.credentials.Run(failed) })
 	group.Go(func() error { return d.followTokens(failed) })
@@ -252,6 +258,7 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	}
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)
+	d.configureQueues(cfg)
 	for i := range cfg.Clusters {
 		d.streams.SetEnvoyCPU(cfg.Clusters[i].Name, cfg.Clusters[i].Push.EnvoyCPU)
 	}

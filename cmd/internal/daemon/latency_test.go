@@ -123,7 +123,7 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server,
 	}
 	// Nothing runs yet: the manager is replaced by one with an observer at both ends of its loop.
 	d.manager.Close()
-	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.recorder, d.loads}, book: book}
+	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.recorder, d.loads, d.places}, book: book}
 	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads}, envoyspec.PushCost, o, o,
 		d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
