@@ -44,8 +44,9 @@ func parse(text string) (s settings, err error) {
 
 // A filter is one configuration of the filter in Envoy. Envoy makes a new one with each update of its listener.
 type filter struct {
-	pool *follow.Pool
-	stop func() // to be called once
+	pool   *follow.Pool
+	waiter *follow.Waiter
+	stop   func() // to be called once
 }
 
 // followers are shared by all configurations with the same settings, so that an update of the listener keeps the loads.
@@ -56,6 +57,7 @@ var followers = struct {
 
 type shared struct {
 	follower *follow.Follower
+	waiter   *follow.Waiter
 	users    int
 	end      func()
 }
@@ -73,7 +75,7 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 		followers.by[s] = f
 	}
 	f.users++
-	return &filter{pool: f.follower.Pool(s.Cluster), stop: func() { release(s) }}, nil
+	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, stop: func() { release(s) }}, nil
 }
 
 func start(s settings, log *slog.Logger) (*shared, error) {
@@ -92,8 +94,10 @@ func start(s settings, log *slog.Logger) (*shared, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &shared{follower: follow.New(conn, s.Name, []string{s.Cluster}, log)}
+	f.waiter = f.follower.NewWaiter(s.Cluster)
+	f.waiter.Guard = guard
 	var loops sync.WaitGroup
-	for _, run := range []func(context.Context) error{f.follower.Run, store.Run} {
+	for _, run := range []func(context.Context) error{f.follower.Run, f.waiter.Run, store.Run} {
 		loops.Go(func() {
 			defer guard()
 			_ = run(ctx) // nil once ctx is done
@@ -118,12 +122,17 @@ func release(s settings) {
 	}
 }
 
-// choose names the endpoints for a request, comma separated, or none, with the reason.
-func (f *filter) choose(contentLength string) (endpoints, reason string) {
+// sizeOf is the size of a request by its content-length, -1 where that says nothing.
+func sizeOf(contentLength string) int64 {
 	size, err := strconv.ParseInt(contentLength, 10, 64)
 	if err != nil || size < 0 {
-		size = -1
+		return -1
 	}
+	return size
+}
+
+// choose names the endpoints for a request, comma separated, or none, with the reason.
+func (f *filter) choose(size int64) (endpoints, reason string) {
 	c := f.pool.Choose(time.Now(), picking.Request{Size: size})
 	if c.Address == "" {
 		return "", string(c.Reason)

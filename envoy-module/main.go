@@ -13,13 +13,18 @@ import (
 	"os"
 	"runtime"
 	"runtime/cgo"
+	"strconv"
 	"unsafe"
+
+	"steelyard/xds/loads/follow"
 )
 
 // What Envoy calls with the results of the module.
 const (
 	requestHeaders = 0 // the map of the request's headers
 	goOn           = 0 // to the next filter
+	wait           = 4 // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
+	maxValue       = 256
 )
 
 var (
@@ -85,32 +90,108 @@ func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 
 func filterOf(handle unsafe.Pointer) *filter { return (*cgo.Handle)(handle).Value().(*filter) }
 
-// A request needs no state: its filter is the configuration.
-//
-//export envoy_dynamic_module_on_http_filter_new
-func envoy_dynamic_module_on_http_filter_new(config, envoy unsafe.Pointer) unsafe.Pointer {
-	return config
-}
-
-//export envoy_dynamic_module_on_http_filter_destroy
-func envoy_dynamic_module_on_http_filter_destroy(filter unsafe.Pointer) {}
-
 //export envoy_dynamic_module_on_http_filter_request_headers
-func envoy_dynamic_module_on_http_filter_request_headers(envoy, handle unsafe.Pointer, end C.bool) C.int {
+func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r *C.request, end C.bool) C.int {
 	defer guard()
-	if aside() {
+	if r == nil || aside() {
 		name(envoy, "", "aside")
 		return goOn
 	}
-	var value C.text
-	length := ""
-	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
-	if C.envoy_dynamic_module_callback_http_get_header(envoy, requestHeaders, contentSize, &value, 0, nil) {
-		length = C.GoStringN(value.data, C.int(value.length))
+	f := filterOf(r.config)
+	size := sizeOf(header(envoy, contentSize))
+	if class, tenant, queued := f.pool.Queue(); queued {
+		a := follow.Arrival{Class: headerNamed(envoy, class), Tenant: headerNamed(envoy, tenant), Size: size}
+		if hold(envoy, r, f, a) {
+			return wait
+		}
 	}
-	endpoints, reason := filterOf(handle).choose(length)
+	endpoints, reason := f.choose(size)
 	name(envoy, endpoints, reason)
 	return goOn
+}
+
+// header is the first value of a header of the request, empty where there is none.
+func header(envoy unsafe.Pointer, key C.text) string {
+	var value C.text
+	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
+	if !C.envoy_dynamic_module_callback_http_get_header(envoy, requestHeaders, key, &value, 0, nil) {
+		return ""
+	}
+	return C.GoStringN(value.data, C.int(min(value.length, maxValue)))
+}
+
+// headerNamed is header for a key that may be empty.
+func headerNamed(envoy unsafe.Pointer, key string) string {
+	if key == "" {
+		return ""
+	}
+	defer runtime.KeepAlive(key)
+	return header(envoy, textOf(key))
+}
+
+// hold has a request wait in the queue; false where it does not wait.
+func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool {
+	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
+	h := &held{filter: f, size: a.Size, wake: func() {
+		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
+	}, free: func() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler) }}
+	if !h.arrive(a) {
+		h.free()
+		return false
+	}
+	r.hold = C.uintptr_t(cgo.NewHandle(h))
+	return true
+}
+
+// The waiting of a request is over.
+//
+//export envoy_dynamic_module_on_http_filter_scheduled
+func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
+	defer guard()
+	h := cgo.Handle(r.hold).Value().(*held)
+	switch o, reason := h.result(); {
+	case o.Refused != "":
+		refuse(envoy, o, reason)
+		return
+	case o.Endpoint != "":
+		name(envoy, o.Endpoint, reason)
+	default:
+		endpoints, reason := h.filter.choose(h.size)
+		name(envoy, endpoints, reason)
+	}
+	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
+}
+
+// A request that waited has ended, or its client gave up.
+//
+//export ended
+func ended(handle C.uintptr_t) {
+	defer guard()
+	h := cgo.Handle(handle)
+	h.Value().(*held).end()
+	h.Delete()
+}
+
+// refuse answers 503. Envoy copies what it is given.
+func refuse(envoy unsafe.Pointer, o follow.Outcome, reason string) {
+	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
+	runtime.KeepAlive(reason)
+	headers := (*[2]C.header)(C.malloc(C.size_t(unsafe.Sizeof([2]C.header{}))))
+	defer C.free(unsafe.Pointer(headers))
+	for i, pair := range [2][2]string{{"retry-after", strconv.Itoa(int(o.RetryAfter.Seconds()))},
+		{"x-steelyard-refused", o.Refused}} {
+		key, value := C.CString(pair[0]), C.CString(pair[1])
+		defer C.free(unsafe.Pointer(key))
+		defer C.free(unsafe.Pointer(value))
+		headers[i] = C.header{key: key, key_length: C.size_t(len(pair[0])), value: value,
+			value_length: C.size_t(len(pair[1]))}
+	}
+	const unavailable = 503
+	body, details := refusal(o.Refused), "steelyard_"+reason
+	C.envoy_dynamic_module_callback_http_send_response(envoy, unavailable, &headers[0], 2, textOf(body),
+		textOf(details))
+	runtime.KeepAlive(body)
+	runtime.KeepAlive(details)
 }
 
 // name has the request go to the first of the endpoints, or, without any, by the weights. Envoy copies what it is

@@ -62,6 +62,8 @@ type Request struct {
 	Size int64 // bytes of its body, negative where unknown
 	// Subset are the only addresses that it may go to; empty for all.
 	Subset []string
+	// May reports whether it may go to an address; nil for all.
+	May func(address string) bool
 }
 
 // Reason is why a choice was made, or none.
@@ -73,7 +75,7 @@ const (
 	// Those of a choice that is left to the weights.
 	ReasonNoUpdate Reason = "no_update" // nothing is known of the cluster yet
 	ReasonStale    Reason = "stale"     // the last update is older than Stale
-	ReasonSubset   Reason = "subset"    // no endpoint of the subset is known
+	ReasonSubset   Reason = "subset"    // no known endpoint is one to which the request may go
 )
 
 // A Choice is an endpoint, or, with an empty Address, "by the weights".
@@ -151,7 +153,7 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	case now.Sub(p.at) > Stale:
 		return Choice{Reason: ReasonStale}
 	}
-	p.candidates(r.Subset)
+	p.candidates(r)
 	if len(p.indexes) == 0 {
 		return Choice{Reason: ReasonSubset}
 	}
@@ -166,11 +168,12 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 }
 
 // candidates collects the endpoints to choose from: flagged ones only where all are.
-func (p *Picker) candidates(subset []string) {
+func (p *Picker) candidates(r Request) {
 	collect := func(avoided bool) {
 		p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
 		for i, e := range p.update.Endpoints {
-			if e.Avoid != avoided || len(subset) > 0 && !slices.Contains(subset, e.Address) {
+			if e.Avoid != avoided || len(r.Subset) > 0 && !slices.Contains(r.Subset, e.Address) ||
+				r.May != nil && !r.May(e.Address) {
 				continue
 			}
 			v := e.Vessel

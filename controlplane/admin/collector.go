@@ -48,7 +48,7 @@ type collector struct {
 	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
 	tokensPerRequest, tokensPerByte, prefillRate,
 	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
-	disputed series
+	disputed, queueWaiting series
 
 	weight, share, overloaded, override, load, work, promptTokens, queue, endpointAge, latency, failed, errors,
 	latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
@@ -110,6 +110,8 @@ func (c *collector) describeClusters() {
 	c.disputed = c.gauge("steelyard_disputed_endpoints", "Endpoints about which a single Envoy reports what all "+
 		"others contradict, so that its report does not count: in_flight (requests in progress) or failures.",
 		labelCluster, "kind")
+	c.queueWaiting = c.gauge("steelyard_queue_waiting", "Requests that wait in the queue, in their Envoys.",
+		labelCluster, labelClass)
 	c.sourceEnvoys = c.gauge("steelyard_source_envoys", "Envoys that watch the cluster, by whether they report over "+
 		"the source: reporting, idle (they have no known request) or missing.", labelCluster, "source", "state")
 	c.sourceUp = c.gauge("steelyard_source_up", "0 when the source is down: it never worked, or its latest values "+
@@ -329,6 +331,11 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Clu
 	}
 	c.minInterval.set(ch, cluster.MinIntervalSeconds, name, cluster.MinIntervalReason)
 	c.droppedRequests.set(ch, cluster.DroppedRequests, name)
+	if q := cluster.Queue; q != nil {
+		for _, class := range q.Classes {
+			c.queueWaiting.set(ch, view.Num(float64(class.Waiting)), name, label(class.Name))
+		}
+	}
 	for kind, n := range disputedEndpoints(cluster.Disputes) {
 		c.disputed.set(ch, view.Num(float64(n)), name, string(kind))
 	}

@@ -175,6 +175,13 @@ func llama(now time.Time) view.Cluster {
 			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
+		Queue: &view.Queue{MaxInFlight: 4, InFlight: 29, Envoys: 3, Classes: []view.QueueClass{
+			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: view.Num(10), Waiting: 2, Tenants: 1,
+				OldestAt: view.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
+			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: view.Num(600), Waiting: 41, Tenants: 7,
+				OldestAt: view.At(now.Add(-75 * time.Second)), Granted: 2987, Released: 12, Left: 1, RefusedFull: 5,
+				RefusedTimeout: 6},
+		}},
 		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu",
 		DroppedRequests: view.Num(17), Requests: view.Num(36_600), AnswerP99Seconds: view.Num(4.3),
 		FirstToken: view.FirstToken{FirstTokenMean: view.Num(0.22), FirstTokenP99: view.Num(3),

@@ -42,6 +42,9 @@ type Metrics struct {
 
 	kubernetes *prometheus.CounterVec
 
+	queueGranted, queueReleased, queueRefused, queueLeft *prometheus.CounterVec
+	queueWait                                            *prometheus.HistogramVec
+
 	reloads       *prometheus.CounterVec
 	reloadOK      prometheus.Gauge
 	reloadSuccess prometheus.Gauge
@@ -61,6 +64,7 @@ const (
 	labelEndpoint = "endpoint"
 	labelResult   = "result"
 	labelReason   = "reason"
+	labelClass    = "class"
 
 	resultOK    = "ok"
 	resultError = "error"
@@ -87,6 +91,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m.registerDecisions()
 	m.registerStreams()
 	m.registerReloads()
+	m.registerQueues()
 	return m
 }
 
@@ -150,6 +155,20 @@ func (m *Metrics) registerReloads() {
 		Help: "Unix time at which a config was last applied, 0 before the first.",
 	})
 	m.registry.MustRegister(m.reloadOK, m.reloadSuccess)
+}
+
+// registerQueues makes the metrics of the queues of requests.
+func (m *Metrics) registerQueues() {
+	m.queueGranted = m.counter("steelyard_queue_granted_total", "Requests that the queue sent to an endpoint.",
+		labelCluster, labelClass)
+	m.queueReleased = m.counter("steelyard_queue_released_total", "Requests that left the queue to go by the Envoy's "+
+		"own choice: it was switched off, or the loads were too old.", labelCluster, labelClass)
+	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests that were answered 503: the class was full, "+
+		"or they waited for too long (timeout).", labelCluster, labelClass, labelReason)
+	m.queueLeft = m.counter("steelyard_queue_left_total", "Requests whose clients gave up while they waited.",
+		labelCluster, labelClass)
+	m.queueWait = m.histogram("steelyard_queue_wait_seconds", "Time that requests waited which the queue sent to an "+
+		"endpoint.", prometheus.ExponentialBuckets(0.001, 2, 18), labelCluster, labelClass)
 }
 
 // scrapeBuckets runs from half a millisecond (loopback) to four seconds.
@@ -238,6 +257,32 @@ func (m *Metrics) Acked(cluster string, d time.Duration) {
 // Nacked records a NACK.
 func (m *Metrics) Nacked(cluster string) { m.nacks.WithLabelValues(label(cluster)).Inc() }
 
+// The results of waiting in a queue that are not refusals.
+const (
+	waitGranted  = "granted"
+	waitReleased = "released"
+)
+
+// Waited records how the waiting of a request ended: granted, released, or why it was refused. Class and result are of
+// small fixed sets.
+func (m *Metrics) Waited(cluster, class, result string, d time.Duration) {
+	cluster, class = label(cluster), label(class)
+	switch result {
+	case waitGranted:
+		m.queueGranted.WithLabelValues(cluster, class).Inc()
+		m.queueWait.WithLabelValues(cluster, class).Observe(d.Seconds())
+	case waitReleased:
+		m.queueReleased.WithLabelValues(cluster, class).Inc()
+	default:
+		m.queueRefused.WithLabelValues(cluster, class, result).Inc()
+	}
+}
+
+// Left records that the client of a waiting request gave up.
+func (m *Metrics) Left(cluster, class string) {
+	m.queueLeft.WithLabelValues(label(cluster), label(class)).Inc()
+}
+
 // Reloaded records an attempt to apply a config.
 func (m *Metrics) Reloaded(ok bool) {
 	m.reloads.WithLabelValues(result(ok)).Inc()
@@ -255,7 +300,7 @@ func (m *Metrics) Forget(cluster string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed,
-		m.ackDelay, m.acks, m.nacks} {
+		m.ackDelay, m.acks, m.nacks, m.queueGranted, m.queueReleased, m.queueRefused, m.queueLeft, m.queueWait} {
 		v.DeletePartialMatch(match)
 	}
 }

@@ -38,6 +38,11 @@ func used() *Metrics {
 	m.Suppressed("llama", "deadband")
 	m.Acked("llama", 5*time.Millisecond)
 	m.Nacked("llama")
+	m.Waited("llama", "batch", "granted", 3*time.Millisecond)
+	m.Waited("llama", "batch", "released", time.Second)
+	m.Waited("llama", "batch", "full", 0)
+	m.Waited("llama", "batch", "timeout", time.Minute)
+	m.Left("llama", "batch")
 	m.Reloaded(true)
 	m.Reloaded(false)
 	return m

@@ -219,6 +219,35 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	d.checkWeighting(&c.Weighting)
 	d.checkOverload(&c.Overload)
 	d.checkPush(&c.Push)
+	if c.Queue != nil {
+		d.checkQueue(c.Queue)
+	}
+}
+
+// headerName is that of an HTTP header, as Envoy has it.
+var headerName = regexp.MustCompile(`^[a-z0-9!#$%&'*+.^_|~-]{1,128}$`)
+
+const longestClass = 128 // bytes
+
+func (d *decoder) checkQueue(q *Queue) {
+	for _, name := range []*string{&q.ClassHeader, &q.TenantHeader} {
+		if !headerName.MatchString(*name) {
+			d.fail(name, "%s is not the name of a header: write it in lower case, such as x-steelyard-class",
+				shown(*name))
+		}
+	}
+	lines := map[string]int{}
+	for i := range q.Classes {
+		name := &q.Classes[i].Name
+		unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+		switch {
+		case strings.ContainsFunc(*name, unfit):
+			d.fail(name, "%s has white space in it: write a name such as interactive", shown(*name))
+		case len(*name) > longestClass:
+			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestClass)
+		}
+		d.checkTwice(name, *name, lines, "class")
+	}
 }
 
 const longestName = 256 // bytes

@@ -257,6 +257,9 @@ type Cluster struct {
 	Overload Overload `yaml:"overload"`
 	// Shedding says when a saturated pool refuses requests.
 	Shedding Shedding `yaml:"shedding"`
+	// Queue has requests wait in their Envoys until an endpoint has a place for them. Only Envoys with the module do
+	// that (steelyard bootstrap --module). Default none: no request waits.
+	Queue *Queue `yaml:"queue"`
 	// Push says when Envoys are told.
 	Push Push `yaml:"push"`
 	// WarmUp is how long after its start the control plane waits for a first
@@ -509,6 +512,46 @@ type Shedding struct {
 	TargetWait time.Duration `yaml:"target_wait" default:"2s" range:"10ms..1h"`
 	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.95.
 	MaxDrop float64 `yaml:"max_drop" default:"0.95" range:"0.01..1"`
+}
+
+// Queue is the queue of a cluster: requests of all Envoys wait in it, and are sent in its order.
+type Queue struct {
+	// MaxInFlight is the requests that an endpoint may have in flight, 1 to 1000000: others wait, or are refused.
+	// Required.
+	MaxInFlight int `yaml:"max_in_flight" range:"1..1000000" required:"write how many requests an endpoint may have in flight, e.g. max_in_flight: 8"`
+	// ClassHeader is the request header that names the class. Default x-steelyard-class.
+	ClassHeader string `yaml:"class_header" default:"x-steelyard-class"`
+	// TenantHeader is the request header that names the tenant: the tenants of a class take turns. Default
+	// x-steelyard-tenant.
+	TenantHeader string `yaml:"tenant_header" default:"x-steelyard-tenant"`
+	// Classes share what is sent by their weights, 1 to 32. A request that names none of them belongs to the last.
+	// Default none: one class, named default, with the defaults of a class.
+	Classes []QueueClass `yaml:"classes" max:"32"`
+}
+
+// QueueClass is a class of requests in a queue.
+type QueueClass struct {
+	// Name is what requests have in the class header: no white space, at most 128 bytes, unique. Required.
+	Name string `yaml:"name" required:"write what requests have in the class header, e.g. name: interactive"`
+	// Weight is its share of what is sent while all classes wait, relative to the other weights, 0.001 to 1000000.
+	// Default 1.
+	Weight float64 `yaml:"weight" default:"1" range:"0.001..1000000"`
+	// Strict sends its requests before those of all classes that are not strict, which may then wait for as long as
+	// there are any. Default false.
+	Strict bool `yaml:"strict" default:"false"`
+	// MaxWaiting is how many requests of the class may wait, of all Envoys, 0 to 10000; with 0, one is refused at once
+	// while no endpoint has a place. Default 1000.
+	MaxWaiting int `yaml:"max_waiting" default:"1000" range:"0..10000"`
+	// MaxWait is how long a request of the class may wait, 1ms to 1h. Default 30s.
+	MaxWait time.Duration `yaml:"max_wait" default:"30s" range:"1ms..1h"`
+}
+
+// All are the classes, with the one that is there where none is written.
+func (q *Queue) All() []QueueClass {
+	if len(q.Classes) > 0 {
+		return q.Classes
+	}
+	return []QueueClass{{Name: "default", Weight: 1, MaxWaiting: 1000, MaxWait: 30 * time.Second}}
 }
 
 // Push says when Envoys are sent an assignment.

@@ -175,11 +175,12 @@ func TestTagsAreWellFormed(t *testing.T) {
 		}
 		kind := f.value.Kind()
 		_, hasDefault := f.tag.Lookup("default")
+		_, required := f.tag.Lookup("required")
 		_, hasMax := f.tag.Lookup("max")
 		limits, hasRange := f.tag.Lookup("range")
 		number := kind == reflect.Int || kind == reflect.Int64 || kind == reflect.Float64
-		if number != hasRange || number && !hasDefault {
-			t.Errorf("%s: numbers have a range and a default", path)
+		if number != hasRange || number && hasDefault == required {
+			t.Errorf("%s: numbers have a range, and a default unless they are required", path)
 		}
 		if (kind == reflect.Slice) != hasMax {
 			t.Errorf("%s: lists have a max", path)

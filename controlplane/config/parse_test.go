@@ -82,6 +82,18 @@ clusters:
 	}
 }
 
+func TestAQueueWithoutClassesHasOneWithTheirDefaults(t *testing.T) {
+	const text = "clusters: [{name: a, engine: vllm, endpoints: {file: a.yaml}, queue: {max_in_flight: 2, " +
+		"classes: [{name: default}]}}]"
+	cfg, err := Parse("a.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg.Clusters[0].Queue.Classes, new(Queue).All()); diff != "" {
+		t.Errorf("the class that is there where none is written differs (-written +own):\n%s", diff)
+	}
+}
+
 func TestEveryKeyReachesItsField(t *testing.T) {
 	cfg, err := Load("testdata/good/everything.yaml")
 	if err != nil {
@@ -132,8 +144,11 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				MinDwell: time.Minute, MaxShare: 1,
 			},
 			Shedding: Shedding{Enabled: true, TargetWait: 6 * time.Second, MaxDrop: 0.5},
-			Push:     Push{MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 0},
-			WarmUp:   0,
+			Queue: &Queue{MaxInFlight: 8, ClassHeader: "x-class", TenantHeader: "x-tenant", Classes: []QueueClass{
+				{Name: "a", Weight: 3, Strict: true, MaxWait: 5 * time.Second},
+				{Name: "b", Weight: 1, MaxWaiting: 1000, MaxWait: 30 * time.Second}}},
+			Push:   Push{MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 0},
+			WarmUp: 0,
 		}, {
 			Name: "second", Engine: "tgi",
 			Endpoints: Endpoints{File: "testdata/good/second.yaml"},

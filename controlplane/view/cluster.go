@@ -39,6 +39,8 @@ type Cluster struct {
 	Disputes []Dispute `json:"disputes"`
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
+	// Queue is the queue in which requests wait for an endpoint with a place; null: none.
+	Queue *Queue `json:"queue"`
 
 	// Requests began since the start, according to the Envoys; unknown without a source that counts them. It never
 	// decreases.

@@ -190,6 +190,10 @@ func (s *stream) RecvMsg(m any) error {
 		return s.watch(r.GetTypeUrl(), r.GetResourceNamesSubscribe(), false)
 	case interface{ GetClusters() []string }: // a picker that follows the loads
 		return s.follow(r.GetClusters())
+	case interface{ GetCluster() string }: // one whose requests wait in a queue; it names the cluster once
+		if name := r.GetCluster(); name != "" {
+			return s.follow([]string{name})
+		}
 	}
 	return nil
 }

@@ -39,8 +39,9 @@ type Server struct {
 	mu        sync.Mutex
 	closed    bool
 	clusters  map[string]decided
-	rounds    uint64        // counts the changes of clusters
-	changed   chan struct{} // closed at the next change
+	queues    map[string]*loadsv1.QueueHeaders // of the clusters with a queue
+	rounds    uint64                           // counts the changes of clusters
+	changed   chan struct{}                    // closed at the next change
 	followers map[*Follower]struct{}
 }
 
@@ -49,6 +50,7 @@ type decided struct {
 	round    uint64 // of its change
 	decision weighting.Decision
 	removed  bool
+	queue    *loadsv1.QueueHeaders // nil without a queue
 }
 
 // A Follower is one picker's stream.
@@ -62,7 +64,7 @@ type Follower struct {
 // New makes a server without clusters.
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
-		changed: make(chan struct{}), followers: make(map[*Follower]struct{})}
+		queues: make(map[string]*loadsv1.QueueHeaders), changed: make(chan struct{}), followers: make(map[*Follower]struct{})}
 }
 
 // Register adds the service to a gRPC server.
@@ -87,11 +89,19 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 // Remove tells the followers of a cluster that it is gone.
 func (s *Server) Remove(cluster string) { s.set(cluster, decided{removed: true}) }
 
+// SetQueues replaces the headers by which requests of clusters wait in a queue. Followers get them with the next
+// decision.
+func (s *Server) SetQueues(queues map[string]*loadsv1.QueueHeaders) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues = queues
+}
+
 func (s *Server) set(cluster string, d decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rounds++
-	d.round = s.rounds
+	d.round, d.queue = s.rounds, s.queues[cluster]
 	s.clusters[cluster] = d
 	if d.removed && len(s.followers) == 0 {
 		delete(s.clusters, cluster)
@@ -221,14 +231,16 @@ func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates
 			updates = append(updates, &loadsv1.Update{Cluster: name, Removed: true})
 			continue
 		}
-		updates = append(updates, updateOf(name, &d.decision))
+		u := updateOf(name, &d.decision)
+		u.Queue = d.queue
+		updates = append(updates, u)
 	}
 	return updates, changed
 }
 
 // updateOf is a decision as pickers get it.
 func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
-	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: d.ArrivalRate, Cost: costOf(d.Work),
+	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work),
 		Endpoints: make([]*loadsv1.Endpoint, len(d.Endpoints))}
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]
@@ -241,9 +253,9 @@ func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
 // mostCost bounds the guess of one request, in mean requests: a large body may be an image, or never be sent.
 const mostCost = 32
 
-// costOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
+// CostOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
 // (prompt + D) / (P + D), with D the decode of a mean request in prompt tokens.
-func costOf(w *weighting.Work) *loadsv1.Cost {
+func CostOf(w *weighting.Work) *loadsv1.Cost {
 	if w == nil {
 		return &loadsv1.Cost{Base: 1, Mean: 1}
 	}

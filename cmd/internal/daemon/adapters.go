@@ -11,7 +11,16 @@ import (
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/loads"
+	"steelyard/xds/places"
 )
+
+// publisher is where the loops' decisions go.
+func (d *Daemon) publisher() publisher { return publisher{d.streams, d.metrics, d.loads, &d.tracing} }
+
+// observer is told of the loops' steps.
+func (d *Daemon) observer() observer {
+	return observer{d.metrics, d.recorder, d.loads, d.places, &d.tracing}
+}
 
 // publisher publishes the loops' decisions through the xDS server. When a cluster is removed, it also removes its
 // series.
@@ -70,11 +79,13 @@ type observer struct {
 	metrics  *admin.Metrics
 	recorder *admin.Recorder
 	loads    *loads.Server
+	places   *places.Server
 	tracing  *atomic.Pointer[tracing.Recorder]
 }
 
 func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
 	o.loads.Publish(cluster, d)
+	o.places.Publish(cluster, d)
 	o.metrics.Stepped(cluster, took)
 	was := before.Endpoints // sorted by address, like the current ones
 	for i := range d.Endpoints {
@@ -126,6 +137,7 @@ func (d *Daemon) Clusters() []view.Cluster {
 	clusters := d.manager.Clusters()
 	for i := range clusters {
 		d.addAnswerTimes(&clusters[i])
+		d.addQueue(&clusters[i])
 	}
 	return clusters
 }
@@ -153,6 +165,7 @@ func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
 	}
 	v := c.View(time.Now())
 	d.addAnswerTimes(&v)
+	d.addQueue(&v)
 	return v, true
 }
 

@@ -30,6 +30,7 @@ import (
 	"steelyard/xds/access"
 	"steelyard/xds/envoyspec"
 	"steelyard/xds/loads"
+	"steelyard/xds/places"
 	"steelyard/xds/port"
 )
 
@@ -56,6 +57,7 @@ type Daemon struct {
 	streams *xds.Server
 	signals *signals
 	loads   *loads.Server
+	places  *places.Server
 	grpc    *grpc.Server
 	manager *controlplane.Manager
 	operate *operator
@@ -122,10 +124,12 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.signals.register(d.grpc)
 	d.loads = loads.New(o.Log)
 	d.loads.Register(d.grpc)
+	d.places = places.New(d.metrics, o.Log)
+	d.places.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads, &d.tracing}, envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.recorder, d.loads, &d.tracing}, d.outdated, d.beats, o.Log)
+	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, d.signals, d.observer(), d.outdated, d.beats,
+		o.Log)
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
@@ -152,6 +156,7 @@ func (d *Daemon) Close() {
 	d.streams.Close()
 	d.signals.close()
 	d.loads.Close()
+	d.places.Close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
@@ -168,6 +173,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return runLatest(failed, d.tracers) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
+	group.Go(func() error { return d.places.Run(failed) })
 	group.Go(func() error { return d.recorder.Run(failed) })
 	group.Go(func() error { return d.credentials.Run(failed) })
 	group.Go(func() error { return d.followTokens(failed) })
@@ -266,6 +272,7 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	}
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)
+	d.configureQueues(cfg)
 	for i := range cfg.Clusters {
 		d.streams.SetEnvoyCPU(cfg.Clusters[i].Name, cfg.Clusters[i].Push.EnvoyCPU)
 	}

@@ -123,9 +123,8 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server,
 	}
 	// Nothing runs yet: the manager is replaced by one with an observer at both ends of its loop.
 	d.manager.Close()
-	o := &observedLoop{signals: d.signals, observer: observer{d.metrics, d.recorder, d.loads, &d.tracing},
-		book: book}
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads, &d.tracing}, envoyspec.PushCost, o, o,
+	o := &observedLoop{signals: d.signals, observer: d.observer(), book: book}
+	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, o, o,
 		d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)

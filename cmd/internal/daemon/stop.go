@@ -33,6 +33,7 @@ func (d *Daemon) stop(parts func() error, envoys <-chan error) error {
 		d.streams.Close()
 		d.signals.close()
 		d.loads.Close()
+		d.places.Close()
 		phase <- "connections to the xDS port"
 		d.closePort()
 		for range envoys {

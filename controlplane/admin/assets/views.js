@@ -455,6 +455,7 @@ export function clusterView() {
 			h('section.card', h('h2.unseen', 'Over time'), stack(history, clusterTracks(c, history), events)),
 			card('Who gets the next requests', expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
 		rows.length > 40 && squaresCard(c, rows),
+		c.queue && queueCard(c.queue),
 		endpointTable(c, rows),
 		h('div.half', lostCard(c), sourcesCard(c)),
 	];
@@ -521,6 +522,20 @@ function sourcesCard(c) {
 			' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + (sourceKinds[s.state] || '') }, s.state), h('td.break', sourceWords(s)),
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
+}
+function queueCard(q) {
+	const note = num(q.in_flight) + ' in flight by it, at most ' + num(q.max_in_flight) + ' at each endpoint, of '
+		+ plural(q.envoys, 'Envoy');
+	return card('Queue', note, null, h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Queue' },
+		h('table.plain', h('thead', h('tr', h('th', 'Class'), h('th.num', 'Share'), h('th.num', 'Waiting'),
+			h('th.num.less', 'Tenants'), h('th.num', 'Longest wait'), h('th.num', 'Sent'), h('th.num', 'Refused'),
+			h('th.num.less', 'Gave up'), h('th.num.less', 'By the weights'))),
+		h('tbody', q.classes.map((c) => h('tr', { key: c.name }, h('td.nowrap', c.name),
+			h('td.num', c.strict ? 'first' : pct(c.weight / sum(q.classes.filter((o) => !o.strict).map((o) => o.weight)))),
+			h('td.num', num(c.waiting)), h('td.num.less', num(c.tenants)),
+			h('td.num', c.oldest_at ? secs(Math.max(0, S.now - seconds(c.oldest_at))) : '–'),
+			h('td.num', num(c.granted)), h('td.num', num(c.refused_full + c.refused_timeout)),
+			h('td.num.less', num(c.left)), h('td.num.less', num(c.released))))))));
 }
 function notThere(title, words) {
 	return [h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /'),

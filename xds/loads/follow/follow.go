@@ -50,13 +50,21 @@ type Pool struct {
 	picker  picking.Picker
 	updated time.Time // zero before the first update
 	members int
+	queue   *loadsv1.QueueHeaders // nil without a queue
 }
 
-func (p *Pool) set(u picking.Update, now time.Time) {
+func (p *Pool) set(u picking.Update, queue *loadsv1.QueueHeaders, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
-	p.updated, p.members = now, len(u.Endpoints)
+	p.updated, p.members, p.queue = now, len(u.Endpoints), queue
+}
+
+// Queue is the names of the headers by which requests wait in the queue of the cluster; ok is false where they do not.
+func (p *Pool) Queue() (class, tenant string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
 }
 
 // Choose picks an endpoint for a request, and counts it there.
@@ -175,7 +183,7 @@ func (f *Follower) take(u *loadsv1.Update) {
 	if p == nil {
 		return
 	}
-	p.set(updateOf(u), time.Now())
+	p.set(updateOf(u), u.GetQueue(), time.Now())
 }
 
 // updateOf is an update of the wire; endpoints with numbers that the fill cannot use are left out.

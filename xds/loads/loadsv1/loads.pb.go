@@ -86,7 +86,9 @@ type Update struct {
 	ArrivalRate float64 `protobuf:"fixed64,3,opt,name=arrival_rate,json=arrivalRate,proto3" json:"arrival_rate,omitempty"`
 	Cost        *Cost   `protobuf:"bytes,4,opt,name=cost,proto3" json:"cost,omitempty"`
 	// The cluster was removed: it has no endpoints and no further updates.
-	Removed       bool `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed bool `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Requests wait in the queue of the cluster (Queue.Wait). Absent: they do not.
+	Queue         *QueueHeaders `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -156,6 +158,66 @@ func (x *Update) GetRemoved() bool {
 	return false
 }
 
+func (x *Update) GetQueue() *QueueHeaders {
+	if x != nil {
+		return x.Queue
+	}
+	return nil
+}
+
+// The headers of a request by which the queue knows it. Empty: none.
+type QueueHeaders struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Class         string                 `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	Tenant        string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueHeaders) Reset() {
+	*x = QueueHeaders{}
+	mi := &file_loads_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueHeaders) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueHeaders) ProtoMessage() {}
+
+func (x *QueueHeaders) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueHeaders.ProtoReflect.Descriptor instead.
+func (*QueueHeaders) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *QueueHeaders) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *QueueHeaders) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 type Endpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// IP:port.
@@ -173,7 +235,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +247,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +260,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{2}
+	return file_loads_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -250,7 +312,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +324,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +337,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{3}
+	return file_loads_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Cost) GetBase() float64 {
@@ -306,6 +368,332 @@ func (x *Cost) GetMost() float64 {
 	return 0
 }
 
+type WaitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the first message, and not repeated: the cluster, and the picker's name.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Picker  string `protobuf:"bytes,2,opt,name=picker,proto3" json:"picker,omitempty"`
+	// Requests in flight that were granted on a stream before this one. Of the first message.
+	Held []*Held `protobuf:"bytes,3,rep,name=held,proto3" json:"held,omitempty"`
+	// Requests that begin to wait. An id is unique on the stream, also among those held.
+	Arrivals []*Arrival `protobuf:"bytes,4,rep,name=arrivals,proto3" json:"arrivals,omitempty"`
+	// Requests that ended, wherever they were: waiting or in flight.
+	Ended         []uint64 `protobuf:"varint,5,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitRequest) Reset() {
+	*x = WaitRequest{}
+	mi := &file_loads_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitRequest) ProtoMessage() {}
+
+func (x *WaitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
+func (*WaitRequest) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WaitRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *WaitRequest) GetPicker() string {
+	if x != nil {
+		return x.Picker
+	}
+	return ""
+}
+
+func (x *WaitRequest) GetHeld() []*Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *WaitRequest) GetArrivals() []*Arrival {
+	if x != nil {
+		return x.Arrivals
+	}
+	return nil
+}
+
+func (x *WaitRequest) GetEnded() []uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type Held struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Endpoint      string                 `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_loads_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Held) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Held) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+type Arrival struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Class  string                 `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	Tenant string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Bytes of its body, negative where unknown.
+	Size int64 `protobuf:"zigzag64,4,opt,name=size,proto3" json:"size,omitempty"`
+	// How long it has waited already.
+	WaitedMicroseconds uint64 `protobuf:"varint,5,opt,name=waited_microseconds,json=waitedMicroseconds,proto3" json:"waited_microseconds,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Arrival) Reset() {
+	*x = Arrival{}
+	mi := &file_loads_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Arrival) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Arrival) ProtoMessage() {}
+
+func (x *Arrival) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
+func (*Arrival) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Arrival) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Arrival) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Arrival) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Arrival) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Arrival) GetWaitedMicroseconds() uint64 {
+	if x != nil {
+		return x.WaitedMicroseconds
+	}
+	return 0
+}
+
+// An answer without verdicts shows that Steelyard is alive: there is an answer at least once a second.
+type WaitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts      []*Verdict             `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitResponse) Reset() {
+	*x = WaitResponse{}
+	mi := &file_loads_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitResponse) ProtoMessage() {}
+
+func (x *WaitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
+func (*WaitResponse) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WaitResponse) GetVerdicts() []*Verdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+type Verdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	// IP:port that the request is to be sent to. Empty where it is refused, or has to go by the proxy's own choice.
+	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Why it is refused: full or timeout. Empty where it is not.
+	Refused string `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	// When a refused client may try again.
+	RetryAfterSeconds uint32 `protobuf:"varint,4,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3" json:"retry_after_seconds,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_loads_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Verdict) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Verdict) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *Verdict) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *Verdict) GetRetryAfterSeconds() uint32 {
+	if x != nil {
+		return x.RetryAfterSeconds
+	}
+	return 0
+}
+
 var File_loads_proto protoreflect.FileDescriptor
 
 const file_loads_proto_rawDesc = "" +
@@ -313,13 +701,17 @@ const file_loads_proto_rawDesc = "" +
 	"\vloads.proto\x12\x12steelyard.loads.v1\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
-	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xc9\x01\n" +
+	"\bclusters\x18\x02 \x03(\tR\bclusters\"\x81\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12:\n" +
 	"\tendpoints\x18\x02 \x03(\v2\x1c.steelyard.loads.v1.EndpointR\tendpoints\x12!\n" +
 	"\farrival_rate\x18\x03 \x01(\x01R\varrivalRate\x12,\n" +
 	"\x04cost\x18\x04 \x01(\v2\x18.steelyard.loads.v1.CostR\x04cost\x12\x18\n" +
-	"\aremoved\x18\x05 \x01(\bR\aremoved\"z\n" +
+	"\aremoved\x18\x05 \x01(\bR\aremoved\x126\n" +
+	"\x05queue\x18\x06 \x01(\v2 .steelyard.loads.v1.QueueHeadersR\x05queue\"<\n" +
+	"\fQueueHeaders\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"z\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
@@ -330,9 +722,33 @@ const file_loads_proto_rawDesc = "" +
 	"\x04base\x18\x01 \x01(\x01R\x04base\x12\x19\n" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
-	"\x04most\x18\x04 \x01(\x01R\x04most2R\n" +
+	"\x04most\x18\x04 \x01(\x01R\x04most\"\xbc\x01\n" +
+	"\vWaitRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
+	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
+	"\x04held\x18\x03 \x03(\v2\x18.steelyard.loads.v1.HeldR\x04held\x127\n" +
+	"\barrivals\x18\x04 \x03(\v2\x1b.steelyard.loads.v1.ArrivalR\barrivals\x12\x14\n" +
+	"\x05ended\x18\x05 \x03(\x04R\x05ended\"2\n" +
+	"\x04Held\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x8c\x01\n" +
+	"\aArrival\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\tR\x05class\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x12R\x04size\x12/\n" +
+	"\x13waited_microseconds\x18\x05 \x01(\x04R\x12waitedMicroseconds\"G\n" +
+	"\fWaitResponse\x127\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x1b.steelyard.loads.v1.VerdictR\bverdicts\"\x7f\n" +
+	"\aVerdict\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\x12.\n" +
+	"\x13retry_after_seconds\x18\x04 \x01(\rR\x11retryAfterSeconds2R\n" +
 	"\x05Loads\x12I\n" +
-	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
+	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x012V\n" +
+	"\x05Queue\x12M\n" +
+	"\x04Wait\x12\x1f.steelyard.loads.v1.WaitRequest\x1a .steelyard.loads.v1.WaitResponse(\x010\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
 
 var (
 	file_loads_proto_rawDescOnce sync.Once
@@ -346,23 +762,35 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_loads_proto_goTypes = []any{
 	(*FollowRequest)(nil), // 0: steelyard.loads.v1.FollowRequest
 	(*Update)(nil),        // 1: steelyard.loads.v1.Update
-	(*Endpoint)(nil),      // 2: steelyard.loads.v1.Endpoint
-	(*Cost)(nil),          // 3: steelyard.loads.v1.Cost
+	(*QueueHeaders)(nil),  // 2: steelyard.loads.v1.QueueHeaders
+	(*Endpoint)(nil),      // 3: steelyard.loads.v1.Endpoint
+	(*Cost)(nil),          // 4: steelyard.loads.v1.Cost
+	(*WaitRequest)(nil),   // 5: steelyard.loads.v1.WaitRequest
+	(*Held)(nil),          // 6: steelyard.loads.v1.Held
+	(*Arrival)(nil),       // 7: steelyard.loads.v1.Arrival
+	(*WaitResponse)(nil),  // 8: steelyard.loads.v1.WaitResponse
+	(*Verdict)(nil),       // 9: steelyard.loads.v1.Verdict
 }
 var file_loads_proto_depIdxs = []int32{
-	2, // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
-	3, // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
-	0, // 2: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
-	1, // 3: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
+	4, // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
+	2, // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
+	6, // 3: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
+	7, // 4: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
+	9, // 5: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
+	0, // 6: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	5, // 7: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
+	1, // 8: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	8, // 9: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_loads_proto_init() }
@@ -376,9 +804,9 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   10,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_loads_proto_goTypes,
 		DependencyIndexes: file_loads_proto_depIdxs,

@@ -126,3 +126,101 @@ var Loads_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "loads.proto",
 }
+
+const (
+	Queue_Wait_FullMethodName = "/steelyard.loads.v1.Queue/Wait"
+)
+
+// QueueClient is the client API for Queue service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+type QueueClient interface {
+	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
+	Wait(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WaitRequest, WaitResponse], error)
+}
+
+type queueClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewQueueClient(cc grpc.ClientConnInterface) QueueClient {
+	return &queueClient{cc}
+}
+
+func (c *queueClient) Wait(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WaitRequest, WaitResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Queue_ServiceDesc.Streams[0], Queue_Wait_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WaitRequest, WaitResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Queue_WaitClient = grpc.BidiStreamingClient[WaitRequest, WaitResponse]
+
+// QueueServer is the server API for Queue service.
+// All implementations must embed UnimplementedQueueServer
+// for forward compatibility.
+type QueueServer interface {
+	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
+	Wait(grpc.BidiStreamingServer[WaitRequest, WaitResponse]) error
+	mustEmbedUnimplementedQueueServer()
+}
+
+// UnimplementedQueueServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedQueueServer struct{}
+
+func (UnimplementedQueueServer) Wait(grpc.BidiStreamingServer[WaitRequest, WaitResponse]) error {
+	return status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedQueueServer) mustEmbedUnimplementedQueueServer() {}
+func (UnimplementedQueueServer) testEmbeddedByValue()               {}
+
+// UnsafeQueueServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to QueueServer will
+// result in compilation errors.
+type UnsafeQueueServer interface {
+	mustEmbedUnimplementedQueueServer()
+}
+
+func RegisterQueueServer(s grpc.ServiceRegistrar, srv QueueServer) {
+	// If the following call panics, it indicates UnimplementedQueueServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Queue_ServiceDesc, srv)
+}
+
+func _Queue_Wait_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(QueueServer).Wait(&grpc.GenericServerStream[WaitRequest, WaitResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Queue_WaitServer = grpc.BidiStreamingServer[WaitRequest, WaitResponse]
+
+// Queue_ServiceDesc is the grpc.ServiceDesc for Queue service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Queue_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "steelyard.loads.v1.Queue",
+	HandlerType: (*QueueServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Wait",
+			Handler:       _Queue_Wait_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "loads.proto",
+}

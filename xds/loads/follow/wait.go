@@ -1,0 +1,350 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"steelyard/picking"
+	"steelyard/xds/loads/loadsv1"
+)
+
+const (
+	// maxRequests is the requests that may wait or be in flight; others do not wait. Steelyard takes no more.
+	maxRequests = 16_384
+	// maxBatch is the arrivals, and the ends, of one message.
+	maxBatch = 1024
+	// watchInterval is how late requests may be released.
+	watchInterval = 50 * time.Millisecond
+)
+
+// An Arrival is a request that asks for a place.
+type Arrival struct {
+	Class, Tenant string
+	Size          int64 // bytes of its body, negative where unknown
+}
+
+// An Outcome is what becomes of a request that waited: it is granted an Endpoint, or Refused, or, with neither,
+// released: it goes by the choice that it would have had without a queue.
+type Outcome struct {
+	Endpoint   string
+	Refused    string // the reason
+	RetryAfter time.Duration
+}
+
+// A Waiter has requests wait in the queue of one cluster. It is safe for concurrent use.
+//
+// Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. Without
+// a message of Steelyard for [picking.Stale], they are released in their order, and new requests do not wait.
+type Waiter struct {
+	// Guard is deferred by each goroutine, for a process that must not end by a panic. Set it before Run; nil: none.
+	Guard func()
+
+	conn          *grpc.ClientConn
+	pool          *Pool
+	cluster, name string
+	log           *slog.Logger
+
+	mu       sync.Mutex
+	heard    time.Time // when Steelyard's latest message came; zero before the first
+	streamed bool      // a stream is open
+	last     uint64    // number of the newest request
+	requests map[uint64]*request
+	waiting  int
+	arrivals []uint64 // to be sent
+	ends     []uint64
+	wake     chan struct{} // capacity one: there is something to send
+}
+
+// request is one that waits, or that is in flight by a grant.
+type request struct {
+	Arrival
+	since    time.Time
+	endpoint string // empty while it waits
+	settled  func(Outcome)
+}
+
+// NewWaiter makes a waiter for a cluster that f follows. Run connects it.
+func (f *Follower) NewWaiter(cluster string) *Waiter {
+	return &Waiter{conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
+		requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
+}
+
+// Arrive has a request wait. settled is called once, by another goroutine, with what becomes of it, unless End comes
+// first. ok is false where requests do not wait at this time.
+func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uint64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stale(now) || len(w.requests) >= maxRequests {
+		return 0, false
+	}
+	w.last++
+	w.requests[w.last] = &request{Arrival: a, since: now, settled: settled}
+	w.waiting++
+	w.arrivals = append(w.arrivals, w.last)
+	w.poke()
+	return w.last, true
+}
+
+// End takes in that a request has ended, wherever it was.
+func (w *Waiter) End(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.requests[id]
+	if r == nil {
+		return
+	}
+	delete(w.requests, id)
+	if r.endpoint == "" {
+		w.waiting--
+	}
+	w.ended(id)
+}
+
+// ended has the end of a request reported, where Steelyard has the request.
+func (w *Waiter) ended(id uint64) {
+	if i, found := slices.BinarySearch(w.arrivals, id); found {
+		w.arrivals = slices.Delete(w.arrivals, i, i+1)
+		return
+	}
+	if w.streamed {
+		w.ends = append(w.ends, id)
+		w.poke()
+	}
+}
+
+func (w *Waiter) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// stale reports whether Steelyard has been silent for too long.
+func (w *Waiter) stale(now time.Time) bool {
+	return w.heard.IsZero() || now.Sub(w.heard) > picking.Stale
+}
+
+// Run keeps a stream open while the cluster has a queue, until ctx is done. Then it releases what waits.
+func (w *Waiter) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer w.guard()
+		w.watch(ctx)
+	})
+	defer w.release(func() bool { return true })
+	defer watching.Wait()
+	defer cancel()
+	retry, logged := firstRetry, false
+	for ctx.Err() == nil {
+		if _, _, on := w.pool.Queue(); !on {
+			retry, logged = firstRetry, false
+			pause(ctx, watchInterval)
+			continue
+		}
+		opened, err := w.follow(ctx)
+		if opened {
+			retry, logged = firstRetry, false
+		}
+		if !logged && ctx.Err() == nil {
+			w.log.Warn("the queue is away: requests do not wait any more after "+picking.Stale.String(), "cluster",
+				w.cluster, "error", err)
+			logged = true
+		}
+		pause(ctx, retry/2+rand.N(retry/2))
+		retry = min(2*retry, longestRetry)
+	}
+	return nil
+}
+
+func (w *Waiter) guard() {
+	if w.Guard != nil {
+		w.Guard()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// watch releases requests that Steelyard has been silent about, or whose queue is switched off, until ctx is done.
+func (w *Waiter) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			_, _, on := w.pool.Queue()
+			w.release(func() bool { return !on || w.stale(now) })
+		}
+	}
+}
+
+// release lets all that waits go, in the order of arrival, where the condition holds. It is checked under the lock.
+func (w *Waiter) release(condition func() bool) {
+	w.mu.Lock()
+	var ids []uint64
+	var released []*request
+	if w.waiting > 0 && condition() {
+		for id, r := range w.requests {
+			if r.endpoint == "" {
+				ids = append(ids, id)
+			}
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			released = append(released, w.requests[id])
+			delete(w.requests, id)
+			w.ended(id)
+		}
+		w.waiting = 0
+	}
+	w.mu.Unlock()
+	for _, r := range released {
+		r.settled(Outcome{})
+	}
+	if len(released) > 0 {
+		w.log.Warn("requests that waited are released: they go by the weights", "cluster", w.cluster,
+			"requests", len(released))
+	}
+}
+
+// follow serves one stream until it breaks. opened reports whether there was a message of Steelyard.
+func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("no message for %v", silence)) })
+	defer quiet.Stop()
+	stream, err := loadsv1.NewQueueClient(w.conn).Wait(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer w.closed()
+	if err = stream.Send(w.open()); err != nil && !errors.Is(err, io.EOF) { // of EOF, Recv has the reason
+		return false, err
+	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel(nil)
+	sending.Go(func() {
+		defer w.guard()
+		w.send(ctx, stream)
+	})
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return opened, fmt.Errorf("waiting in the queue of %s: %w", w.cluster, cmp.Or(context.Cause(ctx), err))
+		}
+		quiet.Reset(silence)
+		if !opened {
+			opened = true
+			w.log.Info("requests wait in the queue", "cluster", w.cluster)
+		}
+		if _, _, on := w.pool.Queue(); !on {
+			return opened, errors.New("the queue was switched off")
+		}
+		w.settle(m.GetVerdicts(), time.Now())
+	}
+}
+
+// open is the first message of a stream, and has all that waits sent after it.
+func (w *Waiter) open() *loadsv1.WaitRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.streamed = true
+	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name}
+	w.arrivals, w.ends = w.arrivals[:0], nil
+	for id, r := range w.requests {
+		if r.endpoint == "" {
+			w.arrivals = append(w.arrivals, id)
+		} else {
+			m.Held = append(m.Held, &loadsv1.Held{Id: id, Endpoint: r.endpoint})
+		}
+	}
+	slices.Sort(w.arrivals)
+	w.poke()
+	return m
+}
+
+func (w *Waiter) closed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.streamed = false
+}
+
+// send sends arrivals and ends until ctx is done or the stream breaks.
+func (w *Waiter) send(ctx context.Context, stream grpc.BidiStreamingClient[loadsv1.WaitRequest, loadsv1.WaitResponse]) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+		for m := w.news(time.Now()); m != nil; m = w.news(time.Now()) {
+			if stream.Send(m) != nil {
+				return // Recv has the reason
+			}
+		}
+	}
+}
+
+// news is the next message to Steelyard; nil where there is none.
+func (w *Waiter) news(now time.Time) *loadsv1.WaitRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.arrivals)+len(w.ends) == 0 {
+		return nil
+	}
+	m := &loadsv1.WaitRequest{}
+	n := min(len(w.ends), maxBatch)
+	m.Ended = slices.Clone(w.ends[:n])
+	w.ends = w.ends[n:]
+	n = min(len(w.arrivals), maxBatch)
+	for _, id := range w.arrivals[:n] {
+		r := w.requests[id]
+		m.Arrivals = append(m.Arrivals, &loadsv1.Arrival{Id: id, Class: r.Class, Tenant: r.Tenant, Size: r.Size,
+			WaitedMicroseconds: uint64(max(0, now.Sub(r.since).Microseconds()))})
+	}
+	w.arrivals = w.arrivals[n:]
+	return m
+}
+
+// settle takes in the verdicts of one message.
+func (w *Waiter) settle(verdicts []*loadsv1.Verdict, now time.Time) {
+	w.mu.Lock()
+	w.heard = now
+	settled := make([]*request, len(verdicts))
+	for i, v := range verdicts {
+		r := w.requests[v.GetId()]
+		if r == nil || r.endpoint != "" {
+			continue // it left at the same time
+		}
+		settled[i] = r
+		w.waiting--
+		if r.endpoint = v.GetEndpoint(); r.endpoint == "" {
+			delete(w.requests, v.GetId())
+		}
+	}
+	w.mu.Unlock()
+	for i, v := range verdicts {
+		if r := settled[i]; r != nil {
+			r.settled(Outcome{Endpoint: v.GetEndpoint(), Refused: v.GetRefused(),
+				RetryAfter: time.Duration(v.GetRetryAfterSeconds()) * time.Second})
+		}
+	}
+}

@@ -1,0 +1,18 @@
+// Package places serves the queue of each cluster (package queue) to the proxies: the service steelyard.loads.v1.Queue
+// of loadsv1, on the xDS port. Requests of all Envoys wait in one queue, and no byte of them comes here: the module
+// inside Envoy holds the request, reports that it waits, and gets a verdict.
+//
+// Each Envoy has one stream for each cluster. It reports arrivals and ends, and gets verdicts, and at least one message
+// each [Heartbeat], by which it knows that its requests still wait. When a stream breaks, its requests are forgotten:
+// what waited is released by its Envoy, or arrives again on the next stream with the time that it has waited; what was
+// in flight is named by the first message of that stream.
+//
+// # Bounds
+//
+// A stream has at most [MaxRequests] requests waiting and in flight, and a message at most [MaxBatch] of each kind.
+// Names are cut to [MaxName] bytes. A verdict is kept until it is sent, one for each request that waits, so a peer that
+// does not read costs memory for what it has asked for.
+//
+// A replica of the control plane has the queue of the Envoys that are connected to it. It sees the requests of the
+// others in the reports of requests in flight, a second or two later.
+package places

@@ -1,0 +1,198 @@
+package places
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"steelyard/picking"
+	"steelyard/picking/queue"
+	"steelyard/weighting"
+	"steelyard/xds/loads"
+	"steelyard/xds/loads/loadsv1"
+)
+
+// Settings are those of a cluster's queue.
+type Settings = queue.Options
+
+// A hall is the queue of one cluster with the streams whose requests wait in it.
+type hall struct {
+	cluster  string
+	observer Observer
+
+	mu      sync.Mutex
+	queue   *queue.Queue
+	counts  map[string]*Counts // by class
+	streams map[uint64]*stream
+	last    uint64 // number of the newest stream
+}
+
+// Counts are what became of the requests of a class since the start.
+type Counts struct {
+	Granted, Released, Left uint64
+	Refused                 map[queue.Refusal]uint64
+}
+
+func newHall(cluster string, o Observer) *hall {
+	return &hall{cluster: cluster, observer: o, queue: queue.New(rand.Float64), counts: make(map[string]*Counts),
+		streams: make(map[uint64]*stream)}
+}
+
+// of is the counts of a class.
+func (h *hall) of(class string) *Counts {
+	c := h.counts[class]
+	if c == nil {
+		c = &Counts{Refused: make(map[queue.Refusal]uint64)}
+		h.counts[class] = c
+	}
+	return c
+}
+
+// give hands verdicts to their streams.
+func (h *hall) give(verdicts []queue.Verdict) {
+	for _, v := range verdicts {
+		counts, result := h.of(v.Class), ResultReleased
+		switch {
+		case v.Refused != "":
+			counts.Refused[v.Refused]++
+			result = string(v.Refused)
+		case v.Endpoint != "":
+			counts.Granted++
+			result = ResultGranted
+		default:
+			counts.Released++
+		}
+		h.observer.Waited(h.cluster, v.Class, result, v.Waited)
+		if s := h.streams[v.ID.Stream]; s != nil {
+			if v.Endpoint == "" {
+				delete(s.open, v.ID.Request)
+			}
+			s.give(&loadsv1.Verdict{Id: v.ID.Request, Endpoint: v.Endpoint, Refused: string(v.Refused),
+				RetryAfterSeconds: uint32(v.RetryAfter / time.Second)})
+		}
+	}
+}
+
+// configure changes the settings; nil switches the queue off.
+func (h *hall) configure(s *Settings, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.give(h.queue.SetOptions(now, s))
+}
+
+// on reports whether the queue is on.
+func (h *hall) on() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queue.On()
+}
+
+// decided takes in a decision.
+func (h *hall) decided(d *weighting.Decision, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.queue.On() && len(h.streams) == 0 {
+		return
+	}
+	endpoints := make([]queue.Endpoint, len(d.Endpoints))
+	for i, v := range d.Vessels() {
+		e := &d.Endpoints[i]
+		endpoints[i] = queue.Endpoint{InFlight: inFlight(e), Endpoint: picking.Endpoint{Address: e.Address, Vessel: v,
+			Avoid: e.Overloaded || e.Failing}}
+	}
+	h.give(h.queue.Update(now, endpoints, d.ArrivalRate, costOf(d)))
+}
+
+// costOf is what a request adds to the load of its endpoint.
+func costOf(d *weighting.Decision) picking.Cost {
+	c := loads.CostOf(d.Work)
+	return picking.Cost{Base: c.GetBase(), PerByte: c.GetPerByte(), Mean: c.GetMean(), Most: c.GetMost()}
+}
+
+// inFlight is the requests at an endpoint, NaN where unknown.
+func inFlight(e *weighting.EndpointDecision) float64 {
+	if e.Work == nil && e.LoadSource != weighting.LoadMedian {
+		return e.Load
+	}
+	for _, in := range e.Inputs {
+		if in.Field == weighting.FieldInFlight && (in.State == weighting.StateFresh || in.State == weighting.StateHold) {
+			return in.Value
+		}
+	}
+	return math.NaN()
+}
+
+// enter adds a stream.
+func (h *hall) enter(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	s.number = h.last
+	h.streams[s.number] = s
+}
+
+// leave forgets a stream with its requests.
+func (h *hall) leave(s *stream, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.streams, s.number)
+	h.give(h.queue.Gone(now, s.number))
+}
+
+// take takes in a message of a stream: ends first, as they make room. An error is the status of the stream.
+func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := s.check(m); err != nil {
+		return err
+	}
+	for _, held := range m.GetHeld() {
+		s.open[held.GetId()] = struct{}{}
+		h.queue.Hold(queue.ID{Stream: s.number, Request: held.GetId()}, held.GetEndpoint())
+	}
+	for _, n := range m.GetEnded() {
+		delete(s.open, n)
+		verdicts, class, left := h.queue.End(now, queue.ID{Stream: s.number, Request: n})
+		if left {
+			h.of(class).Left++
+			h.observer.Left(h.cluster, class)
+		}
+		h.give(verdicts)
+	}
+	for _, a := range m.GetArrivals() {
+		if _, twice := s.open[a.GetId()]; twice {
+			continue
+		}
+		s.open[a.GetId()] = struct{}{}
+		const most = uint64(time.Hour / time.Microsecond)
+		waited := time.Duration(min(a.GetWaitedMicroseconds(), most)) * time.Microsecond
+		h.give(h.queue.Arrive(now, queue.Request{ID: queue.ID{Stream: s.number, Request: a.GetId()},
+			Class: cut(a.GetClass()), Tenant: cut(a.GetTenant()), Size: a.GetSize(), Since: now.Add(-waited)}))
+	}
+	return nil
+}
+
+// cut bounds a name.
+func cut(name string) string { return name[:min(len(name), MaxName)] }
+
+// tick refuses what has waited for too long.
+func (h *hall) tick(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.give(h.queue.Tick(now))
+}
+
+// state is that of the queue; ok is false while it is off.
+func (h *hall) state() (out State, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.queue.Classes() {
+		counts := *h.of(c.Name)
+		counts.Refused = maps.Clone(counts.Refused)
+		out.Classes = append(out.Classes, ClassState{ClassState: c, Counts: counts})
+	}
+	out.InFlight, out.MaxInFlight, out.Streams = h.queue.Held(), h.queue.MaxInFlight(), len(h.streams)
+	return out, h.queue.On()
+}

@@ -1,0 +1,329 @@
+package places
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"steelyard/picking/queue"
+	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
+)
+
+const (
+	// Heartbeat is the longest time between two messages to a proxy.
+	Heartbeat = time.Second
+	// MaxRequests is the requests that one stream may have waiting and in flight.
+	MaxRequests = 16_384
+	// MaxBatch is the arrivals, and the ends, that one message may have. Requests in flight come in the first message
+	// of a stream, up to MaxRequests.
+	MaxBatch = 1024
+	// MaxName is the bytes of the name of a class or tenant that count.
+	MaxName = 128
+	// MaxStreams is the number of streams at a time.
+	MaxStreams = 1024
+
+	// tick is how late a request may be refused that has waited for too long.
+	tick = 50 * time.Millisecond
+	// patience is how long a stream may take to name its cluster.
+	patience = 10 * time.Second
+)
+
+// The results of waiting, besides the refusals.
+const (
+	ResultGranted  = "granted"
+	ResultReleased = "released"
+)
+
+// An Observer is called for each request whose waiting ends, under a lock. It must not block.
+type Observer interface {
+	// Waited is called with the result: granted, released, full or timeout.
+	Waited(cluster, class, result string, d time.Duration)
+	// Left is called for a request whose client gave up.
+	Left(cluster, class string)
+}
+
+// A Server is the queues of all clusters.
+type Server struct {
+	loadsv1.UnimplementedQueueServer
+	log      *slog.Logger
+	observer Observer
+	done     chan struct{} // closed by Close
+	serving  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	open   int // streams
+	halls  map[string]*hall
+}
+
+// New makes a server without queues.
+func New(o Observer, log *slog.Logger) *Server {
+	return &Server{log: log, observer: o, done: make(chan struct{}), halls: make(map[string]*hall)}
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterQueueServer(g, s) }
+
+// Configure makes the queues those of the settings, by cluster. A cluster without settings has none: what waits there
+// is released.
+func (s *Server) Configure(settings map[string]*Settings) {
+	now := time.Now()
+	for name, h := range s.all() {
+		if settings[name] == nil {
+			h.configure(nil, now)
+		}
+	}
+	for name, o := range settings {
+		s.hall(name).configure(o, now)
+	}
+}
+
+func (s *Server) all() map[string]*hall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]*hall, len(s.halls))
+	for name, h := range s.halls {
+		out[name] = h
+	}
+	return out
+}
+
+// hall is that of a configured cluster.
+func (s *Server) hall(cluster string) *hall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.halls[cluster]
+	if h == nil {
+		h = newHall(cluster, s.observer)
+		s.halls[cluster] = h
+	}
+	return h
+}
+
+// known is the hall of a cluster that has or had a queue; nil otherwise.
+func (s *Server) known(cluster string) *hall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.halls[cluster]
+}
+
+// Publish takes the latest decision of a cluster, and grants places by it.
+func (s *Server) Publish(cluster string, d weighting.Decision) {
+	if h := s.known(cluster); h != nil {
+		h.decided(&d, time.Now())
+	}
+}
+
+// A State is that of one queue.
+type State struct {
+	MaxInFlight int // of each endpoint
+	InFlight    int // requests that the queue sent and that have not ended
+	Streams     int // of Envoys
+	Classes     []ClassState
+}
+
+// A ClassState is one class with its counts.
+type ClassState struct {
+	queue.ClassState
+	Counts
+}
+
+// State is that of a cluster's queue; ok is false where there is none.
+func (s *Server) State(cluster string) (state State, ok bool) {
+	if h := s.known(cluster); h != nil {
+		return h.state()
+	}
+	return State{}, false
+}
+
+// Run refuses what has waited for too long, until ctx is done.
+func (s *Server) Run(ctx context.Context) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-ticker.C:
+			for _, h := range s.all() {
+				h.tick(now)
+			}
+		}
+	}
+}
+
+// Close ends all streams, refuses new ones, and returns when all have ended.
+func (s *Server) Close() {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+}
+
+// Wait serves one stream. gRPC ends a stream only when its handler returns, and a Recv that waits fails then; so the
+// handler sends, and Close waits for what receives.
+func (s *Server) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	named, failed := make(chan *stream, 1), make(chan error, 1)
+	go func() {
+		defer s.exit()
+		failed <- s.receive(g, named)
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-failed:
+		return err
+	case <-s.done:
+		return errStopping
+	case <-timer.C:
+		return status.Errorf(codes.DeadlineExceeded, "the stream has named no cluster within %v", patience)
+	case waiter := <-named:
+		return s.answer(g, waiter, failed)
+	}
+}
+
+var errStopping = status.Error(codes.Unavailable, "Steelyard is stopping")
+
+func (s *Server) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errStopping
+	case s.open >= MaxStreams:
+		return status.Errorf(codes.ResourceExhausted, "%d streams wait for places, which is the limit", MaxStreams)
+	}
+	s.open++
+	s.serving.Add(1)
+	return nil
+}
+
+func (s *Server) exit() {
+	s.mu.Lock()
+	s.open--
+	s.mu.Unlock()
+	s.serving.Done()
+}
+
+// receive takes in the messages of a stream until it ends. It passes the stream on when the first has named it.
+func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse],
+	named chan<- *stream) error {
+	m, err := g.Recv()
+	if err != nil {
+		return ended(err)
+	}
+	h := s.known(m.GetCluster())
+	if h == nil || !h.on() {
+		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
+	}
+	waiter := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
+	if p, ok := peer.FromContext(g.Context()); ok {
+		log = log.With("peer", p.Addr.String())
+	}
+	h.enter(waiter)
+	defer func() { h.leave(waiter, time.Now()) }()
+	named <- waiter
+	log.Info("an Envoy's requests wait in the queue")
+	for err == nil {
+		if err = h.take(waiter, m, time.Now()); err == nil {
+			m, err = g.Recv()
+		}
+	}
+	log.Info("an Envoy left the queue", "error", ended(err))
+	return ended(err)
+}
+
+// ended is nil for a stream that its peer closed.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
+}
+
+// answer sends verdicts until the stream ends.
+func (s *Server) answer(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse], waiter *stream,
+	failed <-chan error) error {
+	beat := time.NewTimer(0)
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case <-s.done:
+			return errStopping
+		case <-waiter.wake:
+		case <-beat.C:
+		}
+		beat.Reset(Heartbeat)
+		if err := g.Send(&loadsv1.WaitResponse{Verdicts: waiter.taken()}); err != nil {
+			return err
+		}
+	}
+}
+
+// A stream is one Envoy's, for one cluster.
+type stream struct {
+	number uint64
+	wake   chan struct{}       // capacity one: there are verdicts
+	open   map[uint64]struct{} // requests waiting and in flight; used by the hall
+
+	mu       sync.Mutex
+	verdicts []*loadsv1.Verdict
+}
+
+// check refuses a message that is too large.
+func (s *stream) check(m *loadsv1.WaitRequest) error {
+	switch held := len(m.GetHeld()); {
+	case held > 0 && m.GetCluster() == "":
+		return status.Error(codes.InvalidArgument, "requests in flight are named after the first message")
+	case len(m.GetArrivals()) > MaxBatch || len(m.GetEnded()) > MaxBatch:
+		return status.Errorf(codes.InvalidArgument, "a message has %d arrivals and %d ends, at most %d are taken",
+			len(m.GetArrivals()), len(m.GetEnded()), MaxBatch)
+	case len(s.open)+held+len(m.GetArrivals()) > MaxRequests:
+		return status.Errorf(codes.ResourceExhausted, "more than %d requests of one Envoy", MaxRequests)
+	}
+	return nil
+}
+
+// give keeps a verdict until it is sent.
+func (s *stream) give(v *loadsv1.Verdict) {
+	s.mu.Lock()
+	s.verdicts = append(s.verdicts, v)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// taken are the verdicts to send, at most MaxBatch; it wakes the stream again where there are more.
+func (s *stream) taken() []*loadsv1.Verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.verdicts), MaxBatch)
+	out := s.verdicts[:n:n]
+	if s.verdicts = s.verdicts[n:]; len(s.verdicts) > 0 {
+		select {
+		case s.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	return out
+}
