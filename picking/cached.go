@@ -12,6 +12,9 @@ import (
 func (p *Picker) cost(r Request) (whole, least float64) {
 	c := p.update.Cost
 	whole = c.of(r)
+	if r.Key != 0 || len(r.Cached) > 0 {
+		whole = c.uncached(whole)
+	}
 	p.costs = slices.Grow(p.costs[:0], len(p.update.Endpoints))[:len(p.update.Endpoints)]
 	for i := range p.costs {
 		p.costs[i] = whole
@@ -29,6 +32,15 @@ func (p *Picker) cost(r Request) (whole, least float64) {
 		p.vessels[k].Load += p.costs[i] - least
 	}
 	return whole, least
+}
+
+// uncached is the cost of a request of which nothing is cached, by what it costs in the mean.
+func (c Cost) uncached(cost float64) float64 {
+	cost = c.Base + max(0, cost-c.Base)/(1-c.Cached)
+	if c.Most > 0 {
+		cost = min(cost, c.Most)
+	}
+	return cost
 }
 
 // drawBy returns the index of a candidate with a chance in proportion to its room over all keys, and always the same

@@ -25,6 +25,7 @@
 //
 // Package prefix finds endpoints that have a part of a prompt in their prefix cache. There, a request costs less:
 //
+//	cost   = base + (mean cost − base) / (1 − share of all prompts that is cached)   without a cache
 //	cost_i = base + (cost − base) · (1 − share of the prompt cached at i)
 //	n_i'   = n_i + cost_i − min cost
 //	A      = max(min cost, arrival rate · age)

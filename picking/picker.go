@@ -33,6 +33,9 @@ type Cost struct {
 	PerByte float64 // 0 where the size says nothing
 	Mean    float64 // of a request whose size is not known
 	Most    float64 // 0: no limit
+	// Cached is the share of the prompts that prefix caches answer, 0..1 and less than 1: PerByte and Mean are of the
+	// rest.
+	Cached float64
 }
 
 // Requests is the cost where the unit of load is the request.
@@ -48,13 +51,6 @@ func (c Cost) of(r Request) float64 {
 		cost = min(cost, c.Most)
 	}
 	return cost
-}
-
-// An Update is the loads of one cluster at one time.
-type Update struct {
-	Endpoints   []Endpoint
-	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
-	Cost        Cost
 }
 
 // A Request is what is known of a request before it is sent.

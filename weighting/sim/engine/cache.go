@@ -18,7 +18,7 @@ type block struct {
 }
 
 func newCache(p *Params) *cache {
-	if p.CacheTokens == 0 {
+	if p.CacheTokens < CacheBlock {
 		return nil
 	}
 	return &cache{capacity: p.CacheTokens / CacheBlock, index: make(map[uint64]int32), oldest: -1, newest: -1}

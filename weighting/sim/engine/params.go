@@ -19,7 +19,7 @@ type Params struct {
 	KVTokens     int // size of the KV cache
 
 	// CacheTokens is the size of the cache of prompts and answers that are no longer
-	// executed, next to the KV cache; 0: none, and requests say what of them is cached.
+	// executed, in whole blocks; 0: none, and requests say what of them is cached.
 	CacheTokens int
 }
 
@@ -53,8 +53,8 @@ func (p Params) Check() error {
 	want(p.TokenBudget >= p.MaxSequences && p.TokenBudget <= most,
 		"token budget %d: one for each of the %d sequences to %d", p.TokenBudget, p.MaxSequences, most)
 	want(p.KVTokens >= 1 && p.KVTokens <= most, "tokens of the KV cache %d: 1 to %d", p.KVTokens, most)
-	want(p.CacheTokens == 0 || p.CacheTokens >= CacheBlock && p.CacheTokens <= mostCache,
-		"tokens of the prefix cache %d: 0 for none, or %d to %d", p.CacheTokens, CacheBlock, mostCache)
+	want(p.CacheTokens >= 0 && p.CacheTokens <= mostCache, "tokens of the prefix cache %d: 0 to %d", p.CacheTokens,
+		mostCache)
 	return errors.Join(errs...)
 }
 
