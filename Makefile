@@ -23,10 +23,10 @@ LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum
 
 # Runs tests, as `$(call gotest,module,name) FLAGS`. The tests start real processes, on machines that others load: a
-# failed one runs once more by itself. One that passes then is listed at the end of `make test`, as a defect to mend.
-gotest = mkdir -p bin/flaky && cd $(1) && $(CURDIR)/$(RUNNER) --format pkgname-and-test-fails --hide-summary skipped,output \
-	--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
-	--rerun-fails-report $(CURDIR)/bin/flaky/$(2)
+# failed one runs once more by itself. One that passes then is listed at the end of `make test`, as a defect to repair.
+gotest = mkdir -p bin/flaky && cd $(1) && $(CURDIR)/$(RUNNER) \
+	--format pkgname-and-test-fails --hide-summary skipped,output --rerun-fails=1 --rerun-fails-max-failures=4 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report $(CURDIR)/bin/flaky/$(2)
 
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS      ?=

@@ -29,8 +29,8 @@ type rule struct {
 
 // The rules; the first that fits a package applies. They do not bind tests.
 var rules = []rule{
-	{room: "weighting/sim", project: []string{"weighting", "xds/envoyspec"}, stdOnly: true,
-		reason: "a simulation of the law and of Envoys needs the law, and the numbers measured on Envoy"},
+	{room: "weighting/sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
+		reason: "a simulation of the law, of pickers and of Envoys needs them, and the numbers measured on Envoy"},
 	{room: "weighting", stdOnly: true,
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
 	{room: "picking/queue", project: []string{"weighting", "picking"}, stdOnly: true,
@@ -53,8 +53,8 @@ var rules = []rule{
 		reason: "what bounds the peers of a port does not depend on the service behind it"},
 	{room: "xds/loads/follow", project: []string{"weighting", "picking", "xds/loads", "internal/credentials"},
 		reason: "the other end of the stream, for programs next to or inside a proxy"},
-	{room: "xds/loads", project: []string{"weighting"},
-		reason: "pickers get what the law decided on; how they choose is theirs"},
+	{room: "xds/loads", project: []string{"weighting", "picking"},
+		reason: "pickers get what the law decided on, in their terms"},
 	{room: "xds/places", project: []string{"weighting", "picking", "xds/loads"},
 		reason: "the queue is a value of package queue; this is its stream, by the protocol and the unit of the loads"},
 	{room: "xds/access", project: []string{"internal/credentials"},

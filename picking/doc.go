@@ -21,6 +21,19 @@
 // The unit of load is the control plane's: requests, or the work of a mean request. A [Cost] turns the size of a
 // request into that unit.
 //
+// # What is cached
+//
+// Package prefix finds endpoints that have a part of a prompt in their prefix cache. There, a request costs less:
+//
+//	cost   = base + (mean cost − base) / (1 − share of all prompts that is cached)   without a cache
+//	cost_i = base + (cost − base) · (1 − share of the prompt cached at i)
+//	n_i'   = n_i + cost_i − min cost
+//	A      = max(min cost, arrival rate · age)
+//
+// So the level compares what a request would wait for and add: an endpoint that has the prompt is chosen while its queue
+// is shorter than what the cache saves, and not longer. Where a request is the unit of load, a cache changes nothing.
+// A Key takes the place of chance, so that what no picker has learned yet gathers where it will be cached.
+//
 // # By the weights
 //
 // Without an update for [Stale], for an unknown cluster, or with a subset that names no known endpoint, there is no

@@ -33,6 +33,9 @@ type Cost struct {
 	PerByte float64 // 0 where the size says nothing
 	Mean    float64 // of a request whose size is not known
 	Most    float64 // 0: no limit
+	// Cached is the share of the prompts that prefix caches answer, 0..1 and less than 1: PerByte and Mean are of the
+	// rest.
+	Cached float64
 }
 
 // Requests is the cost where the unit of load is the request.
@@ -50,13 +53,6 @@ func (c Cost) of(r Request) float64 {
 	return cost
 }
 
-// An Update is the loads of one cluster at one time.
-type Update struct {
-	Endpoints   []Endpoint
-	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
-	Cost        Cost
-}
-
 // A Request is what is known of a request before it is sent.
 type Request struct {
 	Size int64 // bytes of its body, negative where unknown
@@ -64,6 +60,16 @@ type Request struct {
 	Subset []string
 	// May reports whether it may go to an address; nil for all.
 	May func(address string) bool
+	// Cached are the endpoints that have a part of its prompt in their cache.
+	Cached []Cached
+	// Key, unless it is 0, takes the place of chance: of endpoints that are alike, requests with one key get the same.
+	Key uint64
+}
+
+// A Cached is a part of a prompt that an endpoint need not compute.
+type Cached struct {
+	Address string
+	Share   float64 // of the prompt, 0..1
 }
 
 // Reason is why a choice was made, or none.
@@ -71,7 +77,8 @@ type Reason string
 
 // The reasons of a choice.
 const (
-	ReasonFill Reason = "fill" // drawn by the room under the level
+	ReasonFill   Reason = "fill"   // drawn by the room under the level
+	ReasonPrefix Reason = "prefix" // the same, and the endpoint has a part of the prompt in its cache
 	// Those of a choice that is left to the weights.
 	ReasonNoUpdate Reason = "no_update" // nothing is known of the cluster yet
 	ReasonStale    Reason = "stale"     // the last update is older than Stale
@@ -96,13 +103,15 @@ type own struct {
 // A Picker holds the loads of one cluster. It is not safe for concurrent use.
 type Picker struct {
 	update Update
-	at     time.Time // of the update; zero before the first
-	owns   []own     // oldest first
-	added  []float64 // by endpoint: the costs of owns
+	at     time.Time      // of the update; zero before the first
+	index  map[string]int // of the endpoints, by address
+	owns   []own          // oldest first
+	added  []float64      // by endpoint: the costs of owns
 
 	vessels []weighting.Vessel // of the choice under way, reused
 	indexes []int
 	rooms   []float64
+	costs   []float64 // of the request, by endpoint
 }
 
 // Update replaces the loads. Own choices that are older than Settle are contained in them.
@@ -131,14 +140,14 @@ func (p *Picker) moved(before []Endpoint) []int {
 	if slices.EqualFunc(before, p.update.Endpoints, same) {
 		return nil
 	}
-	now := make(map[string]int, len(p.update.Endpoints))
+	p.index = make(map[string]int, len(p.update.Endpoints))
 	for i, e := range p.update.Endpoints {
-		now[e.Address] = i
+		p.index[e.Address] = i
 	}
 	where := make([]int, len(before))
 	for i, e := range before {
 		where[i] = -1
-		if j, ok := now[e.Address]; ok {
+		if j, ok := p.index[e.Address]; ok {
 			where[i] = j
 		}
 	}
@@ -157,13 +166,16 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	if len(p.indexes) == 0 {
 		return Choice{Reason: ReasonSubset}
 	}
-	cost := p.update.Cost.of(r)
+	whole, least := p.cost(r)
 	p.rooms = slices.Grow(p.rooms[:0], len(p.indexes))[:len(p.indexes)]
-	weighting.Rooms(p.vessels, p.arrivals(now, cost), p.rooms)
-	picked := draw(p.rooms, random)
-	choice := Choice{Reason: ReasonFill, Address: p.update.Endpoints[p.indexes[picked]].Address,
-		Others: p.others(picked)}
-	p.count(own{now, p.indexes[picked], cost})
+	weighting.Rooms(p.vessels, p.arrivals(now, least), p.rooms)
+	picked := p.draw(r.Key, random)
+	chosen := p.indexes[picked]
+	choice := Choice{Reason: ReasonFill, Address: p.update.Endpoints[chosen].Address, Others: p.others(picked)}
+	if p.costs[chosen] < whole {
+		choice.Reason = ReasonPrefix
+	}
+	p.count(own{now, chosen, p.costs[chosen]})
 	return choice
 }
 
@@ -189,6 +201,14 @@ func (p *Picker) candidates(r Request) {
 // arrivals are those at the whole cluster while the update grows old, this request included, in the unit of the loads.
 func (p *Picker) arrivals(now time.Time, cost float64) float64 {
 	return max(cost, p.update.ArrivalRate*now.Sub(p.at).Seconds(), math.SmallestNonzeroFloat32)
+}
+
+// draw returns the index of a candidate with a chance in proportion to its room, by the key if there is one.
+func (p *Picker) draw(key uint64, random float64) int {
+	if key == 0 {
+		return draw(p.rooms, random)
+	}
+	return p.drawBy(key)
 }
 
 // draw returns an index with a chance in proportion to its room.

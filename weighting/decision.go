@@ -45,6 +45,8 @@ type Work struct {
 	TokensPerByte float64
 	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.
 	BySize bool
+	// Cached is the share of the prompts' tokens that engines found in a prefix cache, 0..1.
+	Cached float64
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
 	// iterations takes in addition, in seconds; NaN while unknown.
 	PrefillRate, Iteration float64

@@ -23,6 +23,7 @@ const (
 type prompts struct {
 	faded     time.Time
 	computed  float64 // prompt tokens, without those from a prefix cache
+	cached    float64 // those
 	first     float64 // requests whose prompt is computed
 	generated float64 // tokens
 	perByte   ratios  // prompt tokens computed for each byte of requests
@@ -38,6 +39,14 @@ func (k *prompts) mean() float64 {
 		return math.NaN()
 	}
 	return k.computed / k.first
+}
+
+// cachedShare is the share of the prompt tokens that prefix caches answered, 0..1.
+func (k *prompts) cachedShare() float64 {
+	if k.cached == 0 {
+		return 0
+	}
+	return k.cached / (k.cached + k.computed)
 }
 
 // output is the tokens that a request generates.
@@ -92,7 +101,7 @@ func (k *prompts) fade(now time.Time) {
 	const stand = 2 * fewestPrompts // the last few stand until others come
 	if !k.faded.IsZero() && now.After(k.faded) && k.first > stand {
 		keep := max(math.Exp(-now.Sub(k.faded).Seconds()/workTau.Seconds()), stand/k.first)
-		for _, sum := range []*float64{&k.computed, &k.first, &k.generated, &k.offBySize, &k.offByMean} {
+		for _, sum := range []*float64{&k.computed, &k.cached, &k.first, &k.generated, &k.offBySize, &k.offByMean} {
 			*sum *= keep
 		}
 		k.perByte.fade(keep)
@@ -103,6 +112,7 @@ func (k *prompts) fade(now time.Time) {
 // learn takes in what an engine computed from one reading to the next.
 func (k *prompts) learn(d *tokenGrowth, at time.Time) {
 	k.computed += d.computed
+	k.cached += d.cached
 	k.first += d.first
 	k.generated += d.generated
 	k.longest.note(d.computed, at, longestSpan)

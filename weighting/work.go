@@ -23,13 +23,14 @@ type engineState struct {
 
 // tokenGrowth is what an engine did from one reading to another.
 type tokenGrowth struct {
-	seconds                                float64
-	computed, first, generated, iterations float64
+	seconds                                        float64
+	computed, cached, first, generated, iterations float64
 }
 
 func (d *tokenGrowth) add(o *tokenGrowth) {
 	d.seconds += o.seconds
 	d.computed += o.computed
+	d.cached += o.cached
 	d.first += o.first
 	d.generated += o.generated
 	d.iterations += o.iterations
@@ -39,9 +40,9 @@ func (d *tokenGrowth) add(o *tokenGrowth) {
 func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
 	d = tokenGrowth{
 		seconds: t.At.Sub(old.At).Seconds(), computed: t.Prompt - t.Cached - (old.Prompt - old.Cached),
-		first: t.First - old.First, generated: t.Generated - old.Generated, iterations: t.Iterations - old.Iterations,
+		cached: t.Cached - old.Cached, first: t.First - old.First, generated: t.Generated - old.Generated, iterations: t.Iterations - old.Iterations,
 	}
-	for _, n := range []float64{d.computed, d.first, d.generated, d.iterations} {
+	for _, n := range []float64{d.computed, d.cached, d.first, d.generated, d.iterations} {
 		const tokens = 100 // a second, for each of the requests that can be
 		if !(n >= 0) || !Possible(n/tokens, t.At.Sub(old.At)) {
 			return tokenGrowth{}, false
@@ -100,7 +101,7 @@ func (l *Law) learned(p *pool) *Work {
 	k := &l.prompts
 	return &Work{
 		PromptTokens: k.mean(), OutputTokens: k.output(), Requests: k.first,
-		TokensPerByte: k.perByte.typical(), BySize: k.bySize(),
+		TokensPerByte: k.perByte.typical(), BySize: k.bySize(), Cached: k.cachedShare(),
 		PrefillRate: p.prefillRate, Iteration: l.cost.iteration,
 	}
 }

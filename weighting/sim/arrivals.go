@@ -3,6 +3,8 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+
+	"steelyard/picking/prefix"
 )
 
 // arrivals is the sequence of requests: when, at which Envoy and worker, with what
@@ -26,9 +28,10 @@ type arrivals struct {
 // An arrival is a request before it is placed.
 type arrival struct {
 	envoy, worker int32
-	work          float64 // seconds
-	prompt        prompt  // of requests to engines
-	coin          float64 // 0..1, for a share of the requests to be refused
+	work          float64       // seconds
+	prompt        prompt        // of requests to engines
+	content       prefix.Prompt // of that, for policies that look at it
+	coin          float64       // 0..1, for a share of the requests to be refused
 }
 
 // Each use of randomness has a stream of its own.
@@ -43,6 +46,7 @@ const (
 	streamLoss
 	streamPrompts
 	streamSpread
+	streamPickers
 )
 
 func source(seed, stream uint64) *rand.Rand {

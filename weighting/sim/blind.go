@@ -11,6 +11,9 @@ import (
 
 // choose is the choice of a policy that sees every pod for every request.
 func (w *world) choose(a arrival) int32 {
+	if w.router != nil {
+		return w.byContent(&a)
+	}
 	switch w.p.Balancer {
 	case FewestInFlight:
 		return w.least(func(p *pod, _ int) float64 { return float64(p.load()) })

@@ -34,10 +34,17 @@ func builtin() []Scenario {
 		}
 	}
 	engines := engine.Defaults()
+	caching := engines
+	caching.CacheTokens = 2_000_000
 	return []Scenario{
 		photoroom,
 		llm("llm", PodGroup{Count: 12, Engine: &engines}),
 		llm("llm-mixed-speed", PodGroup{Count: 8, Engine: &engines}, PodGroup{Count: 4, Speed: 0.5, Engine: &engines}),
+		{
+			Name: "prefix", Seed: 1, Duration: 15 * time.Minute, WarmUp: 4 * time.Minute, Envoys: 6,
+			Pods: []PodGroup{{Count: 12, Engine: &caching}}, Load: 0.8,
+			Prompts: &Prompts{Trace: trace.Conversations()},
+		},
 		with("batching", func(s *Scenario) {
 			s.Pods = []PodGroup{{Count: 20, Slots: 16, Sharing: true, SlowDown: 1}}
 			s.Service.Mean = 5 * time.Second
@@ -105,6 +112,22 @@ func Policies() []Policy {
 func EnginePolicies() []Policy {
 	policies := append([]Policy{named(RoundRobin), named(LeastRequest)}, steelyards(defaultScrape)...)
 	return append(policies, named(FewestInFlight), named(LeastWork), named(LeastWorkGuessed))
+}
+
+// PrefixPolicies are those of the standard table of engines with a prefix cache.
+func PrefixPolicies() []Policy {
+	byLog := steelyards(defaultScrape)[3]
+	picker := func(name string, k Picker) Policy {
+		o := *byLog.Steelyard
+		o.Picker = k
+		return Policy{Name: name, Steelyard: &o}
+	}
+	policies := []Policy{
+		named(RoundRobin), named(LeastRequest), byLog, picker("steelyard_picker", PickerWork),
+		picker("steelyard_prefix", PickerPrefix), picker("steelyard_prefix_shared", PickerShared), named(PrefixHash), named(PrefixSingle), named(PrefixLearned),
+		named(PrefixOverride),
+	}
+	return append(policies, named(LeastWork), named(LeastWorkPrefix))
 }
 
 func named(b Balancer) Policy { return Policy{Name: string(b), Balancer: b} }

@@ -216,10 +216,13 @@ func (p *Policy) check(engines bool) error {
 		balancers := []Balancer{
 			RoundRobin, LeastRequest, Random, FreeSlots, ShortestQueue, FewestInFlight, LeastWork, LeastWorkGuessed,
 		}
+		balancers = append(balancers, prefixBalancers...)
 		found.want(slices.Contains(balancers, p.Balancer), "balancer %q: one of %q", p.Balancer, balancers)
 		found.want(p.FreeSlotsEvery > 0, "free slots every %v: a positive time is needed", p.FreeSlotsEvery)
 		return errors.Join(found...)
 	}
+	found.want(engines || !p.Steelyard.Picker.looks(), "a picker by prefix needs prompts, and the pods are no "+
+		"engines")
 	p.Steelyard.check(&found)
 	return errors.Join(found...)
 }
@@ -228,6 +231,8 @@ func (o *Steelyard) check(found *problems) {
 	sources := []Source{AccessLog, LoadReports, Redis, Scrape}
 	balancers := []Balancer{RoundRobin, LeastRequest, Random}
 	found.want(slices.Contains(sources, o.Source), "source %q: one of %q", o.Source, sources)
+	pickers := []Picker{NoPicker, PickerWork, PickerPrefix, PickerShared}
+	found.want(slices.Contains(pickers, o.Picker), "picker %q: one of %q", o.Picker, pickers)
 	found.want(slices.Contains(balancers, o.EnvoyPolicy), "Envoy policy %q: one of %q", o.EnvoyPolicy, balancers)
 	for _, d := range []time.Duration{o.ScrapeInterval, o.ScrapeDelay, o.SignalDelay, o.PushDelay, o.MinInterval,
 		o.Heartbeat, o.Period, o.FallbackAfter} {

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -37,6 +37,7 @@ type control struct {
 	entries   entries
 	reports   reports
 
+	pickers *pickers    // nil without
 	last    *assignment // pushed
 	dither  *rand.Rand
 	shares  []float64 // scratch
@@ -81,13 +82,15 @@ func newControl(w *world) *control {
 	c := &control{w: w, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
 	n := len(w.pods)
 	for i := range n {
-		// Sorted as text as they are as numbers, so that decisions are in the order of the pods.
-		c.addresses = append(c.addresses, fmt.Sprintf("pod-%06d", i))
+		c.addresses = append(c.addresses, podName(i))
 	}
 	for _, g := range w.s.Pods {
 		for range g.Count {
 			c.zones = append(c.zones, g.Zone)
 		}
+	}
+	if c.o.Picker != NoPicker {
+		c.pickers = newPickers(w, c.o.Picker.looks())
 	}
 	c.dither, c.staleAfter = source(w.s.Seed, streamDither), c.o.FallbackAfter
 	c.begin()
@@ -303,6 +306,9 @@ func (c *control) step() (rest time.Duration) {
 		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.w.envoys)},
 		Ready: true, ScrapesOnly: c.o.Source == Scrape,
 	})
+	if c.pickers != nil {
+		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))
+	}
 	pushed := verdict.Push && c.push(&verdict)
 	return c.gate.Finish(now, push.Outcome{Pushed: pushed}).Rest
 }

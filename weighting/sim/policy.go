@@ -28,7 +28,32 @@ const (
 	// LeastWorkGuessed estimates the work from the content-length of the prompts sent to
 	// an engine, as if it had done nothing else since.
 	LeastWorkGuessed Balancer = "least_work_guessed"
+
+	// By the content of requests, with one view of all engines: by a hash of the first 2,048
+	// tokens; to the engine that answered the longest beginning of the prompt, by routes
+	// learned at the end of each prompt or at the end of each message of it, and by such a
+	// hash where there is none; the same, but to the engine with the fewest in flight if that
+	// one has more than twice the median in flight; and to the engine where the known work and
+	// what the request adds to it, without what such routes say to be cached there, are
+	// least.
+	PrefixHash      Balancer = "prefix_hash"
+	PrefixSingle    Balancer = "prefix_single"
+	PrefixLearned   Balancer = "prefix_learned"
+	PrefixOverride  Balancer = "prefix_override"
+	LeastWorkPrefix Balancer = "least_work_prefix"
 )
+
+var prefixBalancers = []Balancer{PrefixHash, PrefixSingle, PrefixLearned, PrefixOverride, LeastWorkPrefix}
+
+// byPrefix reports whether the policy looks at the content of requests.
+func (p *Policy) byPrefix() bool {
+	return p.Steelyard == nil && slices.Contains(prefixBalancers, p.Balancer)
+}
+
+// looksAtContent reports whether anything chooses by the content of requests.
+func (p *Policy) looksAtContent() bool {
+	return p.byPrefix() || p.Steelyard != nil && p.Steelyard.Picker.looks()
+}
 
 // byEnvoys reports whether the Envoys pick by themselves.
 func (p *Policy) byEnvoys() bool {
@@ -39,6 +64,9 @@ func (p *Policy) byEnvoys() bool {
 func (p *Policy) checkPods(engines bool, found *problems) {
 	if p.Steelyard != nil {
 		return
+	}
+	if p.byPrefix() {
+		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
 	}
 	switch p.Balancer {
 	case FreeSlots, ShortestQueue:
@@ -74,9 +102,24 @@ const (
 	Scrape      Source = "scrape"       // none: only what the servers report
 )
 
+// Picker is what chooses in the Envoys, in the place of the weights.
+type Picker string
+
+// The pickers.
+const (
+	NoPicker     Picker = ""
+	PickerWork   Picker = "work"   // by the loads and the size of each request
+	PickerPrefix Picker = "prefix" // and by what of its prompt is cached, as each has learned by itself
+	PickerShared Picker = "shared" // the same, as all have learned together
+)
+
+// looks reports whether the picker looks at the content of requests.
+func (k Picker) looks() bool { return k == PickerPrefix || k == PickerShared }
+
 // Steelyard is the control plane as deployed.
 type Steelyard struct {
 	Source Source
+	Picker Picker
 
 	// ScrapeInterval is the time between two scrapes of a pod, 0 for none (with
 	// Source Scrape: 1 s). ScrapeDelay is from a server's true numbers to the store.

@@ -14,6 +14,8 @@ type Result struct {
 	// With engines, in seconds: from arrival to the first token; the mean from one token
 	// to the next, of requests with two or more; from arrival to the last token.
 	FirstToken, PerToken, EndToEnd Quantiles
+	// Cached is the share of the prompts' tokens that engines found in their caches, 0..1.
+	Cached float64
 
 	// Steps and Pushes of the control plane, over the whole run.
 	Steps, Pushes int

@@ -18,6 +18,7 @@ type tally struct {
 	requests, dropped, done int
 	waits, latencies        []float64 // mean services
 	first, each, whole      []float64 // seconds, of engines
+	prompt, cached          int       // tokens, of engines
 	steps, pushes           int
 	moved                   float64 // total variation of pushed shares
 
@@ -73,6 +74,8 @@ func (t *tally) completed(r *request) {
 }
 
 func (t *tally) answered(r *engine.Request) {
+	t.prompt += r.Prompt
+	t.cached += r.Cached
 	t.first = append(t.first, (r.First - r.Arrived).Seconds())
 	t.whole = append(t.whole, (r.Last - r.Arrived).Seconds())
 	if each, ok := r.TimePerOutputToken(); ok {
@@ -203,7 +206,8 @@ func (t *tally) result() Result {
 	return Result{
 		Policy: w.p.Name, Requests: t.requests, Dropped: t.dropped,
 		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
-		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole), Loads: loads,
+		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole),
+		Cached: float64(t.cached) / max(1, float64(t.prompt)), Loads: loads,
 		Steps: t.steps, Pushes: t.pushes, Moved: t.moved / w.s.Duration.Seconds(),
 		Goodput: float64(t.done) / counted / w.capacity, Utilization: busy / counted / float64(slots),
 		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"steelyard/picking/prefix"
 	"steelyard/weighting/sim/engine"
 )
 
@@ -29,6 +30,7 @@ type world struct {
 
 	unfinished int         // requests that count and are not done, in engines
 	guesses    []guess     // of least_work_guessed, by pod
+	router     *router     // of policies that look at prompts; else nil
 	assignment *assignment // in force
 	received   instant     // the latest one, be it the same
 	sent       ring[sent]  // on the way to the Envoys
@@ -46,6 +48,7 @@ type request struct {
 	envoy, pod int32
 	counts     bool
 	call       *engine.Request // to an engine; nil to a pod with slots
+	content    prefix.Prompt   // of its prompt, for policies that look at it
 }
 
 // sent is an assignment on its way.
@@ -66,6 +69,8 @@ const (
 	lanePolled
 	laneWindow
 	laneSample
+	lanePickers
+	laneShared
 	singleLanes
 )
 
@@ -105,6 +110,9 @@ func newWorld(s *Scenario, p *Policy) *world {
 		w.envoys = append(w.envoys, newEnvoy(balancer, bias, len(pods), s.Workers, seeds))
 	}
 	w.tally = newTally(w)
+	if p.byPrefix() {
+		w.router = newRouter()
+	}
 	if p.Steelyard != nil {
 		w.control = newControl(w)
 	}
@@ -193,6 +201,10 @@ func (w *world) happenOnce(l lane) {
 	case laneWindow:
 		w.tally.window()
 		w.again(l, w.tally.every)
+	case lanePickers:
+		w.control.pickers.receive()
+	case laneShared:
+		w.control.pickers.share()
 	case laneSample:
 		w.tally.sample()
 		w.again(l, at(w.s.SampleEvery))
@@ -215,6 +227,9 @@ func (w *world) measures() bool { return w.now >= w.from && w.now <= w.until }
 func (w *world) arrive() {
 	a := w.arrivals.take()
 	w.set(laneArrival, w.arrivals.at)
+	if w.p.looksAtContent() {
+		a.content = contentOf(&a.prompt)
+	}
 	counts := w.measures()
 	pod := int32(-1)
 	if !(a.coin < w.assignment.drop) {
@@ -226,6 +241,7 @@ func (w *world) arrive() {
 	}
 	id := w.admit(request{
 		arrived: w.now, begun: never, work: a.work, bytes: a.prompt.bytes, envoy: a.envoy, pod: pod, counts: counts,
+		content: a.content,
 	})
 	e := w.envoys[a.envoy]
 	e.moved(w.assignment)
@@ -251,6 +267,11 @@ func (w *world) arrive() {
 func (w *world) pick(a arrival) int32 {
 	if w.p.Steelyard == nil && !w.p.byEnvoys() {
 		return w.choose(a)
+	}
+	if w.control != nil && w.control.pickers != nil {
+		if pod := w.control.pickers.pick(&a); pod >= 0 {
+			return pod
+		}
 	}
 	if w.control != nil && w.stale() && len(w.control.members) > 0 {
 		return w.envoys[a.envoy].twoChoices(w.control.members, w.picks)
@@ -295,7 +316,8 @@ func (w *world) start(p *pod, id int32) {
 // call hands a request to an engine.
 func (w *world) call(p *pod, id int32, asked prompt) {
 	r := &w.requests[id]
-	r.call = &engine.Request{ID: id, Prompt: asked.prompt, Cached: asked.cached, Output: asked.output}
+	r.call = &engine.Request{ID: id, Prompt: asked.prompt, Cached: asked.cached, Output: asked.output,
+		Blocks: asked.blocks}
 	if r.counts {
 		w.unfinished++
 	}
@@ -331,6 +353,9 @@ func (w *world) complete(pod int32) {
 func (w *world) finish(id int32) {
 	r := &w.requests[id]
 	w.tally.completed(r)
+	if w.p.looksAtContent() {
+		w.learn(r)
+	}
 	e := w.envoys[r.envoy]
 	e.moved(w.assignment)
 	e.active[r.pod]--

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -240,30 +241,16 @@ func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates
 
 // updateOf is a decision as pickers get it.
 func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
-	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work),
-		Endpoints: make([]*loadsv1.Endpoint, len(d.Endpoints))}
-	for i, v := range d.Vessels() {
-		e := &d.Endpoints[i]
-		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: v.Load, Slots: v.Slots, Speed: v.Speed,
-			Avoid: e.Overloaded || e.Failing}
+	from := picking.UpdateOf(d)
+	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: from.ArrivalRate, Cost: costOf(from.Cost),
+		Endpoints: make([]*loadsv1.Endpoint, len(from.Endpoints))}
+	for i, e := range from.Endpoints {
+		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: e.Load, Slots: e.Slots, Speed: e.Speed,
+			Avoid: e.Avoid}
 	}
 	return u
 }
 
-// mostCost bounds the guess of one request, in mean requests: a large body may be an image, or never be sent.
-const mostCost = 32
-
-// CostOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
-// (prompt + D) / (P + D), with D the decode of a mean request in prompt tokens.
-func CostOf(w *weighting.Work) *loadsv1.Cost {
-	if w == nil {
-		return &loadsv1.Cost{Base: 1, Mean: 1}
-	}
-	decode := w.Decode()
-	whole := w.PromptTokens + decode
-	c := &loadsv1.Cost{Base: decode / whole, Mean: 1, Most: mostCost}
-	if w.BySize {
-		c.PerByte = w.TokensPerByte / whole
-	}
-	return c
+func costOf(c picking.Cost) *loadsv1.Cost {
+	return &loadsv1.Cost{Base: c.Base, PerByte: c.PerByte, Mean: c.Mean, Most: c.Most, Cached: c.Cached}
 }

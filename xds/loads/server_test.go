@@ -3,7 +3,6 @@ package loads
 import (
 	"context"
 	"log/slog"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,21 +180,4 @@ func TestStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 	})
-}
-
-func TestWorkBecomesTheCostOfARequest(t *testing.T) {
-	w := &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
-	c := CostOf(w) // the decode of a mean request is 150 prompt tokens
-	for what, pair := range map[string][2]float64{
-		"base": {c.GetBase(), 150.0 / 1050}, "per byte": {c.GetPerByte(), 0.25 / 1050}, "mean": {c.GetMean(), 1},
-		"most": {c.GetMost(), mostCost},
-	} {
-		if math.Abs(pair[0]-pair[1]) > 1e-12 {
-			t.Errorf("%s is %v, want %v", what, pair[0], pair[1])
-		}
-	}
-	w.BySize, w.TokensPerByte = false, math.NaN()
-	if got := CostOf(w).GetPerByte(); got != 0 {
-		t.Errorf("without a size that says something, a byte costs %v", got)
-	}
 }

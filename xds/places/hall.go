@@ -10,7 +10,6 @@ import (
 	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
-	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -96,19 +95,12 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	if !h.queue.On() && len(h.streams) == 0 {
 		return
 	}
-	endpoints := make([]queue.Endpoint, len(d.Endpoints))
-	for i, v := range d.Vessels() {
-		e := &d.Endpoints[i]
-		endpoints[i] = queue.Endpoint{InFlight: inFlight(e), Endpoint: picking.Endpoint{Address: e.Address, Vessel: v,
-			Avoid: e.Overloaded || e.Failing}}
+	u := picking.UpdateOf(d)
+	endpoints := make([]queue.Endpoint, len(u.Endpoints))
+	for i, e := range u.Endpoints {
+		endpoints[i] = queue.Endpoint{InFlight: inFlight(&d.Endpoints[i]), Endpoint: e}
 	}
-	h.give(h.queue.Update(now, endpoints, d.ArrivalRate, costOf(d)))
-}
-
-// costOf is what a request adds to the load of its endpoint.
-func costOf(d *weighting.Decision) picking.Cost {
-	c := loads.CostOf(d.Work)
-	return picking.Cost{Base: c.GetBase(), PerByte: c.GetPerByte(), Mean: c.GetMean(), Most: c.GetMost()}
+	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }
 
 // inFlight is the requests at an endpoint, NaN where unknown.

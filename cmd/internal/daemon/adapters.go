@@ -17,7 +17,7 @@ import (
 // publisher is where the loops' decisions go.
 func (d *Daemon) publisher() publisher { return publisher{d.streams, d.metrics, d.loads, &d.tracing} }
 
-// observer is told of the loops' steps.
+// observer is what watches every step of the loops.
 func (d *Daemon) observer() observer {
 	return observer{d.metrics, d.recorder, d.loads, d.places, &d.tracing}
 }

@@ -95,7 +95,7 @@ func withPublisher(t *testing.T, cfg *config.Config, p func(publisher) controlpl
 		t.Fatal(err)
 	}
 	d.manager.Close()
-	d.manager = controlplane.NewManager(p(publisher{d.streams, d.metrics, d.loads, &d.tracing}), envoyspec.PushCost,
+	d.manager = controlplane.NewManager(p(d.publisher()), envoyspec.PushCost,
 		d.signals, d.observer(), d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		t.Fatal(err)

@@ -103,10 +103,16 @@ type batching struct {
 	// KVTokens is the size of the KV cache, 16 to 1000000000, the largest request at
 	// least. Default 400000.
 	KVTokens int `yaml:"kv_tokens" default:"400000" range:"16..1000000000"`
+	// CacheTokens is the size of the cache of prompts and answers that are no longer executed, in blocks of 128 tokens,
+	// 0 to 100000000; 0 is none, and then a part of each prompt is cached by chance. Default 0.
+	CacheTokens int `yaml:"cache_tokens" default:"0" range:"0..100000000"`
 }
 
 // prompts are those of [sim.Prompts] but for the trace.
 type prompts struct {
+	// Conversations takes requests that share parts of their prompts, made by chance, in place of those of the trace.
+	// Default false.
+	Conversations bool `yaml:"conversations" default:"false"`
 	// Cached is the mean part of a prompt that is in the prefix cache, 0 to 1. Default 0.
 	Cached float64 `yaml:"cached" default:"0" range:"0..1"`
 	// BytesPerToken of a prompt, on average, 0.01 to 1000000: what content-length says.
@@ -234,8 +240,12 @@ func (p *prompts) requests() *sim.Prompts {
 	if spread == 0 {
 		spread = -1 // 0 is the default there
 	}
+	requests := trace.Azure()
+	if p.Conversations {
+		requests = trace.Conversations()
+	}
 	return &sim.Prompts{
-		Trace: trace.Azure(), Cached: p.Cached, BytesPerToken: p.BytesPerToken, BytesSpread: spread, Chunked: p.Chunked,
+		Trace: requests, Cached: p.Cached, BytesPerToken: p.BytesPerToken, BytesSpread: spread, Chunked: p.Chunked,
 	}
 }
 

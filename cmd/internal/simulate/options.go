@@ -267,6 +267,9 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 	if s.Prompts != nil {
 		known = sim.EnginePolicies()
 	}
+	if hasContents(*s) {
+		known = sim.PrefixPolicies()
+	}
 	if o.Config == "" {
 		policies, err := choose(known, o.Policies)
 		return policies, nil, err

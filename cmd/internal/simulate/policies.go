@@ -71,7 +71,8 @@ func policyNames(policies []sim.Policy) []string {
 // isBound reports whether this policy is a bound: it sees every pod for every request, which no
 // policy of an Envoy does.
 func isBound(p sim.Policy) bool {
-	bounds := []sim.Balancer{sim.ShortestQueue, sim.FewestInFlight, sim.LeastWork, sim.LeastWorkGuessed}
+	bounds := []sim.Balancer{sim.ShortestQueue, sim.FewestInFlight, sim.LeastWork, sim.LeastWorkGuessed,
+		sim.LeastWorkPrefix}
 	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)
 }
 
@@ -92,6 +93,7 @@ func described(p sim.Policy) string {
 		by = append(by, "scrapes every "+config.DurationText(y.ScrapeInterval))
 	}
 	text := "Steelyard's weights by " + strings.Join(by, " and ")
+	text += pickers[y.Picker]
 	if y.MinInterval > 0 {
 		text += ", pushed at most every " + config.DurationText(y.MinInterval)
 	}
@@ -108,6 +110,18 @@ var balancers = map[sim.Balancer]string{
 	sim.FewestInFlight:   "for each request the engine with the fewest in flight",
 	sim.LeastWork:        "for each request the engine with the least known work: a bound",
 	sim.LeastWorkGuessed: "the same, with the prompts' lengths estimated from content-length",
+
+	sim.PrefixHash:      "the engine by a hash of the first 2,048 tokens",
+	sim.PrefixSingle:    "the engine that answered the longest known prompt that this one goes on from, else by a hash",
+	sim.PrefixLearned:   "the same, by routes learned at the end of every message",
+	sim.PrefixOverride:  "the same, but fewest in flight where that engine has more than twice the median in flight",
+	sim.LeastWorkPrefix: "the engine with the least known work, the part of the prompt cached there taken off: a bound",
+}
+
+var pickers = map[sim.Picker]string{
+	sim.PickerWork:   ", and pickers in the Envoys, by the size of each request",
+	sim.PickerPrefix: ", and pickers by what of its prompt is cached, as each Envoy has learned by itself",
+	sim.PickerShared: ", and pickers by what of its prompt is cached, as all Envoys have learned together",
 }
 
 var sources = map[sim.Source]string{

@@ -10,6 +10,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
 )
 
 // printed is a scenario as a file to start from; parsing it gives the scenario
@@ -103,11 +104,17 @@ func constants(p *engine.Params) string {
 	k.add("token_budget", strconv.Itoa(p.TokenBudget))
 	k.add("max_sequences", strconv.Itoa(p.MaxSequences))
 	k.add("kv_tokens", strconv.Itoa(p.KVTokens))
+	if p.CacheTokens > 0 {
+		k.add("cache_tokens", strconv.Itoa(p.CacheTokens))
+	}
 	return k.String()
 }
 
 func sizes(p *sim.Prompts) string {
 	var k keys
+	if p.Trace == trace.Conversations() {
+		k.add("conversations", "true")
+	}
 	k.add("cached", number(p.Cached))
 	k.add("bytes_per_token", number(cmp.Or(p.BytesPerToken, sim.DefaultBytesPerToken)))
 	k.add("bytes_spread", number(max(0, cmp.Or(p.BytesSpread, sim.DefaultBytesSpread))))

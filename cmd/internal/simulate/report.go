@@ -35,6 +35,9 @@ func ratio(p99, other float64) float64 {
 // token, in seconds, and else the wait, in mean service times.
 func prompted(s sim.Scenario) bool { return s.Prompts != nil }
 
+// hasContents says that requests share parts of their prompts, which engines may have in a prefix cache.
+func hasContents(s sim.Scenario) bool { return prompted(s) && len(s.Prompts.Trace.Contents) > 0 }
+
 // tail is what policies are compared by.
 func (r run) tail(i int) sim.Quantiles {
 	if prompted(r.scenario) {
@@ -69,7 +72,7 @@ func columns(s sim.Scenario) []column {
 	pushes := column{"pushes/s", 8, false, pushesText}
 	dropped := column{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }}
 	if prompted(s) {
-		return []column{
+		columns := []column{
 			requests,
 			{"ttft p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P50 })},
 			{"p90", 7, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P90 })},
@@ -79,8 +82,12 @@ func columns(s sim.Scenario) []column {
 			{"tpot p99", 8, true, figure("%.3f", func(r sim.Result) float64 { return r.PerToken.P99 })},
 			{"e2e p50", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P50 })},
 			{"p99", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P99 })},
-			pushes, dropped,
 		}
+		if hasContents(s) {
+			columns = append(columns, column{"cached", 7, false,
+				figure("%.3f", func(r sim.Result) float64 { return r.Cached })})
+		}
+		return append(columns, pushes, dropped)
 	}
 	return []column{
 		requests,
@@ -193,6 +200,9 @@ func (r run) legend() string {
 	} else {
 		b.WriteString("p50, p90, p99: wait in mean service times")
 	}
+	if hasContents(r.scenario) {
+		b.WriteString(",\ncached: share of the prompts' tokens that engines had in their caches")
+	}
 	var bounds []string
 	for _, p := range r.policies {
 		if isBound(p) {
@@ -238,6 +248,9 @@ func aboutTrace(s sim.Scenario) string {
 		config.DurationText(once.Round(time.Second)))
 	if s.Duration > once {
 		b.WriteString("then the trace begins again\n")
+	}
+	if t == trace.Conversations() {
+		b.WriteString("trace: made by chance, with about the published figures of a chat service\n")
 	}
 	if t == trace.Azure() {
 		fmt.Fprintf(&b, "trace: %s\n", trace.AzureSource)
@@ -300,6 +313,7 @@ type Tokens struct {
 	PerTokenP99 *float64 `json:"tpot_p99"`
 	EndToEndP50 *float64 `json:"e2e_p50"`
 	EndToEndP99 *float64 `json:"e2e_p99"`
+	CachedShare *float64 `json:"cached_share,omitempty"` // of the prompts' tokens; only where requests share parts
 }
 
 // A document is a run for machines.
@@ -328,6 +342,9 @@ func (r run) document() document {
 		row := row{Policy: p.Name, Requests: r.results[i].Requests}
 		if prompted(s) {
 			row.Tokens = tokens(&r.results[i])
+			if hasContents(s) && r.results[i].Requests > 0 {
+				row.CachedShare = &r.results[i].Cached
+			}
 		} else {
 			row.Waits = waits(&r.results[i])
 		}

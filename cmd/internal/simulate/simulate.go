@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -128,8 +129,10 @@ func list() string {
 	for _, p := range sim.Policies() {
 		fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
 	}
-	for _, p := range sim.EnginePolicies() {
-		if _, both := find(sim.Policies(), p.Name); !both {
+	listed := sim.Policies()
+	for _, p := range slices.Concat(sim.EnginePolicies(), sim.PrefixPolicies()) {
+		if _, known := find(listed, p.Name); !known {
+			listed = append(listed, p)
 			fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
 		}
 	}

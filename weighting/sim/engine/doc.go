@@ -33,7 +33,9 @@
 // is computed generates the first token.
 //
 // Cached tokens of a prompt are not computed. They take their room in the KV cache
-// all the same.
+// all the same. How many there are, the caller says; or, with Params.CacheTokens, the
+// engine finds it when it admits the request: it remembers the blocks of the prompts
+// and answers that it computed, and forgets those first that were used least recently.
 //
 // # What it exports
 //

@@ -15,6 +15,9 @@ type Request struct {
 	Prompt int // tokens, at least 1
 	Cached int // tokens of the prompt in the prefix cache, fewer than Prompt
 	Output int // tokens to generate, at least 1
+	// Blocks are hashes of the prompt and the answer, each up to the end of a block of
+	// CacheBlock tokens. An engine with a cache finds Cached by them.
+	Blocks []uint64
 
 	Arrived   time.Duration
 	Scheduled time.Duration // admitted for the first time
@@ -104,6 +107,7 @@ type Engine struct {
 	running  []*Request // in the order of admission
 	done     []*Request // of the last step
 	used     int        // tokens of KV cache
+	cache    *cache     // nil: none
 	gauges   Gauges
 	counters Counters
 
@@ -114,7 +118,7 @@ type Engine struct {
 }
 
 // New returns an engine with nothing to do, at speed 1.
-func New(p Params) *Engine { return &Engine{p: p, speed: 1} }
+func New(p Params) *Engine { return &Engine{p: p, speed: 1, cache: newCache(&p)} }
 
 // Params are the constants.
 func (e *Engine) Params() Params { return e.p }
@@ -179,6 +183,7 @@ func (e *Engine) SetSpeed(now time.Duration, speed float64) {
 // Arrive takes in a request that fits.
 func (e *Engine) Arrive(now time.Duration, r *Request) {
 	r.Arrived, r.place = now, waiting
+	e.lookUp(r)
 	e.queue = append(e.queue, r)
 	if !e.busy {
 		e.schedule(now)
@@ -242,6 +247,7 @@ func (e *Engine) compute(now time.Duration, r *Request) {
 	e.counters.GenerationTokens++
 	if r.Generated == 1 {
 		r.First = now
+		e.keep(r)
 		e.counters.FirstTokens++
 		e.counters.PromptTokens += r.Prompt
 		e.counters.CachedTokens += r.Cached
@@ -252,6 +258,7 @@ func (e *Engine) compute(now time.Duration, r *Request) {
 	}
 	r.Last = now
 	if r.Ended() {
+		e.keep(r)
 		e.release(r, outside)
 		e.counters.Finished++
 		e.counters.Queue += r.Scheduled - r.Arrived
@@ -277,6 +284,9 @@ func (e *Engine) schedule(now time.Duration) {
 	}
 	for !evicted && len(e.queue) > 0 && it.budget > 0 && len(e.running) < e.p.MaxSequences {
 		r := e.queue[0]
+		if r.Generated == 0 {
+			e.lookUp(r)
+		}
 		r.computed = r.Cached
 		if !e.hold(r) {
 			break

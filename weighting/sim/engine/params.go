@@ -17,7 +17,14 @@ type Params struct {
 	TokenBudget  int // tokens of one iteration (max_num_batched_tokens)
 	MaxSequences int // running at once (max_num_seqs)
 	KVTokens     int // size of the KV cache
+
+	// CacheTokens is the size of the cache of prompts and answers that are no longer
+	// executed, in whole blocks; 0: none, and requests say what of them is cached.
+	CacheTokens int
 }
+
+// CacheBlock is the tokens that are cached together.
+const CacheBlock = 128
 
 // Defaults are about those of a model of 70 billion parameters on four H100.
 func Defaults() Params {
@@ -36,7 +43,7 @@ func (p Params) Check() error {
 		}
 	}
 	const shortest, longest = 100 * time.Microsecond, time.Minute
-	const most, mostSequences = 1_000_000_000, 10_000
+	const most, mostSequences, mostCache = 1_000_000_000, 10_000, 100_000_000
 	want(p.Iteration >= shortest && p.Iteration <= longest, "iteration %v: %v to %v", p.Iteration, shortest, longest)
 	want(p.Sequence >= 0 && p.Sequence <= longest, "time of a sequence %v: 0 to %v", p.Sequence, longest)
 	want(p.Context >= 0 && p.Context <= time.Millisecond, "time of a token of context %v: 0 to %v", p.Context,
@@ -46,6 +53,8 @@ func (p Params) Check() error {
 	want(p.TokenBudget >= p.MaxSequences && p.TokenBudget <= most,
 		"token budget %d: one for each of the %d sequences to %d", p.TokenBudget, p.MaxSequences, most)
 	want(p.KVTokens >= 1 && p.KVTokens <= most, "tokens of the KV cache %d: 1 to %d", p.KVTokens, most)
+	want(p.CacheTokens >= 0 && p.CacheTokens <= mostCache, "tokens of the prefix cache %d: 0 to %d", p.CacheTokens,
+		mostCache)
 	return errors.Join(errs...)
 }
 
@@ -55,9 +64,11 @@ func (p Params) Fits(prompt, output int) bool { return prompt+output <= p.KVToke
 // Throughput is the requests per second that an engine completes while it never
 // lacks work: after it has filled up, over ten minutes or twenty thousand requests,
 // whichever is less, and over ten times as many as it runs at once at least. next gives
-// the sizes of the requests, which must fit.
+// the sizes of the requests, which must fit. Nothing is found in a cache but what next
+// says.
 func (p Params) Throughput(next func() (prompt, cached, output int)) float64 {
 	const enough, many = 10 * time.Minute, 20_000
+	p.CacheTokens = 0
 	e := New(p)
 	var now, began time.Duration
 	for done, full := 0, 0; ; {

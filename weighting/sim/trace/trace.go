@@ -22,6 +22,8 @@ type Trace struct {
 	Name     string // as shown: the file, or what was recorded
 	Requests []Request
 	LeftOut  int // lines without a prompt or without an answer
+	// Contents are what each request shares with others; nil where that is not known.
+	Contents []Content
 }
 
 // AzureSource names the source and the licence of [Azure]: they have to be shown with

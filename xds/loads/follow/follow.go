@@ -192,7 +192,7 @@ func updateOf(u *loadsv1.Update) picking.Update {
 	out := picking.Update{
 		ArrivalRate: atLeast0(u.GetArrivalRate()),
 		Cost: picking.Cost{Base: atLeast0(c.GetBase()), PerByte: atLeast0(c.GetPerByte()), Mean: atLeast0(c.GetMean()),
-			Most: atLeast0(c.GetMost())},
+			Most: atLeast0(c.GetMost()), Cached: min(atLeast0(c.GetCached()), picking.MostCached)},
 		Endpoints: make([]picking.Endpoint, 0, len(u.GetEndpoints())),
 	}
 	for _, e := range u.GetEndpoints() {

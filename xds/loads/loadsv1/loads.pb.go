@@ -301,11 +301,13 @@ func (x *Endpoint) GetAvoid() bool {
 // What a request adds to the load of its endpoint, in the unit of the loads: base + per_byte * bytes of its body, at
 // most `most` unless that is 0; `mean` where the size is not known or per_byte is 0.
 type Cost struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Base          float64                `protobuf:"fixed64,1,opt,name=base,proto3" json:"base,omitempty"`
-	PerByte       float64                `protobuf:"fixed64,2,opt,name=per_byte,json=perByte,proto3" json:"per_byte,omitempty"`
-	Mean          float64                `protobuf:"fixed64,3,opt,name=mean,proto3" json:"mean,omitempty"`
-	Most          float64                `protobuf:"fixed64,4,opt,name=most,proto3" json:"most,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Base    float64                `protobuf:"fixed64,1,opt,name=base,proto3" json:"base,omitempty"`
+	PerByte float64                `protobuf:"fixed64,2,opt,name=per_byte,json=perByte,proto3" json:"per_byte,omitempty"`
+	Mean    float64                `protobuf:"fixed64,3,opt,name=mean,proto3" json:"mean,omitempty"`
+	Most    float64                `protobuf:"fixed64,4,opt,name=most,proto3" json:"most,omitempty"`
+	// Share of the prompts that prefix caches answer, 0..1: per_byte and mean are of the rest.
+	Cached        float64 `protobuf:"fixed64,5,opt,name=cached,proto3" json:"cached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -364,6 +366,13 @@ func (x *Cost) GetMean() float64 {
 func (x *Cost) GetMost() float64 {
 	if x != nil {
 		return x.Most
+	}
+	return 0
+}
+
+func (x *Cost) GetCached() float64 {
+	if x != nil {
+		return x.Cached
 	}
 	return 0
 }
@@ -717,12 +726,13 @@ const file_loads_proto_rawDesc = "" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\x01R\x05slots\x12\x14\n" +
 	"\x05speed\x18\x04 \x01(\x01R\x05speed\x12\x14\n" +
-	"\x05avoid\x18\x05 \x01(\bR\x05avoid\"]\n" +
+	"\x05avoid\x18\x05 \x01(\bR\x05avoid\"u\n" +
 	"\x04Cost\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x01R\x04base\x12\x19\n" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
-	"\x04most\x18\x04 \x01(\x01R\x04most\"\xbc\x01\n" +
+	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xbc\x01\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +

@@ -1,0 +1,71 @@
+package picking
+
+import (
+	"math"
+	"slices"
+)
+
+// cost computes what a request costs at each endpoint: of what its prompt costs, only the part that is not cached
+// there. It adds to the load of each candidate what the request costs more there than at the cheapest one, so that the
+// fill compares what a request would wait for and add. whole is the cost without a cache, least that at the cheapest
+// candidate.
+func (p *Picker) cost(r Request) (whole, least float64) {
+	c := p.update.Cost
+	whole = c.of(r)
+	if r.Key != 0 || len(r.Cached) > 0 {
+		whole = c.uncached(whole)
+	}
+	p.costs = slices.Grow(p.costs[:0], len(p.update.Endpoints))[:len(p.update.Endpoints)]
+	for i := range p.costs {
+		p.costs[i] = whole
+	}
+	for _, cached := range r.Cached {
+		if i, ok := p.index[cached.Address]; ok && whole > c.Base && cached.Share > 0 {
+			p.costs[i] = whole - (whole-c.Base)*min(1, cached.Share)
+		}
+	}
+	least = whole
+	for _, i := range p.indexes {
+		least = min(least, p.costs[i])
+	}
+	for k, i := range p.indexes {
+		p.vessels[k].Load += p.costs[i] - least
+	}
+	return whole, least
+}
+
+// uncached is the cost of a request of which nothing is cached, by what it costs in the mean.
+func (c Cost) uncached(cost float64) float64 {
+	cost = c.Base + max(0, cost-c.Base)/(1-c.Cached)
+	if c.Most > 0 {
+		cost = min(cost, c.Most)
+	}
+	return cost
+}
+
+// drawBy returns the index of a candidate with a chance in proportion to its room over all keys, and always the same
+// for one key: by weighted rendezvous hashing, where a change of one room moves only those keys that it has to. All
+// pickers draw alike, so that prompts that none of them knows gather where they will be cached.
+func (p *Picker) drawBy(key uint64) int {
+	best, most := 0, math.Inf(-1)
+	for k, room := range p.rooms {
+		// -room/ln(u) with u uniform in 0..1
+		u := uniform(key, p.update.Endpoints[p.indexes[k]].Address)
+		if score := -room / math.Log(u); room > 0 && score > most {
+			best, most = k, score
+		}
+	}
+	return best
+}
+
+// uniform is above 0 and below 1, by the hash of a key and an address (FNV-1a and the finalizer of MurmurHash3).
+func uniform(key uint64, address string) float64 {
+	h := key ^ 0xcbf29ce484222325
+	for i := range len(address) {
+		h = (h ^ uint64(address[i])) * 0x100000001b3
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return (float64(h>>12) + 0.5) / (1 << 52)
+}

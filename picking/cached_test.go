@@ -1,0 +1,130 @@
+package picking
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// byWork makes a request of 1,000 bytes cost one unit, of which its prompt is nine tenths.
+var byWork = Cost{Base: 0.1, PerByte: 0.0009, Mean: 1}
+
+// prompted has these loads of engines, and requests that cost byWork.
+func prompted(loads ...float64) *Picker {
+	var p Picker
+	p.Update(Update{Endpoints: at(loads...), Cost: byWork}, start)
+	return &p
+}
+
+func address(i int) string { return fmt.Sprintf("10.0.0.%d:80", i) }
+
+func TestWhatIsCachedIsTakenOffTheWork(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		loads  []float64
+		cached []Cached
+		want   int
+		reason Reason
+	}{
+		{"worth a longer wait", []float64{0, 0.7}, []Cached{{address(1), 1}}, 1, ReasonPrefix},
+		{"not worth it", []float64{0, 1.2}, []Cached{{address(1), 1}}, 0, ReasonFill},
+		{"a small part", []float64{0, 0.7}, []Cached{{address(1), 0.2}}, 0, ReasonFill},
+		{"the larger part of two", []float64{0.2, 0.2}, []Cached{{address(0), 0.1}, {address(1), 0.9}}, 1, ReasonPrefix},
+		{"at an unknown endpoint", []float64{0, 0.7}, []Cached{{"10.9.9.9:80", 1}}, 0, ReasonFill},
+	} {
+		p := prompted(c.loads...)
+		got := p.Choose(start, Request{Size: 1000, Cached: c.cached}, 0.5)
+		if got.Address != address(c.want) || got.Reason != c.reason {
+			t.Errorf("%s: %+v, want %s for %s", c.name, got, address(c.want), c.reason)
+		}
+	}
+}
+
+// TestARequestCountsWithWhatItAdds: ten cached ones are as much as one that is not.
+func TestARequestCountsWithWhatItAdds(t *testing.T) {
+	p := prompted(0, 0)
+	cached := Request{Size: 1000, Cached: []Cached{{address(1), 1}}}
+	for i := range 9 {
+		if got := p.Choose(start, cached, 0.5); got.Address != address(1) {
+			t.Fatalf("request %d goes to %s", i, got.Address)
+		}
+	}
+	if got := p.added[1]; got < 0.89 || got > 0.91 {
+		t.Errorf("nine cached requests add %v, want 0.9", got)
+	}
+	p.Choose(start, Request{Size: 1000}, 0.5)
+	if got := p.added[0]; got != 1 {
+		t.Errorf("one that is not adds %v to the other endpoint, want 1", got)
+	}
+}
+
+func TestWhereARequestIsTheUnitACacheChangesNothing(t *testing.T) {
+	p := newPicker(at(0, 1))
+	got := p.Choose(start, Request{Size: 1000, Cached: []Cached{{address(1), 1}}}, 0.5)
+	if got.Address != address(0) || got.Reason != ReasonFill {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAFlaggedEndpointIsNotChosenForItsCache(t *testing.T) {
+	p := prompted(0, 0)
+	p.update.Endpoints[1].Avoid = true
+	if got := p.Choose(start, Request{Size: 1000, Cached: []Cached{{address(1), 1}}}, 0.5); got.Address != address(0) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEqualKeysGatherAndOthersSpread: pickers that know nothing of each other send what begins alike to the same
+// endpoint, and everything else by the room that there is.
+func TestEqualKeysGatherAndOthersSpread(t *testing.T) {
+	const keys = 6000
+	random := rand.New(rand.NewPCG(1, 2))
+	counts, differ := map[string]int{}, 0
+	for key := uint64(1); key <= keys; key++ {
+		a, b := prompted(0, 0.5, 0.2), prompted(0, 0.5, 0.2)
+		r := Request{Size: 1000, Key: key * 0x9e3779b97f4a7c15}
+		first := a.Choose(start, r, random.Float64()).Address
+		counts[first]++
+		// One that sees slightly other loads.
+		b.update.Endpoints[0].Load += 0.01
+		if b.Choose(start, r, random.Float64()).Address != first {
+			differ++
+		}
+	}
+	// The fill of 1 request reaches the level 0.5667: rooms of 0.5667, 0.0667 and 0.3667.
+	for i, room := range []float64{0.5667, 0.0667, 0.3667} {
+		if share := float64(counts[address(i)]) / keys; share < room-0.03 || share > room+0.03 {
+			t.Errorf("%s gets %.3f of the keys, want its room, %.3f", address(i), share, room)
+		}
+	}
+	if differ > keys/50 {
+		t.Errorf("%d of %d keys go elsewhere after a small change of a load", differ, keys)
+	}
+}
+
+func TestCachedChoicesAreSoundForAnyInput(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		loads := rapid.SliceOfN(rapid.Float64Range(0, 50), 1, 8).Draw(t, "loads")
+		p := prompted(loads...)
+		now := start
+		for range rapid.IntRange(1, 20).Draw(t, "requests") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "ms")) * time.Millisecond)
+			r := Request{Size: rapid.Int64Range(-1, 1<<40).Draw(t, "size"), Key: rapid.Uint64().Draw(t, "key")}
+			for range rapid.IntRange(0, 4).Draw(t, "cached") {
+				r.Cached = append(r.Cached, Cached{address(rapid.IntRange(0, 9).Draw(t, "where")),
+					rapid.Float64Range(0, 2).Draw(t, "share")})
+			}
+			if c := p.Choose(now, r, rapid.Float64Range(0, 0.999).Draw(t, "random")); c.Address == "" {
+				t.Fatalf("no choice: %+v", c)
+			}
+			for i, added := range p.added {
+				if !(added >= -1e-9) {
+					t.Fatalf("endpoint %d has %v added", i, added)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,50 @@
+// Package prefix finds out which endpoints have a part of a prompt in their prefix cache: [Reader] turns the body of a
+// request into a [Prompt], and [Table] has the routes that were learned from requests that were answered. Package
+// picking chooses by that; the carriers (a module inside Envoy, steelyard picker) and the simulator share both.
+//
+// It is pure: bodies, endpoints and times in, matches out. It has no tokenizer, and asks no engine what its cache has: a
+// route is a prediction.
+//
+// # Blocks
+//
+// Engines cache prompts in blocks, 16 tokens by default in vLLM, and a block is found only where everything before it is
+// the same. So a prompt is cut into blocks of 64 bytes, 16 tokens of text in the mean or exactly 16 token ids of 4 bytes
+// each, and each is hashed together with the hash of those before it:
+//
+//	h_0 = hash(model),  h_i = hash(h_{i−1}, block i)
+//
+// What does not fill a block is left out, as engines do.
+//
+// # Steps
+//
+// Routes are not learned at every block, but at the steps of a prompt, each rounded down to a whole block, so that steps
+// that are near each other become one:
+//
+//   - the ends of messages: where conversations go on, and where they branch;
+//   - 16, 24, 32, 48, 64, 96, … blocks: where requests share a document inside a message, or have no messages;
+//   - the end of the prompt.
+//
+// At most [MaxSteps] of them are kept, the first ones and the last ones.
+//
+// # Bodies
+//
+//	messages          OpenAI chat, Anthropic messages; with tools and system in front, wherever they are in the body
+//	prompt            OpenAI completions: text, or token ids
+//	input_ids,        token ids
+//	prompt_token_ids
+//
+// Messages in token ids begin at a marker: 128006 (Llama 3, <|start_header_id|>) and 151644 (Qwen's ChatML,
+// <|im_start|>), unless configured. JSON is compared byte by byte, but for the white space between values: clients that
+// escape text in different ways share no routes. A body may end anywhere, as only its first part is read. Everything
+// else has no prompt.
+//
+// Strangers write bodies. So hashes are not secret, and a client that makes up collisions misroutes requests: it costs
+// a cache miss, never a wrong answer.
+//
+// # Routes
+//
+// A route is a hash and an endpoint. A match is, for each endpoint, the deepest step that has a route there. Of several
+// endpoints with the same prefix, all are known. Routes expire [Limits.TTL] after a request last confirmed them; beyond
+// [Limits.Routes], the oldest are evicted, those that other proxies learned before own ones. A route takes 48 bytes, and
+// some 30 more in the index for each different hash: 8 MB for 100,000.
+package prefix

@@ -1,0 +1,275 @@
+package prefix
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// text is n blocks of a text that no other name has.
+func text(name string, blocks int) string {
+	one := (name + strings.Repeat(".", BlockBytes))[:BlockBytes]
+	return strings.Repeat(one, blocks)
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content any    `json:"content"`
+}
+
+func said(role string, content any) message { return message{role, content} }
+
+// chat is a body of a conversation, with other members around the messages.
+func chat(t testing.TB, messages ...message) []byte {
+	t.Helper()
+	return marshalled(t, struct {
+		Model       string    `json:"model"`
+		Temperature float64   `json:"temperature"`
+		Messages    []message `json:"messages"`
+	}{"llama", 0.7, messages})
+}
+
+func marshalled(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func read(body []byte) Prompt { return new(Reader).Read(body, int64(len(body))) }
+
+// shared is the number of blocks of the deepest step that both prompts have.
+func shared(a, b Prompt) int {
+	deepest := 0
+	for _, s := range a.Steps {
+		if slices.Contains(b.Steps, s) {
+			deepest = s.Blocks
+		}
+	}
+	return deepest
+}
+
+func last(p Prompt) int { return p.Steps[len(p.Steps)-1].Blocks }
+
+func TestAConversationThatGoesOnContainsTheOneBefore(t *testing.T) {
+	system, first, answer := said("system", text("s", 6)), said("user", text("u", 3)), said("assistant", text("a", 2))
+	before := read(chat(t, system, first))
+	after := read(chat(t, system, first, answer, said("user", text("v", 2))))
+	if got := shared(before, after); got != last(before) {
+		t.Errorf("%d blocks are shared, want all %d of the first turn: %v, %v", got, last(before), before, after)
+	}
+	if len(after.Steps) != 4 {
+		t.Errorf("steps %v, want the ends of four messages", after.Steps)
+	}
+}
+
+func TestConversationsThatBranchShareWhatIsBeforeTheBranch(t *testing.T) {
+	system := said("system", text("s", 12))
+	a, b := read(chat(t, system, said("user", text("a", 5)))), read(chat(t, system, said("user", text("b", 5))))
+	if got, want := shared(a, b), a.Steps[0].Blocks; got != want || want < 12 {
+		t.Errorf("%d blocks are shared, want the system message, %d: %v, %v", got, want, a.Steps, b.Steps)
+	}
+	if a.Key(shared(a, b)) == b.Key(shared(a, b)) {
+		t.Error("the keys of what differs are the same")
+	}
+	if a.Key(0) != b.Key(0) {
+		t.Error("the keys of what is the same differ")
+	}
+}
+
+func TestADocumentInsideAMessageIsShared(t *testing.T) {
+	ask := func(question string) Prompt { return read(chat(t, said("user", text("d", 100)+question))) }
+	if got := shared(ask(text("p", 9)), ask(text("q", 9))); got != 96 {
+		t.Errorf("%d blocks are shared, want 96: the rung of the ladder under 100", got)
+	}
+}
+
+func TestWhiteSpaceAndOtherMembersDoNotMatter(t *testing.T) {
+	messages := []message{said("system", text("s", 3)+`"\`), said("user", text("u", 3))}
+	compact := chat(t, messages...)
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, marshalled(t, map[string]any{"user": "x", "messages": messages, "n": []int{1},
+		"model": "llama", "zzz": map[string]any{"messages": 1}}), "", "\t "); err != nil {
+		t.Fatal(err)
+	}
+	a, b := read(compact), read(indented.Bytes())
+	if !slices.Equal(a.Steps, b.Steps) || a.Whole != b.Whole || len(a.Steps) == 0 {
+		t.Errorf("%v\n%v", a, b)
+	}
+}
+
+func TestAnotherModelSharesNothing(t *testing.T) {
+	body := chat(t, said("user", text("u", 20)))
+	other := bytes.Replace(body, []byte("llama"), []byte("adapter"), 1)
+	if got := shared(read(body), read(other)); got != 0 {
+		t.Errorf("%d blocks are shared", got)
+	}
+}
+
+// TestSystemAndToolsComeFirst: templates put them in front of the messages, wherever they are in the body.
+func TestSystemAndToolsComeFirst(t *testing.T) {
+	tools, system := text("t", 4), text("s", 4)
+	form := func(format, question string) Prompt {
+		return read(fmt.Appendf(nil, format, question, system, tools))
+	}
+	const behind = `{"messages":[{"role":"user","content":"%s"}],"system":"%s","tools":["%s"]}`
+	a, b := form(behind, text("a", 4)), form(behind, text("b", 4))
+	if got := shared(a, b); got < 8 {
+		t.Errorf("%d blocks are shared, want 8: %v, %v", got, a.Steps, b.Steps)
+	}
+}
+
+func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
+	tokens := func(marker int, lengths ...int) (ids []int) {
+		for i, n := range lengths {
+			ids = append(ids, marker)
+			for k := range n - 1 {
+				ids = append(ids, 1000*i+k)
+			}
+		}
+		return ids
+	}
+	steps := func(r Reader, body any) (blocks []int) {
+		for _, s := range r.Read(marshalled(t, body), -1).Steps {
+			blocks = append(blocks, s.Blocks)
+		}
+		return blocks
+	}
+	type completion struct {
+		Prompt any `json:"prompt"`
+	}
+	for _, c := range []struct {
+		name   string
+		reader Reader
+		body   any
+		want   []int
+	}{
+		{"Llama 3", Reader{}, completion{tokens(128006, 40, 50, 70)}, []int{2, 5, 10}},
+		{"ChatML", Reader{}, completion{tokens(151644, 40, 50, 70)}, []int{2, 5, 10}},
+		{"configured", Reader{Markers: []uint32{7}}, completion{tokens(7, 40, 50, 70)}, []int{2, 5, 10}},
+		{"near each other", Reader{}, completion{tokens(128006, 33, 3, 3, 3, 22)}, []int{2, 4}},
+		{"no markers", Reader{}, completion{tokens(5, 320)}, []int{16, 20}},
+		{"a batch", Reader{}, completion{[][]int{tokens(5, 40), tokens(5, 40)}}, []int{2, 5}},
+		{"input_ids", Reader{}, map[string]any{"input_ids": tokens(128006, 40, 50)}, []int{2, 5}},
+		{"prompt_token_ids", Reader{}, map[string]any{"prompt_token_ids": tokens(128006, 40, 50)}, []int{2, 5}},
+		{"text", Reader{}, completion{text("x", 50)}, []int{16, 24, 32, 48, 50}},
+		{"several texts", Reader{}, completion{[]string{text("x", 5), text("y", 5)}}, []int{5, 10}},
+	} {
+		if got := steps(c.reader, c.body); !slices.Equal(got, c.want) {
+			t.Errorf("%s: steps at %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatIsNoPromptHasNoSteps(t *testing.T) {
+	for _, body := range []string{"", "hello", "[]", "{}", `{"text":"` + text("x", 40) + `"}`, `{"messages":[]}`,
+		`{"messages":"no array"}`, `{"prompt":null}`, `"messages"`, "\x00\xff", `{"prompt":`, `{"prompt"`, `{"`,
+		`{"messages":[{"role":"user","content":"short"}]}`} {
+		if p := read([]byte(body)); len(p.Steps) != 0 || p.Key(0) != 0 {
+			t.Errorf("%q has the steps %v", body, p.Steps)
+		}
+	}
+}
+
+// TestTheFirstPartOfABodyIsEnough: its steps are those of the whole, and the size of the rest is guessed.
+func TestTheFirstPartOfABodyIsEnough(t *testing.T) {
+	var messages []message
+	for i := range 40 {
+		messages = append(messages, said("user", text(fmt.Sprint(i), 10)))
+	}
+	body := chat(t, messages...)
+	whole := read(body)
+	for _, n := range []int{100, 1000, 5000, len(body) - 30} {
+		part := new(Reader).Read(body[:n], int64(len(body)))
+		if n >= 1000 && len(part.Steps) == 0 {
+			t.Errorf("%d bytes have no steps", n)
+		}
+		for _, s := range part.Steps {
+			isEnd := s == part.Steps[len(part.Steps)-1] // of what was read
+			if !isEnd && !slices.Contains(whole.Steps, s) {
+				t.Errorf("%d bytes have the step %v, which the whole body does not have", n, s)
+			}
+		}
+		if n >= 1000 && (part.Whole < 0.9*whole.Whole || part.Whole > 1.1*whole.Whole) {
+			t.Errorf("%d bytes: the whole is guessed as %.0f blocks, it has %.0f", n, part.Whole, whole.Whole)
+		}
+	}
+}
+
+func TestStepsAreBounded(t *testing.T) {
+	var messages []message
+	for i := range 2000 {
+		messages = append(messages, said("user", text(fmt.Sprint(i), 1)))
+	}
+	whole := read(chat(t, messages...))
+	if len(whole.Steps) != MaxSteps {
+		t.Fatalf("%d steps, want %d", len(whole.Steps), MaxSteps)
+	}
+	if !slices.IsSortedFunc(whole.Steps, func(a, b Step) int { return a.Blocks - b.Blocks }) {
+		t.Errorf("steps in the order %v", whole.Steps)
+	}
+	if first := whole.Steps[0].Blocks; first > 2 || last(whole) < 2000 {
+		t.Errorf("the first step is at %d, the last at %d", first, last(whole))
+	}
+}
+
+func TestAPromptOfBlocksHasTheStepsOfItsEnds(t *testing.T) {
+	p := FromBlocks([]uint64{11, 12, 13, 14, 15}, []int32{0, 2, 4, 9})
+	want := []Step{{2, 12}, {4, 14}, {5, 15}}
+	if !slices.Equal(p.Steps, want) || p.Whole != 5 {
+		t.Errorf("%+v, want %v", p, want)
+	}
+	if got := p.Share(4); got != 0.8 {
+		t.Errorf("4 of 5 blocks are a share of %v", got)
+	}
+	if got := new(Prompt).Share(4); got != 0 {
+		t.Errorf("of no prompt they are %v", got)
+	}
+}
+
+// FuzzRead: whatever strangers write, reading ends, the steps are in order and bounded, and the first half has no steps
+// before its own end that the whole does not have.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"` + text("x", 20) + `"},{"a":[1,{"b":"\\\""}]}]}`))
+	f.Add([]byte(`{"prompt":[[128006,1,2],[3]],"prompt":"x"}`))
+	f.Add([]byte(`{"system":[{"type":"text","text":"x"}],"messages":[` + text("y", 2) + `],"tools":{}}`))
+	f.Add([]byte(`{"input_ids":[` + strings.Repeat("151644,1,22,333,", 40) + `]}`))
+	f.Add([]byte(strings.Repeat(`{"messages":[`, 1000)))
+	f.Add([]byte(strings.Repeat(`{"prompt":"\\\`, 1000)))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		p := read(body)
+		if len(p.Steps) > MaxSteps || p.Whole < 0 || p.Whole > float64(8*len(body)) {
+			t.Fatalf("%d steps, %v blocks of %d bytes", len(p.Steps), p.Whole, len(body))
+		}
+		before := 0
+		for _, s := range p.Steps {
+			if s.Blocks <= before || float64(s.Blocks) > p.Whole {
+				t.Fatalf("steps %v of %v", p.Steps, p.Whole)
+			}
+			before = s.Blocks
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	for _, kilobytes := range []int{1, 48, 200} {
+		b.Run(fmt.Sprintf("%dKB", kilobytes), func(b *testing.B) {
+			var messages []message
+			for i := range kilobytes {
+				messages = append(messages, said("user", strings.ReplaceAll(text(fmt.Sprint(i), 15), "....", "a b\n")))
+			}
+			body := chat(b, messages...)
+			var r Reader
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Read(body, int64(len(body)))
+			}
+		})
+	}
+}

@@ -1,0 +1,278 @@
+package prefix
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// of is a prompt of steps with these hashes, one block each.
+func of(hashes ...uint64) *Prompt {
+	p := Prompt{Whole: float64(len(hashes))}
+	for i, h := range hashes {
+		p.Steps = append(p.Steps, Step{Blocks: i + 1, Hash: h})
+	}
+	return &p
+}
+
+// matches are those of a prompt as text, sorted.
+func matches(table *Table, p *Prompt, now time.Time) []string {
+	var m Matches
+	table.Match(p, now, &m)
+	var out []string
+	for _, one := range m.All {
+		out = append(out, fmt.Sprintf("%s:%d", one.Address, one.Blocks))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func wantMatches(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestTheLongestPrefixOfEachEndpointMatches(t *testing.T) {
+	table := NewTable(Limits{})
+	table.Learn(of(1, 2, 3), "a", Own, start)
+	table.Learn(of(1, 2, 4, 5), "b", Others, start)
+	table.Learn(of(9), "c", Own, start)
+	wantMatches(t, "a conversation that goes on", matches(table, of(1, 2, 4, 5, 6), start), "a:2", "b:4")
+	wantMatches(t, "a branch", matches(table, of(1, 7), start), "a:1", "b:1")
+	wantMatches(t, "an unknown one", matches(table, of(8), start))
+	wantMatches(t, "no steps", matches(table, of(), start))
+	if s := table.Stats(); s != (Stats{Own: 4, Others: 4}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestRoutesExpireUnlessTheyAreConfirmed(t *testing.T) {
+	table := NewTable(Limits{TTL: time.Minute})
+	table.Learn(of(1, 2), "a", Own, start)
+	table.Learn(of(1), "a", Own, start.Add(40*time.Second))
+	wantMatches(t, "before", matches(table, of(1, 2), start.Add(time.Minute)), "a:2")
+	wantMatches(t, "after", matches(table, of(1, 2), start.Add(62*time.Second)), "a:1")
+	table.Learn(of(5), "b", Own, start.Add(62*time.Second))
+	if s := table.Stats(); s.Own != 2 || s.Evicted != 0 {
+		t.Errorf("%+v, want the old one to be gone, and nothing evicted", s)
+	}
+	wantMatches(t, "when time went backwards", matches(table, of(1), start.Add(-time.Hour)), "a:1")
+}
+
+func TestBeyondTheCapTheRoutesOfOthersGoFirst(t *testing.T) {
+	table := NewTable(Limits{Routes: 4})
+	table.Learn(of(1), "a", Own, start)
+	table.Learn(of(2), "a", Others, start)
+	table.Learn(of(3), "a", Own, start)
+	table.Learn(of(4), "a", Others, start)
+	table.Learn(of(5), "a", Own, start)
+	wantMatches(t, "the oldest of others", matches(table, of(2), start))
+	wantMatches(t, "the newest of others", matches(table, of(4), start), "a:1")
+	table.Learn(of(6, 7), "b", Own, start)
+	wantMatches(t, "the last one of others", matches(table, of(4), start))
+	wantMatches(t, "then the oldest own one", matches(table, of(1), start))
+	wantMatches(t, "and no other", matches(table, of(3), start), "a:1")
+	if s := table.Stats(); s != (Stats{Own: 4, Evicted: 3}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestTheDeepestStepOfAPromptIsEvictedFirst(t *testing.T) {
+	table := NewTable(Limits{Routes: 3})
+	table.Learn(of(1, 2, 3), "a", Own, start)
+	table.Learn(of(9), "a", Own, start)
+	wantMatches(t, "after one eviction", matches(table, of(1, 2, 3), start), "a:2")
+}
+
+func TestARouteThatThisProxyLearnsToBecomesItsOwn(t *testing.T) {
+	table := NewTable(Limits{})
+	table.Learn(of(1), "a", Others, start)
+	table.Learn(of(1), "a", Own, start)
+	table.Learn(of(1), "a", Others, start)
+	if s := table.Stats(); s != (Stats{Own: 1}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAnEndpointThatLeftTakesItsRoutesWithIt(t *testing.T) {
+	table := NewTable(Limits{})
+	table.Learn(of(1, 2), "a", Own, start)
+	table.Learn(of(1, 3), "b", Others, start)
+	table.Remove("a")
+	table.Remove("never there")
+	wantMatches(t, "after it left", matches(table, of(1, 2), start), "b:1")
+	table.Learn(of(4), "c", Own, start)
+	wantMatches(t, "one in its place", matches(table, of(1, 2), start), "b:1")
+	table.Keep(func(a string) bool { return a == "c" })
+	wantMatches(t, "after all others left", matches(table, of(1, 3), start))
+	if s := table.Stats(); s != (Stats{Own: 1}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A plain table keeps routes in a slice, oldest first.
+type plain struct {
+	capacity int
+	routes   []plainRoute
+}
+
+type plainRoute struct {
+	hash     uint64
+	endpoint string
+	origin   Origin
+	at       time.Time
+}
+
+func (p *plain) learn(steps []Step, endpoint string, o Origin, now time.Time) {
+	p.routes = slices.DeleteFunc(p.routes, func(r plainRoute) bool { return now.Sub(r.at) > time.Minute })
+	for _, s := range slices.Backward(steps) {
+		origin := o
+		p.routes = slices.DeleteFunc(p.routes, func(r plainRoute) bool {
+			same := r.hash == s.Hash && r.endpoint == endpoint
+			if same {
+				origin = min(origin, r.origin)
+			}
+			return same
+		})
+		if len(p.routes) == p.capacity {
+			p.evict()
+		}
+		p.routes = append(p.routes, plainRoute{s.Hash, endpoint, origin, now})
+	}
+}
+
+func (p *plain) evict() {
+	i := max(0, slices.IndexFunc(p.routes, func(r plainRoute) bool { return r.origin == Others }))
+	p.routes = slices.Delete(p.routes, i, i+1)
+}
+
+func (p *plain) matches(steps []Step, now time.Time) []string {
+	deepest := map[string]int{}
+	for _, s := range steps {
+		for _, r := range p.routes {
+			if r.hash == s.Hash && now.Sub(r.at) <= time.Minute {
+				deepest[r.endpoint] = s.Blocks
+			}
+		}
+	}
+	var out []string
+	for endpoint, blocks := range deepest {
+		out = append(out, fmt.Sprintf("%s:%d", endpoint, blocks))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestTheTableIsLikeAPlainOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		capacity := rapid.IntRange(1, 12).Draw(t, "capacity")
+		table, slow, now := NewTable(Limits{Routes: capacity, TTL: time.Minute}), plain{capacity: capacity}, start
+		prompt := rapid.Custom(func(t *rapid.T) *Prompt {
+			hash, hashes := uint64(0), []uint64(nil)
+			for range rapid.IntRange(0, 4).Draw(t, "depth") {
+				hash = 10*hash + uint64(rapid.IntRange(1, 2).Draw(t, "branch"))
+				hashes = append(hashes, hash)
+			}
+			return of(hashes...)
+		})
+		for range rapid.IntRange(1, 60).Draw(t, "actions") {
+			endpoint := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "endpoint")
+			switch rapid.IntRange(0, 5).Draw(t, "action") {
+			case 0:
+				now = now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			case 1:
+				table.Remove(endpoint)
+				slow.routes = slices.DeleteFunc(slow.routes, func(r plainRoute) bool { return r.endpoint == endpoint })
+			default:
+				p, o := prompt.Draw(t, "prompt"), Origin(rapid.IntRange(0, 1).Draw(t, "origin"))
+				table.Learn(p, endpoint, o, now)
+				if len(p.Steps) > 0 {
+					slow.learn(p.Steps, endpoint, o, now)
+				}
+			}
+			p := prompt.Draw(t, "asked")
+			if got, want := matches(table, p, now), slow.matches(p.Steps, now); !slices.Equal(got, want) {
+				t.Fatalf("matches %v, want %v", got, want)
+			}
+			if s := table.Stats(); s.Own+s.Others > capacity {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}
+
+func TestATableIsUsedByManyAtATime(t *testing.T) {
+	table := NewTable(Limits{Routes: 50})
+	var users sync.WaitGroup
+	for u := range 8 {
+		users.Go(func() {
+			var m Matches
+			for i := range 500 {
+				p := of(uint64(i%7), uint64(u), uint64(i))
+				table.Match(p, start, &m)
+				table.Learn(p, fmt.Sprint(i%5), Origin(u%2), start)
+				if i%100 == 0 {
+					table.Keep(func(a string) bool { return a != "3" })
+				}
+			}
+		})
+	}
+	users.Wait()
+	if s := table.Stats(); s.Own+s.Others != 50 {
+		t.Errorf("%+v, want a full table", s)
+	}
+}
+
+// full is a table of 100,000 routes: conversations of ten steps, of which two are shared.
+func full(b *testing.B) (table *Table, prompts []*Prompt) {
+	b.Helper()
+	table = NewTable(Limits{})
+	for i := uint64(0); table.Stats().Own < DefaultRoutes; i++ {
+		hashes := []uint64{i % 3, 1000 + i%100}
+		for k := range uint64(8) {
+			hashes = append(hashes, mixed(i, k))
+		}
+		p := of(hashes...)
+		prompts = append(prompts, p)
+		table.Learn(p, fmt.Sprintf("10.0.0.%d:8000", i%50), Own, start)
+	}
+	return table, prompts
+}
+
+// BenchmarkTable has ten goroutines, of which each matches and learns.
+func BenchmarkTable(b *testing.B) {
+	table, prompts := full(b)
+	b.ReportMetric(float64(table.Stats().Own), "routes")
+	b.SetParallelism(10)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		var m Matches
+		for i := 0; pb.Next(); i += 7919 {
+			p := prompts[i%len(prompts)]
+			table.Match(p, start, &m)
+			table.Learn(p, m.All[0].Address, Own, start)
+		}
+	})
+}
+
+func BenchmarkMatch(b *testing.B) {
+	table, prompts := full(b)
+	b.SetParallelism(10)
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		var m Matches
+		for i := 0; pb.Next(); i += 7919 {
+			table.Match(prompts[i%len(prompts)], start, &m)
+		}
+	})
+}

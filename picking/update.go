@@ -1,0 +1,42 @@
+package picking
+
+import "steelyard/weighting"
+
+// An Update is the loads of one cluster at one time.
+type Update struct {
+	Endpoints   []Endpoint
+	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
+	Cost        Cost
+}
+
+// UpdateOf is a decision as pickers get it.
+func UpdateOf(d *weighting.Decision) Update {
+	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Endpoints: make([]Endpoint, len(d.Endpoints))}
+	for i, v := range d.Vessels() {
+		e := &d.Endpoints[i]
+		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v, Avoid: e.Overloaded || e.Failing}
+	}
+	return u
+}
+
+const (
+	// mostCost bounds the guess of one request, in mean requests: a large body may be an image, or never be sent.
+	mostCost = 32
+	// MostCached bounds the Cached of a Cost: what is not cached is taken for at most ten times the mean.
+	MostCached = 0.9
+)
+
+// CostOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
+// (prompt + D) / (P + D), with D the decode of a mean request in prompt tokens.
+func CostOf(w *weighting.Work) Cost {
+	if w == nil {
+		return Requests()
+	}
+	decode := w.Decode()
+	whole := w.PromptTokens + decode
+	c := Cost{Base: decode / whole, Mean: 1, Most: mostCost, Cached: min(w.Cached, MostCached)}
+	if w.BySize {
+		c.PerByte = w.TokensPerByte / whole
+	}
+	return c
+}
