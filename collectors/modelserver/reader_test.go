@@ -37,7 +37,7 @@ func newReader(t testing.TB, e Engine) *Reader {
 // question mark for what is unknown.
 func line(r Report) string {
 	var words []string
-	for _, f := range Fields() {
+	for _, f := range allFields() {
 		if n := r.number(f); n.Known {
 			words = append(words, fmt.Sprintf("%s=%v", f, n.Value))
 		} else {
@@ -261,12 +261,12 @@ func TestExplainAgreesWithReadAndNamesTheSeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(fields) != len(Fields()) {
-		t.Fatalf("%d fields, want %d", len(fields), len(Fields()))
+	if len(fields) != len(allFields()) {
+		t.Fatalf("%d fields, want %d", len(fields), len(allFields()))
 	}
 	for i, f := range fields {
-		if f.Field != Fields()[i] || f.Value != *report.number(f.Field) {
-			t.Errorf("field %d: %s %v, want %s %v", i, f.Field, f.Value, Fields()[i], *report.number(Fields()[i]))
+		if f.Field != allFields()[i] || f.Value != *report.number(f.Field) {
+			t.Errorf("field %d: %s %v, want %s %v", i, f.Field, f.Value, allFields()[i], *report.number(allFields()[i]))
 		}
 		if f.Value.Known == (f.Problem != "") {
 			t.Errorf("%s: value %v and problem %q", f.Field, f.Value, f.Problem)
@@ -315,4 +315,12 @@ func TestAReaderServesManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// allFields lists the fields in the order of the Report.
+func allFields() []Field {
+	return []Field{
+		FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds,
+		FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations,
+	}
 }

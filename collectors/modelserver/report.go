@@ -113,11 +113,3 @@ const (
 func (f Field) counter() bool {
 	return f != FieldQueue && f != FieldRunning && f != FieldUtilization
 }
-
-// Fields lists the fields in the order of the Report.
-func Fields() []Field {
-	return []Field{
-		FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds,
-		FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations,
-	}
-}

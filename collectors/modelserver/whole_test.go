@@ -97,7 +97,7 @@ func samplesOf(metrics []*dto.Metric) []sample {
 
 func compareWithWhole(t *testing.T, r *Reader, report Report, whole map[Field]Number) {
 	t.Helper()
-	for _, f := range Fields() {
+	for _, f := range allFields() {
 		got, want := *report.number(f), whole[f]
 		if got.Known != want.Known || got.Value != want.Value {
 			t.Errorf("%s %s: %v out of the picked lines, %v out of the whole body", r.engine, f, got, want)
@@ -198,7 +198,7 @@ func FuzzRead(f *testing.F) {
 func checkReport(t *testing.T, report Report, err error) {
 	t.Helper()
 	anyKnown := false
-	for _, f := range Fields() {
+	for _, f := range allFields() {
 		n := *report.number(f)
 		anyKnown = anyKnown || n.Known
 		if n.Known && !plausible(n.Value) || !n.Known && n.Value != 0 {

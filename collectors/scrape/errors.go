@@ -26,15 +26,7 @@ const (
 	KindConfig     = "config"     // token file, certificates or target that cannot be used
 )
 
-// Kinds lists all values that Kind can return.
-func Kinds() []string {
-	return []string{
-		KindOK, KindTimeout, KindRefused, KindConnection, KindTLS,
-		KindStatus, KindRedirect, KindTooLarge, KindParse, KindConfig,
-	}
-}
-
-// Kind sorts the error of a Result into one of Kinds.
+// Kind sorts the error of a Result into one of these.
 func Kind(err error) string {
 	if err == nil {
 		return KindOK

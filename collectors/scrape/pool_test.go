@@ -271,19 +271,3 @@ func TestRunWaitsForTheLoopsThatSetTargetsStopped(t *testing.T) {
 		}
 	})
 }
-
-func TestKindsAreFewAndComplete(t *testing.T) {
-	known := make(map[string]bool)
-	for _, k := range Kinds() {
-		if known[k] {
-			t.Errorf("%s twice", k)
-		}
-		known[k] = true
-	}
-	for _, err := range []error{nil, io.ErrUnexpectedEOF, context.DeadlineExceeded,
-		fmt.Errorf("around: %w", failure(KindTLS, "x"))} {
-		if !known[Kind(err)] {
-			t.Errorf("kind %q of %v is not listed", Kind(err), err)
-		}
-	}
-}

@@ -3,7 +3,7 @@
 // seconds and before anything is switched on, how long requests would wait under
 // one way of placing them or another.
 //
-// It is seeded, has no clock of its own and no goroutines but those of [RunAll]:
+// It is seeded, and has no clock of its own and no goroutines:
 // the same scenario, policy and seed give the same result, byte for byte, and all
 // policies of one scenario get the same requests: the same arrivals at the same
 // Envoys with the same need of service, or the same prompts and answers. It reads

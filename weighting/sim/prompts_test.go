@@ -226,10 +226,7 @@ func TestSameSeedSameResultOfEngines(t *testing.T) {
 	s := engines()
 	s.Duration, s.WarmUp, s.Prompts = 40*time.Second, 5*time.Second,
 		&Prompts{Trace: trace.Azure(), Cached: 0.2, Chunked: 0.1}
-	first, err := RunAll(context.Background(), s, EnginePolicies())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := runAll(t, s, EnginePolicies())
 	for i, p := range EnginePolicies() {
 		want(t, p.Name+": the same again", reflect.DeepEqual(first[i], run(t, s, p)), true)
 		want(t, p.Name+": requests", first[i].Requests, first[0].Requests)

@@ -110,8 +110,10 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	if _, err := RunAll(ctx, small(), Policies()); !errors.Is(err, cause) {
-		t.Errorf("error = %v, want %v", err, cause)
+	for _, p := range Policies() {
+		if _, err := Run(ctx, small(), p); !errors.Is(err, cause) {
+			t.Errorf("%s: error = %v, want %v", p.Name, err, cause)
+		}
 	}
 }
 
@@ -125,10 +127,7 @@ func TestSameSeedSameResult(t *testing.T) {
 	policies := append(Policies(),
 		steelyard("redis", Steelyard{Source: Redis, Loss: 0.01}),
 		steelyard("loss", Steelyard{Source: AccessLog, Loss: 0.05, EnvoyPolicy: LeastRequest}))
-	first, err := RunAll(context.Background(), s, policies)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := runAll(t, s, policies)
 	for i, p := range policies {
 		want(t, "order of the results: policy", first[i].Policy, p.Name)
 		want(t, p.Name+": the same again", reflect.DeepEqual(first[i], run(t, s, p)), true)

@@ -52,10 +52,7 @@ func TestPhotoroom(t *testing.T) {
 	t.Parallel()
 	s, _ := Builtin("photoroom")
 	s.Duration, s.WarmUp = 11*time.Minute, time.Minute
-	results, err := RunAll(context.Background(), s, Policies())
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := runAll(t, s, Policies())
 	golden(t, "photoroom.txt", table(results))
 
 	p99 := map[string]float64{}

@@ -2,9 +2,12 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -25,6 +28,30 @@ func run(t *testing.T, s Scenario, p Policy) Result {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// runAll runs every policy on the same requests, as many at a time as there are processors.
+func runAll(t *testing.T, s Scenario, policies []Policy) []Result {
+	t.Helper()
+	results, errs := make([]Result, len(policies)), make([]error, len(policies))
+	turns := make(chan int)
+	var runners sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(policies)) {
+		runners.Go(func() {
+			for i := range turns {
+				results[i], errs[i] = Run(t.Context(), s, policies[i])
+			}
+		})
+	}
+	for i := range policies {
+		turns <- len(policies) - 1 - i // the control planes, which come last, take longest
+	}
+	close(turns)
+	runners.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return results
 }
 
 // long is a run of so many requests that a mean is good to a per cent or so.

@@ -51,11 +51,6 @@ type host struct {
 // Builder is ready to use. A Builder must not be used concurrently; the messages that it has built can be.
 type Builder struct{ sites []site }
 
-// Build is the Build of a new Builder.
-func Build(cluster string, d weighting.Decision, o Options, rng *rand.Rand) (*endpointv3.ClusterLoadAssignment, error) {
-	return new(Builder).Build(cluster, d, o, rng)
-}
-
 // Build builds the assignment of the cluster with that EDS service name. The dither comes from rng, which Build does
 // not keep. The message shares parts with the previous one: neither may be changed.
 //

@@ -71,7 +71,7 @@ func TestGoldens(t *testing.T) {
 			options: assignment.Options{EndpointStaleAfter: 3500 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := assignment.Build("llama", c.decision, c.options, seeded())
+			a, err := new(assignment.Builder).Build("llama", c.decision, c.options, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestRefusesWhatEnvoyWouldRefuseOrMisread(t *testing.T) {
 			options: assignment.Options{EndpointStaleAfter: -1}, want: "endpoint_stale_after"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := assignment.Build(c.cluster, c.decision, c.options, seeded())
+			a, err := new(assignment.Builder).Build(c.cluster, c.decision, c.options, seeded())
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
@@ -150,7 +150,7 @@ func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
 	for drop, want := range map[float64]int{0: 0, 1e-9: 0, 4e-7: 0, 6e-7: 1, 0.5: 1, 1: 1} {
 		d := decision(endpoint("10.0.0.1:80", "", 1))
 		d.DropFraction = drop
-		a, err := assignment.Build("c", d, assignment.Options{}, seeded())
+		a, err := new(assignment.Builder).Build("c", d, assignment.Options{}, seeded())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestDropsOfLessThanAMillionthAreLeftOut(t *testing.T) {
 
 func TestOverloadReasonIsShortAndValid(t *testing.T) {
 	reason := strings.Repeat("ü", 100) + "\xff"
-	a, err := assignment.Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)),
+	a, err := new(assignment.Builder).Build("c", decision(overloaded(endpoint("10.0.0.1:80", "", 1), reason)),
 		assignment.Options{}, seeded())
 	if err != nil {
 		t.Fatal(err)
@@ -190,13 +190,13 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d.Endpoints, d.DropFraction = c.endpoints, 0
-			before, err := assignment.Build("c", d, assignment.Options{}, seeded())
+			before, err := new(assignment.Builder).Build("c", d, assignment.Options{}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
 			d.DropFraction = 0.25
 			// The worst case: the same random numbers again.
-			after, err := assignment.Build("c", d, assignment.Options{Previous: before}, seeded())
+			after, err := new(assignment.Builder).Build("c", d, assignment.Options{Previous: before}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestAWeightAlwaysChanges(t *testing.T) {
 
 func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
 	d := decision(endpoint("10.0.0.1:80", "", 0.4), endpoint("10.0.0.2:80", "", 0.6))
-	plain, err := assignment.Build("c", d, assignment.Options{}, seeded())
+	plain, err := new(assignment.Builder).Build("c", d, assignment.Options{}, seeded())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,11 +220,11 @@ func TestPreviousDoesNotMatterWhenTheWeightsDifferAnyway(t *testing.T) {
 	for name, previous := range map[string]weighting.Decision{"fewer endpoints": other, "none": decision(),
 		"other weights": decision(endpoint("10.0.0.1:80", "", 0.6), endpoint("10.0.0.2:80", "", 0.4))} {
 		t.Run(name, func(t *testing.T) {
-			p, err := assignment.Build("c", previous, assignment.Options{}, seeded())
+			p, err := new(assignment.Builder).Build("c", previous, assignment.Options{}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := assignment.Build("c", d, assignment.Options{Previous: p}, seeded())
+			got, err := new(assignment.Builder).Build("c", d, assignment.Options{Previous: p}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +272,7 @@ func TestRangeShrinksWhenALocalityIsTooLargeForItsSum(t *testing.T) {
 			for i := range len(d.Endpoints) / 10 { // so that both ends of the range are met
 				d.Endpoints[i].Share = 0
 			}
-			a, err := assignment.Build("c", d, assignment.Options{}, seeded())
+			a, err := new(assignment.Builder).Build("c", d, assignment.Options{}, seeded())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -362,7 +362,7 @@ func TestAReusedBuilderBuildsWhatANewOneBuilds(t *testing.T) {
 	} {
 		random, again := rand.New(rand.NewPCG(1, uint64(i))), rand.New(rand.NewPCG(1, uint64(i)))
 		got, err := builder.Build("c", d, assignment.Options{}, random)
-		want, wantErr := assignment.Build("c", d, assignment.Options{}, again)
+		want, wantErr := new(assignment.Builder).Build("c", d, assignment.Options{}, again)
 		if err != nil || wantErr != nil {
 			t.Fatal(err, wantErr)
 		}

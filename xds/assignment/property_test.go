@@ -42,7 +42,7 @@ var decisions = rapid.Custom(func(t *rapid.T) weighting.Decision {
 })
 
 func build(t *rapid.T, d weighting.Decision, seed uint64) *endpointv3.ClusterLoadAssignment {
-	a, err := assignment.Build("c", d, assignment.Options{}, rand.New(rand.NewPCG(seed, 0)))
+	a, err := new(assignment.Builder).Build("c", d, assignment.Options{}, rand.New(rand.NewPCG(seed, 0)))
 	if err != nil {
 		t.Fatalf("building: %v", err)
 	}
@@ -120,12 +120,12 @@ func TestDitherIsFreshInEveryAssignment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := decisions.Draw(t, "decision")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		first, err := assignment.Build("c", d, assignment.Options{}, rng)
+		first, err := new(assignment.Builder).Build("c", d, assignment.Options{}, rng)
 		if err != nil {
 			t.Fatalf("building: %v", err)
 		}
 		d.DropFraction = 0.5
-		second, err := assignment.Build("c", d, assignment.Options{Previous: first}, rng)
+		second, err := new(assignment.Builder).Build("c", d, assignment.Options{Previous: first}, rng)
 		if err != nil {
 			t.Fatalf("building again: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestDitherDoesNotBiasTheShares(t *testing.T) {
 	rng, sums := seeded(), map[string]float64{}
 	const rounds = 4000
 	for range rounds {
-		a, err := assignment.Build("c", d, assignment.Options{}, rng)
+		a, err := new(assignment.Builder).Build("c", d, assignment.Options{}, rng)
 		if err != nil {
 			t.Fatal(err)
 		}
