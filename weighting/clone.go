@@ -12,6 +12,10 @@ func (l *Law) Clone() *Law {
 			engine := *m.engine
 			own.engine = &engine
 		}
+		if m.recent != nil {
+			recent := *m.recent
+			own.recent = &recent
+		}
 		if m.history != nil {
 			history := *m.history
 			own.history = &history

@@ -126,7 +126,7 @@ func (o *outlier) errorReason() string {
 }
 
 // reportsOnly reports whether the proxies report errors by load reports only, which count a 4xx as a success.
-func (o *outlier) reportsOnly() bool { return o.proxies.Errors.Known() && !o.proxies.Answered.Known() }
+func (o *outlier) reportsOnly() bool { return o.proxies.errors.Known() && !o.proxies.answered.Known() }
 
 // unproven reports whether the endpoint was ejected for errors that an access log reported, and is to be probed while
 // there is no access log.

@@ -37,7 +37,7 @@ type memory struct {
 	server   ServerReport // the newest reading of each field
 	proxies  ProxyReport
 	inFlight Reading
-	recent   [64]Reading // of inFlight, to pair with scrapes; a ring, see remember
+	recent   *[64]Reading // of inFlight, to pair with scrapes; a ring, see remember. Nil before the first
 	next     int
 
 	paired        time.Time // when the scrape was taken that was last paired
@@ -153,6 +153,9 @@ func (m *memory) observeInFlight(seen Reading) {
 // moment, which is as old as an exchange may take, and counts can come with every step.
 func (m *memory) remember(seen Reading) {
 	const apart = 10 * time.Millisecond
+	if m.recent == nil {
+		m.recent = new([64]Reading)
+	}
 	at := func(back int) *Reading { return &m.recent[(m.next-back)%len(m.recent)] }
 	if m.next > 1 && at(1).At.Sub(at(2).At) < apart {
 		m.next--

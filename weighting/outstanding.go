@@ -8,6 +8,7 @@ import (
 // outstanding is an account of the prompt tokens that one endpoint has not computed yet: what began
 // there, by guess, less what it computed since.
 type outstanding struct {
+	since  time.Time // the account began
 	at     time.Time // of tokens; zero before the first step
 	tokens float64   // prompt tokens, guessed
 	rate   float64   // prompt tokens per second that it computes while it has any
@@ -18,13 +19,13 @@ type outstanding struct {
 	next           int
 	unseen         lows // requests begun, less those computed and those waiting: by readings
 
-	sent     ProxyReport // as of the last step
+	sent     begun // as of the last step
 	inFlight float64
 }
 
 // A moment is the account just after requests began.
 type moment struct {
-	at                     time.Time
+	at                     time.Duration // since the account began
 	begun, guessed, tokens float64
 }
 
@@ -34,7 +35,7 @@ const unseenSpan = 5 * time.Second
 
 // start begins the account.
 func (o *outstanding) start(now time.Time, m *member) {
-	*o = outstanding{at: now, held: o.held, sent: m.proxies, inFlight: m.inFlight.Value}
+	*o = outstanding{since: now, at: now, held: o.held, sent: m.proxies.begun(), inFlight: m.inFlight.Value}
 	o.note()
 }
 
@@ -80,10 +81,10 @@ func (o *outstanding) begin(now time.Time, requests, tokens float64) {
 // note keeps the moment, and of those before it one in 20 ms: where what begins is only expected, every step has one.
 func (o *outstanding) note() {
 	const apart = 20 * time.Millisecond
-	if o.kept() > 1 && o.back(0).at.Sub(o.back(1).at) < apart {
+	if o.kept() > 1 && o.back(0).at-o.back(1).at < apart {
 		o.next--
 	}
-	o.past[o.next%len(o.past)] = moment{o.at, o.begun, o.guessed, o.tokens}
+	o.past[o.next%len(o.past)] = moment{o.at.Sub(o.since), o.begun, o.guessed, o.tokens}
 	o.next++
 }
 
@@ -131,26 +132,26 @@ type standing struct {
 // prompts up in order, so the requests that wait are those that began last: not less than these are
 // outstanding, and no more than those that are not computed.
 func (o *outstanding) correct(s standing, mean float64) {
-	since := 0
-	for since < o.kept() && o.back(since).at.After(s.at) {
-		since++
+	read, later := s.at.Sub(o.since), 0
+	for later < o.kept() && o.back(later).at > read {
+		later++
 	}
-	if since == o.kept() {
+	if later == o.kept() {
 		return // nothing is known of that time
 	}
-	m := *o.back(since)
-	tokens := max(0, m.tokens-o.rate*s.at.Sub(m.at).Seconds())
+	m := *o.back(later)
+	tokens := max(0, m.tokens-o.rate*(read-m.at).Seconds())
 	least := o.last(min(s.waiting, m.begun), m.begun, mean)
 	tokens = max(least, min(tokens, o.most(&m, &s, mean)))
-	at, guessed := s.at, m.guessed
-	for n := since - 1; n >= 0; n-- {
+	at, guessed := read, m.guessed
+	for n := later - 1; n >= 0; n-- {
 		m := o.back(n)
-		tokens = max(0, tokens-o.rate*m.at.Sub(at).Seconds()) + m.guessed - guessed
+		tokens = max(0, tokens-o.rate*(m.at-at).Seconds()) + m.guessed - guessed
 		m.tokens = tokens
 		at, guessed = m.at, m.guessed
 	}
 	now := o.at
-	o.tokens, o.at = tokens, at
+	o.tokens, o.at = tokens, o.since.Add(at)
 	o.drain(now)
 }
 

@@ -72,12 +72,17 @@ type batch struct {
 	bytes    float64 // of these
 }
 
+// begun is what a ProxyReport has of the requests that began.
+type begun struct{ issued, sized, bytes Reading }
+
+func (r *ProxyReport) begun() begun { return begun{r.Issued, r.Sized, r.SizedBytes} }
+
 // since is what began after another cumulative count.
-func (r *ProxyReport) since(before *ProxyReport) batch {
+func (b *begun) since(before *begun) batch {
 	return batch{
-		requests: risen(before.Issued, r.Issued),
-		sized:    risen(before.Sized, r.Sized),
-		bytes:    max(0, r.SizedBytes.Value-before.SizedBytes.Value),
+		requests: risen(before.issued, b.issued),
+		sized:    risen(before.sized, b.sized),
+		bytes:    max(0, b.bytes.Value-before.bytes.Value),
 	}
 }
 

@@ -73,7 +73,7 @@ const (
 type outlier struct {
 	at       time.Time // of the last step
 	inFlight float64   // requests at that time
-	proxies  ProxyReport
+	proxies  outcomes
 	server   ServerReport // of the last step
 	lows     lows         // of inFlight
 
@@ -202,6 +202,13 @@ func (a *panicMode) update(on bool, p *pool) bool {
 	return a.on
 }
 
+// outcomes is what a ProxyReport has of the requests that are over.
+type outcomes struct{ ended, failed, errors, succeeded, answered Reading }
+
+func (r *ProxyReport) outcomes() outcomes {
+	return outcomes{r.Ended, r.Failed, r.Errors, r.Succeeded, r.Answered}
+}
+
 // observe takes in what the proxies and the server report of the endpoint's requests. Only an exact count shows that
 // requests are still in flight.
 func (o *outlier) observe(m *member, p *pool) {
@@ -211,9 +218,9 @@ func (o *outlier) observe(m *member, p *pool) {
 	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
 		o.inFlight = m.inFlight.Value
 	}
-	failed, errors := risen(o.proxies.Failed, m.proxies.Failed), risen(o.proxies.Errors, m.proxies.Errors)
-	o.latest = ends{failed + errors, risen(o.proxies.Succeeded, m.proxies.Succeeded)}
-	o.outcomes(failed, max(0, risen(o.proxies.Ended, m.proxies.Ended)-errors), elapsed)
+	failed, errors := risen(o.proxies.failed, m.proxies.Failed), risen(o.proxies.errors, m.proxies.Errors)
+	o.latest = ends{failed + errors, risen(o.proxies.succeeded, m.proxies.Succeeded)}
+	o.outcomes(failed, max(0, risen(o.proxies.ended, m.proxies.Ended)-errors), elapsed)
 	answers, whole := o.answers(m)
 	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
 	progress, works := answers > 0, whole > rounding
@@ -233,7 +240,7 @@ func (o *outlier) observe(m *member, p *pool) {
 			o.hidden = o.notShown
 		}
 	}
-	o.proxies = m.proxies
+	o.proxies = m.proxies.outcomes()
 	o.lows.note(o.inFlight, p.now, p.params.Overload.StalledAfter)
 	o.compare(m, p)
 	o.hidden = min(o.hidden, o.inFlight)
@@ -285,10 +292,10 @@ func (m *member) withAccessLog() bool { return m.proxies.Answered.Known() && !m.
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
 func (o *outlier) answers(m *member) (all, whole float64) {
-	told := risen(o.proxies.Answered, m.proxies.Answered)
+	told := risen(o.proxies.answered, m.proxies.Answered)
 	errors := told - o.latest.answered
 	if !m.withAccessLog() {
-		told, errors = max(told, risen(o.proxies.Ended, m.proxies.Ended)), o.latest.errors
+		told, errors = max(told, risen(o.proxies.ended, m.proxies.Ended)), o.latest.errors
 	}
 	all = max(told, risen(o.server.Completions, m.server.Completions))
 	if !m.proxies.Succeeded.Known() {

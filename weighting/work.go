@@ -11,10 +11,10 @@ type engineState struct {
 	restarts    int
 	running     float64 // requests, at that reading
 	waiting     float64
-	sent        ProxyReport // as of that reading
+	sent        begun       // as of that reading
 	fresh       bool        // the reading is new
 	compared    tokenGrowth // since guesses were compared
-	comparedTo  ProxyReport
+	comparedTo  begun
 	busy        tokenGrowth // since the cost was learned from
 	efficiency  efficiency
 	speed       float64 // relative to the typical one; 1 while unknown
@@ -128,27 +128,27 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	known := !e.tokens.At.IsZero() && e.restarts == m.server.Restarts
 	if e.fresh = ok && known; e.fresh {
 		k.learn(&d, seen.At)
-		e.learnSizes(k, &d, &m.proxies)
+		e.learnSizes(k, &d, m.proxies.begun())
 		e.learnCost(&d, valueOf(m.server.Running), c)
 		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.queueGauge()) > 0)
 	} else {
 		e.outstanding.forget()
-		e.compared, e.comparedTo = tokenGrowth{}, m.proxies
+		e.compared, e.comparedTo = tokenGrowth{}, m.proxies.begun()
 	}
 	e.tokens, e.restarts = *seen, m.server.Restarts
-	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies
+	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies.begun()
 	return true
 }
 
 // learnSizes holds the sizes of requests against their tokens.
-func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen *ProxyReport) {
+func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun) {
 	const some = 20 // requests that are compared at once
 	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(d.computed/d.first, sent.bytes/sent.sized, d.first)
 	}
 	if e.compared.add(d); e.compared.first >= some {
 		k.compare(seen.since(&e.comparedTo), &e.compared)
-		e.compared, e.comparedTo = tokenGrowth{}, *seen
+		e.compared, e.comparedTo = tokenGrowth{}, seen
 	}
 }
 
@@ -231,7 +231,8 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	o.pace(p.prefillRate*m.engine.speed/occupied, p.usable(Reading{At: m.engine.tokens.At}))
 	switch {
 	case p.usable(m.proxies.Issued):
-		sent := m.proxies.since(&o.sent)
+		seen := m.proxies.begun()
+		sent := seen.since(&o.sent)
 		o.begin(p.now, sent.requests, k.guess(sent))
 		p.counted = true
 	case p.usable(m.inFlight):
@@ -242,7 +243,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
 		o.begin(p.now, expected, expected*mean)
 	}
-	o.sent, o.inFlight = m.proxies, m.inFlight.Value
+	o.sent, o.inFlight = m.proxies.begun(), m.inFlight.Value
 	if e := m.engine; e.fresh {
 		e.fresh = false
 		o.correct(standing{

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -18,8 +19,7 @@ type Histogram struct {
 // FirstTokens follows the histogram of the time to the first token of one server. It is for display: what is wrong with
 // it is no failure of a scrape. It belongs to one goroutine.
 type FirstTokens struct {
-	picker  picker
-	samples samples
+	series  *firstTokenSeries
 	at      time.Time
 	bounds  []float64
 	before  []float64 // counts, cumulative over the buckets
@@ -34,25 +34,42 @@ const (
 	fewestRequests = 0.5 // below that, nothing is known any more
 )
 
+// firstTokenSeries are the histogram's series of one engine. All servers have the same, and the memory for a reading is
+// used again by the next one, of whatever server.
+type firstTokenSeries struct {
+	picker  picker
+	scratch sync.Pool // of *samples
+}
+
+func newFirstTokenSeries(name string) *firstTokenSeries {
+	f := &firstTokenSeries{picker: newPicker([]string{name + "_bucket", name + "_sum"})}
+	f.scratch.New = func() any {
+		s := newSamples(f.picker.names)
+		return &s
+	}
+	return f
+}
+
+// firstTokenSeriesOf has the engines with such a histogram.
+var firstTokenSeriesOf = map[Engine]*firstTokenSeries{
+	EngineVLLM:        newFirstTokenSeries("vllm:time_to_first_token_seconds"),
+	EngineSGLang:      newFirstTokenSeries("sglang:time_to_first_token_seconds"),
+	EngineTensorRTLLM: newFirstTokenSeries("trtllm_time_to_first_token_seconds"),
+}
+
 // NewFirstTokens returns nil for an engine that has no such histogram.
 func NewFirstTokens(e Engine) *FirstTokens {
-	names := map[Engine]string{
-		EngineVLLM: "vllm:time_to_first_token_seconds", EngineSGLang: "sglang:time_to_first_token_seconds",
-		EngineTensorRTLLM: "trtllm_time_to_first_token_seconds",
-	}
-	name := names[e]
-	if name == "" {
+	series := firstTokenSeriesOf[e]
+	if series == nil {
 		return nil
 	}
-	f := &FirstTokens{picker: newPicker([]string{name + "_bucket", name + "_sum"})}
-	f.samples = newSamples(f.picker.names)
-	return f
+	return &FirstTokens{series: series}
 }
 
 // Observe takes in a metrics body that was true at the given moment, and returns the histogram; nil while it is
 // unknown.
 func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
-	bounds, counts, sum, ok := f.read(body)
+	bounds, counts, sum, ok := f.series.read(body)
 	if !ok {
 		return nil
 	}
@@ -94,17 +111,19 @@ func (f *FirstTokens) add(counts []float64, sum, keep float64) {
 }
 
 // read adds up the histograms of all models: requests up to each bound, and their seconds.
-func (f *FirstTokens) read(body []byte) (bounds, counts []float64, sum float64, ok bool) {
-	f.samples.clear()
+func (f *firstTokenSeries) read(body []byte) (bounds, counts []float64, sum float64, ok bool) {
+	found := f.scratch.Get().(*samples)
+	defer f.scratch.Put(found)
+	found.clear()
 	plain := true
 	err := f.picker.each(body, func(name int, sample []byte) bool {
-		plain = f.samples.parse(name, sample)
+		plain = found.parse(name, sample)
 		return plain
 	})
-	if err != nil || !plain || len(f.samples.byName[0]) == 0 || len(f.samples.byName[1]) == 0 {
+	if err != nil || !plain || len(found.byName[0]) == 0 || len(found.byName[1]) == 0 {
 		return nil, nil, 0, false
 	}
-	for _, s := range f.samples.byName[0] {
+	for _, s := range found.byName[0] {
 		le, err := strconv.ParseFloat(string(s.label("le")), 64)
 		if err != nil || math.IsNaN(le) || !plausible(s.value) {
 			return nil, nil, 0, false
@@ -118,7 +137,7 @@ func (f *FirstTokens) read(body []byte) (bounds, counts []float64, sum float64, 
 		}
 		counts[i] += s.value
 	}
-	for _, s := range f.samples.byName[1] {
+	for _, s := range found.byName[1] {
 		if !plausible(s.value) {
 			return nil, nil, 0, false
 		}

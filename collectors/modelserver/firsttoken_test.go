@@ -74,7 +74,7 @@ func TestTheRecordedPagesOfVLLMHaveAHistogramOfFirstTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(body), "time_to_first_token_seconds_bucket{") {
-			if _, counts, _, ok := NewFirstTokens(EngineVLLM).read(body); !ok || len(counts) < 5 {
+			if _, counts, _, ok := NewFirstTokens(EngineVLLM).series.read(body); !ok || len(counts) < 5 {
 				t.Errorf("%s: %v", file, counts)
 			}
 			read++

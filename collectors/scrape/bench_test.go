@@ -29,10 +29,10 @@ const benchmarkedBody = "../modelserver/testdata/recorded/vllm-0.32.0-loaded.pro
 func BenchmarkScrape(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	loops := make([]*loop, 100)
-	n := network{dial: respond(b)}
 	p := New(nil, slog.New(slog.DiscardHandler))
+	p.shared.network.dial = respond(b)
 	for i := range loops {
-		loops[i] = newLoop(benchTarget(i, time.Minute), &n, &p.bodies, nil, p.log)
+		loops[i] = newLoop(benchTarget(i, time.Minute), p.shared, nil, p.log)
 		b.Cleanup(loops[i].fetcher.close)
 	}
 	i := 0
@@ -53,7 +53,7 @@ func BenchmarkScrapePool(b *testing.B) {
 	const endpoints = 1000
 	results := make(chan Result, endpoints)
 	p := New(func(r Result) { results <- r }, slog.New(slog.DiscardHandler))
-	p.network.dial = respond(b)
+	p.shared.network.dial = respond(b)
 	targets := make([]Target, endpoints)
 	for i := range targets {
 		targets[i] = benchTarget(i, time.Second)

@@ -58,6 +58,13 @@ func (c *connection) begin(ctx context.Context, deadline time.Time) {
 	c.bound, c.free = ctx, context.AfterFunc(ctx, c.abort)
 }
 
+// rest ends the exchange.
+func (c *connection) rest() {
+	if c.conn != nil {
+		c.conn.rest()
+	}
+}
+
 // unbind lets go of the context.
 func (c *connection) unbind() {
 	if c.free != nil {
@@ -131,9 +138,7 @@ func (c *connection) dial(r *http.Request) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{Conn: conn}
-	s.reader, s.writer = bufio.NewReader(s), bufio.NewWriter(conn)
-	return s, nil
+	return &stream{Conn: conn}, nil
 }
 
 func (c *connection) dialPlain(ctx context.Context, u *url.URL) (net.Conn, error) {
@@ -180,22 +185,45 @@ func (c *connection) exchange(s *stream, r *http.Request) (*http.Response, error
 	return response, nil
 }
 
-// A stream is an open connection with its buffers.
+// A stream is an open connection.
 type stream struct {
 	net.Conn
-	reader *bufio.Reader
-	writer *bufio.Writer
-	left   int  // bytes that a header may still have
-	used   bool // this is not the first exchange
-	heard  bool // the server has sent something in this exchange
+	reader *bufio.Reader // nil between two exchanges, see rest
+	left   int           // bytes that a header may still have
+	used   bool          // this is not the first exchange
+	heard  bool          // the server has sent something in this exchange
 
 	asked  bool   // the request of this exchange has been sent
 	ahead  []byte // was read of its answer, and is to be read before what comes
 	direct int    // room for the next answer to be read in place, in bytes; 0 before the first
 }
 
+// readers are those of the exchanges of all connections: of these, most rest most of the time.
+var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
+// wake takes a reader for an exchange.
+func (s *stream) wake() {
+	if s.reader == nil {
+		s.reader = readers.Get().(*bufio.Reader)
+		s.reader.Reset(s)
+	}
+}
+
+// rest gives the reader back after an exchange. One that has read more than the answer is kept, so that the next
+// exchange finds that.
+func (s *stream) rest() {
+	if s.reader == nil || s.reader.Buffered() > 0 {
+		return
+	}
+	s.reader.Reset(nil)
+	readers.Put(s.reader)
+	s.reader = nil
+}
+
 // unasked reports whether the server has sent something before the request.
-func (s *stream) unasked() bool { return len(s.ahead) > 0 || s.reader.Buffered() > 0 }
+func (s *stream) unasked() bool {
+	return len(s.ahead) > 0 || s.reader != nil && s.reader.Buffered() > 0
+}
 
 // errGone means that the server had closed the connection before it saw the request.
 var errGone = errors.New("the connection was closed while it was idle")
@@ -223,6 +251,7 @@ func (s *stream) exchange(r *http.Request) (*http.Response, error) {
 	if !s.asked && s.unasked() {
 		return nil, errGone // or about to be
 	}
+	s.wake()
 	s.left, s.heard = maxHeader, false
 	response, err := s.send(r)
 	if err != nil && s.used && !s.heard && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -234,10 +263,7 @@ func (s *stream) exchange(r *http.Request) (*http.Response, error) {
 
 func (s *stream) send(r *http.Request) (*http.Response, error) {
 	if !s.asked {
-		if err := r.Write(s.writer); err != nil {
-			return nil, err
-		}
-		if err := s.writer.Flush(); err != nil {
+		if err := r.Write(s.Conn); err != nil {
 			return nil, err
 		}
 	}

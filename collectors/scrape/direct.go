@@ -23,6 +23,7 @@ func (c *connection) ask(wire []byte) bool {
 	if s == nil || s.unasked() || c.use(s) != nil {
 		return false
 	}
+	s.wake()
 	s.asked, s.left = true, maxHeader
 	if _, err := s.Conn.Write(wire); err != nil {
 		return false

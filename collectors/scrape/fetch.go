@@ -20,19 +20,28 @@ const maxDrain = 64 << 10
 
 // A fetcher fetches one target's page. It belongs to the target's loop, which closes it.
 type fetcher struct {
-	target     Target
-	connection connection
-	client     http.Client
-	token      *tokenFile // nil without one
-	request    *http.Request
-	wire       []byte // the request as it is sent; nil when it is to be written again
+	target        *Target
+	connection    connection
+	token         *tokenFile // nil without one
+	authorization string     // with the current token; empty without one
+	wire          []byte     // the request as it is sent; nil when it is to be written again
 }
 
-func newFetcher(t Target, n *network) (*fetcher, error) {
+func newFetcher(t *Target, n *network) (*fetcher, error) {
 	if err := t.validate(); err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequest(http.MethodGet, t.URL, nil)
+	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}}
+	if t.BearerTokenFile != "" {
+		f.token = &tokenFile{path: t.BearerTokenFile}
+	}
+	_, err := f.request(context.Background())
+	return f, err
+}
+
+// request is what is asked for. It is made when net/http needs it, because most scrapes do not.
+func (f *fetcher) request(ctx context.Context) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.target.URL, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +54,10 @@ func newFetcher(t Target, n *network) (*fetcher, error) {
 		password, _ := u.Password()
 		request.SetBasicAuth(u.Username(), password)
 	}
-	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}, request: request}
-	f.client = http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
-	if t.BearerTokenFile != "" {
-		f.token = &tokenFile{path: t.BearerTokenFile}
+	if f.authorization != "" {
+		request.Header.Set("Authorization", f.authorization)
 	}
-	return f, nil
+	return request, nil
 }
 
 func (f *fetcher) close() { f.connection.end() }
@@ -75,7 +82,7 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 		x.bytes = int64(body.Len())
 	}
 	if err != nil {
-		err = fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, &f.target))
+		err = fmt.Errorf("fetching %s: %w", f.target.redacted(), inWords(err, f.target))
 	}
 	return x, body, err
 }
@@ -87,6 +94,7 @@ func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time
 		return nil, failure(KindConfig, "%w", err)
 	}
 	f.connection.begin(ctx, deadline)
+	defer f.connection.rest()
 	if f.connection.ask(f.wire) {
 		body := empty(bodies)
 		if f.connection.direct(body, f.target.BodyLimit) {
@@ -94,7 +102,12 @@ func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time
 		}
 		bodies.Put(body)
 	}
-	response, err := f.client.Do(f.request.WithContext(ctx))
+	request, err := f.request(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
+	response, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -118,19 +131,22 @@ func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
 		if err != nil {
 			return err
 		}
-		if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
-			f.request.Header.Set("Authorization", value)
-			f.wire = nil
+		if value := "Bearer " + token; f.authorization != value {
+			f.authorization, f.wire = value, nil
 		}
 	}
 	if f.wire != nil {
 		return nil
 	}
-	var wire bytes.Buffer
-	if err := f.request.Write(&wire); err != nil {
+	request, err := f.request(ctx)
+	if err != nil {
 		return err
 	}
-	f.wire = wire.Bytes()
+	var wire bytes.Buffer
+	if err := request.Write(&wire); err != nil {
+		return err
+	}
+	f.wire = bytes.Clone(wire.Bytes())
 	return nil
 }
 

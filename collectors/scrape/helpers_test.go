@@ -57,7 +57,9 @@ func once(t *testing.T, tgt Target) Result {
 func looped(t *testing.T, tgt Target) *loop {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	l := newLoop(tgt, &network{credentials: credentials.New(log)}, &New(nil, log).bodies, nil, log)
+	s := newShared()
+	s.network.credentials = credentials.New(log)
+	l := newLoop(tgt, s, nil, log)
 	if l.broken != nil {
 		t.Fatal(l.broken)
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // A loop scrapes one target. All that it remembers between two scrapes, the
-// sums of the counters above all, begins and ends with it.
+// sums of the counters above all, begins and ends with it. In between it is a timer: a goroutine that waits would hold
+// its stack, as large as reading a page needs it, and of thousands of loops most wait.
 type loop struct {
 	target   Target
 	sink     func(Result)
@@ -23,57 +24,75 @@ type loop struct {
 	firstAt  time.Time                // when it was last read
 	broken   error                    // why this target can never be scraped; nil if it can
 
+	turning sync.Mutex  // held by a turn
+	timer   *time.Timer // of the next scrape
+	planned time.Time   // the next beat
+	next    time.Time   // the next scrape: on that beat, or once before it
+
 	kind  string // of the last result, to see a change; empty before the first
 	flaps flaps
 }
 
-func newLoop(t Target, n *network, bodies *sync.Pool, sink func(Result), log *slog.Logger) *loop {
-	l := &loop{
-		target: t, sink: sink, bodies: bodies,
-		log: log.With("cluster", t.Cluster, "endpoint", t.Address),
-	}
-	if l.fetcher, l.broken = newFetcher(t, n); l.broken == nil {
-		l.reader, l.broken = modelserver.NewReader(t.Engine, t.Custom)
+func newLoop(t Target, s *shared, sink func(Result), log *slog.Logger) *loop {
+	l := &loop{target: t, sink: sink, bodies: &s.bodies, log: log}
+	if l.fetcher, l.broken = newFetcher(&l.target, &s.network); l.broken == nil {
+		l.reader, l.broken = s.reader(t)
 		l.first = modelserver.NewFirstTokens(t.Engine)
 	}
 	return l
 }
 
-// run scrapes until ctx is done, on the beat of all loops with this epoch. A target that
+// start scrapes until ctx is done, on the beat of all loops with this epoch, and then calls ended. A target that
 // can never be scraped reports that once, and stays silent until it is replaced. One that is scraped soon is scraped
 // once before its beat, if that is late.
-func (l *loop) run(ctx context.Context, epoch time.Time, soon bool) {
+func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func()) {
 	if l.broken != nil {
-		l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
+		go func() {
+			defer ended()
+			l.refuse()
+		}()
 		return
 	}
-	defer l.fetcher.close()
 	now := time.Now()
-	planned := firstStart(epoch.Add(l.target.offset()), now, l.target.Interval)
-	first := planned
-	if early := now.Add(l.target.offset() % takeOverWithin); soon && early.Before(planned) {
-		first = early
+	l.planned = firstStart(epoch.Add(l.target.offset()), now, l.target.Interval)
+	l.next = l.planned
+	if early := now.Add(l.target.offset() % takeOverWithin); soon && early.Before(l.planned) {
+		l.next = early
 	}
-	timer := time.NewTimer(first.Sub(now))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		result := l.scrape(ctx)
-		if ctx.Err() != nil {
-			return // the loop was stopped, so the failure shows nothing about the target
-		}
-		l.deliver(result)
-		now = time.Now()
-		if now.After(planned) || !first.Before(planned) {
-			planned = nextStart(planned, now, l.target.Interval)
-		}
-		first = planned
-		timer.Reset(planned.Sub(now))
+	l.timer = time.AfterFunc(time.Hour, func() { l.turn(ctx) })
+	l.timer.Reset(l.next.Sub(now)) // not before the first turn can see it
+	context.AfterFunc(ctx, func() {
+		l.turning.Lock()
+		defer l.turning.Unlock()
+		l.timer.Stop() // of a turn that begins nevertheless, ctx is the end
+		l.fetcher.close()
+		ended()
+	})
+}
+
+// turn scrapes once and plans the next turn.
+func (l *loop) turn(ctx context.Context) {
+	l.turning.Lock()
+	defer l.turning.Unlock()
+	if ctx.Err() != nil {
+		return
 	}
+	result := l.scrape(ctx)
+	if ctx.Err() != nil {
+		return // the loop was stopped, so the failure shows nothing about the target
+	}
+	l.deliver(result)
+	now := time.Now()
+	if now.After(l.planned) || !l.next.Before(l.planned) {
+		l.planned = nextStart(l.planned, now, l.target.Interval)
+	}
+	l.next = l.planned
+	l.timer.Reset(l.next.Sub(now))
+}
+
+// refuse reports why this target can never be scraped.
+func (l *loop) refuse() {
+	l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 }
 
 // takeOverWithin is the time in which targets that are taken over are scraped once, spread as their beats are.
@@ -113,7 +132,7 @@ func (l *loop) scrape(ctx context.Context) Result {
 	}
 	report, err := l.reader.Read(body.Bytes())
 	if err != nil {
-		result.Err = failure(KindParse, "%s: %w", l.fetcher.request.URL.Redacted(), err)
+		result.Err = failure(KindParse, "%s: %w", l.target.redacted(), err)
 		return result
 	}
 	result.Report = l.counters.Observe(x.at(), report)
@@ -127,24 +146,35 @@ func (l *loop) scrape(ctx context.Context) Result {
 // deliver logs and hands on a result.
 func (l *loop) deliver(r Result) {
 	r.Cluster, r.Address = l.target.Cluster, l.target.Address
+	l.report(r)
+	l.sink(r)
+}
+
+// report logs what is new in a result.
+func (l *loop) report(r Result) {
 	kind := Kind(r.Err)
 	switch {
 	case kind == l.kind && r.Err != nil:
-		l.log.Debug("scrape failed", "kind", kind, "error", r.Err)
+		l.write(slog.LevelDebug, "scrape failed", "kind", kind, "error", r.Err)
 	case kind == KindOK && l.kind != KindOK && l.kind != "":
 		if l.flaps.speak(r.At, kind) {
-			l.log.Info("endpoint's metrics are back", "after", l.kind)
+			l.write(slog.LevelInfo, "endpoint's metrics are back", "after", l.kind)
 		}
 	case kind != l.kind && r.Err != nil:
 		if l.flaps.speak(r.At, kind) {
-			l.log.Info("endpoint's metrics cannot be read", "kind", kind, "error", r.Err)
+			l.write(slog.LevelInfo, "endpoint's metrics cannot be read", "kind", kind, "error", r.Err)
 		}
 	}
 	l.kind = kind
 	if changes, ok := l.flaps.summary(r.At); ok {
-		l.log.Info("endpoint's metrics came and went", "changes", changes, "within", quiet, "now", kind)
+		l.write(slog.LevelInfo, "endpoint's metrics came and went", "changes", changes, "within", quiet, "now", kind)
 	}
-	l.sink(r)
+}
+
+// write logs a line about the target. A logger that names it in all of its lines would be an object for each target.
+func (l *loop) write(level slog.Level, message string, args ...any) {
+	target := []any{"cluster", l.target.Cluster, "endpoint", l.target.Address}
+	l.log.Log(context.Background(), level, message, append(target, args...)...)
 }
 
 // quiet is the time in which each kind of change is logged once: a page that comes and goes is one line each way, and

@@ -86,7 +86,7 @@ func bubbleOf(t *testing.T, h http.HandlerFunc, set func(p *Pool), d time.Durati
 		})
 		rec := newRecorder()
 		p := New(rec.sink, slog.New(slog.DiscardHandler))
-		p.network.dial = network.dial
+		p.shared.network.dial = network.dial
 		set(p)
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
@@ -260,7 +260,7 @@ func scrapedTogether(t *testing.T, interval, beat time.Duration) {
 		io.WriteString(w, page(1))
 	})
 	p := New(func(Result) {}, slog.New(slog.DiscardHandler))
-	p.network.dial = network.dial
+	p.shared.network.dial = network.dial
 	start(t, p)
 	var targets []Target
 	for i := range 800 {
@@ -313,7 +313,7 @@ func TestATargetThatCanNeverBeScrapedReportsThatOnce(t *testing.T) {
 
 func TestAPageThatComesAndGoesIsOneLineEachWayAndACount(t *testing.T) {
 	var log strings.Builder
-	l := newLoop(target("http://server"), &network{}, nil, func(Result) {},
+	l := newLoop(target("http://server"), newShared(), func(Result) {},
 		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	start := time.Unix(1_700_000_000, 0)
 	for second := range 140 {
@@ -346,7 +346,7 @@ func TestTheLogHasChangesNotRepetitions(t *testing.T) {
 	var log strings.Builder
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
 	tgt := target("http://server")
-	l := newLoop(tgt, nil, nil, func(Result) {}, slog.New(handler))
+	l := newLoop(tgt, newShared(), func(Result) {}, slog.New(handler))
 	refused, garbage := failure(KindRefused, "one"), failure(KindParse, "two")
 	for _, err := range []error{nil, nil, refused, refused, refused, garbage, nil, nil} {
 		l.deliver(Result{Err: err})

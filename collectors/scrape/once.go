@@ -12,7 +12,7 @@ import (
 
 // Once fetches a target's page as a loop does, and returns the body.
 func Once(ctx context.Context, t Target) ([]byte, error) {
-	f, err := newFetcher(t, &network{credentials: credentials.New(slog.New(slog.DiscardHandler))})
+	f, err := newFetcher(&t, &network{credentials: credentials.New(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package scrape
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -26,11 +25,10 @@ type Result struct {
 
 // A Pool keeps one loop for each target.
 type Pool struct {
-	sink    func(Result)
-	log     *slog.Logger
-	network network
-	bodies  sync.Pool // of *bytes.Buffer
-	epoch   time.Time // when the beat of all loops began
+	sink   func(Result)
+	log    *slog.Logger
+	shared *shared
+	epoch  time.Time // when the beat of all loops began
 
 	// Progress watches that the pool follows its targets; set it before Run. Nil: nobody does. The fetches are not
 	// watched: all that they wait for has a deadline, and a server that hangs is no fault of this process.
@@ -58,7 +56,7 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 	return &Pool{
 		sink:    sink,
 		log:     log,
-		bodies:  sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		shared:  newShared(),
 		epoch:   time.Now(),
 		changed: make(chan struct{}, 1),
 	}
@@ -91,9 +89,9 @@ func (p *Pool) set(targets []Target, soon bool) {
 // Run scrapes the targets until ctx is done and every loop has ended; it
 // returns nil. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
-	p.network.credentials = p.Credentials
-	if p.network.credentials == nil {
-		p.network.credentials = credentials.New(p.log)
+	p.shared.network.credentials = p.Credentials
+	if p.shared.network.credentials == nil {
+		p.shared.network.credentials = credentials.New(p.log)
 	}
 	running := make(map[Target]*running)
 	defer p.reconcile(ctx, running, nil, false)
@@ -136,6 +134,7 @@ func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted 
 	for _, r := range stopped {
 		<-r.done
 	}
+	p.shared.keepReaders(wanted)
 	for t := range wanted {
 		if loops[t] == nil {
 			loops[t] = p.start(ctx, t, soon)
@@ -146,11 +145,9 @@ func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted 
 func (p *Pool) start(ctx context.Context, t Target, soon bool) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{stop: cancel, done: make(chan struct{})}
-	l := newLoop(t, &p.network, &p.bodies, p.sink, p.log)
-	go func() {
-		defer close(r.done)
-		defer cancel()
-		l.run(ctx, p.epoch, soon)
-	}()
+	newLoop(t, p.shared, p.sink, p.log).start(ctx, p.epoch, soon, func() {
+		cancel()
+		close(r.done)
+	})
 	return r
 }

@@ -157,7 +157,7 @@ func TestStoppingDoesNotWaitForTheTimeout(t *testing.T) {
 		})
 		rec := newRecorder()
 		p := New(rec.sink, slog.New(slog.DiscardHandler))
-		p.network.dial = network.dial
+		p.shared.network.dial = network.dial
 		p.SetTargets([]Target{everySecond("http://server/metrics")})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -58,6 +58,15 @@ func (t Target) validate() error {
 	return nil
 }
 
+// redacted is the URL without a password, for messages.
+func (t Target) redacted() string {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return "a URL that cannot be read" // validate has read it
+	}
+	return u.Redacted()
+}
+
 // beat is between the moments at which scrapes begin: a tenth of the interval, and 25 ms at
 // most. A process that is woken for each scrape by itself spends as much on waking up as on
 // the page.

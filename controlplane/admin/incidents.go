@@ -162,18 +162,22 @@ func grouped(all []finding, was map[string]*incidentState, now time.Time) []find
 			groups[k] = append(groups[k], f)
 		}
 	}
+	joints := map[groupKey]finding{} // once for each group, which may have every endpoint of a large cluster
+	for k, members := range groups {
+		g := joint(members)
+		if len(members) >= several || was[g.ID] != nil && len(members) >= 2 {
+			joints[k] = g
+		}
+	}
 	var out []finding
 	joined := map[groupKey]bool{}
 	for _, f := range all {
 		k := groupKey{f.Kind, f.Subject.Cluster}
-		members := groups[k]
-		g := joint(members)
-		before := was[g.ID]
-		if len(members) < several && (before == nil || len(members) < 2) {
+		g, together := joints[k]
+		switch {
+		case !together:
 			out = append(out, f)
-			continue
-		}
-		if !joined[k] {
+		case !joined[k]:
 			joined[k] = true
 			out = append(out, g)
 		}

@@ -611,3 +611,20 @@ func TestTheRateOfPushesIsOfTheLastTenSeconds(t *testing.T) {
 		t.Errorf("ten seconds without a push: %v", got)
 	}
 }
+
+// Every endpoint of a large cluster can be in trouble, each second.
+func TestFindingsOfAThousandEndpointsAreJoinedOnce(t *testing.T) {
+	const endpoints = 1000
+	all := make([]finding, endpoints)
+	for i := range all {
+		all[i].Kind = kindEndpoint
+	}
+	var out []finding
+	allocations := testing.AllocsPerRun(3, func() { out = grouped(all, nil, noon) })
+	if len(out) != 1 || !strings.HasPrefix(out[0].Why, "1000 endpoints: 0, 1, 2, 3, 4 and 995 more") {
+		t.Errorf("joined to %+v", out)
+	}
+	if allocations > endpoints {
+		t.Errorf("%v allocations, want fewer than one for each endpoint", allocations)
+	}
+}

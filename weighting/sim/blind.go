@@ -139,7 +139,7 @@ func (w *world) sendFreeSlots() {
 		}
 	}
 	if sum == 0 {
-		w.send(w.evenly(), freeSlotsDelay)
+		w.groups[0].send(w.evenly(), freeSlotsDelay)
 		return
 	}
 	weights := make([]uint32, len(shares))
@@ -152,7 +152,7 @@ func (w *world) sendFreeSlots() {
 		a.weights[pod], a.shares[pod] = weights[k], shares[k]/sum
 	}
 	a.settle()
-	w.send(a, freeSlotsDelay)
+	w.groups[0].send(a, freeSlotsDelay)
 }
 
 const freeSlotsDelay = 3 * time.Millisecond // from a decision to its effect, as Steelyard's default

@@ -242,6 +242,7 @@ func (o *Steelyard) check(found *problems) {
 	found.want(o.budget().MinInterval > 0, "least time between two pushes %v: a positive time is needed",
 		o.budget().MinInterval)
 	found.want(o.Loss >= 0 && o.Loss <= 1, "loss %v: 0 to 1", o.Loss)
+	found.want(o.Apart >= 0 && o.Apart <= 32, "%d replicas apart: 0 to 32", o.Apart)
 	found.want(o.Deadband >= 0, "deadband %v: 0 to 1", o.Deadband)
 }
 

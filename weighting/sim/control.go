@@ -14,8 +14,10 @@ import (
 // A control is Steelyard: the sources, and the loop of package controlplane around the gate that the
 // product runs.
 type control struct {
-	w *world
-	o Steelyard
+	w      *world
+	g      *group // of the Envoys that are connected to it
+	number int    // of the replica
+	o      Steelyard
 
 	away  bool
 	since instant // when it came (back)
@@ -25,6 +27,7 @@ type control struct {
 	awake      bool          // something is new
 	resting    bool
 
+	envoys    []int // that are connected
 	addresses []string
 	zones     []string
 	members   []int32
@@ -78,8 +81,10 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func (t instant) time() time.Time         { return epoch.Add(time.Duration(t)) }
 func (t instant) duration() time.Duration { return time.Duration(t) }
 
-func newControl(w *world) *control {
-	c := &control{w: w, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
+func newControl(g *group, number int) *control {
+	w := g.w
+	c := &control{w: w, g: g, number: number, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
+	c.envoys = c.connected()
 	n := len(w.pods)
 	for i := range n {
 		c.addresses = append(c.addresses, podName(i))
@@ -90,9 +95,9 @@ func newControl(w *world) *control {
 		}
 	}
 	if c.o.Picker != NoPicker {
-		c.pickers = newPickers(w, c.o.Picker.looks())
+		c.pickers = newPickers(g, c.o.Picker.looks())
 	}
-	c.dither, c.staleAfter = source(w.s.Seed, streamDither), c.o.FallbackAfter
+	c.dither, c.staleAfter = source(w.s.Seed, streamDither+uint64(number)<<32), c.o.FallbackAfter
 	c.begin()
 	return c
 }
@@ -116,7 +121,7 @@ func (c *control) begin() {
 	c.reports.reset()
 	c.resetCounts()
 	c.scrapes = ring[scraped]{}
-	c.w.set(laneScraped, never)
+	c.g.set(laneScraped, never)
 	c.listMembers()
 }
 
@@ -139,7 +144,7 @@ func (c *control) resetCounts() {
 func (c *control) plan() {
 	for i := range c.w.pods {
 		if c.o.ScrapeInterval > 0 {
-			c.w.set(c.w.lanes.scrape+lane(i), c.w.now+at(phase(i, c.o.ScrapeInterval)))
+			c.w.set(c.scrapeLane(lane(i)), c.w.now+at(phase(i, c.o.ScrapeInterval)))
 		}
 	}
 	switch c.o.Source {
@@ -148,7 +153,7 @@ func (c *control) plan() {
 			c.reports.plan()
 		}
 	case Redis:
-		c.w.set(lanePoll, c.w.now)
+		c.g.set(lanePoll, c.w.now)
 	}
 	c.poke()
 }
@@ -168,7 +173,7 @@ func phase(pod int, interval time.Duration) time.Duration {
 func (c *control) goAway(away bool) {
 	c.away = away
 	if away {
-		c.w.set(laneLoop, never)
+		c.g.set(laneLoop, never)
 		c.entries.reset()
 		return
 	}
@@ -221,8 +226,8 @@ func (c *control) ended(r *request) {
 
 // poll reads the shared counts, polled takes them in.
 func (c *control) poll() {
-	c.w.set(lanePoll, c.w.now+at(c.o.ReportInterval))
-	if c.w.at[lanePolled] != never {
+	c.g.set(lanePoll, c.w.now+at(c.o.ReportInterval))
+	if c.w.at[c.g.lanes+lanePolled] != never {
 		return // the poll before is still out
 	}
 	for pod := range c.redis.read {
@@ -233,11 +238,11 @@ func (c *control) poll() {
 		c.redis.read[pod] = max(0, n)
 	}
 	c.redis.taken = c.w.now
-	c.w.set(lanePolled, c.w.now+c.reports.delays.next())
+	c.g.set(lanePolled, c.w.now+c.reports.delays.next())
 }
 
 func (c *control) polled() {
-	c.w.set(lanePolled, never)
+	c.g.set(lanePolled, never)
 	if c.away || c.redis.taken < c.since {
 		return
 	}
@@ -247,24 +252,39 @@ func (c *control) polled() {
 	c.poke()
 }
 
+// scrapeLane is that of a pod for this replica.
+func (c *control) scrapeLane(pod lane) lane {
+	return c.w.lanes.scrape + lane(c.number*len(c.w.pods)) + pod
+}
+
+// connected are the Envoys that are connected to this replica.
+func (c *control) connected() (envoys []int) {
+	for i := range c.w.envoys {
+		if c.w.of(int32(i)) == c.g {
+			envoys = append(envoys, i)
+		}
+	}
+	return envoys
+}
+
 // scrape reads a server's metrics.
 func (c *control) scrape(pod lane) {
 	w := c.w
-	w.set(w.lanes.scrape+pod, w.now+at(c.o.ScrapeInterval))
+	w.set(c.scrapeLane(pod), w.now+at(c.o.ScrapeInterval))
 	if c.away || !w.pods[pod].present {
 		return
 	}
 	p := w.touch(pod)
 	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now)})
-	w.set(laneScraped, c.scrapes.first().at)
+	c.g.set(laneScraped, c.scrapes.first().at)
 }
 
 func (c *control) scraped() {
 	s := c.scrapes.pop()
 	if c.scrapes.len() > 0 {
-		c.w.set(laneScraped, c.scrapes.first().at)
+		c.g.set(laneScraped, c.scrapes.first().at)
 	} else {
-		c.w.set(laneScraped, never)
+		c.g.set(laneScraped, never)
 	}
 	if !s.failed && c.w.pods[s.pod].present {
 		c.server[s.pod] = s.report
@@ -282,7 +302,7 @@ func (c *control) poke() {
 	}
 	c.awake = true
 	if !c.resting {
-		c.w.set(laneLoop, c.w.now)
+		c.g.set(laneLoop, c.w.now)
 	}
 }
 
@@ -291,11 +311,11 @@ func (c *control) poke() {
 func (c *control) loop() {
 	if c.resting && !c.awake {
 		c.resting = false
-		c.w.set(laneLoop, c.w.now+at(ages))
+		c.g.set(laneLoop, c.w.now+at(ages))
 		return
 	}
 	c.awake, c.resting = false, true
-	c.w.set(laneLoop, c.w.now+at(c.step()))
+	c.g.set(laneLoop, c.w.now+at(c.step()))
 }
 
 // step decides and publishes. It returns how long to rest.
@@ -303,7 +323,7 @@ func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
 	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
-		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.w.envoys)},
+		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.envoys)},
 		Ready: true, ScrapesOnly: c.o.Source == Scrape,
 	})
 	if c.pickers != nil {
@@ -387,6 +407,6 @@ func (c *control) push(v *push.Verdict) bool {
 	a.settle()
 	c.w.tally.pushed(c.last, a)
 	c.last, c.staleAfter = a, v.StaleAfter
-	c.w.send(a, c.o.PushDelay)
+	c.g.send(a, c.o.PushDelay)
 	return true
 }

@@ -127,19 +127,19 @@ func rebuildSkew(shares []float64, picks int, vector func(push int, weights []ui
 
 func TestUnchangedBytesRebuildNothing(t *testing.T) {
 	w := newWorld(ptr(small()), &Policy{Balancer: RoundRobin})
-	before := w.assignment
+	before := w.groups[0].assignment
 	again := w.evenly()
 	again.drop = 0.5 // alone, it does not count
-	w.send(again, 0)
-	w.receive()
-	want(t, "the assignment in force is the one before", w.assignment == before, true)
+	w.groups[0].send(again, 0)
+	w.groups[0].receive()
+	want(t, "the assignment in force is the one before", w.groups[0].assignment == before, true)
 	other := w.evenly()
 	other.weights[0]++
 	other.drop = 0.5
 	other.settle()
-	w.send(other, 0)
-	w.receive()
-	want(t, "the drop in force", w.assignment.drop, 0.5)
+	w.groups[0].send(other, 0)
+	w.groups[0].receive()
+	want(t, "the drop in force", w.groups[0].assignment.drop, 0.5)
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -12,6 +12,7 @@ import (
 // by their own choices since, and, where they look at content, by the routes that each has learned by itself.
 type pickers struct {
 	w       *world
+	g       *group
 	each    []picking.Picker
 	routers []*router // by Envoy; nil where content is not looked at
 	random  *rand.Rand
@@ -35,8 +36,9 @@ type learned struct {
 // shareDelay is from an answer to the routes at the other Envoys.
 const shareDelay = instant(100 * time.Millisecond)
 
-func newPickers(w *world, content bool) *pickers {
-	k := &pickers{w: w, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers)}
+func newPickers(g *group, content bool) *pickers {
+	w := g.w
+	k := &pickers{w: w, g: g, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers)}
 	for range w.envoys {
 		if content {
 			k.routers = append(k.routers, newRouter())
@@ -48,15 +50,15 @@ func newPickers(w *world, content bool) *pickers {
 // send puts an update on its way.
 func (k *pickers) send(u picking.Update, delay instant) {
 	k.updates.push(loads{k.w.now + delay, u})
-	k.w.set(lanePickers, k.updates.first().at)
+	k.g.set(lanePickers, k.updates.first().at)
 }
 
 // receive hands an update to all pickers.
 func (k *pickers) receive() {
 	u := k.updates.pop()
-	k.w.set(lanePickers, never)
+	k.g.set(lanePickers, never)
 	if k.updates.len() > 0 {
-		k.w.set(lanePickers, k.updates.first().at)
+		k.g.set(lanePickers, k.updates.first().at)
 	}
 	for i := range k.each {
 		k.each[i].Update(u.Update, k.w.now.time())
@@ -95,16 +97,16 @@ func (k *pickers) learn(r *request) {
 	k.routers[r.envoy].table.Learn(&r.content, podName(int(r.pod)), prefix.Own, k.w.now.time())
 	if k.w.p.Steelyard.Picker == PickerShared {
 		k.shared.push(learned{k.w.now + shareDelay, r.envoy, r.pod, r.content})
-		k.w.set(laneShared, k.shared.first().at)
+		k.g.set(laneShared, k.shared.first().at)
 	}
 }
 
 // share hands an answer to the pickers of the other Envoys.
 func (k *pickers) share() {
 	l := k.shared.pop()
-	k.w.set(laneShared, never)
+	k.g.set(laneShared, never)
 	if k.shared.len() > 0 {
-		k.w.set(laneShared, k.shared.first().at)
+		k.g.set(laneShared, k.shared.first().at)
 	}
 	for i, to := range k.routers {
 		if i != int(l.envoy) {

@@ -91,6 +91,14 @@ type Policy struct {
 	Steelyard *Steelyard
 }
 
+// groups is into how many parts the Envoys are divided.
+func (p *Policy) groups() int {
+	if p.Steelyard == nil {
+		return 1
+	}
+	return max(1, p.Steelyard.Apart)
+}
+
 // Source names where in-flight counts come from.
 type Source string
 
@@ -157,6 +165,10 @@ type Steelyard struct {
 	// but that 0 means 2, as steelyard bootstrap writes it.
 	EnvoyPolicy Balancer
 	Bias        float64
+
+	// Apart is the number of replicas that know nothing of each other, as while Redis is cut: each has its part of the
+	// Envoys, in turn, and their counts, and scrapes all pods. 0 means 1.
+	Apart int
 
 	// Capacity means that the slots are configured; otherwise they are learned.
 	Capacity bool

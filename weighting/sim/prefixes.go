@@ -119,7 +119,7 @@ func (w *world) leastUncached(a *arrival) int32 {
 // learn takes in an answer.
 func (w *world) learn(r *request) {
 	if w.router == nil {
-		w.control.pickers.learn(r)
+		w.of(r.envoy).control.pickers.learn(r)
 		return
 	}
 	content := r.content

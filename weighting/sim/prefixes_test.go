@@ -118,7 +118,8 @@ func TestUpdatesReachThePickersInOrder(t *testing.T) {
 	o.Picker = PickerPrefix
 	settled := s.withDefaults()
 	w := newWorld(&settled, &Policy{Steelyard: &o})
-	k := w.control.pickers
+	g := w.groups[0]
+	k := g.control.pickers
 	for i, address := range []string{podName(3), podName(5)} {
 		k.send(picking.Update{Endpoints: []picking.Endpoint{{Address: address, Vessel: vessel}}, Cost: picking.Requests()},
 			instant(i+1))
@@ -130,5 +131,5 @@ func TestUpdatesReachThePickersInOrder(t *testing.T) {
 		k.receive()
 		want(t, "after an update", k.pick(&a), pod)
 	}
-	want(t, "the lane is empty", w.at[lanePickers], never)
+	want(t, "the lane is empty", w.at[g.lanes+lanePickers], never)
 }

@@ -265,8 +265,8 @@ func TestEntriesCarryTheSizesOfPrompts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sized, issued, bytes, tokens float64
-	for i := range w.control.proxies {
-		sums := &w.control.proxies[i].sums
+	for i := range w.groups[0].control.proxies {
+		sums := &w.groups[0].control.proxies[i].sums
 		sized, issued, bytes = sized+float64(sums.Sized), issued+float64(sums.Issued), bytes+sums.Bytes
 	}
 	for _, r := range prompts.Trace.Requests[:int(issued)] {

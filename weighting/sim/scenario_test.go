@@ -331,11 +331,11 @@ func TestLostEntriesLeaveNoDrift(t *testing.T) {
 	var off, lost float64
 	for e := range w.envoys {
 		for pod := range w.pods {
-			off += math.Abs(float64(w.control.counts[e][pod].InFlight() - w.envoys[e].active[pod]))
+			off += math.Abs(float64(w.groups[0].control.counts[e][pod].InFlight() - w.envoys[e].active[pod]))
 		}
 	}
-	for i := range w.control.proxies {
-		lost += float64(w.control.proxies[i].sums.Issued)
+	for i := range w.groups[0].control.proxies {
+		lost += float64(w.groups[0].control.proxies[i].sums.Issued)
 	}
 	t.Logf("%v entries of beginnings came, %v requests off at the end", lost, off)
 	if off > 2 {
@@ -353,7 +353,7 @@ func TestDrop(t *testing.T) {
 	s := small()
 	s = s.withDefaults()
 	w := newWorld(&s, &Policy{Balancer: RoundRobin})
-	w.assignment.drop = 0.3
+	w.groups[0].assignment.drop = 0.3
 	if err := w.run(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -135,8 +135,8 @@ func (w *world) act() {
 		w.arrivals.surge(factor, w.now)
 		w.set(laneArrival, w.arrivals.at)
 	case ControlPlaneAway:
-		if w.control != nil {
-			w.control.goAway(!a.end)
+		for _, c := range w.controls() {
+			c.goAway(!a.end)
 		}
 	case Join, Leave:
 		for _, i := range a.pods {
@@ -180,10 +180,11 @@ func (w *world) befall(i int32, a act) {
 // membership reports endpoints that came or went.
 func (w *world) membership() {
 	const discovered = 3 * time.Millisecond // as a push
-	switch {
-	case w.control != nil:
-		w.control.membership()
-	default:
-		w.send(w.evenly(), discovered)
+	for _, g := range w.groups {
+		if g.control != nil {
+			g.control.membership()
+		} else {
+			g.send(w.evenly(), discovered)
+		}
 	}
 }

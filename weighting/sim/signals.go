@@ -106,7 +106,7 @@ func (e *logEntry) sums() flight.Sums {
 
 // reset forgets what is on its way, as when the streams break.
 func (l *entries) reset() {
-	for i := range l.streams {
+	for _, i := range l.c.envoys {
 		l.streams[i] = ring[logEntry]{}
 		l.c.w.set(l.c.w.lanes.entries+lane(i), never)
 	}
@@ -151,9 +151,9 @@ func newReports(c *control) reports {
 
 // plan spreads the first reports over the interval.
 func (r *reports) plan() {
-	n := instant(len(r.buffers))
-	for i := range n {
-		r.c.w.set(r.c.w.lanes.report+lane(i), r.c.w.now+r.interval*(i+1)/n)
+	n := instant(len(r.c.envoys))
+	for k, i := range r.c.envoys {
+		r.c.w.set(r.c.w.lanes.report+lane(i), r.c.w.now+r.interval*instant(k+1)/n)
 	}
 }
 
@@ -200,14 +200,15 @@ func (r *reports) deliver(envoy lane) {
 // age is the mean age of the latest reports, each weighed by the requests of its
 // Envoy; false before all have come.
 func (r *reports) age() (time.Duration, bool) {
-	var sum float64
-	for i, t := range r.arrived {
-		if t == 0 {
+	var sum, weights float64
+	for _, i := range r.c.envoys {
+		if r.arrived[i] == 0 {
 			return 0, false
 		}
-		sum += r.weights[i] * float64(r.c.w.now-t)
+		sum += r.weights[i] * float64(r.c.w.now-r.arrived[i])
+		weights += r.weights[i]
 	}
-	return time.Duration(sum), true
+	return time.Duration(sum / weights), true
 }
 
 // reset forgets what was reported. Issued counts start again with the stream.

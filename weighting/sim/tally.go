@@ -156,11 +156,10 @@ func (t *tally) hunting() float64 {
 }
 
 func (t *tally) sample() {
-	w := t.w
+	w, a := t.w, t.w.groups[0].assignment
 	s := Sample{
 		At: w.now.duration(), Load: make([]float64, len(w.pods)),
-		Shares: slices.Clone(w.assignment.shares), Flags: slices.Clone(w.assignment.degraded),
-		Drop: w.assignment.drop, Rate: w.arrivals.rate,
+		Shares: slices.Clone(a.shares), Flags: slices.Clone(a.degraded), Drop: a.drop, Rate: w.arrivals.rate,
 	}
 	for i := range w.pods {
 		s.Load[i] = float64(w.pods[i].load())

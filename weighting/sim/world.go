@@ -28,14 +28,21 @@ type world struct {
 	requests []request // those in the system, and free ones
 	free     []int32
 
-	unfinished int         // requests that count and are not done, in engines
-	guesses    []guess     // of least_work_guessed, by pod
-	router     *router     // of policies that look at prompts; else nil
+	unfinished int     // requests that count and are not done, in engines
+	guesses    []guess // of least_work_guessed, by pod
+	router     *router // of policies that look at prompts; else nil
+	groups     []*group
+	tally      tally
+}
+
+// A group is the Envoys that are sent the same assignments: those of one replica of Steelyard, or all.
+type group struct {
+	w          *world
+	lanes      lane        // the first of its own
 	assignment *assignment // in force
 	received   instant     // the latest one, be it the same
 	sent       ring[sent]  // on the way to the Envoys
 	control    *control    // nil without Steelyard
-	tally      tally
 }
 
 // A request in the system.
@@ -57,34 +64,40 @@ type sent struct {
 	a  *assignment
 }
 
-// The lanes of a world: single ones, then one for each pod or Envoy.
+// The lanes of a world: single ones, then those of each group, then one for each pod or Envoy.
 const (
 	laneArrival lane = iota
 	laneScript
-	laneSent
-	laneLoop
 	laneFreeSlots
+	laneWindow
+	laneSample
+	singleLanes
+)
+
+// The lanes of a group, counted from its first one.
+const (
+	laneSent lane = iota
+	laneLoop
 	laneScraped
 	lanePoll
 	lanePolled
-	laneWindow
-	laneSample
 	lanePickers
 	laneShared
-	singleLanes
+	groupLanes
 )
 
 // lanes are where the lanes of the pods and Envoys begin.
 type lanes struct {
-	done, scrape                    lane // of each pod
+	done                            lane // of each pod
+	scrape                          lane // of each pod, by each group
 	entries, report, reported, last lane // of each Envoy
 }
 
-func newLanes(pods, envoys int) lanes {
-	p, e := lane(pods), lane(envoys)
-	l := lanes{done: singleLanes}
+func newLanes(pods, envoys, groups int) lanes {
+	p, e, g := lane(pods), lane(envoys), lane(groups)
+	l := lanes{done: singleLanes + groupLanes*g}
 	l.scrape = l.done + p
-	l.entries = l.scrape + p
+	l.entries = l.scrape + p*g
 	l.report = l.entries + e
 	l.reported = l.report + e
 	l.last = l.reported + e
@@ -97,7 +110,7 @@ func newWorld(s *Scenario, p *Policy) *world {
 	pods := s.pods()
 	w := &world{
 		s: s, p: p, from: at(s.WarmUp), until: at(s.Duration),
-		lanes: newLanes(len(pods), s.Envoys),
+		lanes: newLanes(len(pods), s.Envoys, p.groups()),
 		pods:  pods, script: s.script(), guesses: make([]guess, len(pods)),
 		picks: source(s.Seed, streamPicks),
 	}
@@ -113,10 +126,14 @@ func newWorld(s *Scenario, p *Policy) *world {
 	if p.byPrefix() {
 		w.router = newRouter()
 	}
-	if p.Steelyard != nil {
-		w.control = newControl(w)
+	for i := range p.groups() {
+		w.groups = append(w.groups, &group{w: w, lanes: singleLanes + groupLanes*lane(i), assignment: w.evenly()})
 	}
-	w.assignment = w.evenly()
+	for i, g := range w.groups {
+		if p.Steelyard != nil {
+			g.control = newControl(g, i)
+		}
+	}
 	w.plan()
 	return w
 }
@@ -134,9 +151,23 @@ func (w *world) plan() {
 	if w.s.SampleEvery > 0 {
 		w.set(laneSample, 0)
 	}
-	if w.control != nil {
-		w.control.plan()
+	for _, c := range w.controls() {
+		c.plan()
 	}
+}
+
+// of is the group of an Envoy: they are dealt out in turn.
+func (w *world) of(envoy int32) *group { return w.groups[int(envoy)%len(w.groups)] }
+
+// controls are the replicas of Steelyard; none without.
+func (w *world) controls() []*control {
+	var all []*control
+	for _, g := range w.groups {
+		if g.control != nil {
+			all = append(all, g.control)
+		}
+	}
+	return all
 }
 
 // run lets things happen until the end. Engines go on, and requests that do not count
@@ -169,42 +200,56 @@ func (w *world) happen(l lane) {
 		w.arrive()
 	case l < singleLanes:
 		w.happenOnce(l)
+	case l < w.lanes.done:
+		w.groups[(l-singleLanes)/groupLanes].happen((l - singleLanes) % groupLanes)
 	case l < w.lanes.scrape:
 		w.complete(l - w.lanes.done)
 	case l < w.lanes.entries:
-		w.control.scrape(l - w.lanes.scrape)
+		pods := lane(len(w.pods))
+		w.groups[(l-w.lanes.scrape)/pods].control.scrape((l - w.lanes.scrape) % pods)
 	case l < w.lanes.report:
-		w.control.entries.deliver(l - w.lanes.entries)
+		envoy := l - w.lanes.entries
+		w.of(envoy).control.entries.deliver(envoy)
 	case l < w.lanes.reported:
-		w.control.reports.report(l - w.lanes.report)
+		envoy := l - w.lanes.report
+		w.of(envoy).control.reports.report(envoy)
 	default:
-		w.control.reports.deliver(l - w.lanes.reported)
+		envoy := l - w.lanes.reported
+		w.of(envoy).control.reports.deliver(envoy)
 	}
 }
+
+func (g *group) happen(l lane) {
+	switch l {
+	case laneSent:
+		g.receive()
+	case laneLoop:
+		g.control.loop()
+	case laneScraped:
+		g.control.scraped()
+	case lanePoll:
+		g.control.poll()
+	case lanePolled:
+		g.control.polled()
+	case lanePickers:
+		g.control.pickers.receive()
+	case laneShared:
+		g.control.pickers.share()
+	}
+}
+
+// set plans one of the group's lanes.
+func (g *group) set(l lane, t instant) { g.w.set(g.lanes+l, t) }
 
 func (w *world) happenOnce(l lane) {
 	switch l {
 	case laneScript:
 		w.act()
-	case laneSent:
-		w.receive()
-	case laneLoop:
-		w.control.loop()
 	case laneFreeSlots:
 		w.sendFreeSlots()
-	case laneScraped:
-		w.control.scraped()
-	case lanePoll:
-		w.control.poll()
-	case lanePolled:
-		w.control.polled()
 	case laneWindow:
 		w.tally.window()
 		w.again(l, w.tally.every)
-	case lanePickers:
-		w.control.pickers.receive()
-	case laneShared:
-		w.control.pickers.share()
 	case laneSample:
 		w.tally.sample()
 		w.again(l, at(w.s.SampleEvery))
@@ -230,10 +275,10 @@ func (w *world) arrive() {
 	if w.p.looksAtContent() {
 		a.content = contentOf(&a.prompt)
 	}
-	counts := w.measures()
+	counts, g := w.measures(), w.of(a.envoy)
 	pod := int32(-1)
-	if !(a.coin < w.assignment.drop) {
-		pod = w.pick(a)
+	if !(a.coin < g.assignment.drop) {
+		pod = w.pick(g, a)
 	}
 	if pod < 0 {
 		w.tally.refused(counts)
@@ -244,12 +289,12 @@ func (w *world) arrive() {
 		content: a.content,
 	})
 	e := w.envoys[a.envoy]
-	e.moved(w.assignment)
+	e.moved(g.assignment)
 	e.active[pod]++
 	e.issued[pod]++
 	w.tally.placed(pod, counts)
-	if w.control != nil {
-		w.control.begun(&w.requests[id])
+	if g.control != nil {
+		g.control.begun(&w.requests[id])
 	}
 	p := w.touch(pod)
 	switch {
@@ -264,25 +309,25 @@ func (w *world) arrive() {
 }
 
 // pick chooses a pod.
-func (w *world) pick(a arrival) int32 {
+func (w *world) pick(g *group, a arrival) int32 {
 	if w.p.Steelyard == nil && !w.p.byEnvoys() {
 		return w.choose(a)
 	}
-	if w.control != nil && w.control.pickers != nil {
-		if pod := w.control.pickers.pick(&a); pod >= 0 {
+	if g.control != nil && g.control.pickers != nil {
+		if pod := g.control.pickers.pick(&a); pod >= 0 {
 			return pod
 		}
 	}
-	if w.control != nil && w.stale() && len(w.control.members) > 0 {
-		return w.envoys[a.envoy].twoChoices(w.control.members, w.picks)
+	if g.control != nil && g.stale() && len(g.control.members) > 0 {
+		return w.envoys[a.envoy].twoChoices(g.control.members, w.picks)
 	}
-	return w.envoys[a.envoy].pick(w.assignment, int(a.worker), w.picks)
+	return w.envoys[a.envoy].pick(g.assignment, int(a.worker), w.picks)
 }
 
 // stale reports whether the Envoys have turned to their fallback.
-func (w *world) stale() bool {
-	after := w.control.staleAfter
-	return after > 0 && w.now-w.received > at(after)
+func (g *group) stale() bool {
+	after := g.control.staleAfter
+	return after > 0 && g.w.now-g.received > at(after)
 }
 
 // touch brings a pod's clock up to now, before it changes.
@@ -356,33 +401,33 @@ func (w *world) finish(id int32) {
 	if w.p.looksAtContent() {
 		w.learn(r)
 	}
-	e := w.envoys[r.envoy]
-	e.moved(w.assignment)
+	e, g := w.envoys[r.envoy], w.of(r.envoy)
+	e.moved(g.assignment)
 	e.active[r.pod]--
-	if w.control != nil {
-		w.control.ended(r)
+	if g.control != nil {
+		g.control.ended(r)
 	}
 	w.free = append(w.free, id)
 }
 
 // send puts an assignment on its way to the Envoys.
-func (w *world) send(a *assignment, delay time.Duration) {
-	w.sent.push(sent{w.now + at(delay), a})
-	w.set(laneSent, w.sent.first().at)
+func (g *group) send(a *assignment, delay time.Duration) {
+	g.sent.push(sent{g.w.now + at(delay), a})
+	g.set(laneSent, g.sent.first().at)
 }
 
 // receive puts an assignment in force. One that is the same to a balancer is no
 // reason to rebuild anything, and Envoy does not even look at its drop.
-func (w *world) receive() {
-	next := w.sent.pop().a
-	w.received = w.now
-	if w.sent.len() > 0 {
-		w.set(laneSent, w.sent.first().at)
+func (g *group) receive() {
+	next := g.sent.pop().a
+	g.received = g.w.now
+	if g.sent.len() > 0 {
+		g.set(laneSent, g.sent.first().at)
 	} else {
-		w.set(laneSent, never)
+		g.set(laneSent, never)
 	}
-	if !next.same(w.assignment) {
-		w.assignment = next
+	if !next.same(g.assignment) {
+		g.assignment = next
 	}
 }
 

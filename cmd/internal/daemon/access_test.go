@@ -356,6 +356,62 @@ func TestAPickerFollowsTheClustersOfItsRulesOnly(t *testing.T) {
 	w.wantDenied(map[string]uint64{"watch": 3, "stream": 1}, "and no rule names it")
 }
 
+// TestNarrowedRulesEndStreamsOfLoads: a picker asks once, so nothing that it sends would show that it may no longer.
+func TestNarrowedRulesEndStreamsOfLoads(t *testing.T) {
+	rule := func(name string, clusters ...string) config.ClientRule {
+		return config.ClientRule{SAN: name + ".example.com", Clusters: clusters}
+	}
+	w := newGuarded(t, rule("edge", "a", "b"), rule("all", "*"), rule("gone", "a"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	open := func(picker, client string, clusters ...string) loadsv1.Loads_FollowClient {
+		t.Helper()
+		s, err := loadsv1.NewLoadsClient(w.client(client+".example.com")).Follow(ctx,
+			&loadsv1.FollowRequest{Picker: picker, Clusters: clusters})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	stays := open("stays", "edge", "a")
+	ends := map[string]loadsv1.Loads_FollowClient{
+		"lets edge.example.com watch cluster b":         open("one of two", "edge", "a", "b"),
+		"lets all.example.com watch cluster *":          open("all", "all"),
+		"no rule of xds.clients names gone.example.com": open("nameless", "gone", "a"),
+	}
+	narrowed := *w.cfg
+	narrowed.XDS.Clients = []config.ClientRule{rule("edge", "a"), rule("all", "a", "b")}
+	if err := w.daemon.Apply(&narrowed); err != nil {
+		t.Fatal(err)
+	}
+	for says, s := range ends {
+		err := error(nil)
+		for err == nil {
+			_, err = s.Recv()
+		}
+		denied(t, "loads", err, says)
+	}
+	w.wantDenied(map[string]uint64{"watch": 2, "stream": 1}, "and no rule names it")
+	eventually(t, "the other stays", func() error {
+		var left []string
+		for _, f := range w.daemon.loads.Followers() {
+			left = append(left, f.Picker)
+		}
+		if !slices.Equal(left, []string{"stays"}) {
+			return fmt.Errorf("left are %q", left)
+		}
+		return nil
+	})
+	for range 3 { // more than can have been on their way
+		if _, err := stays.Recv(); err != nil {
+			t.Errorf("the stream that is still allowed: %v", err)
+		}
+	}
+}
+
 // TestNobodyReportsForAnEnvoyByItsNodeID: another client has a certificate of the same authority, the same address and
 // may use the same cluster, and gives the Envoy's node id. The Envoy's next process has its certificate.
 func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
