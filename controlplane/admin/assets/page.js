@@ -191,7 +191,11 @@ setInterval(() => {
 }, 250);
 
 function showWaiting() {
-	if (S.attempt > 2) patch(byId('main'), [views.noAnswer()]);
+	if (S.attempt < 2) return;
+	want('reachable', 10000, async () => { // what answers at once is not the connection
+		if (await ask('session')) S.error = views.heldBack;
+	});
+	patch(byId('main'), [views.noAnswer()]);
 }
 let spoken = '';
 function showLive() {

@@ -1041,7 +1041,9 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';
+export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between holds ' +
+	'it back. Have it pass on text/event-stream without a buffer.';
 export function noAnswer() {
-	return empty('Steelyard does not answer', S.error || 'The connection failed.', goesOn,
+	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer', S.error || 'The connection failed.', goesOn,
 		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
 }
