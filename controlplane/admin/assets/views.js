@@ -628,7 +628,7 @@ function endpointRow(c, r, index, history, isFirst, total) {
 		h('td', { class: 'num less-wide' + (r.heard > 3 ? ' is-warning' : '') }, known(r.heard) ? ago(r.heard) : dash));
 }
 function stateNote(c, r) {
-	if (r.override) return overrideWords(r.override) + ', for ' + lasts(seconds(r.override.until) - S.now) + ' more';
+	if (r.override) return overrideWords(r.override); // until when is in the card above
 	const i = S.fleet.incidents.find((x) => x.subject.kind === 'endpoint' && x.subject.name === r.address &&
 		x.subject.cluster === c.name);
 	if (i) return lasts(S.now - seconds(i.since));
@@ -907,7 +907,7 @@ function envoyRows(e) {
 			h('ul', e.problems.map((p) => h('li', { class: 'break is-' + p.severity }, p.message)))))
 			: e.gone && e.reason ? h('tr.words.gone', { key: e.key + ' words' }, h('td', { colspan: 9, class: 'break' },
 				e.reason)) : null;
-	return [h('tr', { key: e.key, class: (e.gone ? 'gone ' : '') + (words ? 'more' : ''), 'data-envoy': e.name },
+	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''), 'data-envoy': e.name },
 		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
 			? e.word : e.state),
 		h('td.num', secs(e.delay)), h('td.num', rate(e.rate)), h('td.num.far', num(e.open)), h('td.nowrap.far', e.tells ||
