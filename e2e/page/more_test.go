@@ -30,7 +30,7 @@ func reloads(t *testing.T, f *fleet, b *browser) {
 	f.warmUp = "6s"
 	f.writeConfig("")
 	p.until("the reload is on the timeline",
-		`[...document.querySelectorAll('.event')].some((e) => /[Cc]onfiguration 2/.test(e.innerText))`)
+		`[...document.querySelectorAll('.event')].some((e) => /generation 2/.test(e.innerText))`)
 	f.write("steelyard.yaml", "clusters: []\n")
 	p.until("so is the one that was refused, and it is an incident",
 		`[...document.querySelectorAll('.event')].some((e) => e.innerText.includes('refused')) &&
@@ -122,9 +122,9 @@ func heapIsBounded(t *testing.T, f *fleet, b *browser) {
 	eval[bool](p, `(async () => {
 		const reader = (await fetch('api/v1/stream?cluster=llama')).body.getReader();
 		let text = '';
-		while (!/\\ndata: (.*)\\n/.test(text)) text += new TextDecoder().decode((await reader.read()).value);
+		while (!/\ndata: (.*)\n/.test(text)) text += new TextDecoder().decode((await reader.read()).value);
 		await reader.cancel();
-		window.oneFrame = /\\ndata: (.*)\\n/.exec(text)[1];
+		window.oneFrame = /\ndata: (.*)\n/.exec(text)[1];
 		window.store = await import('./assets/store.js');
 		window.feed = async (n) => {
 			for (let i = 0; i < n; i++) {
@@ -181,7 +181,7 @@ func drained(t *testing.T, f *fleet, b *browser) {
 	}
 	card := fmt.Sprintf("document.querySelector('tr[data-override=%q]')", address)
 	p.until("the card has who, why and until when", fmt.Sprintf(`[ 'drained', '9 min', 'anna', 'a new driver',
-		'is lost' ].every((w) => (%s?.innerText || '').replaceAll('\\u00a0', ' ').includes(w))`, card))
+		'is lost' ].every((w) => (%s?.innerText || '').replaceAll('\u00a0', ' ').includes(w))`, card))
 	p.until("so has the row", fmt.Sprintf(
 		"document.querySelector('tr[data-row=%q] .state').innerText.includes('drained')", address))
 	p.shot("calm-drained-1280-light")
@@ -220,17 +220,21 @@ func refuses(t *testing.T, f *fleet, b *browser) {
 func metricsBreak(t *testing.T, f *fleet, b *browser) {
 	p := b.tab(t, 1280, 900)
 	p.open(f.url("#/c/llama?range=5m"))
+	repair := func() {
+		for _, s := range f.llama {
+			s.SetMetricsFault(modelsim.MetricsHealthy)
+		}
+	}
+	defer repair()
 	for _, s := range f.llama[1:] {
 		s.SetMetricsFault(modelsim.MetricsError)
 	}
 	p.until("it is one incident, in red", `document.querySelector('.incident.error')?.innerText
 		.includes('metrics of most endpoints')`)
-	p.until("the source is red", `[...document.querySelectorAll('main .is-error')].some((e) =>
-		e.innerText.includes('scrape') || e.closest('section')?.innerText.includes('scrape'))`)
+	p.until("the source is red", `[...document.querySelectorAll('table.plain tr')].some((e) =>
+		e.innerText.includes('Server metrics') && e.querySelector('.sign.error'))`)
 	p.shot("trouble-metrics-1280-light")
-	for _, s := range f.llama[1:] {
-		s.SetMetricsFault(modelsim.MetricsHealthy)
-	}
+	repair()
 	p.until("it ends with its cause", `![...document.querySelectorAll('.incident')].some((e) =>
 		e.innerText.includes('metrics of most endpoints'))`)
 	p.noErrors()

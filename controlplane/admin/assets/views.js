@@ -505,6 +505,10 @@ const sourceNames = {
 		load_reports: "Envoys' load reports",
 };
 const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
+// sourceKind is that of the incident about a source, if there is one: it is red where the source fails for most of a
+// pool.
+const sourceKind = (c, s) => S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' + s.name)?.severity ||
+	sourceKinds[s.state] || '';
 function sourceWords(s) {
 	const e = s.envoys;
 	if (known(e.expected)) {
@@ -518,9 +522,9 @@ function sourcesCard(c) {
 	return card('What Steelyard hears', 'of ' + c.name, null, h('div.sideways', { tabindex: 0, role: 'region',
 		'aria-label': 'Sources' }, h('table.plain',
 		h('thead', h('tr', h('th', 'Source'), h('th.less', 'State'), h('th', 'What it reports'), h('th.num', 'Latest'))),
-		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKinds[s.state]),
+		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKind(c, s)),
 			' ' + (sourceNames[s.name] || s.name)),
-			h('td.less', { class: 'is-' + (sourceKinds[s.state] || '') }, s.state), h('td.break', sourceWords(s)),
+			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
 }
 function notThere(title, words) {
@@ -907,7 +911,8 @@ function envoyRows(e) {
 			h('ul', e.problems.map((p) => h('li', { class: 'break is-' + p.severity }, p.message)))))
 			: e.gone && e.reason ? h('tr.words.gone', { key: e.key + ' words' }, h('td', { colspan: 9, class: 'break' },
 				e.reason)) : null;
-	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''), 'data-envoy': e.name },
+	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''),
+		'data-envoy': e.name },
 		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
 			? e.word : e.state),
 		h('td.num', secs(e.delay)), h('td.num', rate(e.rate)), h('td.num.far', num(e.open)), h('td.nowrap.far', e.tells ||
@@ -1041,9 +1046,10 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';
-export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between holds ' +
-	'it back. Have it pass on text/event-stream without a buffer.';
+export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between ' +
+	'holds it back. Have it pass on text/event-stream without a buffer.';
 export function noAnswer() {
-	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer', S.error || 'The connection failed.', goesOn,
+	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
+		S.error || 'The connection failed.', goesOn,
 		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
 }
