@@ -34,8 +34,12 @@ func (f *fleet) gone(want ...string) error {
 	var got []string
 	for _, g := range s.GoneEnvoys {
 		got = append(got, g.NodeID+": "+g.Cause)
+		what := "vanished"
+		if g.Silent {
+			what = "does not answer"
+		}
 		named := func(p view.Problem) bool {
-			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") vanished")
+			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") "+what)
 		}
 		if !slices.ContainsFunc(s.Problems, named) {
 			return fmt.Errorf("%s is not among the problems: %+v", g.NodeID, s.Problems)
@@ -46,6 +50,21 @@ func (f *fleet) gone(want ...string) error {
 		return fmt.Errorf("gone %q, want %q", got, want)
 	}
 	return nil
+}
+
+// left are the states of the Envoys that are not connected any more, and the kinds of their incidents.
+func (f *fleet) left() (states map[string]admin.EnvoyState, incidents map[string]view.IncidentKind, err error) {
+	var clients struct{ Left []admin.LeftEnvoy }
+	var found struct{ Incidents []view.Incident }
+	err = errors.Join(f.get("/api/v1/clients", &clients), f.get("/api/v1/incidents", &found))
+	states, incidents = map[string]admin.EnvoyState{}, map[string]view.IncidentKind{}
+	for _, l := range clients.Left {
+		states[l.NodeID] = l.State
+	}
+	for _, i := range found.Incidents {
+		incidents[i.Subject.Name] = i.Kind
+	}
+	return states, incidents, err
 }
 
 // connected reports whether the Envoy has a stream.
@@ -96,6 +115,15 @@ func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
 	t.Logf("named %v after SIGKILL", time.Since(began).Round(time.Millisecond))
 	f.eventually("the frozen one is named", func() error { return f.gone(closed, silent) })
 	t.Logf("named %v after SIGSTOP", time.Since(began).Round(100*time.Millisecond))
+	f.eventually("the killed one is gone, the frozen one is behind, and the incidents say the same", func() error {
+		states, incidents, err := f.left()
+		if err == nil && (states["envoy-0"] != admin.EnvoyGone || incidents["envoy-0"] != "envoy_gone" ||
+			states["envoy-1"] != admin.EnvoyBehind || incidents["envoy-1"] != "envoy_behind" ||
+			states["envoy-2"] != admin.EnvoyLeft || incidents["envoy-2"] != "") {
+			err = fmt.Errorf("%v with %v", states, incidents)
+		}
+		return err
+	})
 	if n := f.metric("steelyard_gone_envoys"); n != 2 {
 		t.Errorf("steelyard_gone_envoys is %v, want 2", n)
 	}

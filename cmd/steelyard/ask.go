@@ -144,14 +144,20 @@ failed requests, and the age of what is known of it.`,
 			}
 			ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
 			live := out.Format == console.FormatTable && out.Width > 0 && count != 1
+			shown := false
 			return console.Every(ctx, interval, count, func() error {
 				v, err := c.Cluster(ctx, args[0], limit)
+				if live && shown && console.Unanswered(err) && ctx.Err() == nil {
+					fmt.Fprintf(out.W, "\r\x1b[K%v; trying again", err) // below the picture, which stays
+					return nil
+				}
 				if err != nil {
 					return err
 				}
 				if live {
 					fmt.Fprint(out.W, "\x1b[H\x1b[2J") // home, clear
 				}
+				shown = true
 				return console.PrintCluster(out, v, time.Now())
 			})
 		}),
@@ -205,7 +211,7 @@ what operators did. Times are UTC.`,
 					return err
 				}
 			}
-			events, _, err := c.Events(ctx, q)
+			events, err := c.Events(ctx, q)
 			if err != nil {
 				return err
 			}
@@ -216,14 +222,19 @@ what operators did. Times are UTC.`,
 			if err := console.PrintEvents(out, events); err != nil || !follow {
 				return err
 			}
-			return followEvents(c, out, q, events)
+			if len(events) > 0 {
+				q.Since = events[len(events)-1].ID
+			}
+			f := console.Follower{Client: c, Query: q, Out: out, Notes: os.Stderr}
+			return f.Run(untilSignal(os.Interrupt, syscall.SIGTERM), time.Second)
 		}),
 	}
 	f := c.Flags()
 	f.StringVar(&q.Cluster, "cluster", "", "only those of a cluster")
 	f.StringArrayVar(&q.Kinds, "kind", nil, "only those of a kind; repeat for more")
 	f.IntVar(&q.Limit, "limit", 0, "only the latest so many (default: all)")
-	f.BoolVarP(&follow, "follow", "f", false, "go on with new ones until Ctrl-C")
+	f.Uint64Var(&q.Since, "after", 0, "only those after the event with this id (id in -o json)")
+	f.BoolVarP(&follow, "follow", "f", false, "go on with new ones until Ctrl-C, also after a restart of Steelyard")
 	completes(c, "kind", eventKinds()...)
 	return a.flags(c)
 }
@@ -234,21 +245,4 @@ func eventKinds() []string {
 		out = append(out, string(k))
 	}
 	return out
-}
-
-// followEvents prints what is new, each second.
-func followEvents(c *console.Client, out console.Output, q console.EventQuery, seen []view.Event) error {
-	ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
-	q.Limit = 0
-	if len(seen) > 0 {
-		q.Since = seen[len(seen)-1].ID
-	}
-	return console.Every(ctx, time.Second, 0, func() error {
-		events, _, err := c.Events(ctx, q)
-		if err != nil || len(events) == 0 {
-			return err
-		}
-		q.Since = events[len(events)-1].ID
-		return console.PrintEvents(out, events)
-	})
 }

@@ -135,6 +135,7 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1",
 			Since: view.At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
 	}
+	gone[3].Silent = true
 	s := Status{Now: view.At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
 		{Reason: "closed", Count: 9, LastAt: view.At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
 		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2",
@@ -146,7 +147,7 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 	var got []string
 	for _, p := range statusProblems(s, 1) {
 		got = append(got, p.Message)
-		if p.Severity != view.SeverityWarning {
+		if silent := strings.Contains(p.Message, "does not answer"); silent != (p.Severity == view.SeverityError) {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -156,6 +157,8 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: "+
 			"the connection was reset", i))
 	}
+	want[4] = "Envoy edge-3 (10.0.0.1:1) does not answer: Steelyard closed its connection 5 min ago, because pings " +
+		"were not answered"
 	want = append(want, "2 more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

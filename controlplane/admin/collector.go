@@ -62,7 +62,7 @@ type collector struct {
 
 	expiry, handshakes, gone, requests, deniedRequests, deniedClients series
 
-	traceSpans series
+	traceSpans, pickers series
 
 	replicaConnected, replicaCount, replicaAge, replicaScraping, replicaMessages series
 }
@@ -78,6 +78,7 @@ func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), 
 	c.describeEdges()
 	c.describeReplicas()
 	c.describeTracing()
+	c.describePickers()
 	return c
 }
 
@@ -312,6 +313,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectEdges(ch, status, now)
 	c.collectReplicas(ch, status.Replicas.complete(now))
 	c.collectTracing(ch, status.Tracing)
+	c.collectPickers(ch, status.Pickers)
 }
 
 func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Cluster, now time.Time) {

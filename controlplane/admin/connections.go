@@ -102,6 +102,11 @@ const maxGoneNamed = 10
 func goneProblems(gone []GoneEnvoy, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, g := range cut(gone, maxGoneNamed) {
+		if g.Silent { // as in lostFindings: it may run
+			out = append(out, problem(view.SeverityError, "Envoy %s (%s) does not answer: Steelyard closed its "+
+				"connection %s, because pings were not answered", g.NodeID, g.Address, formatAgo(g.Since, now)))
+			continue
+		}
 		out = append(out, problem(view.SeverityWarning, "Envoy %s (%s) vanished %s without closing its stream: %s",
 			g.NodeID, g.Address, formatAgo(g.Since, now), g.Cause))
 	}

@@ -52,6 +52,7 @@ type eventList struct {
 	At       view.Time    `json:"at"`
 	Events   []view.Event `json:"events"`    // oldest first
 	OldestID uint64       `json:"oldest_id"` // of those that are kept; 0: none
+	LatestID uint64       `json:"latest_id"` // of all since the start; 0: none
 }
 
 // An explanation is how a share came about at some time.

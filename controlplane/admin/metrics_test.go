@@ -377,7 +377,7 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 			var got []string
 			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
 				"steelyard_admin_denied_requests_total", "steelyard_admin_refused_requests_total",
-				"steelyard_log_lines_dropped_total"}
+				"steelyard_log_lines_dropped_total", "steelyard_pickers"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) &&
 					!strings.HasPrefix(name, "steelyard_xds_port_") &&

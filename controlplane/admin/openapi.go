@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -34,17 +35,18 @@ func schemas() map[string]any {
 		"FleetCluster": fleetCluster{}, "ClusterFrame": clusterFrame{}, "Terminating": view.Terminating{},
 		"Replicas": Replicas{}, "ReplicaMessages": ReplicaMessages{}, "Replica": Replica{}, "Override": view.Override{},
 		"OverrideList": overrideList{}, "OverrideRequest": overrideRequest{}, "OverrideStatus": OverrideStatus{},
-		"LogLevel": logLevel{}, "Tracing": Tracing{}, "Diff": view.Diff{}, "ClusterDiff": view.ClusterDiff{}, "KeyDiff": view.KeyDiff{},
+		"LogLevel": logLevel{}, "Tracing": Tracing{}, "Pickers": Pickers{}, "Picker": Picker{}, "Diff": view.Diff{}, "ClusterDiff": view.ClusterDiff{}, "KeyDiff": view.KeyDiff{},
 		"EndpointDiff": view.EndpointDiff{}, "Part": view.Part{},
 	}
 }
 
 // An apiRoute is a route in the OpenAPI document. Its answer is an object by title; a stream of them where events is
-// set.
+// set. What changes something has another method than get, and may take an object by title, or text of another type.
 type apiRoute struct {
-	path, summary, answer string
-	query                 []apiParameter
-	events                bool
+	method, path, summary, answer string
+	query                         []apiParameter
+	events                        bool
+	body, bodyType                string
 }
 
 // An apiParameter is a parameter of a query.
@@ -81,6 +83,15 @@ func apiRoutes() []apiRoute {
 				{name: "limit", kind: "integer", meaning: "the latest so many; 0 means all"}}},
 		{path: "/api/v1/overrides", summary: "Endpoints that are drained or pinned", answer: "OverrideList"},
 		{path: "/api/v1/log-level", summary: "The least level that is logged", answer: "LogLevel"},
+		{method: "post", path: "/api/v1/log-level", summary: "Sets it until the restart", answer: "LogLevel",
+			body: "LogLevel"},
+		{method: "post", path: "/api/v1/diff", summary: "What another configuration would change", answer: "Diff",
+			bodyType: "application/yaml",
+			query:    []apiParameter{{name: "name", kind: "string", meaning: "of its file, in messages"}}},
+		{method: "put", path: "/api/v1/clusters/{name}/overrides/{address}", summary: "Drains or pins an endpoint",
+			answer: "Override", body: "OverrideRequest"},
+		{method: "delete", path: "/api/v1/clusters/{name}/overrides/{address}", summary: "Ends that",
+			answer: "Override"},
 		{path: "/api/v1/stream", summary: "A frame each second, as server-sent events", answer: "Frame", events: true,
 			query: []apiParameter{cluster, {name: "endpoint", kind: "string", meaning: "an endpoint of the cluster"},
 				{name: "matrix", kind: "string", meaning: "1: with the matrix"},
@@ -99,7 +110,12 @@ var openAPI = sync.OnceValue(func() []byte {
 	}
 	paths := map[string]any{}
 	for _, r := range apiRoutes() {
-		paths[r.path] = map[string]any{"get": r.operation()}
+		operations, ok := paths[r.path].(map[string]any)
+		if !ok {
+			operations = map[string]any{}
+			paths[r.path] = operations
+		}
+		operations[cmp.Or(r.method, "get")] = r.operation()
 	}
 	body, err := json.Marshal(map[string]any{
 		"openapi": "3.1.0",
@@ -123,9 +139,11 @@ func (r *apiRoute) operation() map[string]any {
 		return map[string]any{"schema": reference(title)}
 	}
 	parameters := []any{}
-	if strings.Contains(r.path, "{name}") {
-		parameters = append(parameters, map[string]any{"name": "name", "in": "path", "required": true,
-			"description": "name of the cluster", "schema": map[string]any{"type": "string"}})
+	for _, p := range [][2]string{{"name", "name of the cluster"}, {"address", "of the endpoint, host:port"}} {
+		if strings.Contains(r.path, "{"+p[0]+"}") {
+			parameters = append(parameters, map[string]any{"name": p[0], "in": "path", "required": true,
+				"description": p[1], "schema": map[string]any{"type": "string"}})
+		}
 	}
 	for _, p := range r.query {
 		schema := map[string]any{"type": p.kind}
@@ -135,11 +153,30 @@ func (r *apiRoute) operation() map[string]any {
 		parameters = append(parameters, map[string]any{"name": p.name, "in": "query", "description": p.meaning,
 			"schema": schema})
 	}
-	return map[string]any{"summary": r.summary, "parameters": parameters, "responses": map[string]any{
+	out := map[string]any{"summary": r.summary, "parameters": parameters, "responses": map[string]any{
 		"200": map[string]any{"description": "success", "content": map[string]any{kind: content(r.answer)}},
 		"default": map[string]any{"description": "failure",
 			"content": map[string]any{"application/json": content("Error")}},
 	}}
+	switch {
+	case r.body != "":
+		out["requestBody"] = map[string]any{"required": true,
+			"content": map[string]any{"application/json": map[string]any{"schema": requestSchema(r.body)}}}
+	case r.bodyType != "":
+		out["requestBody"] = map[string]any{"required": true,
+			"content": map[string]any{r.bodyType: map[string]any{"schema": map[string]any{"type": "string"}}}}
+	}
+	return out
+}
+
+// requestSchema is that of an object in a request. Unlike in an answer, a key that is left out is null, and none is
+// accepted that is not known.
+func requestSchema(title string) map[string]any {
+	titles := map[reflect.Type]string{}
+	s := objectSchema(reflect.TypeOf(schemas()[title]), titles)
+	delete(s, "required")
+	s["additionalProperties"] = false
+	return s
 }
 
 func reference(title string) map[string]any {

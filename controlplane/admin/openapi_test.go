@@ -1,72 +1,137 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// answers are requests, by the route of the OpenAPI document that describes their answer.
-func answers() map[string][]string {
-	return map[string][]string{
-		"/api/v1/status": {"/api/v1/status"}, "/api/v1/session": {"/api/v1/session"},
-		"/api/v1/clusters":        {"/api/v1/clusters"},
-		"/api/v1/clusters/{name}": {"/api/v1/clusters/llama?sort=worst&limit=3", "/api/v1/clusters/mixtral"},
-		"/api/v1/clusters/{name}/history": {"/api/v1/clusters/llama/history?window=1m&points=5&endpoint=10.0.0.2:8000",
-			"/api/v1/clusters/llama/history?fields=shares,served,loads,in_flight,latency,states"},
-		"/api/v1/clusters/{name}/matrix":  {"/api/v1/clusters/llama/matrix"},
-		"/api/v1/clusters/{name}/explain": {"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000"},
-		"/api/v1/clients":                 {"/api/v1/clients?sort=worst&limit=1"},
-		"/api/v1/incidents":               {"/api/v1/incidents?cluster=llama"},
-		"/api/v1/events":                  {"/api/v1/events?since=0&cluster=llama&kind=nack&limit=5"},
-		"/api/v1/overrides":               {"/api/v1/overrides"},
-		"/api/v1/log-level":               {"/api/v1/log-level"},
-		"/api/v1/stream":                  nil, // its frame is checked by itself
+// An exchange is a request of which the answer is checked.
+type exchange struct{ target, body string }
+
+// answers are requests, by the method and route of the OpenAPI document that describes their answer. Those of a route
+// are sent in turn.
+func answers() map[string][]exchange {
+	const override = "/api/v1/clusters/llama/overrides/10.0.0.2:8000"
+	return map[string][]exchange{
+		"get /api/v1/status": {{"/api/v1/status", ""}}, "get /api/v1/session": {{"/api/v1/session", ""}},
+		"get /api/v1/clusters": {{"/api/v1/clusters", ""}},
+		"get /api/v1/clusters/{name}": {{"/api/v1/clusters/llama?sort=worst&limit=3", ""},
+			{"/api/v1/clusters/mixtral", ""}},
+		"get /api/v1/clusters/{name}/history": {
+			{"/api/v1/clusters/llama/history?window=1m&points=5&endpoint=10.0.0.2:8000", ""},
+			{"/api/v1/clusters/llama/history?fields=shares,served,loads,in_flight,latency,states", ""}},
+		"get /api/v1/clusters/{name}/matrix":  {{"/api/v1/clusters/llama/matrix", ""}},
+		"get /api/v1/clusters/{name}/explain": {{"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000", ""}},
+		"get /api/v1/clients":                 {{"/api/v1/clients?sort=worst&limit=1", ""}},
+		"get /api/v1/incidents":               {{"/api/v1/incidents?cluster=llama", ""}},
+		"get /api/v1/events":                  {{"/api/v1/events?since=0&cluster=llama&kind=nack&limit=5", ""}},
+		"get /api/v1/overrides":               {{"/api/v1/overrides", ""}},
+		"get /api/v1/log-level":               {{"/api/v1/log-level", ""}},
+		"get /api/v1/stream":                  nil, // its frame is checked by itself
+		"post /api/v1/log-level":              {{"/api/v1/log-level", `{"level":"debug"}`}},
+		"post /api/v1/diff":                   {{"/api/v1/diff?name=new.yaml", "clusters: []"}},
+		"put /api/v1/clusters/{name}/overrides/{address}": {{override, `{"kind":"drain"}`},
+			{override, `{"kind":"pin","share":0.2,"for_seconds":60,"reason":"a test"}`}},
+		"delete /api/v1/clusters/{name}/overrides/{address}": {{override, ""}},
 	}
 }
 
-// TestTheOpenAPIDocumentDescribesTheAnswers validates an answer of each route by the schema of that route, with a
-// validator that is not ours, and checks that each key of each answer is described.
+// operated is a handler for requests of someone who may operate.
+func operated(t *testing.T) http.Handler {
+	t.Helper()
+	const token = "0123456789abcdef"
+	tokens, err := ParseTokens([]byte("operate anna " + token + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := optionsOf(typical(noon))
+	o.Access = NewAccess(AccessOptions{Loopback: true, TokensFile: "tokens"})
+	o.Access.SetTokens(tokens, nil)
+	h := New(o)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// asked sends one request with a body.
+func asked(h http.Handler, method, target, body string) answer {
+	w, r := httptest.NewRecorder(), request(method, target)
+	r.Body = io.NopCloser(strings.NewReader(body))
+	h.ServeHTTP(w, r)
+	return answer{w.Code, w.Header(), w.Body.String()}
+}
+
+// pointer is the JSON pointer of an operation of the document.
+func pointer(method, path string) string {
+	escaped := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
+	return "file:///openapi.json#/paths/" + escaped + "/" + method
+}
+
+// validate checks a body by the schema at a pointer.
+func validate(t *testing.T, compiler *jsonschema.Compiler, at, body string) {
+	t.Helper()
+	schema, err := compiler.Compile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
+	if err != nil {
+		t.Fatalf("%s: %v", at, err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%s: %v", at, err)
+	}
+}
+
+// TestTheOpenAPIDocumentDescribesTheAnswers validates an answer of each operation by its schema, and what it takes,
+// with a validator that is not ours, and checks that each key of each answer is described.
 func TestTheOpenAPIDocumentDescribesTheAnswers(t *testing.T) {
-	h := handlerOf(typical(noon))
+	h := operated(t)
 	doc := decode[map[string]any](t, ask(t, h, http.MethodGet, "/api/v1/openapi.json"))
 	compiler := jsonschema.NewCompiler()
 	if err := compiler.AddResource("file:///openapi.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	paths := doc["paths"].(map[string]any)
-	for path := range paths {
-		requests, ok := answers()[path]
-		if !ok {
-			t.Errorf("%s is described, and no answer of it is checked", path)
-		}
-		pointer := strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
-		for _, request := range requests {
-			schema, err := compiler.Compile("file:///openapi.json#/paths/" + pointer +
-				"/get/responses/200/content/application~1json/schema")
-			if err != nil {
-				t.Fatal(err)
-			}
-			a := ask(t, h, http.MethodGet, request)
-			if a.code != http.StatusOK {
-				t.Fatalf("%s: %d %s", request, a.code, a.body)
-			}
-			body, err := jsonschema.UnmarshalJSON(strings.NewReader(a.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := schema.Validate(body); err != nil {
-				t.Errorf("%s: %v", request, err)
-			}
+	described := map[string]bool{}
+	for path, operations := range doc["paths"].(map[string]any) {
+		for method := range operations.(map[string]any) {
+			described[method+" "+path] = true
 		}
 	}
-	for path := range answers() {
-		if paths[path] == nil {
-			t.Errorf("%s is not described", path)
+	for _, operation := range slices.SortedFunc(maps.Keys(described), func(a, b string) int {
+		return cmp.Compare(b, a) // put before get and delete
+	}) {
+		exchanges, ok := answers()[operation]
+		if !ok {
+			t.Errorf("%s is described, and no answer of it is checked", operation)
+		}
+		method, path, _ := strings.Cut(operation, " ")
+		for _, e := range exchanges {
+			if strings.HasPrefix(e.body, "{") {
+				validate(t, compiler, pointer(method, path)+"/requestBody/content/application~1json/schema", e.body)
+			}
+			a := asked(h, strings.ToUpper(method), e.target, e.body)
+			if a.code != http.StatusOK {
+				t.Fatalf("%s %s: %d %s", method, e.target, a.code, a.body)
+			}
+			validate(t, compiler, pointer(method, path)+"/responses/200/content/application~1json/schema", a.body)
+		}
+	}
+	for operation := range answers() {
+		if !described[operation] {
+			t.Errorf("%s is not described", operation)
 		}
 	}
 }
@@ -99,16 +164,28 @@ func TestTheOpenAPIDocumentRefusesAnAnswerOfAnotherKind(t *testing.T) {
 func TestEveryRouteOfTheDocumentIsInTheOpenAPIDocument(t *testing.T) {
 	doc := document(t)
 	for _, r := range apiRoutes() {
-		if !strings.Contains(doc, fmt.Sprintf("| `%s` |", r.path)) {
-			t.Errorf("docs/admin-api.md has no row for %s", r.path)
+		row := r.path
+		if r.method != "" {
+			row = strings.ToUpper(r.method) + " " + r.path
+		}
+		if !strings.Contains(doc, fmt.Sprintf("| `%s` |", row)) {
+			t.Errorf("docs/admin-api.md has no row for %s", row)
 		}
 	}
+	row := regexp.MustCompile("^\\| `(?:([A-Z]+) )?(/api/[^`]+)` \\|")
+	rows := 0
 	for line := range strings.Lines(doc) {
-		path, _, _ := strings.Cut(strings.TrimPrefix(line, "| `"), "`")
-		if strings.HasPrefix(line, "| `/api/") && path != "/api/v1/openapi.json" && !strings.Contains(path, "POST") {
-			if _, ok := answers()[path]; !ok {
-				t.Errorf("%s is in docs/admin-api.md, and not in the OpenAPI document", path)
-			}
+		m := row.FindStringSubmatch(line)
+		if m == nil || m[2] == "/api/v1/openapi.json" {
+			continue
 		}
+		rows++
+		if operation := cmp.Or(strings.ToLower(m[1]), "get") + " " + m[2]; answers()[operation] == nil &&
+			operation != "get /api/v1/stream" {
+			t.Errorf("%s is in docs/admin-api.md, and not in the OpenAPI document", operation)
+		}
+	}
+	if rows != len(answers()) {
+		t.Errorf("docs/admin-api.md has %d rows of routes, and the OpenAPI document %d", rows, len(answers()))
 	}
 }

@@ -42,7 +42,7 @@ func (o *deskOperator) Diff(name string, text []byte) (view.Diff, error) {
 	if string(text) == "wrong" {
 		return view.Diff{}, errors.New(name + ":1:1: wrong")
 	}
-	return view.Diff{Added: []string{"new"}, Clusters: []view.ClusterDiff{{Name: "llama",
+	return view.Diff{Added: []string{"new"}, Clusters: []view.ClusterDiff{{Name: "llama", Keys: []view.KeyDiff{},
 		Endpoints: []view.EndpointDiff{{Address: "10.20.1.11:8000"}}}}}, nil
 }
 

@@ -3,12 +3,15 @@ package admin
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"embed"
+	"errors"
 	"html/template"
 	"io/fs"
 	"net/http"
 	"path"
 	"slices"
+	"strings"
 
 	"steelyard/controlplane/view"
 )
@@ -129,11 +132,44 @@ func assetHandler() http.Handler {
 		if err != nil {
 			panic("admin: " + err.Error())
 		}
-		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, _ *http.Request) {
+		packed := gzipped(body)
+		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Vary", "Accept-Encoding")
+			if acceptsGzip(r) {
+				w.Header().Set("Content-Encoding", "gzip")
+				_, _ = w.Write(packed)
+				return
+			}
 			_, _ = w.Write(body)
 		})
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
+}
+
+// gzipped compresses a file of the page, once: it is read over slow links at night.
+func gzipped(body []byte) []byte {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(body)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic("admin: " + err.Error()) // a buffer takes everything
+	}
+	return out.Bytes()
+}
+
+// acceptsGzip reports whether a request accepts that encoding. A quality of 0 is a refusal.
+func acceptsGzip(r *http.Request) bool {
+	for _, header := range r.Header.Values("Accept-Encoding") {
+		for item := range strings.SplitSeq(header, ",") {
+			coding, quality, _ := strings.Cut(item, ";")
+			if strings.TrimSpace(coding) == "gzip" {
+				return strings.Trim(strings.TrimPrefix(strings.TrimSpace(quality), "q="), "0.") != "" || quality == ""
+			}
+		}
+	}
+	return false
 }

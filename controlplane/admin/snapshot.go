@@ -122,7 +122,7 @@ func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
 	status.RefusedRequests, status.AdminAccess = s.refused, s.access
-	status.Replicas = status.Replicas.complete(s.now)
+	status.Replicas, status.Pickers = status.Replicas.complete(s.now), status.Pickers.complete()
 	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
 	status.XDSAccess.Denied = orEmpty(status.XDSAccess.Denied)
 	status.Certificates = currentCertificates(status.Certificates, s.now)

@@ -39,6 +39,8 @@ type Status struct {
 	AdminPort AdminPort `json:"admin_port"`
 	// Replicas are the other replicas of this control plane, as this one sees them.
 	Replicas Replicas `json:"replicas"`
+	// Pickers follow the loads.
+	Pickers Pickers `json:"pickers"`
 	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
 	// shows the first to expire of those of the Source.
 	Certificates []Certificate `json:"certificates"`

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -180,10 +181,31 @@ func (p *tab) until(what, script string) {
 		eval[string](p, "document.body.innerText.slice(0, 3000)"))
 }
 
+// navigate loads an address.
+func (p *tab) navigate(url string) {
+	p.t.Helper()
+	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+}
+
+// heap is what the scripts of the page use after a collection of garbage, in bytes.
+func (p *tab) heap() int64 {
+	p.t.Helper()
+	var used int64
+	p.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		if _, err := chromedp.Call(ctx, heapprofiler.CollectGarbage, chromedp.Void{}); err != nil {
+			return err
+		}
+		usage, err := chromedp.Call(ctx, runtime.GetHeapUsage, chromedp.Void{})
+		used = int64(usage.UsedSize)
+		return err
+	}))
+	return used
+}
+
 // open loads an address and waits until the page is live.
 func (p *tab) open(url string) {
 	p.t.Helper()
-	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+	p.navigate(url)
 	p.live()
 }
 

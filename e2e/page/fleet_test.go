@@ -32,6 +32,9 @@ type fleet struct {
 	embed   []*modelsim.Server
 	envoys  []*proc.Envoy
 	urls    map[string][]string // of the Envoys' listeners, by cluster
+	warmUp  string              // of each cluster, where it is not the default
+
+	counters *counters // of the servers of embed
 }
 
 // hostileNode is a node id that a page must not read as HTML.
@@ -53,6 +56,7 @@ func newFleet(t testing.TB) *fleet {
 		f.embed = append(f.embed, server(t, modelsim.Options{Slots: 4, Seed: uint64(10 + i)}))
 	}
 	f.xds, f.admin = port(t), port(t)
+	f.writeTokens()
 	f.writeConfig("")
 	f.start("steelyard")
 	f.envoy("gw-1", "llama")
@@ -84,9 +88,13 @@ func port(t testing.TB) string {
 func (f *fleet) writeConfig(more string) {
 	f.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds: {listen: %s}\nadmin: {listen: %s}\n%s\nclusters:\n", f.xds, f.admin, more)
+	fmt.Fprintf(&b, "xds: {listen: %s}\nadmin: {listen: %s, tokens_file: tokens, anonymous_view: true}\n%s\nclusters:\n", f.xds, f.admin, more)
 	list := func(name string, servers []*modelsim.Server) {
-		fmt.Fprintf(&b, "- name: %s\n  engine: vllm\n  endpoints:\n    static:\n", name)
+		fmt.Fprintf(&b, "- name: %s\n  engine: vllm\n", name)
+		if f.warmUp != "" {
+			fmt.Fprintf(&b, "  warm_up: %s\n", f.warmUp)
+		}
+		fmt.Fprintf(&b, "  endpoints:\n    static:\n")
 		for i, s := range servers {
 			fmt.Fprintf(&b, "    - {address: %s, zone: %c}\n", s.Address(), 'a'+i%2)
 		}

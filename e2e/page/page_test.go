@@ -35,6 +35,7 @@ func routes(endpoint string) map[string]string {
 func TestThePage(t *testing.T) {
 	f := newFleet(t)
 	f.traffic()
+	f.counters = countServed(t, f.embed)
 	b := newBrowser(t)
 	f.warm()
 	for _, c := range []struct {
@@ -48,6 +49,13 @@ func TestThePage(t *testing.T) {
 		{"behind a path prefix", behindPrefix},
 		{"a node id is text", nodeIDIsText},
 		{"pause stands still, and goes on", pauses},
+		{"reloads, good and bad, are on the timeline", reloads},
+		{"shares served are those of the servers' own counters", servedAsCounted},
+		{"a proxy that buffers", bufferingProxies},
+		{"the heap stays as it is over ten minutes of frames", heapIsBounded},
+		{"a drained endpoint, until when and by whom", drained},
+		{"an Envoy that refuses", refuses},
+		{"the metrics of most of a pool", metricsBreak},
 		{"a flag appears within two seconds of the API's", flagAppears},
 		{"an Envoy that was killed stays listed as gone", envoyGone},
 		{"in trouble every view fits, and axe finds nothing", viewsFit},

@@ -29,6 +29,7 @@ type eventList struct {
 	At       view.Time    `json:"at"`
 	Events   []view.Event `json:"events"`
 	OldestID uint64       `json:"oldest_id"`
+	LatestID uint64       `json:"latest_id"`
 }
 
 type overrideList struct {

@@ -175,8 +175,12 @@ type EventQuery struct {
 }
 
 // Events asks for what changed, oldest first.
-func (c *Client) Events(ctx context.Context, q EventQuery) (events []view.Event, now view.Time, err error) {
-	var list eventList
+func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error) {
+	list, err := c.events(ctx, q)
+	return list.Events, err
+}
+
+func (c *Client) events(ctx context.Context, q EventQuery) (list eventList, err error) {
 	parameters := []string{"cluster", q.Cluster}
 	for _, k := range q.Kinds {
 		parameters = append(parameters, "kind", k)
@@ -187,13 +191,11 @@ func (c *Client) Events(ctx context.Context, q EventQuery) (events []view.Event,
 	if q.Since > 0 {
 		parameters = append(parameters, "since", fmt.Sprint(q.Since))
 	}
-	if err := c.get(ctx, &list, []string{"events"}, parameters...); err != nil {
-		return nil, view.Time{}, err
-	}
+	err = c.get(ctx, &list, []string{"events"}, parameters...)
 	if list.Events == nil {
 		list.Events = []view.Event{}
 	}
-	return list.Events, list.At, nil
+	return list, err
 }
 
 // PrintEvents prints one line for each event.

@@ -51,7 +51,11 @@ func someStatus() *Status {
 	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", view.OverridePin, view.Num(0.05), ""
 	return &Status{
 		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
-			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true}},
+			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
+			Pickers: admin.Pickers{Connected: 102, List: []admin.Picker{
+				{Name: "gateway-7f9c\x1b[31m", Address: "10.0.9.4:50122", Clusters: []string{"llama-70b"},
+					Since: before(time.Hour)},
+				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}}},
 		State: view.StateError,
 		Clusters: []view.Cluster{{Name: "llama-70b", State: view.StateError, Ready: true,
 			Counts:   view.EndpointCounts{Total: 12, Overloaded: 1, Failing: 2},

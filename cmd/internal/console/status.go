@@ -151,6 +151,10 @@ func (s *Status) Print(o Output, where string) error {
 		s.clusters(w, o.Width)
 		fmt.Fprintln(w)
 		s.envoys(w, o.Width)
+		if len(s.Process.Pickers.List) > 0 {
+			fmt.Fprintln(w)
+			s.pickers(w, o.Width)
+		}
 		if len(s.Overrides) > 0 {
 			fmt.Fprintln(w)
 			s.overrides(w, o.Width)
@@ -231,6 +235,17 @@ func (s *Status) envoys(w io.Writer, width int) {
 		case admin.EnvoyUnknown:
 			fmt.Fprintf(w, "%s %s\n", printable(e.NodeID), printable(e.Note))
 		}
+	}
+}
+
+func (s *Status) pickers(w io.Writer, width int) {
+	t := newTable("PICKER", "FOLLOWS", "FOR", "ADDRESS")
+	for _, p := range s.Process.Pickers.List {
+		t.add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time), p.Address)
+	}
+	t.write(w, width)
+	if more := s.Process.Pickers.Connected - len(s.Process.Pickers.List); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
 	}
 }
 

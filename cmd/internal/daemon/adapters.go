@@ -181,6 +181,10 @@ func (d *Daemon) Status() admin.Status {
 	}
 	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
 	s.Overrides = d.operate.status()
+	for _, f := range d.loads.Followers() {
+		s.Pickers.List = append(s.Pickers.List,
+			admin.Picker{Name: f.Picker, Address: f.Address, Clusters: f.Clusters, Since: view.At(f.Since)})
+	}
 	s.XDSAccess = d.viewAccess()
 	s.Certificates, s.RefusedHandshakes = d.certificates(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {

@@ -150,13 +150,13 @@ func (p *Push) Published(version string, err error, at time.Time) {
 	defer p.recorder.mu.Unlock()
 	t := p.trace
 	t.version, t.pushEnded = version, at
-	if err != nil {
-		t.failure = err.Error()
-	}
 	early := t.answers
 	t.answers = nil
+	if err != nil {
+		t.version, t.failure = "", err.Error() // that in force is of an earlier push
+	}
 	for _, a := range early {
-		if a.version == version {
+		if a.version == t.version {
 			t.answer(a)
 		}
 	}

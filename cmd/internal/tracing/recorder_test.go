@@ -143,8 +143,14 @@ func TestATraceHasTheScrapesTheStepThePushAndTheAnswers(t *testing.T) {
 
 func TestAPushThatFailsIsAnError(t *testing.T) {
 	r, exported := recorder()
-	r.Publishing("llama", at(0)).Published("v1", errors.New("no \xff address"), at(1))
+	p := r.Publishing("llama", at(0))
+	r.Answered("llama", "v1", "edge-1", false, "", at(0))
+	p.Published("v1", errors.New("no \xff address"), at(1))
+	r.Answered("llama", "v1", "edge-2", false, "", at(2))
 	flush(r)
+	if got := exported.named("ack"); len(got) != 0 {
+		t.Errorf("%d answers to the push before are its own", len(got))
+	}
 	for _, name := range []string{"decision", "push"} {
 		s := exported.named(name)
 		if len(s) != 1 || s[0].Status().Code != codes.Error || s[0].Status().Description != "no \uFFFD address" {

@@ -1,7 +1,7 @@
 // Wires the page: routes, the stream, keys, and drawing what has changed.
 import { act, clock, h, lasts, patch, R, S, sign } from './base.js';
 import { isPainted, paint, readColours, timeAt } from './charts.js';
-import { ask, loadClients, loadEvents, loadHeads, loadHistory, setRows, take } from './store.js';
+import { ask, loadClients, loadEvents, loadHeads, loadHistory, loadProcess, setRows, take } from './store.js';
 import * as views from './views.js';
 
 const byId = (id) => document.getElementById(id);
@@ -146,6 +146,7 @@ function step() {
 	if (!S.fleet || S.is === 'paused' || S.is === 'stale') return;
 	const names = S.fleet.clusters.map((c) => c.name);
 	want('heads', 5000, loadHeads);
+	want('process', 5000, loadProcess);
 	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
 	if (!wanted.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
 	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;
@@ -190,7 +191,11 @@ setInterval(() => {
 }, 250);
 
 function showWaiting() {
-	if (S.attempt > 2) patch(byId('main'), [views.noAnswer()]);
+	if (S.attempt < 2) return;
+	want('reachable', 10000, async () => { // what answers at once is not the connection
+		if (await ask('session')) S.error = views.heldBack;
+	});
+	patch(byId('main'), [views.noAnswer()]);
 }
 let spoken = '';
 function showLive() {

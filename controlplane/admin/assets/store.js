@@ -7,6 +7,7 @@ Object.assign(S, {
 	is: 'loading', now: 0, heardAt: 0, attempt: 0, error: '', rev: 0, theme: '',
 	fleet: null, cluster: null, rows: [], endpoint: null, matrix: null, events: [], envoys: [], clientsAt: 0,
 		heads: new Map(),
+	process: null, overrides: [],
 	histories: new Map(), opened: new Map(), allIncidents: false, allEnvoys: false, allEvents: false, cursor: null,
 	chosen: -1, listed: [], window: { from: 0, to: 60 }, rowHeight: 35,
 });
@@ -76,6 +77,7 @@ function readRow(c, e, i) {
 			served10s: e.served_share_10s,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,
 		utilization: input('utilization').value, failedShare: e.failed_share, heard: e.heard_seconds,
+		override: e.override,
 		firstToken: e.first_token_mean_seconds, answer: e.answer_p99_seconds, share: e.share, weight: e.weight,
 	};
 	r.shown = r.sortLoad = shown(c, r.loadPerSlot, per);
@@ -169,6 +171,11 @@ function poolNumbers(c) {
 export async function loadHeads() {
 	const list = (await ask('clusters')).clusters;
 	S.heads = new Map(list.map((c) => [c.name, c]));
+	S.rev++;
+}
+// loadProcess asks for what of the process the page shows, and for what operators decided.
+export async function loadProcess() {
+	[S.process, S.overrides] = await Promise.all([ask('status'), ask('overrides').then((o) => (o ? o.overrides : []))]);
 	S.rev++;
 }
 export async function loadClients() {

@@ -301,6 +301,7 @@ export function fleetView() {
 			h('div.end.legend', h('span', 'load: little', scale(), 'overloaded'))),
 		leadOf(kind, lead, h('small', '  ' + since())),
 		[...clusters].sort((x, y) => states.indexOf(y.state) - states.indexOf(x.state)).map((c) => poolRow(c)),
+		operatorsCard(),
 		h('div.half',
 			card('Latest events', null, h('a', { href: link('/events') }, 'All events'), eventList(S.events, 6)),
 			card('Envoys', null, h('a', { href: link('/envoys') }, 'Which sends where'), h('div.inner', envoyMini()))),
@@ -456,7 +457,7 @@ export function clusterView() {
 			card('Who gets the next requests', expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
 		rows.length > 40 && squaresCard(c, rows),
 		c.queue && queueCard(c.queue),
-		endpointTable(c, rows),
+		operatorsCard(c.name), endpointTable(c, rows),
 		h('div.half', lostCard(c), sourcesCard(c)),
 	];
 }
@@ -505,6 +506,10 @@ const sourceNames = {
 		load_reports: "Envoys' load reports",
 };
 const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
+// sourceKind is that of the incident about a source, if there is one: it is red where the source fails for most of a
+// pool.
+const sourceKind = (c, s) => S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' + s.name)?.severity ||
+	sourceKinds[s.state] || '';
 function sourceWords(s) {
 	const e = s.envoys;
 	if (known(e.expected)) {
@@ -518,9 +523,9 @@ function sourcesCard(c) {
 	return card('What Steelyard hears', 'of ' + c.name, null, h('div.sideways', { tabindex: 0, role: 'region',
 		'aria-label': 'Sources' }, h('table.plain',
 		h('thead', h('tr', h('th', 'Source'), h('th.less', 'State'), h('th', 'What it reports'), h('th.num', 'Latest'))),
-		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKinds[s.state]),
+		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKind(c, s)),
 			' ' + (sourceNames[s.name] || s.name)),
-			h('td.less', { class: 'is-' + (sourceKinds[s.state] || '') }, s.state), h('td.break', sourceWords(s)),
+			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
 }
 function queueCard(q) {
@@ -642,10 +647,29 @@ function endpointRow(c, r, index, history, isFirst, total) {
 		h('td', { class: 'num less-wide' + (r.heard > 3 ? ' is-warning' : '') }, known(r.heard) ? ago(r.heard) : dash));
 }
 function stateNote(c, r) {
+	if (r.override) return overrideWords(r.override); // until when is in the card above
 	const i = S.fleet.incidents.find((x) => x.subject.kind === 'endpoint' && x.subject.name === r.address &&
 		x.subject.cluster === c.name);
 	if (i) return lasts(S.now - seconds(i.since));
 	return r.state === 'warming' && known(r.ramp) ? 'trusted ' + pct(r.ramp, 0) : '';
+}
+
+const overrideWords = (o) => (o.kind === 'pin' ? 'pinned to ' + pct(o.share) : 'drained');
+// operatorsCard lists what operators decided; in a view of one cluster, about that.
+function operatorsCard(cluster) {
+	const list = S.overrides.filter((o) => !cluster || o.cluster === cluster);
+	if (!list.length) return null;
+	return h('section.card', { key: 'overrides' }, h('header', h('h2', 'By hand'),
+		h('small', 'endpoints that operators drained or pinned, until their time is over')),
+	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Overrides' }, h('table.plain',
+		h('thead', h('tr', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'].map((t) => h('th',
+			{ scope: 'col' }, t)))),
+		h('tbody', list.map((o) => h('tr', { key: o.cluster + ' ' + o.address, 'data-override': o.address },
+			h('td', h('a', { href: link(endpointPath(o.cluster, o.address)) }, o.address), !cluster && h('small',
+				' ' + o.cluster)),
+			h('td.nowrap.is-warning', sign('warning'), ' ', overrideWords(o)),
+			h('td.nowrap', lasts(seconds(o.until) - S.now) + ' more'), h('td.break', o.by || dash),
+			h('td.break', o.reason || dash), h('td', o.kept ? 'stays' : 'is lost')))))));
 }
 
 // ---- Endpoint.
@@ -873,6 +897,7 @@ export function envoysView() {
 			' left within the hour' : ''))),
 		leadOf(lead[0], lead.slice(1)),
 		clusters.length > 0 && matrixCard(clusters),
+		replicasCard(), pickersCard(),
 		!S.envoys.length ? empty('No Envoy is connected',
 			'An Envoy needs Steelyard’s address as its source of endpoints. This prints a configuration that has it:',
 			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
@@ -901,12 +926,44 @@ function envoyRows(e) {
 			h('ul', e.problems.map((p) => h('li', { class: 'break is-' + p.severity }, p.message)))))
 			: e.gone && e.reason ? h('tr.words.gone', { key: e.key + ' words' }, h('td', { colspan: 9, class: 'break' },
 				e.reason)) : null;
-	return [h('tr', { key: e.key, class: (e.gone ? 'gone ' : '') + (words ? 'more' : ''), 'data-envoy': e.name },
+	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''),
+		'data-envoy': e.name },
 		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
 			? e.word : e.state),
 		h('td.num', secs(e.delay)), h('td.num', rate(e.rate)), h('td.num.far', num(e.open)), h('td.nowrap.far', e.tells ||
 			dash), h('td.nowrap.far', e.version || dash), h('td.nowrap.far', [e.address, e.zone].filter(Boolean).join(' · ')),
 		h('td.num.far', e.gone ? 'was here ' + lasts(e.leftAt - e.connected) : lasts(S.now - e.connected))), words];
+}
+const replicaStates = { live: 'good', gone: 'warning', unreachable: 'error' };
+// replicasCard is who else serves Envoys, and what each replica has.
+function replicasCard() {
+	const r = S.process && S.process.replicas;
+	if (!r || !r.enabled) return null;
+	const row = (key, kind, state, name, since, ...cells) => h('tr', { key, 'data-replica': name }, h('td', h('div.name',
+		sign(kind), h('b.break', name))), h('td', { class: 'nowrap is-' + kind }, state), h('td.nowrap', known(seconds(since))
+		? lasts(S.now - seconds(since)) : dash), cells.map((c) => h('td.num', c)));
+	return h('section.card', { key: 'replicas' }, h('header', h('h2', 'Replicas'), h('small', r.connected
+		? 'they share what they count, through Redis' : 'cut off: ' + (r.error || 'no reason given'))),
+	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Replicas' }, h('table.plain',
+		h('thead', h('tr', ['Replica', 'State', 'For', 'Envoys', 'Endpoints scraped', 'Last message'].map((t, i) => h('th',
+			{ scope: 'col', class: i > 2 ? 'num' : null }, t)))),
+		h('tbody', row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
+			r.since, num(S.fleet.envoys.connected), num(r.scraping), dash),
+		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys), dash,
+			ago(o.age_seconds)))))));
+}
+// pickersCard is who follows the loads, to name an endpoint for each request.
+function pickersCard() {
+	const p = S.process && S.process.pickers;
+	if (!p || !p.connected) return null;
+	return h('section.card', { key: 'pickers' }, h('header', h('h2', 'Pickers'), h('small', num(p.connected) +
+		' follow the loads, and name the endpoint of each request')),
+	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Pickers' }, h('table.plain',
+		h('thead', h('tr', ['Picker', 'Follows', 'For', 'Address'].map((t) => h('th', { scope: 'col' }, t)))),
+		h('tbody', p.list.map((x) => h('tr', { key: x.name + x.address, 'data-picker': x.name }, h('td', h('div.name',
+			sign('good'), h('b.break', x.name))), h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap',
+			lasts(S.now - seconds(x.since))), h('td.nowrap', x.address)))))),
+	p.connected > p.list.length && h('p.rest', 'and ' + num(p.connected - p.list.length) + ' more'));
 }
 function matrixCard(clusters) {
 	const pool = clusters.find((c) => c.name === R.pool) || clusters[0];
@@ -1004,7 +1061,10 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';
+export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between ' +
+	'holds it back. Have it pass on text/event-stream without a buffer.';
 export function noAnswer() {
-	return empty('Steelyard does not answer', S.error || 'The connection failed.', goesOn,
+	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
+		S.error || 'The connection failed.', goesOn,
 		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
 }
