@@ -96,7 +96,7 @@ func withPublisher(t *testing.T, cfg *config.Config, p func(publisher) controlpl
 	}
 	d.manager.Close()
 	d.manager = controlplane.NewManager(p(publisher{d.streams, d.metrics, d.loads}), envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.recorder, d.loads}, d.outdated, d.beats, d.options.Log)
+		observer{d.metrics, d.recorder, d.loads, d.places}, d.outdated, d.beats, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
