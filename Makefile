@@ -38,7 +38,7 @@ demo: need-go tools-envoy ## Envoy's own round robin against Steelyard's weights
 	@bin/steelyard-demo $(ARGS)
 
 .PHONY: demo-queue
-demo-queue: need-go module tools-envoy ## two classes in a queue at twice the load, in real Envoys (ARGS="--duration 1m")
+demo-queue: need-go module tools-envoy ## two classes in a queue at twice the load (ARGS="--duration 1m")
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
 	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo queue $(ARGS)
 
