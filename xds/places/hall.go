@@ -117,7 +117,8 @@ func inFlight(e *weighting.EndpointDecision) float64 {
 		return e.Load
 	}
 	for _, in := range e.Inputs {
-		if in.Field == weighting.FieldInFlight && (in.State == weighting.StateFresh || in.State == weighting.StateHold) {
+		usable := in.State == weighting.StateFresh || in.State == weighting.StateHold
+		if in.Field == weighting.FieldInFlight && usable {
 			return in.Value
 		}
 	}

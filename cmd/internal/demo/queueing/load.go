@@ -48,7 +48,8 @@ func (l *load) run(ctx context.Context, d time.Duration) error {
 	defer show.Stop()
 	over := time.NewTimer(d)
 	defer over.Stop()
-	fmt.Fprintf(l.out, "%-14s %10s %10s %10s %12s %8s\n", "class", "answered", "share", "refused", "mean wait", "failed")
+	fmt.Fprintf(l.out, "%-14s %10s %10s %10s %12s %8s\n", "class", "answered", "share", "refused", "mean wait",
+		"failed")
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
