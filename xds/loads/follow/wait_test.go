@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"steelyard/picking"
 	"steelyard/xds/loads/loadsv1"
@@ -146,6 +147,21 @@ func TestARequestThatLeavesBeforeItIsReportedIsNotReported(t *testing.T) {
 	}
 	if !s.are()() {
 		t.Errorf("settled %v", s.all)
+	}
+}
+
+func TestAHeaderThatIsNotUTF8DoesNotBreakTheStream(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	if _, ok := w.Arrive(noon, Arrival{Class: "gold\xff", Tenant: "\xc3"}, s.of(1)); !ok {
+		t.Fatal("it does not wait")
+	}
+	m := w.news(noon)
+	if a := m.GetArrivals()[0]; a.GetClass() != "gold?" || a.GetTenant() != "?" {
+		t.Errorf("reported %v", a)
+	}
+	if _, err := proto.Marshal(m); err != nil {
+		t.Error(err)
 	}
 }
 
