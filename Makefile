@@ -44,6 +44,11 @@ demo: need-go tools-envoy ## Envoy's own round robin against Steelyard's weights
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard ./cmd/steelyard-demo
 	@bin/steelyard-demo $(ARGS)
 
+.PHONY: demo-queue
+demo-queue: need-go module tools-envoy ## two classes in a queue at twice the load (ARGS="--duration 1m")
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
+	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo queue $(ARGS)
+
 .PHONY: build
 build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,6 +16,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
 )
 
 // An answer is how a request ended.
@@ -112,15 +116,20 @@ func queueing(t *testing.T, pool []*modelsim.Server, envoys int, queue string) *
 func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
 	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	c.send(first, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
 	const requests = 12
-	for i := range requests {
-		c.send(t.Context(), i, i%2, "", "", 300*time.Millisecond)
+	for i := 1; i <= requests; i++ {
+		c.send(t.Context(), i, i%2, "", "", 20*time.Millisecond)
 		f.eventually("the request waits", func() error { return f.waits(i, 1) })
 	}
+	release()
 	var order []int
-	for range requests {
+	for range requests + 1 {
 		a := c.next()
-		if a.code != http.StatusOK {
+		if a.number > 0 && a.code != http.StatusOK {
 			t.Fatalf("request %d: %+v", a.number, a)
 		}
 		order = append(order, a.number)
@@ -129,4 +138,174 @@ func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
 		t.Errorf("the order of the answers is %v", order)
 	}
 	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+}
+
+func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
+	f := queueing(t, servers(t, same(4, modelsim.Options{Slots: 8})...), 2,
+		"{max_in_flight: 1, classes: [{name: gold, weight: 3}, {name: base, weight: 1}]}")
+	c := newCallers(t, f)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for i, class := range []string{"gold", "base"} {
+		for tenant := range 12 { // three times as many as there are places, in each class
+			c.sending.Go(func() {
+				for ctx.Err() == nil {
+					a := c.call(ctx, i, tenant%2, class, fmt.Sprint(tenant), 25*time.Millisecond)
+					if ctx.Err() == nil && a.code != http.StatusOK {
+						c.answers <- a
+					}
+				}
+			})
+		}
+	}
+	f.eventually("both classes wait", func() error {
+		q, err := f.queue()
+		if err == nil && (q.Classes[0].Waiting == 0 || q.Classes[1].Waiting == 0) {
+			err = fmt.Errorf("classes %+v", q.Classes)
+		}
+		return err
+	})
+	before, err := f.queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const enough = 600
+	var gold, base float64
+	f.eventually("enough requests were sent", func() error {
+		q, err := f.queue()
+		if err != nil {
+			return err
+		}
+		gold = float64(q.Classes[0].Granted - before.Classes[0].Granted)
+		base = float64(q.Classes[1].Granted - before.Classes[1].Granted)
+		if gold+base < enough {
+			return fmt.Errorf("%v and %v were sent", gold, base)
+		}
+		return nil
+	})
+	if share := gold / (gold + base); share < 0.75*0.95 || share > 0.75*1.05 {
+		t.Errorf("the share of the class with weight 3 of 4 is %.3f (%v of %v)", share, gold, gold+base)
+	}
+	stop()
+	c.sending.Wait()
+	if n := len(c.answers); n > 0 {
+		t.Errorf("%d requests failed, the first: %+v", n, <-c.answers)
+	}
+}
+
+func TestAClientThatGivesUpLeavesTheQueue(t *testing.T) {
+	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	c := newCallers(t, f)
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	c.send(first, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	impatient, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	c.send(impatient, 1, 1, "", "", time.Millisecond)
+	f.eventually("it waits", func() error { return f.waits(1, 1) })
+	giveUp()
+	f.eventually("it has left", func() error { return f.waits(0, 1) })
+	if q, err := f.queue(); err != nil || q.Classes[0].Left != 1 {
+		t.Errorf("the queue is %+v (%v), want one that left", q, err)
+	}
+	release() // of the place, by a client that aborts
+	f.eventually("the place is free", func() error { return f.waits(0, 0) })
+	if served := f.served(); served > 1 {
+		t.Errorf("%d requests were served, want none that left", served)
+	}
+}
+
+func TestARequestThatMayNotWaitIsRefused(t *testing.T) {
+	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 1,
+		"{max_in_flight: 1, classes: [{name: short, max_wait: 200ms}, {name: none, max_waiting: 0}]}")
+	c := newCallers(t, f)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	c.send(ctx, 0, 0, "none", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	for class, reason := range map[string]string{"short": "timeout", "none": "full"} {
+		a := c.call(t.Context(), 1, 0, class, "", time.Millisecond)
+		if a.code != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" ||
+			a.header.Get("X-Steelyard-Refused") != reason {
+			t.Errorf("class %s: %+v, want a 503 for the reason %s", class, a, reason)
+		}
+	}
+}
+
+func TestAQueueFollowsTheConfiguration(t *testing.T) {
+	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 1, "{max_in_flight: 1}")
+	c := newCallers(t, f)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	c.send(ctx, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	c.send(ctx, 1, 0, "", "", time.Minute)
+	f.eventually("one waits", func() error { return f.waits(1, 1) })
+	c.send(t.Context(), 2, 0, "", "", time.Millisecond)
+	f.eventually("two wait", func() error { return f.waits(2, 1) })
+	f.writeConfig("queue: {max_in_flight: 2}")
+	f.eventually("another place", func() error { return f.waits(1, 2) })
+	f.writeConfig("")
+	if a := c.next(); a.number != 2 || a.code != http.StatusOK {
+		t.Errorf("the request that waited when the queue was switched off: %+v", a)
+	}
+	if q, err := f.queue(); err == nil {
+		t.Errorf("the queue is %+v, want none", q)
+	}
+}
+
+func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
+	f := queueing(t, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
+	c := newCallers(t, f)
+	const requests = 16
+	for i := range requests {
+		c.send(t.Context(), i, i%2, "", "", 5*time.Second)
+	}
+	f.eventually("they wait", func() error { return f.waits(requests-2, 2) })
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range requests {
+		if a := c.next(); a.code != http.StatusOK {
+			t.Errorf("request %d: %+v", a.number, a)
+		}
+	}
+	if a := c.call(t.Context(), requests, 0, "", "", time.Millisecond); a.code != http.StatusOK {
+		t.Errorf("without a control plane: %+v", a)
+	}
+	f.control = f.startControl("steelyard-2")
+	f.eventually("the Envoys have joined the queue again", func() error { return f.waits(0, 0) })
+	if a := c.call(t.Context(), requests+1, 1, "", "", time.Millisecond); a.code != http.StatusOK {
+		t.Errorf("with a new control plane: %+v", a)
+	}
+	if q, err := f.queue(); err != nil || q.Classes[0].Granted == 0 {
+		t.Errorf("the queue is %+v (%v), want a request that it sent", q, err)
+	}
+}
+
+func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
+	withModule(t)
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "steelyard-demo")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", root, "-o", binary, "./cmd/steelyard-demo")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the demo: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "queue", "--duration", "3s").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, class := range []string{"interactive", "batch"} {
+		rows := regexp.MustCompile(`(?m)^`+class+` +(\d+) .* (\d+)$`).FindAllStringSubmatch(string(out), -1)
+		if len(rows) == 0 {
+			t.Fatalf("no row of class %s:\n%s", class, out)
+		}
+		if last := rows[len(rows)-1]; last[1] == "0" || last[2] != "0" {
+			t.Errorf("class %s has %s answers and %s failures:\n%s", class, last[1], last[2], out)
+		}
+	}
 }

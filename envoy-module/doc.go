@@ -7,6 +7,14 @@
 // and has the route chosen again. Without one, it removes the header: the request goes by the weights. The reason of
 // each choice is in the dynamic metadata steelyard, key picker, for the access log.
 //
+// # The queue
+//
+// Where the cluster has a queue, the filter stops the request at its headers, has it wait (package follow), and returns
+// to the worker. The verdict arrives on a goroutine, which wakes the worker by Envoy's scheduler; the worker then goes
+// on with the endpoint that was granted, answers 503, or chooses as without a queue. Beyond Envoy's buffer, the body of
+// a request that waits is not read. The end of a request frees its place: Envoy destroys the filter of each, however it
+// ends.
+//
 // # What keeps Envoy alive
 //
 // The module runs in Envoy's process. So each entry recovers from a panic, and after the third the filter steps aside

@@ -15,6 +15,7 @@ import (
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/cmd/internal/demo"
+	"steelyard/cmd/internal/demo/queueing"
 	"steelyard/controlplane/config"
 )
 
@@ -63,6 +64,29 @@ Ctrl-C.`,
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
+	c.AddCommand(queueCommand())
+	return c
+}
+
+func queueCommand() *cobra.Command {
+	var o queueing.Options
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "Show a queue with two classes at twice the load that the servers can take",
+		Long: `Start a control plane, simulated model servers that execute one request at a time
+and two real Envoys with the module, and send two classes of requests, twice as
+much as the servers can do. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the
+folder of libsteelyard.so, as make demo-queue does.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration <= 0 {
+				return errors.New("--duration has to be above 0")
+			}
+			o.Out, o.ControlPlane = cmd.OutOrStdout(), controlPlane
+			return queueing.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", queueing.DefaultDuration, "length of the load")
 	return c
 }
 

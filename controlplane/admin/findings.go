@@ -25,6 +25,7 @@ const (
 	kindNoPush         view.IncidentKind = "no_push"
 	kindDrops          view.IncidentKind = "drops"
 	kindNoShedding     view.IncidentKind = "shedding_without_effect"
+	kindNoQueue        view.IncidentKind = "queue_without_effect"
 	kindSource         view.IncidentKind = "source"
 	kindOverloaded     view.IncidentKind = "overloaded"
 	kindNotFollowed    view.IncidentKind = "not_followed"

@@ -13,6 +13,15 @@ func clusterFindings(p *picture, c *view.Cluster) []finding {
 	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
 	out := decisionFindings(p, c, subject)
 	out = append(out, sheddingFindings(p, c, subject)...)
+	if problems := queueProblems(c, p.clients); len(problems) > 0 {
+		f := found(kindNoQueue, view.SeverityWarning, subject,
+			sprint("Not all requests of %s wait in its queue", c.Name)).explain(
+			joined(problems), view.BlameNo, "Envoys without the module send requests at once.",
+			"Make the configuration of the Envoys with steelyard bootstrap --module.",
+			"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
+		f.patience = 5 * time.Second
+		out = append(out, f)
+	}
 	for i := range c.Sources {
 		if f, ok := sourceFinding(p, c, &c.Sources[i], subject); ok {
 			out = append(out, f)

@@ -300,7 +300,8 @@ func (m *Metrics) Forget(cluster string) {
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed,
-		m.ackDelay, m.acks, m.nacks, m.queueGranted, m.queueReleased, m.queueRefused, m.queueLeft, m.queueWait} {
+		m.ackDelay, m.acks, m.nacks, m.queueGranted, m.queueReleased, m.queueRefused, m.queueLeft,
+		m.queueWait} {
 		v.DeletePartialMatch(match)
 	}
 }

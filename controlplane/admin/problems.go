@@ -213,6 +213,25 @@ func sheddingProblems(cluster string, clients []Client) []view.Problem {
 		"false", cluster)}
 }
 
+// queueProblems are those of a queue in which not all Envoys of the cluster have their requests wait.
+func queueProblems(c *view.Cluster, clients []Client) []view.Problem {
+	if c.Queue == nil {
+		return nil
+	}
+	watching := 0
+	for _, client := range clients {
+		if slices.ContainsFunc(client.Subscriptions, func(s Subscription) bool { return s.Cluster == c.Name }) {
+			watching++
+		}
+	}
+	if c.Queue.Envoys >= watching {
+		return nil
+	}
+	return []view.Problem{problem(view.SeverityWarning, "requests of %d of the %d Envoys of %s do not wait in its "+
+		"queue: make the configuration of these Envoys with steelyard bootstrap --module, or look for the reason in "+
+		"their logs", watching-c.Queue.Envoys, watching, c.Name)}
+}
+
 func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
 	var out []view.Problem
 	switch s.State {

@@ -186,6 +186,28 @@ func TestClusterProblems(t *testing.T) {
 	}
 }
 
+func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
+	clients := []Client{{Subscriptions: []Subscription{{Cluster: "llama"}, {Cluster: "llama"}}},
+		{Subscriptions: []Subscription{{Cluster: "llama"}}}, {Subscriptions: []Subscription{{Cluster: "mixtral"}}}}
+	for name, tc := range map[string]struct {
+		queue *view.Queue
+		want  []view.Problem
+	}{
+		"no queue":           {nil, nil},
+		"all of the cluster": {&view.Queue{Envoys: 2}, nil},
+		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("requests of 1 of the 2 Envoys of llama do " +
+			"not wait in its queue: make the configuration of these Envoys with steelyard bootstrap --module, or " +
+			"look for the reason in their logs")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &view.Cluster{Name: "llama", Queue: tc.queue}
+			if diff := cmp.Diff(tc.want, queueProblems(c, clients)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Through the snapshot, because the problem is of a cluster and its Envoys together.
 func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 	without := []view.Problem{failure("shedding is enabled and without effect: no connected Envoy asks for llama, " +

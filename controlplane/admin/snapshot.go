@@ -86,6 +86,7 @@ func completeCluster(c view.Cluster, m *moment, clients []Client, now time.Time)
 	if c.Shedding {
 		c.Problems = append(c.Problems, sheddingProblems(c.Name, clients)...)
 	}
+	c.Problems = append(c.Problems, queueProblems(&c, clients)...)
 	return c
 }
 

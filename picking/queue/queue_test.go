@@ -157,7 +157,8 @@ func TestAFullClassRefusesTheLatestOfItsLargestTenant(t *testing.T) {
 	if got := verdicts[0].RetryAfter; got != 3*time.Second {
 		t.Errorf("a client may try again after %v, want 3 s", got)
 	}
-	want(t, "the flood itself", q.Arrive(after(2600*time.Millisecond), request(6, "", "flood", 2600*time.Millisecond)), "6:-full")
+	verdicts = q.Arrive(after(2600*time.Millisecond), request(6, "", "flood", 2600*time.Millisecond))
+	want(t, "the flood itself", verdicts, "6:-full")
 }
 
 func TestAClassWithoutAQueueRefusesAtOnce(t *testing.T) {
@@ -287,7 +288,7 @@ func atTwiceTheLoad(classes []Class, tenants int, seed uint64) (granted map[stri
 		}
 	}
 	next := uint64(0)
-	for step := range 4000 {
+	for step := range 1200 {
 		now := after(time.Duration(step) * time.Millisecond)
 		q.Update(now, endpoints(math.NaN(), math.NaN(), math.NaN(), math.NaN()), 0, picking.Requests())
 		for range 2 {
@@ -334,7 +335,7 @@ func TestNoClassStarvesHoweverSmallItsWeight(t *testing.T) {
 	small, large := bounds, bounds
 	small.Name, small.Weight, large.Name, large.Weight = "small", 0.01, "large", 1
 	granted, _ := atTwiceTheLoad([]Class{small, large}, 1, 1)
-	if n := granted["small"]; n < 30 {
+	if n := granted["small"]; n < 9 {
 		t.Errorf("the small class was granted %d of %d", n, n+granted["large"])
 	}
 }

@@ -65,7 +65,8 @@ type Follower struct {
 // New makes a server without clusters.
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
-		queues: make(map[string]*loadsv1.QueueHeaders), changed: make(chan struct{}), followers: make(map[*Follower]struct{})}
+		queues: make(map[string]*loadsv1.QueueHeaders), changed: make(chan struct{}),
+		followers: make(map[*Follower]struct{})}
 }
 
 // Register adds the service to a gRPC server.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,7 +110,8 @@ func inFlight(e *weighting.EndpointDecision) float64 {
 		return e.Load
 	}
 	for _, in := range e.Inputs {
-		if in.Field == weighting.FieldInFlight && (in.State == weighting.StateFresh || in.State == weighting.StateHold) {
+		usable := in.State == weighting.StateFresh || in.State == weighting.StateHold
+		if in.Field == weighting.FieldInFlight && usable {
 			return in.Value
 		}
 	}
@@ -142,7 +144,7 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	}
 	for _, held := range m.GetHeld() {
 		s.open[held.GetId()] = struct{}{}
-		h.queue.Hold(queue.ID{Stream: s.number, Request: held.GetId()}, held.GetEndpoint())
+		h.queue.Hold(queue.ID{Stream: s.number, Request: held.GetId()}, cut(held.GetEndpoint()))
 	}
 	for _, n := range m.GetEnded() {
 		delete(s.open, n)
@@ -166,8 +168,8 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	return nil
 }
 
-// cut bounds a name.
-func cut(name string) string { return name[:min(len(name), MaxName)] }
+// cut bounds a name, and what is kept of its message.
+func cut(name string) string { return strings.Clone(name[:min(len(name), MaxName)]) }
 
 // tick refuses what has waited for too long.
 func (h *hall) tick(now time.Time) {

@@ -307,11 +307,12 @@ func TestStreamsThatDoNotFitAreEnded(t *testing.T) {
 		messages []*loadsv1.WaitRequest
 		want     codes.Code
 	}{
-		"no such cluster":         {[]*loadsv1.WaitRequest{{Cluster: "lama"}}, codes.FailedPrecondition},
-		"a message too large":     {[]*loadsv1.WaitRequest{llama, {Arrivals: many}}, codes.InvalidArgument},
-		"too many requests":       {[]*loadsv1.WaitRequest{{Cluster: "llama", Held: held}}, codes.ResourceExhausted},
-		"places held in between":  {[]*loadsv1.WaitRequest{llama, {Held: held[:1]}}, codes.InvalidArgument},
-		"a name longer than that": {[]*loadsv1.WaitRequest{{Cluster: strings.Repeat("x", 5000)}}, codes.FailedPrecondition},
+		"no such cluster":        {[]*loadsv1.WaitRequest{{Cluster: "lama"}}, codes.FailedPrecondition},
+		"a message too large":    {[]*loadsv1.WaitRequest{llama, {Arrivals: many}}, codes.InvalidArgument},
+		"too many requests":      {[]*loadsv1.WaitRequest{{Cluster: "llama", Held: held}}, codes.ResourceExhausted},
+		"places held in between": {[]*loadsv1.WaitRequest{llama, {Held: held[:1]}}, codes.InvalidArgument},
+		"a name longer than that": {[]*loadsv1.WaitRequest{{Cluster: strings.Repeat("x", 5000)}},
+			codes.FailedPrecondition},
 	} {
 		t.Run(what, func(t *testing.T) {
 			client := s.join(c.messages[0])

@@ -412,6 +412,30 @@ func TestNarrowedRulesEndStreamsOfLoads(t *testing.T) {
 	}
 }
 
+// TestRequestsWaitInTheQueuesOfTheirClientsRulesOnly: no cluster has a queue here, which is the answer to a client that
+// may ask.
+func TestRequestsWaitInTheQueuesOfTheirClientsRulesOnly(t *testing.T) {
+	w := newGuarded(t, config.ClientRule{SAN: "edge.example.com", Clusters: []string{"a"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	wait := func(client, cluster string) error {
+		s, err := loadsv1.NewQueueClient(w.client(client)).Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.Send(&loadsv1.WaitRequest{Cluster: cluster}); err != nil {
+			return err
+		}
+		_, err = s.Recv()
+		return err
+	}
+	if err := wait("edge.example.com", "a"); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("its cluster: %v", err)
+	}
+	denied(t, "another cluster", wait("edge.example.com", "b"), "lets edge.example.com watch cluster b")
+	denied(t, "no rule", wait("other.example.com", "a"), "no rule of xds.clients names other.example.com")
+}
+
 // TestNobodyReportsForAnEnvoyByItsNodeID: another client has a certificate of the same authority, the same address and
 // may use the same cluster, and gives the Envoy's node id. The Envoy's next process has its certificate.
 func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {

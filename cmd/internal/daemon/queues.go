@@ -38,7 +38,8 @@ func (d *Daemon) addQueue(c *view.Cluster) {
 	for _, s := range state.Classes {
 		c.Queue.Classes = append(c.Queue.Classes, view.QueueClass{
 			Name: s.Name, Weight: s.Weight, Strict: s.Strict, MaxWaiting: s.MaxWaiting,
-			MaxWaitSeconds: view.Seconds(s.MaxWait), Waiting: s.Waiting, Tenants: s.Tenants, OldestAt: view.At(s.Oldest),
+			MaxWaitSeconds: view.Seconds(s.MaxWait),
+			Waiting:        s.Waiting, Tenants: s.Tenants, OldestAt: view.At(s.Oldest),
 			Granted: s.Granted, Released: s.Released, Left: s.Left,
 			RefusedFull: s.Refused[queue.RefusedFull], RefusedTimeout: s.Refused[queue.RefusedTimeout],
 		})

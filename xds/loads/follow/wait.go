@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -88,6 +89,8 @@ func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uin
 		return 0, false
 	}
 	w.last++
+	// A message with a text that is not UTF-8 cannot be sent, and a client can write any bytes into a header.
+	a.Class, a.Tenant = strings.ToValidUTF8(a.Class, "?"), strings.ToValidUTF8(a.Tenant, "?")
 	w.requests[w.last] = &request{Arrival: a, since: now, settled: settled}
 	w.waiting++
 	w.arrivals = append(w.arrivals, w.last)

@@ -1,0 +1,299 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/picking"
+	"steelyard/xds/loads/loadsv1"
+)
+
+// desk is the other end of the streams: it passes on what it gets, and sends what it is told.
+type desk struct {
+	loadsv1.UnimplementedQueueServer
+	asked   chan *loadsv1.WaitRequest
+	answers chan *loadsv1.WaitResponse
+	hang    chan struct{} // ends the stream
+}
+
+func (d *desk) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]) error {
+	if err := g.Send(&loadsv1.WaitResponse{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(g.Context())
+	defer cancel()
+	messages := make(chan *loadsv1.WaitRequest)
+	go func() { // ends with the stream
+		for {
+			m, err := g.Recv()
+			if err != nil {
+				return
+			}
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.hang:
+			return nil
+		case m := <-messages:
+			d.asked <- m
+		case a := <-d.answers:
+			if err := g.Send(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// settlements are what became of requests, in the order in which they were settled.
+type settlements struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *settlements) of(n int) func(Outcome) {
+	return func(o Outcome) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all = append(s.all, fmt.Sprint(n, " ", o.Endpoint, o.Refused))
+	}
+}
+
+func (s *settlements) are(want ...string) func() bool {
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.Equal(s.all, want)
+	}
+}
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// waiting is a waiter whose cluster has a queue; it is not connected, but Steelyard has just been heard.
+func waiting(t *testing.T, conn *grpc.ClientConn) *Waiter {
+	t.Helper()
+	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	f.Pool("llama").set(picking.Update{}, &loadsv1.QueueHeaders{Class: "x-class"}, noon)
+	w := f.NewWaiter("llama")
+	w.heard = noon
+	return w
+}
+
+func arrive(t *testing.T, w *Waiter, s *settlements, now time.Time, n int) uint64 {
+	t.Helper()
+	id, ok := w.Arrive(now, Arrival{Class: "gold", Tenant: "x", Size: 7}, s.of(n))
+	if !ok {
+		t.Fatal("it does not wait")
+	}
+	return id
+}
+
+func verdicts(v ...*loadsv1.Verdict) []*loadsv1.Verdict { return v }
+
+func TestArrivalsAreReportedOnceAndVerdictsSettleThem(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	a, b, c := arrive(t, w, s, noon, 1), arrive(t, w, s, noon, 2), arrive(t, w, s, noon, 3)
+	m := w.news(noon.Add(time.Second))
+	if len(m.GetArrivals()) != 3 || w.news(noon) != nil {
+		t.Fatalf("reported %v, want three arrivals, once", m)
+	}
+	first := m.GetArrivals()[0]
+	if first.GetId() != a || first.GetClass() != "gold" || first.GetTenant() != "x" || first.GetSize() != 7 ||
+		first.GetWaitedMicroseconds() != 1e6 {
+		t.Errorf("the arrival is %v", first)
+	}
+	w.settle(verdicts(&loadsv1.Verdict{Id: b, Endpoint: "10.0.0.1:80"}, &loadsv1.Verdict{Id: a, Refused: "full"},
+		&loadsv1.Verdict{Id: c}, &loadsv1.Verdict{Id: 99, Endpoint: "?"}), noon)
+	w.settle(verdicts(&loadsv1.Verdict{Id: b, Endpoint: "twice"}), noon)
+	if !s.are("2 10.0.0.1:80", "1 full", "3 ")() {
+		t.Errorf("settled %v", s.all)
+	}
+	w.End(b)
+	w.End(a) // refused: Steelyard has forgotten it
+	if m := w.news(noon); !slices.Equal(m.GetEnded(), []uint64{b}) {
+		t.Errorf("reported %v, want the end of the one in flight", m)
+	}
+}
+
+func TestARequestThatLeavesBeforeItIsReportedIsNotReported(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	w.End(arrive(t, w, s, noon, 1))
+	if m := w.news(noon); m != nil {
+		t.Errorf("reported %v", m)
+	}
+	id := arrive(t, w, s, noon, 2)
+	w.news(noon)
+	w.End(id)
+	if m := w.news(noon); !slices.Equal(m.GetEnded(), []uint64{id}) {
+		t.Errorf("reported %v, want the end", m)
+	}
+	if !s.are()() {
+		t.Errorf("settled %v", s.all)
+	}
+}
+
+func TestAHeaderThatIsNotUTF8DoesNotBreakTheStream(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	if _, ok := w.Arrive(noon, Arrival{Class: "gold\xff", Tenant: "\xc3"}, s.of(1)); !ok {
+		t.Fatal("it does not wait")
+	}
+	m := w.news(noon)
+	if a := m.GetArrivals()[0]; a.GetClass() != "gold?" || a.GetTenant() != "?" {
+		t.Errorf("reported %v", a)
+	}
+	if _, err := proto.Marshal(m); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestANewStreamHasAllRequestsInTheirOrder(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	a, b, c := arrive(t, w, s, noon, 1), arrive(t, w, s, noon.Add(time.Second), 2), arrive(t, w, s, noon, 3)
+	w.news(noon)
+	w.settle(verdicts(&loadsv1.Verdict{Id: a, Endpoint: "10.0.0.1:80"}), noon)
+	w.closed()
+	w.End(c) // while there is no stream
+	m := w.open()
+	if h := m.GetHeld(); m.GetCluster() != "llama" || m.GetPicker() != "envoy-1" || len(h) != 1 ||
+		h[0].GetId() != a || h[0].GetEndpoint() != "10.0.0.1:80" {
+		t.Errorf("the first message is %v", m)
+	}
+	m = w.news(noon.Add(3 * time.Second))
+	if got := m.GetArrivals(); len(got) != 1 || got[0].GetId() != b || got[0].GetWaitedMicroseconds() != 2e6 ||
+		len(m.GetEnded()) != 0 {
+		t.Errorf("the second message is %v, want what waits, for two seconds", m)
+	}
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	for n := range maxRequests {
+		arrive(t, w, s, noon, n)
+	}
+	if _, ok := w.Arrive(noon, Arrival{}, s.of(0)); ok {
+		t.Error("one request too many waits")
+	}
+	all := 0
+	for m := w.news(noon); m != nil; m = w.news(noon) {
+		if all += len(m.GetArrivals()); len(m.GetArrivals()) > maxBatch {
+			t.Fatalf("%d arrivals in a message", len(m.GetArrivals()))
+		}
+	}
+	if all != maxRequests {
+		t.Errorf("%d arrivals were reported", all)
+	}
+}
+
+func TestAfterSilenceWhatWaitsIsReleasedInOrderAndNothingMoreWaits(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	for n := range 3 {
+		arrive(t, w, s, noon, n)
+	}
+	inFlight := arrive(t, w, s, noon, 3)
+	w.news(noon)
+	w.settle(verdicts(&loadsv1.Verdict{Id: inFlight, Endpoint: "e"}), noon)
+	w.release(func() bool { return w.stale(noon.Add(picking.Stale)) })
+	if !s.are("3 e")() {
+		t.Fatalf("settled too early: %v", s.all)
+	}
+	w.release(func() bool { return w.stale(noon.Add(picking.Stale + 1)) })
+	if !s.are("3 e", "0 ", "1 ", "2 ")() {
+		t.Errorf("settled %v", s.all)
+	}
+	if _, ok := w.Arrive(noon.Add(picking.Stale+1), Arrival{}, s.of(4)); ok {
+		t.Error("a request waits for nothing")
+	}
+	if m := w.news(noon); len(m.GetEnded()) != 3 {
+		t.Errorf("reported %v, want that three do not wait any more", m)
+	}
+}
+
+func TestAWaiterConnectsAgainAndReleasesWhatWaitsAtItsEnd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{asked: make(chan *loadsv1.WaitRequest, 100), answers: make(chan *loadsv1.WaitResponse),
+		hang: make(chan struct{})}
+	g := grpc.NewServer()
+	loadsv1.RegisterQueueServer(g, d)
+	conn, err := Dial(listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, s := waiting(t, conn), &settlements{}
+	w.heard = time.Time{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var loops sync.WaitGroup
+	loops.Go(func() { _ = g.Serve(listener) })
+	ended := make(chan error, 1)
+	loops.Go(func() { ended <- w.Run(ctx) })
+	defer loops.Wait()
+	defer conn.Close()
+	defer g.Stop()
+	defer cancel()
+
+	next := func() *loadsv1.WaitRequest {
+		t.Helper()
+		select {
+		case m := <-d.asked:
+			return m
+		case <-time.After(20 * time.Second):
+			t.Fatal("no message")
+		}
+		return nil
+	}
+	if m := next(); m.GetCluster() != "llama" {
+		t.Fatalf("the first message is %v", m)
+	}
+	eventually(t, "requests wait", func() bool {
+		_, ok := w.Arrive(time.Now(), Arrival{}, s.of(1))
+		return ok
+	})
+	if m := next(); len(m.GetArrivals()) != 1 {
+		t.Fatalf("the second message is %v", m)
+	}
+	d.hang <- struct{}{}
+	if m := next(); m.GetCluster() != "llama" {
+		t.Fatalf("the first message of the next stream is %v", m)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !s.are("1 ")() {
+		t.Errorf("settled %v, want one request released", s.all)
+	}
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); !check(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}

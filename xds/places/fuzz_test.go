@@ -1,0 +1,53 @@
+package places
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
+)
+
+// FuzzTake: whatever a proxy sends, what it has open is what waits and what is in flight, and nothing is left of it
+// when its stream has ended.
+func FuzzTake(f *testing.F) {
+	for _, m := range []*loadsv1.WaitRequest{
+		llama,
+		{Cluster: "llama", Held: []*loadsv1.Held{{Id: 1, Endpoint: "10.0.0.1:80"}, {Id: 1, Endpoint: "?"}}},
+		{Arrivals: []*loadsv1.Arrival{{Id: 1, Class: "all", Tenant: "x", Size: -1},
+			{Id: 2, WaitedMicroseconds: 1 << 63}}},
+		{Arrivals: []*loadsv1.Arrival{{Id: 1}, {Id: 1}}, Ended: []uint64{1, 1, 7}},
+	} {
+		text, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, text)
+	}
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		h := newHall("llama", &results{by: make(map[string]int)})
+		h.configure(one(time.Hour), now)
+		d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
+			Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})
+		h.decided(&d, now)
+		s := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+		h.enter(s)
+		for _, text := range [][]byte{first, second} {
+			var m loadsv1.WaitRequest
+			if proto.Unmarshal(text, &m) != nil || h.take(s, &m, now) != nil {
+				continue
+			}
+			state, _ := h.state()
+			if n := state.InFlight + state.Classes[0].Waiting; n != len(s.open) {
+				t.Fatalf("%d wait or are in flight, and %d are open", n, len(s.open))
+			}
+		}
+		h.leave(s, now)
+		if state, _ := h.state(); state.InFlight != 0 || state.Classes[0].Waiting != 0 || state.Streams != 0 {
+			t.Fatalf("after the stream: %+v", state)
+		}
+	})
+}
