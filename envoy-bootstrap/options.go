@@ -94,6 +94,8 @@ type Options struct {
 	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
 	// empty. It is to be near: on Envoy's machine, or in its pod.
 	Picker string
+	// Prefix sends the picker the first part of each body, up to Envoy's buffer (1 MiB), before the request goes on.
+	Prefix bool
 	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
 	Module bool
 
@@ -246,6 +248,8 @@ func (o Options) checkPicker() error {
 	switch {
 	case len(o.Further) > 0 && (o.Picker != "" || o.Module):
 		return errors.New("picker and module: they name endpoints of one cluster: want one cluster")
+	case o.Prefix && o.Picker == "":
+		return errors.New("prefix: bodies are sent to a picker: want a picker too")
 	case o.Picker == "":
 		return nil
 	case o.Module:

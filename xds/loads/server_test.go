@@ -3,7 +3,6 @@ package loads
 import (
 	"context"
 	"log/slog"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -49,14 +51,63 @@ type Pool struct {
 	mu      sync.Mutex
 	picker  picking.Picker
 	updated time.Time // zero before the first update
-	members int
+	members []string
+
+	routes  *prefix.Table // nil where prompts are not looked at
+	matches prefix.Matches
+	cached  []picking.Cached
 }
 
 func (p *Pool) set(u picking.Update, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
-	p.updated, p.members = now, len(u.Endpoints)
+	p.updated = now
+	if slices.EqualFunc(p.members, u.Endpoints, func(a string, e picking.Endpoint) bool { return a == e.Address }) {
+		return
+	}
+	p.members = p.members[:0]
+	for _, e := range u.Endpoints {
+		p.members = append(p.members, e.Address)
+	}
+	if p.routes != nil {
+		p.routes.Keep(func(address string) bool { return slices.Contains(p.members, address) })
+	}
+}
+
+// ChooseFor picks an endpoint for a request with a prompt, by the routes that were learned too, and counts it there.
+func (p *Pool) ChooseFor(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
+	random := rand.Float64()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes != nil {
+		p.routes.Match(prompt, now, &p.matches)
+		deepest := 0
+		p.cached = p.cached[:0]
+		for _, m := range p.matches.All {
+			deepest = max(deepest, m.Blocks)
+			p.cached = append(p.cached, picking.Cached{Address: m.Address, Share: prompt.Share(m.Blocks)})
+		}
+		r.Cached, r.Key = p.cached, prompt.Key(deepest)
+	}
+	return p.picker.Choose(now, r, random)
+}
+
+// Learn notes that an endpoint of the pool has answered a prompt.
+func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes != nil && slices.Contains(p.members, address) {
+		p.routes.Learn(prompt, address, prefix.Own, now)
+	}
+}
+
+// Routes are the sizes of the table of routes; false where there is none.
+func (p *Pool) Routes() (prefix.Stats, bool) {
+	if p.routes == nil {
+		return prefix.Stats{}, false
+	}
+	return p.routes.Stats(), true
 }
 
 // Choose picks an endpoint for a request, and counts it there.
@@ -71,7 +122,7 @@ func (p *Pool) Choose(now time.Time, r picking.Request) picking.Choice {
 func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.members, now.Sub(p.updated), !p.updated.IsZero()
+	return len(p.members), now.Sub(p.updated), !p.updated.IsZero()
 }
 
 // A Follower keeps the pools up to date.
@@ -94,6 +145,13 @@ func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger
 		f.pools[c] = &Pool{}
 	}
 	return f
+}
+
+// LearnRoutes has the pools learn where prompts are cached. It is to be called before Run.
+func (f *Follower) LearnRoutes(l prefix.Limits) {
+	for _, p := range f.pools {
+		p.routes = prefix.NewTable(l)
+	}
 }
 
 // Pool is that of a cluster, nil for an unknown one.
