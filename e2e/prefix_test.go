@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 type idle struct {
 	loadsv1.UnimplementedLoadsServer
 	addresses []string
+	sent      atomic.Int64 // updates
 }
 
 func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
@@ -34,6 +36,7 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 		if err := stream.Send(u); err != nil {
 			return err
 		}
+		a.sent.Add(1)
 		select {
 		case <-stream.Context().Done():
 			return nil
@@ -43,13 +46,13 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 }
 
 // serveIdle serves the loads of idle endpoints until the test ends, and returns the address.
-func serveIdle(t *testing.T, pool []*modelsim.Server) string {
+func serveIdle(t *testing.T, pool []*modelsim.Server) (loads *idle, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loads := &idle{}
+	loads = &idle{}
 	for _, s := range pool {
 		loads.addresses = append(loads.addresses, s.Address())
 	}
@@ -63,7 +66,7 @@ func serveIdle(t *testing.T, pool []*modelsim.Server) string {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return loads, listener.Addr().String()
 }
 
 // post sends a body to the first Envoy, and returns the number of the server that answered.
@@ -110,10 +113,22 @@ func talk(messages ...string) []byte {
 func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
+	loads, address := serveIdle(t, pool)
+	p := startPicker(t, f.dir, address, "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
 	f.startEnvoy(0)
+	// settled waits until the picker's own choices count no more: some updates later.
+	settled := func() {
+		const updates = 4
+		want := loads.sent.Load() + updates
+		f.eventually("the picker has newer loads", func() error {
+			if got := loads.sent.Load(); got < want {
+				return fmt.Errorf("%d updates were sent, want %d", got, want)
+			}
+			return nil
+		})
+	}
 	conversations := map[string][]string{}
 	places := map[string]int{}
 	used := map[int]bool{}
@@ -126,6 +141,7 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	if len(used) < 3 {
 		t.Errorf("12 conversations began at %d of 4 servers", len(used))
 	}
+	settled()
 	for turn := range 3 {
 		for name, messages := range conversations {
 			messages = append(messages, fmt.Sprint(name, " turn ", turn))
@@ -133,6 +149,7 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 			if got := f.post(t, talk(messages...)); got != places[name] {
 				t.Errorf("turn %d of %s went to server %d, want %d", turn, name, got, places[name])
 			}
+			settled()
 		}
 	}
 	if got := p.choices(t, "prefix"); got < 36 {
@@ -149,7 +166,8 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 func TestNoRequestWithABodyFailsWhenThePickerDies(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
+	_, address := serveIdle(t, pool)
+	p := startPicker(t, f.dir, address, "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
 	f.startEnvoy(0)
