@@ -44,7 +44,8 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(descEndpoints, prometheus.GaugeValue, float64(endpoints), c)
 		}
 		if routes, ok := s.loads.Pool(c).Routes(); ok {
-			out <- prometheus.MustNewConstMetric(descRoutes, prometheus.GaugeValue, float64(routes.Own+routes.Others), c)
+			known := float64(routes.Own + routes.Others)
+			out <- prometheus.MustNewConstMetric(descRoutes, prometheus.GaugeValue, known, c)
 			out <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(routes.Evicted), c)
 		}
 	}
