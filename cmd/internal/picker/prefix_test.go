@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -131,4 +132,29 @@ func (r *rig) page() string {
 		r.t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestPickersShareWhatTheyLearn, through the Steelyard that both follow.
+func TestPickersShareWhatTheyLearn(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80", "10.0.0.2:80")
+	another, err := New(Options{Steelyard: r.picker.options.Steelyard, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
+		Log: quiet, Clusters: []string{"llama"}, Prefix: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- another.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	r.eventually("the other picker has heard of it", func() bool {
+		r.ask(chat("a"), "200") // again and again, as both streams have to be open
+		s, _ := another.loads.Pool("llama").Routes()
+		return s.Others > 0 && s.Own == 0
+	})
 }

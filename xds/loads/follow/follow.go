@@ -28,6 +28,8 @@ const (
 	longestRetry = 2 * time.Second
 	// silence is the time without a message after which a stream is taken for broken: three heartbeats.
 	silence = 3 * time.Second
+	// waitingPrompts is the number of learned prompts that wait to be shared; newer ones are left out.
+	waitingPrompts = 256
 )
 
 // Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials are plain text. It connects
@@ -53,7 +55,9 @@ type Pool struct {
 	updated time.Time // zero before the first update
 	members []string
 
-	routes  *prefix.Table // nil where prompts are not looked at
+	cluster string
+	routes  *prefix.Table         // nil where prompts are not looked at
+	learned chan *loadsv1.Learned // for the other pickers
 	matches prefix.Matches
 	cached  []picking.Cached
 }
@@ -97,8 +101,30 @@ func (p *Pool) ChooseFor(now time.Time, r picking.Request, prompt *prefix.Prompt
 func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes != nil && slices.Contains(p.members, address) {
-		p.routes.Learn(prompt, address, prefix.Own, now)
+	if p.routes == nil || len(prompt.Steps) == 0 || !slices.Contains(p.members, address) {
+		return
+	}
+	p.routes.Learn(prompt, address, prefix.Own, now)
+	l := &loadsv1.Learned{Clusters: []string{p.cluster}, Endpoint: address}
+	for _, s := range prompt.Steps {
+		l.Hashes = append(l.Hashes, s.Hash)
+	}
+	select {
+	case p.learned <- l:
+	default: // others hear of the next one
+	}
+}
+
+// hear notes what another picker has learned.
+func (p *Pool) hear(l *loadsv1.Learned, now time.Time) {
+	var prompt prefix.Prompt
+	for i, hash := range l.GetHashes() {
+		prompt.Steps = append(prompt.Steps, prefix.Step{Blocks: i + 1, Hash: hash})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes != nil && len(prompt.Steps) <= prefix.MaxSteps && slices.Contains(p.members, l.GetEndpoint()) {
+		p.routes.Learn(&prompt, l.GetEndpoint(), prefix.Others, now)
 	}
 }
 
@@ -131,6 +157,9 @@ type Follower struct {
 	name     string
 	clusters []string
 	log      *slog.Logger
+	learns   bool
+
+	learned chan *loadsv1.Learned // for the other pickers
 
 	mu    sync.Mutex
 	pools map[string]*Pool
@@ -140,17 +169,19 @@ type Follower struct {
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
 func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
 	f := &Follower{conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
-		lost: errors.New("not connected yet")}
+		lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
-		f.pools[c] = &Pool{}
+		f.pools[c] = &Pool{cluster: c}
 	}
 	return f
 }
 
-// LearnRoutes has the pools learn where prompts are cached. It is to be called before Run.
+// LearnRoutes has the pools learn where prompts are cached, and share that with the other pickers of the Steelyard. It
+// is to be called before Run.
 func (f *Follower) LearnRoutes(l prefix.Limits) {
+	f.learns = true
 	for _, p := range f.pools {
-		p.routes = prefix.NewTable(l)
+		p.routes, p.learned = prefix.NewTable(l), f.learned
 	}
 }
 
@@ -170,6 +201,11 @@ func (f *Follower) Status() error {
 
 // Run follows the loads until ctx is done.
 func (f *Follower) Run(ctx context.Context) error {
+	if f.learns {
+		var sharing sync.WaitGroup
+		sharing.Go(func() { f.runShare(ctx) })
+		defer sharing.Wait()
+	}
 	retry := firstRetry
 	for ctx.Err() == nil {
 		err := f.follow(ctx)

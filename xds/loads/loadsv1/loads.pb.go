@@ -23,6 +23,69 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Learned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a prompt: its one cluster.
+	Clusters []string `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	// IP:port of the endpoint that has answered it.
+	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Hashes of the prompt's beginnings, at most 128.
+	Hashes        []uint64 `protobuf:"fixed64,3,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Learned) Reset() {
+	*x = Learned{}
+	mi := &file_loads_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Learned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Learned) ProtoMessage() {}
+
+func (x *Learned) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Learned.ProtoReflect.Descriptor instead.
+func (*Learned) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Learned) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *Learned) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *Learned) GetHashes() []uint64 {
+	if x != nil {
+		return x.Hashes
+	}
+	return nil
+}
+
 type FollowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the picker, shown by the admin API.
@@ -35,7 +98,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_loads_proto_msgTypes[0]
+	mi := &file_loads_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +110,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[0]
+	mi := &file_loads_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +123,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{0}
+	return file_loads_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *FollowRequest) GetPicker() string {
@@ -93,7 +156,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -105,7 +168,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -118,7 +181,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{1}
+	return file_loads_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Update) GetCluster() string {
@@ -173,7 +236,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +248,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +261,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{2}
+	return file_loads_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -252,7 +315,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +327,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +340,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{3}
+	return file_loads_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Cost) GetBase() float64 {
@@ -319,7 +382,11 @@ var File_loads_proto protoreflect.FileDescriptor
 
 const file_loads_proto_rawDesc = "" +
 	"\n" +
-	"\vloads.proto\x12\x12steelyard.loads.v1\"C\n" +
+	"\vloads.proto\x12\x12steelyard.loads.v1\"Y\n" +
+	"\aLearned\x12\x1a\n" +
+	"\bclusters\x18\x01 \x03(\tR\bclusters\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x16\n" +
+	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
 	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xc9\x01\n" +
@@ -340,9 +407,10 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached2R\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached2\x99\x01\n" +
 	"\x05Loads\x12I\n" +
-	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
+	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x01\x12E\n" +
+	"\x05Share\x12\x1b.steelyard.loads.v1.Learned\x1a\x1b.steelyard.loads.v1.Learned(\x010\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
 
 var (
 	file_loads_proto_rawDescOnce sync.Once
@@ -356,20 +424,23 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_loads_proto_goTypes = []any{
-	(*FollowRequest)(nil), // 0: steelyard.loads.v1.FollowRequest
-	(*Update)(nil),        // 1: steelyard.loads.v1.Update
-	(*Endpoint)(nil),      // 2: steelyard.loads.v1.Endpoint
-	(*Cost)(nil),          // 3: steelyard.loads.v1.Cost
+	(*Learned)(nil),       // 0: steelyard.loads.v1.Learned
+	(*FollowRequest)(nil), // 1: steelyard.loads.v1.FollowRequest
+	(*Update)(nil),        // 2: steelyard.loads.v1.Update
+	(*Endpoint)(nil),      // 3: steelyard.loads.v1.Endpoint
+	(*Cost)(nil),          // 4: steelyard.loads.v1.Cost
 }
 var file_loads_proto_depIdxs = []int32{
-	2, // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
-	3, // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
-	0, // 2: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
-	1, // 3: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
+	3, // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
+	4, // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
+	1, // 2: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	0, // 3: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
+	2, // 4: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	0, // 5: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
+	4, // [4:6] is the sub-list for method output_type
+	2, // [2:4] is the sub-list for method input_type
 	2, // [2:2] is the sub-list for extension type_name
 	2, // [2:2] is the sub-list for extension extendee
 	0, // [0:2] is the sub-list for field type_name
@@ -386,7 +457,7 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
