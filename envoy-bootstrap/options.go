@@ -94,7 +94,7 @@ type Options struct {
 	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
 	// empty. It is to be near: on Envoy's machine, or in its pod.
 	Picker string
-	// Prefix sends the picker the first part of each body, up to Envoy's buffer (1 MiB), before the request goes on.
+	// Prefix sends the picker each body, up to Envoy's buffer (1 MiB), before the request goes on.
 	Prefix bool
 	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
 	Module bool

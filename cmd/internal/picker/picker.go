@@ -51,7 +51,7 @@ type Options struct {
 	Clusters  []string
 	// Strict answers 503 where there is no choice; otherwise the proxy goes by its own balancing.
 	Strict bool
-	// Prefix has choices wait for the first part of the body, if the proxy sends it, and prefer endpoints that have a
+	// Prefix has choices wait for the body, if the proxy buffers and sends it, and prefer endpoints that have a
 	// part of the prompt in their prefix cache, by the answers that the proxy got.
 	Prefix bool
 	// ServerTLS and ClientTLS are the files towards proxies and towards Steelyard; nil for plain text.

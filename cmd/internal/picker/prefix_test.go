@@ -100,6 +100,38 @@ func TestRoutesLeaveWithTheirEndpoint(t *testing.T) {
 	}
 }
 
+// TestABodyLongerThanTheBufferIsNotWaitedFor: by its size it is chosen for at once; without a size the proxy balances.
+func TestABodyLongerThanTheBufferIsNotWaitedFor(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	partial := &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+	large := headers(nil)
+	large.ProtocolConfig = partial
+	large.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte("3000000")
+	got, err := r.exchange(t.Context(), large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, _ := namedBy(got[0]); header != "10.0.0.1:80" {
+		t.Errorf("a large one: %v", got[0])
+	}
+	chunked := headers(nil)
+	chunked.ProtocolConfig = partial
+	chunked.GetRequestHeaders().GetHeaders().Headers = nil
+	got, err = r.exchange(t.Context(), chunked, &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte("{")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[1].GetRequestBody() == nil || got[1].GetDynamicMetadata() != nil ||
+		got[1].GetRequestBody().GetResponse() != nil {
+		t.Errorf("a part of one without a size: %v", got[1])
+	}
+	if page := r.page(); !strings.Contains(page, `steelyard_picker_choices_total{cluster="llama",reason="late"} 1`) {
+		t.Errorf("it is not counted in\n%s", page)
+	}
+}
+
 // TestWithoutABodyTheChoiceDoesNotWait: as with a proxy that sends none.
 func TestWithoutABodyTheChoiceDoesNotWait(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})

@@ -36,6 +36,13 @@ const clusterKey = "x-steelyard-cluster"
 // maxSubset bounds the addresses of a subset that are looked at.
 const maxSubset = 10_000
 
+// reasonLate is why a request without content-length goes by the proxy's own balancing: its body is longer than the
+// proxy's buffer, and with a part of a body the proxy takes no choice (Envoy 1.40).
+const reasonLate = "late"
+
+// buffered is the size of Envoy's buffer, unless it is configured, in bytes.
+const buffered = 1 << 20
+
 // reasonStrict is the reason of a 503 because there is no choice.
 const reasonStrict = "no_endpoint"
 
@@ -152,12 +159,12 @@ func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 		return out
 	}
 	x.waits = false
-	size := x.asked.Size
-	if size < 0 && b.GetEndOfStream() {
-		size = int64(len(b.GetBody()))
-		x.asked.Size = size
+	if !b.GetEndOfStream() {
+		x.choices(x.cluster, reasonLate)
+		return out
 	}
-	x.prompt = new(prefix.Reader).Read(b.GetBody(), size)
+	x.asked.Size = int64(len(b.GetBody()))
+	x.prompt = new(prefix.Reader).Read(b.GetBody(), x.asked.Size)
 	choice := x.choose()
 	if refusal := x.refused(choice); refusal != nil {
 		return refusal
@@ -195,7 +202,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 	switch none := limited && len(x.asked.Subset) == 0; {
 	case none:
 		x.choices(x.cluster, string(choice.Reason))
-	case x.prefix && x.modes.buffered && !h.GetEndOfStream():
+	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && x.asked.Size <= buffered:
 		x.waits = true
 		return out
 	default:
