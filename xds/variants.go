@@ -21,8 +21,8 @@ import (
 // An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
 // aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
 // combination by mistake. The members of the fallback are DEGRADED so that Envoy prefers the flagged endpoints of the
-// weighted cluster. The other members are for policies that hash: those leave DEGRADED endpoints out, also where all are,
-// and each change of a weight moves what they keep together.
+// weighted cluster. The other members are for policies that hash: those leave DEGRADED endpoints out, also where all
+// are, and each change of a weight moves what they keep together.
 //
 // The server does not build an assignment for a name without subscribers. It keeps the newest decision, and publishes
 // it under the name when the first subscriber comes, before it answers the subscriber. If no name has a subscriber, it

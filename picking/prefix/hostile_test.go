@@ -6,11 +6,24 @@ import (
 	"time"
 )
 
-// TestHostileBodiesTakeNoLongerThanOthers: each of them is read in one pass, whatever is nested or left open.
-func TestHostileBodiesTakeNoLongerThanOthers(t *testing.T) {
+// TestHostileBodiesAreReadInOnePass, whatever is nested or left open. Something quadratic would take some ten thousand
+// times as long as a text of the same size; one pass takes up to fifty times.
+func TestHostileBodiesAreReadInOnePass(t *testing.T) {
+	best := func(body []byte) time.Duration { // of some, as the machine may be busy
+		least := time.Hour
+		for range 5 {
+			began := time.Now()
+			if p := read(body); len(p.Steps) > MaxSteps {
+				t.Errorf("%d steps", len(p.Steps))
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
 	fill := func(before, one, after string) []byte {
 		return []byte(before + strings.Repeat(one, (MaxBody-len(before)-len(after))/len(one)) + after)
 	}
+	plain := best(fill(`{"prompt":"`, "text ", `"}`))
 	for name, body := range map[string][]byte{
 		"open objects":      fill("", `{"messages":[`, ""),
 		"open arrays":       fill(`{"prompt":`, "[", ""),
@@ -25,17 +38,8 @@ func TestHostileBodiesTakeNoLongerThanOthers(t *testing.T) {
 		"markers":           fill(`{"prompt":[`, `128006,`, `1]}`),
 		"zeros":             fill("", "\x00", ""),
 	} {
-		best := time.Hour // of some, as the machine may be busy
-		for range 5 {
-			began := time.Now()
-			if p := read(body); len(p.Steps) > MaxSteps {
-				t.Errorf("%s: %d steps", name, len(p.Steps))
-			}
-			best = min(best, time.Since(began))
+		if got := best(body); got > 1000*plain {
+			t.Errorf("%s: %v, and %v for a text of the same size", name, got, plain)
 		}
-		if best > 100*time.Millisecond {
-			t.Errorf("%s: %v for %d bytes", name, best, len(body))
-		}
-		t.Logf("%s: %v", name, best)
 	}
 }
