@@ -234,6 +234,12 @@ func startFront(t *testing.T, o Options, args ...string) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startText(t, text, args...)
+}
+
+// startText starts an Envoy from a bootstrap.
+func startText(t *testing.T, text []byte, args ...string) *front {
+	t.Helper()
 	e := proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: text, Args: args})
 	addr, err := e.Listener(t.Context(), "ingress")
 	if err != nil {

@@ -41,6 +41,10 @@ const (
 // bias of 1, Envoy's default, and 9.5 over 2.
 const activeRequestBias = 2
 
+// hashBalanceFactor bounds the requests of an endpoint under Options.Affinity, in per cent of the mean. The less, the
+// more conversations leave their endpoint; at 150 a hot one takes half more than its part.
+const hashBalanceFactor = 150
+
 // The defaults of Options.
 const (
 	DefaultListen      = "127.0.0.1:10000"
@@ -90,8 +94,14 @@ type Options struct {
 	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
 	// empty. It is to be near: on Envoy's machine, or in its pod.
 	Picker string
+	// Prefix sends the picker each body, up to Envoy's buffer (1 MiB), before the request goes on.
+	Prefix bool
 	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
 	Module bool
+
+	// Affinity is a header that names the conversation of a request: requests with one value go to the same endpoint,
+	// while that has no more than its part of this Envoy's requests. None when empty.
+	Affinity string
 
 	AccessLog bool // one line per request on standard output
 
@@ -159,6 +169,7 @@ func (o Options) validate() error {
 		checkText("zone", o.Zone),
 		o.checkFallback(),
 		o.checkPicker(),
+		o.checkAffinity(),
 		o.checkIdleTimeout(),
 		o.checkFurther(),
 		oneOf("form", o.Form, FormStatic, FormCDS, FormADS),
@@ -237,12 +248,35 @@ func (o Options) checkPicker() error {
 	switch {
 	case len(o.Further) > 0 && (o.Picker != "" || o.Module):
 		return errors.New("picker and module: they name endpoints of one cluster: want one cluster")
+	case o.Prefix && o.Picker == "":
+		return errors.New("prefix: bodies are sent to a picker: want a picker too")
 	case o.Picker == "":
 		return nil
 	case o.Module:
 		return errors.New("picker and module: both name the endpoint of a request: want one of them")
 	}
 	return checkAddress("picker", o.Picker, "127.0.0.1:18002")
+}
+
+func (o Options) checkAffinity() error {
+	switch {
+	case o.Affinity == "":
+		return nil
+	case o.Mode == ModeShedding:
+		return errors.New("affinity: in mode shedding requests with the header would never be refused: want mode " +
+			"failsafe")
+	case o.Picker != "" || o.Module:
+		return errors.New("affinity and a picker: both choose the endpoint of a request: want one of them")
+	case len(o.Further) > 0:
+		return errors.New("affinity: want one cluster")
+	}
+	for _, r := range o.Affinity {
+		if !(r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z') {
+			return fmt.Errorf("affinity %q: want the name of a header in lower case, such as x-conversation-id",
+				o.Affinity)
+		}
+	}
+	return nil
 }
 
 func (o Options) checkIdleTimeout() error {

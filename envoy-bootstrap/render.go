@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -127,6 +128,9 @@ func (v view) Service() string {
 // FallbackService is the EDS resource that carries the fallback's members.
 func (v view) FallbackService() string { return fallbackService(v.Cluster) }
 
+// MembersService is the EDS resource that carries the members for a policy that hashes.
+func (v view) MembersService() string { return v.Cluster + "/members" }
+
 // Each returns a view for each cluster.
 func (v view) Each() []view {
 	all := []view{v}
@@ -214,6 +218,7 @@ func (v view) XDSCluster() string { return xdsCluster }
 type modelRoute struct {
 	view
 	Match, To string
+	HashBy    string // the header by which the cluster chooses; empty: it has another policy
 }
 
 // pickedHeader is what the picker adds to a request that it named an endpoint for.
@@ -221,13 +226,26 @@ const pickedHeader = "x-gateway-destination-endpoint"
 
 // Routes are those to the model servers, the first that matches applies.
 func (v view) Routes() []modelRoute {
-	all := modelRoute{v, "{prefix: /}", v.Target()}
-	if !v.Picks() || !v.Failsafe() {
-		return []modelRoute{all}
+	all := []modelRoute{{view: v, Match: "{prefix: /}", To: v.Target()}}
+	with := func(header string) string {
+		return "{prefix: /, headers: [{name: " + header + ", present_match: true}]}"
 	}
-	return []modelRoute{{v, "{prefix: /, headers: [{name: " + pickedHeader + ", present_match: true}]}",
-		v.PickedCluster()}, all}
+	switch {
+	case v.Picks() && v.Failsafe():
+		return slices.Insert(all, 0, modelRoute{view: v, Match: with(pickedHeader), To: v.PickedCluster()})
+	case v.Affinity != "":
+		return slices.Insert(all, 0, modelRoute{view: v, Match: with(v.Affinity), To: v.AffinityCluster(),
+			HashBy: v.Affinity})
+	}
+	return all
 }
+
+// AffinityCluster is the cluster for requests that name their conversation.
+func (v view) AffinityCluster() string { return v.Cluster + "_affinity" }
+
+// HashBalanceFactor is how much of the mean of its requests an endpoint may have for a conversation to stay there, in
+// per cent.
+func (v view) HashBalanceFactor() int { return hashBalanceFactor }
 
 // PickedCluster is the cluster for requests that the picker named an endpoint for.
 func (v view) PickedCluster() string {

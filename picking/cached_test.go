@@ -32,7 +32,8 @@ func TestWhatIsCachedIsTakenOffTheWork(t *testing.T) {
 		{"worth a longer wait", []float64{0, 0.7}, []Cached{{address(1), 1}}, 1, ReasonPrefix},
 		{"not worth it", []float64{0, 1.2}, []Cached{{address(1), 1}}, 0, ReasonFill},
 		{"a small part", []float64{0, 0.7}, []Cached{{address(1), 0.2}}, 0, ReasonFill},
-		{"the larger part of two", []float64{0.2, 0.2}, []Cached{{address(0), 0.1}, {address(1), 0.9}}, 1, ReasonPrefix},
+		{"the larger part of two", []float64{0.2, 0.2}, []Cached{{address(0), 0.1}, {address(1), 0.9}}, 1,
+			ReasonPrefix},
 		{"at an unknown endpoint", []float64{0, 0.7}, []Cached{{"10.9.9.9:80", 1}}, 0, ReasonFill},
 	} {
 		p := prompted(c.loads...)

@@ -30,8 +30,9 @@
 //	n_i'   = n_i + cost_i − min cost
 //	A      = max(min cost, arrival rate · age)
 //
-// So the level compares what a request would wait for and add: an endpoint that has the prompt is chosen while its queue
-// is shorter than what the cache saves, and not longer. Where a request is the unit of load, a cache changes nothing.
+// So the level compares what a request would wait for and add: an endpoint that has the prompt is chosen while its
+// queue is shorter than what the cache saves, and not longer. Where a request is the unit of load, a cache changes
+// nothing.
 // A Key takes the place of chance, so that what no picker has learned yet gathers where it will be cached.
 //
 // # By the weights

@@ -40,7 +40,8 @@ func (d *tokenGrowth) add(o *tokenGrowth) {
 func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
 	d = tokenGrowth{
 		seconds: t.At.Sub(old.At).Seconds(), computed: t.Prompt - t.Cached - (old.Prompt - old.Cached),
-		cached: t.Cached - old.Cached, first: t.First - old.First, generated: t.Generated - old.Generated, iterations: t.Iterations - old.Iterations,
+		cached: t.Cached - old.Cached, first: t.First - old.First, generated: t.Generated - old.Generated,
+		iterations: t.Iterations - old.Iterations,
 	}
 	for _, n := range []float64{d.computed, d.cached, d.first, d.generated, d.iterations} {
 		const tokens = 100 // a second, for each of the requests that can be

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -142,7 +143,8 @@ func (s *Server) publish(name string, number uint64, d weighting.Decision, stale
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	options := assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message()}
+	options := assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message(),
+		Unweighted: strings.HasSuffix(name, membersSuffix)}
 	message, err := c.builder.Build(name, d, options, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
@@ -208,7 +210,7 @@ func (s *Server) Remove(cluster string) {
 	defer s.mu.Unlock()
 	delete(s.kept, cluster)
 	s.SetEnvoyCPU(cluster, 0)
-	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix} {
+	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix, membersSuffix} {
 		s.remove(cluster + suffix)
 	}
 }

@@ -10,17 +10,19 @@ import (
 	"steelyard/weighting"
 )
 
-// A cluster is served under three names, because an EDS resource has one policy for all its subscribers, and an Envoy
+// A cluster is served under four names, because an EDS resource has one policy for all its subscribers, and an Envoy
 // with a fallback needs another policy than one that sheds:
 //
 //	NAME           weights, DEGRADED if overloaded, drop_overloads
 //	NAME/failsafe  weights, DEGRADED if overloaded, endpoint_stale_after
 //	NAME/fallback  only the members, all DEGRADED or drained, sent when they change
+//	NAME/members   only the members, without weights, DEGRADED if they stall or fail, sent when that changes
 //
 // An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
 // aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
 // combination by mistake. The members of the fallback are DEGRADED so that Envoy prefers the flagged endpoints of the
-// weighted cluster.
+// weighted cluster. The other members are for policies that hash: those leave DEGRADED endpoints out, also where all
+// are, and each change of a weight moves what they keep together.
 //
 // The server does not build an assignment for a name without subscribers. It keeps the newest decision, and publishes
 // it under the name when the first subscriber comes, before it answers the subscriber. If no name has a subscriber, it
@@ -28,6 +30,7 @@ import (
 const (
 	failsafeSuffix = "/failsafe"
 	fallbackSuffix = "/fallback"
+	membersSuffix  = "/members"
 )
 
 // kept has the arguments of the latest call of Publish.
@@ -55,8 +58,10 @@ func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.D
 		err = cmp.Or(err, s.publishVariant(cluster, latest))
 		version = s.clusters[cluster].version()
 	}
-	if s.tracker.subscribed(cluster + fallbackSuffix) {
-		err = cmp.Or(err, s.publishVariant(cluster+fallbackSuffix, latest))
+	for _, suffix := range []string{fallbackSuffix, membersSuffix} {
+		if s.tracker.subscribed(cluster + suffix) {
+			err = cmp.Or(err, s.publishVariant(cluster+suffix, latest))
+		}
 	}
 	return version, err
 }
@@ -67,27 +72,30 @@ func (s *Server) publishVariant(name string, latest kept) error {
 	switch {
 	case strings.HasSuffix(name, failsafeSuffix):
 		d.DropFraction = 0
-	case strings.HasSuffix(name, fallbackSuffix):
-		if !s.fallbackDue(name, d.Endpoints) {
+	case strings.HasSuffix(name, fallbackSuffix), strings.HasSuffix(name, membersSuffix):
+		if d, staleAfter = fallback(d), 0; strings.HasSuffix(name, membersSuffix) {
+			d = members(latest.decision)
+		}
+		if !s.membersDue(name, d.Endpoints) {
 			return nil
 		}
-		d, staleAfter = members(d), 0
 	default:
 		staleAfter = 0
 	}
 	return s.publish(name, latest.number, d, staleAfter)
 }
 
-// fallbackDue reports whether a fallback has to be pushed: when its members change, and once a minute for an Envoy that
-// refused the previous push.
-func (s *Server) fallbackDue(name string, endpoints []weighting.EndpointDecision) bool {
+// membersDue reports whether members have to be pushed: when they or their flags change, and once a minute for an Envoy
+// that refused the previous push.
+func (s *Server) membersDue(name string, endpoints []weighting.EndpointDecision) bool {
 	const repeat = time.Minute
 	c := s.clusters[name]
 	if c == nil || c.last == nil || s.now().Sub(c.last.at) >= repeat {
 		return true
 	}
 	return !slices.EqualFunc(c.last.endpoints, endpoints, func(a, b weighting.EndpointDecision) bool {
-		return a.Address == b.Address && a.Zone == b.Zone && a.Override.Drained == b.Override.Drained
+		return a.Address == b.Address && a.Zone == b.Zone && a.Overloaded == b.Overloaded &&
+			a.Override.Drained == b.Override.Drained
 	})
 }
 
@@ -102,14 +110,36 @@ func (s *Server) firstSubscriber(name string) {
 	}
 }
 
-// members is a decision that has only the endpoints of d, with equal shares and DEGRADED.
+// fallback is a decision that has only the endpoints of d, with equal shares and DEGRADED.
+func fallback(d weighting.Decision) weighting.Decision {
+	return stripped(d, func(*weighting.EndpointDecision) bool { return true }, "fallback")
+}
+
+// members is a decision that has only the endpoints of d, with equal shares. Those that stall or fail are DEGRADED,
+// unless that would leave less than half of them.
 func members(d weighting.Decision) weighting.Decision {
+	failing := 0
+	for i := range d.Endpoints {
+		if d.Endpoints[i].Failing {
+			failing++
+		}
+	}
+	few := 2*failing <= len(d.Endpoints)
+	return stripped(d, func(e *weighting.EndpointDecision) bool { return few && e.Failing }, "failing")
+}
+
+// stripped is a decision that has only the endpoints of d, with equal shares; some are flagged, for a reason.
+func stripped(d weighting.Decision, flagged func(*weighting.EndpointDecision) bool,
+	reason string) weighting.Decision {
 	out := weighting.Decision{At: d.At, Endpoints: make([]weighting.EndpointDecision, len(d.Endpoints))}
-	for i, e := range d.Endpoints {
+	for i := range d.Endpoints {
+		e := &d.Endpoints[i]
 		out.Endpoints[i] = weighting.EndpointDecision{
 			Address: e.Address, Zone: e.Zone, Share: 1 / float64(len(d.Endpoints)),
-			Overloaded: true, OverloadReason: "fallback",
 			Override: weighting.Override{Drained: e.Override.Drained},
+		}
+		if flagged(e) {
+			out.Endpoints[i].Overloaded, out.Endpoints[i].OverloadReason = true, reason
 		}
 	}
 	return out
@@ -117,7 +147,7 @@ func members(d weighting.Decision) weighting.Decision {
 
 // BaseName returns the cluster of any of its names.
 func BaseName(name string) string {
-	for _, suffix := range []string{failsafeSuffix, fallbackSuffix} {
+	for _, suffix := range []string{failsafeSuffix, fallbackSuffix, membersSuffix} {
 		if base, ok := strings.CutSuffix(name, suffix); ok {
 			return base
 		}

@@ -38,7 +38,7 @@ func newVariants(t *testing.T, o Options) *Server {
 	t.Helper()
 	s := NewServer(o)
 	t.Cleanup(s.Close)
-	s.subscribeFor(t, "llama", "llama/failsafe", "llama/fallback")
+	s.subscribeFor(t, "llama", "llama/failsafe", "llama/fallback", "llama/members")
 	return s
 }
 
@@ -293,5 +293,54 @@ func TestBaseNameIsTheClusterOfAName(t *testing.T) {
 		if got := BaseName(name); got != want {
 			t.Errorf("BaseName(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestMembersHaveNoWeightsAndFlagsOnlyOfFailures: a policy that hashes would move conversations with each other weight,
+// and takes nothing to a flagged endpoint.
+func TestMembersHaveNoWeightsAndFlagsOnlyOfFailures(t *testing.T) {
+	s := newVariants(t, Options{Seed: 1})
+	health := func() (out []corev3.HealthStatus) {
+		for _, e := range s.messageOf(t, "llama/members").GetEndpoints()[0].GetLbEndpoints() {
+			if w := e.GetLoadBalancingWeight(); w != nil {
+				t.Errorf("a weight of %d", w.GetValue())
+			}
+			out = append(out, e.GetHealthStatus())
+		}
+		return out
+	}
+	want := func(what string, want ...corev3.HealthStatus) {
+		t.Helper()
+		if got := health(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	const fine, flagged, draining = corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED,
+		corev3.HealthStatus_DRAINING
+	d := decisionOf(0.5, true)
+	s.Publish("llama", d, time.Second)
+	want("overloaded", fine, fine)
+	first := s.messageOf(t, "llama/members")
+	if first.GetPolicy().GetEndpointStaleAfter() != nil || len(first.GetPolicy().GetDropOverloads()) > 0 {
+		t.Errorf("policy %v", first.GetPolicy())
+	}
+	s.Publish("llama", decisionOf(0.1, false), time.Second)
+	if s.messageOf(t, "llama/members") != first {
+		t.Error("pushed though no member changed")
+	}
+	d.Endpoints = slices.Clone(d.Endpoints)
+	d.Endpoints[0].Failing = true
+	s.Publish("llama", d, time.Second)
+	want("one fails", flagged, fine)
+	d.Endpoints = slices.Clone(d.Endpoints)
+	d.Endpoints[1].Failing = true
+	s.Publish("llama", d, time.Second)
+	want("all fail", fine, fine)
+	d.Endpoints = slices.Clone(d.Endpoints)
+	d.Endpoints[1].Failing, d.Endpoints[1].Override.Drained = false, true
+	s.Publish("llama", d, time.Second)
+	want("one fails, the other is drained", flagged, draining)
+	if got := BaseName("llama/members"); got != "llama" {
+		t.Errorf("the cluster of its name is %q", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +19,7 @@ type bootstrap struct {
 	names                                  []string // of clusters
 	attach, secured                        bool
 	upstreamLog, loadReports, runtimeLayer bool
-	tlsDir, out, configDir                 string
+	tlsDir, out, configDir, affinity       string
 }
 
 func bootstrapCommand() *cobra.Command {
@@ -101,8 +102,12 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout,
 		"how long a request may go without a byte before it is reset")
 	f.StringVar(&o.Picker, "picker", "", "a steelyard picker that names the endpoint of each request, HOST:PORT")
+	f.BoolVar(&o.Prefix, "prefix", false, "with --picker: send it the body of each request too, for a picker that "+
+		"looks at prompts")
 	f.BoolVar(&o.Module, "module", false, "name the endpoint of each request inside Envoy, by libsteelyard.so "+
 		"(make module)")
+	f.StringVar(&b.affinity, "affinity", "", "send requests with the same value of a header to the same model server, "+
+		"header:NAME")
 	f.BoolVar(&b.attach, "attach", false, "print only what to add to an existing Envoy configuration")
 	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
 		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
@@ -146,6 +151,14 @@ func (b *bootstrap) run(stdout io.Writer) error {
 	o := b.options
 	o.Cluster, o.Further = b.names[0], b.names[1:]
 	o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !b.upstreamLog, !b.loadReports, !b.runtimeLayer
+	if b.affinity != "" {
+		header, ok := strings.CutPrefix(b.affinity, "header:")
+		if !ok || header == "" {
+			return usagef("--affinity %s: write header: and the name of a header, such as header:x-conversation-id",
+				b.affinity)
+		}
+		o.Affinity = strings.ToLower(header)
+	}
 	if b.secured {
 		if b.out == "" {
 			return usagef("--tls needs --out: Envoy finds its certificates through files of their own")

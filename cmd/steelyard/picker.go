@@ -24,7 +24,7 @@ func pickerCommand() *cobra.Command {
 		Short: "Name the endpoint of each request, for Envoys and gateways that ask (ext_proc)",
 		Long: `Name the endpoint of each request, by the loads of all endpoints that a running
 Steelyard streams. It is an external processor (ext_proc) that needs the headers
-of a request only, and answers the Endpoint Picker protocol of the Gateway API
+of a request only (with --prefix also its prompt), and answers the Endpoint Picker protocol of the Gateway API
 Inference Extension.
 
 Weights need no picker and no hop. A picker is worth its hop where requests are
@@ -65,6 +65,8 @@ the proxies' own balancing and the last weights.`,
 	f.StringVar(&o.Name, "name", host, "name under which Steelyard shows this picker")
 	f.BoolVar(&o.Strict, "strict", false, "answer 503 where no endpoint can be named, as the Endpoint Picker protocol "+
 		"asks; otherwise such requests go by the proxy's own balancing")
+	f.BoolVar(&o.Prefix, "prefix", false, "prefer endpoints that have a part of the prompt in their prefix cache, by "+
+		"the answers that went through this picker; needs a proxy that sends bodies (bootstrap --prefix)")
 	f.StringVar(&tls.certFile, "tls-cert-file", "", "certificate of the listener for proxies, PEM (turns TLS on)")
 	f.StringVar(&tls.keyFile, "tls-key-file", "", "key of that certificate, PEM")
 	f.BoolVar(&tls.insecure, "insecure", false, "allow a listener off loopback without TLS")

@@ -2,14 +2,14 @@
 // request into a [Prompt], and [Table] has the routes that were learned from requests that were answered. Package
 // picking chooses by that; the carriers (a module inside Envoy, steelyard picker) and the simulator share both.
 //
-// It is pure: bodies, endpoints and times in, matches out. It has no tokenizer, and asks no engine what its cache has: a
-// route is a prediction.
+// It is pure: bodies, endpoints and times in, matches out. It has no tokenizer, and asks no engine what its cache has:
+// a route is a prediction.
 //
 // # Blocks
 //
-// Engines cache prompts in blocks, 16 tokens by default in vLLM, and a block is found only where everything before it is
-// the same. So a prompt is cut into blocks of 64 bytes, 16 tokens of text in the mean or exactly 16 token ids of 4 bytes
-// each, and each is hashed together with the hash of those before it:
+// Engines cache prompts in blocks, 16 tokens by default in vLLM, and a block is found only where everything before it
+// is the same. So a prompt is cut into blocks of 64 bytes, 16 tokens of text in the mean or exactly 16 token ids of 4
+// bytes each, and each is hashed together with the hash of those before it:
 //
 //	h_0 = hash(model),  h_i = hash(h_{i−1}, block i)
 //
@@ -17,8 +17,8 @@
 //
 // # Steps
 //
-// Routes are not learned at every block, but at the steps of a prompt, each rounded down to a whole block, so that steps
-// that are near each other become one:
+// Routes are not learned at every block, but at the steps of a prompt, each rounded down to a whole block, so that
+// steps that are near each other become one:
 //
 //   - the ends of messages: where conversations go on, and where they branch;
 //   - 16, 24, 32, 48, 64, 96, … blocks: where requests share a document inside a message, or have no messages;
@@ -45,6 +45,6 @@
 //
 // A route is a hash and an endpoint. A match is, for each endpoint, the deepest step that has a route there. Of several
 // endpoints with the same prefix, all are known. Routes expire [Limits.TTL] after a request last confirmed them; beyond
-// [Limits.Routes], the oldest are evicted, those that other proxies learned before own ones. A route takes 48 bytes, and
-// some 30 more in the index for each different hash: 8 MB for 100,000.
+// [Limits.Routes], the oldest are evicted, those that other proxies learned before own ones. A route takes 48 bytes,
+// and some 30 more in the index for each different hash: 8 MB for 100,000.
 package prefix

@@ -54,7 +54,8 @@ func (p *Prompt) Key(blocks int) uint64 {
 	return 0
 }
 
-// FromBlocks is a prompt whose blocks have hashes, each of all up to it, with the ends of messages in blocks, ascending.
+// FromBlocks is a prompt whose blocks have hashes, each of all up to it, with the ends of messages in blocks,
+// ascending.
 func FromBlocks(hashes []uint64, ends []int32) Prompt {
 	var w writer
 	for i, h := range hashes {

@@ -124,8 +124,8 @@ func PrefixPolicies() []Policy {
 	}
 	policies := []Policy{
 		named(RoundRobin), named(LeastRequest), byLog, picker("steelyard_picker", PickerWork),
-		picker("steelyard_prefix", PickerPrefix), picker("steelyard_prefix_shared", PickerShared), named(PrefixHash), named(PrefixSingle), named(PrefixLearned),
-		named(PrefixOverride),
+		picker("steelyard_prefix", PickerPrefix), picker("steelyard_prefix_shared", PickerShared),
+		named(PrefixHash), named(PrefixSingle), named(PrefixLearned), named(PrefixOverride),
 	}
 	return append(policies, named(LeastWork), named(LeastWorkPrefix))
 }

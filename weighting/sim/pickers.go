@@ -8,8 +8,8 @@ import (
 	"steelyard/picking/prefix"
 )
 
-// pickers choose in the Envoys, one in each: by the decisions of the control plane, which reach them when weights would,
-// by their own choices since, and, where they look at content, by the routes that each has learned by itself.
+// pickers choose in the Envoys, one in each: by the decisions of the control plane, which reach them when weights
+// would, by their own choices since, and, where they look at content, by the routes that each has learned by itself.
 type pickers struct {
 	w       *world
 	g       *group

@@ -121,8 +121,8 @@ func TestUpdatesReachThePickersInOrder(t *testing.T) {
 	g := w.groups[0]
 	k := g.control.pickers
 	for i, address := range []string{podName(3), podName(5)} {
-		k.send(picking.Update{Endpoints: []picking.Endpoint{{Address: address, Vessel: vessel}}, Cost: picking.Requests()},
-			instant(i+1))
+		endpoints := []picking.Endpoint{{Address: address, Vessel: vessel}}
+		k.send(picking.Update{Endpoints: endpoints, Cost: picking.Requests()}, instant(i+1))
 	}
 	a := arrival{}
 	want(t, "before the first", k.pick(&a), -1)

@@ -37,6 +37,9 @@ type Options struct {
 
 	// Previous is the assignment that the new one replaces, or nil. At least one weight of the new one differs from it.
 	Previous *endpointv3.ClusterLoadAssignment
+
+	// Unweighted leaves the weights out: Envoy takes all for 1.
+	Unweighted bool
 }
 
 // A host is an endpoint of the decision, in the order of the message.
@@ -85,8 +88,10 @@ func (b *Builder) build(
 	if err != nil {
 		return nil, err
 	}
-	weigh(hosts, bounds, rng)
-	differ(hosts, o.Previous, bounds.High)
+	if !o.Unweighted {
+		weigh(hosts, bounds, rng)
+		differ(hosts, o.Previous, bounds.High)
+	}
 	return &endpointv3.ClusterLoadAssignment{
 		ClusterName: cluster,
 		Endpoints:   localities(hosts),
@@ -180,9 +185,11 @@ type lbEndpoint struct {
 }
 
 func (e *lbEndpoint) set(h *host) {
-	e.weight.Value = h.weight
 	e.endpoint.HostIdentifier = h.identifier
-	e.endpoint.LoadBalancingWeight = &e.weight
+	if h.weight > 0 {
+		e.weight.Value = h.weight
+		e.endpoint.LoadBalancingWeight = &e.weight
+	}
 	switch {
 	case h.decision.Override.Drained:
 		e.endpoint.HealthStatus = corev3.HealthStatus_DRAINING

@@ -8,4 +8,7 @@
 // knows that the loads still hold.
 //
 // While there are no followers, a decision costs one assignment.
+//
+// Pickers that learn where prompts are cached share it ([Server.Share]): what one learns is passed on to the others
+// that follow the cluster, at once, at most [LearnedPerSecond] prompts of each. Nothing of it is kept here.
 package loads

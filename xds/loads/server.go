@@ -44,6 +44,7 @@ type Server struct {
 	rounds    uint64                           // counts the changes of clusters
 	changed   chan struct{}                    // closed at the next change
 	followers map[*Follower]struct{}
+	members   map[*member]struct{} // that share what they learn
 }
 
 // decided is the latest decision of a cluster.
@@ -66,7 +67,7 @@ type Follower struct {
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
 		queues: make(map[string]*loadsv1.QueueHeaders), changed: make(chan struct{}),
-		followers: make(map[*Follower]struct{})}
+		followers: make(map[*Follower]struct{}), members: make(map[*member]struct{})}
 }
 
 // Register adds the service to a gRPC server.

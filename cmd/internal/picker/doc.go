@@ -9,7 +9,9 @@
 // it has them; with Options.Strict the answer is 503, as the protocol asks of a picker without endpoints.
 //
 // It needs the headers of a request only: bodies are sent on as they come. Any mode of bodies works, so that it can
-// take the place of a picker that reads them.
+// take the place of a picker that reads them. With Options.Prefix, and a proxy that buffers bodies, it reads prompts
+// (package prefix): the choice is then in the answer to the body, and a route is learned from the headers of a
+// successful answer.
 //
 // # States
 //

@@ -16,6 +16,11 @@ var (
 		[]string{"cluster"}, nil)
 	descEndpoints = prometheus.NewDesc("steelyard_picker_endpoints",
 		"Endpoints of a cluster in its latest loads.", []string{"cluster"}, nil)
+	descRoutes = prometheus.NewDesc("steelyard_picker_prefix_routes",
+		"Learned routes of a cluster: a beginning of a prompt, and an endpoint that has answered it.",
+		[]string{"cluster"}, nil)
+	descEvicted = prometheus.NewDesc("steelyard_picker_prefix_routes_evicted_total",
+		"Learned routes that made room for newer ones.", []string{"cluster"}, nil)
 )
 
 // states are the series that are read when they are scraped.
@@ -37,6 +42,11 @@ func (s *states) Collect(out chan<- prometheus.Metric) {
 		if endpoints, age, known := s.loads.Pool(c).State(time.Now()); known {
 			out <- prometheus.MustNewConstMetric(descAge, prometheus.GaugeValue, age.Seconds(), c)
 			out <- prometheus.MustNewConstMetric(descEndpoints, prometheus.GaugeValue, float64(endpoints), c)
+		}
+		if routes, ok := s.loads.Pool(c).Routes(); ok {
+			known := float64(routes.Own + routes.Others)
+			out <- prometheus.MustNewConstMetric(descRoutes, prometheus.GaugeValue, known, c)
+			out <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(routes.Evicted), c)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -50,6 +51,9 @@ type Options struct {
 	Clusters  []string
 	// Strict answers 503 where there is no choice; otherwise the proxy goes by its own balancing.
 	Strict bool
+	// Prefix has choices wait for the body, if the proxy buffers and sends it, and prefer endpoints that have a
+	// part of the prompt in their prefix cache, by the answers that the proxy got.
+	Prefix bool
 	// ServerTLS and ClientTLS are the files towards proxies and towards Steelyard; nil for plain text.
 	ServerTLS *credentials.Server
 	ClientTLS *credentials.Client
@@ -87,6 +91,9 @@ func New(o Options) (*Picker, error) {
 		return nil, err
 	}
 	p.loads = follow.New(p.conn, o.Name, o.Clusters, o.Log)
+	if o.Prefix {
+		p.loads.LearnRoutes(prefix.Limits{})
+	}
 	p.serve(toProxies)
 	return p, nil
 }
@@ -131,10 +138,10 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	}
 	p.server = grpc.NewServer(options...)
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
-		Help: "Requests by the reason of the choice; all but fill were left to the proxy, or refused."},
+		Help: "Requests by the reason of the choice; all but fill and prefix were left to the proxy, or refused."},
 		[]string{"cluster", "reason"})
 	p.registry.MustRegister(choices, &states{p.loads, p.options.Clusters})
-	s := &processor{loads: p.loads, strict: p.options.Strict,
+	s := &processor{loads: p.loads, strict: p.options.Strict, prefix: p.options.Prefix,
 		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() }}
 	if len(p.options.Clusters) == 1 {
 		s.fallback = p.options.Clusters[0]

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -34,6 +36,13 @@ const clusterKey = "x-steelyard-cluster"
 // maxSubset bounds the addresses of a subset that are looked at.
 const maxSubset = 10_000
 
+// reasonLate is why a request without content-length goes by the proxy's own balancing: its body is longer than the
+// proxy's buffer, and with a part of a body the proxy takes no choice (Envoy 1.40).
+const reasonLate = "late"
+
+// buffered is the size of Envoy's buffer, unless it is configured, in bytes.
+const buffered = 1 << 20
+
 // reasonStrict is the reason of a 503 because there is no choice.
 const reasonStrict = "no_endpoint"
 
@@ -43,6 +52,7 @@ type processor struct {
 	loads    *follow.Follower
 	fallback string // the cluster of streams that name none; empty: they are refused
 	strict   bool
+	prefix   bool // choices wait for the first part of the body
 	choices  func(cluster, reason string)
 }
 
@@ -52,7 +62,7 @@ func (s *processor) Process(stream extprocv3.ExternalProcessor_ProcessServer) er
 	if err != nil {
 		return err
 	}
-	var duplex duplexes
+	request := exchange{processor: s, cluster: cluster}
 	for {
 		r, err := stream.Recv()
 		switch {
@@ -61,8 +71,8 @@ func (s *processor) Process(stream extprocv3.ExternalProcessor_ProcessServer) er
 		case err != nil:
 			return err
 		}
-		duplex.note(r.GetProtocolConfig())
-		if a := s.answer(cluster, r, duplex); a != nil && !r.GetObservabilityMode() {
+		request.modes.note(r.GetProtocolConfig())
+		if a := request.answer(r); a != nil && !r.GetObservabilityMode() {
 			if err := stream.Send(a); err != nil {
 				return err
 			}
@@ -88,31 +98,49 @@ func (s *processor) cluster(stream extprocv3.ExternalProcessor_ProcessServer) (s
 	return name, nil
 }
 
-// duplexes are the directions in which bodies have to be sent back piece by piece.
-type duplexes struct{ request, response bool }
-
-// note takes in the first message's description of the modes.
-func (d *duplexes) note(c *extprocv3.ProtocolConfiguration) {
-	if c != nil {
-		d.request = c.GetRequestBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
-		d.response = c.GetResponseBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
-	}
+// modes are how the proxy sends bodies.
+type modes struct {
+	request, response bool // duplex: they have to be sent back piece by piece
+	buffered          bool // the first part of the request's comes before the request goes on
 }
 
-// answer is the response to one message: the choice to request headers, and to all else "go on".
-func (s *processor) answer(cluster string, r *extprocv3.ProcessingRequest, d duplexes) *extprocv3.ProcessingResponse {
+// note takes in the first message's description of the modes.
+func (d *modes) note(c *extprocv3.ProtocolConfiguration) {
+	if c == nil {
+		return
+	}
+	d.request = c.GetRequestBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
+	d.response = c.GetResponseBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
+	d.buffered = c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED ||
+		c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED_PARTIAL
+}
+
+// An exchange is one request, from its headers to those of the answer.
+type exchange struct {
+	*processor
+	cluster string
+	modes   modes
+	waits   bool // for the body, before there is a choice
+	asked   picking.Request
+	prompt  prefix.Prompt
+	chosen  string // the endpoint, where its answer is to be learned from
+}
+
+// answer is the response to one message: the choice to request headers, or to the first part of the body, and to all
+// else "go on".
+func (x *exchange) answer(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	switch m := r.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
-		return s.choose(cluster, m.RequestHeaders, r.GetMetadataContext())
+		return x.headers(m.RequestHeaders, r.GetMetadataContext())
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		x.learn(m.ResponseHeaders)
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 			ResponseHeaders: &extprocv3.HeadersResponse{}}}
 	case *extprocv3.ProcessingRequest_RequestBody:
-		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
-			RequestBody: passed(m.RequestBody, d.request)}}
+		return x.body(m.RequestBody)
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
-			ResponseBody: passed(m.ResponseBody, d.response)}}
+			ResponseBody: passed(m.ResponseBody, x.modes.response)}}
 	case *extprocv3.ProcessingRequest_RequestTrailers:
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{
 			RequestTrailers: &extprocv3.TrailersResponse{}}}
@@ -121,6 +149,35 @@ func (s *processor) answer(cluster string, r *extprocv3.ProcessingRequest, d dup
 			ResponseTrailers: &extprocv3.TrailersResponse{}}}
 	}
 	return nil
+}
+
+// body is the answer to a part of the body: with the choice, if it waited for that.
+func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
+	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
+		RequestBody: passed(b, x.modes.request)}}
+	if !x.waits {
+		return out
+	}
+	x.waits = false
+	if !b.GetEndOfStream() {
+		x.choices(x.cluster, reasonLate)
+		return out
+	}
+	x.asked.Size = int64(len(b.GetBody()))
+	x.prompt = new(prefix.Reader).Read(b.GetBody(), x.asked.Size)
+	choice := x.choose()
+	if refusal := x.refused(choice); refusal != nil {
+		return refusal
+	}
+	out.GetRequestBody().Response, out.DynamicMetadata = named(choice)
+	return out
+}
+
+// learn takes in the answer to a request that was chosen for.
+func (x *exchange) learn(h *extprocv3.HttpHeaders) {
+	if status := headerOf(h, ":status"); x.chosen != "" && strings.HasPrefix(status, "2") {
+		x.loads.Pool(x.cluster).Learn(&x.prompt, x.chosen, time.Now())
+	}
 }
 
 // passed lets a piece of a body pass. In full duplex it has to be sent back, as Envoy keeps no copy.
@@ -133,40 +190,65 @@ func passed(b *extprocv3.HttpBody, duplex bool) *extprocv3.BodyResponse {
 			Body: b.GetBody(), EndOfStream: b.GetEndOfStream()}}}}}
 }
 
-// choose names the endpoint of a request.
-func (s *processor) choose(cluster string, h *extprocv3.HttpHeaders, m *corev3.Metadata) *extprocv3.ProcessingResponse {
-	allowed, limited := subsetOf(m)
+// headers is the answer to the headers of a request: the choice, unless that waits for the body.
+func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extprocv3.ProcessingResponse {
+	var limited bool
+	x.asked.Subset, limited = subsetOf(m)
+	x.asked.Size = sizeOf(h)
+	response := &extprocv3.HeadersResponse{}
+	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
+		RequestHeaders: response}}
 	choice := picking.Choice{Reason: picking.ReasonSubset}
-	if !limited || len(allowed) > 0 {
-		choice = s.loads.Pool(cluster).Choose(time.Now(), picking.Request{Size: sizeOf(h), Subset: allowed})
+	switch none := limited && len(x.asked.Subset) == 0; {
+	case none:
+		x.choices(x.cluster, string(choice.Reason))
+	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && x.asked.Size <= buffered:
+		x.waits = true
+		return out
+	default:
+		choice = x.choose()
 	}
-	s.choices(cluster, string(choice.Reason))
-	switch {
-	case choice.Address != "":
-		return named(strings.Join(append([]string{choice.Address}, choice.Others...), ","))
-	case choice.Reason == picking.ReasonSubset || s.strict:
-		return unavailable(choice.Reason)
+	if refusal := x.refused(choice); refusal != nil {
+		return refusal
 	}
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
-		RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
-			// A client must not choose.
-			ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{RemoveHeaders: []string{destination}}}}}}
+	response.Response, out.DynamicMetadata = named(choice)
+	return out
 }
 
-// named is the answer with endpoints: in a header and in dynamic metadata, as proxies read one or the other.
-func named(endpoints string) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{
-		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			// The route may depend on the header.
-			Response: &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{
-				SetHeaders: []*corev3.HeaderValueOption{{
-					Header:       &corev3.HeaderValue{Key: destination, RawValue: []byte(endpoints)},
-					AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-				}}}}}},
-		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
-			destinationSpace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-				destination: structpb.NewStringValue(endpoints)}})}},
+// choose names the endpoint of the request, and counts the choice.
+func (x *exchange) choose() picking.Choice {
+	c := x.loads.Pool(x.cluster).ChooseFor(time.Now(), x.asked, &x.prompt)
+	x.choices(x.cluster, string(c.Reason))
+	if len(x.prompt.Steps) > 0 {
+		x.chosen = c.Address
 	}
+	return c
+}
+
+// refused is the answer where there is no choice, and none is not good enough; else nil.
+func (x *exchange) refused(c picking.Choice) *extprocv3.ProcessingResponse {
+	if c.Address == "" && (c.Reason == picking.ReasonSubset || x.strict) {
+		return unavailable(c.Reason)
+	}
+	return nil
+}
+
+// named is what names the endpoints of a choice: a header and dynamic metadata, as proxies read one or the other.
+// Without a choice it removes the header: a client must not choose. The route may depend on it.
+func named(c picking.Choice) (*extprocv3.CommonResponse, *structpb.Struct) {
+	out := &extprocv3.CommonResponse{ClearRouteCache: true}
+	if c.Address == "" {
+		out.HeaderMutation = &extprocv3.HeaderMutation{RemoveHeaders: []string{destination}}
+		return out, nil
+	}
+	endpoints := strings.Join(append([]string{c.Address}, c.Others...), ",")
+	out.HeaderMutation = &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{{
+		Header:       &corev3.HeaderValue{Key: destination, RawValue: []byte(endpoints)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}}}
+	return out, &structpb.Struct{Fields: map[string]*structpb.Value{
+		destinationSpace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+			destination: structpb.NewStringValue(endpoints)}})}}
 }
 
 // unavailable refuses a request that no endpoint may serve.
@@ -184,19 +266,20 @@ func unavailable(reason picking.Reason) *extprocv3.ProcessingResponse {
 
 // sizeOf is the content-length of a request, -1 where it has none.
 func sizeOf(h *extprocv3.HttpHeaders) int64 {
-	for _, e := range h.GetHeaders().GetHeaders() {
-		if e.GetKey() != "content-length" {
-			continue
-		}
-		value := e.GetValue()
-		if value == "" {
-			value = string(e.GetRawValue())
-		}
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
-			return n
-		}
+	if n, err := strconv.ParseInt(headerOf(h, "content-length"), 10, 64); err == nil && n >= 0 {
+		return n
 	}
 	return -1
+}
+
+// headerOf is the first value of a header; empty where there is none.
+func headerOf(h *extprocv3.HttpHeaders, name string) string {
+	for _, e := range h.GetHeaders().GetHeaders() {
+		if e.GetKey() == name {
+			return cmp.Or(e.GetValue(), string(e.GetRawValue()))
+		}
+	}
+	return ""
 }
 
 // subsetOf is the proxy's list of the only endpoints for a request; limited is false where it sent none.

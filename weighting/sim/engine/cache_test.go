@@ -40,7 +40,8 @@ func TestAConversationThatGoesOnIsFoundWithItsAnswer(t *testing.T) {
 	again := answer(t, e, 2*time.Hour, &Request{Prompt: 6 * CacheBlock, Output: 1, Blocks: chain(1, 6)})
 	want(t, "cached of a prompt that is all there: not its last token", again.Cached, 5*CacheBlock)
 	want(t, "of another one", e.CachedTokens(6*CacheBlock, chain(100, 6)), 0)
-	want(t, "of one that begins alike", e.CachedTokens(6*CacheBlock, append(chain(1, 2), chain(50, 4)...)), 2*CacheBlock)
+	want(t, "of one that begins alike", e.CachedTokens(6*CacheBlock, append(chain(1, 2), chain(50, 4)...)),
+		2*CacheBlock)
 }
 
 func TestTheBlocksThatWereUsedLeastRecentlyLeave(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -26,6 +28,8 @@ const (
 	longestRetry = 2 * time.Second
 	// silence is the time without a message after which a stream is taken for broken: three heartbeats.
 	silence = 3 * time.Second
+	// waitingPrompts is the number of learned prompts that wait to be shared; newer ones are left out.
+	waitingPrompts = 256
 )
 
 // Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials are plain text. It connects
@@ -49,15 +53,31 @@ type Pool struct {
 	mu      sync.Mutex
 	picker  picking.Picker
 	updated time.Time // zero before the first update
-	members int
+	members []string
 	queue   *loadsv1.QueueHeaders // nil without a queue
+
+	cluster string
+	routes  *prefix.Table         // nil where prompts are not looked at
+	learned chan *loadsv1.Learned // for the other pickers
+	matches prefix.Matches
+	cached  []picking.Cached
 }
 
 func (p *Pool) set(u picking.Update, queue *loadsv1.QueueHeaders, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
-	p.updated, p.members, p.queue = now, len(u.Endpoints), queue
+	p.updated, p.queue = now, queue
+	if slices.EqualFunc(p.members, u.Endpoints, func(a string, e picking.Endpoint) bool { return a == e.Address }) {
+		return
+	}
+	p.members = p.members[:0]
+	for _, e := range u.Endpoints {
+		p.members = append(p.members, e.Address)
+	}
+	if p.routes != nil {
+		p.routes.Keep(func(address string) bool { return slices.Contains(p.members, address) })
+	}
 }
 
 // Queue is the names of the headers by which requests wait in the queue of the cluster; ok is false where they do not.
@@ -65,6 +85,63 @@ func (p *Pool) Queue() (class, tenant string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
+}
+
+// ChooseFor picks an endpoint for a request with a prompt, by the routes that were learned too, and counts it there.
+func (p *Pool) ChooseFor(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
+	random := rand.Float64()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes != nil {
+		p.routes.Match(prompt, now, &p.matches)
+		deepest := 0
+		p.cached = p.cached[:0]
+		for _, m := range p.matches.All {
+			deepest = max(deepest, m.Blocks)
+			p.cached = append(p.cached, picking.Cached{Address: m.Address, Share: prompt.Share(m.Blocks)})
+		}
+		r.Cached, r.Key = p.cached, prompt.Key(deepest)
+	}
+	return p.picker.Choose(now, r, random)
+}
+
+// Learn notes that an endpoint of the pool has answered a prompt.
+func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes == nil || len(prompt.Steps) == 0 || !slices.Contains(p.members, address) {
+		return
+	}
+	p.routes.Learn(prompt, address, prefix.Own, now)
+	l := &loadsv1.Learned{Clusters: []string{p.cluster}, Endpoint: address}
+	for _, s := range prompt.Steps {
+		l.Hashes = append(l.Hashes, s.Hash)
+	}
+	select {
+	case p.learned <- l:
+	default: // others hear of the next one
+	}
+}
+
+// hear notes what another picker has learned.
+func (p *Pool) hear(l *loadsv1.Learned, now time.Time) {
+	var prompt prefix.Prompt
+	for i, hash := range l.GetHashes() {
+		prompt.Steps = append(prompt.Steps, prefix.Step{Blocks: i + 1, Hash: hash})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes != nil && len(prompt.Steps) <= prefix.MaxSteps && slices.Contains(p.members, l.GetEndpoint()) {
+		p.routes.Learn(&prompt, l.GetEndpoint(), prefix.Others, now)
+	}
+}
+
+// Routes are the sizes of the table of routes; false where there is none.
+func (p *Pool) Routes() (prefix.Stats, bool) {
+	if p.routes == nil {
+		return prefix.Stats{}, false
+	}
+	return p.routes.Stats(), true
 }
 
 // Choose picks an endpoint for a request, and counts it there.
@@ -79,7 +156,7 @@ func (p *Pool) Choose(now time.Time, r picking.Request) picking.Choice {
 func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.members, now.Sub(p.updated), !p.updated.IsZero()
+	return len(p.members), now.Sub(p.updated), !p.updated.IsZero()
 }
 
 // A Follower keeps the pools up to date.
@@ -88,6 +165,9 @@ type Follower struct {
 	name     string
 	clusters []string
 	log      *slog.Logger
+	learns   bool
+
+	learned chan *loadsv1.Learned // for the other pickers
 
 	mu    sync.Mutex
 	pools map[string]*Pool
@@ -97,11 +177,20 @@ type Follower struct {
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
 func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
 	f := &Follower{conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
-		lost: errors.New("not connected yet")}
+		lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
-		f.pools[c] = &Pool{}
+		f.pools[c] = &Pool{cluster: c}
 	}
 	return f
+}
+
+// LearnRoutes has the pools learn where prompts are cached, and share that with the other pickers of the Steelyard. It
+// is to be called before Run.
+func (f *Follower) LearnRoutes(l prefix.Limits) {
+	f.learns = true
+	for _, p := range f.pools {
+		p.routes, p.learned = prefix.NewTable(l), f.learned
+	}
 }
 
 // Pool is that of a cluster, nil for an unknown one.
@@ -120,6 +209,11 @@ func (f *Follower) Status() error {
 
 // Run follows the loads until ctx is done.
 func (f *Follower) Run(ctx context.Context) error {
+	if f.learns {
+		var sharing sync.WaitGroup
+		sharing.Go(func() { f.runShare(ctx) })
+		defer sharing.Wait()
+	}
 	retry := firstRetry
 	for ctx.Err() == nil {
 		err := f.follow(ctx)

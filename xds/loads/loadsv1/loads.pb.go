@@ -23,6 +23,69 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Learned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a prompt: its one cluster.
+	Clusters []string `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	// IP:port of the endpoint that has answered it.
+	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Hashes of the prompt's beginnings, at most 128.
+	Hashes        []uint64 `protobuf:"fixed64,3,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Learned) Reset() {
+	*x = Learned{}
+	mi := &file_loads_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Learned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Learned) ProtoMessage() {}
+
+func (x *Learned) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Learned.ProtoReflect.Descriptor instead.
+func (*Learned) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Learned) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *Learned) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *Learned) GetHashes() []uint64 {
+	if x != nil {
+		return x.Hashes
+	}
+	return nil
+}
+
 type FollowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the picker, shown by the admin API.
@@ -35,7 +98,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_loads_proto_msgTypes[0]
+	mi := &file_loads_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +110,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[0]
+	mi := &file_loads_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +123,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{0}
+	return file_loads_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *FollowRequest) GetPicker() string {
@@ -95,7 +158,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -107,7 +170,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -120,7 +183,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{1}
+	return file_loads_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Update) GetCluster() string {
@@ -176,7 +239,7 @@ type QueueHeaders struct {
 
 func (x *QueueHeaders) Reset() {
 	*x = QueueHeaders{}
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +251,7 @@ func (x *QueueHeaders) String() string {
 func (*QueueHeaders) ProtoMessage() {}
 
 func (x *QueueHeaders) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +264,7 @@ func (x *QueueHeaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueHeaders.ProtoReflect.Descriptor instead.
 func (*QueueHeaders) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{2}
+	return file_loads_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *QueueHeaders) GetClass() string {
@@ -235,7 +298,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +310,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +323,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{3}
+	return file_loads_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -314,7 +377,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -326,7 +389,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -339,7 +402,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{4}
+	return file_loads_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Cost) GetBase() float64 {
@@ -394,7 +457,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +469,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +482,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{5}
+	return file_loads_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WaitRequest) GetCluster() string {
@@ -467,7 +530,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +542,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +555,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{6}
+	return file_loads_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Held) GetId() uint64 {
@@ -524,7 +587,7 @@ type Arrival struct {
 
 func (x *Arrival) Reset() {
 	*x = Arrival{}
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +599,7 @@ func (x *Arrival) String() string {
 func (*Arrival) ProtoMessage() {}
 
 func (x *Arrival) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +612,7 @@ func (x *Arrival) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
 func (*Arrival) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{7}
+	return file_loads_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Arrival) GetId() uint64 {
@@ -597,7 +660,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +672,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +685,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{8}
+	return file_loads_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitResponse) GetVerdicts() []*Verdict {
@@ -647,7 +710,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +722,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +735,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{9}
+	return file_loads_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Verdict) GetId() uint64 {
@@ -707,7 +770,11 @@ var File_loads_proto protoreflect.FileDescriptor
 
 const file_loads_proto_rawDesc = "" +
 	"\n" +
-	"\vloads.proto\x12\x12steelyard.loads.v1\"C\n" +
+	"\vloads.proto\x12\x12steelyard.loads.v1\"Y\n" +
+	"\aLearned\x12\x1a\n" +
+	"\bclusters\x18\x01 \x03(\tR\bclusters\x12\x1a\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x16\n" +
+	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
 	"\bclusters\x18\x02 \x03(\tR\bclusters\"\x81\x02\n" +
@@ -754,9 +821,10 @@ const file_loads_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x18\n" +
 	"\arefused\x18\x03 \x01(\tR\arefused\x12.\n" +
-	"\x13retry_after_seconds\x18\x04 \x01(\rR\x11retryAfterSeconds2R\n" +
+	"\x13retry_after_seconds\x18\x04 \x01(\rR\x11retryAfterSeconds2\x99\x01\n" +
 	"\x05Loads\x12I\n" +
-	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x012V\n" +
+	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x01\x12E\n" +
+	"\x05Share\x12\x1b.steelyard.loads.v1.Learned\x1a\x1b.steelyard.loads.v1.Learned(\x010\x012V\n" +
 	"\x05Queue\x12M\n" +
 	"\x04Wait\x12\x1f.steelyard.loads.v1.WaitRequest\x1a .steelyard.loads.v1.WaitResponse(\x010\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
 
@@ -772,35 +840,38 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_loads_proto_goTypes = []any{
-	(*FollowRequest)(nil), // 0: steelyard.loads.v1.FollowRequest
-	(*Update)(nil),        // 1: steelyard.loads.v1.Update
-	(*QueueHeaders)(nil),  // 2: steelyard.loads.v1.QueueHeaders
-	(*Endpoint)(nil),      // 3: steelyard.loads.v1.Endpoint
-	(*Cost)(nil),          // 4: steelyard.loads.v1.Cost
-	(*WaitRequest)(nil),   // 5: steelyard.loads.v1.WaitRequest
-	(*Held)(nil),          // 6: steelyard.loads.v1.Held
-	(*Arrival)(nil),       // 7: steelyard.loads.v1.Arrival
-	(*WaitResponse)(nil),  // 8: steelyard.loads.v1.WaitResponse
-	(*Verdict)(nil),       // 9: steelyard.loads.v1.Verdict
+	(*Learned)(nil),       // 0: steelyard.loads.v1.Learned
+	(*FollowRequest)(nil), // 1: steelyard.loads.v1.FollowRequest
+	(*Update)(nil),        // 2: steelyard.loads.v1.Update
+	(*QueueHeaders)(nil),  // 3: steelyard.loads.v1.QueueHeaders
+	(*Endpoint)(nil),      // 4: steelyard.loads.v1.Endpoint
+	(*Cost)(nil),          // 5: steelyard.loads.v1.Cost
+	(*WaitRequest)(nil),   // 6: steelyard.loads.v1.WaitRequest
+	(*Held)(nil),          // 7: steelyard.loads.v1.Held
+	(*Arrival)(nil),       // 8: steelyard.loads.v1.Arrival
+	(*WaitResponse)(nil),  // 9: steelyard.loads.v1.WaitResponse
+	(*Verdict)(nil),       // 10: steelyard.loads.v1.Verdict
 }
 var file_loads_proto_depIdxs = []int32{
-	3, // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
-	4, // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
-	2, // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
-	6, // 3: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
-	7, // 4: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
-	9, // 5: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
-	0, // 6: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
-	5, // 7: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
-	1, // 8: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	8, // 9: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
+	5,  // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
+	3,  // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
+	7,  // 3: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
+	8,  // 4: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
+	10, // 5: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
+	1,  // 6: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	0,  // 7: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
+	6,  // 8: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
+	2,  // 9: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	0,  // 10: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
+	9,  // 11: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
+	9,  // [9:12] is the sub-list for method output_type
+	6,  // [6:9] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_loads_proto_init() }
@@ -814,7 +885,7 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Loads_Follow_FullMethodName = "/steelyard.loads.v1.Loads/Follow"
+	Loads_Share_FullMethodName  = "/steelyard.loads.v1.Loads/Share"
 )
 
 // LoadsClient is the client API for Loads service.
@@ -30,6 +31,9 @@ const (
 type LoadsClient interface {
 	// Follow streams an update of each cluster whenever its loads change, and at least once a second.
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error)
+	// Share passes on what each picker has learned of the engines' prefix caches to the others. The first message names
+	// the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was answered.
+	Share(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Learned, Learned], error)
 }
 
 type loadsClient struct {
@@ -59,12 +63,28 @@ func (c *loadsClient) Follow(ctx context.Context, in *FollowRequest, opts ...grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loads_FollowClient = grpc.ServerStreamingClient[Update]
 
+func (c *loadsClient) Share(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Learned, Learned], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Loads_ServiceDesc.Streams[1], Loads_Share_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[Learned, Learned]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Loads_ShareClient = grpc.BidiStreamingClient[Learned, Learned]
+
 // LoadsServer is the server API for Loads service.
 // All implementations must embed UnimplementedLoadsServer
 // for forward compatibility.
 type LoadsServer interface {
 	// Follow streams an update of each cluster whenever its loads change, and at least once a second.
 	Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error
+	// Share passes on what each picker has learned of the engines' prefix caches to the others. The first message names
+	// the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was answered.
+	Share(grpc.BidiStreamingServer[Learned, Learned]) error
 	mustEmbedUnimplementedLoadsServer()
 }
 
@@ -77,6 +97,9 @@ type UnimplementedLoadsServer struct{}
 
 func (UnimplementedLoadsServer) Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error {
 	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedLoadsServer) Share(grpc.BidiStreamingServer[Learned, Learned]) error {
+	return status.Error(codes.Unimplemented, "method Share not implemented")
 }
 func (UnimplementedLoadsServer) mustEmbedUnimplementedLoadsServer() {}
 func (UnimplementedLoadsServer) testEmbeddedByValue()               {}
@@ -110,6 +133,13 @@ func _Loads_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Loads_FollowServer = grpc.ServerStreamingServer[Update]
 
+func _Loads_Share_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(LoadsServer).Share(&grpc.GenericServerStream[Learned, Learned]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Loads_ShareServer = grpc.BidiStreamingServer[Learned, Learned]
+
 // Loads_ServiceDesc is the grpc.ServiceDesc for Loads service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -122,6 +152,12 @@ var Loads_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Follow",
 			Handler:       _Loads_Follow_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Share",
+			Handler:       _Loads_Share_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "loads.proto",

@@ -1,0 +1,192 @@
+package picker
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"steelyard/weighting"
+)
+
+// publishWork has the picker follow endpoints without load, where requests cost by their size.
+func (r *rig) publishWork(addresses ...string) {
+	r.t.Helper()
+	d := decision(addresses...)
+	d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
+	r.loads.Publish("llama", d)
+	r.eventually("the picker has the loads", func() bool {
+		n, _, _ := r.picker.loads.Pool("llama").State(time.Now())
+		return n == len(addresses)
+	})
+}
+
+// chat is a body with a system message and a question.
+func chat(question string) string {
+	return `{"model":"llama","messages":[{"role":"system","content":"` + strings.Repeat("s", 4000) +
+		`"},{"role":"user","content":"` + strings.Repeat(question, 500) + `"}]}`
+}
+
+// ask plays a request with a body through the picker, up to the headers of its answer, and returns its endpoint.
+func (r *rig) ask(body, status string) (endpoint string) {
+	r.t.Helper()
+	first := headers(nil)
+	first.ProtocolConfig = &extprocv3.ProtocolConfiguration{
+		RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+	got, err := r.exchange(r.t.Context(), first,
+		&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}},
+		&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
+			ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+				{Key: ":status", RawValue: []byte(status)}}}}}})
+	if err != nil || len(got) != 3 {
+		r.t.Fatalf("%d answers, error %v", len(got), err)
+	}
+	if got[0].GetRequestHeaders().GetResponse() != nil || got[0].GetDynamicMetadata() != nil {
+		r.t.Errorf("before the body the answer is %v", got[0])
+	}
+	mutation := got[1].GetRequestBody().GetResponse()
+	if !mutation.GetClearRouteCache() || mutation.GetBodyMutation() != nil {
+		r.t.Errorf("the answer to the body is %v", mutation)
+	}
+	for _, h := range mutation.GetHeaderMutation().GetSetHeaders() {
+		endpoint, _, _ = strings.Cut(string(h.GetHeader().GetRawValue()), ",")
+	}
+	return endpoint
+}
+
+// routes is the number of learned routes.
+func (r *rig) routes() int {
+	s, _ := r.picker.loads.Pool("llama").Routes()
+	return s.Own + s.Others
+}
+
+func TestAnEndpointIsPreferredForThePromptThatItAnswered(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
+	if r.ask(chat("a"), "500"); r.routes() != 0 {
+		t.Errorf("%d routes are learned from an answer that failed", r.routes())
+	}
+	where := r.ask(chat("a"), "200")
+	if where == "" || r.routes() == 0 {
+		t.Fatalf("chosen %q, %d routes learned", where, r.routes())
+	}
+	r.eventually("it is chosen again, when its own request counts no more", func() bool {
+		r.publishWork("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
+		return r.ask(chat("a"), "500") == where && strings.Contains(r.page(), `reason="prefix"`)
+	})
+	if page := r.page(); !strings.Contains(page, `steelyard_picker_prefix_routes{cluster="llama"}`) ||
+		!strings.Contains(page, `steelyard_picker_prefix_routes_evicted_total{cluster="llama"} 0`) {
+		t.Errorf("no series of routes in\n%s", page)
+	}
+}
+
+func TestRoutesLeaveWithTheirEndpoint(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	r.ask(chat("a"), "200")
+	if r.routes() == 0 {
+		t.Fatal("nothing is learned")
+	}
+	r.publishWork("10.0.0.2:80", "10.0.0.3:80")
+	if r.routes() != 0 {
+		t.Errorf("%d routes to an endpoint that left", r.routes())
+	}
+}
+
+// TestABodyLongerThanTheBufferIsNotWaitedFor: by its size it is chosen for at once; without a size the proxy balances.
+func TestABodyLongerThanTheBufferIsNotWaitedFor(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	partial := &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+	large := headers(nil)
+	large.ProtocolConfig = partial
+	large.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte("3000000")
+	got, err := r.exchange(t.Context(), large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, _ := namedBy(got[0]); header != "10.0.0.1:80" {
+		t.Errorf("a large one: %v", got[0])
+	}
+	chunked := headers(nil)
+	chunked.ProtocolConfig = partial
+	chunked.GetRequestHeaders().GetHeaders().Headers = nil
+	got, err = r.exchange(t.Context(), chunked, &extprocv3.ProcessingRequest{
+		Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte("{")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[1].GetRequestBody() == nil || got[1].GetDynamicMetadata() != nil ||
+		got[1].GetRequestBody().GetResponse() != nil {
+		t.Errorf("a part of one without a size: %v", got[1])
+	}
+	if page := r.page(); !strings.Contains(page, `steelyard_picker_choices_total{cluster="llama",reason="late"} 1`) {
+		t.Errorf("it is not counted in\n%s", page)
+	}
+}
+
+// TestWithoutABodyTheChoiceDoesNotWait: as with a proxy that sends none.
+func TestWithoutABodyTheChoiceDoesNotWait(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	ended := headers(nil)
+	ended.GetRequestHeaders().EndOfStream = true
+	ended.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED}
+	for name, m := range map[string]*extprocv3.ProcessingRequest{"a mode without bodies": headers(nil),
+		"a request without a body": ended} {
+		got, err := r.exchange(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header, meta := namedBy(got[0]); header != "10.0.0.1:80" || meta != header {
+			t.Errorf("%s: header %q, metadata %q", name, header, meta)
+		}
+	}
+}
+
+// page is /metrics.
+func (r *rig) page() string {
+	r.t.Helper()
+	resp, err := http.Get("http://" + r.picker.AdminAddress() + "/metrics")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestPickersShareWhatTheyLearn, through the Steelyard that both follow.
+func TestPickersShareWhatTheyLearn(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80", "10.0.0.2:80")
+	another, err := New(Options{Steelyard: r.picker.options.Steelyard, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
+		Log: quiet, Clusters: []string{"llama"}, Prefix: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- another.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+	r.eventually("the other picker has heard of it", func() bool {
+		r.ask(chat("a"), "200") // again and again, as both streams have to be open
+		s, _ := another.loads.Pool("llama").Routes()
+		return s.Others > 0 && s.Own == 0
+	})
+}

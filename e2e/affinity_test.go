@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+)
+
+// ofConversation sends a request that names its conversation, and returns the server that answered.
+func (f *fleet) ofConversation(t *testing.T, i int, name string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[i], strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("x-conversation-id", name)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("conversation %s: status %d", name, resp.StatusCode)
+	}
+	return resp.Header.Get("X-Server")
+}
+
+// placesOf are the servers of some conversations, through one Envoy.
+func (f *fleet) placesOf(t *testing.T, i int) map[string]string {
+	t.Helper()
+	places := map[string]string{}
+	for n := range 40 {
+		name := fmt.Sprint("c", n)
+		places[name] = f.ofConversation(t, i, name)
+	}
+	return places
+}
+
+// TestConversationsKeepTheirServerWhateverIsPushed through every Envoy, while others follow the weights, and when
+// Steelyard restarts.
+func TestConversationsKeepTheirServerWhateverIsPushed(t *testing.T) {
+	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
+	f := withoutEnvoys(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
+	f.plan.bootstrap = []string{"--affinity", "header:X-Conversation-ID"}
+	for i := range 2 {
+		f.startEnvoy(i)
+	}
+	first := f.placesOf(t, 0)
+	used := map[string]bool{}
+	for _, server := range first {
+		used[server] = true
+	}
+	if len(used) != len(pool) {
+		t.Errorf("%d of %d servers have conversations: %v", len(used), len(pool), first)
+	}
+	same := func(what string, i int) {
+		t.Helper()
+		for name, server := range f.placesOf(t, i) {
+			if server != first[name] {
+				t.Errorf("%s, conversation %s moved from %s to %s", what, name, first[name], server)
+			}
+		}
+	}
+	same("through another Envoy", 1)
+	traffic := f.send(load.Plan{Rate: 100, Seed: 3, Work: load.Work{Mean: 30 * time.Millisecond}})
+	same("while weights are pushed", 0)
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the weights are stale", func() error {
+		if len(f.hosts(0)) > 0 {
+			return errors.New("the weighted cluster still has endpoints")
+		}
+		return nil
+	})
+	same("without Steelyard", 0)
+	f.control = f.startControl("steelyard-2")
+	f.eventually("there are weights again", func() error {
+		if len(f.hosts(0)) == 0 {
+			return errors.New("the weighted cluster has no endpoints")
+		}
+		return nil
+	})
+	same("after Steelyard restarted", 0)
+	if sent, failed := traffic.stop(t); failed != 0 {
+		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+}

@@ -1,0 +1,67 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"steelyard/xds/loads/loadsv1"
+)
+
+// runShare exchanges what pickers learn until ctx is done.
+func (f *Follower) runShare(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.share(ctx)
+		f.log.Debug("learned routes are not shared", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(longestRetry):
+		}
+	}
+}
+
+// share exchanges them over one stream, until it breaks.
+func (f *Follower) share(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := loadsv1.NewLoadsClient(f.conn).Share(ctx)
+	if err == nil {
+		err = stream.Send(&loadsv1.Learned{Clusters: f.clusters})
+	}
+	if err != nil {
+		cancel()
+		return fmt.Errorf("sharing learned routes: %w", err)
+	}
+	heard := make(chan error, 1)
+	go func() {
+		for {
+			l, err := stream.Recv()
+			if err != nil {
+				heard <- err
+				return
+			}
+			if p := f.poolOf(l); p != nil {
+				p.hear(l, time.Now())
+			}
+		}
+	}()
+	for {
+		select {
+		case err := <-heard:
+			cancel()
+			return fmt.Errorf("sharing learned routes: %w", err)
+		case l := <-f.learned:
+			if err := stream.Send(l); err != nil {
+				cancel()
+				return fmt.Errorf("sharing learned routes: %w", <-heard)
+			}
+		}
+	}
+}
+
+// poolOf is the pool that something learned belongs to; nil for none.
+func (f *Follower) poolOf(l *loadsv1.Learned) *Pool {
+	if len(l.GetClusters()) != 1 {
+		return nil
+	}
+	return f.Pool(l.GetClusters()[0])
+}

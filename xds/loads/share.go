@@ -1,0 +1,119 @@
+package loads
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"steelyard/xds/loads/loadsv1"
+)
+
+const (
+	// MaxHashes is the number of hashes of one prompt.
+	MaxHashes = 128
+	// maxEndpoint is the length of an address, in bytes.
+	maxEndpoint = 64
+	// waitingPrompts is the number of prompts that wait for one picker; while it does not read, newer ones are left
+	// out.
+	waitingPrompts = 256
+	// LearnedPerSecond is the number of prompts of one picker that are passed on; beyond it, they are left out.
+	LearnedPerSecond = 1000
+)
+
+// A member is a picker that shares what it learns.
+type member struct {
+	clusters []string
+	queue    chan *loadsv1.Learned
+}
+
+// Share serves one stream.
+func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.Learned]) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	m := &member{clusters: first.GetClusters(), queue: make(chan *loadsv1.Learned, waitingPrompts)}
+	if err := s.join(m); err != nil {
+		return err
+	}
+	defer s.part(m)
+	// It ends with the stream's context, which is done when this function has returned.
+	ended := make(chan error, 1)
+	go func() { ended <- s.passOn(stream.Context(), m, stream.Recv) }()
+	for {
+		select {
+		case l := <-m.queue:
+			if err := stream.Send(l); err != nil {
+				return err
+			}
+		case err := <-ended:
+			return err
+		case <-s.done:
+			return status.Error(codes.Unavailable, "Steelyard is stopping")
+		}
+	}
+}
+
+func (s *Server) join(m *member) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return status.Error(codes.Unavailable, "Steelyard is stopping")
+	case len(m.clusters) == 0 || len(m.clusters) > MaxClusters:
+		return status.Errorf(codes.InvalidArgument, "%d clusters are named, want 1 to %d", len(m.clusters), MaxClusters)
+	case len(s.members) >= MaxFollowers:
+		return status.Errorf(codes.ResourceExhausted, "%d pickers share what they learn, which is the limit",
+			MaxFollowers)
+	}
+	s.members[m] = struct{}{}
+	return nil
+}
+
+func (s *Server) part(m *member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.members, m)
+}
+
+// passOn hands what a member learns to the others, until its stream ends.
+func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Learned, error)) error {
+	var second time.Time
+	passed := 0
+	for ctx.Err() == nil {
+		l, err := next()
+		if err != nil {
+			return err
+		}
+		if len(l.GetClusters()) != 1 || !slices.Contains(m.clusters, l.GetClusters()[0]) ||
+			len(l.GetHashes()) > MaxHashes || len(l.GetEndpoint()) > maxEndpoint {
+			return status.Errorf(codes.InvalidArgument, "want one cluster of those that were named first, at most %d "+
+				"hashes, and an address of at most %d bytes", MaxHashes, maxEndpoint)
+		}
+		if now := time.Now(); now.Sub(second) >= time.Second {
+			second, passed = now, 0
+		}
+		if passed++; passed <= LearnedPerSecond {
+			s.toOthers(m, l)
+		}
+	}
+	return ctx.Err()
+}
+
+func (s *Server) toOthers(from *member, l *loadsv1.Learned) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for m := range s.members {
+		if m == from || !slices.Contains(m.clusters, l.GetClusters()[0]) {
+			continue
+		}
+		select {
+		case m.queue <- l:
+		default: // it does not read
+		}
+	}
+}
