@@ -188,14 +188,7 @@ type stream struct {
 	left   int  // bytes that a header may still have
 	used   bool // this is not the first exchange
 	heard  bool // the server has sent something in this exchange
-
-	asked  bool   // the request of this exchange has been sent
-	ahead  []byte // was read of its answer, and is to be read before what comes
-	direct int    // room for the next answer to be read in place, in bytes; 0 before the first
 }
-
-// unasked reports whether the server has sent something before the request.
-func (s *stream) unasked() bool { return len(s.ahead) > 0 || s.reader.Buffered() > 0 }
 
 // errGone means that the server had closed the connection before it saw the request.
 var errGone = errors.New("the connection was closed while it was idle")
@@ -205,14 +198,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
 	}
-	var n int
-	var err error
-	if len(s.ahead) > 0 {
-		n = copy(p, s.ahead)
-		s.ahead = s.ahead[n:]
-	} else {
-		n, err = s.Conn.Read(p)
-	}
+	n, err := s.Conn.Read(p)
 	s.left -= n
 	s.heard = s.heard || n > 0
 	return n, err
@@ -220,7 +206,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // exchange sends a request and reads the header of the response.
 func (s *stream) exchange(r *http.Request) (*http.Response, error) {
-	if !s.asked && s.unasked() {
+	if s.reader.Buffered() > 0 { // sent without a request
 		return nil, errGone // or about to be
 	}
 	s.left, s.heard = maxHeader, false
@@ -233,15 +219,12 @@ func (s *stream) exchange(r *http.Request) (*http.Response, error) {
 }
 
 func (s *stream) send(r *http.Request) (*http.Response, error) {
-	if !s.asked {
-		if err := r.Write(s.writer); err != nil {
-			return nil, err
-		}
-		if err := s.writer.Flush(); err != nil {
-			return nil, err
-		}
+	if err := r.Write(s.writer); err != nil {
+		return nil, err
 	}
-	s.asked = false
+	if err := s.writer.Flush(); err != nil {
+		return nil, err
+	}
 	for range maxInterim + 1 {
 		response, err := http.ReadResponse(s.reader, r)
 		if err != nil {

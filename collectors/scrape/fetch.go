@@ -25,7 +25,6 @@ type fetcher struct {
 	client     http.Client
 	token      *tokenFile // nil without one
 	request    *http.Request
-	wire       []byte // the request as it is sent; nil when it is to be written again
 }
 
 func newFetcher(t Target, n *network) (*fetcher, error) {
@@ -87,50 +86,28 @@ func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time
 		return nil, failure(KindConfig, "%w", err)
 	}
 	f.connection.begin(ctx, deadline)
-	if f.connection.ask(f.wire) {
-		body := empty(bodies)
-		if f.connection.direct(body, f.target.BodyLimit) {
-			return body, nil
-		}
-		bodies.Put(body)
-	}
 	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	body := empty(bodies)
+	body := bodies.Get().(*bytes.Buffer)
+	body.Reset()
 	return body, readBody(response, body, f.target.BodyLimit)
 }
 
-func empty(bodies *sync.Pool) *bytes.Buffer {
-	body := bodies.Get().(*bytes.Buffer)
-	body.Reset()
-	return body
-}
-
-// authorize puts the current token into the request, and writes the request down.
+// authorize puts the current token into the request.
 func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
-	if f.token != nil {
-		ctx, cancel := context.WithDeadline(ctx, deadline)
-		defer cancel()
-		token, err := f.token.read(ctx)
-		if err != nil {
-			return err
-		}
-		if value := "Bearer " + token; f.request.Header.Get("Authorization") != value {
-			f.request.Header.Set("Authorization", value)
-			f.wire = nil
-		}
-	}
-	if f.wire != nil {
+	if f.token == nil {
 		return nil
 	}
-	var wire bytes.Buffer
-	if err := f.request.Write(&wire); err != nil {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	token, err := f.token.read(ctx)
+	if err != nil {
 		return err
 	}
-	f.wire = wire.Bytes()
+	f.request.Header.Set("Authorization", "Bearer "+token)
 	return nil
 }
 
