@@ -1,11 +1,8 @@
 package weighting
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -258,37 +255,6 @@ func TestWholeSourceAwayFadesSmoothlyIntoCapacityShares(t *testing.T) {
 				want(t, "reason of "+e.Address, e.Reason, ReasonNeutral)
 			}
 		})
-	}
-}
-
-// TestTheMedianIsThatOfTheSortedValues: whatever the values, in whatever order.
-func TestTheMedianIsThatOfTheSortedValues(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1}
-	for n := 1; n < 300; n++ {
-		for _, kinds := range []int{1, 2, 7, 1000} {
-			values := make([]float64, n)
-			for i := range values {
-				values[i] = float64(random.IntN(kinds))
-				if n%3 == 0 && random.IntN(10) == 0 {
-					values[i] = odd[random.IntN(len(odd))]
-				}
-			}
-			switch n % 5 {
-			case 0:
-				slices.Sort(values)
-			case 1:
-				slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(b, a) })
-			}
-			sorted := slices.Sorted(slices.Values(values))
-			want := (sorted[(n-1)/2] + sorted[n/2]) / 2
-			if got := median(values); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-				t.Fatalf("median %v of %v, want %v", got, sorted, want)
-			}
-			if again := slices.Sorted(slices.Values(values)); slices.CompareFunc(again, sorted, cmp.Compare) != 0 {
-				t.Fatalf("the values have become %v, were %v", again, sorted)
-			}
-		}
 	}
 }
 
