@@ -3,6 +3,7 @@ package weighting
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -281,5 +282,42 @@ func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.
 	b.Exact = false
 	if unite(&a, &b, now).Exact {
 		t.Error("a count is exact only where both are")
+	}
+}
+
+// TestEveryFieldOfAReportIsCheckedAndMerged: also those that come later. It fails for one that validReport or merge
+// leaves out.
+func TestEveryFieldOfAReportIsCheckedAndMerged(t *testing.T) {
+	now := epoch.Add(time.Hour)
+	var report, wrong ServerReport
+	setAll(t, reflect.ValueOf(&report).Elem(), 1, now)
+	setAll(t, reflect.ValueOf(&wrong).Elem(), math.NaN(), now)
+	if got := validReport(report, now); got != report {
+		t.Errorf("of %+v there is %+v", report, got)
+	}
+	wrong.Restarts, wrong.Implausible = 0, 0
+	if got := validReport(wrong, now); got != (ServerReport{}) {
+		t.Errorf("of a report that is not a number there is %+v", got)
+	}
+	if got := merge(&ServerReport{}, &report); got != report {
+		t.Errorf("of nothing and %+v there is %+v", report, got)
+	}
+}
+
+// setAll sets every number and time in v.
+func setAll(t *testing.T, v reflect.Value, number float64, at time.Time) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Type() == reflect.TypeFor[time.Time]():
+			f.Set(reflect.ValueOf(at))
+		case f.Kind() == reflect.Float64:
+			f.SetFloat(number)
+		case f.Kind() == reflect.Int:
+			f.SetInt(1)
+		case f.Kind() == reflect.Struct:
+			setAll(t, f, number, at)
+		default:
+			t.Fatalf("%s is of a kind that no test knows: %s", v.Type().Field(i).Name, f.Kind())
+		}
 	}
 }
