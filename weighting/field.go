@@ -10,7 +10,6 @@ package weighting
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"slices"
 	"time"
 )
@@ -235,44 +234,6 @@ func median(values []float64) float64 {
 	if n == 0 {
 		return math.NaN()
 	}
-	low := (n - 1) / 2
-	choose(values, low)
-	if n%2 == 1 {
-		return (values[low] + values[low]) / 2
-	}
-	return (values[low] + slices.Min(values[low+1:])) / 2
-}
-
-// choose brings the value that sorting would bring to index k there, and none that is larger before it. It takes the
-// time of two or three passes over the values (quickselect); where that goes badly, that of sorting them.
-func choose(values []float64, k int) {
-	const few = 16
-	for tries := 2 * bits.Len(uint(len(values))); tries > 0 && len(values) > few; tries-- {
-		pivot := middle(values[0], values[len(values)/2], values[len(values)-1])
-		i, j := 0, len(values)-1
-		for i <= j {
-			for cmp.Less(values[i], pivot) {
-				i++
-			}
-			for cmp.Less(pivot, values[j]) {
-				j--
-			}
-			if i <= j {
-				values[i], values[j] = values[j], values[i]
-				i++
-				j--
-			}
-		}
-		switch {
-		case k <= j:
-			values = values[:j+1]
-		case k >= i:
-			values, k = values[i:], k-i
-		default:
-			return
-		}
-	}
 	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
-
-func middle(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }

@@ -1,11 +1,9 @@
 package weighting
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"slices"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -261,37 +259,6 @@ func TestWholeSourceAwayFadesSmoothlyIntoCapacityShares(t *testing.T) {
 	}
 }
 
-// TestTheMedianIsThatOfTheSortedValues: whatever the values, in whatever order.
-func TestTheMedianIsThatOfTheSortedValues(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1}
-	for n := 1; n < 300; n++ {
-		for _, kinds := range []int{1, 2, 7, 1000} {
-			values := make([]float64, n)
-			for i := range values {
-				values[i] = float64(random.IntN(kinds))
-				if n%3 == 0 && random.IntN(10) == 0 {
-					values[i] = odd[random.IntN(len(odd))]
-				}
-			}
-			switch n % 5 {
-			case 0:
-				slices.Sort(values)
-			case 1:
-				slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(b, a) })
-			}
-			sorted := slices.Sorted(slices.Values(values))
-			want := (sorted[(n-1)/2] + sorted[n/2]) / 2
-			if got := median(values); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-				t.Fatalf("median %v of %v, want %v", got, sorted, want)
-			}
-			if again := slices.Sorted(slices.Values(values)); slices.CompareFunc(again, sorted, cmp.Compare) != 0 {
-				t.Fatalf("the values have become %v, were %v", again, sorted)
-			}
-		}
-	}
-}
-
 func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.T) {
 	now := epoch.Add(time.Hour)
 	older, newer := now.Add(-second), now
@@ -315,5 +282,42 @@ func TestTwoEntriesOfOneAddressAreTheNewestOfEachWhicheverComesFirst(t *testing.
 	b.Exact = false
 	if unite(&a, &b, now).Exact {
 		t.Error("a count is exact only where both are")
+	}
+}
+
+// TestEveryFieldOfAReportIsCheckedAndMerged: also those that come later. It fails for one that validReport or merge
+// leaves out.
+func TestEveryFieldOfAReportIsCheckedAndMerged(t *testing.T) {
+	now := epoch.Add(time.Hour)
+	var report, wrong ServerReport
+	setAll(t, reflect.ValueOf(&report).Elem(), 1, now)
+	setAll(t, reflect.ValueOf(&wrong).Elem(), math.NaN(), now)
+	if got := validReport(report, now); got != report {
+		t.Errorf("of %+v there is %+v", report, got)
+	}
+	wrong.Restarts, wrong.Implausible = 0, 0
+	if got := validReport(wrong, now); got != (ServerReport{}) {
+		t.Errorf("of a report that is not a number there is %+v", got)
+	}
+	if got := merge(&ServerReport{}, &report); got != report {
+		t.Errorf("of nothing and %+v there is %+v", report, got)
+	}
+}
+
+// setAll sets every number and time in v.
+func setAll(t *testing.T, v reflect.Value, number float64, at time.Time) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Type() == reflect.TypeFor[time.Time]():
+			f.Set(reflect.ValueOf(at))
+		case f.Kind() == reflect.Float64:
+			f.SetFloat(number)
+		case f.Kind() == reflect.Int:
+			f.SetInt(1)
+		case f.Kind() == reflect.Struct:
+			setAll(t, f, number, at)
+		default:
+			t.Fatalf("%s is of a kind that no test knows: %s", v.Type().Field(i).Name, f.Kind())
+		}
 	}
 }

@@ -56,7 +56,6 @@ type memory struct {
 	ceiling       ceiling   // of the gauge of running requests
 	frozen        frozen    // gauge of waiting requests
 	pace          pace
-	ratio         ratio
 	slots         float64 // as of the last step, configured or learned; 0 unknown
 	unreported    float64 // slot-seconds that may have been executed and not reported yet, see executed
 

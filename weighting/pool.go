@@ -85,7 +85,7 @@ func (p *pool) speeds() {
 	typical := median(rates)
 	for i := range p.members {
 		m := &p.members[i]
-		m.speed = math.Pow(m.relativeSpeed(typical), 1-m.pace.unsupported(p.now))
+		m.speed = math.Pow(m.pace.known.speed(typical), 1-m.pace.unsupported(p.now))
 		m.blackout, m.ramp = p.params.trust(m.memory, p.now)
 		if m.slots = m.slotCount; m.slotsSource == CapacityAssumed {
 			m.slots = 0 // no bound on what it executes
@@ -93,22 +93,8 @@ func (p *pool) speeds() {
 	}
 }
 
-// ratio is a relative speed and what it was computed from, which for most members is the same from step to step.
-type ratio struct {
-	of      serviceRate
-	typical float64
-	speed   float64
-}
-
-// relativeSpeed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
+// speed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
 // (speed.go).
-func (m *memory) relativeSpeed(typical float64) float64 {
-	if m.ratio.speed == 0 || m.ratio.of != m.pace.known || m.ratio.typical != typical {
-		m.ratio = ratio{m.pace.known, typical, m.pace.known.speed(typical)}
-	}
-	return m.ratio.speed
-}
-
 func (w *serviceRate) speed(typical float64) float64 {
 	const widest = 20 // ratio
 	rate, ok := w.rate()

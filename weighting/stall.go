@@ -11,9 +11,8 @@ package weighting
 //	                time does not show (without a gauge of running requests: more than waiting and slots),
 //	                besides those that the endpoint did not show before its last progress, and it made no
 //	                progress in that time; no evidence by a gauge that has only shown 0 while requests completed
-//	silence         F ≥ 9.2 · f, F ≥ 2 · F_max and t ≥ 3 · f and t ≥ StalledAfter, and no progress
-//	                in StalledAfter, and two requests are in flight or a gauge shows one
-//	                t      seconds since the last answer
+//	silence         F ≥ 9.2 · f and F ≥ 2 · F_max, and no answer and no progress in StalledAfter,
+//	                and two requests are in flight or a gauge shows one
 //	                F      request-seconds in flight since the last answer, without requests that
 //	                       no report showed while the endpoint made progress
 //	                f      request-seconds in flight for each answer, over about a minute
@@ -31,8 +30,7 @@ package weighting
 //	errors          see errors.go
 //
 // If ends were a Poisson process, silence of F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began
-// together end together, and long ones come in runs, so F must also be twice as long as any silence that ended well,
-// and t three mean times in flight: a few long generations are never silent for too long.
+// together end together, and long ones come in runs, so F must also be twice as long as any silence that ended well.
 //
 // Slow uploads, idle WebSockets and open gRPC streams are in flight and are no work of the engine, and gauges lag by an
 // iteration. So one request that no gauge shows is never evidence, several are none if they were there while the
@@ -371,9 +369,9 @@ const (
 	improbable = 9.2
 	// sigmas is the number of standard deviations with about that probability.
 	sigmas = 3.7
-	// meanTimes and twice are for requests that do not end at random, such as a batch of long ones that began together:
-	// so many mean times in flight, and so many times the longest silence that ended well.
-	meanTimes, twice    = 3, 2
+	// twice the longest silence that ended well is for requests that do not end at random, such as a batch of long ones
+	// that began together.
+	twice               = 2
 	fewestAnswers       = 20 // that a mean needs
 	fewestEnded         = 5  // that a share of failures needs
 	failingShare        = 0.5
@@ -403,8 +401,7 @@ func (o *outlier) stallReason(p *pool, longest, pause float64) string {
 			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",
 			clock(o.lastAnswer), o.contradicted)
 	case o.unanswered() < several && o.shown < 1:
-	case o.usual.completions >= fewestAnswers && silent.Seconds() >= meanTimes*mean &&
-		o.pending >= max(improbable*mean, twice*longest):
+	case o.usual.completions >= fewestAnswers && o.pending >= max(improbable*mean, twice*longest):
 		return fmt.Sprintf("stalled since %s: none of %.0f requests in flight ends, and one takes %.3g s on average",
 			clock(o.lastAnswer), o.unanswered(), mean)
 	}

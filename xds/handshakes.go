@@ -114,7 +114,8 @@ func (h *Handshakes) failed(peer string, err error) {
 	h.mu.Lock()
 	r := h.refused[handshakeReason(err)]
 	r.Count++
-	r.At, r.Peer, r.Error = time.Now(), peer, envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
+	r.At, r.Peer = time.Now(), peer
+	r.Error = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	r.unlogged++
 	due := !r.waiting
 	if due {

@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,38 @@ func TestAMessageComesAsItWasSent(t *testing.T) {
 	})
 	if d := cmp.Diff(message(), got, shifted, cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestEveryFieldOfAReportIsSent: also those that come later.
+func TestEveryFieldOfAReportIsSent(t *testing.T) {
+	sent := message()
+	sent.Scrapes[0].At = noon
+	setAll(t, reflect.ValueOf(&sent.Scrapes[0].Report).Elem())
+	got, err := decode(encode(nil, sent, noon), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := got.Scrapes[0].Report; got != sent.Scrapes[0].Report {
+		t.Errorf("of %+v there came %+v", sent.Scrapes[0].Report, got)
+	}
+}
+
+// setAll sets every number and time in v.
+func setAll(t *testing.T, v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Type() == reflect.TypeFor[time.Time]():
+			f.Set(reflect.ValueOf(noon))
+		case f.Kind() == reflect.Float64:
+			f.SetFloat(float64(i + 1))
+		case f.Kind() == reflect.Int:
+			f.SetInt(int64(i + 1))
+		case f.Kind() == reflect.Struct:
+			setAll(t, f)
+		default:
+			t.Fatalf("%s is of a kind that no test knows: %s", v.Type().Field(i).Name, f.Kind())
+		}
 	}
 }
 

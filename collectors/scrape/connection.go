@@ -192,10 +192,6 @@ type stream struct {
 	left   int           // bytes that a header may still have
 	used   bool          // this is not the first exchange
 	heard  bool          // the server has sent something in this exchange
-
-	asked  bool   // the request of this exchange has been sent
-	ahead  []byte // was read of its answer, and is to be read before what comes
-	direct int    // room for the next answer to be read in place, in bytes; 0 before the first
 }
 
 // readers are those of the exchanges of all connections: of these, most rest most of the time.
@@ -222,7 +218,7 @@ func (s *stream) rest() {
 
 // unasked reports whether the server has sent something before the request.
 func (s *stream) unasked() bool {
-	return len(s.ahead) > 0 || s.reader != nil && s.reader.Buffered() > 0
+	return s.reader != nil && s.reader.Buffered() > 0
 }
 
 // errGone means that the server had closed the connection before it saw the request.
@@ -233,14 +229,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
 	}
-	var n int
-	var err error
-	if len(s.ahead) > 0 {
-		n = copy(p, s.ahead)
-		s.ahead = s.ahead[n:]
-	} else {
-		n, err = s.Conn.Read(p)
-	}
+	n, err := s.Conn.Read(p)
 	s.left -= n
 	s.heard = s.heard || n > 0
 	return n, err
@@ -248,7 +237,7 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // exchange sends a request and reads the header of the response.
 func (s *stream) exchange(r *http.Request) (*http.Response, error) {
-	if !s.asked && s.unasked() {
+	if s.unasked() {
 		return nil, errGone // or about to be
 	}
 	s.wake()
@@ -262,12 +251,9 @@ func (s *stream) exchange(r *http.Request) (*http.Response, error) {
 }
 
 func (s *stream) send(r *http.Request) (*http.Response, error) {
-	if !s.asked {
-		if err := r.Write(s.Conn); err != nil {
-			return nil, err
-		}
+	if err := r.Write(s.Conn); err != nil {
+		return nil, err
 	}
-	s.asked = false
 	for range maxInterim + 1 {
 		response, err := http.ReadResponse(s.reader, r)
 		if err != nil {

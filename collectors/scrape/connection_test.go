@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -145,4 +147,74 @@ func TestCertificatesAreLookedForBeforeAConnectionIsOpened(t *testing.T) {
 		return nil, errors.New("no network")
 	}
 	wantFailure(t, l.scrape(t.Context()), KindConfig, "reading CA file")
+}
+
+// chunked is a whole response whose body comes in these chunks.
+func chunked(chunks ...string) string {
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 200 OK\r\nDate: today\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for _, c := range append(chunks, "") {
+		fmt.Fprintf(&b, "%x\r\n%s\r\n", len(c), c)
+	}
+	return b.String()
+}
+
+// TestAKeptConnectionIsReadAsANewOne: an answer means the same over either.
+func TestAKeptConnectionIsReadAsANewOne(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	tooLong := strings.Repeat("#\n", 1<<19+1)
+	for name, answer := range map[string]string{
+		"good":                      answer200(7),
+		"an empty body":             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		"no chunk":                  chunked(),
+		"until the end":             "HTTP/1.1 200 OK\r\n\r\n" + page(7),
+		"to be closed":              "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\n#a\n",
+		"an early hint":             "HTTP/1.1 103 Early Hints\r\n\r\n" + answer200(7),
+		"of HTTP/1.0":               "HTTP/1.0 200 OK\r\n\r\n" + page(7),
+		"an error":                  "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno",
+		"no HTTP":                   "what?\r\n\r\n",
+		"nothing":                   "",
+		"broken off in the header":  "HTTP/1.1 200 OK\r\nContent-",
+		"broken off in the body":    "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n#",
+		"broken off in a chunk":     strings.TrimSuffix(chunked(page(7)), "\r\n0\r\n\r\n"),
+		"too long":                  fmt.Sprintf(ok+"Content-Length: %d\r\n\r\n%s", len(tooLong), tooLong),
+		"too long, in chunks":       chunked(tooLong[:1<<19], tooLong[1<<19:]),
+		"in a chunk that is none":   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n\r\n",
+		"in a chunk that is longer": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n#\n\r\n0\r\n\r\n",
+		"of two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n#\n",
+		"with a trailer":            ok + "Transfer-Encoding: chunked\r\n\r\n2\r\n#\n\r\n0\r\nA: b\r\n\r\n",
+		"compressed":                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n#\n",
+		"a header without end":      "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("b", maxHeader),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tgt := patient(talk(t, []func(net.Conn){send(answer)}, []func(net.Conn){send(answer200(1)), send(answer)},
+				[]func(net.Conn){send(answer)}))
+			first := looped(t, tgt).scrape(t.Context())
+			l := looped(t, tgt)
+			if r := l.scrape(t.Context()); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			kept := l.scrape(t.Context())
+			if fmt.Sprint(kept.Err) != fmt.Sprint(first.Err) || Kind(kept.Err) != Kind(first.Err) ||
+				kept.Report.Queue.Value != first.Report.Queue.Value || kept.BodyBytes != first.BodyBytes {
+				t.Errorf("over a kept connection: %d bytes, queue %v, %v\nover a new one: %d bytes, queue %v, %v",
+					kept.BodyBytes, kept.Report.Queue.Value, kept.Err,
+					first.BodyBytes, first.Report.Queue.Value, first.Err)
+			}
+		})
+	}
+}
+
+// TestAServerThatHangsTakesNoMemoryForAPage: a thousand of them would take that of a thousand.
+func TestAServerThatHangsTakesNoMemoryForAPage(t *testing.T) {
+	release := make(chan struct{})
+	url := talk(t, []func(net.Conn){send(answer200(1)), func(net.Conn) { <-release }})
+	defer close(release)
+	l := looped(t, patient(url))
+	if r := l.scrape(t.Context()); r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	l.bodies = &sync.Pool{New: func() any { t.Error("memory for a page was taken"); return new(bytes.Buffer) }}
+	l.fetcher.target.Timeout = 20 * time.Millisecond
+	wantFailure(t, l.scrape(t.Context()), KindTimeout, "no complete answer within 20ms")
 }

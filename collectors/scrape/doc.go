@@ -35,12 +35,9 @@
 // # Connections
 //
 // Each loop has one connection, which it keeps from scrape to scrape and closes when it
-// ends, and does all the work on it itself: a page costs a write, two or three reads and one
-// wake-up. (The transport of net/http has two more goroutines for each connection, and hands
-// every request and response around between them; a scrape took twice the CPU time with it,
-// see BenchmarkScrape.) Over a connection that is kept, a response as servers write it is
-// read in place; what is net/http's is the first exchange, redirects, and whatever is
-// not as usual.
+// ends, and does all the work on it itself. (The transport of net/http has two more goroutines
+// for each connection, and hands every request and response around between them: a scrape, with
+// the server's part, takes 52 µs of CPU with it and 42 without, see BenchmarkScrape.)
 // A connection that the server has closed between two scrapes is replaced without
 // a failure. Only HTTP/1.1 is spoken. The client certificate is read for every new
 // connection and the token file whenever it has changed, so both can be rotated;

@@ -20,28 +20,18 @@ const maxDrain = 64 << 10
 
 // A fetcher fetches one target's page. It belongs to the target's loop, which closes it.
 type fetcher struct {
-	target        *Target
-	connection    connection
-	token         *tokenFile // nil without one
-	authorization string     // with the current token; empty without one
-	wire          []byte     // the request as it is sent; nil when it is to be written again
+	target     *Target
+	connection connection
+	client     http.Client
+	token      *tokenFile // nil without one
+	request    *http.Request
 }
 
 func newFetcher(t *Target, n *network) (*fetcher, error) {
 	if err := t.validate(); err != nil {
 		return nil, err
 	}
-	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}}
-	if t.BearerTokenFile != "" {
-		f.token = &tokenFile{path: t.BearerTokenFile}
-	}
-	_, err := f.request(context.Background())
-	return f, err
-}
-
-// request is what is asked for. It is made when net/http needs it, because most scrapes do not.
-func (f *fetcher) request(ctx context.Context) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.target.URL, nil)
+	request, err := http.NewRequest(http.MethodGet, t.URL, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +44,12 @@ func (f *fetcher) request(ctx context.Context) (*http.Request, error) {
 		password, _ := u.Password()
 		request.SetBasicAuth(u.Username(), password)
 	}
-	if f.authorization != "" {
-		request.Header.Set("Authorization", f.authorization)
+	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}, request: request}
+	f.client = http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
+	if t.BearerTokenFile != "" {
+		f.token = &tokenFile{path: t.BearerTokenFile}
 	}
-	return request, nil
+	return f, nil
 }
 
 func (f *fetcher) close() { f.connection.end() }
@@ -82,7 +74,7 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 		x.bytes = int64(body.Len())
 	}
 	if err != nil {
-		err = fmt.Errorf("fetching %s: %w", f.target.redacted(), inWords(err, f.target))
+		err = fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, f.target))
 	}
 	return x, body, err
 }
@@ -95,58 +87,28 @@ func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time
 	}
 	f.connection.begin(ctx, deadline)
 	defer f.connection.rest()
-	if f.connection.ask(f.wire) {
-		body := empty(bodies)
-		if f.connection.direct(body, f.target.BodyLimit) {
-			return body, nil
-		}
-		bodies.Put(body)
-	}
-	request, err := f.request(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
-	response, err := client.Do(request)
+	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
-	body := empty(bodies)
+	body := bodies.Get().(*bytes.Buffer)
+	body.Reset()
 	return body, readBody(response, body, f.target.BodyLimit)
 }
 
-func empty(bodies *sync.Pool) *bytes.Buffer {
-	body := bodies.Get().(*bytes.Buffer)
-	body.Reset()
-	return body
-}
-
-// authorize puts the current token into the request, and writes the request down.
+// authorize puts the current token into the request.
 func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
-	if f.token != nil {
-		ctx, cancel := context.WithDeadline(ctx, deadline)
-		defer cancel()
-		token, err := f.token.read(ctx)
-		if err != nil {
-			return err
-		}
-		if value := "Bearer " + token; f.authorization != value {
-			f.authorization, f.wire = value, nil
-		}
-	}
-	if f.wire != nil {
+	if f.token == nil {
 		return nil
 	}
-	request, err := f.request(ctx)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	token, err := f.token.read(ctx)
 	if err != nil {
 		return err
 	}
-	var wire bytes.Buffer
-	if err := request.Write(&wire); err != nil {
-		return err
-	}
-	f.wire = bytes.Clone(wire.Bytes())
+	f.request.Header.Set("Authorization", "Bearer "+token)
 	return nil
 }
 
