@@ -156,7 +156,8 @@ func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *ob
 
 // of is the last sample of a series: one of the known ones, or a new one at their end, which stood at zero before.
 func (s *counterSum) of(known []lastSample, key uint64, before time.Time) *lastSample {
-	i, found := slices.BinarySearchFunc(known, key, func(l lastSample, key uint64) int { return cmp.Compare(l.key, key) })
+	i, found := slices.BinarySearchFunc(known, key,
+		func(l lastSample, key uint64) int { return cmp.Compare(l.key, key) })
 	if !found {
 		i = len(s.last)
 		s.last = append(s.last, lastSample{key: key, at: before})

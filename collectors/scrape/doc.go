@@ -19,6 +19,9 @@
 // starts that were missed (a machine that stood still) are skipped. A target that is taken over from another process
 // (TakeOver) is also scraped once within 200 ms.
 //
+// Between two scrapes a loop is a timer and a connection. What a scrape needs besides, such as a goroutine, buffers and
+// the reader of the page, belongs to all loops: of thousands, few scrape at a time.
+//
 // The sums of a target's counters (modelserver.Counters) belong to its loop. If
 // a target changes in any field, its loop ends and another begins, with its sums
 // where the counters stand then; loops of other targets are not touched.

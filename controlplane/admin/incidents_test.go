@@ -618,11 +618,12 @@ func TestFindingsOfAThousandEndpointsAreJoinedOnce(t *testing.T) {
 	all := make([]finding, endpoints)
 	for i := range all {
 		all[i].Kind = kindEndpoint
+		all[i].Subject = view.Subject{Kind: view.SubjectEndpoint, Cluster: "llama", Name: fmt.Sprint(i)}
 	}
 	var out []finding
 	allocations := testing.AllocsPerRun(3, func() { out = grouped(all, nil, noon) })
 	if len(out) != 1 || !strings.HasPrefix(out[0].Why, "1000 endpoints: 0, 1, 2, 3, 4 and 995 more") {
-		t.Errorf("joined to %+v", out)
+		t.Errorf("joined to %d, the first: %s", len(out), out[0].Why)
 	}
 	if allocations > endpoints {
 		t.Errorf("%v allocations, want fewer than one for each endpoint", allocations)

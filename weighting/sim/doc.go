@@ -73,6 +73,9 @@
 // reaches all Envoys at once, after PushDelay. There is no warm-up: the first
 // pushes are made of what is known.
 //
+// Several replicas are either one, as far as they know all of each other in time, or apart (Apart): then each has a
+// loop of its own, some of the Envoys, the signals of these only, and scrapes of all pods.
+//
 // Signals arrive after a delay of which one half is fixed and one half exponential,
 // in order for each Envoy. Access log entries may get lost; the counters of the product count
 // by them and by load reports, if there are any (Uncorrected). Load reports come from each
