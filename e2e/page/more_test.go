@@ -49,7 +49,8 @@ func (f *fleet) proxied(t *testing.T, wrap func(http.Handler) http.Handler) stri
 		t.Fatal(err)
 	}
 	// A ReverseProxy itself passes on each event at once.
-	proxy := httptest.NewServer(wrap(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
+	proxy := httptest.NewServer(wrap(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
 	return proxy.URL
 }
@@ -246,7 +247,8 @@ const operatorToken = "0123456789abcdef"
 // writeTokens makes the file of tokens, with which everyone may still view.
 func (f *fleet) writeTokens() {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), []byte("operate anna "+operatorToken+"\n"), 0o600); err != nil {
+	line := []byte("operate anna " + operatorToken + "\n")
+	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), line, 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -114,8 +114,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing}, Runtime: normalRuntime(cfg.XDS),
-		Names: cfg.XDS.Limits.Subscriptions})
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
+		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
 	d.grpc = d.newGRPC(d.transport(xdsTLS))
 	d.streams.Register(d.grpc)
@@ -124,8 +124,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.loads.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
-	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads, &d.tracing}, envoyspec.PushCost, d.signals,
-		observer{d.metrics, d.recorder, d.loads, &d.tracing}, d.outdated, d.beats, o.Log)
+	d.manager = controlplane.NewManager(publisher{d.streams, d.metrics, d.loads, &d.tracing}, envoyspec.PushCost,
+		d.signals, observer{d.metrics, d.recorder, d.loads, &d.tracing}, d.outdated, d.beats, o.Log)
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
