@@ -135,8 +135,9 @@ func (p *pool) usable(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Probed: m.probed, Reason: m.reason(), Override: m.inEffect,
-		Load: m.load, LoadSource: m.loadSource,
+		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Probed: m.probed, Reason: m.reason(),
+		Override: m.inEffect,
+		Load:     m.load, LoadSource: m.loadSource,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),

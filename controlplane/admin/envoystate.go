@@ -126,5 +126,6 @@ func lostFindings(l *LeftEnvoy) (out []finding) {
 func behindFinding(subject view.Subject, why string) finding {
 	return found(kindBehind, view.SeverityError, subject, sprint("Envoy %s does not answer", subject.Name)).explain(why,
 		view.BlameInPart, "Until it answers it balances by the weights that it has, if it runs.",
-		"See whether it runs, has CPU time and reaches this port; its connection is closed when it answers no ping.", "")
+		"See whether it runs, has CPU time and reaches this port; its connection is closed when it answers no ping.",
+		"")
 }

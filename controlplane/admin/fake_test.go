@@ -114,9 +114,10 @@ func typical(now time.Time) fixed {
 				}},
 			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Pickers: Pickers{List: []Picker{{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
-				Since: view.At(now.Add(-time.Hour))}, {Name: "gateway-x2x4", Address: "10.0.9.5:40990",
-				Since: view.At(now.Add(-20 * time.Minute))}}},
+			Pickers: Pickers{List: []Picker{
+				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
+					Since: view.At(now.Add(-time.Hour))},
+				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
 			Tracing: Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
 			Log:     LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},

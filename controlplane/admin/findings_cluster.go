@@ -274,7 +274,8 @@ func notFollowing(p *picture, cluster string) (names []string) {
 		}
 	}
 	for i := range p.left {
-		if l := &p.left[i]; lost(l, p.now) && slices.Contains(l.Clusters, cluster) && !slices.Contains(names, l.NodeID) {
+		l := &p.left[i]
+		if lost(l, p.now) && slices.Contains(l.Clusters, cluster) && !slices.Contains(names, l.NodeID) {
 			names = append(names, l.NodeID)
 		}
 	}
@@ -300,7 +301,8 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			asked = "Envoys are asked to prefer others"
 		}
 		f := found(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
-			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", view.BlameNo, outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", view.BlameNo,
+			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank = 4
 		return f, true
 	case state == view.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:

@@ -35,7 +35,8 @@ func schemas() map[string]any {
 		"FleetCluster": fleetCluster{}, "ClusterFrame": clusterFrame{}, "Terminating": view.Terminating{},
 		"Replicas": Replicas{}, "ReplicaMessages": ReplicaMessages{}, "Replica": Replica{}, "Override": view.Override{},
 		"OverrideList": overrideList{}, "OverrideRequest": overrideRequest{}, "OverrideStatus": OverrideStatus{},
-		"LogLevel": logLevel{}, "Tracing": Tracing{}, "Pickers": Pickers{}, "Picker": Picker{}, "Diff": view.Diff{}, "ClusterDiff": view.ClusterDiff{}, "KeyDiff": view.KeyDiff{},
+		"LogLevel": logLevel{}, "Tracing": Tracing{}, "Pickers": Pickers{}, "Picker": Picker{}, "Diff": view.Diff{},
+		"ClusterDiff": view.ClusterDiff{}, "KeyDiff": view.KeyDiff{},
 		"EndpointDiff": view.EndpointDiff{}, "Part": view.Part{},
 	}
 }

@@ -29,8 +29,8 @@ const (
 
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
-	return []EndpointState{EndpointOutlier, EndpointOverloaded, EndpointProbed, EndpointBlind, EndpointUnused, EndpointUnread,
-		EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
+	return []EndpointState{EndpointOutlier, EndpointOverloaded, EndpointProbed, EndpointBlind, EndpointUnused,
+		EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
 }
 
 // FirstToken is the time to the first token of the requests of about the last minute, by the engine's own histogram.

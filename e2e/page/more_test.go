@@ -49,7 +49,8 @@ func (f *fleet) proxied(t *testing.T, wrap func(http.Handler) http.Handler) stri
 		t.Fatal(err)
 	}
 	// A ReverseProxy itself passes on each event at once.
-	proxy := httptest.NewServer(wrap(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
+	proxy := httptest.NewServer(wrap(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}))
 	t.Cleanup(func() { proxy.CloseClientConnections(); proxy.Close() })
 	return proxy.URL
 }
@@ -119,6 +120,13 @@ func heapIsBounded(t *testing.T, f *fleet, b *browser) {
 	p := b.tab(t, 1280, 900)
 	p.open(f.url("#/c/llama?range=5m"))
 	p.until("there are rows", "document.querySelectorAll('tr[data-row]').length === 5")
+	heapFrames(t, p)
+	p.noErrors()
+}
+
+// heapFrames compares the heap of a page before and after 600 frames.
+func heapFrames(t *testing.T, p *tab) {
+	t.Helper()
 	eval[bool](p, `(async () => {
 		const reader = (await fetch('api/v1/stream?cluster=llama')).body.getReader();
 		let text = '';
@@ -150,7 +158,6 @@ func heapIsBounded(t *testing.T, f *fleet, b *browser) {
 	if after > before+most {
 		t.Errorf("600 frames left %d bytes behind", after-before)
 	}
-	p.noErrors()
 }
 
 // drained drains an endpoint as an operator does.
@@ -246,7 +253,8 @@ const operatorToken = "0123456789abcdef"
 // writeTokens makes the file of tokens, with which everyone may still view.
 func (f *fleet) writeTokens() {
 	f.t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), []byte("operate anna "+operatorToken+"\n"), 0o600); err != nil {
+	line := []byte("operate anna " + operatorToken + "\n")
+	if err := os.WriteFile(filepath.Join(f.dir, "tokens"), line, 0o600); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -77,7 +77,8 @@ func someStatus() *Status {
 		},
 		Left: []admin.LeftEnvoy{
 			{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
-				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true, State: admin.EnvoyBehind},
+				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true,
+				State: admin.EnvoyBehind},
 			{NodeID: "edge-6", Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
 				LeftReason: "the connection was reset", Vanished: true, State: admin.EnvoyGone}},
 		Overrides: []view.Override{drained, pinned},

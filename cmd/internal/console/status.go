@@ -136,7 +136,8 @@ func (s *Status) Well(ignoreWarnings bool) bool {
 		}
 	}
 	for _, e := range s.Envoys {
-		if e.State == admin.EnvoyRefuses || e.State == admin.EnvoyBehind || e.State == admin.EnvoyUnknown && !ignoreWarnings {
+		if e.State == admin.EnvoyRefuses || e.State == admin.EnvoyBehind ||
+			e.State == admin.EnvoyUnknown && !ignoreWarnings {
 			return false
 		}
 	}
@@ -241,7 +242,8 @@ func (s *Status) envoys(w io.Writer, width int) {
 func (s *Status) pickers(w io.Writer, width int) {
 	t := newTable("PICKER", "FOLLOWS", "FOR", "ADDRESS")
 	for _, p := range s.Process.Pickers.List {
-		t.add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time), p.Address)
+		t.add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time),
+			p.Address)
 	}
 	t.write(w, width)
 	if more := s.Process.Pickers.Connected - len(s.Process.Pickers.List); more > 0 {

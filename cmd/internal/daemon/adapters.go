@@ -189,7 +189,8 @@ func (d *Daemon) Status() admin.Status {
 	s.Certificates, s.RefusedHandshakes = d.certificates(), d.refusedHandshakes()
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys,
-			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause, Silent: g.Silent})
+			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause,
+				Silent: g.Silent})
 	}
 	if d.options.LogStatus != nil {
 		s.Log = d.options.LogStatus()

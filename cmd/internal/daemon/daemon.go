@@ -116,8 +116,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing}, Runtime: normalRuntime(cfg.XDS),
-		Names: cfg.XDS.Limits.Subscriptions})
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
+		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
 	d.grpc = d.newGRPC(d.transport(xdsTLS))
 	d.streams.Register(d.grpc)
