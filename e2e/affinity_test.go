@@ -21,6 +21,7 @@ func (f *fleet) ofConversation(t *testing.T, i int, name string) string {
 		t.Fatal(err)
 	}
 	req.Header.Set("x-conversation-id", name)
+	req.Header.Set("X-Service-Seconds", "0.001")
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

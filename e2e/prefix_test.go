@@ -6,8 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/picking"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -22,7 +23,6 @@ import (
 type idle struct {
 	loadsv1.UnimplementedLoadsServer
 	addresses []string
-	sent      atomic.Int64 // updates
 }
 
 func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
@@ -36,7 +36,6 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 		if err := stream.Send(u); err != nil {
 			return err
 		}
-		a.sent.Add(1)
 		select {
 		case <-stream.Context().Done():
 			return nil
@@ -46,13 +45,13 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 }
 
 // serveIdle serves the loads of idle endpoints until the test ends, and returns the address.
-func serveIdle(t *testing.T, pool []*modelsim.Server) (loads *idle, address string) {
+func serveIdle(t *testing.T, pool []*modelsim.Server) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loads = &idle{}
+	loads := &idle{}
 	for _, s := range pool {
 		loads.addresses = append(loads.addresses, s.Address())
 	}
@@ -66,7 +65,28 @@ func serveIdle(t *testing.T, pool []*modelsim.Server) (loads *idle, address stri
 			t.Error(err)
 		}
 	})
-	return loads, listener.Addr().String()
+	return listener.Addr().String()
+}
+
+// loadsAge is the age of the picker's loads.
+func (p *pickerProcess) loadsAge(t *testing.T) time.Duration {
+	t.Helper()
+	resp, err := http.Get("http://" + p.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), fmt.Sprintf("steelyard_picker_loads_age_seconds{cluster=%q} ", cluster))
+	line, _, _ := strings.Cut(after, "\n")
+	seconds, err := strconv.ParseFloat(line, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // post sends a body to the first Envoy, and returns the number of the server that answered.
@@ -77,7 +97,12 @@ func (f *fleet) post(t *testing.T, body []byte) int {
 		before[i] = s.Served()
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post(f.urls[0], "application/json", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Service-Seconds", "0.001")
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,18 +138,17 @@ func talk(messages ...string) []byte {
 func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	loads, address := serveIdle(t, pool)
-	p := startPicker(t, f.dir, address, "", "--prefix")
+	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
 	f.startEnvoy(0)
-	// settled waits until the picker's own choices count no more: some updates later.
+	// settled waits until the picker's own choices count no more.
 	settled := func() {
-		const updates = 4
-		want := loads.sent.Load() + updates
-		f.eventually("the picker has newer loads", func() error {
-			if got := loads.sent.Load(); got < want {
-				return fmt.Errorf("%d updates were sent, want %d", got, want)
+		chosen := time.Now()
+		f.eventually("the picker has loads that are newer than its choices", func() error {
+			now := time.Now()
+			if updated := now.Add(-p.loadsAge(t)); updated.Before(chosen.Add(picking.Settle)) {
+				return fmt.Errorf("the loads are from %v after the choice", updated.Sub(chosen))
 			}
 			return nil
 		})
@@ -166,8 +190,7 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 func TestNoRequestWithABodyFailsWhenThePickerDies(t *testing.T) {
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	_, address := serveIdle(t, pool)
-	p := startPicker(t, f.dir, address, "", "--prefix")
+	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
 	f.startEnvoy(0)

@@ -5,6 +5,14 @@ import (
 	"slices"
 )
 
+// poured is what a request adds to the arrivals: the least that it costs, less what the cache saves there. With all of
+// the least cost, requests would go elsewhere from time to time though they cost less there; with nothing, those of
+// which little is cached would not gather by their keys.
+func poured(whole, least float64) float64 {
+	const some = 0.01 // of the least cost: rooms of nothing have no order
+	return max(least-(whole-least), some*least)
+}
+
 // cost computes what a request costs at each endpoint: of what its prompt costs, only the part that is not cached
 // there. It adds to the load of each candidate what the request costs more there than at the cheapest one, so that the
 // fill compares what a request would wait for and add. whole is the cost without a cache, least that at the cheapest

@@ -31,6 +31,7 @@ func TestWhatIsCachedIsTakenOffTheWork(t *testing.T) {
 	}{
 		{"worth a longer wait", []float64{0, 0.7}, []Cached{{address(1), 1}}, 1, ReasonPrefix},
 		{"not worth it", []float64{0, 1.2}, []Cached{{address(1), 1}}, 0, ReasonFill},
+		{"half of it, whatever the draw", []float64{0, 0}, []Cached{{address(1), 0.5}}, 1, ReasonPrefix},
 		{"a small part", []float64{0, 0.7}, []Cached{{address(1), 0.2}}, 0, ReasonFill},
 		{"the larger part of two", []float64{0.2, 0.2}, []Cached{{address(0), 0.1}, {address(1), 0.9}}, 1,
 			ReasonPrefix},

@@ -28,7 +28,7 @@
 //	cost   = base + (mean cost − base) / (1 − share of all prompts that is cached)   without a cache
 //	cost_i = base + (cost − base) · (1 − share of the prompt cached at i)
 //	n_i'   = n_i + cost_i − min cost
-//	A      = max(min cost, arrival rate · age)
+//	A      = max(min cost − (cost − min cost), arrival rate · age)
 //
 // So the level compares what a request would wait for and add: an endpoint that has the prompt is chosen while its
 // queue is shorter than what the cache saves, and not longer. Where a request is the unit of load, a cache changes

@@ -168,7 +168,7 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	}
 	whole, least := p.cost(r)
 	p.rooms = slices.Grow(p.rooms[:0], len(p.indexes))[:len(p.indexes)]
-	weighting.Rooms(p.vessels, p.arrivals(now, least), p.rooms)
+	weighting.Rooms(p.vessels, p.arrivals(now, poured(whole, least)), p.rooms)
 	picked := p.draw(r.Key, random)
 	chosen := p.indexes[picked]
 	choice := Choice{Reason: ReasonFill, Address: p.update.Endpoints[chosen].Address, Others: p.others(picked)}
