@@ -7,7 +7,8 @@ import (
 
 func TestTheShareOfPromptsThatIsCachedIsLearned(t *testing.T) {
 	at := func(seconds int, prompt, cached float64) TokenCounts {
-		return TokenCounts{At: time.Unix(int64(seconds), 0), Prompt: prompt, Cached: cached, First: float64(20 * seconds)}
+		return TokenCounts{At: time.Unix(int64(seconds), 0), Prompt: prompt, Cached: cached,
+			First: float64(20 * seconds)}
 	}
 	k := prompts{}
 	want(t, "before any reading", k.cachedShare(), 0)

@@ -13,7 +13,8 @@
 // endpoints up to a common level, as one queue in front of all of them would.
 //
 //	H       horizon, seconds       lag + age of the loads + half their interval + push delay + push period (below)
-//	A       arrivals, requests     max(1, arrival rate · H)
+//	A       arrivals, requests     max(1, arrival rate · H, A_b)
+//	A_b     together, requests     Σ n·(n−1) / Σ n, n the arrivals within H, fading in 30 s (bursts.go)
 //	s_i     slots, requests        slots · ramp
 //	c_i     capacity, requests     s_i · relative speed
 //	f_i     full, requests         max(0, s_i − 1): the load at which one more request takes the last slot
@@ -32,6 +33,9 @@
 // capacities; the question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).
 //
 // # The horizon
+//
+// Requests that arrive together, as those of a client that fans out, come faster than any decision: they are spread as
+// A_b. Where requests are independent of one another it is arrival rate · H.
 //
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
 // share that it had: the law holds the arrivals against its own decisions (lag.go).

@@ -23,6 +23,7 @@ type Law struct {
 	rate      float64  // requests per second that arrive at all endpoints, as of the last step
 	arrived   float64  // requests, at all endpoints
 	lag       lag      // of the reports
+	bursts    bursts   // of the arrivals
 	scratch   []member // of the step before, to be overwritten
 }
 
@@ -93,6 +94,10 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.lag.observe(pool, l.rate)
 	pool.arrivals(&d, s, l.lag.shown())
 	l.rate = d.ArrivalRate
+	if pool.counted || pool.mostlyCounted() {
+		l.bursts.observe(now, l.arrived, d.Horizon)
+		d.Arrivals = min(max(d.Arrivals, l.bursts.together()), largestSum)
+	}
 	pool.share(&d)
 	l.shed(pool, &d, s)
 	d.Work = l.learned(pool)

@@ -238,8 +238,9 @@ type Cluster struct {
 	Custom *Custom `yaml:"custom"`
 	// Endpoints says where the addresses come from. Required.
 	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file, dns, kubernetes or inferencePool below endpoints:"`
-	// Capacity is the number of requests an endpoint runs at once, in slots, 0
-	// to 1000000; 0 means it is learned. Default 0.
+	// Capacity is the number of requests an endpoint runs at once, in slots; of
+	// engines that count tokens, their relative speed, 0 to 1000000; 0 means it
+	// is learned. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Policy is the weighting law: load fills the least loaded endpoints first,
 	// least-latency goes by the time to the last byte that Envoys' access logs
@@ -352,8 +353,8 @@ type StaticEndpoint struct {
 	Address string `yaml:"address" required:"write the IP and the serving port, e.g. address: 10.0.0.1:8000"`
 	// Zone is the locality of the endpoint. Default none.
 	Zone string `yaml:"zone"`
-	// Capacity is the number of requests it runs at once, in slots, 0 to 1000000; 0
-	// means as the cluster says. Default 0.
+	// Capacity is the number of requests it runs at once, in slots, or its relative
+	// speed, 0 to 1000000; 0 means as the cluster says. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Engine names its model server. Default none: as the cluster says.
 	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`

@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim/trace"
+)
+
+// Requests that arrive together are spread as they come: no decision is between them. Clients that start at the full
+// second, agents that fan out and batch jobs are such.
+func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
+	t.Parallel()
+	together := func(at func(i int, all []trace.Request) time.Duration) func(*Scenario) {
+		return func(s *Scenario) {
+			all := *trace.Azure()
+			all.Requests = slices.Clone(all.Requests)
+			for i := range all.Requests {
+				all.Requests[i].At = at(i, all.Requests)
+			}
+			s.Prompts.Trace = &all
+		}
+	}
+	by := func(n int) func(*Scenario) {
+		return together(func(i int, all []trace.Request) time.Duration { return all[i-i%n].At })
+	}
+	seldom := func(s *Scenario) {
+		by(10)(s)
+		s.Load = 0.5
+	}
+	alone := func(s *Scenario) {
+		by(40)(s)
+		s.Envoys = 1
+	}
+	seconds := together(func(i int, all []trace.Request) time.Duration { return all[i].At.Truncate(10 * time.Second) })
+	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
+	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
+	const seeds = 2
+	for _, c := range []struct {
+		name      string
+		change    func(*Scenario)
+		by        Steelyard
+		p99, mean float64 // of least request, at most
+	}{
+		{"ten", by(10), log, 0.9, 1},
+		{"forty", by(40), log, 0.9, 1},
+		{"forty, load reports", by(40), reports, 1, 1},
+		{"ten, load 0.5", seldom, log, 1.05, 1.05},
+		{"forty, one Envoy", alone, log, 0.9, 1},
+		{"each second's at one moment", seconds, log, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var law, without Quantiles
+			for seed := range seeds {
+				s := lateEngines(uint64(seed + 1))
+				s.Duration = 90 * time.Second
+				c.change(&s)
+				least := run(t, s, named(LeastRequest)).FirstToken
+				r := run(t, s, steelyard(c.name, c.by)).FirstToken
+				without.P99, without.Mean = without.P99+least.P99, without.Mean+least.Mean
+				law.P99, law.Mean = law.P99+r.P99, law.Mean+r.Mean
+			}
+			p99, mean := law.P99/without.P99, law.Mean/without.Mean
+			says := fmt.Sprintf("%.2f and %.2f of least request at the 99th percentile and in the mean", p99, mean)
+			t.Log(says)
+			if p99 > c.p99 || mean > c.mean {
+				t.Errorf("%s, want %.2f and %.2f", says, c.p99, c.mean)
+			}
+		})
+	}
+}
