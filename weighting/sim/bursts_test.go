@@ -26,7 +26,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 	by := func(n int) func(*Scenario) {
 		return together(func(i int, all []trace.Request) time.Duration { return all[i-i%n].At })
 	}
-	seldom := func(s *Scenario) {
+	halfLoad := func(s *Scenario) {
 		by(10)(s)
 		s.Load = 0.5
 	}
@@ -47,7 +47,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 		{"ten", by(10), log, 0.9, 1},
 		{"forty", by(40), log, 0.9, 1},
 		{"forty, load reports", by(40), reports, 1, 1},
-		{"ten, load 0.5", seldom, log, 1.05, 1.05},
+		{"ten, load 0.5", halfLoad, log, 1.05, 1.05},
 		{"forty, one Envoy", alone, log, 0.9, 1},
 		{"each second's at one moment", seconds, log, 1, 1},
 	} {
