@@ -9,6 +9,7 @@ const (
 	burstTau      = 30 * time.Second       // after which a burst counts for 1/e
 	shortestBurst = 20 * time.Millisecond  // requests within it came at the same moment: no decision is between them
 	longestBurst  = 200 * time.Millisecond // a decision answers what comes later
+	mostTogether  = 8                      // arrivals for each endpoint
 )
 
 // bursts measures how many requests arrive together. With n the arrivals within one of the windows that follow each
@@ -18,7 +19,8 @@ const (
 //
 // is how many others arrive within the window of a request. Where requests are independent of one another that is the
 // arrival rate times the window, as in the horizon; where they come by forty, it is 39 at any rate. A window without
-// arrivals counts in neither sum.
+// arrivals counts in neither sum. More than mostTogether for each endpoint make no difference to the shares, so a
+// counter that leaps is forgotten soon.
 type bursts struct {
 	from         time.Time // of the window
 	before       float64   // requests that arrived at the pool until then
@@ -26,15 +28,15 @@ type bursts struct {
 	sum, squares float64   // Σ n and Σ n·(n−1), fading
 }
 
-// observe takes in the requests that arrived so far, and the window.
-func (b *bursts) observe(now time.Time, arrived float64, window time.Duration) {
+// observe takes in the requests that arrived so far at so many endpoints, and the window.
+func (b *bursts) observe(now time.Time, arrived float64, endpoints int, window time.Duration) {
 	window = min(max(window, shortestBurst), longestBurst)
 	if b.from.IsZero() || arrived < b.latest || now.Before(b.from) {
 		b.from, b.before, b.latest = now, arrived, arrived
 		return
 	}
 	if passed := now.Sub(b.from); passed >= window {
-		n := b.latest - b.before
+		n := min(b.latest-b.before, float64(mostTogether*endpoints))
 		keep := math.Exp(-passed.Seconds() / burstTau.Seconds())
 		b.sum, b.squares = keep*b.sum+n, keep*b.squares+n*max(0, n-1)
 		b.from, b.before = b.from.Add(passed-passed%window), b.latest

@@ -95,7 +95,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.arrivals(&d, s, l.lag.shown())
 	l.rate = d.ArrivalRate
 	if pool.counted || pool.mostlyCounted() {
-		l.bursts.observe(now, l.arrived, d.Horizon)
+		l.bursts.observe(now, l.arrived, len(pool.members), d.Horizon)
 		d.Arrivals = min(max(d.Arrivals, l.bursts.together()), largestSum)
 	}
 	pool.share(&d)
