@@ -89,6 +89,16 @@ func (f *fleet) launch(name string, args ...string) *proc.Envoy {
 func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
 	f := start(t, plan{servers: servers(t, same(1, wide)...), envoys: 3})
 	killed, frozen, stopped := f.envoys[0], f.envoys[1], f.envoys[2]
+	f.eventually("the events name the last Envoy", func() error { // looked for each second
+		var found struct{ Events []view.Event }
+		err := f.get("/api/v1/events", &found)
+		if err == nil && !slices.ContainsFunc(found.Events, func(e view.Event) bool {
+			return e.Kind == view.EventEnvoyJoined && slices.Contains(e.Subjects, "envoy-2")
+		}) {
+			err = fmt.Errorf("these are there: %+v", found.Events)
+		}
+		return err
+	})
 	if err := stopped.Stop(); err != nil { // as in a rolling restart
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ func (e *ends) answeredShare() float64 { return (e.answered + 1) / (e.requests()
 type streak struct {
 	recent      ends // of the endpoint's own, the last few
 	own, others ends
+	fresh       ends    // of the endpoint's own, since its state changed
 	share       float64 // of the answers of the whole pool, by the endpoint's shares of the traffic
 	inFlight    float64 // at the beginning
 }
@@ -64,12 +65,13 @@ func (s *streak) extend(own, pool ends, share, inFlight float64) {
 	)
 	if s.own.errors == 0 {
 		first := ends{errors: own.errors} // what was answered in the same step may have come before
-		s.own, s.recent, s.inFlight = first, first, inFlight
+		s.own, s.recent, s.fresh, s.inFlight = first, first, first, inFlight
 		return
 	}
 	keep := math.Exp(-own.requests() / few)
 	s.recent = ends{s.recent.errors*keep + own.errors, s.recent.answered*keep + own.answered}
 	s.own.add(own)
+	s.fresh.add(own)
 	s.others.add(ends{pool.errors - own.errors, pool.answered - own.answered})
 	s.share += share * pool.answered
 	if s.recent.answered >= s.recent.requests()*s.others.answeredShare()/2 {
@@ -105,10 +107,11 @@ func surprise(number, expected float64) float64 {
 
 // errorReason describes the errors on requests that others answer; empty where there are none. The more errors the
 // others have, too, the more streaks chance makes. An endpoint that is being probed has to prove that it recovered.
+// One whose flag fell is flagged again only when most of what ended since are errors: its answers take their time.
 func (o *outlier) errorReason() string {
 	const chance = 3
 	s := &o.streak
-	if s.own.errors == 0 {
+	if s.own.errors == 0 || o.state != ejected && s.fresh.errors <= s.fresh.answered {
 		return ""
 	}
 	others := s.others.answeredShare()

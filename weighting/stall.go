@@ -556,6 +556,6 @@ func (o *outlier) endEjection(now time.Time) {
 }
 
 func (o *outlier) enterState(s health, now time.Time) {
-	o.state, o.since, o.recovered, o.proof = s, now, false, proof{}
+	o.state, o.since, o.recovered, o.proof, o.streak.fresh = s, now, false, proof{}, ends{}
 	o.ejectedForErrors = o.ejectedForErrors && s != healthy
 }
