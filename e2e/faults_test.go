@@ -171,6 +171,9 @@ func (f *fleet) allInSync() error {
 		return fmt.Errorf("%d clients, want %d", len(clients), len(f.envoys))
 	}
 	for _, c := range clients {
+		if len(c.Subscriptions) == 0 {
+			return fmt.Errorf("%s has not asked for endpoints", c.NodeID)
+		}
 		for _, s := range c.Subscriptions {
 			if s.Acks == 0 {
 				return fmt.Errorf("%s has not acknowledged %s", c.NodeID, s.Cluster)
