@@ -98,7 +98,8 @@ func TestEndpointsStayWhileTheAPIServerIsDeadOrHangs(t *testing.T) {
 			t.Errorf("%q is logged %d times, want once for each of the two faults:\n%s", text, got, &c.log.text)
 		}
 	}
-	if c.requests.of("endpointslices watch connection") == 0 || c.requests.of("readyz get timeout") == 0 {
+	refused := c.requests.of("endpointslices watch connection") + c.requests.of("pods watch connection")
+	if refused == 0 || c.requests.of("readyz get timeout") == 0 {
 		t.Errorf("the failures are not counted: %v", c.requests.count)
 	}
 }
