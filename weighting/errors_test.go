@@ -302,8 +302,8 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 				dep.replicas[0].gone, dep.replicas[0].limit = false, 0
 				dep.run(2*time.Minute, nil)
 				if e := dep.last.Endpoints[0]; e.Overloaded || e.Ramp < 1 {
-					t.Errorf("seed %d: two minutes after it is well: flagged %t (%s), trusted with %v", seed, e.Overloaded,
-						e.OverloadReason, e.Ramp)
+					t.Errorf("seed %d: two minutes after it is well: flagged %t (%s), trusted with %v",
+						seed, e.Overloaded, e.OverloadReason, e.Ramp)
 				}
 			}
 		})

@@ -63,13 +63,14 @@ func meanShares(seed uint64, s signals, clear []float64, from, to float64,
 func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	t.Parallel()
 	const at, sane = 60.1, 61.1 // seconds
+	clear := []float64{sane}
 	for name, s := range counterKinds {
 		for _, leap := range []float64{1e18, 1e9, 2e5, 5e3} {
 			t.Run(fmt.Sprintf("%s, by %g", name, leap), func(t *testing.T) {
 				var share float64
 				const seeds = 16
 				for seed := range uint64(seeds) {
-					shares := meanShares(seed, s, []float64{sane}, sane+20, sane+30, func(w *world, i int) func(*ServerReport) {
+					shares := meanShares(seed, s, clear, sane+20, sane+30, func(w *world, i int) func(*ServerReport) {
 						return func(r *ServerReport) {
 							if i > 0 || w.now < at || w.now > at+0.3 {
 								return
@@ -114,8 +115,8 @@ func TestASumOfProxiesThatJumpsIsNoTraffic(t *testing.T) {
 }
 
 // TestGarbageInCountersIsForgotten: whatever counters reported for half a minute, after a minute of sane
-// readings no share is further from a quarter than chance has it in half a minute. Where most counters are wrong, a queue
-// grows until their speeds are forgotten; it is no speed, and is taken away, too.
+// readings no share is further from a quarter than chance has it in half a minute. Where most counters are wrong, a
+// queue grows until their speeds are forgotten; it is no speed, and is taken away, too.
 func TestGarbageInCountersIsForgotten(t *testing.T) {
 	const sane = 40.0 // seconds
 	leap := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 10, 1e3, 1e5, 2.4e5, 1e9, 1e15, 1e18, -1e18}),

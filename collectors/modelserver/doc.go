@@ -56,7 +56,7 @@
 //	              busy_seconds   tgi_request_inference_duration_sum
 //	              prompt_tokens     tgi_request_input_length_sum
 //	              generated_tokens  tgi_request_generated_tokens_sum
-//	              first_tokens      tgi_request_queue_duration_count: recorded at the end of a request, so late by its time
+//	              first_tokens      tgi_request_queue_duration_count: of requests that ended; late by their time
 //	              iterations        tgi_batch_inference_count
 //	custom        as the user names them; utilization max, the others added up
 //

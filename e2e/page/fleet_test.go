@@ -88,7 +88,8 @@ func port(t testing.TB) string {
 func (f *fleet) writeConfig(more string) {
 	f.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "xds: {listen: %s}\nadmin: {listen: %s, tokens_file: tokens, anonymous_view: true}\n%s\nclusters:\n",
+	fmt.Fprintf(&b,
+		"xds: {listen: %s}\nadmin: {listen: %s, tokens_file: tokens, anonymous_view: true}\n%s\nclusters:\n",
 		f.xds, f.admin, more)
 	list := func(name string, servers []*modelsim.Server) {
 		fmt.Fprintf(&b, "- name: %s\n  engine: vllm\n", name)
