@@ -96,7 +96,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.rate = d.ArrivalRate
 	if pool.counted || pool.mostlyCounted() {
 		l.bursts.observe(now, l.arrived, len(pool.members), d.Horizon)
-		d.Arrivals = min(max(d.Arrivals, l.bursts.together()), largestSum)
+		d.Arrivals = max(d.Arrivals, l.bursts.together())
 	}
 	pool.share(&d)
 	l.shed(pool, &d, s)

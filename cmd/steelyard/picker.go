@@ -23,9 +23,9 @@ func pickerCommand() *cobra.Command {
 		Use:   "picker --steelyard HOST:PORT --cluster NAME",
 		Short: "Name the endpoint of each request, for Envoys and gateways that ask (ext_proc)",
 		Long: `Name the endpoint of each request, by the loads of all endpoints that a running
-Steelyard streams. It is an external processor (ext_proc) that needs the headers
-of a request only (with --prefix also its prompt), and answers the Endpoint Picker protocol of the Gateway API
-Inference Extension.
+Steelyard streams. It is an external processor (ext_proc) that needs only the
+headers of a request, with --prefix also its prompt, and speaks the Endpoint
+Picker protocol of the Gateway API Inference Extension.
 
 Weights need no picker and no hop. A picker is worth its hop where requests are
 short compared with the time between two pushes of weights, or where a gateway
