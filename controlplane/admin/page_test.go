@@ -209,7 +209,7 @@ func TestAssetsAreSelfContained(t *testing.T) {
 func TestThePageIsSmall(t *testing.T) {
 	const (
 		most   = 150 << 10 // bytes, of what the server renders and all files
-		packed = 60_000  // the same, where the browser accepts gzip, as all do
+		packed = 60_000    // the same, where the browser accepts gzip, as all do
 	)
 	h := handlerOf(typical(noon))
 	plain, small := len(ask(t, h, http.MethodGet, "/").body), 0
