@@ -105,6 +105,14 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 			"It refuses because shedding.enabled is set; without, all of them would wait longer and longer.",
 			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name)))
 	}
+	if p.refusing[c.Name] {
+		f := found(kindDrops, view.SeverityError, subject, sprint("The queue of %s refuses requests", c.Name)).explain(
+			"Requests wait for longer than max_wait of their class, or more of them wait than its max_waiting.",
+			view.BlameInPart, "It refuses because these limits are set; without, all would wait longer and longer.",
+			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name))
+		f.ID += "/queue"
+		out = append(out, f)
+	}
 	if c.Shedding {
 		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
 			f := found(kindNoShedding, view.SeverityError, subject,

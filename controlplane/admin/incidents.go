@@ -17,7 +17,8 @@ type picture struct {
 	clusters []view.Cluster // with what the handler adds: Served, Counts
 	clients  []Client
 	left     []LeftEnvoy
-	configs  []Configured // that were applied, the latest last
+	configs  []Configured    // that were applied, the latest last
+	refusing map[string]bool // by cluster: its queue has just refused requests
 }
 
 // A Configured is a configuration that was applied.
