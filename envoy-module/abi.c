@@ -11,6 +11,8 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_clear_route_cache",
       "envoy_dynamic_module_callback_http_send_response",
       "envoy_dynamic_module_callback_http_filter_continue_decoding",
+      "envoy_dynamic_module_callback_http_filter_get_attribute_int",
+      "envoy_dynamic_module_callback_http_filter_get_attribute_string",
       "envoy_dynamic_module_callback_http_filter_scheduler_new",
       "envoy_dynamic_module_callback_http_filter_scheduler_commit",
       "envoy_dynamic_module_callback_http_filter_scheduler_delete",
@@ -20,11 +22,15 @@ const char *missing(void) {
   return NULL;
 }
 
-// These two are in C, because they run for each request, and a call of Go costs more than what they do.
+// These three are in C, because they run for each request, and a call of Go costs more than what they do.
 void *envoy_dynamic_module_on_http_filter_new(void *config, void *filter) {
   request *r = calloc(1, sizeof *r);
   if (r) r->config = config;
   return r;
+}
+
+void envoy_dynamic_module_on_http_filter_stream_complete(void *filter, request *r) {
+  if (r && r->hold) completed(filter, r->hold);
 }
 
 void envoy_dynamic_module_on_http_filter_destroy(void *handle) {
@@ -42,7 +48,6 @@ HOOK(request_trailers)
 HOOK(response_headers)
 HOOK(response_body)
 HOOK(response_trailers)
-HOOK(stream_complete)
 HOOK(http_callout_done)
 HOOK(http_stream_headers)
 HOOK(http_stream_data)

@@ -46,8 +46,10 @@ func parse(text string) (s settings, err error) {
 type filter struct {
 	pool   *follow.Pool
 	waiter *follow.Waiter
-	stop   func() // to be called once
+	end    func() // to be called once
 }
+
+func (f *filter) stop() { f.end() }
 
 // followers are shared by all configurations with the same settings, so that an update of the listener keeps the loads.
 var followers = struct {
@@ -75,7 +77,7 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 		followers.by[s] = f
 	}
 	f.users++
-	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, stop: func() { release(s) }}, nil
+	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, end: func() { release(s) }}, nil
 }
 
 func start(s settings, log *slog.Logger) (*shared, error) {
