@@ -283,12 +283,16 @@ func TestTheRouterPassesStreamsAsTheyCome(t *testing.T) {
 	r := startRouter(t)
 	finish := make(chan struct{})
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer := http.NewResponseController(w)
+		if err := answer.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
 		first := make([]byte, len("part"))
 		if _, err := io.ReadFull(req.Body, first); err != nil {
 			t.Error(err)
 		}
 		_, _ = w.Write(first)
-		_ = http.NewResponseController(w).Flush()
+		_ = answer.Flush()
 		<-finish
 		_, _ = io.Copy(w, req.Body)
 	}))

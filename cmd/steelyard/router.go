@@ -46,7 +46,7 @@ Environment:
 			if err != nil {
 				return err
 			}
-			o.Host, o.Envoy, o.Log = host, envoy, slog.New(out.Handler())
+			o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, slog.New(out.Handler())
 			return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
 		},
 	}

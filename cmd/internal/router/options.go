@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -32,6 +33,7 @@ type Options struct {
 	Queue       picking.QueuedOptions
 	LogInterval time.Duration // between two lines with the state of the backends; 0: none
 	Envoy       string        // the program
+	EnvoyLog    io.Writer     // of Envoy and of the module
 	Log         *slog.Logger
 }
 

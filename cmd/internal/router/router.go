@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	cmd := exec.CommandContext(ctx, o.Envoy, "--config-path", path, "--use-dynamic-base-id", "--log-level", "warning",
 		"--concurrency", "2")
 	cmd.Env = append(os.Environ(), searchPath+"="+module)
-	cmd.Stderr, cmd.WaitDelay = os.Stderr, grace
+	cmd.Stderr, cmd.WaitDelay = o.EnvoyLog, grace
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	o.Log.Info("serving", "clients", o.address(), "envoy", o.Envoy, "module", module, "threshold", o.Queue.Threshold,
 		"queue_max_size", o.Queue.QueueMax, "queue_timeout", o.Queue.QueueTimeout)
