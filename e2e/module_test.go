@@ -20,7 +20,7 @@ func withModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(root, ".tools", "e2e", "module")
+	folder := filepath.Join(root, "bin", "e2e")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join(root, "envoy-module"),
 		"-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "libsteelyard.so"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
@@ -64,10 +64,12 @@ func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
 	}
 }
 
+// TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies, and the module falls back to the weights. Each request waits
+// for its body.
 func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
 	withModule(t)
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
-	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module"},
+	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module", "--prefix"},
 		cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
 	traffic := f.send(load.Plan{Rate: 60, Seed: 7, Work: load.Work{Mean: 30 * time.Millisecond}})
 	named := func() float64 {
@@ -104,5 +106,10 @@ func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
 	picked("the module chooses again", true)
 	if sent, failed := traffic.stop(t); failed != 0 {
 		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+	for _, reason := range []string{"fill", "stale"} {
+		if f.choices(t, 0, reason) == 0 {
+			t.Errorf("no choice is counted for the reason %s", reason)
+		}
 	}
 }

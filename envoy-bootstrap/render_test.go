@@ -416,7 +416,7 @@ func TestWrongOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"fallback while shedding", func(o *Options) { o.Mode, o.Fallback = ModeShedding, []string{"a:1"} },
 			"fallback: mode shedding has none"},
 		{"idle timeout", func(o *Options) { o.IdleTimeout = -time.Second }, "idle timeout -1s: want at least 1s"},
-		{"prefix without a picker", func(o *Options) { o.Prefix = true }, "prefix: bodies are sent to a picker"},
+		{"prefix without a picker", func(o *Options) { o.Prefix = true }, "prefix: bodies are for a picker or the module"},
 		{"affinity to no header", func(o *Options) { o.Affinity = "X Y" },
 			`affinity "X Y": want the name of a header in lower case`},
 		{"affinity while shedding", func(o *Options) { o.Affinity, o.Mode = "x-conversation", ModeShedding },

@@ -16,20 +16,28 @@ import (
 	"strconv"
 	"unsafe"
 
+	"steelyard/internal/customrouter"
+	"steelyard/picking"
 	"steelyard/xds/loads/follow"
 )
 
 // What Envoy calls with the results of the module.
 const (
-	requestHeaders = 0 // the map of the request's headers
-	goOn           = 0 // to the next filter
-	wait           = 4 // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
-	maxValue       = 256
+	requestHeaders  = 0  // the map of the request's headers
+	responseHeaders = 2  // that of the answer's
+	upstreamAddress = 41 // the attribute upstream.address
+	goOn            = 0  // to the next filter
+	waitForBody     = 1  // only the body goes on, to this filter
+	wait            = 4  // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
+	maxValue        = 256
 )
 
 var (
 	logHandler  = slog.NewTextHandler(os.Stderr, nil).WithAttrs([]slog.Attr{slog.String("module", "steelyard")})
 	contentSize = constant("content-length")
+	contentType = constant("content-type")
+	expect      = constant("expect")
+	status      = constant(":status")
 	destination = constant("x-gateway-destination-endpoint")
 	space       = constant("envoy.lb")
 	own         = constant("steelyard")
@@ -63,15 +71,14 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 	handle unsafe.Pointer) {
 	defer guard()
 	log := slog.New(logHandler)
-	s, err := parse(C.GoStringN(config.data, C.int(config.length)))
+	f, err := configured(C.GoStringN(filterName.data, C.int(filterName.length)),
+		C.GoStringN(config.data, C.int(config.length)), log)
 	if err != nil {
 		log.Error("configuration refused", "error", err)
 		return nil
 	}
-	f, err := newFilter(s, log)
-	if err != nil {
-		log.Error("configuration refused", "error", err)
-		return nil
+	if f, ok := f.(*filter); ok {
+		f.counters = define(envoy)
 	}
 	// Envoy keeps C memory: a handle, which is a number, in it.
 	handle = C.malloc(C.size_t(unsafe.Sizeof(cgo.Handle(0))))
@@ -83,21 +90,46 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 	defer guard()
 	h := *(*cgo.Handle)(handle)
-	filterOf(handle).stop()
+	h.Value().(stopper).stop()
 	h.Delete()
 	C.free(handle)
 }
 
+// A stopper is a configuration of a filter: *filter or *routing. stop is called once.
+type stopper interface{ stop() }
+
 func filterOf(handle unsafe.Pointer) *filter { return (*cgo.Handle)(handle).Value().(*filter) }
+
+// configured makes the filter of a name.
+func configured(name, config string, log *slog.Logger) (stopper, error) {
+	if name == customrouter.FilterName {
+		return newRouting(config, log)
+	}
+	s, err := parse(config)
+	if err != nil {
+		return nil, err
+	}
+	return newFilter(s, log)
+}
 
 //export envoy_dynamic_module_on_http_filter_request_headers
 func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r *C.request, end C.bool) C.int {
 	defer guard()
-	if r == nil || aside() {
-		name(envoy, "", "aside")
+	if r == nil {
 		return goOn
 	}
-	f := filterOf(r.config)
+	config := (*cgo.Handle)(r.config).Value()
+	if q, ok := config.(*routing); ok {
+		if aside() {
+			return goOn
+		}
+		return q.headers(envoy, r)
+	}
+	f := config.(*filter)
+	if aside() {
+		name(envoy, f, "", reasonAside)
+		return goOn
+	}
 	size := sizeOf(header(envoy, contentSize))
 	if class, tenant, queued := f.pool.Queue(); queued {
 		a := follow.Arrival{Class: headerNamed(envoy, class), Tenant: headerNamed(envoy, tenant), Size: size}
@@ -105,16 +137,23 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 			return wait
 		}
 	}
-	endpoints, reason := f.choose(size)
-	name(envoy, endpoints, reason)
+	if !bool(end) && f.readsBody(header(envoy, contentType), header(envoy, expect)) {
+		r.waits = C.uint64_t(waitsFor(f.prefixBytes, uint64(C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy))))
+		return waitForBody
+	}
+	endpoints, reason := f.choose(picking.Request{Size: size}, nil)
+	name(envoy, f, endpoints, reason)
 	return goOn
 }
 
 // header is the first value of a header of the request, empty where there is none.
-func header(envoy unsafe.Pointer, key C.text) string {
+func header(envoy unsafe.Pointer, key C.text) string { return headerOf(envoy, requestHeaders, key) }
+
+// headerOf is that of the request or of the answer.
+func headerOf(envoy unsafe.Pointer, headers C.int, key C.text) string {
 	var value C.text
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
-	if !C.envoy_dynamic_module_callback_http_get_header(envoy, requestHeaders, key, &value, 0, nil) {
+	if !C.envoy_dynamic_module_callback_http_get_header(envoy, headers, key, &value, 0, nil) {
 		return ""
 	}
 	return C.GoStringN(value.data, C.int(min(value.length, maxValue)))
@@ -148,16 +187,25 @@ func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool 
 //export envoy_dynamic_module_on_http_filter_scheduled
 func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
 	defer guard()
-	h := cgo.Handle(r.hold).Value().(*held)
+	cgo.Handle(r.hold).Value().(waiter).settled(envoy)
+}
+
+// A waiter is a request that waits or waited: *held or *visit.
+type waiter interface {
+	settled(envoy unsafe.Pointer)
+	end()
+}
+
+func (h *held) settled(envoy unsafe.Pointer) {
 	switch o, reason := h.result(); {
 	case o.Refused != "":
-		refuse(envoy, o, reason)
+		refuse(envoy, h.filter, o, reason)
 		return
 	case o.Endpoint != "":
-		name(envoy, o.Endpoint, reason)
+		name(envoy, h.filter, o.Endpoint, reason)
 	default:
-		endpoints, reason := h.filter.choose(h.size)
-		name(envoy, endpoints, reason)
+		endpoints, reason := h.filter.choose(picking.Request{Size: h.size}, nil)
+		name(envoy, h.filter, endpoints, reason)
 	}
 	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
 }
@@ -168,27 +216,32 @@ func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.re
 func ended(handle C.uintptr_t) {
 	defer guard()
 	h := cgo.Handle(handle)
-	h.Value().(*held).end()
+	h.Value().(waiter).end()
 	h.Delete()
 }
 
-// refuse answers 503. Envoy copies what it is given.
-func refuse(envoy unsafe.Pointer, o follow.Outcome, reason string) {
+// refuse answers 503 to a request that waited.
+func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome, reason string) {
+	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
-	headers := (*[2]C.header)(C.malloc(C.size_t(unsafe.Sizeof([2]C.header{}))))
-	defer C.free(unsafe.Pointer(headers))
-	for i, pair := range [2][2]string{{"retry-after", strconv.Itoa(int(o.RetryAfter.Seconds()))},
-		{"x-steelyard-refused", o.Refused}} {
+	unavailable(envoy, refusal(o.Refused), "steelyard_"+reason, [2]string{"retry-after",
+		strconv.Itoa(int(o.RetryAfter.Seconds()))}, [2]string{"x-steelyard-refused", o.Refused})
+}
+
+// unavailable answers 503 with these headers, at least one. Envoy copies what it is given.
+func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string) {
+	headers := unsafe.Slice((*C.header)(C.calloc(C.size_t(len(pairs)), C.size_t(unsafe.Sizeof(C.header{})))), len(pairs))
+	defer C.free(unsafe.Pointer(&headers[0]))
+	for i, pair := range pairs {
 		key, value := C.CString(pair[0]), C.CString(pair[1])
 		defer C.free(unsafe.Pointer(key))
 		defer C.free(unsafe.Pointer(value))
 		headers[i] = C.header{key: key, key_length: C.size_t(len(pair[0])), value: value,
 			value_length: C.size_t(len(pair[1]))}
 	}
-	const unavailable = 503
-	body, details := refusal(o.Refused), "steelyard_"+reason
-	C.envoy_dynamic_module_callback_http_send_response(envoy, unavailable, &headers[0], 2, textOf(body),
+	const status = 503
+	C.envoy_dynamic_module_callback_http_send_response(envoy, status, &headers[0], C.size_t(len(pairs)), textOf(body),
 		textOf(details))
 	runtime.KeepAlive(body)
 	runtime.KeepAlive(details)
@@ -196,7 +249,8 @@ func refuse(envoy unsafe.Pointer, o follow.Outcome, reason string) {
 
 // name has the request go to the first of the endpoints, or, without any, by the weights. Envoy copies what it is
 // given.
-func name(envoy unsafe.Pointer, endpoints, reason string) {
+func name(envoy unsafe.Pointer, f *filter, endpoints, reason string) {
+	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
 	if endpoints == "" {

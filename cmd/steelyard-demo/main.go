@@ -6,17 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/cmd/internal/demo"
 	"steelyard/cmd/internal/demo/queueing"
+	"steelyard/cmd/internal/demo/scaleup"
+	"steelyard/cmd/internal/router"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/proc"
 )
 
 // version is set by the linker.
@@ -64,7 +69,7 @@ Ctrl-C.`,
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
-	c.AddCommand(queueCommand())
+	c.AddCommand(queueCommand(), routerCommand())
 	return c
 }
 
@@ -88,6 +93,41 @@ folder of libsteelyard.so, as make demo-queue does.`,
 	}
 	c.Flags().DurationVar(&o.Duration, "duration", queueing.DefaultDuration, "length of the load")
 	return c
+}
+
+func routerCommand() *cobra.Command {
+	var o scaleup.Options
+	c := &cobra.Command{
+		Use:   "router",
+		Short: "Show what requests wait when busy replicas are scaled up: round robin, then steelyard router",
+		Long: `Send simulated replicas more requests than they can answer, and add replicas half of
+the time later: first through an Envoy with its own round robin, then through
+steelyard router. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of
+libsteelyard.so, as make demo-router does.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration < time.Second {
+				return errors.New("--duration has to be 1s or more")
+			}
+			o.Out, o.Router = cmd.OutOrStdout(), runRouter
+			return scaleup.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", scaleup.DefaultDuration, "length of the load of each phase")
+	return c
+}
+
+// runRouter is what `steelyard router` runs, with this environment.
+func runRouter(ctx context.Context, getenv func(string) string, log io.Writer) error {
+	o, err := router.FromEnvironment(getenv)
+	if err != nil {
+		return err
+	}
+	if o.Envoy, err = proc.Find(proc.ProgramEnvoy); err != nil {
+		return err
+	}
+	o.Host, o.EnvoyLog, o.Log = "127.0.0.1", log, slog.New(slog.NewTextHandler(log, nil))
+	return router.Run(ctx, o)
 }
 
 // controlPlane is what `steelyard serve` runs, from a text instead of a file.

@@ -226,8 +226,9 @@ func (x *Explanation) text(w io.Writer, width int) {
 	}
 	line("1 hears", "%s", cmp.Or(strings.Join(inputs, ", "), "nothing"))
 	if known(e.Work.Requests) {
-		line("2 load", "%s mean requests of work, %s (%s)", number(e.Work.Requests), seconds(e.Work.Seconds),
-			e.LoadSource)
+		line("2 load", "%s mean requests of work, %s (%s): %s", number(e.Work.Requests), seconds(e.Work.Seconds),
+			e.LoadSource, workText(&e.Work))
+		line("", "%s", learnedText(&d.Work))
 	} else {
 		line("2 load", "%s requests in %s slots (%s)", number(e.Load), number(e.Slots), e.LoadSource)
 	}
@@ -245,6 +246,33 @@ func (x *Explanation) text(w io.Writer, width int) {
 	}
 	line("", "Decisions are kept for %s, one each %s: --at 5m asks about then.", seconds(x.KeptSeconds),
 		seconds(x.StepSeconds))
+}
+
+// workText is what the work of an endpoint is made of, with sources and ages.
+func workText(w *view.EndpointWork) string {
+	return fmt.Sprintf("%s prompt tokens outstanding (by %s%s; corrected by its counters%s), %s tokens/s (%s%s)",
+		number(w.PromptTokens), strings.ReplaceAll(w.Source, "_", " "), old(w.AgeSeconds), old(w.CountedAgeSeconds),
+		number(w.PrefillRate), w.PrefillRateSource, old(w.PrefillRateAgeSeconds))
+}
+
+// learnedText is what was learned of the cluster's requests and engines.
+func learnedText(w *view.Work) string {
+	guess := "each prompt counts as a mean one"
+	if w.BySize {
+		guess = "prompts are guessed by size"
+	}
+	return fmt.Sprintf("a request: %s prompt tokens, %s of output (counters of %d engines%s), %s tokens/byte "+
+		"(counters and sizes%s), so %s; a typical engine: %s tokens/s (measured%s)", number(w.PromptTokens),
+		number(w.OutputTokens), w.Engines, old(w.CountedAgeSeconds), number(w.TokensPerByte),
+		old(w.TokensPerByteAgeSeconds), guess, number(w.PrefillRate), old(w.PrefillRateAgeSeconds))
+}
+
+// old is an age, where it is known.
+func old(age view.Number) string {
+	if !known(age) {
+		return ", never"
+	}
+	return ", " + seconds(age) + " old"
 }
 
 func because(reason string) string {

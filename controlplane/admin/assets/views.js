@@ -512,7 +512,17 @@ function sourcesCard(c) {
 		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr', { key: s.name },
 			h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
-			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))));
+			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))),
+		byWork(c) && h('p.note', requestWords(c.decision.work)));
+}
+const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
+// requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
+function requestWords(w) {
+	return 'From the counters of ' + plural(w.engines, 'engine') + old(w.counted_age_seconds) + ': a request has ' +
+		num(w.prompt_tokens) + ' prompt tokens to compute and ' + num(w.output_tokens) + ' of output. With the sizes of ' +
+		'requests: ' + num(w.tokens_per_byte, 2) + ' tokens per byte' + old(w.tokens_per_byte_age_seconds) + ', so ' +
+		(w.by_size ? 'a prompt is guessed by its size. ' : 'each prompt counts as a mean one. ') +
+		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
 function queueCard(q) {
 	const note = num(q.in_flight) + ' in flight by it, at most ' + num(q.max_in_flight) + ' at each endpoint, of '
@@ -698,6 +708,8 @@ function goneEndpoint(c) {
 const fieldNames = { in_flight: 'in flight', running: 'running', queue: 'waiting', utilization: 'KV cache' };
 const flightSources = { access_log: "the Envoys' log", load_reports: "the Envoys' load reports",
 	redis: 'the counts in Redis' };
+const workSources = { sizes: 'guessed by the sizes of requests', requests: 'each request taken for a mean one',
+	in_flight: 'each rise of the count taken for mean requests', expected: 'guessed by its share of the arrivals' };
 const inputKinds = { fresh: '', hold: 'late', decay: 'fading', neutral: 'too old', unknown: 'never reported' };
 
 function whyCard(c, e, row) {
@@ -733,7 +745,10 @@ function whyCard(c, e, row) {
 					['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1) : 'none') : dash],
 					['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash],
 					['trusted with', pct(e.ramp, 0)],
-				]))),
+				])), work && h('p.note', 'Prompt tokens: ' + (workSources[e.work.source] || '') + old(e.work.age_seconds) +
+					', corrected by its counters' + old(e.work.counted_age_seconds) + '. Prefill rate: ' +
+					num(e.work.prefill_rate) + ' tokens/s, ' + e.work.prefill_rate_source +
+					old(e.work.prefill_rate_age_seconds) + '.')),
 			step(3, 'Filled up to a level', fillCard(c, S.rows, e.address, 190),
 				h('p.note', fillWords(c, v, arrivals))),
 			step(4, 'Share', h('p.big', pct(e.served_share_1m)), h('small', word + ', 1 min'),

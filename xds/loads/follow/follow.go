@@ -87,12 +87,13 @@ func (p *Pool) Queue() (class, tenant string, ok bool) {
 	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
 }
 
-// ChooseFor picks an endpoint for a request with a prompt, by the routes that were learned too, and counts it there.
-func (p *Pool) ChooseFor(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
+// Choose picks an endpoint for a request, and counts it there. By its prompt, unless that is nil, the routes that were
+// learned count too.
+func (p *Pool) Choose(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
 	random := rand.Float64()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes != nil {
+	if p.routes != nil && prompt != nil {
 		p.routes.Match(prompt, now, &p.matches)
 		deepest := 0
 		p.cached = p.cached[:0]
@@ -144,14 +145,6 @@ func (p *Pool) Routes() (prefix.Stats, bool) {
 	return p.routes.Stats(), true
 }
 
-// Choose picks an endpoint for a request, and counts it there.
-func (p *Pool) Choose(now time.Time, r picking.Request) picking.Choice {
-	random := rand.Float64()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.picker.Choose(now, r, random)
-}
-
 // State is the number of endpoints and the age of their loads; known is false before the first update.
 func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
 	p.mu.Lock()
@@ -161,6 +154,10 @@ func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known boo
 
 // A Follower keeps the pools up to date.
 type Follower struct {
+	// Guard is deferred by each goroutine, those of its waiters too, for a process that must not end by a panic. Set it
+	// before NewWaiter and Run.
+	Guard func()
+
 	conn     *grpc.ClientConn
 	name     string
 	clusters []string
@@ -176,7 +173,7 @@ type Follower struct {
 
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
 func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
-	f := &Follower{conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
+	f := &Follower{Guard: func() {}, conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
 		lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
 		f.pools[c] = &Pool{cluster: c}
@@ -211,7 +208,10 @@ func (f *Follower) Status() error {
 func (f *Follower) Run(ctx context.Context) error {
 	if f.learns {
 		var sharing sync.WaitGroup
-		sharing.Go(func() { f.runShare(ctx) })
+		sharing.Go(func() {
+			defer f.Guard()
+			f.runShare(ctx)
+		})
 		defer sharing.Wait()
 	}
 	retry := firstRetry
