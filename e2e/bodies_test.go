@@ -101,11 +101,11 @@ func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
 	})
 }
 
-// A swallower answers with what it has read of a body: its size and its hash. It reports when it has read so many bytes.
+// A swallower answers with what it has read of a body: its size and its hash. It reports when it has read enough.
 type swallower struct {
 	*httptest.Server
-	enough int
-	read   chan struct{} // one for each body of so many bytes
+	enough int           // bytes
+	read   chan struct{} // one for each body of so many
 }
 
 func swallow(t *testing.T, enough int) *swallower {

@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,18 +13,11 @@ import (
 // withModule builds the module, and has Envoys that the test starts find it.
 func withModule(t *testing.T) {
 	t.Helper()
-	root, err := proc.Root()
+	folder, err := proc.BuildModule()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(root, "bin", "e2e")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join(root, "envoy-module"),
-		"-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "libsteelyard.so"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the module: %v\n%s", err, out)
-	}
-	t.Setenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", folder)
+	t.Setenv(proc.ModulePath, folder)
 }
 
 func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {

@@ -2,10 +2,11 @@
 // 1.40 loads as a dynamic module. Its HTTP filter names the endpoint of each request, as `steelyard picker` does, by
 // the same choice (package picking) and the same stream of loads (package follow), without the hop.
 //
-// The filter looks at the headers of a request, and, with prefix_bytes, at the first part of its body. With a choice it sets the header x-gateway-destination-endpoint
-// and the dynamic metadata of the same name (namespace envoy.lb), which the policy override_host of the clusters reads,
-// and has the route chosen again. Without one, it removes the header: the request goes by the weights. The reason of
-// each choice is in the dynamic metadata steelyard, key picker, for the access log.
+// The filter looks at the headers of a request, and, with prefix_bytes, at the first part of its body. With a choice it
+// sets the header x-gateway-destination-endpoint and the dynamic metadata of the same name (namespace envoy.lb), which
+// the policy override_host of the clusters reads, and has the route chosen again. Without one, it removes the header:
+// the request goes by the weights. The reason of each choice is in the dynamic metadata steelyard, key picker, for the
+// access log, and is counted in Envoy's statistics (picker_choices_REASON).
 //
 // # Bodies
 //

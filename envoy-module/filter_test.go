@@ -50,19 +50,23 @@ func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if endpoints, reason := a.choose(picking.Request{Size: sizeOf("10")}, nil); endpoints != "" || reason != "no_update" {
+	sized := func(length string) picking.Request { return picking.Request{Size: sizeOf(length)} }
+	if endpoints, reason := a.choose(sized("10"), nil); endpoints != "" || reason != "no_update" {
 		t.Errorf("without loads: %q for the reason %q", endpoints, reason)
 	}
 	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1}, {Address: "10.0.0.2:80", Capacity: 1}}})
 	server.Publish("llama", d)
-	eventually(t, "the filter has loads", func() bool { _, reason := a.choose(picking.Request{Size: -1}, nil); return reason == "fill" })
+	eventually(t, "the filter has loads", func() bool {
+		_, reason := a.choose(sized(""), nil)
+		return reason == "fill"
+	})
 	b, err := newFilter(s, quiet) // the listener is updated: the new configuration comes before the old one goes
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.stop()
-	endpoints, reason := b.choose(picking.Request{Size: sizeOf("not a number")}, nil)
+	endpoints, reason := b.choose(sized("not a number"), nil)
 	if n := len(strings.Split(endpoints, ",")); n != 2 || reason != "fill" {
 		t.Errorf("right after the update: %q for the reason %q, want the loads that were there", endpoints, reason)
 	}

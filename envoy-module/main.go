@@ -138,7 +138,8 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 		}
 	}
 	if !bool(end) && f.readsBody(header(envoy, contentType), header(envoy, expect)) {
-		r.waits = C.uint64_t(waitsFor(f.prefixBytes, uint64(C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy))))
+		limit := C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy)
+		r.waits = C.uint64_t(waitsFor(f.prefixBytes, uint64(limit)))
 		return waitForBody
 	}
 	endpoints, reason := f.choose(picking.Request{Size: size}, nil)

@@ -170,6 +170,9 @@ type EndpointDecision struct {
 	Latency    float64
 	LatencyAge time.Duration
 
+	// Restarts is how often the server's counters began again, as far as it was seen.
+	Restarts int
+
 	// Measured over the last window, NaN while unknown.
 	CompletionRate float64 // completions per second
 	MeanQueueTime  float64 // seconds, of requests completed in the window

@@ -45,7 +45,8 @@ func TestTheFirstPartIsTheSameInAnyPieces(t *testing.T) {
 func FuzzFirst(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"`+text("x", 20)+`"},{"a":[1,{"b":"\\\""}]}]}`),
 		uint16(7), uint16(1000), int64(-1), true)
-	f.Add([]byte(`{"input_ids":[`+strings.Repeat("151644,1,22,333,", 40)+`]}`), uint16(1), uint16(200), int64(1<<62), false)
+	f.Add([]byte(`{"input_ids":[`+strings.Repeat("151644,1,22,333,", 40)+`]}`), uint16(1), uint16(200), int64(1<<62),
+		false)
 	f.Add([]byte(`{"prompt":["`+text("y", 3)+`",[1,2]]}`), uint16(100), uint16(0), int64(9), false)
 	f.Fuzz(func(t *testing.T, body []byte, piece, most uint16, announced int64, whole bool) {
 		var first First

@@ -36,7 +36,8 @@ type Fleet struct {
 	servers  []*modelsim.Server
 	replicas []replica // of Steelyard
 	envoys   []*proc.Envoy
-	urls     []string // where requests go: of the Envoys' listeners, or of the servers
+	pickers  []*proc.Process // one for each Envoy, where the policy has them
+	urls     []string        // where requests go: of the Envoys' listeners, or of the servers
 
 	redis   *proc.Redis
 	client  *redis.Client
@@ -257,7 +258,10 @@ func (f *Fleet) config(r *replica, name string) string {
 }
 
 func (f *Fleet) startEnvoys(ctx context.Context) error {
-	f.envoys = make([]*proc.Envoy, f.Size.Envoys)
+	if err := f.withModule(); err != nil {
+		return err
+	}
+	f.envoys, f.pickers = make([]*proc.Envoy, f.Size.Envoys), make([]*proc.Process, f.Size.Envoys)
 	f.urls = make([]string, f.Size.Envoys)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(startsAtOnce)
@@ -267,13 +271,32 @@ func (f *Fleet) startEnvoys(ctx context.Context) error {
 	return group.Wait()
 }
 
+// withModule has Envoys find the module, where the policy has one.
+func (f *Fleet) withModule() error {
+	if c := f.Policy.Control; c == nil || !c.Module {
+		return nil
+	}
+	folder, err := proc.BuildModule()
+	if err != nil {
+		return err
+	}
+	return os.Setenv(proc.ModulePath, folder)
+}
+
 func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 	name := fmt.Sprintf("envoy-%d", i+1)
 	xds := ""
 	if n := len(f.replicas); n > 0 {
 		xds = f.replicas[i%n].xds
 	}
-	text, err := f.Policy.bootstrap(name, xds, f.addresses())
+	picker := ""
+	if c := f.Policy.Control; c != nil && c.Picker {
+		var err error
+		if picker, err = f.startPicker(ctx, i, xds); err != nil {
+			return err
+		}
+	}
+	text, err := f.Policy.bootstrap(name, xds, picker, f.addresses())
 	if err != nil {
 		return fmt.Errorf("making the bootstrap of %s: %w", name, err)
 	}
@@ -294,6 +317,24 @@ func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 		}
 		return err
 	})
+}
+
+// startPicker starts the picker of Envoy i, and returns its address.
+func (f *Fleet) startPicker(ctx context.Context, i int, xds string) (address string, err error) {
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"picker", "--steelyard", xds, "--cluster", clusterName, "--listen", ports[0], "--admin", ports[1]}
+	if f.Policy.Control.Prefix {
+		args = append(args, "--prefix")
+	}
+	p, err := proc.Start(proc.Spec{Name: fmt.Sprintf("picker-%d", i+1), Path: f.binary, Dir: f.dir, Args: args})
+	if err != nil {
+		return "", err
+	}
+	f.pickers[i] = p
+	return ports[0], p.WaitReady(ctx, proc.AnswersHTTP("http://"+ports[1]+"/readyz"))
 }
 
 // Hosts are the endpoints as Envoy i has them.
@@ -332,6 +373,11 @@ func (f *Fleet) Close() error {
 		}
 	}
 	errs := []error{group.Wait()}
+	for _, p := range f.pickers {
+		if p != nil {
+			errs = append(errs, p.Stop())
+		}
+	}
 	for _, r := range f.replicas {
 		errs = append(errs, r.process.Stop())
 	}

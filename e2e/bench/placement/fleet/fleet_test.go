@@ -59,7 +59,7 @@ func clusterOf(t *testing.T, text []byte) (cluster, rest object) {
 func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
 	servers := []string{"127.0.0.1:8001", "127.0.0.1:8002"}
 	text := func(p Policy) []byte {
-		b, err := p.bootstrap("envoy-1", "127.0.0.1:18000", servers)
+		b, err := p.bootstrap("envoy-1", "127.0.0.1:18000", "", servers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestRowsDifferOnlyInWhatTheyCompare(t *testing.T) {
 
 func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
 	cluster, _ := clusterOf(t, func() []byte {
-		b, err := Policy{Native: CSWRR}.bootstrap("envoy-1", "", []string{"127.0.0.1:8001"})
+		b, err := Policy{Native: CSWRR}.bootstrap("envoy-1", "", "", []string{"127.0.0.1:8001"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestTheBalancersOfEnvoyAreTheirOwn(t *testing.T) {
 		cluster["eds_cluster_config"] != nil {
 		t.Errorf("the cluster is %v", cluster)
 	}
-	if _, err := (Policy{Native: RoundRobin}).bootstrap("envoy-1", "", []string{"nonsense"}); err == nil {
+	if _, err := (Policy{Native: RoundRobin}).bootstrap("envoy-1", "", "", []string{"nonsense"}); err == nil {
 		t.Error("a server without a port was accepted")
 	}
 }
@@ -118,7 +118,7 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 		t.Errorf("%+v of %+v, %v", got, got.Control, err)
 	}
 	cluster, _ := clusterOf(t, func() []byte {
-		b, err := got.bootstrap("envoy-1", "127.0.0.1:18000", nil)
+		b, err := got.bootstrap("envoy-1", "127.0.0.1:18000", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 		}
 	}
 	with := func(c Control) string {
-		text, err := Policy{Control: &c}.bootstrap("envoy-1", "127.0.0.1:1", nil)
+		text, err := Policy{Control: &c}.bootstrap("envoy-1", "127.0.0.1:1", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
