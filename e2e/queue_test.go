@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,7 +13,6 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/e2e/rig/proc"
 )
 
 // An answer is how a request ended.
@@ -281,31 +277,5 @@ func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
 	}
 	if q, err := f.queue(); err != nil || q.Classes[0].Granted == 0 {
 		t.Errorf("the queue is %+v (%v), want a request that it sent", q, err)
-	}
-}
-
-func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
-	withModule(t)
-	root, err := proc.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "steelyard-demo")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", root, "-o", binary, "./cmd/steelyard-demo")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the demo: %v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), binary, "queue", "--duration", "3s").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, class := range []string{"interactive", "batch"} {
-		rows := regexp.MustCompile(`(?m)^`+class+` +(\d+) .* (\d+)$`).FindAllStringSubmatch(string(out), -1)
-		if len(rows) == 0 {
-			t.Fatalf("no row of class %s:\n%s", class, out)
-		}
-		if last := rows[len(rows)-1]; last[1] == "0" || last[2] != "0" {
-			t.Errorf("class %s has %s answers and %s failures:\n%s", class, last[1], last[2], out)
-		}
 	}
 }
