@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -134,6 +136,79 @@ func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
 		t.Errorf("the order of the answers is %v", order)
 	}
 	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+}
+
+// TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds by the clocks of three Envoys, at twice the load.
+func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
+	const requests, service, allowed = 400, 10 * time.Millisecond, 50 * time.Millisecond
+	withModule(t)
+	f := start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3, bootstrap: []string{"--module"},
+		cluster: "queue: {max_in_flight: 1}", edits: []edit{{"            virtual_hosts:", `
+            response_headers_to_add:
+            - {header: {key: x-arrived, value: "%START_TIME(%s.%6f)%"}}
+            - {header: {key: x-held, value: "%COMMON_DURATION(DS_RX_BEG:US_TX_BEG:us)%"}}
+            virtual_hosts:`}}})
+	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
+	c := newCallers(t, f)
+	random := rand.New(rand.NewPCG(1, 2))
+	late := lateness(t)
+	for i := range requests {
+		c.send(t.Context(), i, random.IntN(3), "", "", service)
+		time.Sleep(time.Duration(random.Int64N(int64(service)))) // the load: twice what the server can do
+	}
+	type trip struct{ arrived, sent float64 } // seconds
+	var trips []trip
+	for range requests {
+		a := c.next()
+		arrived, failed := strconv.ParseFloat(a.header.Get("X-Arrived"), 64)
+		held, failedToo := strconv.ParseFloat(a.header.Get("X-Held"), 64)
+		if a.code != http.StatusOK || failed != nil || failedToo != nil {
+			t.Fatalf("request %d: %+v", a.number, a)
+		}
+		trips = append(trips, trip{arrived, arrived + held/1e6})
+	}
+	slices.SortFunc(trips, func(a, b trip) int { return cmp.Compare(a.sent, b.sent) })
+	worst, newest, overtaken, waited := 0.0, 0.0, 0, 0.0
+	for _, r := range trips {
+		if by := newest - r.arrived; by > 0 {
+			overtaken++
+			worst = max(worst, by)
+		}
+		newest, waited = max(newest, r.arrived), max(waited, r.sent-r.arrived)
+	}
+	slack := late()
+	t.Logf("%d of %d requests were overtaken, by %.1f ms at most; the longest wait was %.1f s; timers were up to %v late",
+		overtaken, requests, 1000*worst, waited, slack)
+	if worst > (allowed + slack).Seconds() {
+		t.Errorf("a request was overtaken by one that came %.1f ms later, want at most %v (and %v, for the machine)",
+			1000*worst, allowed, slack)
+	}
+	if waited < 0.5 {
+		t.Errorf("the longest wait was %.3f s: there was no queue", waited)
+	}
+}
+
+// lateness measures how late timers of this machine are, until the function that it returns is called, which returns
+// the longest time.
+func lateness(t *testing.T) (worst func() time.Duration) {
+	end, result := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		const every = 5 * time.Millisecond
+		var most time.Duration
+		for last := time.Now(); ; {
+			select {
+			case <-end:
+				result <- most
+				return
+			case <-time.After(every):
+				now := time.Now()
+				most, last = max(most, now.Sub(last)-every), now
+			}
+		}
+	}()
+	stop := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(stop)
+	return func() time.Duration { stop(); return <-result }
 }
 
 func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
