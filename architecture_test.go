@@ -122,10 +122,10 @@ var rules = []rule{
 		"collectors/loadstats", "xds/envoyspec", "internal/files"},
 		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
 			"it, instead of rules of its own for these; and nothing that runs"},
-	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap"},
+	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "weighting/sim/engine"},
 		reason: "the demo drives the product from outside, as a user would"},
 	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
-		"cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
+		"cmd/internal/picker", "cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
 	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
 		"cmd/internal/daemon", "cmd/internal/picker", "cmd/internal/router", "cmd/internal/simulate",

@@ -17,8 +17,10 @@ import (
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/cmd/internal/demo"
+	"steelyard/cmd/internal/demo/conversing"
 	"steelyard/cmd/internal/demo/queueing"
 	"steelyard/cmd/internal/demo/scaleup"
+	"steelyard/cmd/internal/picker"
 	"steelyard/cmd/internal/router"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/proc"
@@ -91,7 +93,7 @@ Ctrl-C.`,
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
-	c.AddCommand(queueCommand(), routerCommand())
+	c.AddCommand(queueCommand(), routerCommand(), prefixCommand())
 	return c
 }
 
@@ -150,6 +152,33 @@ func runRouter(ctx context.Context, getenv func(string) string, log io.Writer) e
 	}
 	o.Host, o.EnvoyLog, o.Log = "127.0.0.1", log, slog.New(slog.NewTextHandler(log, nil))
 	return router.Run(ctx, o)
+}
+
+func prefixCommand() *cobra.Command {
+	var o conversing.Options
+	c := &cobra.Command{
+		Use:   "prefix",
+		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
+		Long: `Start a control plane, simulated engines with prefix caches, pickers and real
+Envoys, and send the same conversations three times: by the weights of work, by a
+header that names the conversation, and by steelyard picker --prefix.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration < time.Second {
+				return errors.New("--duration has to be 1s or more")
+			}
+			o.Out, o.ControlPlane, o.Picker = cmd.OutOrStdout(), controlPlane, newPicker
+			return conversing.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", conversing.DefaultDuration, "length of the load of each phase")
+	return c
+}
+
+// newPicker is what `steelyard picker --prefix` runs.
+func newPicker(steelyard, cluster, name string) (conversing.Picker, error) {
+	return picker.New(picker.Options{Steelyard: steelyard, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Name: name,
+		Clusters: []string{cluster}, Prefix: true, Log: slog.New(slog.DiscardHandler)})
 }
 
 // controlPlane is what `steelyard serve` runs, from a text instead of a file.

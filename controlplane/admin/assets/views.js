@@ -525,7 +525,7 @@ function requestWords(w) {
 		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
 function queueCard(q) {
-	const note = num(q.in_flight) + ' in flight by it, at most ' + num(q.max_in_flight) + ' at each endpoint, of '
+	const note = num(q.in_flight) + ' in flight by it, at most ' + (q.max_in_flight ?? 'its slots') + ' at each endpoint, of '
 		+ plural(q.envoys, 'Envoy');
 	const weights = sum(q.classes.filter((c) => !c.strict).map((c) => c.weight));
 	return card('Queue', note, null, sheet('Queue', ['Class', 'Share|num', 'Waiting|num', 'Tenants|num less',

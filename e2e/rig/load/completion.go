@@ -5,6 +5,8 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,16 +14,25 @@ import (
 // headerPrompt tells a simulated engine the tokens of the prompt, whatever its bytes.
 const headerPrompt = "X-Prompt-Tokens"
 
+// headerConversation names the conversation of a request.
+const headerConversation = "X-Conversation-Id"
+
 // A Completion is a request to a language model that streams its answer.
 type Completion struct {
 	At             time.Duration // since the start; no earlier than that of the one before
 	Prompt, Output int           // tokens, at least 1
 	Bytes          int           // of the body; as many as asking takes, if that is more
 	Chunked        bool          // the body comes without a content-length
+
+	Text         string // the body, in place of Prompt, Output and Bytes
+	Conversation string // X-Conversation-Id; none when empty
 }
 
 // body is the text of the request. Its prompt is as long as it takes to fill the bytes.
 func (c *Completion) body() string {
+	if c.Text != "" {
+		return c.Text
+	}
 	head := fmt.Sprintf(`{"stream":true,"max_tokens":%d,"prompt":"`, c.Output)
 	const tail = `"}`
 	return head + strings.Repeat("x", max(1, c.Bytes-len(head)-len(tail))) + tail
@@ -37,12 +48,22 @@ func (c *Completion) reader() io.Reader {
 	return body
 }
 
+// setHeaders says what the body does not.
+func (c *Completion) setHeaders(h http.Header) {
+	if c.Text == "" {
+		h.Set(headerPrompt, strconv.Itoa(c.Prompt))
+	}
+	if c.Conversation != "" {
+		h.Set(headerConversation, c.Conversation)
+	}
+}
+
 // validateCompletions checks the requests of a plan that has them.
 func (p Plan) validateCompletions() error {
 	var last time.Duration
 	for i, c := range p.Completions {
 		switch {
-		case c.Prompt < 1 || c.Output < 1:
+		case c.Text == "" && (c.Prompt < 1 || c.Output < 1):
 			return fmt.Errorf("completion %d: %d tokens of prompt and %d to generate, want 1 of each at least",
 				i, c.Prompt, c.Output)
 		case c.At < last:

@@ -67,18 +67,26 @@ func newTokens() tokens {
 }
 
 // arrive takes in a request. Its news channel announces its tokens.
-func (b *batcher) arrive(prompt, output, every int) *call {
+func (b *batcher) arrive(prompt, output, every int, blocks ...uint64) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.catchUp()
 	b.last++
 	c := &call{every: every, news: make(chan struct{}, 1)}
-	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output,
+	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output, Blocks: blocks,
 		Cached: engine.Cached(prompt, b.cached, b.draws.Float64())}
 	b.calls[c.ID] = c
 	b.engine.Arrive(now, &c.Request)
 	b.arm(now)
 	return c
+}
+
+// counters are the engine's sums.
+func (b *batcher) counters() engine.Counters {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catchUp()
+	return b.engine.Counters()
 }
 
 // generated is how many tokens a call has.

@@ -552,3 +552,44 @@ func TestWorkIsOfEnginesOnly(t *testing.T) {
 		want(t, "seconds", b.work(200), 0.2+2*100*120e-6)
 	})
 }
+
+func TestAPromptThatGoesOnIsFoundInTheCacheWithTheAnswerBeforeIt(t *testing.T) {
+	o := batching(func(o *Options) { o.Batching.CacheTokens, o.Batching.Iteration = 50_000, time.Millisecond })
+	s, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const answer = 300 // tokens
+	question := strings.Repeat("what is a steelyard? ", 200)
+	said := func(role, text string) string { return fmt.Sprintf(`{"role": %q, "content": %q}`, role, text) }
+	ask := func(path, prompt string) (cached int) {
+		t.Helper()
+		before := s.Tokens()
+		resp, err := http.Post("http://"+s.Address()+path, "application/json",
+			strings.NewReader(fmt.Sprintf(`{"max_tokens": %d, %s}`, answer, prompt)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v", resp.StatusCode, err)
+		}
+		return s.Tokens().CachedTokens - before.CachedTokens
+	}
+	chat := func(messages ...string) int {
+		return ask("/v1/chat/completions", `"messages": [`+strings.Join(messages, ",")+"]")
+	}
+	first, other := said("user", question), said("user", "Else: "+question)
+	replied := said("assistant", strings.Repeat(" token", answer))
+	prompt := int(float64(len(question)) / 4.2)
+	want(t, "cached at first", chat(first), 0)
+	if n := chat(first, replied, other); n < prompt+answer-engine.CacheBlock || n > prompt+answer+engine.CacheBlock {
+		t.Errorf("%d tokens are cached of the next turn, want about %d", n, prompt+answer)
+	}
+	want(t, "cached of another conversation", chat(other), 0)
+	want(t, "cached of a first prompt", ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question)), 0)
+	if n := ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question+" And what else?")); n < prompt-engine.CacheBlock {
+		t.Errorf("%d tokens are cached of a prompt that goes on, want about %d", n, prompt)
+	}
+}

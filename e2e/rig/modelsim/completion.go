@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // Bounds and habits of the API of OpenAI, as vLLM has them.
@@ -24,6 +28,7 @@ const (
 type completion struct {
 	Prompt   json.RawMessage `json:"prompt"`
 	Messages []struct {
+		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
 	} `json:"messages"`
 	MaxTokens           *int `json:"max_tokens"`
@@ -92,6 +97,33 @@ func contentTokens(content json.RawMessage, bytesPerToken float64) (int, error) 
 	return sum, nil
 }
 
+// blocks are hashes of the prompt and its answer, as the next turn of a conversation has both, each up to the end of a
+// block of the engine's prefix cache.
+func (c *completion) blocks(bytesPerToken float64) []uint64 {
+	text := open(c.Prompt)
+	for _, m := range c.Messages {
+		text = append(append(text, m.Role...), open(m.Content)...)
+	}
+	if c.Messages != nil {
+		text = append(text, `assistant"`...)
+	}
+	text = append(text, tokenText(c.output())...)
+	size := int(math.Round(engine.CacheBlock * bytesPerToken))
+	hash := fnv.New64a()
+	hashes := make([]uint64, 0, len(text)/size)
+	for ; len(text) >= size; text = text[size:] {
+		_, _ = hash.Write(text[:size]) // it never fails
+		hashes = append(hashes, hash.Sum64())
+	}
+	return hashes
+}
+
+// open is JSON without its end, so that what goes on begins with it.
+func open(value json.RawMessage) []byte { return slices.Clone(value[:max(0, len(value)-1)]) }
+
+// tokenText is generated tokens.
+func tokenText(n int) string { return strings.Repeat(" token", n) }
+
 // sizes are the tokens of a request, those to generate and whether it asks for a
 // stream; the error is the client's.
 func (s *Server) sizes(r *http.Request, body []byte) (c completion, prompt, output int, err error) {
@@ -147,7 +179,11 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		every = s.options.StreamInterval
 		a.begin()
 	}
-	c := s.batcher.arrive(prompt, output, every)
+	var blocks []uint64
+	if s.options.Batching.CacheTokens > 0 {
+		blocks = asked.blocks(s.options.BytesPerToken)
+	}
+	c := s.batcher.arrive(prompt, output, every, blocks...)
 	for sent := 0; sent < output; {
 		if !s.awaitNews(r, c) {
 			s.batcher.leave(c)
@@ -204,7 +240,7 @@ func (a *answer) begin() {
 
 // piece sends some tokens of a stream.
 func (a *answer) piece(tokens int, isLast bool) {
-	text, reason := strings.Repeat(" token", tokens), "null"
+	text, reason := tokenText(tokens), "null"
 	if isLast {
 		reason = `"length"`
 	}
@@ -228,7 +264,7 @@ func (a *answer) end(usage bool) {
 // whole is the answer that is no stream.
 func (a *answer) whole() {
 	a.w.Header().Set("Content-Type", "application/json")
-	text := strings.Repeat(" token", a.output)
+	text := tokenText(a.output)
 	choice, object := `"text":"`+text+`"`, "text_completion"
 	if a.isChat {
 		choice, object = `"message":{"role":"assistant","content":"`+text+`"}`, "chat.completion"

@@ -322,6 +322,14 @@ func (s *Server) Served() uint64 {
 	return st.served + st.failed
 }
 
+// Tokens are the sums of an engine; zero without one.
+func (s *Server) Tokens() engine.Counters {
+	if s.batcher == nil {
+		return engine.Counters{}
+	}
+	return s.batcher.counters()
+}
+
 // SetKVUsage sets the share of the KV cache that the server claims to use,
 // 0..1. NaN, the default, lets it follow the running requests: 0.8 with all
 // slots taken, or the engine's own value.
