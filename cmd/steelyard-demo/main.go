@@ -48,7 +48,7 @@ func untilClosed() (ctx context.Context, end func()) {
 	return context.WithCancel(ctx)
 }
 
-// An output is a file that ends the demo once nobody reads it any more.
+// An output is a file that ends the demo once its other side is closed.
 type output struct {
 	*os.File
 	end func()

@@ -151,7 +151,7 @@ func TestSimulateFromTheCommandLine(t *testing.T) {
 	}
 }
 
-// What requests cost an engine that counts tokens is told of a single page; a server without such counts has none.
+// What requests cost an engine that counts tokens is printed for a single page; a server without such counts has none.
 func TestInspectTellsTheWorkOfRequests(t *testing.T) {
 	const pages = "../../collectors/modelserver/testdata/recorded/"
 	const work = "work: a request has 4.66 prompt tokens (0 of them from a prefix cache) and 365.6 of output"

@@ -27,8 +27,10 @@ func clusterFindings(p *picture, c *view.Cluster) []finding {
 			out = append(out, f)
 		}
 	}
-	if f, ok := overloadedFinding(c, subject); ok {
-		out = append(out, f)
+	for _, find := range []func(*view.Cluster, view.Subject) (finding, bool){overloadedFinding, lateFinding} {
+		if f, ok := find(c, subject); ok {
+			out = append(out, f)
+		}
 	}
 	if f, ok := followFinding(p, c, subject); ok {
 		out = append(out, f)
@@ -188,7 +190,7 @@ func silent(p *picture, names []string) bool {
 // sourceScrape is the name of the source that is the endpoints' own metrics.
 const sourceScrape = "scrape"
 
-func sourceID(cluster, source string) string { return sprint("%s/%s/%s", kindSource, cluster, source) }
+func sourceID(cluster, source string) string { return findingID(kindSource, cluster, source) }
 
 func causedBy(cause string) string { return because(strings.TrimRight(cause, ".")) }
 
@@ -258,6 +260,23 @@ func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	return f, true
 }
 
+// lateFinding is about a pool of which half is known by reports that grow old, whatever the state of their source.
+func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
+	late := 0
+	for i := range c.Endpoints {
+		late += one(c.Endpoints[i].Reason == reasonDecay && endpointState(&c.Endpoints[i]) == view.EndpointLate)
+	}
+	if late == 0 || 2*late < c.Counts.Total {
+		return finding{}, false
+	}
+	f := found(kindSource, view.SeverityError, subject, sprint("Most reports of %s grow old", c.Name)).explain(
+		sprint("%d of %d endpoints have sent nothing that is newer than weighting.hold.", late, c.Counts.Total),
+		view.BlameUnknown, "Their last values fade into those of the median endpoint.",
+		"See what each source of this cluster reports, and how old it is.", "steelyard status")
+	f.ID, f.within = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
+	return f, true
+}
+
 // followFinding is about Envoys that do not send what was decided.
 func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, bool) {
 	gap, known := c.Served.VsDecided.Value()
@@ -278,6 +297,12 @@ func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, 
 		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
 		"steelyard top "+quoted(c.Name))
 	f.patience, f.linger = followPatience, followPatience
+	if names := notFollowing(p, c.Name); len(names) > 0 { // which have incidents of their own
+		f.within = findingID(kindBehind, c.Name, names[0])
+		if refuses(p, c.Name, names[0]) {
+			f.within = findingID(kindRefuses, c.Name, names[0])
+		}
+	}
 	return f, true
 }
 
@@ -306,6 +331,14 @@ func notFollowing(p *picture, cluster string) (names []string) {
 		}
 	}
 	return names
+}
+
+func refuses(p *picture, cluster, name string) bool {
+	return slices.ContainsFunc(p.clients, func(c Client) bool {
+		return c.NodeID == name && slices.ContainsFunc(c.Subscriptions, func(s Subscription) bool {
+			return s.Cluster == cluster && s.Nack.Current
+		})
+	})
 }
 
 // idleRate is below what shows whether an endpoint that is tried again has recovered, in requests per second.

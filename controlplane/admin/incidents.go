@@ -66,16 +66,16 @@ func judge(before []incidentState, p *picture) []incidentState {
 		was[before[i].ID] = &before[i]
 	}
 	var out []incidentState
-	found := map[string]bool{}
+	found := map[string]int{} // how severe
 	for _, f := range grouped(causes(findings(p)), was, p.now) {
-		if found[f.ID] {
+		if found[f.ID] > 0 {
 			continue
 		}
-		found[f.ID] = true
+		found[f.ID] = rank(f.Severity)
 		out = append(out, continued(was[f.ID], f, p))
 	}
 	for _, s := range before {
-		if !found[s.ID] && !found[s.within] && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience &&
+		if found[s.ID] == 0 && found[s.within] < rank(s.Severity) && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience &&
 			exists(&s, p) {
 			out = append(out, s)
 		}
@@ -87,13 +87,13 @@ func judge(before []incidentState, p *picture) []incidentState {
 	return out
 }
 
-// causes leaves out what is the same cause once more: one cause is one incident.
+// causes leaves out what is shown within something as severe: one cause is one incident.
 func causes(all []finding) []finding {
-	ids := make(map[string]bool, len(all))
+	severe := make(map[string]int, len(all))
 	for i := range all {
-		ids[all[i].ID] = true
+		severe[all[i].ID] = rank(all[i].Severity)
 	}
-	return slices.DeleteFunc(all, func(f finding) bool { return ids[f.within] })
+	return slices.DeleteFunc(all, func(f finding) bool { return severe[f.within] >= rank(f.Severity) })
 }
 
 // continued is a finding with what was before: its beginning, and the title and severity of its worst.

@@ -302,7 +302,7 @@ func allAssets(t *testing.T) map[string]string {
 func TestStatesHaveAWordAndAnswersASentence(t *testing.T) {
 	script := asset(t, "views.js")
 	for _, s := range view.EndpointStates() {
-		word := formatState(s)
+		word := s.Words()
 		if word == "" || !regexp.MustCompile(`\b`+string(s)+`: \['\w+', '`+word+`'\]`).MatchString(script) {
 			t.Errorf("%s is %q here, and something else in views.js", s, word)
 		}

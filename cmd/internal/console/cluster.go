@@ -160,7 +160,7 @@ func stateText(e *view.Endpoint) string {
 	if e.Override != nil && e.Reason == "pinned" {
 		return "pinned"
 	}
-	return strings.ReplaceAll(cmp.Or(string(e.State), "ok"), "_", " ")
+	return cmp.Or(e.State, view.EndpointOK).Words()
 }
 
 // loadOf is how full it is: seconds of work, or requests for each slot.
@@ -244,7 +244,7 @@ func (x *Explanation) text(w io.Writer, width int) {
 	for _, p := range e.Problems {
 		line(string(p.Severity), "%s", p.Message)
 	}
-	line("", "Decisions are kept for %s, one each %s: --at 5m asks about then.", seconds(x.KeptSeconds),
+	line("", "The decisions of the last %s are kept, one each %s: --at asks about one of them.", seconds(x.KeptSeconds),
 		seconds(x.StepSeconds))
 }
 

@@ -28,9 +28,9 @@ const picture = (height, name, rev, draw, key) => h('canvas', {
 });
 const b = (...kids) => h('b', ...kids);
 // sheet is a table that scrolls sideways; the heading of a column may end with | and its classes.
-const sheet = (name, heads, rows, kind = 'plain') => h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': name },
-	h('table.' + kind, h('thead', h('tr', heads.map((t) => h('th', { scope: 'col', class: t.split('|')[1] },
-		t.split('|')[0])))), h('tbody', rows)));
+const sheet = (name, heads, rows, kind = 'plain') => h('div.sideways', { tabindex: 0, role: 'region',
+	'aria-label': name }, h('table.' + kind, h('thead', h('tr', heads.map((t) => h('th', { scope: 'col',
+	class: t.split('|')[1] }, t.split('|')[0])))), h('tbody', rows)));
 const filterField = (what, label) => h('input.field', { id: 'filter', type: 'search', placeholder: 'Filter: ' + what,
 	'aria-label': 'Filter the ' + label, value: R.q, oninput: (e) => act.query({ q: e.target.value }, true) });
 const chip = (key, on, change, ...kids) => h('button.chip', { key, 'aria-pressed': String(on),
@@ -48,7 +48,8 @@ const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
 const states = {
 	outlier: ['error', 'stalled or failing'], probed: ['warning', 'tried again'], blind: ['error', 'blind'],
 	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
-	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'], ok: ['good', 'ok'],
+	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
+	ok: ['good', 'ok'],
 };
 export const stateOrder = Object.keys(states);
 export const kindOf = (state) => states[state]?.[0] || 'none';
@@ -340,7 +341,8 @@ function clusterLead(c, rows) {
 		(c.use.estimate ? ', by estimate. ' : '. '));
 	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
 		' of the requests, because the whole pool is saturated.');
-	return [bad ? 'error' : look || c.decision.drop_fraction > 0 ? 'warning' : 'good', ...words];
+	const { state } = S.fleet.clusters.find((x) => x.name === c.name); // of its incidents
+	return [bad ? 'error' : state !== 'ok' ? state : look ? 'warning' : 'good', ...words];
 }
 
 // vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
@@ -495,9 +497,9 @@ const sourceNames = {
 };
 const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
 // sourceKind is that of the incident about a source, if there is one: it is red where the source fails for most of a
-// pool.
-const sourceKind = (c, s) => S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' + s.name)?.severity ||
-	sourceKinds[s.state] || '';
+// pool. An incident stays for some seconds after its cause.
+const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
+	s.name)?.severity) || sourceKinds[s.state] || '';
 function sourceWords(s) {
 	const e = s.envoys;
 	if (known(e.expected)) {
@@ -509,11 +511,11 @@ function sourceWords(s) {
 }
 function sourcesCard(c) {
 	return card('What Steelyard hears', 'of ' + c.name, null,
-		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr', { key: s.name },
-			h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
+		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr',
+			{ key: s.name }, h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))),
-		byWork(c) && h('p.note', requestWords(c.decision.work)));
+		byWork(c) && h('p.note.inner', requestWords(c.decision.work)));
 }
 const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
 // requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
@@ -539,7 +541,9 @@ function queueCard(q) {
 }
 // absent stands for a cluster that is not there, or not yet; null where it is.
 function absent() {
-	if (S.fleet.clusters.some((c) => c.name === R.cluster)) return S.cluster?.name === R.cluster ? null : loadingBlocks();
+	const c = S.fleet.clusters.find((x) => x.name === R.cluster);
+	const there = c && S.cluster?.name === c.name && (S.rows.length || !c.endpoint_counts.total);
+	if (c) return there ? null : loadingBlocks();
 	const title = 'There is no cluster ' + R.cluster;
 	return [h('div.head', path(), h('h1', title)), empty(title, 'The configuration that runs has none of this name.',
 		h('p', h('a', { href: link('/') }, 'To the fleet')))];
@@ -583,7 +587,8 @@ function chips(rows) {
 	const counts = new Map();
 	for (const r of rows) counts.set(r.state, (counts.get(r.state) || 0) + 1);
 	if (counts.size < 2) return null;
-	return stateOrder.filter((s) => counts.has(s)).map((s) => chip(s, R.state === s, { state: R.state === s ? '' : s }, sign(kindOf(s)), b(num(counts.get(s))), stateWord(s)));
+	return stateOrder.filter((s) => counts.has(s)).map((s) => chip(s, R.state === s, { state: R.state === s ? '' : s },
+		sign(kindOf(s)), b(num(counts.get(s))), stateWord(s)));
 }
 
 function endpointTable(c, rows) {
@@ -678,7 +683,8 @@ export function endpointView() {
 		!/:\d+$/.test(x.subjects[0] || '') || x.subjects.includes(e.address))));
 	const kind = kindOf(e.state);
 	return [
-		h('div.head', path(c), h('h1', e.address), h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
+		h('div.head', path(c), h('h1', e.address),
+			h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
 				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
 			h('div.end.soft', h('button.button', { onclick: () => act.step(-1) }, h('kbd', 'k'), ' previous'),
 				h('button.button', { onclick: () => act.step(1) }, h('kbd', 'j'), ' next'))),
@@ -1000,7 +1006,8 @@ export function eventsView() {
 	return [
 		h('div.head', h('h1', 'Events'), h('p', 'the last hour, at most a thousand; ' + (since() || 'times are UTC'))),
 		tracks.length > 0 && history && h('section.card', h('h2.unseen', 'Over time'), stack(history, tracks, list)),
-		h('section.card', h('header', h('h2', 'What happened'), h('div.tools', filterField('cluster, endpoint, Envoy', 'events'),
+		h('section.card', h('header', h('h2', 'What happened'), h('div.tools',
+			filterField('cluster, endpoint, Envoy', 'events'),
 			eventGroups.map((k) => chip(k, R.kind === k, { kind: R.kind === k ? '' : k },
 				b(num(S.events.filter((e) => e.group === k).length)), k)))),
 		h('div.inner'), list.length ? eventList(list, S.allEvents ? 1000 : 100) : h('p.rest', S.events.length
