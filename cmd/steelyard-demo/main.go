@@ -34,7 +34,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP,
 		syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := command().ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 		fmt.Fprintln(os.Stderr, "steelyard-demo:", err)
 		os.Exit(1)
 	}

@@ -529,7 +529,8 @@ function sourcesCard(c) {
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
 }
 function queueCard(q) {
-	const note = num(q.in_flight) + ' in flight by it, at most ' + (q.max_in_flight ?? 'its slots') + ' at each endpoint, of '
+	const most = q.max_in_flight === null ? 'its slots' : num(q.max_in_flight);
+	const note = num(q.in_flight) + ' in flight by it, at most ' + most + ' at each endpoint, of '
 		+ plural(q.envoys, 'Envoy');
 	return card('Queue', note, null, h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Queue' },
 		h('table.plain', h('thead', h('tr', h('th', 'Class'), h('th.num', 'Share'), h('th.num', 'Waiting'),
