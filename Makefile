@@ -175,9 +175,9 @@ bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, int
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@failed=0; \
 	bin/bench-placement --out bench/replicas --service 1s \
-	--rows least_request,steelyard_access_log,steelyard_access_log+replicas,steelyard_access_log+apart $(ARGS) || \
+	--rows least_request,steelyard_access_log,steelyard_access_log+replicas,steelyard_access_log+cut $(ARGS) || \
 	failed=1; \
-	bin/bench-llm --out bench/replicas --policies least_request,steelyard,steelyard+replicas,steelyard+apart $(ARGS) || \
+	bin/bench-llm --out bench/replicas --policies least_request,steelyard,steelyard+replicas,steelyard+cut $(ARGS) || \
 	failed=1; \
 	go test ./cmd/internal/daemon -run '^$$' -bench 'ArrivalToAckOfReplicas$$' -benchtime $(LATENCY)x -timeout 30m \
 	-latency-json $(CURDIR)/bench/replicas/latency.json || failed=1; \

@@ -2,9 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,18 +13,11 @@ import (
 // withModule builds the module, and has Envoys that the test starts find it.
 func withModule(t *testing.T) {
 	t.Helper()
-	root, err := proc.Root()
+	folder, err := proc.BuildModule()
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(root, ".tools", "e2e", "module")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join(root, "envoy-module"),
-		"-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(folder, "libsteelyard.so"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the module: %v\n%s", err, out)
-	}
-	t.Setenv("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", folder)
+	t.Setenv(proc.ModulePath, folder)
 }
 
 func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
@@ -64,10 +54,12 @@ func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
 	}
 }
 
+// TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies, and the module falls back to the weights. Each request waits
+// for its body.
 func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
 	withModule(t)
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
-	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module"},
+	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module", "--prefix"},
 		cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
 	traffic := f.send(load.Plan{Rate: 60, Seed: 7, Work: load.Work{Mean: 30 * time.Millisecond}})
 	named := func() float64 {
@@ -104,5 +96,10 @@ func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
 	picked("the module chooses again", true)
 	if sent, failed := traffic.stop(t); failed != 0 {
 		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+	for _, reason := range []string{"fill", "stale"} {
+		if f.choices(t, 0, reason) == 0 {
+			t.Errorf("no choice is counted for the reason %s", reason)
+		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +18,15 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/picking"
+	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
 )
 
-// idle has endpoints without load, where requests cost by their size.
+// idle has endpoints without load, where requests cost by their size. What pickers learn is shared as by Steelyard.
 type idle struct {
-	loadsv1.UnimplementedLoadsServer
+	*loads.Server
 	addresses []string
+	updates   atomic.Int64 // that were sent
 }
 
 func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
@@ -36,6 +40,7 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 		if err := stream.Send(u); err != nil {
 			return err
 		}
+		a.updates.Add(1)
 		select {
 		case <-stream.Context().Done():
 			return nil
@@ -44,19 +49,19 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 	}
 }
 
-// serveIdle serves the loads of idle endpoints until the test ends, and returns the address.
-func serveIdle(t *testing.T, pool []*modelsim.Server) string {
+// startIdle serves the loads of idle endpoints until the test ends, at an address.
+func startIdle(t *testing.T, pool []*modelsim.Server) (a *idle, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	loads := &idle{}
+	a = &idle{Server: loads.New(slog.New(slog.DiscardHandler))}
 	for _, s := range pool {
-		loads.addresses = append(loads.addresses, s.Address())
+		a.addresses = append(a.addresses, s.Address())
 	}
 	server := grpc.NewServer()
-	loadsv1.RegisterLoadsServer(server, loads)
+	loadsv1.RegisterLoadsServer(server, a)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -65,7 +70,14 @@ func serveIdle(t *testing.T, pool []*modelsim.Server) string {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return a, listener.Addr().String()
+}
+
+// serveIdle is startIdle for its address only.
+func serveIdle(t *testing.T, pool []*modelsim.Server) string {
+	t.Helper()
+	_, address := startIdle(t, pool)
+	return address
 }
 
 // loadsAge is the age of the picker's loads.
@@ -92,15 +104,22 @@ func (p *pickerProcess) loadsAge(t *testing.T) time.Duration {
 // post sends a body to the first Envoy, and returns the number of the server that answered.
 func (f *fleet) post(t *testing.T, body []byte) int {
 	t.Helper()
+	return f.postTo(t, 0, body)
+}
+
+// postTo sends it to an Envoy.
+func (f *fleet) postTo(t *testing.T, envoy int, body []byte) int {
+	t.Helper()
 	before := make([]uint64, len(f.plan.servers))
 	for i, s := range f.plan.servers {
 		before[i] = s.Served()
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[envoy], bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Service-Seconds", "0.001")
 	resp, err := client.Do(req)
 	if err != nil {
@@ -133,26 +152,10 @@ func talk(messages ...string) []byte {
 	return []byte(b.String())
 }
 
-// TestThePickerLearnsWhereAPromptWasAnswered: a conversation goes on where it began, others go elsewhere; bodies longer
-// than Envoy's buffer arrive whole.
-func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
-	pool := servers(t, same(4, wide)...)
-	f := withoutEnvoys(t, plan{servers: pool})
-	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
-	f.eventually("the picker has loads", p.ready)
-	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
-	f.startEnvoy(0)
-	// settled waits until the picker's own choices count no more.
-	settled := func() {
-		chosen := time.Now()
-		f.eventually("the picker has loads that are newer than its choices", func() error {
-			now := time.Now()
-			if updated := now.Add(-p.loadsAge(t)); updated.Before(chosen.Add(picking.Settle)) {
-				return fmt.Errorf("the loads are from %v after the choice", updated.Sub(chosen))
-			}
-			return nil
-		})
-	}
+// converse has twelve conversations of four turns through the first Envoy: each stays where it began. settled waits
+// until a choice is in the loads.
+func (f *fleet) converse(t *testing.T, settled func()) {
+	t.Helper()
 	conversations := map[string][]string{}
 	places := map[string]int{}
 	used := map[int]bool{}
@@ -176,6 +179,29 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 			settled()
 		}
 	}
+}
+
+// TestThePickerLearnsWhereAPromptWasAnswered: a conversation goes on where it began, others go elsewhere; bodies longer
+// than Envoy's buffer arrive whole.
+func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
+	pool := servers(t, same(4, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
+	f.eventually("the picker has loads", p.ready)
+	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
+	f.startEnvoy(0)
+	// settled waits until the picker's own choices count no more.
+	settled := func() {
+		chosen := time.Now()
+		f.eventually("the picker has loads that are newer than its choices", func() error {
+			now := time.Now()
+			if updated := now.Add(-p.loadsAge(t)); updated.Before(chosen.Add(picking.Settle)) {
+				return fmt.Errorf("the loads are from %v after the choice", updated.Sub(chosen))
+			}
+			return nil
+		})
+	}
+	f.converse(t, settled)
 	if got := p.choices(t, "prefix"); got < 36 {
 		t.Errorf("%v choices by a prefix, want 36", got)
 	}

@@ -45,6 +45,9 @@ const activeRequestBias = 2
 // more conversations leave their endpoint; at 150 a hot one takes half more than its part.
 const hashBalanceFactor = 150
 
+// modulePrefixBytes is how much of a body the module reads with Options.Prefix: a quarter of Envoy's buffer.
+const modulePrefixBytes = 256 << 10
+
 // The defaults of Options.
 const (
 	DefaultListen      = "127.0.0.1:10000"
@@ -94,7 +97,8 @@ type Options struct {
 	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
 	// empty. It is to be near: on Envoy's machine, or in its pod.
 	Picker string
-	// Prefix sends the picker each body, up to Envoy's buffer (1 MiB), before the request goes on.
+	// Prefix has the endpoint chosen by the body: the module reads its first part before the request goes on; the picker
+	// is sent it, up to Envoy's buffer (1 MiB).
 	Prefix bool
 	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
 	Module bool
@@ -248,8 +252,8 @@ func (o Options) checkPicker() error {
 	switch {
 	case len(o.Further) > 0 && (o.Picker != "" || o.Module):
 		return errors.New("picker and module: they name endpoints of one cluster: want one cluster")
-	case o.Prefix && o.Picker == "":
-		return errors.New("prefix: bodies are sent to a picker: want a picker too")
+	case o.Prefix && o.Picker == "" && !o.Module:
+		return errors.New("prefix: bodies are for a picker or the module: want one of them too")
 	case o.Picker == "":
 		return nil
 	case o.Module:

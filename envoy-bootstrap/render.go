@@ -260,14 +260,19 @@ func (v view) Picks() bool { return v.Picker != "" || v.Module }
 
 // ModuleConfig is the configuration of the module's filter, JSON.
 func (v view) ModuleConfig() (string, error) {
+	prefixBytes := 0
+	if v.Prefix {
+		prefixBytes = modulePrefixBytes
+	}
 	text, err := json.Marshal(struct {
-		Steelyard string `json:"steelyard"`
-		Cluster   string `json:"cluster"`
-		Name      string `json:"name"`
-		CAFile    string `json:"ca_file,omitempty"`
-		CertFile  string `json:"cert_file,omitempty"`
-		KeyFile   string `json:"key_file,omitempty"`
-	}{v.XDS, v.Cluster, v.NodeID, v.TLS.CAFile, v.TLS.CertFile, v.TLS.KeyFile})
+		Steelyard   string `json:"steelyard"`
+		Cluster     string `json:"cluster"`
+		Name        string `json:"name"`
+		CAFile      string `json:"ca_file,omitempty"`
+		CertFile    string `json:"cert_file,omitempty"`
+		KeyFile     string `json:"key_file,omitempty"`
+		PrefixBytes int    `json:"prefix_bytes,omitempty"`
+	}{v.XDS, v.Cluster, v.NodeID, v.TLS.CAFile, v.TLS.CertFile, v.TLS.KeyFile, prefixBytes})
 	return string(text), err
 }
 

@@ -16,13 +16,21 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_filter_scheduler_new",
       "envoy_dynamic_module_callback_http_filter_scheduler_commit",
       "envoy_dynamic_module_callback_http_filter_scheduler_delete",
+      "envoy_dynamic_module_callback_http_get_body_size",
+      "envoy_dynamic_module_callback_http_get_body_chunks_size",
+      "envoy_dynamic_module_callback_http_get_body_chunks",
+      "envoy_dynamic_module_callback_http_received_buffered_request_body",
+      "envoy_dynamic_module_callback_http_get_buffer_limit",
+      "envoy_dynamic_module_callback_http_filter_config_define_counter",
+      "envoy_dynamic_module_callback_http_filter_increment_counter",
   };
   for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
     if (!dlsym(RTLD_DEFAULT, needed[i])) return needed[i];
   return NULL;
 }
 
-// These three are in C, because they run for each request, and a call of Go costs more than what they do.
+// These are in C, because they run for each request, or each piece of a body, and a call of Go costs more than what
+// they do.
 void *envoy_dynamic_module_on_http_filter_new(void *config, void *filter) {
   request *r = calloc(1, sizeof *r);
   if (r) r->config = config;
@@ -36,16 +44,45 @@ void envoy_dynamic_module_on_http_filter_stream_complete(void *filter, request *
 void envoy_dynamic_module_on_http_filter_destroy(void *handle) {
   request *r = handle;
   if (r && r->hold) ended(r->hold);
+  if (r && r->asked) forgotten(r->asked);
   free(r);
 }
 
+enum { go_on = 0, received = 0, buffered = 1, buffer_and_wait = 2 };
+
+// A body that waits is kept by Envoy, which stops reading at its own limit: so waits is never above that.
+long envoy_dynamic_module_on_http_filter_request_body(void *filter, request *r, bool end) {
+  if (!r || !r->waits) return go_on;
+  uint64_t size = envoy_dynamic_module_callback_http_get_body_size(filter, received);
+  if (!envoy_dynamic_module_callback_http_received_buffered_request_body(filter))
+    size += envoy_dynamic_module_callback_http_get_body_size(filter, buffered);
+  if (!end && size < r->waits) return buffer_and_wait;
+  begun(filter, r, end);
+  r->waits = 0;
+  return go_on;
+}
+
+// Trailers end a body too.
+long envoy_dynamic_module_on_http_filter_request_trailers(void *filter, request *r) {
+  if (r && r->waits) {
+    begun(filter, r, true);
+    r->waits = 0;
+  }
+  return go_on;
+}
+
+long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request *r, bool end) {
+  if (r && r->asked) {
+    answered(filter, r->asked);
+    r->asked = 0;
+  }
+  return go_on;
+}
+
 // Envoy refuses a module that lacks one of its hooks. Those below have nothing to do here: the filter uses neither
-// callouts nor streams, and sees no bodies, trailers or responses. 0 is "continue" in all of them.
+// callouts nor streams, and sees no bodies or trailers of responses. 0 is "continue" in all of them.
 #define HOOK(name) \
   long envoy_dynamic_module_on_http_filter_##name(void) { return 0; }
-HOOK(request_body)
-HOOK(request_trailers)
-HOOK(response_headers)
 HOOK(response_body)
 HOOK(response_trailers)
 HOOK(http_callout_done)

@@ -38,16 +38,34 @@ extern void *envoy_dynamic_module_callback_http_filter_scheduler_new(void *filte
 extern void envoy_dynamic_module_callback_http_filter_scheduler_commit(void *scheduler, uint64_t event);
 extern void envoy_dynamic_module_callback_http_filter_scheduler_delete(void *scheduler);
 
-// A request is what Envoy keeps of each: the configuration of its filter, and, for one that waits or waited in a queue,
-// a handle of Go.
+// Bodies: the bytes so far, in pieces that are valid until the end of the entry.
+extern size_t envoy_dynamic_module_callback_http_get_body_size(void *filter, int body);
+extern size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *filter, int body);
+extern bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, int body, text *chunks);
+extern bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *filter);
+extern uint64_t envoy_dynamic_module_callback_http_get_buffer_limit(void *filter);
+
+// Counters: one is defined with the configuration, and counts in the worker of a request. 0 is success.
+extern int envoy_dynamic_module_callback_http_filter_config_define_counter(void *config, text name, text *labels,
+                                                                           size_t count, size_t *id);
+extern int envoy_dynamic_module_callback_http_filter_increment_counter(void *filter, size_t id, text *labels,
+                                                                       size_t count, uint64_t value);
+
+// A request is what Envoy keeps of each: the configuration of its filter, and handles of Go, 0 for none.
 typedef struct {
   void *config;
-  uintptr_t hold; // 0: none
+  uintptr_t hold;  // of one that waits or waited in the queue
+  uintptr_t asked; // of one whose answer is to be learned from
+  uint64_t waits;  // bytes of its body before it is chosen for; 0: it is, or never will be
 } request;
 
 // missing is the first function of Envoy that does not exist in this process, or NULL.
 const char *missing(void);
 
-// completed and ended are the end of a request that has a handle, in Go: with what Envoy found, then for good.
+// In Go: a request that waits or waited is complete, and ends for good; the first part of a body; the headers of an
+// answer; and the end of a request without an answer.
 extern void completed(void *filter, uintptr_t hold);
 extern void ended(uintptr_t hold);
+extern void begun(void *filter, request *r, bool whole);
+extern void answered(void *filter, uintptr_t asked);
+extern void forgotten(uintptr_t asked);

@@ -2,10 +2,18 @@
 // 1.40 loads as a dynamic module. Its HTTP filter names the endpoint of each request, as `steelyard picker` does, by
 // the same choice (package picking) and the same stream of loads (package follow), without the hop.
 //
-// The filter looks at the headers of a request only. With a choice it sets the header x-gateway-destination-endpoint
-// and the dynamic metadata of the same name (namespace envoy.lb), which the policy override_host of the clusters reads,
-// and has the route chosen again. Without one, it removes the header: the request goes by the weights. The reason of
-// each choice is in the dynamic metadata steelyard, key picker, for the access log.
+// The filter looks at the headers of a request, and, with prefix_bytes, at the first part of its body. With a choice it
+// sets the header x-gateway-destination-endpoint and the dynamic metadata of the same name (namespace envoy.lb), which
+// the policy override_host of the clusters reads, and has the route chosen again. Without one, it removes the header:
+// the request goes by the weights. The reason of each choice is in the dynamic metadata steelyard, key picker, for the
+// access log, and is counted in Envoy's statistics (picker_choices_REASON).
+//
+// # Bodies
+//
+// With prefix_bytes, a request with a body of JSON is stopped at its headers. Envoy keeps the body until so many bytes
+// have come, or its end, or as much as its own buffer takes: there it would read no further. Then the prompt is read
+// (package prefix), the endpoint chosen, and the body streams on. Pieces before that are counted in C, without a call of
+// Go. When the answer's status is 2xx, the module learns that the endpoint that gave it has the prompt.
 //
 // # The queue
 //
@@ -25,7 +33,7 @@
 //
 // The module runs in Envoy's process. So each entry recovers from a panic, and after the third the filter steps aside
 // for good: requests go by the weights. Memory that Envoy keeps is C memory. The module never blocks a worker: a choice
-// takes a lock that is held for some microseconds.
+// takes a lock that is held for some microseconds, and 256 KB of a body are read in 0.2 ms.
 //
 // # Versions
 //

@@ -16,6 +16,7 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -27,6 +28,8 @@ type settings struct {
 	CAFile    string `json:"ca_file"`   // authorities of Steelyard's certificate; empty: plain text
 	CertFile  string `json:"cert_file"` // client certificate and its key
 	KeyFile   string `json:"key_file"`
+	// PrefixBytes is how much of a body is read for its prompt, before the request goes on; 0: nothing.
+	PrefixBytes int `json:"prefix_bytes"`
 }
 
 func parse(text string) (s settings, err error) {
@@ -39,14 +42,19 @@ func parse(text string) (s settings, err error) {
 	if s.Steelyard == "" || s.Cluster == "" {
 		return s, errors.New("filter_config: steelyard (HOST:PORT) and cluster are required")
 	}
+	if s.PrefixBytes < 0 || s.PrefixBytes > prefix.MaxBody {
+		return s, fmt.Errorf("filter_config: prefix_bytes is %d, want 0 to %d", s.PrefixBytes, prefix.MaxBody)
+	}
 	return s, nil
 }
 
 // A filter is one configuration of the filter in Envoy. Envoy makes a new one with each update of its listener.
 type filter struct {
-	pool   *follow.Pool
-	waiter *follow.Waiter
-	end    func() // to be called once
+	pool        *follow.Pool
+	waiter      *follow.Waiter
+	prefixBytes int
+	counters    map[string]uint64 // Envoy's numbers of them, by reason
+	end         func()            // to be called once
 }
 
 func (f *filter) stop() { f.end() }
@@ -77,7 +85,8 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 		followers.by[s] = f
 	}
 	f.users++
-	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, end: func() { release(s) }}, nil
+	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, prefixBytes: s.PrefixBytes,
+		end: func() { release(s) }}, nil
 }
 
 func start(s settings, log *slog.Logger) (*shared, error) {
@@ -96,8 +105,11 @@ func start(s settings, log *slog.Logger) (*shared, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &shared{follower: follow.New(conn, s.Name, []string{s.Cluster}, log)}
+	f.follower.Guard = guard
+	if s.PrefixBytes > 0 {
+		f.follower.LearnRoutes(prefix.Limits{})
+	}
 	f.waiter = f.follower.NewWaiter(s.Cluster)
-	f.waiter.Guard = guard
 	var loops sync.WaitGroup
 	for _, run := range []func(context.Context) error{f.follower.Run, f.waiter.Run, store.Run} {
 		loops.Go(func() {
@@ -133,9 +145,9 @@ func sizeOf(contentLength string) int64 {
 	return size
 }
 
-// choose names the endpoints for a request, comma separated, or none, with the reason.
-func (f *filter) choose(size int64) (endpoints, reason string) {
-	c := f.pool.Choose(time.Now(), picking.Request{Size: size})
+// choose names the endpoints for a request, comma separated, or none, with the reason. The prompt may be nil.
+func (f *filter) choose(r picking.Request, prompt *prefix.Prompt) (endpoints, reason string) {
+	c := f.pool.Choose(time.Now(), r, prompt)
 	if c.Address == "" {
 		return "", string(c.Reason)
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/loads"
 )
@@ -23,6 +24,7 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		{"no JSON", "steelyard: x", "want JSON such as"},
 		{"an unknown key", `{"steelyard":"a:1","cluster":"c","clutser":"c"}`, "clutser"},
 		{"no address", `{"cluster":"c"}`, "steelyard (HOST:PORT) and cluster are required"},
+		{"more of a body than is read", `{"steelyard":"a:1","cluster":"c","prefix_bytes":1000000}`, "0 to 262144"},
 		{"no cluster", `{"steelyard":"a:1"}`, "steelyard (HOST:PORT) and cluster are required"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -31,8 +33,9 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 			}
 		})
 	}
-	s, err := parse(`{"steelyard":"a:1","cluster":"c","name":"n","ca_file":"/ca","cert_file":"/c","key_file":"/k"}`)
-	if want := (settings{"a:1", "c", "n", "/ca", "/c", "/k"}); err != nil || s != want {
+	s, err := parse(`{"steelyard":"a:1","cluster":"c","name":"n","ca_file":"/ca","cert_file":"/c","key_file":"/k",` +
+		`"prefix_bytes":1000}`)
+	if want := (settings{"a:1", "c", "n", "/ca", "/c", "/k", 1000}); err != nil || s != want {
 		t.Errorf("got %+v and %v, want %+v", s, err, want)
 	}
 	if _, err := newFilter(settings{Steelyard: "a:1", Cluster: "c", CAFile: "/does/not/exist"}, quiet); err == nil {
@@ -47,19 +50,23 @@ func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if endpoints, reason := a.choose(sizeOf("10")); endpoints != "" || reason != "no_update" {
+	sized := func(length string) picking.Request { return picking.Request{Size: sizeOf(length)} }
+	if endpoints, reason := a.choose(sized("10"), nil); endpoints != "" || reason != "no_update" {
 		t.Errorf("without loads: %q for the reason %q", endpoints, reason)
 	}
 	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1}, {Address: "10.0.0.2:80", Capacity: 1}}})
 	server.Publish("llama", d)
-	eventually(t, "the filter has loads", func() bool { _, reason := a.choose(sizeOf("")); return reason == "fill" })
+	eventually(t, "the filter has loads", func() bool {
+		_, reason := a.choose(sized(""), nil)
+		return reason == "fill"
+	})
 	b, err := newFilter(s, quiet) // the listener is updated: the new configuration comes before the old one goes
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.stop()
-	endpoints, reason := b.choose(sizeOf("not a number"))
+	endpoints, reason := b.choose(sized("not a number"), nil)
 	if n := len(strings.Split(endpoints, ",")); n != 2 || reason != "fill" {
 		t.Errorf("right after the update: %q for the reason %q, want the loads that were there", endpoints, reason)
 	}

@@ -17,20 +17,27 @@ import (
 	"unsafe"
 
 	"steelyard/internal/customrouter"
+	"steelyard/picking"
 	"steelyard/xds/loads/follow"
 )
 
 // What Envoy calls with the results of the module.
 const (
-	requestHeaders = 0 // the map of the request's headers
-	goOn           = 0 // to the next filter
-	wait           = 4 // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
-	maxValue       = 256
+	requestHeaders  = 0  // the map of the request's headers
+	responseHeaders = 2  // that of the answer's
+	upstreamAddress = 41 // the attribute upstream.address
+	goOn            = 0  // to the next filter
+	waitForBody     = 1  // only the body goes on, to this filter
+	wait            = 4  // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
+	maxValue        = 256
 )
 
 var (
 	logHandler  = slog.NewTextHandler(os.Stderr, nil).WithAttrs([]slog.Attr{slog.String("module", "steelyard")})
 	contentSize = constant("content-length")
+	contentType = constant("content-type")
+	expect      = constant("expect")
+	status      = constant(":status")
 	destination = constant("x-gateway-destination-endpoint")
 	space       = constant("envoy.lb")
 	own         = constant("steelyard")
@@ -70,6 +77,9 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 		log.Error("configuration refused", "error", err)
 		return nil
 	}
+	if f, ok := f.(*filter); ok {
+		f.counters = define(envoy)
+	}
 	// Envoy keeps C memory: a handle, which is a number, in it.
 	handle = C.malloc(C.size_t(unsafe.Sizeof(cgo.Handle(0))))
 	*(*cgo.Handle)(handle) = cgo.NewHandle(f)
@@ -88,6 +98,8 @@ func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 // A stopper is a configuration of a filter: *filter or *routing. stop is called once.
 type stopper interface{ stop() }
 
+func filterOf(handle unsafe.Pointer) *filter { return (*cgo.Handle)(handle).Value().(*filter) }
+
 // configured makes the filter of a name.
 func configured(name, config string, log *slog.Logger) (stopper, error) {
 	if name == customrouter.FilterName {
@@ -103,15 +115,21 @@ func configured(name, config string, log *slog.Logger) (stopper, error) {
 //export envoy_dynamic_module_on_http_filter_request_headers
 func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r *C.request, end C.bool) C.int {
 	defer guard()
-	if r == nil || aside() {
-		name(envoy, "", "aside")
+	if r == nil {
 		return goOn
 	}
 	config := (*cgo.Handle)(r.config).Value()
 	if q, ok := config.(*routing); ok {
+		if aside() {
+			return goOn
+		}
 		return q.headers(envoy, r)
 	}
 	f := config.(*filter)
+	if aside() {
+		name(envoy, f, "", reasonAside)
+		return goOn
+	}
 	size := sizeOf(header(envoy, contentSize))
 	if class, tenant, queued := f.pool.Queue(); queued {
 		a := follow.Arrival{Class: headerNamed(envoy, class), Tenant: headerNamed(envoy, tenant), Size: size}
@@ -119,16 +137,24 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 			return wait
 		}
 	}
-	endpoints, reason := f.choose(size)
-	name(envoy, endpoints, reason)
+	if !bool(end) && f.readsBody(header(envoy, contentType), header(envoy, expect)) {
+		limit := C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy)
+		r.waits = C.uint64_t(waitsFor(f.prefixBytes, uint64(limit)))
+		return waitForBody
+	}
+	endpoints, reason := f.choose(picking.Request{Size: size}, nil)
+	name(envoy, f, endpoints, reason)
 	return goOn
 }
 
 // header is the first value of a header of the request, empty where there is none.
-func header(envoy unsafe.Pointer, key C.text) string {
+func header(envoy unsafe.Pointer, key C.text) string { return headerOf(envoy, requestHeaders, key) }
+
+// headerOf is that of the request or of the answer.
+func headerOf(envoy unsafe.Pointer, headers C.int, key C.text) string {
 	var value C.text
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
-	if !C.envoy_dynamic_module_callback_http_get_header(envoy, requestHeaders, key, &value, 0, nil) {
+	if !C.envoy_dynamic_module_callback_http_get_header(envoy, headers, key, &value, 0, nil) {
 		return ""
 	}
 	return C.GoStringN(value.data, C.int(min(value.length, maxValue)))
@@ -174,13 +200,13 @@ type waiter interface {
 func (h *held) settled(envoy unsafe.Pointer) {
 	switch o, reason := h.result(); {
 	case o.Refused != "":
-		refuse(envoy, o, reason)
+		refuse(envoy, h.filter, o, reason)
 		return
 	case o.Endpoint != "":
-		name(envoy, o.Endpoint, reason)
+		name(envoy, h.filter, o.Endpoint, reason)
 	default:
-		endpoints, reason := h.filter.choose(h.size)
-		name(envoy, endpoints, reason)
+		endpoints, reason := h.filter.choose(picking.Request{Size: h.size}, nil)
+		name(envoy, h.filter, endpoints, reason)
 	}
 	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
 }
@@ -196,7 +222,8 @@ func ended(handle C.uintptr_t) {
 }
 
 // refuse answers 503 to a request that waited.
-func refuse(envoy unsafe.Pointer, o follow.Outcome, reason string) {
+func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome, reason string) {
+	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
 	unavailable(envoy, refusal(o.Refused), "steelyard_"+reason, [2]string{"retry-after",
@@ -223,7 +250,8 @@ func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string)
 
 // name has the request go to the first of the endpoints, or, without any, by the weights. Envoy copies what it is
 // given.
-func name(envoy unsafe.Pointer, endpoints, reason string) {
+func name(envoy unsafe.Pointer, f *filter, endpoints, reason string) {
+	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
 	if endpoints == "" {

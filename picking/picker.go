@@ -24,6 +24,8 @@ type Endpoint struct {
 	weighting.Vessel
 	// Avoid is set where the endpoint is flagged, draining, or refuses connections.
 	Avoid bool
+	// Restarts is how often its server was seen to restart: a rise means that its prefix cache is empty.
+	Restarts int
 }
 
 // A Cost is what a request adds to the load of its endpoint, in the unit of the loads:

@@ -14,7 +14,8 @@ func UpdateOf(d *weighting.Decision) Update {
 	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Endpoints: make([]Endpoint, len(d.Endpoints))}
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]
-		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v, Avoid: e.Overloaded || e.Failing}
+		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v, Avoid: e.Overloaded || e.Failing,
+			Restarts: e.Restarts}
 	}
 	return u
 }

@@ -3,6 +3,7 @@ package picking
 import (
 	"math"
 	"testing"
+	"time"
 
 	"steelyard/weighting"
 )
@@ -25,5 +26,17 @@ func TestWorkBecomesTheCostOfARequest(t *testing.T) {
 	}
 	if got := CostOf(nil); got != Requests() {
 		t.Errorf("where a request is the unit: %+v", got)
+	}
+}
+
+// TestAnUpdateSaysWhoseServerRestarted: counters that rose by more than is possible are not a restart.
+func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
+	report := weighting.ServerReport{Restarts: 5, Implausible: 2}
+	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Unix(1000, 0), weighting.Snapshot{
+		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1, Server: report},
+			{Address: "10.0.0.2:80", Capacity: 1}}})
+	u := UpdateOf(&d)
+	if u.Endpoints[0].Restarts != 3 || u.Endpoints[1].Restarts != 0 {
+		t.Errorf("restarts %d and %d, want 3 and 0", u.Endpoints[0].Restarts, u.Endpoints[1].Restarts)
 	}
 }

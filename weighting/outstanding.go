@@ -19,7 +19,8 @@ type outstanding struct {
 	next           int
 	unseen         lows // requests begun, less those computed and those waiting: by readings
 
-	sent     begun // as of the last step
+	source   WorkSource // as of the last step
+	sent     begun
 	inFlight float64
 }
 

@@ -159,6 +159,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		d.Latency, d.LatencyAge = m.latency.seconds, max(0, p.now.Sub(m.latency.at))
 	}
 	d.MeanQueueTime = m.meanQueueTime(p)
+	d.Restarts = max(0, m.server.Restarts-m.server.Implausible)
 	return d
 }
 

@@ -30,14 +30,36 @@ import (
 var version = "dev"
 
 func main() {
-	// A closed terminal or pipe must leave nothing behind either.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP,
-		syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := command().ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
+	ctx, end := untilClosed()
+	c := command()
+	c.SetOut(output{os.Stdout, end})
+	if err := c.ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 		fmt.Fprintln(os.Stderr, "steelyard-demo:", err)
 		os.Exit(1)
 	}
+}
+
+// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the signal
+// of a closed pipe does not tell it from the connection of a client that has gone, which is ordinary: see output.
+func untilClosed() (ctx context.Context, end func()) {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return context.WithCancel(ctx)
+}
+
+// An output is a file that ends the demo once nobody reads it any more.
+type output struct {
+	*os.File
+	end func()
+}
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.File.Write(p)
+	if err != nil {
+		o.end()
+	}
+	return n, err
 }
 
 func command() *cobra.Command {

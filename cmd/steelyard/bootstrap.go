@@ -102,8 +102,8 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", envoybootstrap.DefaultIdleTimeout,
 		"how long a request may go without a byte before it is reset")
 	f.StringVar(&o.Picker, "picker", "", "a steelyard picker that names the endpoint of each request, HOST:PORT")
-	f.BoolVar(&o.Prefix, "prefix", false, "with --picker: send it the body of each request too, for a picker that "+
-		"looks at prompts")
+	f.BoolVar(&o.Prefix, "prefix", false, "with --picker or --module: choose by the body too, by what endpoints have "+
+		"of the prompt in their prefix cache")
 	f.BoolVar(&o.Module, "module", false, "name the endpoint of each request inside Envoy, by libsteelyard.so "+
 		"(make module)")
 	f.StringVar(&b.affinity, "affinity", "", "send requests with the same value of a header to the same model server, "+

@@ -37,7 +37,7 @@ Environment:
   curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := l.start()
+			out, _, err := l.start(logFile())
 			if err != nil {
 				return err
 			}

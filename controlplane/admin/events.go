@@ -195,11 +195,13 @@ type envoyPicture struct {
 }
 
 // pictureOf keeps what events go by.
-func pictureOf(clusters []view.Cluster, clients []Client) eventPicture {
+func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bool) eventPicture {
 	p := eventPicture{clusters: make(map[string]clusterPicture, len(clusters)),
 		envoys: make(map[envoyID]envoyPicture, len(clients))}
 	for i := range clusters {
-		p.clusters[clusters[i].Name] = clusterPictureOf(&clusters[i])
+		c := clusterPictureOf(&clusters[i])
+		c.drops = c.drops || refusing[clusters[i].Name]
+		p.clusters[clusters[i].Name] = c
 	}
 	for i := range clients {
 		c := &clients[i]

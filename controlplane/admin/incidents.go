@@ -17,7 +17,8 @@ type picture struct {
 	clusters []view.Cluster // with what the handler adds: Served, Counts
 	clients  []Client
 	left     []LeftEnvoy
-	configs  []Configured // that were applied, the latest last
+	configs  []Configured    // that were applied, the latest last
+	refusing map[string]bool // by cluster: its queue has just refused requests
 }
 
 // A Configured is a configuration that was applied.
@@ -36,6 +37,8 @@ type finding struct {
 	patience, linger time.Duration
 	// rank tells findings of one id apart: the title of the highest stays.
 	rank int
+	// within is the id of the finding that shows the same cause of all its endpoints or Envoys, where there is one.
+	within string
 }
 
 // An incidentState is an incident in the memory of judge.
@@ -64,7 +67,7 @@ func judge(before []incidentState, p *picture) []incidentState {
 	}
 	var out []incidentState
 	found := map[string]bool{}
-	for _, f := range grouped(findings(p), was, p.now) {
+	for _, f := range grouped(causes(findings(p)), was, p.now) {
 		if found[f.ID] {
 			continue
 		}
@@ -72,7 +75,8 @@ func judge(before []incidentState, p *picture) []incidentState {
 		out = append(out, continued(was[f.ID], f, p))
 	}
 	for _, s := range before {
-		if !found[s.ID] && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience && exists(&s, p) {
+		if !found[s.ID] && !found[s.within] && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience &&
+			exists(&s, p) {
 			out = append(out, s)
 		}
 	}
@@ -81,6 +85,15 @@ func judge(before []incidentState, p *picture) []incidentState {
 			strings.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// causes leaves out what is the same cause once more: one cause is one incident.
+func causes(all []finding) []finding {
+	ids := make(map[string]bool, len(all))
+	for i := range all {
+		ids[all[i].ID] = true
+	}
+	return slices.DeleteFunc(all, func(f finding) bool { return ids[f.within] })
 }
 
 // continued is a finding with what was before: its beginning, and the title and severity of its worst.

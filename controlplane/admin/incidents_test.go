@@ -199,6 +199,54 @@ func TestAScrapeThatFailsForMostOfAPoolIsAnError(t *testing.T) {
 	}
 }
 
+// The pages of a pool break one after the other: warnings of single endpoints become the one incident of the pool at
+// once, and what is wrong for another reason stays one of its own.
+func TestPagesThatBreakOneAfterTheOtherAreOneIncident(t *testing.T) {
+	for name, blind := range map[string]bool{"the Envoys' counts stand in": false, "nothing else is known": true} {
+		s := calm()
+		s.look()
+		for i := range 7 {
+			e := s.endpoint(i)
+			e.LastScrape.Error, e.Inputs[0].State = "get http://10.0.0.1:9000/metrics: status 500", "neutral"
+			if blind {
+				e.Reason = "neutral"
+			}
+			got := s.after(time.Second)
+			switch n := i + 1; {
+			case n < 4 && len(got) != n:
+				t.Fatalf("%s: %d pages are %d incidents: %+v", name, n, len(got), got)
+			case n >= 4 && only(t, got).ID != "source/llama/scrape":
+				t.Fatalf("%s: %d pages are %+v", name, n, got)
+			}
+		}
+		s.endpoint(7).Outlier = true
+		got := s.after(time.Second)
+		if len(got) != 2 || got[0].Kind == got[1].Kind {
+			t.Errorf("%s: with an endpoint that stalls: %+v", name, got)
+		}
+	}
+}
+
+// An Envoy that falls silent is missing in both sources that it reports to.
+func TestAnEnvoyThatFallsSilentIsOneIncident(t *testing.T) {
+	s := calm()
+	s.look()
+	s.clients[1].Signals.State = SignalSilent
+	for _, name := range []string{"access_log", "load_reports"} {
+		s.pool().Sources = append(s.pool().Sources, view.SourceStatus{Name: name, State: view.SourcePartial,
+			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(2), Missing: []string{"edge-2"}}})
+	}
+	if got := only(t, s.after(2*passing)); got.Kind != kindSilent {
+		t.Errorf("%+v", got)
+	}
+	s.clients[1].Signals.State = SignalOK // by the other source
+	s.pool().Sources = s.pool().Sources[:2]
+	s.after(2 * lingering)
+	if got := only(t, shownOf(s.states, s.now)); got.Kind != kindSource {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
 	s := calm()
 	s.look()

@@ -132,6 +132,7 @@ func assetHandler() http.Handler {
 		if err != nil {
 			panic("admin: " + err.Error())
 		}
+		body = bare(body)
 		packed := gzipped(body)
 		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -146,6 +147,19 @@ func assetHandler() http.Handler {
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
+}
+
+// bare is a style or script without indentation and without comments on lines of their own. Lines keep their numbers,
+// for those who read the console of a browser.
+func bare(body []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(body) {
+		if line = bytes.TrimLeft(line, "\t "); bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) {
+			line = line[len(line)-1:] // the end of the line
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
 }
 
 // gzipped compresses a file of the page, once: it is read over slow links at night.

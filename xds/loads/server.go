@@ -3,6 +3,7 @@ package loads
 import (
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -248,7 +249,7 @@ func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
 		Endpoints: make([]*loadsv1.Endpoint, len(from.Endpoints))}
 	for i, e := range from.Endpoints {
 		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: e.Load, Slots: e.Slots, Speed: e.Speed,
-			Avoid: e.Avoid}
+			Avoid: e.Avoid, Restarts: uint32(min(e.Restarts, math.MaxUint32))}
 	}
 	return u
 }

@@ -217,7 +217,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 
 // choose names the endpoint of the request, and counts the choice.
 func (x *exchange) choose() picking.Choice {
-	c := x.loads.Pool(x.cluster).ChooseFor(time.Now(), x.asked, &x.prompt)
+	c := x.loads.Pool(x.cluster).Choose(time.Now(), x.asked, &x.prompt)
 	x.choices(x.cluster, string(c.Reason))
 	if len(x.prompt.Steps) > 0 {
 		x.chosen = c.Address

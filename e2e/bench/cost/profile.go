@@ -25,7 +25,7 @@ func buildProfiled() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, ".tools", "e2e")
+	dir := filepath.Join(root, "bin", "e2e")
 	source, overlay, binary := filepath.Join(dir, "hook.go"), filepath.Join(dir, "overlay.json"),
 		filepath.Join(dir, "steelyard-profiled")
 	layers, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root,

@@ -15,28 +15,52 @@ import (
 
 // BuildSteelyard builds cmd/steelyard of the checkout that holds the working
 // directory, once in the life of the calling program, and returns the path of
-// the binary. The file stays in .tools/e2e, where git ignores it and the next
+// the binary. The file stays in bin/e2e, where git ignores it and the next
 // build replaces it: there is nothing to clean up.
 func BuildSteelyard() (string, error) { return buildOnce() }
 
 var buildOnce = sync.OnceValues(func() (string, error) {
+	return build("steelyard", ".", "./cmd/steelyard")
+})
+
+// BuildModule builds the picker inside Envoy, once per process, and returns the folder that has it: Envoys look for it
+// in those that the environment variable ModulePath names.
+func BuildModule() (folder string, err error) {
+	library, err := buildModuleOnce()
+	return filepath.Dir(library), err
+}
+
+// ModulePath is the environment variable by which an Envoy finds modules.
+const ModulePath = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"
+
+var buildModuleOnce = sync.OnceValues(func() (string, error) {
+	return build("libsteelyard.so", "envoy-module", "-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", ".")
+})
+
+// build builds a file of the checkout, in one of its modules.
+func build(name, module string, args ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(root, ".tools", "e2e", "steelyard")
+	folder := filepath.Join(root, "bin", "e2e")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("building %s: %w", name, err)
+	}
+	binary := filepath.Join(folder, name)
 	// Moved into place, because a file that is running cannot be written to.
 	fresh := binary + "." + strconv.Itoa(os.Getpid())
-	cmd := exec.Command("go", "build", "-o", fresh, "./cmd/steelyard")
-	cmd.Dir = root
+	cmd := exec.Command("go", append([]string{"build", "-o", fresh}, args...)...)
+	cmd.Dir = filepath.Join(root, module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building steelyard: %w\n%s", err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, strings.TrimSpace(string(out)))
 	}
 	if err := os.Rename(fresh, binary); err != nil {
-		return "", fmt.Errorf("building steelyard: %w", err)
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	return binary, nil
-})
+}
 
 // SteelyardConfig is how to run steelyard serve.
 type SteelyardConfig struct {

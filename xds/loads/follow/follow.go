@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -58,6 +59,7 @@ type Pool struct {
 
 	cluster string
 	routes  *prefix.Table         // nil where prompts are not looked at
+	started map[string]int        // with routes: restarts of the members, at the latest update
 	learned chan *loadsv1.Learned // for the other pickers
 	matches prefix.Matches
 	cached  []picking.Cached
@@ -68,6 +70,7 @@ func (p *Pool) set(u picking.Update, queue *loadsv1.QueueHeaders, now time.Time)
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
 	p.updated, p.queue = now, queue
+	p.forget(u.Endpoints)
 	if slices.EqualFunc(p.members, u.Endpoints, func(a string, e picking.Endpoint) bool { return a == e.Address }) {
 		return
 	}
@@ -76,7 +79,22 @@ func (p *Pool) set(u picking.Update, queue *loadsv1.QueueHeaders, now time.Time)
 		p.members = append(p.members, e.Address)
 	}
 	if p.routes != nil {
-		p.routes.Keep(func(address string) bool { return slices.Contains(p.members, address) })
+		known := func(address string) bool { return slices.Contains(p.members, address) }
+		p.routes.Keep(known)
+		maps.DeleteFunc(p.started, func(address string, _ int) bool { return !known(address) })
+	}
+}
+
+// forget forgets the routes of endpoints whose server restarted since the update before.
+func (p *Pool) forget(endpoints []picking.Endpoint) {
+	if p.routes == nil {
+		return
+	}
+	for _, e := range endpoints {
+		if before, known := p.started[e.Address]; known && e.Restarts > before {
+			p.routes.Remove(e.Address)
+		}
+		p.started[e.Address] = e.Restarts
 	}
 }
 
@@ -87,12 +105,13 @@ func (p *Pool) Queue() (class, tenant string, ok bool) {
 	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
 }
 
-// ChooseFor picks an endpoint for a request with a prompt, by the routes that were learned too, and counts it there.
-func (p *Pool) ChooseFor(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
+// Choose picks an endpoint for a request, and counts it there. By its prompt, unless that is nil, the routes that were
+// learned count too.
+func (p *Pool) Choose(now time.Time, r picking.Request, prompt *prefix.Prompt) picking.Choice {
 	random := rand.Float64()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes != nil {
+	if p.routes != nil && prompt != nil {
 		p.routes.Match(prompt, now, &p.matches)
 		deepest := 0
 		p.cached = p.cached[:0]
@@ -144,14 +163,6 @@ func (p *Pool) Routes() (prefix.Stats, bool) {
 	return p.routes.Stats(), true
 }
 
-// Choose picks an endpoint for a request, and counts it there.
-func (p *Pool) Choose(now time.Time, r picking.Request) picking.Choice {
-	random := rand.Float64()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.picker.Choose(now, r, random)
-}
-
 // State is the number of endpoints and the age of their loads; known is false before the first update.
 func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
 	p.mu.Lock()
@@ -161,6 +172,10 @@ func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known boo
 
 // A Follower keeps the pools up to date.
 type Follower struct {
+	// Guard is deferred by each goroutine, those of its waiters too, for a process that must not end by a panic. Set it
+	// before NewWaiter and Run.
+	Guard func()
+
 	conn     *grpc.ClientConn
 	name     string
 	clusters []string
@@ -176,8 +191,8 @@ type Follower struct {
 
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
 func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
-	f := &Follower{conn: conn, name: name, clusters: clusters, log: log, pools: make(map[string]*Pool),
-		lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
+	f := &Follower{Guard: func() {}, conn: conn, name: name, clusters: clusters, log: log,
+		pools: make(map[string]*Pool), lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
 		f.pools[c] = &Pool{cluster: c}
 	}
@@ -189,7 +204,7 @@ func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger
 func (f *Follower) LearnRoutes(l prefix.Limits) {
 	f.learns = true
 	for _, p := range f.pools {
-		p.routes, p.learned = prefix.NewTable(l), f.learned
+		p.routes, p.learned, p.started = prefix.NewTable(l), f.learned, make(map[string]int)
 	}
 }
 
@@ -211,7 +226,10 @@ func (f *Follower) Status() error {
 func (f *Follower) Run(ctx context.Context) error {
 	if f.learns {
 		var sharing sync.WaitGroup
-		sharing.Go(func() { f.runShare(ctx) })
+		sharing.Go(func() {
+			defer f.Guard()
+			f.runShare(ctx)
+		})
 		defer sharing.Wait()
 	}
 	retry := firstRetry
@@ -294,7 +312,8 @@ func updateOf(u *loadsv1.Update) picking.Update {
 			continue
 		}
 		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: e.GetAvoid(),
-			Vessel: weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
+			Restarts: int(e.GetRestarts()),
+			Vessel:   weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
 	}
 	return out
 }

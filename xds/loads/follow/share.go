@@ -33,6 +33,7 @@ func (f *Follower) share(ctx context.Context) error {
 	}
 	heard := make(chan error, 1)
 	go func() {
+		defer f.Guard()
 		for {
 			l, err := stream.Recv()
 			if err != nil {

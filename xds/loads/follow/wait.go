@@ -47,8 +47,7 @@ type Outcome struct {
 // Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. Without
 // a message of Steelyard for [picking.Stale], they are released in their order, and new requests do not wait.
 type Waiter struct {
-	// Guard is deferred by each goroutine, for a process that must not end by a panic. Set it before Run; nil: none.
-	Guard func()
+	guard func() // deferred by each goroutine, directly: only so can it recover
 
 	conn          *grpc.ClientConn
 	pool          *Pool
@@ -77,7 +76,7 @@ type request struct {
 // NewWaiter makes a waiter for a cluster that f follows. Run connects it.
 func (f *Follower) NewWaiter(cluster string) *Waiter {
 	return &Waiter{conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
-		requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
+		guard: f.Guard, requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
 }
 
 // Arrive has a request wait. settled is called once, by another goroutine, with what becomes of it, unless End comes
@@ -168,12 +167,6 @@ func (w *Waiter) Run(ctx context.Context) error {
 		retry = min(2*retry, longestRetry)
 	}
 	return nil
-}
-
-func (w *Waiter) guard() {
-	if w.Guard != nil {
-		w.Guard()
-	}
 }
 
 func pause(ctx context.Context, d time.Duration) {

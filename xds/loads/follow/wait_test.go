@@ -297,3 +297,32 @@ func eventually(t *testing.T, what string, check func() bool) {
 		}
 	}
 }
+
+// TestAPanicOfAGoroutineIsLeftToTheGuard, as where a panic would end Envoy.
+func TestAPanicOfAGoroutineIsLeftToTheGuard(t *testing.T) {
+	conn, err := Dial("127.0.0.1:1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	caught := make(chan any, 1)
+	f.Guard = func() { caught <- recover() }
+	f.Pool("llama").set(picking.Update{}, &loadsv1.QueueHeaders{Class: "x-class"}, noon)
+	w := f.NewWaiter("llama")
+	w.heard = noon
+	if _, ok := w.Arrive(noon, Arrival{}, func(Outcome) { panic("a defect") }); !ok {
+		t.Fatal("it does not wait")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = w.Run(ctx)
+	}()
+	if got := <-caught; got != "a defect" { // released, as Steelyard has been silent since noon
+		t.Errorf("recovered %v", got)
+	}
+	cancel()
+	<-done
+}

@@ -291,7 +291,10 @@ type Endpoint struct {
 	Slots float64 `protobuf:"fixed64,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	Speed float64 `protobuf:"fixed64,4,opt,name=speed,proto3" json:"speed,omitempty"`
 	// Other endpoints are to be preferred: flagged, or new requests must not go there.
-	Avoid         bool `protobuf:"varint,5,opt,name=avoid,proto3" json:"avoid,omitempty"`
+	Avoid bool `protobuf:"varint,5,opt,name=avoid,proto3" json:"avoid,omitempty"`
+	// How often its server was seen to restart. A rise means that its prefix cache is empty; a fall, that Steelyard
+	// restarted.
+	Restarts      uint32 `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +362,13 @@ func (x *Endpoint) GetAvoid() bool {
 		return x.Avoid
 	}
 	return false
+}
+
+func (x *Endpoint) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
 }
 
 // What a request adds to the load of its endpoint, in the unit of the loads: base + per_byte * bytes of its body, at
@@ -787,13 +797,14 @@ const file_loads_proto_rawDesc = "" +
 	"\x05queue\x18\x06 \x01(\v2 .steelyard.loads.v1.QueueHeadersR\x05queue\"<\n" +
 	"\fQueueHeaders\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"z\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"\x96\x01\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
 	"\x05slots\x18\x03 \x01(\x01R\x05slots\x12\x14\n" +
 	"\x05speed\x18\x04 \x01(\x01R\x05speed\x12\x14\n" +
-	"\x05avoid\x18\x05 \x01(\bR\x05avoid\"u\n" +
+	"\x05avoid\x18\x05 \x01(\bR\x05avoid\x12\x1a\n" +
+	"\brestarts\x18\x06 \x01(\rR\brestarts\"u\n" +
 	"\x04Cost\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x01R\x04base\x12\x19\n" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +

@@ -19,7 +19,7 @@ const listenerName = "ingress"
 type object = map[string]any
 
 // bootstrap is the configuration of one Envoy of a row.
-func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
+func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, error) {
 	o := envoybootstrap.Options{
 		Cluster: clusterName, XDS: xds, NodeID: name, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",
 		NoUpstreamLog: true, NoLoadReports: true, NoRuntime: true,
@@ -33,6 +33,7 @@ func (p Policy) bootstrap(name, xds string, servers []string) ([]byte, error) {
 		if c.TargetWait > 0 {
 			o.Mode = envoybootstrap.ModeShedding
 		}
+		o.Module, o.Picker, o.Prefix = c.Module, picker, c.Prefix
 		return envoybootstrap.Render(o)
 	}
 	o.XDS = "127.0.0.1:1" // required, and cut off again

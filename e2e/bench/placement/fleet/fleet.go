@@ -36,7 +36,8 @@ type Fleet struct {
 	servers  []*modelsim.Server
 	replicas []replica // of Steelyard
 	envoys   []*proc.Envoy
-	urls     []string // where requests go: of the Envoys' listeners, or of the servers
+	pickers  []*proc.Process // one for each Envoy, where the policy has them
+	urls     []string        // where requests go: of the Envoys' listeners, or of the servers
 
 	redis   *proc.Redis
 	client  *redis.Client
@@ -122,6 +123,9 @@ func (f *Fleet) start(ctx context.Context, dir string) error {
 	if err := f.startEnvoys(ctx); err != nil {
 		return err
 	}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
 	return f.standBack()
 }
 
@@ -130,7 +134,7 @@ func urlOf(address string) string { return "http://" + address + "/v1/completion
 // startRedis starts a Redis and the counting in it, where the policy has one.
 func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
 	c := f.Policy.Control
-	if c == nil || c.Redis == 0 && !c.connected() {
+	if c == nil || c.Redis == 0 && c.Replicas < 2 {
 		return nil, nil
 	}
 	var err error
@@ -208,8 +212,36 @@ func (f *Fleet) startReplica(ctx context.Context, name string) error {
 	return err
 }
 
-// connected reports whether there are replicas that are connected.
-func (c *Control) connected() bool { return c.Replicas > 1 && !c.Apart }
+// connect waits until all replicas follow each other, and then cuts them off where the policy says so.
+func (f *Fleet) connect(ctx context.Context) error {
+	if len(f.replicas) < 2 {
+		return nil
+	}
+	if err := f.eachFollows(ctx, len(f.replicas)-1); err != nil || !f.Policy.Control.Cut {
+		return err
+	}
+	if err := f.redis.Pause(); err != nil {
+		return err
+	}
+	return f.eachFollows(ctx, 0)
+}
+
+// eachFollows waits until each replica hears so many others.
+func (f *Fleet) eachFollows(ctx context.Context, others int) error {
+	for _, r := range f.replicas {
+		err := r.process.WaitReady(ctx, func(ctx context.Context) error {
+			n, err := r.follows(ctx)
+			if err == nil && n != others {
+				err = fmt.Errorf("it follows %d other replicas, want %d", n, others)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // config is the text of a replica's configuration for this row.
 func (f *Fleet) config(r *replica, name string) string {
@@ -227,7 +259,7 @@ func (f *Fleet) config(r *replica, name string) string {
 	default:
 		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", f.redis.Address())
 	}
-	if c.connected() {
+	if c.Replicas > 1 {
 		fmt.Fprintf(&b, "replicas: {name: %s}\n", name)
 	}
 	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)
@@ -257,7 +289,10 @@ func (f *Fleet) config(r *replica, name string) string {
 }
 
 func (f *Fleet) startEnvoys(ctx context.Context) error {
-	f.envoys = make([]*proc.Envoy, f.Size.Envoys)
+	if err := f.withModule(); err != nil {
+		return err
+	}
+	f.envoys, f.pickers = make([]*proc.Envoy, f.Size.Envoys), make([]*proc.Process, f.Size.Envoys)
 	f.urls = make([]string, f.Size.Envoys)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(startsAtOnce)
@@ -267,13 +302,32 @@ func (f *Fleet) startEnvoys(ctx context.Context) error {
 	return group.Wait()
 }
 
+// withModule has Envoys find the module, where the policy has one.
+func (f *Fleet) withModule() error {
+	if c := f.Policy.Control; c == nil || !c.Module {
+		return nil
+	}
+	folder, err := proc.BuildModule()
+	if err != nil {
+		return err
+	}
+	return os.Setenv(proc.ModulePath, folder)
+}
+
 func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 	name := fmt.Sprintf("envoy-%d", i+1)
 	xds := ""
 	if n := len(f.replicas); n > 0 {
 		xds = f.replicas[i%n].xds
 	}
-	text, err := f.Policy.bootstrap(name, xds, f.addresses())
+	picker := ""
+	if c := f.Policy.Control; c != nil && c.Picker {
+		var err error
+		if picker, err = f.startPicker(ctx, i, xds); err != nil {
+			return err
+		}
+	}
+	text, err := f.Policy.bootstrap(name, xds, picker, f.addresses())
 	if err != nil {
 		return fmt.Errorf("making the bootstrap of %s: %w", name, err)
 	}
@@ -294,6 +348,24 @@ func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 		}
 		return err
 	})
+}
+
+// startPicker starts the picker of Envoy i, and returns its address.
+func (f *Fleet) startPicker(ctx context.Context, i int, xds string) (address string, err error) {
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"picker", "--steelyard", xds, "--cluster", clusterName, "--listen", ports[0], "--admin", ports[1]}
+	if f.Policy.Control.Prefix {
+		args = append(args, "--prefix")
+	}
+	p, err := proc.Start(proc.Spec{Name: fmt.Sprintf("picker-%d", i+1), Path: f.binary, Dir: f.dir, Args: args})
+	if err != nil {
+		return "", err
+	}
+	f.pickers[i] = p
+	return ports[0], p.WaitReady(ctx, proc.AnswersHTTP("http://"+ports[1]+"/readyz"))
 }
 
 // Hosts are the endpoints as Envoy i has them.
@@ -332,6 +404,11 @@ func (f *Fleet) Close() error {
 		}
 	}
 	errs := []error{group.Wait()}
+	for _, p := range f.pickers {
+		if p != nil {
+			errs = append(errs, p.Stop())
+		}
+	}
 	for _, r := range f.replicas {
 		errs = append(errs, r.process.Stop())
 	}

@@ -46,8 +46,12 @@ type Control struct {
 	TargetWait time.Duration // above 0, a saturated pool sheds down to this wait
 	Push       []string      // lines of the cluster's push section, such as "min_interval: 20ms"
 
+	Module bool // Envoys name the endpoint of each request, by the module
+	Picker bool // or ask a steelyard picker, one for each Envoy
+	Prefix bool // either looks at prompts
+
 	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
-	Apart    bool // the replicas are not connected through Redis
+	Cut      bool // the Redis that connects the replicas hangs as soon as the row runs
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape
@@ -73,21 +77,30 @@ func Policies() []Policy {
 const (
 	variantRoundRobin = "+round_robin" // Envoy's ROUND_ROBIN under the weights, instead of what bootstrap writes
 	variantShedding   = "+shedding"    // a bootstrap without the aggregate cluster of the fail-safe
-	VariantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
-	VariantApart      = "+apart"       // the same, not connected
+	VariantModule     = "+module"      // the module inside Envoy chooses for each request
+	VariantPicker     = "+picker"      // a picker next to each Envoy does (ext_proc)
+	VariantPrefix     = "+prefix"      // by prompts too
+	variantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
+	variantCut        = "+cut"         // the same, whose Redis hangs
 )
 
-// InReplicas makes a row with Steelyard one with two replicas.
-func (p Policy) InReplicas(apart bool) Policy {
-	c := *p.Control
-	c.Replicas, c.Apart = 2, apart
-	p.Control = &c
-	if apart {
-		p.Name, p.Title = p.Name+VariantApart, p.Title+VariantApart
-	} else {
-		p.Name, p.Title = p.Name+VariantReplicas, p.Title+VariantReplicas
+// InReplicas makes a row with Steelyard one with two replicas, whose Redis is cut or not.
+func (p Policy) InReplicas(cut bool) Policy {
+	variant := variantReplicas
+	if cut {
+		variant = variantCut
 	}
+	c := *p.Control
+	c.Replicas, c.Cut = 2, cut
+	p.Control, p.Name, p.Title = &c, p.Name+variant, p.Title+variant
 	return p
+}
+
+// With makes a row with Steelyard one with variants.
+func (p Policy) With(variants string) (Policy, error) {
+	c := *p.Control
+	p.Control = &c
+	return p.with(variants)
 }
 
 // Named is the policy of a name, one of Policies or a variant of one.
@@ -105,20 +118,32 @@ func Named(name string) (Policy, error) {
 		}
 		return Policy{}, fmt.Errorf("there is no row %q: want some of %s", name, strings.Join(names, ","))
 	}
-	p := all[i]
+	return all[i].with(variants)
+}
+
+// with changes the policy, which has a Control of its own.
+func (p Policy) with(variants string) (Policy, error) {
+	name := p.Name + variants
 	for rest := variants; rest != ""; {
 		switch {
 		case p.Control != nil && strings.HasPrefix(rest, variantRoundRobin):
 			p.Control.RoundRobin, rest = true, strings.TrimPrefix(rest, variantRoundRobin)
 		case p.Control != nil && strings.HasPrefix(rest, variantShedding):
 			p.Control.TargetWait, rest = time.Hour, strings.TrimPrefix(rest, variantShedding)
-		case p.Control != nil && strings.HasPrefix(rest, VariantReplicas):
-			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, VariantReplicas)
-		case p.Control != nil && strings.HasPrefix(rest, VariantApart):
-			p.Control.Replicas, p.Control.Apart, rest = 2, true, strings.TrimPrefix(rest, VariantApart)
+		case p.Control != nil && strings.HasPrefix(rest, VariantModule):
+			p.Control.Module, rest = true, strings.TrimPrefix(rest, VariantModule)
+		case p.Control != nil && strings.HasPrefix(rest, VariantPicker):
+			p.Control.Picker, rest = true, strings.TrimPrefix(rest, VariantPicker)
+		case p.Control != nil && strings.HasPrefix(rest, VariantPrefix):
+			p.Control.Prefix, rest = true, strings.TrimPrefix(rest, VariantPrefix)
+		case p.Control != nil && strings.HasPrefix(rest, variantReplicas):
+			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, variantReplicas)
+		case p.Control != nil && strings.HasPrefix(rest, variantCut):
+			p.Control.Replicas, p.Control.Cut, rest = 2, true, strings.TrimPrefix(rest, variantCut)
 		default:
-			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s, %s, %s and %s",
-				name, rest, variantRoundRobin, variantShedding, VariantReplicas, VariantApart)
+			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s", name, rest,
+				strings.Join([]string{variantRoundRobin, variantShedding, VariantModule, VariantPicker, VariantPrefix,
+					variantReplicas, variantCut}, ", "))
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

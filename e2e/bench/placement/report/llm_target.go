@@ -12,7 +12,8 @@ const (
 	steelyardDefault = "steelyard"
 	steelyardScrapes = "steelyard_scrapes"
 
-	steelyardReplicas = steelyardDefault + "+replicas"
+	steelyardReplicas = steelyardDefault + connected
+	steelyardCut      = steelyardDefault + cut
 )
 
 // The figures that targets speak of.
@@ -43,7 +44,7 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 		c.KVTokens == usual.KVTokens && c.Sequences == usual.MaxSequences
 	switch {
 	case llmIndex(rows, steelyardReplicas) >= 0: // a bench of these only
-		return []Target{llmOfOneReplica(rows)}
+		return []Target{llmOfOneReplica(rows), ratio(steelyardCut, ttftP99, leastRequest, 1)}
 	case isUsual && c.Mixed:
 		return []Target{
 			ratio(steelyardDefault, ttftP99, leastRequest, 0.52),

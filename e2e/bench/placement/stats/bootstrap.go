@@ -132,6 +132,16 @@ func (q *Quantiles) Ratio(over, under int, at float64) Interval {
 	return spread(ratios)
 }
 
+// Difference is how sure the difference of the quantiles of two series is.
+func (q *Quantiles) Difference(of, from int, at float64) Interval {
+	k := q.index(at)
+	all := make([]float64, 0, len(q.resampled[of][k]))
+	for i, v := range q.resampled[of][k] {
+		all = append(all, v-q.resampled[from][k][i])
+	}
+	return spread(all)
+}
+
 // spread is the interval that leaves out one in forty at each end.
 func spread(values []float64) Interval {
 	values = slices.DeleteFunc(values, math.IsNaN)

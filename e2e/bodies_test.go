@@ -1,0 +1,284 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/picking"
+)
+
+// choices is the number of choices of an Envoy's module for a reason.
+func (f *fleet) choices(t *testing.T, envoy int, reason string) float64 {
+	t.Helper()
+	series := "dynamicmodulescustom.picker_choices_" + reason
+	stats, err := f.envoys[envoy].Stats(t.Context(), series)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats[series]
+}
+
+// follows has the Envoys' modules follow other loads than Envoy's weights come from.
+func (f *fleet) follows(loads string, args ...string) {
+	f.plan.bootstrap = append([]string{"--module"}, args...)
+	f.plan.edits = append(f.plan.edits, edit{`{\"steelyard\":\"` + f.xds, `{\"steelyard\":\"` + loads})
+}
+
+// chooses waits until an Envoy's module has loads.
+func (f *fleet) chooses(t *testing.T, envoy int) {
+	t.Helper()
+	f.eventually("the module has loads", func() error {
+		before := f.choices(t, envoy, "fill")
+		f.postTo(t, envoy, []byte("{}"))
+		if f.choices(t, envoy, "fill") == before {
+			return fmt.Errorf("no choice")
+		}
+		return nil
+	})
+}
+
+// settled waits until the modules have loads that contain the latest choice.
+func (f *fleet) settled(loads *idle) {
+	f.t.Helper()
+	chosen := time.Now()
+	f.eventually("the choice is old enough", func() error {
+		if age := time.Since(chosen); age < picking.Settle {
+			return fmt.Errorf("it is %v old", age)
+		}
+		return nil
+	})
+	before := loads.updates.Load()
+	f.eventually("there are newer loads", func() error {
+		if n, want := loads.updates.Load()-before, int64(3*len(f.envoys)); n < want {
+			return fmt.Errorf("%d updates, want %d", n, want)
+		}
+		return nil
+	})
+}
+
+// TestTheModuleLearnsWhereAPromptWasAnswered: a conversation goes on where it began, also through another Envoy.
+func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(4, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	loads, address := startIdle(t, pool)
+	f.follows(address, "--prefix")
+	for i := range 2 {
+		f.startEnvoy(i)
+		f.chooses(t, i)
+	}
+	settled := func() { f.settled(loads) }
+	settled()
+	f.converse(t, settled)
+	if got := f.choices(t, 0, "prefix"); got < 36 {
+		t.Errorf("%v choices by a prefix, want 36", got)
+	}
+	begun := talk("a new conversation")
+	want := f.postTo(t, 0, begun)
+	settled()
+	f.eventually("the other Envoy has heard of it", func() error {
+		before := f.choices(t, 1, "prefix")
+		got := f.postTo(t, 1, talk("a new conversation", "its second turn"))
+		settled()
+		if f.choices(t, 1, "prefix") == before {
+			return fmt.Errorf("it chose by the loads")
+		}
+		if got != want {
+			t.Errorf("through the other Envoy it went to server %d, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// A swallower answers with what it has read of a body: its size and its hash. It reports when it has read enough.
+type swallower struct {
+	*httptest.Server
+	enough int           // bytes
+	read   chan struct{} // one for each body of so many
+}
+
+func swallow(t *testing.T, enough int) *swallower {
+	s := &swallower{enough: enough, read: make(chan struct{}, 1)}
+	// Without metrics, Steelyard would wait for some before it serves the endpoint.
+	metrics := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: servers(t, wide)[0].Address()})
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		sum := sha256.New()
+		n, err := io.CopyN(sum, r.Body, int64(s.enough))
+		if err == nil {
+			s.read <- struct{}{}
+			var more int64
+			more, err = io.Copy(sum, r.Body)
+			n += more
+		}
+		if err != nil && err != io.EOF {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		fmt.Fprintf(w, "%d %x", n, sum.Sum(nil))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestBodiesPassTheModuleWhole, of any size and form, and through an Envoy whose buffer is smaller than the first part.
+func TestBodiesPassTheModuleWhole(t *testing.T) {
+	withModule(t)
+	for _, buffer := range []int{0, 16 << 10} {
+		t.Run(fmt.Sprint("buffer ", buffer), func(t *testing.T) {
+			backend := swallow(t, 1<<40)
+			f := withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " +
+				strings.TrimPrefix(backend.URL, "http://") + "}\n"})
+			f.plan.bootstrap = []string{"--module", "--prefix"}
+			if buffer > 0 {
+				f.plan.edits = []edit{{"- name: ingress\n",
+					fmt.Sprintf("- name: ingress\n    per_connection_buffer_limit_bytes: %d\n", buffer)}}
+			}
+			f.startEnvoy(0)
+			f.eventually("the module has loads", func() error {
+				f.pass(t, http.DefaultClient, []byte("{}"), "plain")
+				if f.choices(t, 0, "fill") == 0 {
+					return fmt.Errorf("no choice")
+				}
+				return nil
+			})
+			before, sent := f.choices(t, 0, "fill")+f.choices(t, 0, "prefix"), 0.
+			h2 := &http.Transport{Protocols: new(http.Protocols)}
+			h2.Protocols.SetUnencryptedHTTP2(true)
+			for _, transport := range []*http.Transport{{}, h2} {
+				client := &http.Client{Transport: transport, Timeout: limit}
+				for _, size := range []int{0, 1, 200, 16 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 3 << 20} {
+					body := bytes.Repeat([]byte(`{"prompt":"a text"}`), size/19+1)[:size]
+					for _, form := range []string{"plain", "chunked", "trailers", "expect", "octets"} {
+						f.pass(t, client, body, form)
+						sent++
+					}
+				}
+				transport.CloseIdleConnections()
+			}
+			if got := f.choices(t, 0, "fill") + f.choices(t, 0, "prefix") - before; got != sent {
+				t.Errorf("%v choices for %v requests", got, sent)
+			}
+		})
+	}
+}
+
+// pass sends a body in a form, and checks that it arrived whole.
+func (f *fleet) pass(t *testing.T, client *http.Client, body []byte, form string) {
+	t.Helper()
+	var from io.Reader = bytes.NewReader(body)
+	if form == "chunked" || form == "trailers" {
+		from = struct{ io.Reader }{from}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	switch form {
+	case "trailers":
+		req.Trailer = http.Header{"X-End": {"here"}}
+	case "expect":
+		req.Header.Set("Expect", "100-continue")
+	case "octets":
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("%s of %d bytes: %v", form, len(body), err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%d %x", len(body), sha256.Sum256(body)); string(got) != want {
+		t.Errorf("%s of %d bytes: status %d, %q, want %q", form, len(body), resp.StatusCode, got, want)
+	}
+}
+
+// TestABodyStreamsOnOnceTheModuleHasChosen: the server reads the first part while the client still writes the rest.
+func TestABodyStreamsOnOnceTheModuleHasChosen(t *testing.T) {
+	withModule(t)
+	const first, whole = 256 << 10, 400 << 10
+	backend := swallow(t, first)
+	f := withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " +
+		strings.TrimPrefix(backend.URL, "http://") + "}\n"})
+	f.plan.bootstrap = []string{"--module", "--prefix"}
+	f.startEnvoy(0)
+	from, to := io.Pipe()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	go func() {
+		part := bytes.Repeat([]byte("x"), first)
+		_, _ = to.Write(part)
+		select {
+		case <-backend.read:
+			_, _ = to.Write(part[:whole-first])
+			to.Close()
+		case <-ctx.Done():
+			to.CloseWithError(ctx.Err())
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.urls[0], from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || !strings.HasPrefix(string(got), fmt.Sprint(whole, " ")) {
+		t.Errorf("the server has read %q, error %v, want %d bytes", got, err, whole)
+	}
+}
+
+// TestARetryTeachesTheModuleTheEndpointThatAnswered, and not the one that it chose.
+func TestARetryTeachesTheModuleTheEndpointThatAnswered(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(2, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	loads, address := startIdle(t, pool)
+	f.follows(address, "--prefix")
+	f.startEnvoy(0)
+	f.chooses(t, 0)
+	f.settled(loads)
+	first := f.post(t, talk("a conversation"))
+	f.settled(loads)
+	down := pool[first].Address()
+	if err := pool[first].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.post(t, talk("a conversation", "goes on")); got != 1-first {
+		t.Fatalf("server %d answered", got)
+	}
+	if f.choices(t, 0, "prefix") == 0 {
+		t.Error("the module chose by the loads")
+	}
+	f.settled(loads)
+	again, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Address: down})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	pool[first] = again
+	if got := f.post(t, talk("a conversation", "goes on", "further")); got != 1-first {
+		t.Errorf("then it went to server %d, want the one that has more of it", got)
+	}
+}

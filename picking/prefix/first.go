@@ -1,0 +1,25 @@
+package prefix
+
+// A First is the first part of a body that comes in pieces. Its memory can be used again.
+type First struct {
+	text []byte
+	came int64 // bytes, those that are not kept included
+}
+
+// Reset begins a body.
+func (f *First) Reset() { f.text, f.came = f.text[:0], 0 }
+
+// Add takes in the next piece. Of the body, the first most bytes are kept.
+func (f *First) Add(piece []byte, most int) {
+	f.came += int64(len(piece))
+	f.text = append(f.text, piece[:min(len(piece), max(0, most-len(f.text)))]...)
+}
+
+// Read returns the prompt of the body, and its size in bytes. Of a body that has not come as a whole, that is what the
+// client announced (negative where it did not), and never less than what has come.
+func (f *First) Read(r *Reader, announced int64, whole bool) (p Prompt, size int64) {
+	if size = f.came; !whole {
+		size = max(announced, f.came)
+	}
+	return r.Read(f.text, size), size
+}
