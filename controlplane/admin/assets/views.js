@@ -527,7 +527,8 @@ function requestWords(w) {
 		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
 function queueCard(q) {
-	const note = num(q.in_flight) + ' in flight by it, at most ' + (q.max_in_flight ?? 'its slots') + ' at each endpoint, of '
+	const most = q.max_in_flight === null ? 'its slots' : num(q.max_in_flight);
+	const note = num(q.in_flight) + ' in flight by it, at most ' + most + ' at each endpoint, of '
 		+ plural(q.envoys, 'Envoy');
 	const weights = sum(q.classes.filter((c) => !c.strict).map((c) => c.weight));
 	return card('Queue', note, null, sheet('Queue', ['Class', 'Share|num', 'Waiting|num', 'Tenants|num less',

@@ -11,7 +11,7 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// What is said.
+// The conversations.
 const (
 	conversationRate = 1.8 // per second
 	systemPrompts    = 3
@@ -26,7 +26,7 @@ const (
 )
 
 // talk is the requests of conversations that begin within a time. The topic is their text: the same seed with another
-// topic says as much at the same times, about something else.
+// topic asks as much at the same times, about something else.
 func talk(topic string, named bool, seed uint64, d time.Duration) []load.Completion {
 	random, letters := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	var systems []string
