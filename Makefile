@@ -64,8 +64,8 @@ build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
 
 .PHONY: module
-module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40, for this machine
-	@go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/libsteelyard.so .
+module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm64 CC=… for another machine)
+	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/libsteelyard.so .
 	@rm -f bin/libsteelyard.h
 
 ##@ Check
@@ -183,6 +183,18 @@ bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, int
 	-latency-json $(CURDIR)/bench/replicas/latency.json || failed=1; \
 	exit $$failed
 
+# What a choice for each request costs, and what it is worth.
+.PHONY: bench-picker
+bench-picker: need-go need-cc tools-envoy ## module and ext_proc: latency added, waits, into bench/picker/ (ARGS="--quick")
+	@mkdir -p bench/picker
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-picker ./picker
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
+	@failed=0; \
+	bin/bench-picker $(ARGS) || failed=1; \
+	bin/bench-placement --out bench/picker --service 1s,50ms \
+	--rows least_request,steelyard_access_log,steelyard_access_log+module,shortest_queue $(ARGS) || failed=1; \
+	exit $$failed
+
 .PHONY: bench-cost
 bench-cost: need-go ## CPU, memory and time to the ACKs of steelyard serve, into bench/cost.json (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-cost ./cost
@@ -227,8 +239,8 @@ need-go:
 
 .PHONY: need-cc
 need-cc:
-	@command -v "$$(go env CC)" >/dev/null || { \
-	echo "Go's race detector needs a C compiler: apt-get install gcc libc6-dev (as root)"; exit 1; }
+	@set -- $$(go env CC); command -v "$$1" >/dev/null || { \
+	echo "the module and Go's race detector need a C compiler: apt-get install gcc libc6-dev (as root)"; exit 1; }
 
 .PHONY: help
 help:

@@ -9,12 +9,15 @@ typedef struct {
   size_t length;
 } text;
 
-extern bool envoy_dynamic_module_callback_http_get_header(void *filter, int map, text key, text *value, size_t index,
+// Envoy's functions are found when it loads the module. Weak, so that every linker leaves them open until then.
+#define ENVOY extern __attribute__((weak))
+
+ENVOY bool envoy_dynamic_module_callback_http_get_header(void *filter, int map, text key, text *value, size_t index,
                                                           size_t *count);
-extern bool envoy_dynamic_module_callback_http_set_header(void *filter, int map, text key, text value);
-extern void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(void *filter, text space, text key,
+ENVOY bool envoy_dynamic_module_callback_http_set_header(void *filter, int map, text key, text value);
+ENVOY void envoy_dynamic_module_callback_http_set_dynamic_metadata_string(void *filter, text space, text key,
                                                                            text value);
-extern void envoy_dynamic_module_callback_http_clear_route_cache(void *filter);
+ENVOY void envoy_dynamic_module_callback_http_clear_route_cache(void *filter);
 
 // A header of a response that the module sends.
 typedef struct {
@@ -24,31 +27,31 @@ typedef struct {
   size_t value_length;
 } header;
 
-extern void envoy_dynamic_module_callback_http_send_response(void *filter, uint32_t status, header *headers,
+ENVOY void envoy_dynamic_module_callback_http_send_response(void *filter, uint32_t status, header *headers,
                                                              size_t count, text body, text details);
-extern void envoy_dynamic_module_callback_http_filter_continue_decoding(void *filter);
+ENVOY void envoy_dynamic_module_callback_http_filter_continue_decoding(void *filter);
 
 // A number or a text of a request, by its id in Envoy's list of attributes; false where it is not known.
-extern bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *filter, int attribute, uint64_t *value);
-extern bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter, int attribute, text *value);
+ENVOY bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *filter, int attribute, uint64_t *value);
+ENVOY bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter, int attribute, text *value);
 
 // A scheduler calls envoy_dynamic_module_on_http_filter_scheduled in the worker of a request, from any thread, while
 // the request is there.
-extern void *envoy_dynamic_module_callback_http_filter_scheduler_new(void *filter);
-extern void envoy_dynamic_module_callback_http_filter_scheduler_commit(void *scheduler, uint64_t event);
-extern void envoy_dynamic_module_callback_http_filter_scheduler_delete(void *scheduler);
+ENVOY void *envoy_dynamic_module_callback_http_filter_scheduler_new(void *filter);
+ENVOY void envoy_dynamic_module_callback_http_filter_scheduler_commit(void *scheduler, uint64_t event);
+ENVOY void envoy_dynamic_module_callback_http_filter_scheduler_delete(void *scheduler);
 
 // Bodies: the bytes so far, in pieces that are valid until the end of the entry.
-extern size_t envoy_dynamic_module_callback_http_get_body_size(void *filter, int body);
-extern size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *filter, int body);
-extern bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, int body, text *chunks);
-extern bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *filter);
-extern uint64_t envoy_dynamic_module_callback_http_get_buffer_limit(void *filter);
+ENVOY size_t envoy_dynamic_module_callback_http_get_body_size(void *filter, int body);
+ENVOY size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *filter, int body);
+ENVOY bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, int body, text *chunks);
+ENVOY bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *filter);
+ENVOY uint64_t envoy_dynamic_module_callback_http_get_buffer_limit(void *filter);
 
 // Counters: one is defined with the configuration, and counts in the worker of a request. 0 is success.
-extern int envoy_dynamic_module_callback_http_filter_config_define_counter(void *config, text name, text *labels,
+ENVOY int envoy_dynamic_module_callback_http_filter_config_define_counter(void *config, text name, text *labels,
                                                                            size_t count, size_t *id);
-extern int envoy_dynamic_module_callback_http_filter_increment_counter(void *filter, size_t id, text *labels,
+ENVOY int envoy_dynamic_module_callback_http_filter_increment_counter(void *filter, size_t id, text *labels,
                                                                        size_t count, uint64_t value);
 
 // A request is what Envoy keeps of each: the configuration of its filter, and handles of Go, 0 for none.

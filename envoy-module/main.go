@@ -1,7 +1,6 @@
 package main
 
 /*
-#cgo linux LDFLAGS: -Wl,--unresolved-symbols=ignore-all
 #cgo darwin LDFLAGS: -Wl,-undefined,dynamic_lookup
 #include "abi.h"
 #include <stdlib.h>

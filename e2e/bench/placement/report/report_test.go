@@ -221,6 +221,9 @@ func TestTargetsCompareRows(t *testing.T) {
 			t.Errorf("%q reads %q", tt.text, got)
 		}
 	}
+	if i := slices.IndexFunc(run.Targets, func(x Target) bool { return strings.Contains(x.Text, "module") }); i >= 0 {
+		t.Errorf("there is a target for a row that is not there: %v", run.Targets[i])
+	}
 	if i := slices.IndexFunc(run.Targets, func(x Target) bool { return strings.HasPrefix(x.Text, "5s") }); i >= 0 {
 		t.Errorf("there is a target for a service time that none speaks of: %v", run.Targets[i])
 	}
@@ -244,6 +247,16 @@ func TestTwoReplicasHaveTargetsWhereTheyAreRun(t *testing.T) {
 	}
 	if got := fmt.Sprint(Targets([]Section{someSection(t, time.Second)})); strings.Contains(got, "+") {
 		t.Errorf("a target of replicas that were not run: %s", got)
+	}
+}
+
+func TestTheModuleHasItsTargetWhereItWasRun(t *testing.T) {
+	s := section(t, 50*time.Millisecond,
+		measurement("steelyard_access_log+module", 50*time.Millisecond, 0.5),
+		measurement("shortest_queue", 50*time.Millisecond, 0.4))
+	all := s.module()
+	if len(all) != 1 || !near(float64(all[0].Measured), 1.25) || all[0].Limit != 1.3 || !all[0].Holds {
+		t.Errorf("targets %+v, want 1.25 of at most 1.3", all)
 	}
 }
 

@@ -52,6 +52,7 @@ func Targets(sections []Section) []Target {
 			all = append(all, s.ratio(accessLog, leastRequest, 0.75))
 		}
 		all = append(all, s.replicas(accessLog)...)
+		all = append(all, s.module()...)
 		if s.Service >= 250*time.Millisecond && s.Service <= time.Second {
 			all = append(all, s.picker()...)
 		}
@@ -93,6 +94,16 @@ func (s Section) replicas(policy string) (all []Target) {
 		all = append(all, s.ratio(policy+cut, leastRequest, 1))
 	}
 	return all
+}
+
+// module is the target for the module inside Envoy, where it was run: it is about no other bench.
+func (s Section) module() []Target {
+	const policy = accessLog + "+module"
+	limit := map[time.Duration]float64{time.Second: 1.05, 50 * time.Millisecond: 1.3}[s.Service]
+	if limit == 0 || s.find(policy) < 0 {
+		return nil
+	}
+	return []Target{s.ratio(policy, bound, limit)}
 }
 
 // picker are the targets against the endpoint picker. It was measured at 0.5 s,
