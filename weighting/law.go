@@ -325,14 +325,20 @@ func (p *pool) horizon(s Snapshot, late time.Duration, perSecond float64) time.D
 
 const longest = time.Hour
 
-// limits reports whether the slots of an endpoint are known.
+// limits reports whether requests wait for slots: those of some endpoints are known, and all of them are taken at times,
+// as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs.
 func (p *pool) limits() bool {
+	const atTimes = 0.1
+	var taken, known float64
 	for i := range p.members {
-		if from := p.members[i].slotsSource; from == CapacityConfigured || from == CapacityLearned {
-			return true
+		m := &p.members[i]
+		if m.slotsSource != CapacityConfigured && m.slotsSource != CapacityLearned {
+			continue
 		}
+		known++
+		taken += m.taken.or(1)
 	}
-	return false
+	return known > 0 && taken > atTimes*known
 }
 
 // untilSeen is a horizon that is longer where nothing limits what endpoints execute at once, so that a request does not

@@ -54,6 +54,7 @@ type memory struct {
 	fullBusy      smoothed  // the same, from readings that began with requests waiting
 	fullKnown     bool      // fullBusy covers enough time
 	ceiling       ceiling   // of the gauge of running requests
+	taken         smoothed  // part of the time in which that shows all slots taken
 	frozen        frozen    // gauge of waiting requests
 	pace          pace
 	slots         float64 // as of the last step, configured or learned; 0 unknown
@@ -119,10 +120,22 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		m.restarted()
 	}
 	m.ceiling.observe(&m.server, &seen)
+	m.observeTaken(&m.server, &seen)
 	if m.frozen.observe(&m.server, &seen); m.frozen.stuck() {
 		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
 	}
 	m.server = seen
+}
+
+// observeTaken notes whether all slots are taken.
+func (m *memory) observeTaken(old, seen *ServerReport) {
+	if _, dt := slope(old.Running, seen.Running); dt > 0 && m.slots > 0 && !m.ceiling.showsNone(seen) {
+		all := 0.0
+		if seen.Running.Value >= m.slots {
+			all = 1
+		}
+		m.taken.add(all, dt, speedTau)
+	}
 }
 
 // restarted forgets what the process did that is gone, and keeps what was learned of the machine and of the proxies.

@@ -128,6 +128,29 @@ func TestImagesCloseNoEndpoint(t *testing.T) {
 	}
 }
 
+// Images of 5 MB that make 1,000 tokens begin to come while no metrics page is read, so that no scrape corrects the
+// guess by their size. It is that of the longest prompt, and not 1,200,000 tokens, which would be minutes of work.
+func TestImagesWithoutMetricsCloseNoEndpoint(t *testing.T) {
+	t.Parallel()
+	p := engines(1, 12, nil)
+	const from, until = 40, 48 // seconds
+	p.size = func(rng *rand.Rand, r *engine.Request) float64 {
+		if p.now > from && rng.Float64() < 0.05 {
+			return 5e6
+		}
+		return text(rng, r)
+	}
+	p.reads = func(int) bool { return p.now < from }
+	p.atLoad(0.8)
+	p.run(from, nil)
+	want(t, "guesses by size", p.decide().Work.BySize, true)
+	closed := p.tracked(t, until).below(0.1, 0)
+	t.Logf("closed for %.2f s at most", closed)
+	if closed > 3 {
+		t.Errorf("an endpoint is closed for %.2f s", closed)
+	}
+}
+
 // A client announces bodies that it never sends: 200 within a minute. The endpoint that one of them goes to is taken
 // for one with a prompt as long as the longest, for as long as that would take.
 func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {

@@ -40,6 +40,11 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 	shift := func(first, second float64) weighting.Decision {
 		return set(func(d *weighting.Decision) { d.Endpoints[0].Share, d.Endpoints[1].Share = first, second })
 	}
+	far := func(horizon time.Duration, first float64) weighting.Decision {
+		return set(func(d *weighting.Decision) {
+			d.Horizon, d.Endpoints[0].Share, d.Endpoints[1].Share = horizon, first, 0.8-first
+		})
+	}
 	for _, c := range []struct {
 		name     string
 		decision weighting.Decision
@@ -82,6 +87,16 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 		{"the drop moved", set(func(d *weighting.Decision) { d.DropFraction = 0.1011 }), options, 0, true, ReasonDrop},
 		{"the drop ended", set(func(d *weighting.Decision) { d.DropFraction = 0 }), options, 0, true, ReasonDrop},
 		{"the stale time changed", base, Options{Deadband: 0.01, StaleAfter: time.Second}, 0, true, ReasonChanged},
+		{"the shares of a horizon of seconds, too soon", far(2500*time.Millisecond, 0.4), options, 999 * time.Millisecond,
+			false, ReasonDeadband},
+		{"the shares of a horizon of seconds", far(2500*time.Millisecond, 0.4), options, time.Second, true, ReasonChanged},
+		{"a horizon that is little above a second", far(1200*time.Millisecond, 0.4), options, 200 * time.Millisecond,
+			true, ReasonChanged},
+		{"a heartbeat within a horizon of seconds", far(2500*time.Millisecond, 0.5),
+			Options{Heartbeat: time.Second / 2}, 999 * time.Millisecond, false, ReasonDeadband},
+		{"a flag within a horizon of seconds", change(far(2500*time.Millisecond, 0.4), func(d *weighting.Decision) {
+			d.Endpoints[2].Overloaded = true
+		}), options, 0, true, ReasonOverload},
 		{"a flag goes before the shares", set(func(d *weighting.Decision) {
 			d.Endpoints[2].Overloaded = true
 			d.Endpoints[0].Share, d.Endpoints[1].Share = 0.3, 0.5
@@ -97,6 +112,18 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 				t.Errorf("push %v for %q, want %v for %q", v.Push, v.Reason, c.push, c.reason)
 			}
 		})
+	}
+}
+
+// Two of three pushes may be late before an assignment is stale.
+func TestSharesOfALongHorizonDoNotLetAssignmentsGoStale(t *testing.T) {
+	for _, c := range []struct{ horizon, staleAfter, want time.Duration }{
+		{300 * time.Millisecond, 0, 0}, {time.Minute, 0, time.Second}, {time.Minute, 3 * time.Second, time.Second},
+		{time.Minute, 1500 * time.Millisecond, 500 * time.Millisecond},
+	} {
+		if got := lasting(c.horizon, c.staleAfter); got != c.want {
+			t.Errorf("horizon %v, stale after %v: %v, want %v", c.horizon, c.staleAfter, got, c.want)
+		}
 	}
 }
 

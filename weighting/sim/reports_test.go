@@ -40,6 +40,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 	const half, second, two = 500 * time.Millisecond, time.Second, 2 * time.Second
 	scrapes := Steelyard{Source: Scrape, ScrapeInterval: defaultScrape}
 	seconds := Steelyard{Source: Scrape, ScrapeInterval: second}
+	configured := Steelyard{Source: Scrape, ScrapeInterval: defaultScrape, Capacity: true}
 	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
 	least := map[string]Quantiles{}
@@ -51,6 +52,10 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 	}{
 		{"no counts of tokens, scrapes", shows(noTokens), scrapes, 1.15, 1.05},
 		{"no counts of tokens, scrapes each second", shows(noTokens), seconds, 1.15, 1.05},
+		{"no counts of tokens, capacities that are never all taken, scrapes", func(s *Scenario) {
+			shows(noTokens)(s)
+			s.Pods[0].Slots = 128
+		}, configured, 1.05, 1},
 		{"no counts of tokens, KV cache of 30,000 tokens, scrapes", kv, scrapes, 1.15, 1.05},
 		{"gauges late by 0.5 s, scrapes", lag(half, 0, true), scrapes, 1.2, 1.05},
 		{"gauges late by 2 s, scrapes", lag(two, 0, true), scrapes, 1.2, 1.05},
