@@ -190,6 +190,10 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain CLUSTER ENDPOINT",
 		Short: "Explain why an endpoint has its share, now or some minutes ago",
+		Long: `Explain why an endpoint has its share: a sentence, what it was really served, and the
+steps of the decision: what is heard of it, the load that follows, how far the pool is
+filled, its share, and the weight that the Envoys get. With --at the same of up to a
+quarter of an hour ago.`,
 		Example: `  steelyard explain llama 10.0.0.1:8000
   steelyard explain llama 10.0.0.1:8000 --at 5m
   steelyard explain llama 10.0.0.1:8000 --at 2026-03-14T03:12:40Z`,

@@ -28,7 +28,8 @@ func serveCommand() *cobra.Command {
 The configuration is read again on SIGHUP and whenever the file changes. A file
 with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
-		Args: cobra.NoArgs,
+		Example: "  steelyard serve -c /etc/steelyard/steelyard.yaml --log-format json",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			log, minimum, err := l.start()
 			if err != nil {

@@ -341,7 +341,8 @@ function clusterLead(c, rows) {
 		(c.use.estimate ? ', by estimate. ' : '. '));
 	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
 		' of the requests, because the whole pool is saturated.');
-	return [bad ? 'error' : look || c.decision.drop_fraction > 0 ? 'warning' : 'good', ...words];
+	const { state } = S.fleet.clusters.find((x) => x.name === c.name); // of its incidents
+	return [bad ? 'error' : state !== 'ok' ? state : look ? 'warning' : 'good', ...words];
 }
 
 // vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
@@ -514,7 +515,7 @@ function sourcesCard(c) {
 			{ key: s.name }, h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
 			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))),
-		byWork(c) && h('p.note', requestWords(c.decision.work)));
+		byWork(c) && h('p.note.inner', requestWords(c.decision.work)));
 }
 const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
 // requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
