@@ -56,8 +56,9 @@ func sprint(format string, args ...any) string { return fmt.Sprintf(format, args
 
 // A shape is what findings are made of, besides their sentences.
 func found(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) finding {
-	return finding{Incident: view.Incident{ID: findingID(kind, subject.Cluster, subject.Name), Kind: kind, Severity: severity, Subject: subject,
-		Title: title, Steelyard: view.BlameUnknown, Because: "Nothing that Steelyard sees shows the cause."},
+	return finding{Incident: view.Incident{ID: findingID(kind, subject.Cluster, subject.Name), Kind: kind,
+		Severity: severity, Subject: subject, Title: title, Steelyard: view.BlameUnknown,
+		Because: "Nothing that Steelyard sees shows the cause."},
 		linger: lingering}
 }
 

@@ -75,8 +75,8 @@ func judge(before []incidentState, p *picture) []incidentState {
 		out = append(out, continued(was[f.ID], f, p))
 	}
 	for _, s := range before {
-		if found[s.ID] == 0 && found[s.within] < rank(s.Severity) && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience &&
-			exists(&s, p) {
+		over := found[s.ID] > 0 || found[s.within] >= rank(s.Severity) || p.now.Sub(s.last) >= s.linger
+		if !over && p.now.Sub(s.first) >= s.patience && exists(&s, p) {
 			out = append(out, s)
 		}
 	}

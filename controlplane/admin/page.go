@@ -158,7 +158,8 @@ func assetHandler() http.Handler {
 func bare(body []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(body) {
-		if line = bytes.TrimLeft(line, "\t "); bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) {
+		line = bytes.TrimLeft(line, "\t ")
+		if bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) {
 			line = line[len(line)-1:] // the end of the line
 		}
 		out.Write(line)

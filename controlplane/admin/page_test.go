@@ -277,7 +277,8 @@ func TestEveryAssetIsServedWithItsType(t *testing.T) {
 	for name, body := range allAssets(t) {
 		a := ask(t, h, http.MethodGet, "/assets/"+name)
 		want, served := kinds[path.Ext(name)]
-		if served && (a.code != http.StatusOK || a.body != string(bare([]byte(body))) || a.header.Get("Content-Type") != want) {
+		body = string(bare([]byte(body)))
+		if served && (a.code != http.StatusOK || a.body != body || a.header.Get("Content-Type") != want) {
 			t.Errorf("%s: %d %s", name, a.code, a.header.Get("Content-Type"))
 		}
 		if !served && a.code != http.StatusNotFound {
