@@ -179,10 +179,13 @@ bench-picker: need-go need-cc tools-envoy ## module and ext_proc: latency added,
 	@mkdir -p bench/picker
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-picker ./picker
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@failed=0; \
 	bin/bench-picker $(ARGS) || failed=1; \
 	bin/bench-placement --out bench/picker --service 1s,50ms \
 	--rows least_request,steelyard_access_log,steelyard_access_log+module,shortest_queue $(ARGS) || failed=1; \
+	bin/bench-llm --out bench/picker --conversations \
+	--policies steelyard,steelyard+module,steelyard+module+prefix $(ARGS) || failed=1; \
 	exit $$failed
 
 .PHONY: bench-cost

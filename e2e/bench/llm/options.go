@@ -33,6 +33,7 @@ type Options struct {
 	From     float64 // where in the trace the requests begin, as a share of it
 	Burst    int     // requests that arrive at the same moment
 	Chunked  bool    // bodies have no content-length
+	Cached   bool    // engines have a prefix cache, and requests are chats with the contents of the trace
 	Seed     uint64
 
 	WarmUp   time.Duration // of requests that are sent first and not counted
@@ -61,6 +62,14 @@ func Quick() Options {
 	return o
 }
 
+// converse makes it a bench of engines that cache prompts, with the built-in conversations or those of the trace.
+func (o *Options) converse(builtIn bool) {
+	o.Engine.CacheTokens = cacheTokens
+	if builtIn {
+		o.Trace = trace.Conversations()
+	}
+}
+
 func (o *Options) validate() error {
 	switch {
 	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
@@ -82,6 +91,9 @@ func (o *Options) validate() error {
 		if !slices.Contains(names(), name) {
 			return fmt.Errorf("there is no row %q: want some of %s", name, strings.Join(names(), ","))
 		}
+	}
+	if o.Cached && len(o.Trace.Contents) == 0 {
+		return fmt.Errorf("conversations: the trace %s does not say what its requests share", o.Trace.Name)
 	}
 	if err := o.Engine.Check(); err != nil {
 		return fmt.Errorf("engines: %w", err)
@@ -105,7 +117,18 @@ func policies() []fleet.Policy {
 		{Name: rowLeastWork, Direct: true},
 		steelyardRow().InReplicas(false),
 		steelyardRow().InReplicas(true),
+		withVariants(steelyardRow(), fleet.VariantModule),
+		withVariants(steelyardRow(), fleet.VariantModule+fleet.VariantPrefix),
 	}
+}
+
+// withVariants is a row with variants that it has.
+func withVariants(p fleet.Policy, variants string) fleet.Policy {
+	p, err := p.With(variants)
+	if err != nil {
+		panic(err) // a variant that there is not
+	}
+	return p
 }
 
 func steelyardRow() fleet.Policy {
@@ -126,11 +149,11 @@ func names() []string {
 	return all
 }
 
-// usual are the rows that run when none is asked for: those with one Steelyard at most.
+// usual are the rows that run when none is asked for: those with one Steelyard at most, and with weights.
 func usual() []string {
 	var all []string
 	for _, p := range policies() {
-		if p.Control == nil || p.Control.Replicas == 0 {
+		if p.Control == nil || p.Control.Replicas == 0 && !p.Control.Module {
 			all = append(all, p.Name)
 		}
 	}
@@ -159,8 +182,29 @@ func (o *Options) size() fleet.Size {
 			Batching: &o.Engine, Speed: o.speed(i), Seed: o.Seed + uint64(i),
 			StreamInterval: firstTokenAndEnd,
 		})
+		if o.Cached {
+			s.Engines[i].BytesPerToken = cachedBytesPerToken
+		}
 	}
 	return s
+}
+
+// With Cached, an engine caches so many tokens, as in the simulator, and a block of the trace has a text of so many
+// bytes for each of its tokens.
+const (
+	cacheTokens         = 2_000_000
+	cachedBytesPerToken = 4
+)
+
+// chat is what request k of the trace is about; nil where the trace does not say.
+func (o *Options) chat(k int) *load.Chat {
+	if !o.Cached {
+		return nil
+	}
+	c, prompt := o.Trace.Contents[k], int(o.Trace.Requests[k].Prompt)
+	n := min(len(c.Blocks), prompt/trace.BlockTokens)
+	return &load.Chat{Blocks: c.Blocks[:n], Ends: c.Ends[:max(0, len(c.Ends)-1)],
+		BlockBytes: trace.BlockTokens * cachedBytesPerToken}
 }
 
 // firstTokenAndEnd makes pieces of a stream so large that after the first token only the
@@ -206,6 +250,7 @@ func (o *Options) completions(n int, rate float64) []load.Completion {
 		all[i] = load.Completion{
 			At: time.Duration(float64(at) * stretch), Prompt: int(r.Prompt), Output: int(r.Output),
 			Bytes: bodyBytes(r.Prompt, sizes.NormFloat64()), Chunked: o.Chunked,
+			Chat: o.chat(k % len(requests)),
 		}
 		all[i].At = all[i-i%o.Burst].At
 	}

@@ -166,3 +166,26 @@ func TestTheBenchTakesTheTimeThatItPromises(t *testing.T) {
 		}
 	}
 }
+
+// TestConversationsFindWhatIsCached: bodies have the texts of the trace, and engines compute their beginnings once.
+func TestConversationsFindWhatIsCached(t *testing.T) {
+	o := short(t)
+	o.Policies, o.Cached = []string{"steelyard+module+prefix"}, true
+	o.converse(false)
+	for i := range o.Trace.Requests {
+		const blocks = 12
+		o.Trace.Requests[i].Prompt = blocks*trace.BlockTokens + 1
+		c := trace.Content{Ends: []int32{blocks - 2, blocks}}
+		for k := range uint64(blocks) {
+			c.Blocks = append(c.Blocks, k+100*uint64(i%2))
+		}
+		o.Trace.Contents = append(o.Trace.Contents, c)
+	}
+	d, err := o.measureAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Rows[0]; r.Errors != 0 || !(r.CachedShare > 0.5) {
+		t.Errorf("%d errors, %v of the prompts cached, want most of them", r.Errors, r.CachedShare)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,10 +19,41 @@ type Completion struct {
 	Prompt, Output int           // tokens, at least 1
 	Bytes          int           // of the body; as many as asking takes, if that is more
 	Chunked        bool          // the body comes without a content-length
+	Chat           *Chat         // what it is about; nil: nothing that another request shares
+}
+
+// A Chat is the messages of a conversation, whose text is made of its blocks.
+type Chat struct {
+	Blocks     []uint64 // of the prompt: blocks that are alike have the same text
+	Ends       []int32  // of the messages, in blocks; the last one ends with the prompt
+	BlockBytes int      // of the text of a block
+}
+
+// body is the text of a chat. White space between its parts there is none, as clients write it.
+func (c *Chat) body(output int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"stream":true,"max_tokens":%d,"messages":[`, output)
+	from := 0
+	for i, end := range append(slices.Clip(c.Ends), int32(len(c.Blocks))) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(`{"role":"user","content":"`)
+		for ; from < min(int(end), len(c.Blocks)); from++ {
+			text := fmt.Sprintf("%016x", c.Blocks[from])
+			b.WriteString(strings.Repeat(text, c.BlockBytes/len(text)+1)[:c.BlockBytes])
+		}
+		b.WriteString(`"}`)
+	}
+	b.WriteString("]}")
+	return b.String()
 }
 
 // body is the text of the request. Its prompt is as long as it takes to fill the bytes.
 func (c *Completion) body() string {
+	if c.Chat != nil {
+		return c.Chat.body(c.Output)
+	}
 	head := fmt.Sprintf(`{"stream":true,"max_tokens":%d,"prompt":"`, c.Output)
 	const tail = `"}`
 	return head + strings.Repeat("x", max(1, c.Bytes-len(head)-len(tail))) + tail

@@ -66,14 +66,15 @@ func newTokens() tokens {
 	}
 }
 
-// arrive takes in a request. Its news channel announces its tokens.
-func (b *batcher) arrive(prompt, output, every int) *call {
+// arrive takes in a request. Its news channel announces its tokens. The blocks are those of its prompt, for an engine
+// with a prefix cache.
+func (b *batcher) arrive(prompt, output, every int, blocks []uint64) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.catchUp()
 	b.last++
 	c := &call{every: every, news: make(chan struct{}, 1)}
-	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output,
+	c.Request = engine.Request{ID: b.last, Prompt: prompt, Output: output, Blocks: blocks,
 		Cached: engine.Cached(prompt, b.cached, b.draws.Float64())}
 	b.calls[c.ID] = c
 	b.engine.Arrive(now, &c.Request)
@@ -192,6 +193,15 @@ func (b *batcher) inFlight() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.engine.InFlight()
+}
+
+// counted are the tokens of the prompts so far, and those of them that were cached.
+func (b *batcher) counted() (prompt, cached int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catchUp()
+	c := b.engine.Counters()
+	return c.PromptTokens, c.CachedTokens
 }
 
 func (b *batcher) work(meanOutput float64) float64 {

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"steelyard/weighting/sim/engine"
 )
 
 // Bounds and habits of the API of OpenAI, as vLLM has them.
@@ -147,7 +150,7 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		every = s.options.StreamInterval
 		a.begin()
 	}
-	c := s.batcher.arrive(prompt, output, every)
+	c := s.batcher.arrive(prompt, output, every, s.blocks(&asked))
 	for sent := 0; sent < output; {
 		if !s.awaitNews(r, c) {
 			s.batcher.leave(c)
@@ -164,6 +167,34 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.whole()
 	}
+}
+
+// blocks are the hashes of a prompt's text in blocks, each of all up to it, for an engine with a prefix cache; else nil.
+// Lists of tokens and parts of messages have none.
+func (s *Server) blocks(c *completion) []uint64 {
+	if s.options.Batching.CacheTokens == 0 {
+		return nil
+	}
+	size := int(engine.CacheBlock * s.options.BytesPerToken)
+	chain, filled := fnv.New64a(), 0
+	var out []uint64
+	write := func(content json.RawMessage) {
+		var text string
+		_ = json.Unmarshal(content, &text)
+		for len(text) > 0 {
+			n := min(len(text), size-filled)
+			_, _ = io.WriteString(chain, text[:n])
+			text = text[n:]
+			if filled += n; filled == size {
+				out, filled = append(out, chain.Sum64()), 0
+			}
+		}
+	}
+	write(c.Prompt)
+	for _, m := range c.Messages {
+		write(m.Content)
+	}
+	return out
 }
 
 // awaitNews reports whether there are tokens; false when the client or the server

@@ -316,6 +316,15 @@ func (s *Server) Work(meanOutput float64) float64 {
 	return s.batcher.work(meanOutput)
 }
 
+// PromptTokens are those that an engine has admitted, and how many of them were in its prefix cache; 0 of a server with
+// slots.
+func (s *Server) PromptTokens() (all, cached int) {
+	if s.batcher == nil {
+		return 0, 0
+	}
+	return s.batcher.counted()
+}
+
 // Served is the number of requests executed since the start, failures included.
 func (s *Server) Served() uint64 {
 	st := s.backend.state()
