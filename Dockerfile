@@ -4,12 +4,15 @@
 #   docker build --build-arg VERSION=0.1.0 -t steelyard:0.1.0 .
 #   docker run --rm -v $PWD/steelyard.yaml:/etc/steelyard/steelyard.yaml:ro steelyard:0.1.0
 #
-# For both platforms, with the same bytes whenever it is built (BuildKit 0.13 or newer):
+# For both platforms, with the same bytes whenever it is built (BuildKit 0.13 or newer) on the same base. The tag of the
+# base moves, so its digest has to be named, which `docker buildx imagetools inspect` prints:
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=0.1.0 \
+#     --build-arg BASE=gcr.io/distroless/static-debian12@sha256:... \
 #     --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
 #     --output type=image,name=REGISTRY/steelyard:0.1.0,push=true,rewrite-timestamp=true .
 ARG GO_VERSION=1.26.8
+ARG BASE=gcr.io/distroless/static-debian12:nonroot
 FROM --platform=$BUILDPLATFORM golang:${GO_VERSION} AS build
 ARG TARGETOS TARGETARCH VERSION=dev
 WORKDIR /src
@@ -19,7 +22,7 @@ COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard
 
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM ${BASE}
 COPY --from=build /steelyard /steelyard
 USER 65532:65532
 EXPOSE 18000 19000

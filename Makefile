@@ -49,6 +49,16 @@ demo-queue: need-go module tools-envoy ## two classes in a queue at twice the lo
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
 	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo queue $(ARGS)
 
+.PHONY: demo-prefix
+demo-prefix: need-go tools-envoy ## conversations on engines with prefix caches, in three ways
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
+	@bin/steelyard-demo prefix $(ARGS)
+
+.PHONY: demo-router
+demo-router: need-go module tools-envoy ## busy replicas are scaled up: round robin against steelyard router
+	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
+	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo router $(ARGS)
+
 .PHONY: build
 build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
@@ -165,9 +175,9 @@ bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, int
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@failed=0; \
 	bin/bench-placement --out bench/replicas --service 1s \
-	--rows least_request,steelyard_access_log,steelyard_access_log+replicas,steelyard_access_log+apart $(ARGS) || \
+	--rows least_request,steelyard_access_log,steelyard_access_log+replicas,steelyard_access_log+cut $(ARGS) || \
 	failed=1; \
-	bin/bench-llm --out bench/replicas --policies least_request,steelyard,steelyard+replicas,steelyard+apart $(ARGS) || \
+	bin/bench-llm --out bench/replicas --policies least_request,steelyard,steelyard+replicas,steelyard+cut $(ARGS) || \
 	failed=1; \
 	go test ./cmd/internal/daemon -run '^$$' -bench 'ArrivalToAckOfReplicas$$' -benchtime $(LATENCY)x -timeout 30m \
 	-latency-json $(CURDIR)/bench/replicas/latency.json || failed=1; \

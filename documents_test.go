@@ -137,6 +137,49 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestEachQuestionHasOnePlace: what people search for is a heading of one document, and the words of the question are
+// below it.
+func TestEachQuestionHasOnePlace(t *testing.T) {
+	for _, q := range []struct {
+		document, heading string
+		words             []string // up to the next heading of that level
+	}{
+		{"docs/alternatives.md", "# Is it for me?", []string{"llm-d", "Inference Extension", "Envoy's own least request",
+			"What Steelyard does not do"}},
+		{"docs/attach-envoy.md", "# Attach an Envoy that you already have", []string{"`static`", "`cds`", "`ads`",
+			"TLS to the model servers", "several clusters", "Istio", "Envoy Gateway"}},
+		{"docs/configuration.md", "## What do I set for capacity?", []string{"vLLM", "Triton", "TensorRT-LLM", "learned"}},
+		{"docs/operations.md", "## Size of the process", []string{"cores", "memory", "Envoys"}},
+		{"docs/operations.md", "## When a part dies", []string{"| Steelyard |", "| Redis", "discovery", "| an Envoy |",
+			"| a model server |"}},
+		{"docs/operations.md", "## Restart, upgrade, reload", []string{"SIGTERM", "old", "new"}},
+		{"docs/security.md", "# Security", []string{"tokens_file", "client_ca_file"}},
+		{"docs/operations.md", "## Why did this endpoint get 10 %, now or an hour ago?", []string{"steelyard explain",
+			"--at 5m", "last hour", "`share`** follows"}},
+		{"docs/concepts.md", "## Glossary", []string{"| capacity |", "| level", "| served share", "horizon"}},
+	} {
+		text, err := os.ReadFile(q.document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, found := strings.Cut("\n"+string(text), "\n"+q.heading+"\n")
+		if !found {
+			t.Errorf("%s has no heading %q", q.document, q.heading)
+			continue
+		}
+		level, _, _ := strings.Cut(q.heading, " ")
+		section, _, _ = strings.Cut(section, "\n"+level+" ")
+		for _, words := range q.words {
+			if !strings.Contains(section, words) {
+				t.Errorf("%s has nothing about %q below %q", q.document, words, q.heading)
+			}
+		}
+		if readme, err := os.ReadFile("README.md"); err != nil || !strings.Contains(string(readme), "("+q.document) {
+			t.Errorf("README.md does not lead to %s: %v", q.document, err)
+		}
+	}
+}
+
 // headings are the anchors of a document, as hosts of repositories make them.
 func headings(t *testing.T, document string) (anchors []string) {
 	t.Helper()

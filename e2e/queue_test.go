@@ -1,13 +1,12 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,7 +15,6 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/e2e/rig/proc"
 )
 
 // An answer is how a request ended.
@@ -138,6 +136,79 @@ func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
 		t.Errorf("the order of the answers is %v", order)
 	}
 	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+}
+
+// TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds by the clocks of three Envoys, at twice the load.
+func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
+	const requests, service, allowed = 400, 10 * time.Millisecond, 50 * time.Millisecond
+	withModule(t)
+	f := start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3, bootstrap: []string{"--module"},
+		cluster: "queue: {max_in_flight: 1}", edits: []edit{{"            virtual_hosts:", `
+            response_headers_to_add:
+            - {header: {key: x-arrived, value: "%START_TIME(%s.%6f)%"}}
+            - {header: {key: x-held, value: "%COMMON_DURATION(DS_RX_BEG:US_TX_BEG:us)%"}}
+            virtual_hosts:`}}})
+	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
+	c := newCallers(t, f)
+	random := rand.New(rand.NewPCG(1, 2))
+	late := lateness(t)
+	for i := range requests {
+		c.send(t.Context(), i, random.IntN(3), "", "", service)
+		time.Sleep(time.Duration(random.Int64N(int64(service)))) // the load: twice what the server can do
+	}
+	type trip struct{ arrived, sent float64 } // seconds
+	var trips []trip
+	for range requests {
+		a := c.next()
+		arrived, failed := strconv.ParseFloat(a.header.Get("X-Arrived"), 64)
+		held, failedToo := strconv.ParseFloat(a.header.Get("X-Held"), 64)
+		if a.code != http.StatusOK || failed != nil || failedToo != nil {
+			t.Fatalf("request %d: %+v", a.number, a)
+		}
+		trips = append(trips, trip{arrived, arrived + held/1e6})
+	}
+	slices.SortFunc(trips, func(a, b trip) int { return cmp.Compare(a.sent, b.sent) })
+	worst, newest, overtaken, waited := 0.0, 0.0, 0, 0.0
+	for _, r := range trips {
+		if by := newest - r.arrived; by > 0 {
+			overtaken++
+			worst = max(worst, by)
+		}
+		newest, waited = max(newest, r.arrived), max(waited, r.sent-r.arrived)
+	}
+	slack := late()
+	t.Logf("%d of %d requests were overtaken, by %.1f ms at most; the longest wait was %.1f s; timers were up to %v late",
+		overtaken, requests, 1000*worst, waited, slack)
+	if worst > (allowed + slack).Seconds() {
+		t.Errorf("a request was overtaken by one that came %.1f ms later, want at most %v (and %v, for the machine)",
+			1000*worst, allowed, slack)
+	}
+	if waited < 0.5 {
+		t.Errorf("the longest wait was %.3f s: there was no queue", waited)
+	}
+}
+
+// lateness measures how late timers of this machine are, until the function that it returns is called, which returns
+// the longest time.
+func lateness(t *testing.T) (worst func() time.Duration) {
+	end, result := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		const every = 5 * time.Millisecond
+		var most time.Duration
+		for last := time.Now(); ; {
+			select {
+			case <-end:
+				result <- most
+				return
+			case <-time.After(every):
+				now := time.Now()
+				most, last = max(most, now.Sub(last)-every), now
+			}
+		}
+	}()
+	stop := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(stop)
+	return func() time.Duration { stop(); return <-result }
 }
 
 func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
@@ -281,31 +352,5 @@ func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
 	}
 	if q, err := f.queue(); err != nil || q.Classes[0].Granted == 0 {
 		t.Errorf("the queue is %+v (%v), want a request that it sent", q, err)
-	}
-}
-
-func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
-	withModule(t)
-	root, err := proc.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "steelyard-demo")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", root, "-o", binary, "./cmd/steelyard-demo")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the demo: %v\n%s", err, out)
-	}
-	out, err := exec.CommandContext(t.Context(), binary, "queue", "--duration", "3s").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, class := range []string{"interactive", "batch"} {
-		rows := regexp.MustCompile(`(?m)^`+class+` +(\d+) .* (\d+)$`).FindAllStringSubmatch(string(out), -1)
-		if len(rows) == 0 {
-			t.Fatalf("no row of class %s:\n%s", class, out)
-		}
-		if last := rows[len(rows)-1]; last[1] == "0" || last[2] != "0" {
-			t.Errorf("class %s has %s answers and %s failures:\n%s", class, last[1], last[2], out)
-		}
 	}
 }

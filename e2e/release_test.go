@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -20,53 +21,72 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// TestAReleaseHoldsWhatItSaysAndIsReproducible: the archive of one platform. The binary is static, runs, and is the
-// same when it is built elsewhere with the flags of the Dockerfile, so that the image has the one of the archive.
+// TestAReleaseHoldsWhatItSaysAndIsReproducible: the archives of the platforms of the image. Their binaries are static,
+// and the same when they are built elsewhere with the flags of the Dockerfile, so that the image has those of the
+// archives.
 func TestAReleaseHoldsWhatItSaysAndIsReproducible(t *testing.T) {
 	root, err := proc.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const version = "9.8.7"
-	dist, name := filepath.Join(t.TempDir(), "dist"), "steelyard_"+version+"_linux_amd64"
+	dist, chartFile := filepath.Join(t.TempDir(), "dist"), "steelyard-chart-"+version+".tgz"
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	listed := []string{chartFile}
+	var platforms []string
+	for arch := range machines {
+		platforms = append(platforms, "linux/"+arch)
+		name := "steelyard_" + version + "_linux_" + arch
+		listed = append(listed, name+".tar.gz", name+".cdx.json")
+	}
 	release := exec.CommandContext(t.Context(), filepath.Join(root, "tools/release.sh"), version)
-	release.Env = append(os.Environ(), "DIST="+dist, "PLATFORMS=linux/amd64")
+	release.Env = append(os.Environ(), "DIST="+dist, "PLATFORMS="+strings.Join(platforms, " "))
 	if out, err := release.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	checkSums(t, dist, name+".tar.gz", name+".cdx.json", "steelyard-chart-"+version+".tgz")
+	checkSums(t, dist, listed...)
+	for arch, machine := range machines {
+		checkArchive(t, root, dist, version, arch, machine)
+	}
+	chart := unpack(t, filepath.Join(dist, chartFile))
+	if text := string(chart["steelyard/Chart.yaml"]); !strings.Contains(text, "\nappVersion: "+version+"\n") {
+		t.Errorf("the chart is of another version:\n%s", text)
+	}
+	if len(chart["steelyard/files/alerts.yaml"]) == 0 {
+		t.Error("the chart has no rules")
+	}
+}
 
+// checkArchive checks the archive of a platform.
+func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Machine) {
+	t.Helper()
+	name := "steelyard_" + version + "_linux_" + arch
 	files := unpack(t, filepath.Join(dist, name+".tar.gz"))
 	for _, want := range []string{"LICENSE", "README.md", "CHANGELOG.md", "steelyard.example.yaml",
 		"completions/steelyard.bash", "completions/_steelyard", "completions/steelyard.fish",
 		"prometheus/alerts.yaml", "prometheus/recording.yaml", "prometheus/steelyard.json",
 		"systemd/steelyard.service", "systemd/steelyard.conf"} {
 		if len(files[name+"/"+want]) == 0 {
-			t.Errorf("the archive has no %s", want)
+			t.Errorf("the archive for %s has no %s", arch, want)
 		}
 	}
 	isHardened(t, string(files[name+"/systemd/steelyard.service"]))
-	chart := unpack(t, filepath.Join(dist, "steelyard-chart-"+version+".tgz"))
-	if text := string(chart["steelyard/Chart.yaml"]); !strings.Contains(text, "\nappVersion: "+version+"\n") {
-		t.Errorf("the chart is of another version:\n%s", text)
-	}
-	if len(chart["steelyard/files/alerts.yaml"]) == 0 {
-		t.Error("the chart's rules are links to nowhere")
-	}
-
 	binary := filepath.Join(t.TempDir(), "steelyard")
 	if err := os.WriteFile(binary, files[name+"/steelyard"], 0o755); err != nil {
 		t.Fatal(err)
 	}
-	isStatic(t, binary)
-	out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), version) {
-		t.Errorf("--version: %v, %s", err, out)
+	isStatic(t, binary, machine)
+	if arch == runtime.GOARCH {
+		out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), version) {
+			t.Errorf("--version: %v, %s", err, out)
+		}
 	}
 	hasNoEmbeddedRedis(t, filepath.Join(dist, name+".cdx.json"))
-	if again := buildAsTheImage(t, root, version); sha256.Sum256(again) != sha256.Sum256(files[name+"/steelyard"]) {
-		t.Errorf("built elsewhere, the binary is another one (%d and %d bytes)",
-			len(again), len(files[name+"/steelyard"]))
+	again := buildAsTheImage(t, root, version, arch)
+	if sha256.Sum256(again) != sha256.Sum256(files[name+"/steelyard"]) {
+		t.Errorf("built elsewhere, the binary for %s is another one (%d and %d bytes)", arch, len(again),
+			len(files[name+"/steelyard"]))
 	}
 }
 
@@ -127,14 +147,17 @@ func unpack(t *testing.T, path string) map[string][]byte {
 	}
 }
 
-// isStatic checks that a binary needs no library, as the image has none.
-func isStatic(t *testing.T, path string) {
+// isStatic checks that a binary is one for this machine, and needs no library, as the image has none.
+func isStatic(t *testing.T, path string, machine elf.Machine) {
 	t.Helper()
 	binary, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer binary.Close()
+	if binary.Machine != machine {
+		t.Errorf("it is for %s, want %s", binary.Machine, machine)
+	}
 	libraries, err := binary.ImportedLibraries()
 	if err != nil || len(libraries) > 0 {
 		t.Errorf("it needs the libraries %v, %v", libraries, err)
@@ -207,7 +230,7 @@ func hasNoEmbeddedRedis(t *testing.T, path string) {
 }
 
 // buildAsTheImage builds a copy of the sources with the command of the Dockerfile.
-func buildAsTheImage(t *testing.T, root, version string) []byte {
+func buildAsTheImage(t *testing.T, root, version, arch string) []byte {
 	t.Helper()
 	dockerfile, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {
@@ -222,7 +245,7 @@ func buildAsTheImage(t *testing.T, root, version string) []byte {
 		"xargs -0 cp --parents --no-dereference -t '%s'; cd '%s'; %s",
 		root, dir, dir, strings.Replace(command[1], "-o /steelyard", "-o '"+dir+"/built'", 1))
 	build := exec.CommandContext(t.Context(), "bash", "-c", script)
-	build.Env = append(os.Environ(), "TARGETOS=linux", "TARGETARCH=amd64", "VERSION="+version)
+	build.Env = append(os.Environ(), "TARGETOS=linux", "TARGETARCH="+arch, "VERSION="+version)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

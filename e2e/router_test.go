@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type routerProcess struct {
 // startRouter runs steelyard router with these variables, and waits until it answers.
 func startRouter(t *testing.T, env ...string) *routerProcess {
 	t.Helper()
+	withModule(t)
 	free, err := proc.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
@@ -274,6 +276,101 @@ func TestTheRouterQueuesAndRefusesTheOldest(t *testing.T) {
 	if e, o := r.metric("custom_router_requests_evicted_total"),
 		r.metric("custom_router_requests_timeout_total"); e != 1 || o != 1 {
 		t.Errorf("%v evicted and %v timed out, want one of each", e, o)
+	}
+}
+
+func TestTheRouterPassesStreamsAsTheyCome(t *testing.T) {
+	r := startRouter(t)
+	finish := make(chan struct{})
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer := http.NewResponseController(w)
+		if err := answer.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		first := make([]byte, len("part"))
+		if _, err := io.ReadFull(req.Body, first); err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(first)
+		_ = answer.Flush()
+		<-finish
+		_, _ = io.Copy(w, req.Body)
+	}))
+	defer backend.Close()
+	defer close(finish)
+	r.backends(backend.URL)
+	body, rest := io.Pipe()
+	defer rest.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/images", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(rest, "part")
+		sent <- err
+	}()
+	resp, err := http.DefaultClient.Do(req) // the rest of the body is not sent yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got := make([]byte, len("part"))
+	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != "part" || <-sent != nil {
+		t.Errorf("the first part of the answer is %q, %v", got, err)
+	}
+	if h, err := r.health(); err != nil || h.Backends[0].InFlight != 1 || h.Backends[0].EWMALatency != nil {
+		t.Errorf("while the answer comes, health is %+v, %v", h, err)
+	}
+}
+
+func TestAClientThatGivesUpLeavesTheQueueOfTheRouter(t *testing.T) {
+	r := startRouter(t)
+	impatient, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	requests.Go(func() {
+		if _, _, err := r.ask(impatient, time.Millisecond); err == nil {
+			t.Error("a client that gave up has an answer")
+		}
+	})
+	r.waiting(1)
+	giveUp()
+	r.waiting(0)
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(pool[0].Address())
+	if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
+		t.Errorf("the next request is answered with %d, %v", code, err)
+	}
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 1 {
+		t.Errorf("%v were dispatched, want 1", n)
+	}
+}
+
+func TestABackendThatFailsFastIsNotFast(t *testing.T) {
+	r := startRouter(t)
+	var failures atomic.Int64
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		failures.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer broken.Close()
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(broken.URL, pool[0].Address())
+	const requests = 40
+	for range requests {
+		if _, _, err := r.ask(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It is tried at once, and then once after each pause, which doubles from one second.
+	if n := failures.Load(); n < 1 || n > 5 {
+		t.Errorf("%d of %d requests went to the backend that fails", n, requests)
+	}
+	h, err := r.health()
+	if err != nil || h.Backends[0].EWMALatency != nil || h.Backends[1].EWMALatency == nil {
+		t.Errorf("health is %+v, %v: want a latency of the second only", h, err)
 	}
 }
 

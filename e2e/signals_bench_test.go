@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
 	envoybootstrap "steelyard/envoy-bootstrap"
+	"steelyard/weighting/sim/engine"
 	"steelyard/xds"
 )
 
@@ -59,6 +61,50 @@ func BenchmarkCostOfSignals(b *testing.B) {
 			report(b, used)
 		})
 	}
+}
+
+// BenchmarkCostOfSizes measures what the content-length in the log's entries costs an Envoy of one worker: its CPU for
+// a request with the header in the log, divided by that without, as the median over the rounds, and their quartiles.
+//
+//	go test ./e2e -run '^$' -bench CostOfSizes -benchtime 30x
+func BenchmarkCostOfSizes(b *testing.B) {
+	params := engine.Defaults()
+	params.Iteration, params.Sequence = time.Millisecond, 0
+	pool := servers(b, same(4, modelsim.Options{Batching: &params})...)
+	var envoys []*receiverEnvoy // with the header, and without
+	for _, edits := range [][]edit{nil, {{old: "additional_request_headers_to_log: [content-length]", new: ""}}} {
+		r := receive(b, addresses(pool)...)
+		r.interval.Store(int64(time.Millisecond))
+		envoys = append(envoys, r.envoy(logOnly, 1, edits...))
+		for _, w := range r.streams.Watchers(cluster) {
+			r.streams.SetRuntime(w, map[string]float64{xds.RuntimeImmediate: 100, xds.RuntimeBatched: 0})
+		}
+	}
+	var requests []load.Completion
+	for i := range 1000 {
+		at := time.Duration(i) * 2500 * time.Microsecond
+		requests = append(requests, load.Completion{At: at, Prompt: 200, Output: 1, Bytes: 1000})
+	}
+	var ratios []float64
+	for round := 0; b.Loop(); round++ {
+		var used [2]time.Duration
+		for i := range envoys {
+			i = (i + round) % len(envoys)
+			before := cpu(b, envoys[i].Pid())
+			plan := load.Plan{Targets: []string{envoys[i].url + "v1/completions"}, Completions: requests}
+			result, err := load.Run(b.Context(), plan)
+			if err != nil || result.Errors != 0 {
+				b.Fatalf("%d errors, %v", result.Errors, err)
+			}
+			used[i] = cpu(b, envoys[i].Pid()) - before
+		}
+		ratios = append(ratios, float64(used[0])/float64(used[1]))
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(ratios), "of-without")
+	b.ReportMetric(ratios[len(ratios)/4], "first-quartile")
+	b.ReportMetric(ratios[len(ratios)*3/4], "third-quartile")
 }
 
 // measured sends an Envoy a second of load and returns the share of a core that it used.

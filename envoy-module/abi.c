@@ -11,6 +11,8 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_clear_route_cache",
       "envoy_dynamic_module_callback_http_send_response",
       "envoy_dynamic_module_callback_http_filter_continue_decoding",
+      "envoy_dynamic_module_callback_http_filter_get_attribute_int",
+      "envoy_dynamic_module_callback_http_filter_get_attribute_string",
       "envoy_dynamic_module_callback_http_filter_scheduler_new",
       "envoy_dynamic_module_callback_http_filter_scheduler_commit",
       "envoy_dynamic_module_callback_http_filter_scheduler_delete",
@@ -19,7 +21,6 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_get_body_chunks",
       "envoy_dynamic_module_callback_http_received_buffered_request_body",
       "envoy_dynamic_module_callback_http_get_buffer_limit",
-      "envoy_dynamic_module_callback_http_filter_get_attribute_string",
       "envoy_dynamic_module_callback_http_filter_config_define_counter",
       "envoy_dynamic_module_callback_http_filter_increment_counter",
   };
@@ -34,6 +35,10 @@ void *envoy_dynamic_module_on_http_filter_new(void *config, void *filter) {
   request *r = calloc(1, sizeof *r);
   if (r) r->config = config;
   return r;
+}
+
+void envoy_dynamic_module_on_http_filter_stream_complete(void *filter, request *r) {
+  if (r && r->hold) completed(filter, r->hold);
 }
 
 void envoy_dynamic_module_on_http_filter_destroy(void *handle) {
@@ -80,7 +85,6 @@ long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request 
   long envoy_dynamic_module_on_http_filter_##name(void) { return 0; }
 HOOK(response_body)
 HOOK(response_trailers)
-HOOK(stream_complete)
 HOOK(http_callout_done)
 HOOK(http_stream_headers)
 HOOK(http_stream_data)

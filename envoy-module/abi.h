@@ -31,6 +31,10 @@ ENVOY void envoy_dynamic_module_callback_http_send_response(void *filter, uint32
                                                              size_t count, text body, text details);
 ENVOY void envoy_dynamic_module_callback_http_filter_continue_decoding(void *filter);
 
+// A number or a text of a request, by its id in Envoy's list of attributes; false where it is not known.
+ENVOY bool envoy_dynamic_module_callback_http_filter_get_attribute_int(void *filter, int attribute, uint64_t *value);
+ENVOY bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter, int attribute, text *value);
+
 // A scheduler calls envoy_dynamic_module_on_http_filter_scheduled in the worker of a request, from any thread, while
 // the request is there.
 ENVOY void *envoy_dynamic_module_callback_http_filter_scheduler_new(void *filter);
@@ -43,8 +47,6 @@ ENVOY size_t envoy_dynamic_module_callback_http_get_body_chunks_size(void *filte
 ENVOY bool envoy_dynamic_module_callback_http_get_body_chunks(void *filter, int body, text *chunks);
 ENVOY bool envoy_dynamic_module_callback_http_received_buffered_request_body(void *filter);
 ENVOY uint64_t envoy_dynamic_module_callback_http_get_buffer_limit(void *filter);
-
-ENVOY bool envoy_dynamic_module_callback_http_filter_get_attribute_string(void *filter, int attribute, text *value);
 
 // Counters: one is defined with the configuration, and counts in the worker of a request. 0 is success.
 ENVOY int envoy_dynamic_module_callback_http_filter_config_define_counter(void *config, text name, text *labels,
@@ -63,8 +65,9 @@ typedef struct {
 // missing is the first function of Envoy that does not exist in this process, or NULL.
 const char *missing(void);
 
-// In Go: the end of a request that waited in the queue; the first part of a body; the headers of an answer; and the end
-// of a request without an answer.
+// In Go: a request that waits or waited is complete, and ends for good; the first part of a body; the headers of an
+// answer; and the end of a request without an answer.
+extern void completed(void *filter, uintptr_t hold);
 extern void ended(uintptr_t hold);
 extern void begun(void *filter, request *r, bool whole);
 extern void answered(void *filter, uintptr_t asked);

@@ -23,6 +23,12 @@
 // a request that waits is not read. The end of a request frees its place: Envoy destroys the filter of each, however it
 // ends.
 //
+// # The router
+//
+// The filter named router is that of `steelyard router` (package customrouter): it holds each request until its queue
+// has a backend, and sets the header by which Envoy connects. How the request ended, Envoy's details of the response
+// code say. The API is served on a Unix socket, from within the module.
+//
 // # What keeps Envoy alive
 //
 // The module runs in Envoy's process. So each entry recovers from a panic, and after the third the filter steps aside

@@ -54,8 +54,10 @@ type filter struct {
 	waiter      *follow.Waiter
 	prefixBytes int
 	counters    map[string]uint64 // Envoy's numbers of them, by reason
-	stop        func()            // to be called once
+	end         func()            // to be called once
 }
+
+func (f *filter) stop() { f.end() }
 
 // followers are shared by all configurations with the same settings, so that an update of the listener keeps the loads.
 var followers = struct {
@@ -84,7 +86,7 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 	}
 	f.users++
 	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, prefixBytes: s.PrefixBytes,
-		stop: func() { release(s) }}, nil
+		end: func() { release(s) }}, nil
 }
 
 func start(s settings, log *slog.Logger) (*shared, error) {

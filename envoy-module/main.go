@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"unsafe"
 
+	"steelyard/internal/customrouter"
 	"steelyard/picking"
 	"steelyard/xds/loads/follow"
 )
@@ -69,17 +70,15 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 	handle unsafe.Pointer) {
 	defer guard()
 	log := slog.New(logHandler)
-	s, err := parse(C.GoStringN(config.data, C.int(config.length)))
+	f, err := configured(C.GoStringN(filterName.data, C.int(filterName.length)),
+		C.GoStringN(config.data, C.int(config.length)), log)
 	if err != nil {
 		log.Error("configuration refused", "error", err)
 		return nil
 	}
-	f, err := newFilter(s, log)
-	if err != nil {
-		log.Error("configuration refused", "error", err)
-		return nil
+	if f, ok := f.(*filter); ok {
+		f.counters = define(envoy)
 	}
-	f.counters = define(envoy)
 	// Envoy keeps C memory: a handle, which is a number, in it.
 	handle = C.malloc(C.size_t(unsafe.Sizeof(cgo.Handle(0))))
 	*(*cgo.Handle)(handle) = cgo.NewHandle(f)
@@ -90,12 +89,27 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 	defer guard()
 	h := *(*cgo.Handle)(handle)
-	filterOf(handle).stop()
+	h.Value().(stopper).stop()
 	h.Delete()
 	C.free(handle)
 }
 
+// A stopper is a configuration of a filter: *filter or *routing. stop is called once.
+type stopper interface{ stop() }
+
 func filterOf(handle unsafe.Pointer) *filter { return (*cgo.Handle)(handle).Value().(*filter) }
+
+// configured makes the filter of a name.
+func configured(name, config string, log *slog.Logger) (stopper, error) {
+	if name == customrouter.FilterName {
+		return newRouting(config, log)
+	}
+	s, err := parse(config)
+	if err != nil {
+		return nil, err
+	}
+	return newFilter(s, log)
+}
 
 //export envoy_dynamic_module_on_http_filter_request_headers
 func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r *C.request, end C.bool) C.int {
@@ -103,7 +117,14 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 	if r == nil {
 		return goOn
 	}
-	f := filterOf(r.config)
+	config := (*cgo.Handle)(r.config).Value()
+	if q, ok := config.(*routing); ok {
+		if aside() {
+			return goOn
+		}
+		return q.headers(envoy, r)
+	}
+	f := config.(*filter)
 	if aside() {
 		name(envoy, f, "", reasonAside)
 		return goOn
@@ -166,7 +187,16 @@ func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool 
 //export envoy_dynamic_module_on_http_filter_scheduled
 func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
 	defer guard()
-	h := cgo.Handle(r.hold).Value().(*held)
+	cgo.Handle(r.hold).Value().(waiter).settled(envoy)
+}
+
+// A waiter is a request that waits or waited: *held or *visit.
+type waiter interface {
+	settled(envoy unsafe.Pointer)
+	end()
+}
+
+func (h *held) settled(envoy unsafe.Pointer) {
 	switch o, reason := h.result(); {
 	case o.Refused != "":
 		refuse(envoy, h.filter, o, reason)
@@ -186,28 +216,32 @@ func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.re
 func ended(handle C.uintptr_t) {
 	defer guard()
 	h := cgo.Handle(handle)
-	h.Value().(*held).end()
+	h.Value().(waiter).end()
 	h.Delete()
 }
 
-// refuse answers 503. Envoy copies what it is given.
+// refuse answers 503 to a request that waited.
 func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome, reason string) {
 	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
-	headers := (*[2]C.header)(C.malloc(C.size_t(unsafe.Sizeof([2]C.header{}))))
-	defer C.free(unsafe.Pointer(headers))
-	for i, pair := range [2][2]string{{"retry-after", strconv.Itoa(int(o.RetryAfter.Seconds()))},
-		{"x-steelyard-refused", o.Refused}} {
+	unavailable(envoy, refusal(o.Refused), "steelyard_"+reason, [2]string{"retry-after",
+		strconv.Itoa(int(o.RetryAfter.Seconds()))}, [2]string{"x-steelyard-refused", o.Refused})
+}
+
+// unavailable answers 503 with these headers, at least one. Envoy copies what it is given.
+func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string) {
+	headers := unsafe.Slice((*C.header)(C.calloc(C.size_t(len(pairs)), C.size_t(unsafe.Sizeof(C.header{})))), len(pairs))
+	defer C.free(unsafe.Pointer(&headers[0]))
+	for i, pair := range pairs {
 		key, value := C.CString(pair[0]), C.CString(pair[1])
 		defer C.free(unsafe.Pointer(key))
 		defer C.free(unsafe.Pointer(value))
 		headers[i] = C.header{key: key, key_length: C.size_t(len(pair[0])), value: value,
 			value_length: C.size_t(len(pair[1]))}
 	}
-	const unavailable = 503
-	body, details := refusal(o.Refused), "steelyard_"+reason
-	C.envoy_dynamic_module_callback_http_send_response(envoy, unavailable, &headers[0], 2, textOf(body),
+	const status = 503
+	C.envoy_dynamic_module_callback_http_send_response(envoy, status, &headers[0], C.size_t(len(pairs)), textOf(body),
 		textOf(details))
 	runtime.KeepAlive(body)
 	runtime.KeepAlive(details)

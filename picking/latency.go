@@ -31,10 +31,24 @@ type Backend struct {
 	Latency  float64
 	Answers  int // without failures
 	Failures int // in a row
+	State    BackendState
 
 	paused  time.Time // left out until then, unless all are
 	removed bool      // gets nothing more, and is forgotten when nothing is in flight
 }
+
+// A BackendState says whether a backend may take one more request, and why not.
+type BackendState string
+
+// The states.
+const (
+	BackendIdle    BackendState = "idle"    // takes one
+	BackendOpen    BackendState = "open"    // busy, and takes one
+	BackendProbed  BackendState = "probed"  // has no answer yet, and takes nothing until its first
+	BackendSlow    BackendState = "slow"    // above the threshold: takes nothing until it is idle
+	BackendRamping BackendState = "ramping" // has as many in flight as its answers allow
+	BackendPaused  BackendState = "paused"  // failed: takes nothing for a while, unless all are paused
+)
 
 // untried reports whether nothing is known of the backend.
 func (b *Backend) untried() bool { return math.IsNaN(b.Latency) }
@@ -208,20 +222,40 @@ func (q *Queued) best(now time.Time) (best *Backend) {
 }
 
 func (q *Queued) mayTake(b *Backend) bool {
-	return b.InFlight == 0 || !b.untried() && b.Latency <= q.options.Threshold.Seconds() &&
-		b.InFlight < rampFactor*b.Answers
+	s := q.stateOf(b)
+	return s == BackendIdle || s == BackendOpen
+}
+
+// stateOf is the state of a backend that is not paused.
+func (q *Queued) stateOf(b *Backend) BackendState {
+	switch {
+	case b.InFlight == 0:
+		return BackendIdle
+	case b.untried():
+		return BackendProbed
+	case b.Latency > q.options.Threshold.Seconds():
+		return BackendSlow
+	case b.InFlight >= rampFactor*b.Answers:
+		return BackendRamping
+	}
+	return BackendOpen
 }
 
 // Depth is the number of requests that wait.
 func (q *Queued) Depth() int { return len(q.queue) }
 
 // Backends are the states of all backends that may get requests, in the order in which they were set.
-func (q *Queued) Backends() []Backend {
+func (q *Queued) Backends(now time.Time) []Backend {
 	var out []Backend
 	for _, b := range q.backends {
-		if !b.removed {
-			out = append(out, *b)
+		if b.removed {
+			continue
 		}
+		state := *b
+		if state.State = q.stateOf(b); now.Before(b.paused) {
+			state.State = BackendPaused
+		}
+		out = append(out, state)
 	}
 	return out
 }

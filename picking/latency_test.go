@@ -82,12 +82,12 @@ func TestTheLowestLatencyUnderTheThresholdIsChosen(t *testing.T) {
 	answered(q, "b", 5, time.Second)
 	answered(q, "c", 5, 9*time.Second)
 	want(t, "the first", q.Arrive(start, 1), "1:b")
-	if got := q.Backends()[1].Latency; got != 1 {
+	if got := q.Backends(start)[1].Latency; got != 1 {
 		t.Errorf("the mean of equal answers is %v", got)
 	}
 	q.backend("b").InFlight++
 	q.Done(start, "b", 11*time.Second, Answered)
-	if got := q.Backends()[1].Latency; math.Abs(got-4) > 1e-9 { // 1 + 0.3·10
+	if got := q.Backends(start)[1].Latency; math.Abs(got-4) > 1e-9 { // 1 + 0.3·10
 		t.Errorf("the mean moved to %v, want 4", got)
 	}
 	want(t, "above the threshold another one", q.Arrive(start, 2), "2:a")
@@ -105,7 +105,7 @@ func TestABackendThatFailsFastAttractsNothing(t *testing.T) {
 	want(t, "after the pause", q.Arrive(later, 2), "2:bad")
 	q.Done(later, "bad", time.Millisecond, Failed)
 	want(t, "the second pause is longer", q.Arrive(later.Add(firstPause), 3), "3:good")
-	b := q.Backends()[1]
+	b := q.Backends(start)[1]
 	if !b.untried() || b.Answers != 0 || b.Failures != 2 {
 		t.Errorf("the state is %+v, want no latency and two failures", b)
 	}
@@ -125,7 +125,7 @@ func TestAClientThatGivesUpLeavesNoTrace(t *testing.T) {
 	q.Arrive(start, 3)
 	q.Leave(2)
 	want(t, "the next in the queue", q.Done(start, "a", 0, Abandoned), "3:a")
-	if b := q.Backends()[0]; !b.untried() || b.Failures != 0 || b.InFlight != 1 {
+	if b := q.Backends(start)[0]; !b.untried() || b.Failures != 0 || b.InFlight != 1 {
 		t.Errorf("the state is %+v, want nothing learned", b)
 	}
 }
@@ -146,7 +146,7 @@ func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
 	answered(q, "a", 4, time.Second)
 	q.backend("b").InFlight = 1
 	q.SetBackends(start, []string{"a", "c"})
-	got := q.Backends()
+	got := q.Backends(start)
 	if len(got) != 2 || got[0].Address != "a" || got[0].Latency != 1 || got[0].Answers != 4 || got[1].Address != "c" ||
 		!got[1].untried() {
 		t.Errorf("backends %+v", got)
@@ -202,7 +202,7 @@ func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 			if q.Depth() > usual.QueueMax {
 				t.Fatalf("%d wait", q.Depth())
 			}
-			for _, b := range q.Backends() {
+			for _, b := range q.Backends(start) {
 				if b.InFlight != inFlight[b.Address] {
 					t.Fatalf("%s has %d in flight, want %d", b.Address, b.InFlight, inFlight[b.Address])
 				}

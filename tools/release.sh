@@ -48,9 +48,9 @@ for platform in $platforms; do
         gzip --no-name -9 >"$dist/$name.tar.gz"
     rm -r "${dist:?}/$name"
 done
-# The chart, whose files are links in the checkout.
+# The chart, of this version.
 mkdir "$host/chart"
-cp -RL manifests/chart "$host/chart/steelyard"
+cp -R manifests/chart "$host/chart/steelyard"
 sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: $version/" "$host/chart/steelyard/Chart.yaml"
 sed -i "s/^  tag: .*/  tag: $version/" "$host/chart/steelyard/values.yaml"
 tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \

@@ -38,30 +38,62 @@ type Decision struct {
 
 // Work is what requests cost engines that batch continuously, as learned from about the last minute.
 type Work struct {
-	PromptTokens float64 // of a mean request, without those from a prefix cache
-	OutputTokens float64 // of a mean request
-	Requests     float64 // that the means are made of
-	// TokensPerByte is prompt tokens for each byte of a request's body; NaN while unknown.
+	PromptTokens float64   // of a mean request, without those from a prefix cache
+	OutputTokens float64   // of a mean request
+	Requests     float64   // that the means are made of
+	Engines      int       // whose counters of tokens are usable
+	CountedAt    time.Time // the newest reading of these counters
+	// TokensPerByte is prompt tokens for each byte of a request's body, by these counters and the sizes of requests;
+	// NaN while unknown. SizedAt is its newest reading.
 	TokensPerByte float64
+	SizedAt       time.Time
 	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.
 	BySize bool
 	// Cached is the share of the prompts' tokens that engines found in a prefix cache, 0..1.
 	Cached float64
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
-	// iterations takes in addition, in seconds; NaN while unknown.
+	// iterations takes in addition, in seconds; NaN while unknown. RatedAt is their newest reading, of an engine that was
+	// busy.
 	PrefillRate, Iteration float64
+	RatedAt                time.Time
 }
+
+// WorkSource is what the requests that began at an endpoint are known by.
+type WorkSource string
+
+// The sources of the work of an endpoint.
+const (
+	WorkSizes    WorkSource = "sizes"     // the proxies report each request that begins, and its size
+	WorkRequests WorkSource = "requests"  // the proxies report each; it counts as a mean one
+	WorkInFlight WorkSource = "in_flight" // rises of the in-flight count; each counts as a mean one
+	WorkExpected WorkSource = "expected"  // its share of the arrivals: nothing counts requests that begin
+)
+
+// PrefillSource is where the prefill rate of an endpoint comes from.
+type PrefillSource string
+
+// The sources of a prefill rate.
+const (
+	PrefillMeasured   PrefillSource = "measured"   // by the engine's own counters, while it was busy
+	PrefillConfigured PrefillSource = "configured" // the typical rate, in proportion to the configured capacity
+	PrefillTypical    PrefillSource = "typical"    // that of a typical engine of the cluster
+)
 
 // EndpointWork is the work that is outstanding at an endpoint.
 type EndpointWork struct {
-	PromptTokens float64 // estimated to be outstanding
+	PromptTokens float64    // estimated to be outstanding
+	Source       WorkSource // of the requests that began
+	ReportedAt   time.Time  // the newest report of these; zero where they are expected
+	CountedAt    time.Time  // the newest reading of its counters of tokens, which corrected the estimate; zero: none
 	// Requests is the work in mean requests: the prompts, and half of an output for each request in flight. It takes
 	// the place of the load.
 	Requests float64
 	// Seconds is how long that keeps an engine of this speed busy; NaN while no prefill rate is known.
 	Seconds float64
-	// PrefillRate is prompt tokens per second that it computes; NaN while unknown.
-	PrefillRate float64
+	// PrefillRate is prompt tokens per second that it computes; NaN while unknown. RatedAt is its newest reading.
+	PrefillRate   float64
+	PrefillSource PrefillSource
+	RatedAt       time.Time
 }
 
 // Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,

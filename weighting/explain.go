@@ -68,8 +68,8 @@ func (d *Decision) because(v vessel, e *EndpointDecision) string {
 func (d *Decision) filled(v vessel, e *EndpointDecision) string {
 	load, unit := fmt.Sprintf("it has a load of %.3g (requests waiting and running)", e.Load), "for each slot"
 	if e.Work != nil {
-		load = fmt.Sprintf("it has %s of work (%.0f prompt tokens outstanding, %.3g requests in flight)",
-			secondsText(e.Work.Seconds), e.Work.PromptTokens, e.Load)
+		load = fmt.Sprintf("it has %s of work (%.0f prompt tokens outstanding, %s, at %s, and %.3g requests in flight)",
+			secondsText(e.Work.Seconds), e.Work.PromptTokens, guessedBy[e.Work.Source], e.Work.rate(), e.Load)
 	}
 	switch {
 	case v.level() >= excludedLevel/2:
@@ -86,6 +86,22 @@ func (d *Decision) filled(v vessel, e *EndpointDecision) string {
 		return fmt.Sprintf("%s, a level of %.3g %s; %s, so it gets its floor", load, v.level(), unit, fill)
 	}
 	return fmt.Sprintf("%s, a level of %.3g %s; %s", load, v.level(), unit, fill)
+}
+
+// guessedBy is how the prompts of the requests that began are guessed.
+var guessedBy = map[WorkSource]string{
+	WorkSizes:    "guessed by the sizes of requests",
+	WorkRequests: "each request guessed to be a mean one",
+	WorkInFlight: "each rise of the in-flight count guessed to be mean requests",
+	WorkExpected: "guessed by its share of the arrivals",
+}
+
+// rate is the prefill rate with its source.
+func (w *EndpointWork) rate() string {
+	if math.IsNaN(w.PrefillRate) {
+		return "a prefill rate that is not known yet"
+	}
+	return fmt.Sprintf("%.0f tokens/s (%s)", w.PrefillRate, w.PrefillSource)
 }
 
 // oldest names the field of the load that was read longest ago, with its age.

@@ -14,14 +14,18 @@ type outstanding struct {
 	rate   float64   // prompt tokens per second that it computes while it has any
 	held   smoothed  // prompt tokens per second that it computed while requests waited; none while none wait
 
-	begun, guessed float64    // requests, and their prompt tokens: cumulative
-	past           [64]moment // when requests began; a ring
+	begun, guessed float64  // requests, and their prompt tokens: cumulative
+	past           []moment // when requests began; a ring that grows to mostMoments
 	next           int
 	unseen         lows // requests begun, less those computed and those waiting: by readings
 
-	sent     begun // as of the last step
+	source   WorkSource // as of the last step
+	sent     begun
 	inFlight float64
 }
+
+// mostMoments bounds what an account remembers. Most of a large pool has less to remember.
+const mostMoments = 64
 
 // A moment is the account just after requests began.
 type moment struct {
@@ -35,7 +39,8 @@ const unseenSpan = 5 * time.Second
 
 // start begins the account.
 func (o *outstanding) start(now time.Time, m *member) {
-	*o = outstanding{since: now, at: now, held: o.held, sent: m.proxies.begun(), inFlight: m.inFlight.Value}
+	*o = outstanding{since: now, at: now, held: o.held, past: o.past[:0], sent: m.proxies.begun(),
+		inFlight: m.inFlight.Value}
 	o.note()
 }
 
@@ -84,7 +89,12 @@ func (o *outstanding) note() {
 	if o.kept() > 1 && o.back(0).at-o.back(1).at < apart {
 		o.next--
 	}
-	o.past[o.next%len(o.past)] = moment{o.at.Sub(o.since), o.begun, o.guessed, o.tokens}
+	now := moment{o.at.Sub(o.since), o.begun, o.guessed, o.tokens}
+	if i := o.next % mostMoments; i < len(o.past) {
+		o.past[i] = now
+	} else {
+		o.past = append(o.past, now)
+	}
 	o.next++
 }
 
@@ -97,8 +107,8 @@ func (o *outstanding) drain(to time.Time) {
 }
 
 // kept is how many moments are known, and back the one that is so far back.
-func (o *outstanding) kept() int          { return min(o.next, len(o.past)) }
-func (o *outstanding) back(n int) *moment { return &o.past[(o.next-1-n)%len(o.past)] }
+func (o *outstanding) kept() int          { return min(o.next, mostMoments) }
+func (o *outstanding) back(n int) *moment { return &o.past[(o.next-1-n)%mostMoments] }
 
 // last is the prompt tokens of the last n of so many requests.
 func (o *outstanding) last(n, of, mean float64) float64 {

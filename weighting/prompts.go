@@ -22,12 +22,13 @@ const (
 // and how far the size of a request says so. All sums fade with the time constant workTau.
 type prompts struct {
 	faded     time.Time
-	computed  float64 // prompt tokens, without those from a prefix cache
-	cached    float64 // those
-	first     float64 // requests whose prompt is computed
-	generated float64 // tokens
-	perByte   ratios  // prompt tokens computed for each byte of requests
-	longest   highest // prompt tokens that one engine counted from one reading to the next
+	computed  float64   // prompt tokens, without those from a prefix cache
+	cached    float64   // those
+	first     float64   // requests whose prompt is computed
+	generated float64   // tokens
+	perByte   ratios    // prompt tokens computed for each byte of requests
+	sizedAt   time.Time // the newest reading in it
+	longest   highest   // prompt tokens that one engine counted from one reading to the next
 
 	// What guesses were off, in tokens: by the size of the requests, and by the mean of all.
 	offBySize, offByMean float64

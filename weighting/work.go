@@ -3,22 +3,25 @@ package weighting
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // An engineState is what the law knows of an endpoint that batches continuously.
 type engineState struct {
-	tokens      TokenCounts // of the last reading
-	restarts    int
-	running     float64 // requests, at that reading
-	waiting     float64
-	sent        begun       // as of that reading
-	fresh       bool        // the reading is new
-	compared    tokenGrowth // since guesses were compared
-	comparedTo  begun
-	busy        tokenGrowth // since the cost was learned from
-	efficiency  efficiency
-	speed       float64 // relative to the typical one; 1 while unknown
-	outstanding outstanding
+	tokens        TokenCounts // of the last reading
+	restarts      int
+	running       float64 // requests, at that reading
+	waiting       float64
+	sent          begun       // as of that reading
+	fresh         bool        // the reading is new
+	compared      tokenGrowth // since guesses were compared
+	comparedTo    begun
+	busy          tokenGrowth // since the cost was learned from
+	efficiency    efficiency
+	rated         time.Time // the newest reading in efficiency
+	speed         float64   // relative to the typical one; 1 while unknown
+	prefillSource PrefillSource
+	outstanding   outstanding
 }
 
 // tokenGrowth is what an engine did from one reading to another.
@@ -100,20 +103,43 @@ func (l *Law) learned(p *pool) *Work {
 		return nil
 	}
 	k := &l.prompts
-	return &Work{
+	w := &Work{
 		PromptTokens: k.mean(), OutputTokens: k.output(), Requests: k.first,
-		TokensPerByte: k.perByte.typical(), BySize: k.bySize(), Cached: k.cachedShare(),
+		TokensPerByte: k.perByte.typical(), SizedAt: k.sizedAt, BySize: k.bySize(), Cached: k.cachedShare(),
 		PrefillRate: p.prefillRate, Iteration: l.cost.iteration,
 	}
+	for i := range p.members {
+		e := p.members[i].engine
+		if p.usable(Reading{At: e.tokens.At}) {
+			w.Engines++
+		}
+		w.CountedAt, w.RatedAt = newer(w.CountedAt, e.tokens.At), newer(w.RatedAt, e.rated)
+	}
+	return w
+}
+
+func newer(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // work is what is outstanding at the member of a pool whose unit is work.
 func (m *member) work(p *pool) EndpointWork {
-	rate := p.prefillRate * m.speed
-	return EndpointWork{
-		PromptTokens: m.engine.outstanding.tokens, Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
-		PrefillRate: rate,
+	e, rate := m.engine, p.prefillRate*m.speed
+	w := EndpointWork{
+		PromptTokens: e.outstanding.tokens, Source: e.outstanding.source, CountedAt: e.tokens.At,
+		Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
+		PrefillRate: rate, PrefillSource: e.prefillSource, RatedAt: e.rated,
 	}
+	switch w.Source {
+	case WorkSizes, WorkRequests:
+		w.ReportedAt = m.proxies.Issued.At
+	case WorkInFlight:
+		w.ReportedAt = m.inFlight.At
+	}
+	return w
 }
 
 // costSpan is the seconds of one comparison of the time that an engine took with what it did.
@@ -129,8 +155,8 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	known := !e.tokens.At.IsZero() && e.restarts == m.server.Restarts
 	if e.fresh = ok && known; e.fresh {
 		k.learn(&d, seen.At)
-		e.learnSizes(k, &d, m.proxies.begun())
-		e.learnCost(&d, valueOf(m.server.Running), c)
+		e.learnSizes(k, &d, m.proxies.begun(), seen.At)
+		e.learnCost(&d, valueOf(m.server.Running), c, seen.At)
 		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.queueGauge()) > 0)
 	} else {
 		e.outstanding.forget()
@@ -142,10 +168,11 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 }
 
 // learnSizes holds the sizes of requests against their tokens.
-func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun) {
+func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time.Time) {
 	const some = 20 // requests that are compared at once
 	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(d.computed/d.first, sent.bytes/sent.sized, d.first)
+		k.sizedAt = at
 	}
 	if e.compared.add(d); e.compared.first >= some {
 		k.compare(seen.since(&e.comparedTo), &e.compared)
@@ -158,7 +185,7 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun) {
 // round at the last, has to be little of what is compared, or the cost of a token is underestimated by half.
 // Each iteration generates a token for each sequence that runs, where the engine does not count iterations. A count
 // that leaped is no reading: nothing is suddenly that much faster.
-func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost) {
+func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at time.Time) {
 	if !(e.running > 0 && running > 0) {
 		return
 	}
@@ -176,6 +203,7 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost) {
 		e.efficiency.fade(math.Exp(-e.busy.seconds / workTau.Seconds())) // until it may be true
 	case e.busy.iterations > 0:
 		e.efficiency.add(e.busy.iterations, tokens, e.busy.seconds)
+		e.rated = at
 	}
 	e.busy = tokenGrowth{}
 }
@@ -235,14 +263,18 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 		seen := m.proxies.begun()
 		sent := seen.since(&o.sent)
 		o.begin(p.now, sent.requests, k.guess(sent))
-		p.counted = true
+		o.source, p.counted = WorkRequests, true
+		if k.bySize() && m.proxies.Sized.Value > 0 {
+			o.source = WorkSizes
+		}
 	case p.usable(m.inFlight):
 		rise := max(0, m.inFlight.Value-o.inFlight)
 		o.begin(p.now, rise, rise*mean)
-		p.counted = true
+		o.source, p.counted = WorkInFlight, true
 	default:
 		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
 		o.begin(p.now, expected, expected*mean)
+		o.source = WorkExpected
 	}
 	o.sent, o.inFlight = m.proxies.begun(), m.inFlight.Value
 	if e := m.engine; e.fresh {
@@ -281,7 +313,10 @@ func (p *pool) settleSpeeds() {
 	configured, learned := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
-		m.speed = m.engine.speed
+		m.speed, m.engine.prefillSource = m.engine.speed, PrefillTypical
+		if m.engine.efficiency.seconds >= enough {
+			m.engine.prefillSource = PrefillMeasured
+		}
 		if own, from := m.ownSlots(); from == CapacityConfigured {
 			configured, learned = append(configured, own), append(learned, m.speed)
 		}
@@ -293,7 +328,7 @@ func (p *pool) settleSpeeds() {
 	for i := range p.members {
 		m := &p.members[i]
 		if own, from := m.ownSlots(); from == CapacityConfigured {
-			m.speed = own / typical
+			m.speed, m.engine.prefillSource = own/typical, PrefillConfigured
 		}
 	}
 }

@@ -6,31 +6,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/cmd/internal/demo"
+	"steelyard/cmd/internal/demo/conversing"
 	"steelyard/cmd/internal/demo/queueing"
+	"steelyard/cmd/internal/demo/scaleup"
+	"steelyard/cmd/internal/picker"
+	"steelyard/cmd/internal/router"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/proc"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
-	// A closed terminal or pipe must leave nothing behind either.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP,
-		syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := command().ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	ctx, end := untilClosed()
+	c := command()
+	c.SetOut(output{os.Stdout, end})
+	if err := c.ExecuteContext(ctx); err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) {
 		fmt.Fprintln(os.Stderr, "steelyard-demo:", err)
 		os.Exit(1)
 	}
+}
+
+// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the signal
+// of a closed pipe does not tell it from the connection of a client that has gone, which is ordinary: see output.
+func untilClosed() (ctx context.Context, end func()) {
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	return context.WithCancel(ctx)
+}
+
+// An output is a file that ends the demo once its other side is closed.
+type output struct {
+	*os.File
+	end func()
+}
+
+func (o output) Write(p []byte) (int, error) {
+	n, err := o.File.Write(p)
+	if err != nil {
+		o.end()
+	}
+	return n, err
 }
 
 func command() *cobra.Command {
@@ -64,7 +93,7 @@ Ctrl-C.`,
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
-	c.AddCommand(queueCommand())
+	c.AddCommand(queueCommand(), routerCommand(), prefixCommand())
 	return c
 }
 
@@ -88,6 +117,68 @@ folder of libsteelyard.so, as make demo-queue does.`,
 	}
 	c.Flags().DurationVar(&o.Duration, "duration", queueing.DefaultDuration, "length of the load")
 	return c
+}
+
+func routerCommand() *cobra.Command {
+	var o scaleup.Options
+	c := &cobra.Command{
+		Use:   "router",
+		Short: "Show what requests wait when busy replicas are scaled up: round robin, then steelyard router",
+		Long: `Send simulated replicas more requests than they can answer, and add replicas half of
+the time later: first through an Envoy with its own round robin, then through
+steelyard router. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of
+libsteelyard.so, as make demo-router does.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration < time.Second {
+				return errors.New("--duration has to be 1s or more")
+			}
+			o.Out, o.Router = cmd.OutOrStdout(), runRouter
+			return scaleup.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", scaleup.DefaultDuration, "length of the load of each phase")
+	return c
+}
+
+// runRouter is what `steelyard router` runs, with this environment.
+func runRouter(ctx context.Context, getenv func(string) string, log io.Writer) error {
+	o, err := router.FromEnvironment(getenv)
+	if err != nil {
+		return err
+	}
+	if o.Envoy, err = proc.Find(proc.ProgramEnvoy); err != nil {
+		return err
+	}
+	o.Host, o.EnvoyLog, o.Log = "127.0.0.1", log, slog.New(slog.NewTextHandler(log, nil))
+	return router.Run(ctx, o)
+}
+
+func prefixCommand() *cobra.Command {
+	var o conversing.Options
+	c := &cobra.Command{
+		Use:   "prefix",
+		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
+		Long: `Start a control plane, simulated engines with prefix caches, pickers and real
+Envoys, and send the same conversations three times: by the weights of work, by a
+header that names the conversation, and by steelyard picker --prefix.`,
+		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Duration < time.Second {
+				return errors.New("--duration has to be 1s or more")
+			}
+			o.Out, o.ControlPlane, o.Picker = cmd.OutOrStdout(), controlPlane, newPicker
+			return conversing.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", conversing.DefaultDuration, "length of the load of each phase")
+	return c
+}
+
+// newPicker is what `steelyard picker --prefix` runs.
+func newPicker(steelyard, cluster, name string) (conversing.Picker, error) {
+	return picker.New(picker.Options{Steelyard: steelyard, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Name: name,
+		Clusters: []string{cluster}, Prefix: true, Log: slog.New(slog.DiscardHandler)})
 }
 
 // controlPlane is what `steelyard serve` runs, from a text instead of a file.

@@ -144,6 +144,7 @@ func undrainCommand() *cobra.Command {
 		Aliases: []string{"unpin"},
 		Short:   "End a drain or a pin",
 		Long:    "End a drain or a pin. This needs a token with the role operate.",
+		Example: "  steelyard undrain llama 10.0.0.1:8000",
 		Args:    cobra.ExactArgs(2),
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
 			o, err := c.Undo(ctx, args[0], args[1])
@@ -164,6 +165,8 @@ func logLevelCommand() *cobra.Command {
 		Short: "Show or set the least level that a running Steelyard logs",
 		Long: `Show or set the least level that a running Steelyard logs: debug, info, warn or error.
 It holds until the restart. To set it, a token with the role operate is needed.`,
+		Example: `  steelyard log-level
+  steelyard log-level debug --token-file token`,
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: logLevels,
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"steelyard/cmd/internal/console"
 	"steelyard/controlplane/view"
@@ -128,45 +129,59 @@ func topCommand() *cobra.Command {
 	var interval time.Duration
 	var count, limit int
 	c := &cobra.Command{
-		Use:   "top CLUSTER",
+		Use:   "top [CLUSTER]",
 		Short: "Show the endpoints of a cluster, live, the worst first",
-		Long: `Show the endpoints of a cluster, the worst first, again and again until Ctrl-C: what
-part of the requests each really got in the last minute and in the last ten seconds,
-next to its part of the capacity; its load (requests for each slot, or seconds of
-work), requests in flight, time to the first token or to the last byte, memory,
-failed requests, and the age of what is known of it.`,
+		Long: `Show the endpoints of a cluster, the worst first, again and again until q: what part
+of the requests each really got in the last minute and in the last ten seconds, next
+to its part of the capacity; its load (requests for each slot, or seconds of work),
+requests in flight, time to the first token or to the last byte, failed requests,
+memory, and the age of what is known of it. Without CLUSTER it is the first one.
+
+In a terminal, keys sort and filter, go to the next cluster, and explain the endpoint
+under the cursor: ? lists them.`,
 		Example: `  steelyard top llama
   steelyard top llama --count 1 -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: a.run(func(_ context.Context, c *console.Client, out console.Output, args []string) error {
 			if interval < 100*time.Millisecond {
 				return usagef("--interval %v: write at least 100ms", interval)
 			}
+			cluster := append(args, "")[0]
 			ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
-			live := out.Format == console.FormatTable && out.Width > 0 && count != 1
-			shown := false
+			if out.Format == console.FormatTable && out.Width > 0 && count == 0 {
+				return topLive(ctx, console.Top{Client: c, Cluster: cluster, Limit: limit, Interval: interval})
+			}
 			return console.Every(ctx, interval, count, func() error {
-				v, err := c.Cluster(ctx, args[0], limit)
-				if live && shown && console.Unanswered(err) && ctx.Err() == nil {
-					fmt.Fprintf(out.W, "\r\x1b[K%v; trying again", err) // below the picture, which stays
-					return nil
-				}
+				v, err := c.FirstOr(ctx, cluster, limit)
 				if err != nil {
 					return err
 				}
-				if live {
-					fmt.Fprint(out.W, "\x1b[H\x1b[2J") // home, clear
-				}
-				shown = true
 				return console.PrintCluster(out, v, time.Now())
 			})
 		}),
 		ValidArgsFunction: a.names,
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "time between two pictures")
-	c.Flags().IntVar(&count, "count", 0, "number of pictures (default: until Ctrl-C)")
-	c.Flags().IntVar(&limit, "limit", 40, "number of endpoints, 0 for all")
+	c.Flags().IntVar(&count, "count", 0, "number of pictures, without keys (default: until q, or Ctrl-C)")
+	c.Flags().IntVar(&limit, "limit", 200, "number of endpoints, the worst, 0 for all")
 	return a.flags(c)
+}
+
+// topLive takes the terminal for as long as it runs. Keys are those of a terminal only: it may be fed by a pipe.
+func topLive(ctx context.Context, t console.Top) error {
+	t.Screen, t.Keys = os.Stdout, os.Stdin
+	t.Size = func() (int, int) { return console.SizeOf(os.Stdout) }
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) {
+		t.Keys = nil
+		return t.Run(ctx)
+	}
+	before, err := term.MakeRaw(in)
+	if err != nil {
+		return fmt.Errorf("the terminal cannot be read key by key: %w", err)
+	}
+	defer func() { _ = term.Restore(in, before) }()
+	return t.Run(ctx)
 }
 
 func explainCommand() *cobra.Command {
@@ -175,6 +190,10 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain CLUSTER ENDPOINT",
 		Short: "Explain why an endpoint has its share, now or some minutes ago",
+		Long: `Explain why an endpoint has its share: a sentence, what it was really served, and the
+steps of the decision: what is heard of it, the load that follows, how far the pool is
+filled, its share, and the weight that the Envoys get. With --at the same of up to a
+quarter of an hour ago.`,
 		Example: `  steelyard explain llama 10.0.0.1:8000
   steelyard explain llama 10.0.0.1:8000 --at 5m
   steelyard explain llama 10.0.0.1:8000 --at 2026-03-14T03:12:40Z`,

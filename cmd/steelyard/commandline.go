@@ -79,6 +79,9 @@ func prepare(c *cobra.Command) {
 		sub.Flags().VisitAll(func(f *pflag.Flag) {
 			if _, many := f.Value.(pflag.SliceValue); !many {
 				f.Value = &once{Value: f.Value, name: f.Name}
+				if f.DefValue == "0s" { // no default, which help does not see through once
+					f.DefValue = ""
+				}
 			}
 		})
 	})

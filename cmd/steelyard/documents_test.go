@@ -17,7 +17,7 @@ import (
 // quotedCommand is a command line between backquotes, and shownCommand one on a line of its own.
 var (
 	quotedCommand = regexp.MustCompile("`(?:bin/)?(steelyard [a-z][^`\n]*)`")
-	shownCommand  = regexp.MustCompile(`(?m)^(?:    |  )(?:.*[|] )?(?:bin/)?(steelyard [a-z].*)$`)
+	shownCommand  = regexp.MustCompile(`(?m)^(?:    |  )(?:.*[|] )?(?:\S*bin/)?(steelyard [a-z].*)$`)
 )
 
 // TestTheCommandsOfTheDocumentsParse runs every steelyard command line that a document, an example or a message shows,
@@ -28,7 +28,7 @@ func TestTheCommandsOfTheDocumentsParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, path := range append(files, "../../README.md") {
+	for _, path := range append(files, "../../README.md", "../../CHANGELOG.md", "../../CONTRIBUTING.md") {
 		body, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

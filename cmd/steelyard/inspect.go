@@ -245,7 +245,21 @@ func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []b
 	if readErr != nil {
 		return fmt.Errorf("%s: %w", name, readErr)
 	}
-	return nil
+	return inspectWork(w, reader, body)
+}
+
+// inspectWork prints what requests cost an engine that counts tokens.
+func inspectWork(w io.Writer, reader *modelserver.Reader, body []byte) error {
+	r, err := reader.Read(body)
+	if err != nil || !(r.FirstTokens.Value > 0) || !r.PromptTokens.Known {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "work: a request has %.4g prompt tokens (%.4g of them from a prefix cache) and %.4g of "+
+		"output, in the mean\n  since the server's start. What is outstanding, tokens per byte and the prefill rate "+
+		"take two readings\n  and the Envoys' reports: steelyard explain CLUSTER ENDPOINT\n",
+		r.PromptTokens.Value/r.FirstTokens.Value, r.CachedTokens.Value/r.FirstTokens.Value,
+		r.GeneratedTokens.Value/r.FirstTokens.Value)
+	return err
 }
 
 func readLimited(r io.Reader, name string) ([]byte, error) {

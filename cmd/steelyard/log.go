@@ -39,9 +39,9 @@ func (l *logging) flags(c *cobra.Command) {
 	completes(c, "log-format", logText, logJSON)
 }
 
-// start makes the log, which goes to standard error, and the level that can be changed while it is in use. It ends with
-// Close.
-func (l *logging) start() (*asynclog.Log, *slog.LevelVar, error) {
+// start makes the log of the process and of its libraries, and the level that can be changed while it is in use. It ends
+// with Close.
+func (l *logging) start(to io.Writer) (*asynclog.Log, *slog.LevelVar, error) {
 	if err := oneOf("log-level", l.level, logLevels...); err != nil {
 		return nil, nil, err
 	}
@@ -53,12 +53,14 @@ func (l *logging) start() (*asynclog.Log, *slog.LevelVar, error) {
 		return nil, nil, err
 	}
 	o := &slog.HandlerOptions{Level: &minimum}
-	return asynclog.New(logFile(), func(w io.Writer) slog.Handler {
+	log := asynclog.New(to, func(w io.Writer) slog.Handler {
 		if l.format == logJSON {
 			return slog.NewJSONHandler(w, o)
 		}
 		return slog.NewTextHandler(w, o)
-	}), &minimum, nil
+	})
+	logEverythingTo(slog.New(log.Handler()))
+	return log, &minimum, nil
 }
 
 // logEverythingTo redirects to log what would write to standard error by itself, and so wait

@@ -26,8 +26,10 @@ func TestLibrariesLogThroughTheLogOfTheProcess(t *testing.T) {
 		signal.Reset(syscall.SIGPIPE)
 	})
 	var out bytes.Buffer
-	log := asynclog.New(&out, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) })
-	logEverythingTo(slog.New(log.Handler()))
+	log, _, err := (&logging{level: "info", format: logText}).start(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	stdlog.Print("unsolicited response")
 	grpclog.Error("failed to marshal a status")
 	grpclog.Warning("a client's preface is no HTTP/2") // as by default, not logged

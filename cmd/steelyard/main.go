@@ -39,6 +39,9 @@ the weights to Envoys as EDS. No request passes through it.
 
 Exit status of all commands: 0; 1 after a failure, or when a running Steelyard
 is not well; 2 after a mistake in the command line.`,
+		Example: `  steelyard check -c steelyard.yaml && steelyard serve -c steelyard.yaml
+  steelyard status               # is all well? Which endpoint, which Envoy, since when, why
+  steelyard top llama            # what each endpoint really gets, live`,
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -150,3 +150,16 @@ func TestSimulateFromTheCommandLine(t *testing.T) {
 		t.Errorf("rows of %v", names)
 	}
 }
+
+// What requests cost an engine that counts tokens is printed for a single page; a server without such counts has none.
+func TestInspectTellsTheWorkOfRequests(t *testing.T) {
+	const pages = "../../collectors/modelserver/testdata/recorded/"
+	const work = "work: a request has 4.66 prompt tokens (0 of them from a prefix cache) and 365.6 of output"
+	for page, want := range map[string]bool{"vllm-0.32.0-loaded.prom": true, "vllm-0.32.0-idle.prom": false,
+		"triton-2.51.0-loaded.prom": false} {
+		status, out, errs := steelyard(t, "inspect", pages+page)
+		if got := strings.Contains(out, work); status != 0 || got != want || !want && strings.Contains(out, "work:") {
+			t.Errorf("%s: %d %s %s", page, status, out, errs)
+		}
+	}
+}

@@ -37,7 +37,7 @@ the proxies' own balancing and the last weights.`,
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := l.start()
+			out, _, err := l.start(logFile())
 			if err != nil {
 				return err
 			}

@@ -17,11 +17,14 @@ func routerCommand() *cobra.Command {
 		Use:   "router",
 		Short: "Queue requests and send each to the backend with the least latency (custom router contract)",
 		Long: `Queue requests, and send each to the backend with the lowest mean latency under a
-threshold: a drop-in for the container contract of custom routers, with Envoy as the
-proxy, which runs as a child. It needs no other Steelyard.
+threshold: a drop-in for the container contract of custom routers. Envoy is the proxy
+and runs as a child, with the module that holds the requests and chooses: libsteelyard.so
+next to this program, or in the folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names. It
+needs no other Steelyard.
 
 The platform sets the backends by POST /_custom_router/set-backends; health and
-metrics are at /_custom_router/health and /_custom_router/metrics.
+metrics are at /_custom_router/health and /_custom_router/metrics, and a page for
+people at /_custom_router/.
 
 Environment:
   CUSTOM_ROUTER_PORT                3000
@@ -34,7 +37,7 @@ Environment:
   curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := l.start()
+			out, _, err := l.start(logFile())
 			if err != nil {
 				return err
 			}
@@ -43,12 +46,8 @@ Environment:
 			if err != nil {
 				return err
 			}
-			o.Host, o.Envoy, o.Log = host, envoy, slog.New(out.Handler())
-			r, err := router.New(o)
-			if err != nil {
-				return err
-			}
-			return r.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+			o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, slog.New(out.Handler())
+			return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
 		},
 	}
 	f := c.Flags()

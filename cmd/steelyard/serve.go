@@ -28,9 +28,10 @@ func serveCommand() *cobra.Command {
 The configuration is read again on SIGHUP and whenever the file changes. A file
 with an error is refused and reported, and the running configuration stays.
 SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
-		Args: cobra.NoArgs,
+		Example: "  steelyard serve -c /etc/steelyard/steelyard.yaml --log-format json",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			log, minimum, err := l.start()
+			log, minimum, err := l.start(logFile())
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,6 @@ SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
 
 func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 	log := slog.New(out.Handler())
-	logEverythingTo(log)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)

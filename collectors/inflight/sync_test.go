@@ -2,6 +2,7 @@ package inflight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -331,4 +332,73 @@ func fields(text string) (out []any) {
 		out = append(out, word)
 	}
 	return out
+}
+
+// TestNoCountIsLeftWhenAllRequestsHaveEnded: pickers count by the scripts that they are known for, which never lower a
+// count below zero; meanwhile replicas come and go, and Redis loses everything.
+func TestNoCountIsLeftWhenAllRequestsHaveEnded(t *testing.T) {
+	a, b := twoWriters(t)
+	list := []string{"x", "y", "z"}
+	a.sync(list...)
+	begin := redis.NewScript(`local m = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
+		if m then redis.call('ZINCRBY', KEYS[1], 1, m) end
+		return m`)
+	end := redis.NewScript(`local n = redis.call('ZSCORE', KEYS[1], ARGV[1])
+		if n and tonumber(n) > 0 then redis.call('ZINCRBY', KEYS[1], -1, ARGV[1]) end
+		return n`)
+	const pickers, requests = 4, 2500
+	var working sync.WaitGroup
+	for picker := range pickers {
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(picker), 7))
+			var open []string
+			for sent := 0; sent < requests || len(open) > 0; {
+				if sent < requests && (len(open) == 0 || random.IntN(2) == 0) {
+					member, err := begin.Run(t.Context(), a.client, []string{llama.Key}).Text()
+					if sent++; err == nil {
+						open = append(open, member)
+					} else if !errors.Is(err, redis.Nil) { // which is an empty set
+						t.Error(err)
+						return
+					}
+					continue
+				}
+				i := random.IntN(len(open))
+				if err := end.Run(t.Context(), a.client, []string{llama.Key}, open[i]).Err(); err != nil &&
+					!errors.Is(err, redis.Nil) {
+					t.Error(err)
+					return
+				}
+				open[i] = open[len(open)-1]
+				open = open[:len(open)-1]
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { working.Wait(); close(done) }()
+	random := rand.New(rand.NewPCG(1, 2))
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		switch w := []*writer{a, b}[random.IntN(2)]; random.IntN(50) {
+		case 0:
+			if err := a.client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			w.m = newMembers(fmt.Sprint(w.m.replica, "'")) // it was killed, and another took its place
+		default:
+			w.sync(list...)
+		}
+		for member, score := range scores(t, a.client) {
+			if score < 0 {
+				t.Fatalf("%s has %v requests in flight", member, score)
+			}
+		}
+	}
+	a.sync(list...)
+	a.want("when all requests have ended", set{"x": 0, "y": 0, "z": 0})
 }

@@ -152,7 +152,7 @@ func (l *Ledger) Tick(now time.Time) {
 	}
 	for _, c := range l.clusters {
 		l.sweepTraffic(c, now)
-		c.turnTimes(now)
+		c.rotateTimes(now)
 	}
 	l.sweepDenials(now)
 }

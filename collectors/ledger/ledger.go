@@ -87,7 +87,7 @@ type cluster struct {
 	idle     bool                  // no request for a while, and all watchers would have reported one
 	traffic  bool                  // a request since the last sweep
 	quiet    time.Time             // the first sweep without one
-	turned   time.Time             // when the current half minute of the answers' times began
+	rotated  time.Time             // when the current half minute of the answers' times began
 }
 
 // watching is what an Envoy is subscribed to.

@@ -13,7 +13,7 @@ const (
 	timeBuckets = 180
 	timeGrowth  = 1.08
 	timeLowest  = 0.001 // seconds: the upper bound of the first; the last begins at some 970 s
-	timeTurn    = 30 * time.Second
+	timesPeriod = 30 * time.Second
 )
 
 var logTimeGrowth = math.Log(timeGrowth)
@@ -28,13 +28,13 @@ func (t *times) add(seconds float64) {
 	t.current[i]++
 }
 
-// turn begins a new half minute.
-func (t *times) turn() {
+// rotate begins a new half minute.
+func (t *times) rotate() {
 	t.before = t.current
 	t.current = [timeBuckets]uint32{}
 }
 
-// addTo adds up both turns.
+// addTo adds up both half minutes.
 func (t *times) addTo(sum *[timeBuckets]uint64) {
 	for i := range sum {
 		sum[i] += uint64(t.current[i]) + uint64(t.before[i])
@@ -60,15 +60,15 @@ func p99(counts *[timeBuckets]uint64) float64 {
 	return math.NaN()
 }
 
-// turnTimes begins a new half minute for a cluster when it is time.
-func (c *cluster) turnTimes(now time.Time) {
-	if since := now.Sub(c.turned); since >= 0 && since < timeTurn {
+// rotateTimes begins a new half minute for a cluster when it is time.
+func (c *cluster) rotateTimes(now time.Time) {
+	if since := now.Sub(c.rotated); since >= 0 && since < timesPeriod {
 		return
 	}
-	c.turned = now
+	c.rotated = now
 	for _, s := range c.members {
 		if s.times != nil {
-			s.times.turn()
+			s.times.rotate()
 		}
 	}
 }

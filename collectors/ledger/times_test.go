@@ -25,7 +25,7 @@ func TestTheTimeOfNinetyNinePercentOfTheAnswers(t *testing.T) {
 		t.Errorf("%v, %v", times, all)
 	}
 	for range 3 {
-		w.after(timeTurn)
+		w.after(timesPeriod)
 		w.ticked()
 	}
 	if times, all := w.ticked().AnswerTimes("chat"); len(times) != 0 || !math.IsNaN(all) {

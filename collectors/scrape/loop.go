@@ -24,10 +24,10 @@ type loop struct {
 	firstAt  time.Time                // when it was last read
 	broken   error                    // why this target can never be scraped; nil if it can
 
-	turning sync.Mutex  // held by a turn
-	timer   *time.Timer // of the next scrape
-	planned time.Time   // the next beat
-	next    time.Time   // the next scrape: on that beat, or once before it
+	scraping sync.Mutex  // held by a scrape and its planning
+	timer    *time.Timer // of the next scrape
+	planned  time.Time   // the next beat
+	next     time.Time   // the next scrape: on that beat, or once before it
 
 	kind  string // of the last result, to see a change; empty before the first
 	flaps flaps
@@ -59,21 +59,21 @@ func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func
 	if early := now.Add(l.target.offset() % takeOverWithin); soon && early.Before(l.planned) {
 		l.next = early
 	}
-	l.timer = time.AfterFunc(time.Hour, func() { l.turn(ctx) })
-	l.timer.Reset(l.next.Sub(now)) // not before the first turn can see it
+	l.timer = time.AfterFunc(time.Hour, func() { l.scrapeAndPlan(ctx) })
+	l.timer.Reset(l.next.Sub(now)) // not before the first scrape can see it
 	context.AfterFunc(ctx, func() {
-		l.turning.Lock()
-		defer l.turning.Unlock()
-		l.timer.Stop() // of a turn that begins nevertheless, ctx is the end
+		l.scraping.Lock()
+		defer l.scraping.Unlock()
+		l.timer.Stop() // a scrape that begins nevertheless sees the end of ctx
 		l.fetcher.close()
 		ended()
 	})
 }
 
-// turn scrapes once and plans the next turn.
-func (l *loop) turn(ctx context.Context) {
-	l.turning.Lock()
-	defer l.turning.Unlock()
+// scrapeAndPlan scrapes once and plans the next scrape.
+func (l *loop) scrapeAndPlan(ctx context.Context) {
+	l.scraping.Lock()
+	defer l.scraping.Unlock()
 	if ctx.Err() != nil {
 		return
 	}

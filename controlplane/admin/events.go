@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -149,7 +150,7 @@ func eventText(e *view.Event, detail string) string {
 	case e.Count > 1 && strings.Contains(words[1], "%d"):
 		text = fmt.Sprintf(words[1], e.Count)
 	case strings.Contains(words[0], "%s"):
-		text = fmt.Sprintf(words[0], strings.Join(cut(e.Subjects, 1), ""))
+		text = fmt.Sprintf(words[0], cmp.Or(strings.Join(cut(e.Subjects, 1), ""), "without a node id"))
 	}
 	if e.Cluster != "" {
 		text = e.Cluster + ": " + text
@@ -195,11 +196,13 @@ type envoyPicture struct {
 }
 
 // pictureOf keeps what events go by.
-func pictureOf(clusters []view.Cluster, clients []Client) eventPicture {
+func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bool) eventPicture {
 	p := eventPicture{clusters: make(map[string]clusterPicture, len(clusters)),
 		envoys: make(map[envoyID]envoyPicture, len(clients))}
 	for i := range clusters {
-		p.clusters[clusters[i].Name] = clusterPictureOf(&clusters[i])
+		c := clusterPictureOf(&clusters[i])
+		c.drops = c.drops || refusing[clusters[i].Name]
+		p.clusters[clusters[i].Name] = c
 	}
 	for i := range clients {
 		c := &clients[i]

@@ -179,7 +179,7 @@ func llama(now time.Time) view.Cluster {
 			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
-		Queue: &view.Queue{MaxInFlight: 4, InFlight: 29, Envoys: 3, Classes: []view.QueueClass{
+		Queue: &view.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []view.QueueClass{
 			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: view.Num(10), Waiting: 2, Tenants: 1,
 				OldestAt: view.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
 			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: view.Num(600), Waiting: 41, Tenants: 7,
@@ -214,18 +214,19 @@ func llamaDecision(now time.Time) weighting.Decision {
 		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
 		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
 		Work: &weighting.Work{
-			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, TokensPerByte: 0.238, BySize: true,
-			PrefillRate: 12_300, Iteration: 0.021,
+			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, Engines: 8, CountedAt: now.Add(-140 * time.Millisecond),
+			TokensPerByte: 0.238, SizedAt: now.Add(-time.Second), BySize: true,
+			PrefillRate: 12_300, Iteration: 0.021, RatedAt: now.Add(-2 * time.Second),
 		},
 	}
 	for i, reason := range reasons {
-		d.Endpoints = append(d.Endpoints, endpointDecision(i, reason, shares[i]))
+		d.Endpoints = append(d.Endpoints, endpointDecision(now, i, reason, shares[i]))
 	}
 	d.Endpoints[1].Overloaded, d.Endpoints[1].OverloadReason = true, "queue 5.2 per slot >= 4"
 	return d
 }
 
-func endpointDecision(i int, reason weighting.Reason, share float64) weighting.EndpointDecision {
+func endpointDecision(now time.Time, i int, reason weighting.Reason, share float64) weighting.EndpointDecision {
 	e := weighting.EndpointDecision{
 		Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Zone: string('a' + rune(i%3)), Share: share, Reason: reason,
 		Load: 4 + float64(i*3%7), LoadSource: weighting.LoadFused, Capacity: 8, Slots: 8,
@@ -258,8 +259,9 @@ func endpointDecision(i int, reason weighting.Reason, share float64) weighting.E
 		inFlight.Value, inFlight.Age, inFlight.State = e.Load, 42*time.Second, weighting.StateNeutral
 	}
 	e.Work = &weighting.EndpointWork{
-		PromptTokens: 700 * float64(i), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095,
-		PrefillRate: 12_300 * e.RelativeSpeed,
+		PromptTokens: 700 * float64(i), Source: weighting.WorkSizes, ReportedAt: now.Add(-42 * time.Millisecond),
+		CountedAt: now.Add(-140 * time.Millisecond), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095,
+		PrefillRate: 12_300 * e.RelativeSpeed, PrefillSource: weighting.PrefillMeasured, RatedAt: now.Add(-2 * time.Second),
 	}
 	e.Inputs = []weighting.Input{queue, running, used, inFlight}
 	return e
@@ -360,7 +362,7 @@ func large(now time.Time, n int) view.Cluster {
 		case 63:
 			reason = weighting.ReasonFloor
 		}
-		e := endpointDecision(i, reason, 1/float64(n))
+		e := endpointDecision(now, i, reason, 1/float64(n))
 		e.Address = fmt.Sprintf("10.1.%d.%d:8000", i/250, i%250+1)
 		d.Endpoints = append(d.Endpoints, e)
 	}

@@ -56,15 +56,19 @@ func sprint(format string, args ...any) string { return fmt.Sprintf(format, args
 
 // A shape is what findings are made of, besides their sentences.
 func found(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) finding {
-	id := []string{string(kind)}
-	for _, part := range []string{subject.Cluster, subject.Name} {
-		if part != "" {
-			id = append(id, part)
-		}
-	}
-	return finding{Incident: view.Incident{ID: strings.Join(id, "/"), Kind: kind, Severity: severity, Subject: subject,
+	return finding{Incident: view.Incident{ID: findingID(kind, subject.Cluster, subject.Name), Kind: kind, Severity: severity, Subject: subject,
 		Title: title, Steelyard: view.BlameUnknown, Because: "Nothing that Steelyard sees shows the cause."},
 		linger: lingering}
+}
+
+func findingID(kind view.IncidentKind, parts ...string) string {
+	id := string(kind)
+	for _, part := range parts {
+		if part != "" {
+			id += "/" + part
+		}
+	}
+	return id
 }
 
 // because sets the parts of an incident.
@@ -195,14 +199,18 @@ func envoyFindings(p *picture) (out []finding) {
 			}
 		}
 		if c.Signals.State == SignalSilent {
-			out = append(out, found(kindSilent, view.SeverityWarning,
+			f := found(kindSilent, view.SeverityWarning,
 				view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 				sprint("Envoy %s does not report its requests", c.NodeID)).explain(
 				sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
 					formatAgo(c.Signals.LastReport, p.now)),
 				view.BlameNo, "Steelyard takes its assignments to it, and gets no reports back.",
 				"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
-					"port.", ""))
+					"port.", "")
+			if len(c.Subscriptions) > 0 { // one that stands still does not answer either
+				f.within = findingID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
+			}
+			out = append(out, f)
 		}
 		if c.Signals.Runtime.Nack != "" {
 			f := found(kindRefuses, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},

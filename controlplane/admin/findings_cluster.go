@@ -27,8 +27,10 @@ func clusterFindings(p *picture, c *view.Cluster) []finding {
 			out = append(out, f)
 		}
 	}
-	if f, ok := overloadedFinding(c, subject); ok {
-		out = append(out, f)
+	for _, find := range []func(*view.Cluster, view.Subject) (finding, bool){overloadedFinding, lateFinding} {
+		if f, ok := find(c, subject); ok {
+			out = append(out, f)
+		}
 	}
 	if f, ok := followFinding(p, c, subject); ok {
 		out = append(out, f)
@@ -105,6 +107,14 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 			"It refuses because shedding.enabled is set; without, all of them would wait longer and longer.",
 			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name)))
 	}
+	if p.refusing[c.Name] {
+		f := found(kindDrops, view.SeverityError, subject, sprint("The queue of %s refuses requests", c.Name)).explain(
+			"Requests wait for longer than max_wait of their class, or more of them wait than its max_waiting.",
+			view.BlameInPart, "It refuses because these limits are set; without, all would wait longer and longer.",
+			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name))
+		f.ID += "/queue"
+		out = append(out, f)
+	}
 	if c.Shedding {
 		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
 			f := found(kindNoShedding, view.SeverityError, subject,
@@ -131,17 +141,19 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 			sprint("The weights of %s cannot be sent", c.Name)).explain(
 			s.LastError, view.BlameYes, "The decision cannot be made an assignment.",
 			"Report this, with the log.", ""), true
-	case s.Name == "scrape" && failing && c.Counts.Failing < several-1 && c.Counts.Total > 1 &&
+	case s.Name == sourceScrape && failing && c.Counts.Failing < several-1 && c.Counts.Total > 1 &&
 		s.State != view.SourceDown:
 		return finding{}, false // endpoints with findings of their own
-	case s.Name == "scrape" && failing:
+	case s.Name == sourceScrape && failing:
 		severity, title = view.SeverityError, sprint("The metrics of most endpoints of %s cannot be read", c.Name)
 		why = sprint("%d of %d scrapes fail%s.", c.Counts.Failing, c.Counts.Total, causedBy(s.LastError))
 	case s.State == view.SourceDown:
 		severity = view.SeverityError
 		why = sprint("It is down%s%s.", lastWorked(*s, p.now), causedBy(s.LastError))
-	case s.State == view.SourceStale && s.Name != "scrape":
+	case s.State == view.SourceStale && s.Name != sourceScrape:
 		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.now), causedBy(s.LastError))
+	case s.State == view.SourcePartial && silent(p, s.Envoys.Missing):
+		return finding{}, false // Envoys with findings of their own
 	case s.State == view.SourcePartial:
 		title = sprint("Some Envoys do not report to %s about %s", s.Name, c.Name)
 		why = sprint("Envoys that report: %s. Missing: %s.", formatReporting(s.Envoys),
@@ -155,7 +167,7 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 	}
 	f := found(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
 		sourceCommand(c, s))
-	f.ID += "/" + s.Name
+	f.ID = sourceID(c.Name, s.Name)
 	if severity == view.SeverityError {
 		f.rank = 1
 	} else {
@@ -164,11 +176,27 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 	return f, true
 }
 
+// silent reports whether all these Envoys have stopped to report anything; false for none.
+func silent(p *picture, names []string) bool {
+	for _, name := range names {
+		if !slices.ContainsFunc(p.clients,
+			func(c Client) bool { return c.NodeID == name && c.Signals.State == SignalSilent }) {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// sourceScrape is the name of the source that is the endpoints' own metrics.
+const sourceScrape = "scrape"
+
+func sourceID(cluster, source string) string { return findingID(kindSource, cluster, source) }
+
 func causedBy(cause string) string { return because(strings.TrimRight(cause, ".")) }
 
 func sourceNext(name string) string {
 	switch name {
-	case "scrape":
+	case sourceScrape:
 		return "Read one of the pages by hand. Did the metrics port or path move (scrape.port, scrape.path)?"
 	case "redis":
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
@@ -179,7 +207,7 @@ func sourceNext(name string) string {
 }
 
 func sourceCommand(c *view.Cluster, s *view.SourceStatus) string {
-	if s.Name != "scrape" {
+	if s.Name != sourceScrape {
 		return "steelyard status"
 	}
 	for i := range c.Endpoints {
@@ -232,6 +260,23 @@ func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	return f, true
 }
 
+// lateFinding is about a pool of which half is known by reports that grow old, whatever the state of their source.
+func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
+	late := 0
+	for i := range c.Endpoints {
+		late += one(c.Endpoints[i].Reason == reasonDecay && endpointState(&c.Endpoints[i]) == view.EndpointLate)
+	}
+	if late == 0 || 2*late < c.Counts.Total {
+		return finding{}, false
+	}
+	f := found(kindSource, view.SeverityError, subject, sprint("Most reports of %s grow old", c.Name)).explain(
+		sprint("%d of %d endpoints have sent nothing that is newer than weighting.hold.", late, c.Counts.Total),
+		view.BlameUnknown, "Their last values fade into those of the median endpoint.",
+		"See what each source of this cluster reports, and how old it is.", "steelyard status")
+	f.ID, f.within = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
+	return f, true
+}
+
 // followFinding is about Envoys that do not send what was decided.
 func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, bool) {
 	gap, known := c.Served.VsDecided.Value()
@@ -252,6 +297,12 @@ func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, 
 		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
 		"steelyard top "+quoted(c.Name))
 	f.patience, f.linger = followPatience, followPatience
+	if names := notFollowing(p, c.Name); len(names) > 0 { // which have incidents of their own
+		f.within = findingID(kindBehind, c.Name, names[0])
+		if refuses(p, c.Name, names[0]) {
+			f.within = findingID(kindRefuses, c.Name, names[0])
+		}
+	}
 	return f, true
 }
 
@@ -280,6 +331,14 @@ func notFollowing(p *picture, cluster string) (names []string) {
 		}
 	}
 	return names
+}
+
+func refuses(p *picture, cluster, name string) bool {
+	return slices.ContainsFunc(p.clients, func(c Client) bool {
+		return c.NodeID == name && slices.ContainsFunc(c.Subscriptions, func(s Subscription) bool {
+			return s.Cluster == cluster && s.Nack.Current
+		})
+	})
 }
 
 // idleRate is below what shows whether an endpoint that is tried again has recovered, in requests per second.
@@ -323,6 +382,9 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
 			orElse(inspectCommand(e), health))
 		f.rank = 2
+		if e.LastScrape.Error != "" {
+			f.within = sourceID(c.Name, sourceScrape)
+		}
 		return f, true
 	case state == view.EndpointUnused:
 		f := found(kindUnused, view.SeverityWarning, subject,
@@ -336,7 +398,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its page fails, or is too slow for scrape.timeout.",
 			"Read the page by hand. A slower page wants a longer scrape.timeout.", orElse(inspectCommand(e), health))
-		f.rank = 1
+		f.rank, f.within = 1, sourceID(c.Name, sourceScrape)
 		return f, true
 	}
 	return finding{}, false

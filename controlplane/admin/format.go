@@ -115,25 +115,6 @@ func formatAge(age view.Number) string {
 	return formatDuration(age) + " ago"
 }
 
-// formatState is the word for the state of an endpoint; assets/views.js has the same.
-func formatState(s view.EndpointState) string {
-	switch s {
-	case view.EndpointOutlier:
-		return "stalled or failing"
-	case view.EndpointProbed:
-		return "tried again"
-	case view.EndpointUnread:
-		return "metrics unread"
-	case view.EndpointWarming:
-		return "warming up"
-	case view.EndpointAboveLevel:
-		return "above the level"
-	case "":
-		return unknown
-	}
-	return string(s)
-}
-
 // formatBlame is the answer to whether Steelyard is the cause.
 func formatBlame(b view.Blame) string {
 	switch b {

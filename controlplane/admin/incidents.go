@@ -17,7 +17,8 @@ type picture struct {
 	clusters []view.Cluster // with what the handler adds: Served, Counts
 	clients  []Client
 	left     []LeftEnvoy
-	configs  []Configured // that were applied, the latest last
+	configs  []Configured    // that were applied, the latest last
+	refusing map[string]bool // by cluster: its queue has just refused requests
 }
 
 // A Configured is a configuration that was applied.
@@ -36,6 +37,8 @@ type finding struct {
 	patience, linger time.Duration
 	// rank tells findings of one id apart: the title of the highest stays.
 	rank int
+	// within is the id of the finding that shows the same cause of all its endpoints or Envoys, where there is one.
+	within string
 }
 
 // An incidentState is an incident in the memory of judge.
@@ -63,16 +66,17 @@ func judge(before []incidentState, p *picture) []incidentState {
 		was[before[i].ID] = &before[i]
 	}
 	var out []incidentState
-	found := map[string]bool{}
-	for _, f := range grouped(findings(p), was, p.now) {
-		if found[f.ID] {
+	found := map[string]int{} // how severe
+	for _, f := range grouped(causes(findings(p)), was, p.now) {
+		if found[f.ID] > 0 {
 			continue
 		}
-		found[f.ID] = true
+		found[f.ID] = rank(f.Severity)
 		out = append(out, continued(was[f.ID], f, p))
 	}
 	for _, s := range before {
-		if !found[s.ID] && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience && exists(&s, p) {
+		if found[s.ID] == 0 && found[s.within] < rank(s.Severity) && p.now.Sub(s.last) < s.linger && p.now.Sub(s.first) >= s.patience &&
+			exists(&s, p) {
 			out = append(out, s)
 		}
 	}
@@ -81,6 +85,15 @@ func judge(before []incidentState, p *picture) []incidentState {
 			strings.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// causes leaves out what is shown within something as severe: one cause is one incident.
+func causes(all []finding) []finding {
+	severe := make(map[string]int, len(all))
+	for i := range all {
+		severe[all[i].ID] = rank(all[i].Severity)
+	}
+	return slices.DeleteFunc(all, func(f finding) bool { return severe[f.within] >= rank(f.Severity) })
 }
 
 // continued is a finding with what was before: its beginning, and the title and severity of its worst.

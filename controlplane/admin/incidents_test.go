@@ -199,6 +199,78 @@ func TestAScrapeThatFailsForMostOfAPoolIsAnError(t *testing.T) {
 	}
 }
 
+// The pages of a pool break one after the other: warnings of single endpoints become the one incident of the pool at
+// once, and what is wrong for another reason stays one of its own.
+func TestPagesThatBreakOneAfterTheOtherAreOneIncident(t *testing.T) {
+	for name, blind := range map[string]bool{"the Envoys' counts stand in": false, "nothing else is known": true} {
+		s := calm()
+		s.look()
+		for i := range 7 {
+			e := s.endpoint(i)
+			e.LastScrape.Error, e.Inputs[0].State = "get http://10.0.0.1:9000/metrics: status 500", "neutral"
+			if blind {
+				e.Reason = "neutral"
+			}
+			got := s.after(time.Second)
+			switch n := i + 1; {
+			case n < 4 && len(got) != n:
+				t.Fatalf("%s: %d pages are %d incidents: %+v", name, n, len(got), got)
+			case n >= 4 && only(t, got).ID != "source/llama/scrape":
+				t.Fatalf("%s: %d pages are %+v", name, n, got)
+			}
+		}
+		s.endpoint(7).Outlier = true
+		got := s.after(time.Second)
+		if len(got) != 2 || got[0].Kind == got[1].Kind {
+			t.Errorf("%s: with an endpoint that stalls: %+v", name, got)
+		}
+	}
+}
+
+// An Envoy that stands still neither answers nor reports, and what it sends follows no decision: one incident.
+func TestAnEnvoyThatStandsStillIsOneIncident(t *testing.T) {
+	for kind, stand := range map[view.IncidentKind]func(*Subscription, time.Time){
+		kindBehind: func(s *Subscription, now time.Time) {
+			s.InSync, s.VersionSent, s.LastSent = false, "8", view.At(now)
+		},
+		kindRefuses: func(s *Subscription, now time.Time) {
+			s.Nack = Nack{Message: "no", At: view.At(now), Current: true}
+		},
+	} {
+		s := calm()
+		s.look()
+		if kind == kindBehind {
+			s.clients[1].Signals.State = SignalSilent
+		}
+		stand(&s.clients[1].Subscriptions[0], s.now)
+		s.pool().Served = view.Served{Source: view.ServedBegun, Requests1m: view.Num(6000), VsDecided: view.Num(0.2),
+			Noise: view.Num(0.02)}
+		if got := only(t, s.after(2*followPatience)); got.Kind != kind || got.Subject.Name != "edge-2" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// An Envoy that falls silent is missing in both sources that it reports to.
+func TestAnEnvoyThatFallsSilentIsOneIncident(t *testing.T) {
+	s := calm()
+	s.look()
+	s.clients[1].Signals.State = SignalSilent
+	for _, name := range []string{"access_log", "load_reports"} {
+		s.pool().Sources = append(s.pool().Sources, view.SourceStatus{Name: name, State: view.SourcePartial,
+			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(2), Missing: []string{"edge-2"}}})
+	}
+	if got := only(t, s.after(2*passing)); got.Kind != kindSilent {
+		t.Errorf("%+v", got)
+	}
+	s.clients[1].Signals.State = SignalOK // by the other source
+	s.pool().Sources = s.pool().Sources[:2]
+	s.after(2 * lingering)
+	if got := only(t, shownOf(s.states, s.now)); got.Kind != kindSource {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
 	s := calm()
 	s.look()
@@ -353,6 +425,7 @@ func TestNoTwoBadgesContradictEachOther(t *testing.T) {
 					[]view.Input{{Field: "queue", State: "neutral"}}
 			},
 			"warming": func(e *view.Endpoint) { e.Reason = "ramp" },
+			"late":    func(e *view.Endpoint) { e.Reason = "decay" },
 		} {
 			endpoints = append(endpoints, part{fmt.Sprint(n, " ", name), func(s *scene) {
 				for i := range min(n, len(s.pool().Endpoints)) {
@@ -364,6 +437,7 @@ func TestNoTwoBadgesContradictEachOther(t *testing.T) {
 	sources := []part{
 		{"sources well", func(*scene) {}},
 		{"source down", func(s *scene) { s.pool().Sources[0].State = view.SourceDown }},
+		{"source stale", func(s *scene) { s.pool().Sources[0].State = view.SourceStale }},
 		{"source partial", func(s *scene) { s.pool().Sources[0].State = view.SourcePartial }},
 	}
 	walked := 0
@@ -375,8 +449,7 @@ func TestNoTwoBadgesContradictEachOther(t *testing.T) {
 				for _, set := range []part{p, src, e} {
 					set.set(s)
 				}
-				s.now = s.now.Add(time.Second)
-				s.look()
+				s.after(time.Second)
 				s.agrees(t, strings.Join([]string{p.name, e.name, src.name}, ", "))
 				walked++
 			}
@@ -407,9 +480,15 @@ func (s *scene) agrees(t *testing.T, name string) {
 	if worst(shown.Problems) == view.SeverityError && state == view.StateOK {
 		t.Errorf("%s: ok, with the problems %v", name, shown.Problems)
 	}
+	blind := 0
 	for i := range c.Endpoints {
 		e := c.Endpoints[i]
 		completeEndpoint(&e, nil, s.now)
+		blind += one(e.State == view.EndpointBlind)
+		shownWell := e.State == view.EndpointOK || e.State == view.EndpointWarming || e.State == view.EndpointAboveLevel
+		if shownWell && count([]view.Endpoint{e}).Stale > 0 {
+			t.Errorf("%s: %s is %s, and counted as stale", name, e.Address, e.State)
+		}
 		bad := e.State == view.EndpointOutlier || e.State == view.EndpointBlind
 		if bad && state != view.StateError {
 			t.Errorf("%s: %s is %s, and the cluster %s", name, e.Address, e.State, state)
@@ -424,6 +503,9 @@ func (s *scene) agrees(t *testing.T, name string) {
 		if e.State == view.EndpointOverloaded && !e.Overloaded || e.State == view.EndpointOutlier && !e.Outlier {
 			t.Errorf("%s: %s is %s, without its flag", name, e.Address, e.State)
 		}
+	}
+	if blind > c.Counts.Stale {
+		t.Errorf("%s: %d endpoints are blind, and %d counted as stale", name, blind, c.Counts.Stale)
 	}
 	ids := map[string]bool{}
 	for _, i := range incidents {

@@ -147,7 +147,8 @@ func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
 	}
 	with := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{e}}
 	without := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{{Address: "a:1"}}}
-	pictures := []eventPicture{pictureOf([]view.Cluster{without}, nil), pictureOf([]view.Cluster{with}, nil)}
+	pictures := []eventPicture{pictureOf([]view.Cluster{without}, nil, nil),
+		pictureOf([]view.Cluster{with}, nil, nil)}
 	began, ended := changes(pictures[0], pictures[1]), changes(pictures[1], pictures[0])
 	if len(began) != 1 || began[0].kind != view.EventOverride || began[0].detail != says {
 		t.Errorf("began: %+v", began)

@@ -33,7 +33,7 @@ type page struct{ tmpl *template.Template }
 func newPage() *page {
 	funcs := template.FuncMap{
 		"num1": formatNum1, "num2": formatNum2, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
-		"ago": formatAge, "problems": formatProblems, "worst": worst, "word": formatState, "blame": formatBlame,
+		"ago": formatAge, "problems": formatProblems, "worst": worst, "blame": formatBlame,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
 }
@@ -51,6 +51,7 @@ type pageData struct {
 	Heard     int         // of them, those with a report in use
 	Decided   view.Number // age of the oldest of the clusters' decisions
 	Clients   int
+	Asked     int // Clients, and the Envoys that are gone and may still run
 	InSync    int // of them, those without an error
 }
 
@@ -75,10 +76,13 @@ func (h *handler) pageData() pageData {
 	clusters := s.clusters()
 	clients := s.clients(clusters)
 	d := pageData{Status: s.status(clusters, len(clients)), Now: view.At(s.now), Clusters: clusters,
-		Clients: len(clients)}
+		Clients: len(clients), Asked: len(clients)}
 	var all []view.Incident
 	if found := h.Recorder.latest.Load(); found != nil {
 		all = found.incidents
+		for i := range found.left {
+			d.Asked += one(lost(&found.left[i], s.now))
+		}
 	}
 	d.Incidents = cut(all, pageIncidents)
 	d.More = len(all) - len(d.Incidents)
@@ -132,6 +136,7 @@ func assetHandler() http.Handler {
 		if err != nil {
 			panic("admin: " + err.Error())
 		}
+		body = bare(body)
 		packed := gzipped(body)
 		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -146,6 +151,19 @@ func assetHandler() http.Handler {
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
+}
+
+// bare is a style or script without indentation and without comments on lines of their own. Lines keep their numbers,
+// for errors in the console of a browser.
+func bare(body []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(body) {
+		if line = bytes.TrimLeft(line, "\t "); bytes.HasPrefix(line, []byte("//")) || bytes.HasPrefix(line, []byte("/*")) {
+			line = line[len(line)-1:] // the end of the line
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
 }
 
 // gzipped compresses a file of the page, once: it is read over slow links at night.

@@ -42,6 +42,7 @@ type Recorder struct {
 	left      []LeftEnvoy           // the latest first
 	incidents []incidentState
 	pushes    pushCounts
+	refused   map[string]refusals
 }
 
 // A moment is what the Recorder last found. It does not change any more.
@@ -146,12 +147,13 @@ func (r *Recorder) Tick() {
 	r.keepWorkings(clusters)
 	r.forgetOthers(clusters)
 	r.follow(now, clients, status.GoneEnvoys)
-	r.note(now, clusters, clients)
+	refusing := r.refusing(now, clusters)
+	r.note(now, clusters, clients, refusing)
 	r.mu.Lock()
 	configs := r.configs
 	r.mu.Unlock()
 	p := &picture{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
-		configs: configs}
+		configs: configs, refusing: refusing}
 	r.incidents = judge(r.incidents, p)
 	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
 	m.fleet = fleetOf(p, m, r.events.last())
@@ -190,9 +192,38 @@ func (r *Recorder) forgetOthers(clusters []view.Cluster) {
 	r.o.History.keepOnly(there)
 }
 
+// A refusals is what the queue of a cluster refused since its start, and when that last grew.
+type refusals struct {
+	total uint64
+	grew  time.Time
+}
+
+// refusing are the clusters whose queue has refused requests in the last seconds.
+func (r *Recorder) refusing(now time.Time, clusters []view.Cluster) map[string]bool {
+	before, out := r.refused, map[string]bool{}
+	r.refused = map[string]refusals{}
+	for i := range clusters {
+		c := &clusters[i]
+		if c.Queue == nil {
+			continue
+		}
+		was, seen := before[c.Name]
+		is := refusals{grew: was.grew}
+		for _, class := range c.Queue.Classes {
+			is.total += class.RefusedFull + class.RefusedTimeout
+		}
+		if seen && is.total > was.total {
+			is.grew = now
+		}
+		r.refused[c.Name] = is
+		out[c.Name] = now.Sub(is.grew) < lingering
+	}
+	return out
+}
+
 // note finds the events since the last look. What is there at the first look did not just happen.
-func (r *Recorder) note(now time.Time, clusters []view.Cluster, clients []Client) {
-	after := pictureOf(clusters, clients)
+func (r *Recorder) note(now time.Time, clusters []view.Cluster, clients []Client, refusing map[string]bool) {
+	after := pictureOf(clusters, clients, refusing)
 	if r.before != nil {
 		for _, c := range changes(*r.before, after) {
 			r.events.add(now, c)

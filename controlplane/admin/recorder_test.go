@@ -290,6 +290,39 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 	}
 }
 
+// A queue that refuses requests now and then is one event and one incident, until it has refused none for a while.
+func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
+	s := newStage(2)
+	class := &view.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
+	s.clusters[0].Queue = &view.Queue{Classes: []view.QueueClass{*class}}
+	class = &s.clusters[0].Queue.Classes[0]
+	incidents := func() (n int) {
+		for _, i := range s.recorder.latest.Load().incidents {
+			n += one(i.ID == "drops/llama/queue")
+		}
+		return n
+	}
+	s.second(nil)
+	if got := s.events(t); len(got) != 0 || incidents() != 0 {
+		t.Fatalf("what it had refused before just happened: %v", got)
+	}
+	for range 3 {
+		s.second(func() { class.RefusedTimeout++ })
+		for range 5 {
+			s.second(nil)
+		}
+	}
+	if got := s.events(t); len(got) != 1 || got[0] != "llama: Envoys began to refuse requests" || incidents() != 1 {
+		t.Errorf("%v, %d incidents", got, incidents())
+	}
+	for range int(2 * lingering / time.Second) {
+		s.second(nil)
+	}
+	if got := s.events(t); len(got) != 2 || got[1] != "llama: Envoys refuse no more requests" || incidents() != 0 {
+		t.Errorf("%v, %d incidents", got, incidents())
+	}
+}
+
 func TestEventsOfAKindWithinFiveSecondsAreOneAndAThousandAreKept(t *testing.T) {
 	s := newStage(2)
 	s.second(nil)

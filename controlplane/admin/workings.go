@@ -43,7 +43,7 @@ func (w *workings) add(now view.Working, step time.Duration) {
 		}
 	}
 	w.kept = append(w.kept, now)
-	most := int(workingsFor/step) + 1
+	most := max(2, int(workingsFor/step))
 	for len(w.kept) > most || at.Sub(w.kept[0].At()) > workingsFor {
 		w.kept[0] = view.Working{}
 		w.kept = w.kept[1:]

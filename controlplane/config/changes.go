@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -41,7 +42,15 @@ func changes(before, after reflect.Value, path string, out *[]KeyChange) {
 		}
 		*out = append(*out, KeyChange{path, shownValue(before), shownValue(after)})
 	default:
-		*out = append(*out, KeyChange{path, shownValue(before), shownValue(after)})
+		change := KeyChange{path, shownValue(before), shownValue(after)}
+		if path == "capacity" || strings.HasSuffix(path, ".capacity") { // 0 is one that is not written
+			for _, v := range []*string{&change.Before, &change.After} {
+				if *v == "0" {
+					*v = ""
+				}
+			}
+		}
+		*out = append(*out, change)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestChangesNameEachValueThatDiffers(t *testing.T) {
 		{"endpoints.static[10.0.0.1:1]", "10.0.0.1:1", ""},
 		{"endpoints.static[10.0.0.2:1].capacity", "4", "8"},
 		{"endpoints.static[10.0.0.3:1]", "", "10.0.0.3:1"},
-		{"capacity", "0", "2.5"},
+		{"capacity", "", "2.5"},
 		{"scrape.interval", "250ms", "1s"},
 		{"scrape.scheme", "http", "https"},
 		{"scrape.body_limit", "1MiB", "2MiB"},

@@ -220,7 +220,7 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	d.checkOverload(&c.Overload)
 	d.checkPush(&c.Push)
 	if c.Queue != nil {
-		d.checkQueue(c.Queue)
+		d.checkQueue(c.Queue, c.Engine)
 	}
 }
 
@@ -229,7 +229,14 @@ var headerName = regexp.MustCompile(`^[a-z0-9!#$%&'*+.^_|~-]{1,128}$`)
 
 const longestClass = 128 // bytes
 
-func (d *decoder) checkQueue(q *Queue) {
+// slotted are the engines that execute no more requests at once than their slots.
+var slotted = []string{"triton", "custom"}
+
+func (d *decoder) checkQueue(q *Queue, engine string) {
+	if q.MaxInFlight == 0 && !slices.Contains(slotted, engine) {
+		d.fail(&q.MaxInFlight, "missing: engine %s has no slots: write how many requests an endpoint may have in "+
+			"flight, e.g. max_in_flight: 8", engine)
+	}
 	for _, name := range []*string{&q.ClassHeader, &q.TenantHeader} {
 		if !headerName.MatchString(*name) {
 			d.fail(name, "%s is not the name of a header: write it in lower case, such as x-steelyard-class",

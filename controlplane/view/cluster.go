@@ -110,21 +110,36 @@ type Decision struct {
 
 // Work is what requests cost engines that batch continuously, as learned in about the last minute.
 type Work struct {
-	PromptTokens     Number `json:"prompt_tokens"` // that a mean request makes an engine compute
-	OutputTokens     Number `json:"output_tokens"` // of a mean request
-	Requests         Number `json:"requests"`      // that the means stand on
-	TokensPerByte    Number `json:"tokens_per_byte"`
-	BySize           bool   `json:"by_size"`      // prompts are guessed by the size of requests
-	PrefillRate      Number `json:"prefill_rate"` // prompt tokens per second of a typical engine
-	IterationSeconds Number `json:"iteration_seconds"`
+	PromptTokens Number `json:"prompt_tokens"` // that a mean request makes an engine compute
+	OutputTokens Number `json:"output_tokens"` // of a mean request
+	Requests     Number `json:"requests"`      // that the means stand on
+	// Engines are those whose counters of tokens are usable, CountedAgeSeconds is the age of the newest reading of one.
+	Engines           int    `json:"engines"`
+	CountedAgeSeconds Number `json:"counted_age_seconds"`
+	// TokensPerByte is by these counters and the sizes of requests in the Envoys' access logs.
+	TokensPerByte           Number `json:"tokens_per_byte"`
+	TokensPerByteAgeSeconds Number `json:"tokens_per_byte_age_seconds"`
+	BySize                  bool   `json:"by_size"`      // prompts are guessed by the size of requests
+	PrefillRate             Number `json:"prefill_rate"` // prompt tokens per second of a typical engine
+	IterationSeconds        Number `json:"iteration_seconds"`
+	PrefillRateAgeSeconds   Number `json:"prefill_rate_age_seconds"`
 }
 
 // EndpointWork is the work that is outstanding at an endpoint.
 type EndpointWork struct {
 	PromptTokens Number `json:"prompt_tokens"` // guessed not to be computed yet
-	Requests     Number `json:"requests"`      // the work in mean requests: the load that the share goes by
-	Seconds      Number `json:"seconds"`
-	PrefillRate  Number `json:"prefill_rate"` // prompt tokens per second
+	// Source is what the requests that began are known by: "sizes", "requests", "in_flight" or "expected";
+	// AgeSeconds is the age of the newest report of these, and CountedAgeSeconds that of the newest reading of the
+	// engine's own counters, which corrects the guess.
+	Source            string `json:"source"`
+	AgeSeconds        Number `json:"age_seconds"`
+	CountedAgeSeconds Number `json:"counted_age_seconds"`
+	Requests          Number `json:"requests"` // the work in mean requests: the load that the share goes by
+	Seconds           Number `json:"seconds"`
+	PrefillRate       Number `json:"prefill_rate"` // prompt tokens per second
+	// PrefillRateSource is "measured", "configured" or "typical".
+	PrefillRateSource     string `json:"prefill_rate_source"`
+	PrefillRateAgeSeconds Number `json:"prefill_rate_age_seconds"`
 }
 
 // An Endpoint is one address with its weight and the working of it.

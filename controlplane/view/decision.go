@@ -18,10 +18,10 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	since := max(0, now.Sub(d.At))
 	endpoints := make([]Endpoint, 0, len(d.Endpoints))
 	for _, e := range d.Endpoints {
-		endpoints = append(endpoints, fromEndpoint(e, since))
+		endpoints = append(endpoints, fromEndpoint(e, since, now))
 	}
 	at := At(d.At)
-	unit, work := fromWork(d.Work)
+	unit, work := fromWork(d.Work, now)
 	return Decision{
 		At:                at,
 		AgeSeconds:        at.Age(now),
@@ -44,28 +44,31 @@ const (
 	UnitWork     = "work"
 )
 
-func fromWork(w *weighting.Work) (unit string, out Work) {
+func fromWork(w *weighting.Work, now time.Time) (unit string, out Work) {
 	if w == nil {
 		return UnitRequests, Work{}
 	}
 	return UnitWork, Work{
 		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), Requests: Num(w.Requests),
-		TokensPerByte: Num(w.TokensPerByte), BySize: w.BySize,
-		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration),
+		Engines: w.Engines, CountedAgeSeconds: At(w.CountedAt).Age(now),
+		TokensPerByte: Num(w.TokensPerByte), TokensPerByteAgeSeconds: At(w.SizedAt).Age(now), BySize: w.BySize,
+		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration), PrefillRateAgeSeconds: At(w.RatedAt).Age(now),
 	}
 }
 
-func fromEndpointWork(w *weighting.EndpointWork) EndpointWork {
+func fromEndpointWork(w *weighting.EndpointWork, now time.Time) EndpointWork {
 	if w == nil {
 		return EndpointWork{}
 	}
 	return EndpointWork{
 		PromptTokens: Num(w.PromptTokens), Requests: Num(w.Requests), Seconds: Num(w.Seconds),
-		PrefillRate: Num(w.PrefillRate),
+		Source: string(w.Source), AgeSeconds: At(w.ReportedAt).Age(now), CountedAgeSeconds: At(w.CountedAt).Age(now),
+		PrefillRate: Num(w.PrefillRate), PrefillRateSource: string(w.PrefillSource),
+		PrefillRateAgeSeconds: At(w.RatedAt).Age(now),
 	}
 }
 
-func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
+func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Time) Endpoint {
 	var latencyAge Number
 	if !math.IsNaN(e.Latency) {
 		latencyAge = Seconds(e.LatencyAge + since)
@@ -87,7 +90,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration) Endpoint {
 		RelativeSpeed:        Num(e.RelativeSpeed),
 		Ramp:                 Num(e.Ramp),
 		Unproxied:            Num(e.Unproxied),
-		Work:                 fromEndpointWork(e.Work),
+		Work:                 fromEndpointWork(e.Work, now),
 		Inputs:               fromInputs(e.Inputs, since),
 		CompletionRate:       Num(e.CompletionRate),
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),

@@ -26,11 +26,14 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		Horizon:  300 * time.Millisecond,
 		Arrivals: 4, WaterLevel: 5, MedianLoad: math.NaN(), DropFraction: 0.25, ExpectedWait: 1.5,
 		Work: &weighting.Work{
-			PromptTokens: 1000, OutputTokens: 200, Requests: 50, TokensPerByte: 0.25, BySize: true, PrefillRate: 12_000,
+			PromptTokens: 1000, OutputTokens: 200, Requests: 50, Engines: 3, CountedAt: noon.Add(-4 * time.Second),
+			TokensPerByte: 0.25, SizedAt: noon.Add(-5 * time.Second), BySize: true, PrefillRate: 12_000,
 			Iteration: math.NaN(),
 		},
 		Endpoints: []weighting.EndpointDecision{{
-			Work:    &weighting.EndpointWork{PromptTokens: 3000, Requests: 2.5, Seconds: math.NaN(), PrefillRate: 6000},
+			Work: &weighting.EndpointWork{PromptTokens: 3000, Source: weighting.WorkInFlight,
+				ReportedAt: noon.Add(-3 * time.Second), Requests: 2.5, Seconds: math.NaN(), PrefillRate: 6000,
+				PrefillSource: weighting.PrefillConfigured, RatedAt: noon.Add(-6 * time.Second)},
 			Address: "10.0.0.1:80", Zone: "a", Share: 1, Overloaded: true, OverloadReason: "queue",
 			Reason: weighting.ReasonFloor,
 			Load:   7, LoadSource: weighting.LoadScraped, Capacity: 8, Slots: 9, SlotsSource: weighting.CapacityAssumed,
@@ -49,11 +52,12 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		Arrivals:       Num(4), WaterLevel: Num(5), MedianLoad: Number{}, DropFraction: Num(0.25),
 		ExpectedWait: Num(1.5), Unit: UnitWork,
 		Work: Work{PromptTokens: Num(1000), OutputTokens: Num(200), Requests: Num(50), TokensPerByte: Num(0.25),
-			BySize:      true,
+			Engines: 3, CountedAgeSeconds: Num(4), TokensPerByteAgeSeconds: Num(5), BySize: true,
 			PrefillRate: Num(12_000)},
 	}
 	wantEndpoints := []Endpoint{{
-		Work:    EndpointWork{PromptTokens: Num(3000), Requests: Num(2.5), PrefillRate: Num(6000)},
+		Work: EndpointWork{PromptTokens: Num(3000), Source: "in_flight", AgeSeconds: Num(3), Requests: Num(2.5),
+			PrefillRate: Num(6000), PrefillRateSource: "configured", PrefillRateAgeSeconds: Num(6)},
 		Address: "10.0.0.1:80", Zone: "a", Share: Num(1), Overloaded: true, OverloadReason: "queue", Reason: "floor",
 		Load: Num(7), LoadSource: "scraped", Capacity: Num(8), Slots: Num(9), SlotsSource: "assumed",
 		RelativeSpeed: Num(1.5), Ramp: Num(0.5), Unproxied: Num(-2),

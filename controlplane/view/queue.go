@@ -2,9 +2,9 @@ package view
 
 // A Queue is the queue of a cluster.
 type Queue struct {
-	MaxInFlight int `json:"max_in_flight"` // requests, of each endpoint
-	InFlight    int `json:"in_flight"`     // requests that were sent by the queue and have not ended
-	Envoys      int `json:"envoys"`        // whose requests wait in it
+	MaxInFlight *int `json:"max_in_flight"` // requests, of each endpoint; null: its slots
+	InFlight    int  `json:"in_flight"`     // requests that were sent by the queue and have not ended
+	Envoys      int  `json:"envoys"`        // whose requests wait in it
 	// Classes are in the order of the configuration.
 	Classes []QueueClass `json:"classes"`
 }

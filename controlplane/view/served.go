@@ -13,6 +13,25 @@ const (
 // An EndpointState is a word for an endpoint.
 type EndpointState string
 
+// Words are how the state is shown; assets/views.js has the same.
+func (s EndpointState) Words() string {
+	switch s {
+	case EndpointOutlier:
+		return "stalled or failing"
+	case EndpointProbed:
+		return "tried again"
+	case EndpointUnread:
+		return "metrics unread"
+	case EndpointWarming:
+		return "warming up"
+	case EndpointAboveLevel:
+		return "above the level"
+	case "":
+		return "–"
+	}
+	return string(s)
+}
+
 // The states of an endpoint. Where several hold, the first one counts.
 const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails

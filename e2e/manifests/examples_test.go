@@ -113,9 +113,10 @@ func istio(t *testing.T, p parts) []byte {
 					"vhost": map[string]any{"route": map[string]any{"name": "llama"}}}},
 			"patch": map[string]any{"operation": "MERGE",
 				"value": map[string]any{"route": map[string]any{"cluster": "llama_failsafe", "timeout": "0s"}}}})
-	const about = `# For an ingress gateway of Istio whose VirtualService has a route named "llama". The gateway's ` +
-		`pods need the label
-# steelyard.dev/envoy: "true", and a restart, because a part of this goes into Envoy's bootstrap.
+	const about = `# For an ingress gateway of Istio in the namespace models, as an EnvoyFilter is for the pods of its ` +
+		`own namespace; its
+# VirtualService has a route named "llama". The gateway's pods need the label steelyard.dev/envoy: "true", and a
+# restart, because a part of this goes into Envoy's bootstrap.
 `
 	return asYAML(t, about, map[string]any{
 		"apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter",
@@ -157,7 +158,8 @@ func envoyGateway(t *testing.T, p parts) []byte {
 	const about = `# For the Gateway "eg" with the listener "http" and the HTTPRoute "llama", all in the namespace ` +
 		`models. The
 # GatewayClass, or spec.infrastructure.parametersRef of the Gateway, names this EnvoyProxy. In the configuration of
-# Envoy Gateway, extensionApis.enableEnvoyPatchPolicy is true.
+# Envoy Gateway, extensionApis.enableEnvoyPatchPolicy is true, and the
+# runtime flag XDSNameSchemeV2 is off, as it is by default: with it, listeners have other names.
 `
 	return asYAML(t, about, map[string]any{
 		"apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "EnvoyProxy",

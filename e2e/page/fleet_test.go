@@ -135,13 +135,13 @@ func build(t testing.TB) string {
 	return binary
 }
 
-// envoy runs an Envoy for one cluster.
-func (f *fleet) envoy(node, cluster string) {
+// envoy runs an Envoy for one cluster; more are options of steelyard bootstrap.
+func (f *fleet) envoy(node, cluster string, more ...string) {
 	f.t.Helper()
 	binary := build(f.t)
 	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(f.t.Context(), binary, "bootstrap", "--cluster", cluster, "--xds", f.xds,
-		"--node-id", "NODE", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	cmd := exec.CommandContext(f.t.Context(), binary, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds,
+		"--node-id", "NODE", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, more...)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		f.t.Fatalf("steelyard bootstrap: %v\n%s", err, errs.String())

@@ -44,6 +44,7 @@ func TestThePage(t *testing.T) {
 	}{
 		{"every view fits every width in both themes, and axe finds nothing", viewsFit},
 		{"values equal those of the API", valuesEqual},
+		{"the work of engines, with sources and ages", workShown},
 		{"keys, filter, sort and links", keysAndLinks},
 		{"without script there are the clusters and the endpoints", withoutScript},
 		{"behind a path prefix", behindPrefix},
@@ -145,6 +146,22 @@ func axeScript(t *testing.T) string {
 		t.Fatalf("%v: run make tools-chromium", err)
 	}
 	return string(script)
+}
+
+// workShown looks for what was learned of requests and engines, and for what is outstanding at one.
+func workShown(t *testing.T, f *fleet, b *browser) {
+	p := b.tab(t, 1280, 900)
+	for _, c := range []struct{ hash, words string }{
+		{routes(f.llama[0].Address())["cluster"], `From the counters of \d+ engines \([\d.]+ m?s old\): a request has ` +
+			`[\d,.]+ prompt tokens to compute and [\d,.]+ of output. .* tokens per byte .*`},
+		{routes(f.llama[0].Address())["endpoint"], `Prompt tokens: .*, corrected by its counters \([\d.]+ m?s old\)\. ` +
+			`Prefill rate: .*(measured|typical)`},
+	} {
+		p.open(f.url(c.hash))
+		p.until(c.words, fmt.Sprintf(`[...document.querySelectorAll('p.note')].some((e) =>
+			new RegExp(%q).test(e.textContent.replaceAll('\u00a0', ' ')))`, c.words))
+	}
+	p.noErrors()
 }
 
 // valuesEqual compares what rows show with the API's answers of the same seconds.

@@ -24,6 +24,9 @@
 // just been replaced by the next one may be reported with two of them, or with none. While nothing is reported of an
 // endpoint, only what the queue has sent there counts.
 //
+// Without a configured maximum, it is the number of requests that the endpoint executes at once; while that is not
+// known, the endpoint has a place for any request.
+//
 // Among endpoints with a free place, the one is drawn that [picking.Picker] draws. An endpoint that is to be avoided
 // gets a request only where all are.
 //

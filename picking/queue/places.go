@@ -10,9 +10,10 @@ const window = time.Second
 
 // place is the state of one endpoint.
 type place struct {
-	held  int // requests that the queue sent there
-	avoid bool
-	known bool // in the latest update
+	held   int // requests that the queue sent there
+	avoid  bool
+	atOnce float64 // requests that it executes at once; NaN where unknown
+	known  bool    // in the latest update
 	// least of the requests in flight that the queue did not send, in the current window and in the one before; NaN
 	// where nothing was reported.
 	least, before float64
@@ -66,7 +67,7 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 	p.open = false
 	for _, e := range endpoints {
 		at := p.at(e.Address)
-		at.known, at.avoid = true, e.Avoid
+		at.known, at.avoid, at.atOnce = true, e.Avoid, e.AtOnce
 		p.open = p.open || !e.Avoid
 		if math.IsNaN(e.InFlight) {
 			continue
@@ -85,7 +86,19 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 // free reports whether an endpoint may get one more request.
 func (p *places) free(address string) bool {
 	at := p.by[address]
-	return at != nil && at.known && (!at.avoid || !p.open) && float64(at.held)+at.others()+1 <= float64(p.max)
+	return at != nil && at.known && (!at.avoid || !p.open) && float64(at.held)+at.others()+1 <= p.limit(at)
+}
+
+// limit is the requests that an endpoint may have in flight. Where it is not known, there is none: requests then wait at
+// the endpoint, which is how its slots are learned.
+func (p *places) limit(at *place) float64 {
+	switch {
+	case p.max > 0:
+		return float64(p.max)
+	case math.IsNaN(at.atOnce):
+		return math.Inf(1)
+	}
+	return max(1, at.atOnce)
 }
 
 func (p *places) take(id ID, address string) {

@@ -11,7 +11,7 @@ import (
 type Options struct {
 	// Classes are at least one. A request that names none of them belongs to the last.
 	Classes []Class
-	// MaxInFlight is the requests that an endpoint may have in flight, at least 1.
+	// MaxInFlight is the requests that an endpoint may have in flight; 0: as many as it executes at once.
 	MaxInFlight int
 }
 
@@ -33,6 +33,7 @@ type Request struct {
 type Endpoint struct {
 	picking.Endpoint
 	InFlight float64 // requests in flight there, of all proxies; NaN where unknown
+	AtOnce   float64 // requests that it executes at once; NaN where unknown
 }
 
 // Refusal is why a request was refused.
@@ -226,5 +227,5 @@ func (q *Queue) Classes() []ClassState {
 // Held is the number of requests that were sent by the queue and have not ended.
 func (q *Queue) Held() int { return len(q.places.holders) }
 
-// MaxInFlight is the requests that an endpoint may have in flight.
+// MaxInFlight is the requests that an endpoint may have in flight; 0: as many as it executes at once.
 func (q *Queue) MaxInFlight() int { return q.places.max }

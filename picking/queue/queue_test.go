@@ -226,6 +226,26 @@ func TestAReportThatIsLateTakesNoPlace(t *testing.T) {
 	want(t, "taken by another request", q.Arrive(after(8*time.Second), request(99, "", "", 0)))
 }
 
+func TestWithoutAMaximumAnEndpointHasAPlaceForEachSlot(t *testing.T) {
+	q := New(func() float64 { return 0 })
+	q.SetOptions(start, &Options{Classes: []Class{one}})
+	e := endpoints(0)
+	e[0].AtOnce = 2.5
+	q.Update(start, e, 0, picking.Requests())
+	want(t, "the first", q.Arrive(start, request(1, "", "", 0)), "1:a")
+	want(t, "the second", q.Arrive(start, request(2, "", "", 0)), "2:a")
+	want(t, "no slot", q.Arrive(start, request(3, "", "", 0)))
+	e[0].AtOnce = math.NaN()
+	want(t, "the slots are not known", q.Update(start, e, 0, picking.Requests()), "3:a")
+	e[0].AtOnce = 0.2
+	want(t, "fewer slots", q.Update(start, e, 0, picking.Requests()))
+	want(t, "no slot again", q.Arrive(start, request(4, "", "", 0)))
+	for n := range uint64(2) {
+		want(t, "still too many", end(q, 0, 1+n))
+	}
+	want(t, "one at least", end(q, 0, 3), "4:a")
+}
+
 func TestPlacesThatAreHeldAlreadyCount(t *testing.T) {
 	q := New(rand.Float64)
 	q.SetOptions(start, &Options{Classes: []Class{one}, MaxInFlight: 1})
@@ -337,6 +357,63 @@ func TestNoClassStarvesHoweverSmallItsWeight(t *testing.T) {
 	granted, _ := atTwiceTheLoad([]Class{small, large}, 1, 1)
 	if n := granted["small"]; n < 9 {
 		t.Errorf("the small class was granted %d of %d", n, n+granted["large"])
+	}
+}
+
+// TestAMillionRequestsLeaveNothing, with streams that break, endpoints that come and go, and other options.
+func TestAMillionRequestsLeaveNothing(t *testing.T) {
+	const requests, streams = 1_000_000, 8
+	small := Class{Name: "small", Weight: 1, MaxWaiting: 20, MaxWait: 2 * time.Millisecond}
+	random := rand.New(rand.NewPCG(5, 6))
+	q := New(random.Float64)
+	q.SetOptions(start, &Options{Classes: []Class{small}, MaxInFlight: 3})
+	open := make([][]uint64, streams) // requests without an end, by stream
+	now := start
+	verdicts := make(map[Refusal]int)
+	note := func(all []Verdict) {
+		for _, v := range all {
+			verdicts[v.Refused]++
+		}
+	}
+	for n := range uint64(requests) {
+		now = now.Add(50 * time.Microsecond)
+		at := random.IntN(streams)
+		note(q.Arrive(now, Request{ID: ID{uint64(at), n}, Tenant: string('a' + rune(n%5)), Size: -1, Since: now}))
+		open[at] = append(open[at], n)
+		for other := random.IntN(streams); len(open[other]) > 4; {
+			i := random.IntN(len(open[other]))
+			ended, _, _ := q.End(now, ID{uint64(other), open[other][i]})
+			note(ended)
+			open[other] = slices.Delete(open[other], i, i+1)
+		}
+		switch n % 5000 {
+		case 1000:
+			note(q.Gone(now, uint64(at)))
+			open[at] = nil
+		case 2000:
+			note(q.SetOptions(now, &Options{Classes: []Class{small}, MaxInFlight: 1 + random.IntN(4)}))
+		}
+		if n%500 == 0 {
+			note(q.Update(now, endpoints(make([]float64, 1+random.IntN(6))...), 0, picking.Requests()))
+		}
+	}
+	for at, numbers := range open {
+		for _, n := range numbers {
+			ended, _, _ := q.End(now, ID{uint64(at), n})
+			note(ended)
+		}
+		note(q.Gone(now, uint64(at)))
+	}
+	q.Update(now, nil, 0, picking.Requests())
+	if q.Held() != 0 || q.Classes()[0].Waiting != 0 || len(q.places.by) != 0 || len(q.line.byID) != 0 ||
+		len(q.line.classes[0].tenants) != 0 {
+		t.Errorf("%d places are held at %d endpoints, %d requests wait of %d tenants", q.Held(), len(q.places.by),
+			q.Classes()[0].Waiting, len(q.line.classes[0].tenants))
+	}
+	t.Logf("verdicts by refusal: %v", verdicts)
+	if verdicts[""] < requests/10 || verdicts[RefusedFull] == 0 ||
+		verdicts[RefusedTimeout] == 0 {
+		t.Errorf("the verdicts are %v, want many of each kind", verdicts)
 	}
 }
 

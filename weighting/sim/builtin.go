@@ -9,7 +9,7 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// builtin are the scenarios that have a name.
+// builtin are the scenarios that have a name, without their traces: these are large, and every command lists the names.
 func builtin() []Scenario {
 	photoroom := Scenario{
 		Name: "photoroom", Seed: 1, Duration: time.Hour, WarmUp: 2 * time.Minute,
@@ -30,7 +30,7 @@ func builtin() []Scenario {
 	llm := func(name string, pods ...PodGroup) Scenario { // six minutes are the whole trace
 		return Scenario{
 			Name: name, Seed: 1, Duration: 6 * time.Minute, WarmUp: 30 * time.Second,
-			Envoys: 6, Pods: pods, Load: 0.8, Prompts: &Prompts{Trace: trace.Azure()},
+			Envoys: 6, Pods: pods, Load: 0.8, Prompts: &Prompts{},
 		}
 	}
 	engines := engine.Defaults()
@@ -43,7 +43,7 @@ func builtin() []Scenario {
 		{
 			Name: "prefix", Seed: 1, Duration: 15 * time.Minute, WarmUp: 4 * time.Minute, Envoys: 6,
 			Pods: []PodGroup{{Count: 12, Engine: &caching}}, Load: 0.8,
-			Prompts: &Prompts{Trace: trace.Conversations()},
+			Prompts: &Prompts{},
 		},
 		with("batching", func(s *Scenario) {
 			s.Pods = []PodGroup{{Count: 20, Slots: 16, Sharing: true, SlowDown: 1}}
@@ -83,12 +83,20 @@ func oneBig(envoys int) []float64 {
 
 // Builtin returns a scenario by its name.
 func Builtin(name string) (Scenario, bool) {
-	for _, s := range builtin() {
-		if s.Name == name {
-			return s, true
-		}
+	all := builtin()
+	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
 	}
-	return Scenario{}, false
+	s := all[i]
+	switch {
+	case s.Prompts == nil:
+	case name == "prefix":
+		s.Prompts.Trace = trace.Conversations()
+	default:
+		s.Prompts.Trace = trace.Azure()
+	}
+	return s, true
 }
 
 // Names lists the built-in scenarios.

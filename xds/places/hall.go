@@ -99,7 +99,8 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	u := picking.UpdateOf(d)
 	endpoints := make([]queue.Endpoint, len(u.Endpoints))
 	for i, e := range u.Endpoints {
-		endpoints[i] = queue.Endpoint{InFlight: inFlight(&d.Endpoints[i]), Endpoint: e}
+		of := &d.Endpoints[i]
+		endpoints[i] = queue.Endpoint{InFlight: inFlight(of), AtOnce: atOnce(of), Endpoint: e}
 	}
 	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }
@@ -114,6 +115,15 @@ func inFlight(e *weighting.EndpointDecision) float64 {
 		if in.Field == weighting.FieldInFlight && usable {
 			return in.Value
 		}
+	}
+	return math.NaN()
+}
+
+// atOnce is the requests that an endpoint executes at once, NaN where that is only assumed.
+func atOnce(e *weighting.EndpointDecision) float64 {
+	switch e.SlotsSource {
+	case weighting.CapacityConfigured, weighting.CapacityLearned:
+		return e.Slots
 	}
 	return math.NaN()
 }

@@ -125,7 +125,7 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 
 // A State is that of one queue.
 type State struct {
-	MaxInFlight int // of each endpoint
+	MaxInFlight int // of each endpoint; 0: its slots
 	InFlight    int // requests that the queue sent and that have not ended
 	Streams     int // of Envoys
 	Classes     []ClassState

@@ -3,6 +3,7 @@ package places
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -92,6 +93,18 @@ func one(wait time.Duration) *Settings {
 func (s *served) decide() {
 	s.Publish("llama", weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}}))
+}
+
+func TestTheSlotsOfAnEndpointAreKnownOrUnknown(t *testing.T) {
+	law := weighting.NewLaw(weighting.DefaultParams())
+	d := law.Step(time.Now(), weighting.Snapshot{Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
+		{Address: "10.0.0.2:80"}}})
+	if got := atOnce(&d.Endpoints[0]); got != 4 {
+		t.Errorf("%v slots are known of an endpoint with a capacity of 4", got)
+	}
+	if got := atOnce(&d.Endpoints[1]); !math.IsNaN(got) {
+		t.Errorf("%v slots are known of an endpoint that never had a queue", got)
+	}
 }
 
 // keepDeciding publishes decisions, as loops do, until the test ends.

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -25,45 +26,125 @@ func (c *Client) Cluster(ctx context.Context, name string, limit int) (*view.Clu
 	return &v, nil
 }
 
+// FirstOr asks for a cluster by its name, or for the first one.
+func (c *Client) FirstOr(ctx context.Context, name string, limit int) (*view.Cluster, error) {
+	if name == "" {
+		names, err := c.Clusters(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, errNoCluster
+		}
+		name = names[0]
+	}
+	return c.Cluster(ctx, name, limit)
+}
+
+var errNoCluster = errors.New("no cluster is configured")
+
 // PrintCluster prints what steelyard top shows.
 func PrintCluster(o Output, c *view.Cluster, now time.Time) error {
 	return o.print(c, func(w io.Writer) { printCluster(w, c, now, o.Width) })
 }
 
 func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
-	fmt.Fprintln(w, fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", c.Name,
+	printHead(w, c, now, width)
+	topTable(c, c.Endpoints, 0, false).write(w, width)
+	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+}
+
+// printHead prints what stands above the table.
+func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
+	fmt.Fprintln(w, fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", printable(c.Name),
 		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(c.Decision.ArrivalRate),
 		percent(c.Use.CapacityUsed), plural(c.Counts.Total, "endpoint", "endpoints")), width))
 	if !c.Ready {
 		fmt.Fprintln(w, fit("not ready: "+printable(c.NotReadyReason), width))
 	}
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
-		fmt.Fprintf(w, "SHEDDING %s of the requests: the whole pool is saturated\n", percent(view.Num(drop)))
+		fmt.Fprintln(w, fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
+			percent(view.Num(drop))), width))
 	}
-	served := ">SERVED"
+}
+
+// A topColumn is one of the table of endpoints. Columns of numbers are sorted from the largest, others from a to z.
+type topColumn struct {
+	head   string
+	text   func(*view.Endpoint) string
+	number func(*view.Endpoint) view.Number // nil where it is text
+}
+
+// compare puts what is not known last.
+func (c *topColumn) compare(a, b *view.Endpoint) int {
+	if c.number == nil {
+		return cmp.Compare(c.text(a), c.text(b))
+	}
+	return cmp.Compare(c.number(b).Or(-1), c.number(a).Or(-1))
+}
+
+// topColumns are those of a cluster; nil has none.
+func topColumns(c *view.Cluster) []topColumn {
+	if c == nil {
+		return nil
+	}
+	served, wait, latency := "SERVED", "ANSWER", func(e *view.Endpoint) view.Number { return e.LatencySeconds }
 	if c.Served.Source == view.ServedCompleted {
-		served = ">DONE"
+		served = "DONE"
 	}
-	wait := ">TOKEN1"
-	token := slices.ContainsFunc(c.Endpoints, func(e view.Endpoint) bool { return known(e.FirstTokenMean) })
-	if !token {
-		wait = ">ANSWER"
+	if slices.ContainsFunc(c.Endpoints, func(e view.Endpoint) bool { return known(e.FirstTokenMean) }) {
+		wait, latency = "TOKEN1", func(e *view.Endpoint) view.Number { return e.FirstTokenMean }
 	}
-	t := newTable("ENDPOINT", "STATE", served, ">10S", ">CAPAC", ">LOAD", ">OPEN", wait, ">FAIL", ">KV", ">HEARD")
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		latency := e.LatencySeconds
-		if token {
-			latency = e.FirstTokenMean
+	numbers := func(head string, words func(view.Number) string, n func(*view.Endpoint) view.Number) topColumn {
+		return topColumn{head, func(e *view.Endpoint) string { return words(n(e)) }, n}
+	}
+	input := func(name string) func(*view.Endpoint) view.Number {
+		return func(e *view.Endpoint) view.Number { return e.Input(name).Value }
+	}
+	return []topColumn{
+		{head: "ENDPOINT", text: func(e *view.Endpoint) string { return e.Address }},
+		{head: "STATE", text: stateText},
+		numbers(served, percent, func(e *view.Endpoint) view.Number { return e.ServedShare1m }),
+		numbers("10S", percent, func(e *view.Endpoint) view.Number { return e.ServedShare10s }),
+		numbers("CAPAC", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
+		{"LOAD", loadText, loadOf},
+		numbers("OPEN", number, input("in_flight")),
+		numbers(wait, seconds, latency),
+		numbers("FAIL", percent, func(e *view.Endpoint) view.Number { return e.FailedShare }),
+		numbers("KV", percent, input("utilization")),
+		numbers("HEARD", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
+	}
+}
+
+// topTable has a row for each endpoint; the column that it is sorted by, counted from 1, is marked.
+func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bool) *table {
+	columns := topColumns(c)
+	var head []string
+	for i, column := range columns {
+		h := column.head
+		switch falls := (column.number != nil) != reverse; {
+		case sorted != i+1:
+		case falls:
+			h += "↓"
+		default:
+			h += "↑"
 		}
-		t.add(e.Address, stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare),
-			loadText(e), number(e.Input("in_flight").Value), seconds(latency), percent(e.FailedShare),
-			percent(e.Input("utilization").Value), seconds(e.HeardSeconds))
+		if column.number != nil {
+			h = ">" + h
+		}
+		head = append(head, h)
 	}
-	t.write(w, width)
-	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
-		fmt.Fprintf(w, "and %d more\n", more)
+	t := newTable(head...)
+	for i := range endpoints {
+		var cells []string
+		for _, column := range columns {
+			cells = append(cells, column.text(&endpoints[i]))
+		}
+		t.add(cells...)
 	}
+	return t
 }
 
 func known(n view.Number) bool {
@@ -79,10 +160,17 @@ func stateText(e *view.Endpoint) string {
 	if e.Override != nil && e.Reason == "pinned" {
 		return "pinned"
 	}
-	return strings.ReplaceAll(cmp.Or(string(e.State), "ok"), "_", " ")
+	return cmp.Or(e.State, view.EndpointOK).Words()
 }
 
-// loadText is how full it is: seconds of work, or requests for each slot.
+// loadOf is how full it is: seconds of work, or requests for each slot.
+func loadOf(e *view.Endpoint) view.Number {
+	if known(e.Work.Seconds) {
+		return e.Work.Seconds
+	}
+	return e.LoadPerSlot
+}
+
 func loadText(e *view.Endpoint) string {
 	if known(e.Work.Seconds) {
 		return seconds(e.Work.Seconds)
@@ -138,8 +226,9 @@ func (x *Explanation) text(w io.Writer, width int) {
 	}
 	line("1 hears", "%s", cmp.Or(strings.Join(inputs, ", "), "nothing"))
 	if known(e.Work.Requests) {
-		line("2 load", "%s mean requests of work, %s (%s)", number(e.Work.Requests), seconds(e.Work.Seconds),
-			e.LoadSource)
+		line("2 load", "%s mean requests of work, %s (%s): %s", number(e.Work.Requests), seconds(e.Work.Seconds),
+			e.LoadSource, workText(&e.Work))
+		line("", "%s", learnedText(&d.Work))
 	} else {
 		line("2 load", "%s requests in %s slots (%s)", number(e.Load), number(e.Slots), e.LoadSource)
 	}
@@ -155,8 +244,35 @@ func (x *Explanation) text(w io.Writer, width int) {
 	for _, p := range e.Problems {
 		line(string(p.Severity), "%s", p.Message)
 	}
-	line("", "Decisions are kept for %s, one each %s: --at 5m asks about then.", seconds(x.KeptSeconds),
+	line("", "The decisions of the last %s are kept, one each %s: --at asks about one of them.", seconds(x.KeptSeconds),
 		seconds(x.StepSeconds))
+}
+
+// workText is what the work of an endpoint is made of, with sources and ages.
+func workText(w *view.EndpointWork) string {
+	return fmt.Sprintf("%s prompt tokens outstanding (by %s%s; corrected by its counters%s), %s tokens/s (%s%s)",
+		number(w.PromptTokens), strings.ReplaceAll(w.Source, "_", " "), old(w.AgeSeconds), old(w.CountedAgeSeconds),
+		number(w.PrefillRate), w.PrefillRateSource, old(w.PrefillRateAgeSeconds))
+}
+
+// learnedText is what was learned of the cluster's requests and engines.
+func learnedText(w *view.Work) string {
+	guess := "each prompt counts as a mean one"
+	if w.BySize {
+		guess = "prompts are guessed by size"
+	}
+	return fmt.Sprintf("a request: %s prompt tokens, %s of output (counters of %d engines%s), %s tokens/byte "+
+		"(counters and sizes%s), so %s; a typical engine: %s tokens/s (measured%s)", number(w.PromptTokens),
+		number(w.OutputTokens), w.Engines, old(w.CountedAgeSeconds), number(w.TokensPerByte),
+		old(w.TokensPerByteAgeSeconds), guess, number(w.PrefillRate), old(w.PrefillRateAgeSeconds))
+}
+
+// old is an age, where it is known.
+func old(age view.Number) string {
+	if !known(age) {
+		return ", never"
+	}
+	return ", " + seconds(age) + " old"
 }
 
 func because(reason string) string {

@@ -130,6 +130,18 @@ func someExplanation() *Explanation {
 			WaterLevel: view.Num(0.915), MedianLoad: view.Num(1.5)}}
 }
 
+// engineExplanation is one of an engine that counts tokens.
+func engineExplanation() *Explanation {
+	x := someExplanation()
+	x.Endpoint.Work = view.EndpointWork{PromptTokens: view.Num(1834), Source: "sizes", AgeSeconds: view.Num(0.004),
+		CountedAgeSeconds: view.Num(0.12), Requests: view.Num(1.9), Seconds: view.Num(0.24),
+		PrefillRate: view.Num(12_300), PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}
+	x.Decision.Work = view.Work{PromptTokens: view.Num(1012), OutputTokens: view.Num(211), Engines: 5,
+		CountedAgeSeconds: view.Num(0.03), TokensPerByte: view.Num(0.24), TokensPerByteAgeSeconds: view.Num(1),
+		BySize: true, PrefillRate: view.Num(11_800), PrefillRateAgeSeconds: view.Num(2)}
+	return x
+}
+
 func someDiff() *view.Diff {
 	part := func(share, slots float64) view.Part {
 		return view.Part{CapacityShare: view.Num(share), Slots: view.Num(slots)}
@@ -159,6 +171,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		"status":  func(o Output) error { return someStatus().Print(o, "http://127.0.0.1:19000") },
 		"top":     func(o Output) error { return PrintCluster(o, someCluster(), noon) },
 		"explain": func(o Output) error { return someExplanation().Print(o) },
+		"engine":  func(o Output) error { return engineExplanation().Print(o) },
 		"diff":    func(o Output) error { return PrintDiff(o, someDiff()) },
 		"events": func(o Output) error {
 			return PrintEvents(o, []view.Event{{ID: 7, At: view.At(noon), Kind: view.EventFlagged, Cluster: "llama-70b",

@@ -34,7 +34,10 @@ func (d *Daemon) addQueue(c *view.Cluster) {
 	if !on {
 		return
 	}
-	c.Queue = &view.Queue{InFlight: state.InFlight, MaxInFlight: state.MaxInFlight, Envoys: state.Streams}
+	c.Queue = &view.Queue{InFlight: state.InFlight, Envoys: state.Streams}
+	if state.MaxInFlight > 0 {
+		c.Queue.MaxInFlight = &state.MaxInFlight
+	}
 	for _, s := range state.Classes {
 		c.Queue.Classes = append(c.Queue.Classes, view.QueueClass{
 			Name: s.Name, Weight: s.Weight, Strict: s.Strict, MaxWaiting: s.MaxWaiting,

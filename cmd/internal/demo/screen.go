@@ -87,7 +87,7 @@ func newScreen(out io.Writer) *screen {
 }
 
 func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+	file, ok := out.(interface{ Stat() (os.FileInfo, error) })
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return false
 	}

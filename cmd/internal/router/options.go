@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -22,16 +23,17 @@ const (
 	EnvLogInterval  = "CUSTOM_ROUTER_STATE_LOG_INTERVAL" // 30 s
 )
 
-// longestWait is the longest queue timeout: Envoy holds a request in ext_proc for at most an hour.
-const longestWait = 3590 * time.Second
+// day bounds the times.
+const day = 86400
 
-// Options of a Router.
+// Options of Run.
 type Options struct {
 	Host        string // where clients connect, with Port
 	Port        int
 	Queue       picking.QueuedOptions
 	LogInterval time.Duration // between two lines with the state of the backends; 0: none
 	Envoy       string        // the program
+	EnvoyLog    io.Writer     // of Envoy and of the module
 	Log         *slog.Logger
 }
 
@@ -62,12 +64,12 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 	o := Options{
 		Port: whole(EnvPort, 3000, 1, 65535),
 		Queue: picking.QueuedOptions{
-			Threshold:    seconds(EnvThreshold, 3, 0, 86400),
+			Threshold:    seconds(EnvThreshold, 3, 0, day),
 			Alpha:        number(EnvAlpha, 0.3, 0, 1),
 			QueueMax:     whole(EnvQueueMax, 1000, 0, 1_000_000),
-			QueueTimeout: seconds(EnvQueueTimeout, 1200, 0, longestWait.Seconds()),
+			QueueTimeout: seconds(EnvQueueTimeout, 1200, 0, day),
 		},
-		LogInterval: seconds(EnvLogInterval, 30, 0, 86400),
+		LogInterval: seconds(EnvLogInterval, 30, 0, day),
 	}
 	return o, errors.Join(errs...)
 }

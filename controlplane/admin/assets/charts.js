@@ -76,6 +76,26 @@ function rule(g, x1, y1, x2, y2, colour, dashes = []) {
 	g.setLineDash([]);
 }
 
+// ruler draws the steps of a quantity between the heights bottom and top, and returns what gives the height of a value.
+// What is higher than most times the last step is drawn there.
+function ruler(g, steps, words, left, right, bottom, top, most = 1) {
+	const end = steps[steps.length - 1];
+	const Y = (v) => bottom - (bottom - top) * Math.min(most, v / end);
+	for (const s of steps) {
+		const y = Math.round(Y(s)) + 0.5;
+		rule(g, left, y, right, y, s ? colours.rule : colours.edge);
+		write(g, s ? words(s) : '0', left - 6, y + 3.5, { align: 'right' });
+	}
+	return Y;
+}
+const levelLine = (g, y, from, to) => rule(g, from, Math.round(y) + 0.5, to, Math.round(y) + 0.5, colours.link, [5, 3]);
+// line begins a path through values; a single one is a dot of this width.
+function line(g, values, [from, to], X, Y, dot) {
+	g.beginPath();
+	for (let i = from; i < to; i++) g.lineTo(X(i), Y(values[i]));
+	if (to - from === 1) g.lineTo(X(from) + dot, Y(values[from]));
+}
+
 // A span is the time that is shown: from and to in seconds, and the seconds between two values.
 
 // row draws the values of one endpoint over time as colours; where none is known, a thin line.
@@ -134,9 +154,7 @@ export function spark(values, most) {
 		const X = (i) => (i / Math.max(1, values.length - 1)) * w;
 		const Y = (v) => hgt - 1 - (hgt - 3) * Math.min(1, v / top);
 		for (const [from, to] of pieces(values)) {
-			g.beginPath();
-			for (let i = from; i < to; i++) g[i > from ? 'lineTo' : 'moveTo'](X(i), Y(values[i]));
-			if (to - from === 1) g.lineTo(X(from) + 1, Y(values[from]));
+			line(g, values, [from, to], X, Y, 1);
 			g.strokeStyle = colours.water;
 			g.lineWidth = 1.4;
 			g.stroke();
@@ -189,16 +207,10 @@ export function chart({ lines, band, unit, most, format }, span, events, cursor)
 		const usual = band && others.length ? 4 * quantile(others.sort((a, b) => a - b), 0.9) : 0;
 		const cut = !most && usual > 0 && top > 1.5 * usual ? usual : Infinity;
 		const steps = most ? [0, most / 2, most] : ticks(1.03 * Math.min(top, cut), hgt > 76 ? 3 : 2);
-		const end = steps[steps.length - 1];
 		const [y0, y1] = [10, hgt - 5];
-		const Y = (v) => y1 - (y1 - y0) * Math.min(1.05, v / end);
+		const Y = ruler(g, steps, (v) => label(v, unit), gutter, w - right, y1, y0, 1.05);
 		const n = lines[0].values.length;
 		const X = (i) => xOf(span.from + (i + 1) * span.step, w, span);
-		for (const s of steps) {
-			const y = Math.round(Y(s)) + 0.5;
-			rule(g, gutter, y, w - right, y, s ? colours.rule : colours.edge);
-			write(g, s ? label(s, unit) : '0', gutter - 6, y + 3.5, { align: 'right' });
-		}
 		if (band) {
 			for (const [from, to] of pieces(band[1])) {
 				g.beginPath();
@@ -213,10 +225,8 @@ export function chart({ lines, band, unit, most, format }, span, events, cursor)
 			g.strokeStyle = colours[l.colour];
 			g.lineWidth = l.thin ? 1.2 : 1.7;
 			g.setLineDash(l.dashed ? [4, 3] : []);
-			for (const [from, to] of pieces(l.values)) {
-				g.beginPath();
-				for (let i = from; i < to; i++) g.lineTo(X(i), Y(l.values[i]));
-				if (to - from === 1) g.lineTo(X(from) + 1.5, Y(l.values[from]));
+			for (const piece of pieces(l.values)) {
+				line(g, l.values, piece, X, Y, 1.5);
 				g.stroke();
 			}
 			g.setLineDash([]);
@@ -317,12 +327,7 @@ export function vessels(list, level, { format, percent, chosen }) {
 			1.4 * level) : usual;
 		const steps = ticks(top, 4);
 		const end = steps[steps.length - 1];
-		const Y = (v) => bottom - (bottom - y0) * Math.min(1, v / end);
-		for (const s of steps) {
-			const y = Math.round(Y(s)) + 0.5;
-			rule(g, left, y, w, y, s ? colours.rule : colours.edge);
-			write(g, s ? format(s) : '0', left - 6, y + 3.5, { align: 'right' });
-		}
+		const Y = ruler(g, steps, format, left, w, bottom, y0);
 		const places = [];
 		let x = left + gap;
 		zones.forEach((zone, k) => {
@@ -339,11 +344,7 @@ export function vessels(list, level, { format, percent, chosen }) {
 			if (zone) rule(g, from, hgt - 17.5, x - gap, hgt - 17.5, colours.edge);
 			x += k < zones.length - 1 ? between : 0;
 		});
-		if (known(level)) {
-			const y = Math.round(Y(level)) + 0.5;
-			g.lineWidth = 1.5;
-			rule(g, left, y, w, y, colours.link, [5, 3]);
-		}
+		if (known(level)) levelLine(g, Y(level), left, w);
 		const over = (px) => places.find(([a, b]) => px >= a && px < b)?.[2];
 		return { tip: (px) => over(px)?.tip, go: (px) => over(px)?.go };
 	};
@@ -393,12 +394,7 @@ export function skyline(list, level, { format }) {
 		const p98 = quantile(sorted, 0.98).level;
 		const steps = ticks(Math.max(1.3 * p98, 1.6 * level, 1e-6), 4);
 		const end = steps[steps.length - 1];
-		const Y = (v) => bottom - (bottom - y0) * Math.min(1, v / end);
-		for (const s of steps) {
-			const y = Math.round(Y(s)) + 0.5;
-			rule(g, left, y, w, y, s ? colours.rule : colours.edge);
-			write(g, s ? format(s) : '0', left - 6, y + 3.5, { align: 'right' });
-		}
+		const Y = ruler(g, steps, format, left, w, bottom, y0);
 		const n = sorted.length;
 		const width = (w - left) / n;
 		const bars = Math.min(n, Math.floor(w - left));
@@ -419,8 +415,7 @@ export function skyline(list, level, { format }) {
 			g.lineTo(x + 5, Y(sorted[mine].level) - 12);
 			g.fill();
 		}
-		const y = Math.round(Y(level)) + 0.5;
-		rule(g, left, y, w, y, colours.link, [5, 3]);
+		levelLine(g, Y(level), left, w);
 		const below = sorted.filter((v) => v.level < level).length;
 		write(g, below + (below === 1 ? ' endpoint' : ' endpoints') + ' below the level', left + 6, y0 - 8,
 			{ colour: colours.link, weight: 600 });

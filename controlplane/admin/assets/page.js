@@ -26,7 +26,7 @@ function readRoute() {
 		range: one('range', ['15m', ...views.rangeNames]), q: (q.get('q') || '').slice(0, 200), state: one('state',
 			['', ...views.stateOrder]),
 		sort: one('sort', ['state', ...views.sortable]), up: q.get('up') === '1', kind: one('kind',
-			['', ...Object.keys(views.eventGroups)]),
+			['', ...views.eventGroups]),
 		pool: view === 'envoys' ? q.get('pool') || '' : '',
 	};
 }

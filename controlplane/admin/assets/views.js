@@ -27,25 +27,33 @@ const picture = (height, name, rev, draw, key) => h('canvas', {
 	key, role: 'img', 'aria-label': name, style: { height: height + 'px' }, rev: String(rev), draw,
 });
 const b = (...kids) => h('b', ...kids);
+// sheet is a table that scrolls sideways; the heading of a column may end with | and its classes.
+const sheet = (name, heads, rows, kind = 'plain') => h('div.sideways', { tabindex: 0, role: 'region',
+	'aria-label': name }, h('table.' + kind, h('thead', h('tr', heads.map((t) => h('th', { scope: 'col',
+	class: t.split('|')[1] }, t.split('|')[0])))), h('tbody', rows)));
+const filterField = (what, label) => h('input.field', { id: 'filter', type: 'search', placeholder: 'Filter: ' + what,
+	'aria-label': 'Filter the ' + label, value: R.q, oninput: (e) => act.query({ q: e.target.value }, true) });
+const chip = (key, on, change, ...kids) => h('button.chip', { key, 'aria-pressed': String(on),
+	onclick: () => act.query(change) }, ...kids);
+// path leads to where a view is; of an endpoint to its cluster.
+const path = (c) => h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /',
+	c && [' ', h('a', { href: link(clusterPath(c.name)) }, c.name), ' /']);
+const rangeWords = () => R.range.replace('m', ' min').replace('h', ' h');
 // leadOf is the sentence of a view. A stale page claims nothing.
 const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
 	? [sign('none'), 'As of ' + clock(S.now) + ' UTC. What holds now is not known.'] : [kind && sign(kind), words, more]);
 
 // ---- Words for states.
 
-const stateKinds = {
-	outlier: 'error', probed: 'warning', blind: 'error', overloaded: 'warning', unread: 'warning', unused: 'warning',
-	late: 'warning', warming: 'new', above_level: 'good', ok: 'good',
+const states = {
+	outlier: ['error', 'stalled or failing'], probed: ['warning', 'tried again'], blind: ['error', 'blind'],
+	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
+	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
+	ok: ['good', 'ok'],
 };
-const stateWords = {
-	outlier: 'stalled or failing', probed: 'tried again', blind: 'blind', overloaded: 'overloaded',
-	unread: 'metrics unread', unused: 'unused', late: 'late', warming: 'warming up', above_level: 'above the level',
-	ok: 'ok',
-};
-export const stateOrder = Object.keys({ outlier: 1, probed: 1, blind: 1, overloaded: 1, unused: 1, unread: 1, late: 1,
-	warming: 1, above_level: 1, ok: 1 });
-export const kindOf = (state) => stateKinds[state] || 'none';
-export const stateWord = (state) => stateWords[state] || state || 'not known';
+export const stateOrder = Object.keys(states);
+export const kindOf = (state) => states[state]?.[0] || 'none';
+export const stateWord = (state) => states[state]?.[1] || state || 'not known';
 
 // What load is counted in: seconds of work where engines count tokens, else requests for each slot.
 export const byWork = (c) => (c.unit ?? c.decision?.unit) === 'work';
@@ -144,10 +152,7 @@ function titled(i) {
 // ---- Time.
 
 // spanOf is the time that a history covers: it ends with the latest value.
-function spanOf(history) {
-	if (history) return history.span;
-	return { from: 0, to: 1, step: 1 };
-}
+const spanOf = (history) => history?.span || { from: 0, to: 1, step: 1 };
 function since() {
 	const started = S.now - seconds(S.fleet.started_at);
 	return started < rangeSeconds() ? 'Steelyard started ' + lasts(started) + ' ago; history from then on' : '';
@@ -180,32 +185,25 @@ function stack(history, tracks, events) {
 
 // ---- Events.
 
+// Each kind of event with its sign, its group in the filter, and its words on the lane.
 const eventKinds = {
-	started: 'none', config: 'none', config_refused: 'error', endpoints_joined: 'new', endpoints_left: 'gone',
-	flagged: 'warning', unflagged: 'good', source_lost: 'warning', source_back: 'good', nack: 'error',
-		drops_began: 'error',
-	drops_ended: 'good', envoys_joined: 'new', envoys_left: 'gone', override: 'none',
+	started: ['none', 'config', 'started'], config: ['none', 'config', 'config'],
+	config_refused: ['error', 'config', 'config refused'], override: ['none', 'config', 'override'],
+	endpoints_joined: ['new', 'endpoints', 'joined'], endpoints_left: ['gone', 'endpoints', 'left'],
+	flagged: ['warning', 'flags', 'flagged'], unflagged: ['good', 'flags', 'flag off'],
+	source_lost: ['warning', 'sources', 'lost'], source_back: ['good', 'sources', 'back'],
+	nack: ['error', 'Envoys', 'refuses'], envoys_joined: ['new', 'Envoys', 'joined'],
+	envoys_left: ['gone', 'Envoys', 'left'], drops_began: ['error', 'drops', 'drops'],
+	drops_ended: ['good', 'drops', 'drops ended'],
 };
-export const eventGroups = {
-	config: ['started', 'config', 'config_refused', 'override'], endpoints: ['endpoints_joined', 'endpoints_left'],
-	flags: ['flagged', 'unflagged'], sources: ['source_lost', 'source_back'],
-	Envoys: ['nack', 'envoys_joined', 'envoys_left'], drops: ['drops_began', 'drops_ended'],
-};
-const briefs = {
-	started: 'started', config: 'config', config_refused: 'config refused', endpoints_joined: 'joined',
-		endpoints_left: 'left',
-	flagged: 'flagged', unflagged: 'flag off', source_lost: 'lost', source_back: 'back', nack: 'refuses',
-		drops_began: 'drops',
-	drops_ended: 'drops ended', envoys_joined: 'joined', envoys_left: 'left', override: 'override',
-};
+export const eventGroups = [...new Set(Object.values(eventKinds).map(([, group]) => group))];
 // readEvent completes an event of the API with what the page shows of it.
 export function readEvent(e) {
 	const one = e.count === 1 && e.subjects.length ? short(e.subjects[0]) : e.count > 1 ? num(e.count) : '';
+	const [kind, group, brief] = eventKinds[e.kind] || ['none', '', e.kind];
 	return {
-		...e, t: seconds(e.at), end: seconds(e.last_at), kind: eventKinds[e.kind] || 'none', type: e.kind, title: e.text,
-		brief: ((one.length > 22 ? one.slice(0, 21) + '…' : one) + ' ' + (briefs[e.kind] || e.kind)).trim(),
-		text: e.cluster,
-		go: eventRoute(e),
+		...e, t: seconds(e.at), kind, group, type: e.kind, title: e.text, text: e.cluster, go: eventRoute(e),
+		brief: ((one.length > 22 ? one.slice(0, 21) + '…' : one) + ' ' + brief).trim(),
 	};
 }
 function eventRoute(e) {
@@ -259,7 +257,7 @@ function poolRow(c) {
 		h('div.map', picture(Math.max(36, Math.min(88, 10 * rows.length)), 'Load of each endpoint of ' + c.name +
 			' over ' + R.range, rev,
 			rows.length ? charts.heatmap(rows, steps(c), history.span, loadTip(c)) : () => {}),
-		h('div.ends', h('span', R.range.replace('m', ' min').replace('h', ' h') + ' ago'),
+		h('div.ends', h('span', rangeWords() + ' ago'),
 			h('span.less', rows.length ? 'a line for each endpoint' : 'no history yet'), h('span', 'now'))),
 		figure('Requests', rate(c.arrival_rate), '/s', known(c.in_flight) ? num(c.in_flight) + ' in flight' : '',
 			history?.pool.rate, 'rate', rev),
@@ -285,7 +283,7 @@ function fleetLead() {
 	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + ', and every Envoy follows.'];
 }
 
-const states = ['ok', 'warning', 'error'];
+const byState = ['error', 'warning', 'ok'];
 export function fleetView() {
 	const { clusters, envoys } = S.fleet;
 	if (!clusters.length) {
@@ -300,7 +298,7 @@ export function fleetView() {
 				rate(sum(clusters.map((c) => c.arrival_rate || 0))) + ' requests/s'].join(' · ')),
 			h('div.end.legend', h('span', 'load: little', scale(), 'overloaded'))),
 		leadOf(kind, lead, h('small', '  ' + since())),
-		[...clusters].sort((x, y) => states.indexOf(y.state) - states.indexOf(x.state)).map((c) => poolRow(c)),
+		[...clusters].sort((x, y) => byState.indexOf(x.state) - byState.indexOf(y.state)).map(poolRow),
 		operatorsCard(),
 		h('div.half',
 			card('Latest events', null, h('a', { href: link('/events') }, 'All events'), eventList(S.events, 6)),
@@ -343,7 +341,8 @@ function clusterLead(c, rows) {
 		(c.use.estimate ? ', by estimate. ' : '. '));
 	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
 		' of the requests, because the whole pool is saturated.');
-	return [bad ? 'error' : look || c.decision.drop_fraction > 0 ? 'warning' : 'good', ...words];
+	const { state } = S.fleet.clusters.find((x) => x.name === c.name); // of its incidents
+	return [bad ? 'error' : state !== 'ok' ? state : look ? 'warning' : 'good', ...words];
 }
 
 // vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
@@ -394,24 +393,20 @@ function fillCard(c, rows, chosen, height) {
 const expected = (c) => (known(c.decision.arrivals) ? num(c.decision.arrivals, c.decision.arrivals < 20 ? 1
 	: 0) + ' expected within ' + secs(c.decision.horizon_seconds) : 'nothing is expected yet');
 
+// track is a chart of one line; now is its latest value, as words.
+const track = (title, format, values, now, more) => ({
+	title, format, lines: [{ values: values || [], colour: 'water' }], values: [{ name: '', now, at: values }], ...more,
+});
+const perSecond = (v) => rate(v) + ' /s';
 function clusterTracks(c, history) {
 	const pool = history ? history.pool : {};
-	const tracks = [{
-		title: 'Requests', format: (v) => rate(v) + ' /s', lines: [{ values: pool.rate || [], colour: 'water' }],
-		values: [{ name: '', now: rate(c.decision.arrival_rate) + ' /s', at: pool.rate }],
-	}];
-	if (known(c.first_token_mean_seconds) || (pool.first || []).some(known)) {
-		tracks.push({
-			title: 'First token', unit: 's', format: secs, lines: [{ values: pool.first || [], colour: 'water' }],
-			values: [{ name: 'mean', colour: 'water', now: secs(c.first_token_mean_seconds), at: pool.first },
-				{ name: 'p99 ≈', now: secs(c.first_token_p99_seconds) }],
-		});
-	} else {
-		tracks.push({
-			title: 'Whole answer', unit: 's', format: secs, lines: [{ values: pool.answer || [], colour: 'water' }],
-			values: [{ name: 'p99', colour: 'water', now: secs(c.answer_p99_seconds), at: pool.answer }],
-		});
-	}
+	const first = known(c.first_token_mean_seconds) || (pool.first || []).some(known);
+	const tracks = [track('Requests', perSecond, pool.rate, perSecond(c.decision.arrival_rate)), first
+		? track('First token', secs, pool.first, '', { unit: 's', values: [
+			{ name: 'mean', colour: 'water', now: secs(c.first_token_mean_seconds), at: pool.first },
+			{ name: 'p99 ≈', now: secs(c.first_token_p99_seconds) }] })
+		: track('Whole answer', secs, pool.answer, '', { unit: 's', values: [
+			{ name: 'p99', colour: 'water', now: secs(c.answer_p99_seconds), at: pool.answer }] })];
 	tracks.push({
 		title: loadName(c), unit: byWork(c) ? 's' : '', format: (v) => loadWords(c, v), height: 84,
 		lines: [{ values: pool.most || [], colour: 'ink2', thin: true }, { values: pool.median || [], colour: 'water' }],
@@ -421,26 +416,21 @@ function clusterTracks(c, history) {
 			{ name: '8 of 10 endpoints', colour: 'shallow', box: true }],
 	});
 	if ((pool.flight || []).some(known)) {
-		tracks.push({
-			title: 'In flight', format: (v) => num(v), lines: [{ values: pool.flight, colour: 'water' }], height: 54,
-			values: [{ name: '', now: num(S.inFlight), at: pool.flight }],
-		});
+		tracks.push(track('In flight', (v) => num(v), pool.flight, num(S.inFlight), { height: 54 }));
 	}
 	return tracks;
 }
 
 export function clusterView() {
-	const known1 = S.fleet.clusters.find((c) => c.name === R.cluster);
-	if (!known1) return notThere('There is no cluster ' + R.cluster,
-		'The configuration that runs has none of this name.');
+	const instead = absent();
+	if (instead) return instead;
 	const c = S.cluster;
-	if (!c || c.name !== R.cluster) return loadingBlocks();
 	const rows = S.rows;
 	const history = S.histories.get(c.name);
 	const zones = new Set(rows.map((r) => r.zone).filter(Boolean));
 	const [kind, ...lead] = clusterLead(c, rows);
 	const head = [
-		h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /'), h('h1', c.name),
+		h('div.head', path(), h('h1', c.name),
 			h('p', [c.engine, plural(rows.length, 'endpoint') + (zones.size > 1 ? ' in ' + zones.size + ' zones' : ''),
 				'decided ' + ago(c.decision.age_seconds)].join(' · ')),
 			h('div.end', h('a', { href: link('/envoys', { pool: c.name }) }, 'Its Envoys'))),
@@ -507,9 +497,9 @@ const sourceNames = {
 };
 const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
 // sourceKind is that of the incident about a source, if there is one: it is red where the source fails for most of a
-// pool.
-const sourceKind = (c, s) => S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' + s.name)?.severity ||
-	sourceKinds[s.state] || '';
+// pool. An incident stays for some seconds after its cause.
+const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
+	s.name)?.severity) || sourceKinds[s.state] || '';
 function sourceWords(s) {
 	const e = s.envoys;
 	if (known(e.expected)) {
@@ -520,31 +510,44 @@ function sourceWords(s) {
 	return s.last_error || (s.state === 'ok' ? 'works' : '');
 }
 function sourcesCard(c) {
-	return card('What Steelyard hears', 'of ' + c.name, null, h('div.sideways', { tabindex: 0, role: 'region',
-		'aria-label': 'Sources' }, h('table.plain',
-		h('thead', h('tr', h('th', 'Source'), h('th.less', 'State'), h('th', 'What it reports'), h('th.num', 'Latest'))),
-		h('tbody', c.sources.map((s) => h('tr', { key: s.name }, h('td.nowrap', sign(sourceKind(c, s)),
-			' ' + (sourceNames[s.name] || s.name)),
+	return card('What Steelyard hears', 'of ' + c.name, null,
+		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr',
+			{ key: s.name }, h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
-			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))))));
+			h('td.num', s.last_success ? ago(S.now - seconds(s.last_success)) : 'never')))),
+		byWork(c) && h('p.note.inner', requestWords(c.decision.work)));
+}
+const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
+// requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
+function requestWords(w) {
+	return 'From the counters of ' + plural(w.engines, 'engine') + old(w.counted_age_seconds) + ': a request has ' +
+		num(w.prompt_tokens) + ' prompt tokens to compute and ' + num(w.output_tokens) + ' of output. With the sizes of ' +
+		'requests: ' + num(w.tokens_per_byte, 2) + ' tokens per byte' + old(w.tokens_per_byte_age_seconds) + ', so ' +
+		(w.by_size ? 'a prompt is guessed by its size. ' : 'each prompt counts as a mean one. ') +
+		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
 function queueCard(q) {
-	const note = num(q.in_flight) + ' in flight by it, at most ' + num(q.max_in_flight) + ' at each endpoint, of '
+	const most = q.max_in_flight === null ? 'its slots' : num(q.max_in_flight);
+	const note = num(q.in_flight) + ' in flight by it, at most ' + most + ' at each endpoint, of '
 		+ plural(q.envoys, 'Envoy');
-	return card('Queue', note, null, h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Queue' },
-		h('table.plain', h('thead', h('tr', h('th', 'Class'), h('th.num', 'Share'), h('th.num', 'Waiting'),
-			h('th.num.less', 'Tenants'), h('th.num', 'Longest wait'), h('th.num', 'Sent'), h('th.num', 'Refused'),
-			h('th.num.less', 'Gave up'), h('th.num.less', 'By the weights'))),
-		h('tbody', q.classes.map((c) => h('tr', { key: c.name }, h('td.nowrap', c.name),
-			h('td.num', c.strict ? 'first' : pct(c.weight / sum(q.classes.filter((o) => !o.strict).map((o) => o.weight)))),
+	const weights = sum(q.classes.filter((c) => !c.strict).map((c) => c.weight));
+	return card('Queue', note, null, sheet('Queue', ['Class', 'Share|num', 'Waiting|num', 'Tenants|num less',
+		'Longest wait|num', 'Sent|num', 'Refused|num', 'Gave up|num less', 'By the weights|num less'],
+		q.classes.map((c) => h('tr', { key: c.name }, h('td.nowrap', c.name),
+			h('td.num', c.strict ? 'first' : pct(c.weight / weights)),
 			h('td.num', num(c.waiting)), h('td.num.less', num(c.tenants)),
-			h('td.num', c.oldest_at ? secs(Math.max(0, S.now - seconds(c.oldest_at))) : '–'),
+			h('td.num', c.oldest_at ? secs(Math.max(0, S.now - seconds(c.oldest_at))) : dash),
 			h('td.num', num(c.granted)), h('td.num', num(c.refused_full + c.refused_timeout)),
-			h('td.num.less', num(c.left)), h('td.num.less', num(c.released))))))));
+			h('td.num.less', num(c.left)), h('td.num.less', num(c.released))))));
 }
-function notThere(title, words) {
-	return [h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /'),
-		h('h1', title)), empty(title, words, h('p', h('a', { href: link('/') }, 'To the fleet')))];
+// absent stands for a cluster that is not there, or not yet; null where it is.
+function absent() {
+	const c = S.fleet.clusters.find((x) => x.name === R.cluster);
+	const there = c && S.cluster?.name === c.name && (S.rows.length || !c.endpoint_counts.total);
+	if (c) return there ? null : loadingBlocks();
+	const title = 'There is no cluster ' + R.cluster;
+	return [h('div.head', path(), h('h1', title)), empty(title, 'The configuration that runs has none of this name.',
+		h('p', h('a', { href: link('/') }, 'To the fleet')))];
 }
 export const loadingBlocks = () => [h('div.block.h1'), h('div.block.h2'), h('div.block.h3')];
 
@@ -585,8 +588,7 @@ function chips(rows) {
 	const counts = new Map();
 	for (const r of rows) counts.set(r.state, (counts.get(r.state) || 0) + 1);
 	if (counts.size < 2) return null;
-	return stateOrder.filter((s) => counts.has(s)).map((s) => h('button.chip',
-		{ key: s, 'aria-pressed': String(R.state === s), onclick: () => act.query({ state: R.state === s ? '' : s }) },
+	return stateOrder.filter((s) => counts.has(s)).map((s) => chip(s, R.state === s, { state: R.state === s ? '' : s },
 		sign(kindOf(s)), b(num(counts.get(s))), stateWord(s)));
 }
 
@@ -596,15 +598,12 @@ function endpointTable(c, rows) {
 	const [before, after] = [S.window.from * S.rowHeight, Math.max(0, list.length - S.window.to) * S.rowHeight];
 	const history = S.histories.get(c.name);
 	const isFirst = known(c.first_token_mean_seconds) || rows.some((r) => known(r.firstToken));
-	const names = { load: 'Load, ' + R.range.replace('m', ' min').replace('h', ' h'), work: loadName(c), first: isFirst
-		? 'First token' : 'Answer, p99', served: (c.served.source === 'completed' ? 'Completed' : 'Served') +
-		' share, 1 min' };
+	const names = { load: 'Load, ' + rangeWords(), work: loadName(c), first: isFirst
+		? 'First token' : 'Answer, p99', served: servedWord(c).replace(/^./, (x) => x.toUpperCase()) + ' share, 1 min' };
 	const sorted = (id) => (R.sort === id ? (R.up ? 'ascending' : 'descending') : null);
 	return h('section.card', { key: 'table' },
 		h('header', h('h2', 'Endpoints'), h('div.tools',
-			h('input.field', { id: 'filter', type: 'search', placeholder: 'Filter: address, zone, state',
-				'aria-label': 'Filter the endpoints', value: R.q, oninput: (e) => act.query({ q: e.target.value }, true) }),
-			chips(rows)), h('div.end.less', scaleOf(c))),
+			filterField('address, zone, state', 'endpoints'), chips(rows)), h('div.end.less', scaleOf(c))),
 		h('table.endpoints', { id: 'endpoints', 'aria-rowcount': list.length + 1 },
 			h('thead', h('tr', { 'aria-rowindex': 1 }, columns.map((col) => h('th', { key: col.id, scope: 'col',
 				class: [col.num && 'num', col.less].filter(Boolean).join(' '), style: { width: col.width },
@@ -661,25 +660,21 @@ function operatorsCard(cluster) {
 	if (!list.length) return null;
 	return h('section.card', { key: 'overrides' }, h('header', h('h2', 'By hand'),
 		h('small', 'endpoints that operators drained or pinned, until their time is over')),
-	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Overrides' }, h('table.plain',
-		h('thead', h('tr', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'].map((t) => h('th',
-			{ scope: 'col' }, t)))),
-		h('tbody', list.map((o) => h('tr', { key: o.cluster + ' ' + o.address, 'data-override': o.address },
-			h('td', h('a', { href: link(endpointPath(o.cluster, o.address)) }, o.address), !cluster && h('small',
-				' ' + o.cluster)),
-			h('td.nowrap.is-warning', sign('warning'), ' ', overrideWords(o)),
-			h('td.nowrap', lasts(seconds(o.until) - S.now) + ' more'), h('td.break', o.by || dash),
-			h('td.break', o.reason || dash), h('td', o.kept ? 'stays' : 'is lost')))))));
+	sheet('Overrides', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'], list.map((o) => h('tr',
+		{ key: o.cluster + ' ' + o.address, 'data-override': o.address },
+		h('td', h('a', { href: link(endpointPath(o.cluster, o.address)) }, o.address), !cluster && h('small',
+			' ' + o.cluster)),
+		h('td.nowrap.is-warning', sign('warning'), ' ', overrideWords(o)),
+		h('td.nowrap', lasts(seconds(o.until) - S.now) + ' more'), h('td.break', o.by || dash),
+		h('td.break', o.reason || dash), h('td', o.kept ? 'stays' : 'is lost')))));
 }
 
 // ---- Endpoint.
 
 export function endpointView() {
-	const known1 = S.fleet.clusters.find((c) => c.name === R.cluster);
-	if (!known1) return notThere('There is no cluster ' + R.cluster,
-		'The configuration that runs has none of this name.');
+	const instead = absent();
+	if (instead) return instead;
 	const c = S.cluster;
-	if (!c || c.name !== R.cluster) return loadingBlocks();
 	const e = S.endpoint && S.endpoint.address === R.endpoint ? S.endpoint : null;
 	const inPool = S.rows.some((r) => r.address === R.endpoint);
 	if (!e) return inPool ? loadingBlocks() : goneEndpoint(c);
@@ -689,9 +684,8 @@ export function endpointView() {
 		!/:\d+$/.test(x.subjects[0] || '') || x.subjects.includes(e.address))));
 	const kind = kindOf(e.state);
 	return [
-		h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' / ',
-			h('a', { href: link(clusterPath(c.name)) }, c.name), ' /'),
-			h('h1', e.address), h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
+		h('div.head', path(c), h('h1', e.address),
+			h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
 				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
 			h('div.end.soft', h('button.button', { onclick: () => act.step(-1) }, h('kbd', 'k'), ' previous'),
 				h('button.button', { onclick: () => act.step(1) }, h('kbd', 'j'), ' next'))),
@@ -703,14 +697,14 @@ export function endpointView() {
 		numbersCard(e),
 	];
 }
+const servedWord = (c) => (c.served.source === 'completed' ? 'completed' : 'served');
 const servedWords = (e) => 'In the last minute it got ' + pct(e.served_share_1m) +
 	' of the requests; its part of the capacity is ' + pct(e.capacity_share) + '.';
 
 function goneEndpoint(c) {
 	const last = S.events.find((e) => e.type === 'endpoints_left' && e.cluster === c.name &&
 		e.subjects.includes(R.endpoint));
-	return [h('div.head', h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' / ',
-		h('a', { href: link(clusterPath(c.name)) }, c.name), ' /'), h('h1', R.endpoint), h('p.is-gone', sign('gone'),
+	return [h('div.head', path(c), h('h1', R.endpoint), h('p.is-gone', sign('gone'),
 		' not in the pool')),
 		empty(last ? 'It left ' + ago(S.now - last.t) : 'It is not in the pool', last
 			? 'Discovery does not list it any more since ' + clock(last.t) + ' UTC, so it gets no requests.'
@@ -721,6 +715,8 @@ function goneEndpoint(c) {
 const fieldNames = { in_flight: 'in flight', running: 'running', queue: 'waiting', utilization: 'KV cache' };
 const flightSources = { access_log: "the Envoys' log", load_reports: "the Envoys' load reports",
 	redis: 'the counts in Redis' };
+const workSources = { sizes: 'guessed by the sizes of requests', requests: 'each request taken for a mean one',
+	in_flight: 'each rise of the count taken for mean requests', expected: 'guessed by its share of the arrivals' };
 const inputKinds = { fresh: '', hold: 'late', decay: 'fading', neutral: 'too old', unknown: 'never reported' };
 
 function whyCard(c, e, row) {
@@ -734,7 +730,7 @@ function whyCard(c, e, row) {
 	const bar = (name, value) => [h('span.soft.nowrap', name), h('span.meter.slim',
 		h('i', { style: { width: (100 * (value || 0)) / most + '%' } }), known(e.capacity_share) &&
 		h('b', { style: { left: (100 * e.capacity_share) / most + '%' } })), h('b', pct(value))];
-	const word = c.served.source === 'completed' ? 'completed' : 'served';
+	const word = servedWord(c);
 	return h('section.card', h('header', h('h2', 'Why this weight'), h('small', 'the decision of ' + (c.decision.at ||
 		'').slice(11, 23) + ' UTC')),
 		h('div.steps',
@@ -748,17 +744,18 @@ function whyCard(c, e, row) {
 				'A value is used as it is for 3 s, then fades to the pool’s median until 10 s.')),
 			step(2, work ? 'Work there' : 'Load there', h('p.big', work ? secs(e.work.seconds) : num(e.load, 1),
 				h('small', work ? 'waiting' : 'requests')),
-				h('dl.sums', sums(work ? [
-					['prompt tokens to compute', num(e.work.prompt_tokens)], ['in mean requests', num(e.work.requests, 1)],
-						['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1) : 'none') : dash],
-						['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash], ['trusted with',
-						pct(e.ramp, 0)],
-				] : [
-					['slots', num(e.slots, e.slots % 1 ? 1 : 0) + (e.slots_source ? ', ' + e.slots_source : '')], ['for each slot',
-						num(e.load_per_slot, 2)], ['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1)
-						: 'none') : dash], ['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash],
-						['trusted with', pct(e.ramp, 0)],
-				]))),
+				h('dl.sums', sums([
+					...(work ? [['prompt tokens to compute', num(e.work.prompt_tokens)],
+						['in mean requests', num(e.work.requests, 1)]]
+						: [['slots', num(e.slots, e.slots % 1 ? 1 : 0) + (e.slots_source ? ', ' + e.slots_source : '')],
+							['for each slot', num(e.load_per_slot, 2)]]),
+					['from elsewhere', known(e.unproxied) ? (e.unproxied > 0.5 ? num(e.unproxied, 1) : 'none') : dash],
+					['speed, of the median', known(e.relative_speed) ? num(e.relative_speed, 2) + ' ×' : dash],
+					['trusted with', pct(e.ramp, 0)],
+				])), work && h('p.note', 'Prompt tokens: ' + (workSources[e.work.source] || '') + old(e.work.age_seconds) +
+					', corrected by its counters' + old(e.work.counted_age_seconds) + '. Prefill rate: ' +
+					num(e.work.prefill_rate) + ' tokens/s, ' + e.work.prefill_rate_source +
+					old(e.work.prefill_rate_age_seconds) + '.')),
 			step(3, 'Filled up to a level', fillCard(c, S.rows, e.address, 190),
 				h('p.note', fillWords(c, v, arrivals))),
 			step(4, 'Share', h('p.big', pct(e.served_share_1m)), h('small', word + ', 1 min'),
@@ -788,7 +785,7 @@ function endpointTracks(c, e, history) {
 	const mine = history?.byAddress.get(e.address) || {};
 	const pool = history ? history.pool : {};
 	const none = [];
-	const word = c.served.source === 'completed' ? 'completed' : 'served';
+	const word = servedWord(c);
 	const share = (mine.served || none).map((v) => (known(v) ? e.capacity_share : null));
 	return [
 		{ title: 'Share', unit: '%', format: (v) => pct(v), lines: [{ values: share, colour: 'ink2', dashed: true,
@@ -800,12 +797,10 @@ function endpointTracks(c, e, history) {
 			values: [{ name: 'pool’s median', colour: 'ink', dashed: true, now: loadWords(c, S.medianShown),
 				at: pool.median }, { name: 'here', colour: 'water', now: loadWords(c, byWork(c) ? e.work.seconds
 				: e.load_per_slot), at: mine.load }] },
-		{ title: 'Requests in flight', format: (v) => num(v), lines: [{ values: mine.flight || none, colour: 'water' }],
-			values: [{ name: '', now: num((e.inputs.find((i) => i.field === 'in_flight') || {}).value), at: mine.flight }] },
-		{ title: known(e.first_token_mean_seconds) ? 'First token' : 'Whole answer', unit: 's', format: secs,
-			lines: [{ values: mine.latency || none, colour: 'water' }],
+		track('Requests in flight', (v) => num(v), mine.flight, num(e.inputs.find((i) => i.field === 'in_flight')?.value)),
+		track(known(e.first_token_mean_seconds) ? 'First token' : 'Whole answer', secs, mine.latency, '', { unit: 's',
 			values: [{ name: 'mean', colour: 'water', now: secs(known(e.first_token_mean_seconds) ? e.first_token_mean_seconds
-				: e.latency_seconds), at: mine.latency }] },
+				: e.latency_seconds), at: mine.latency }] }),
 	];
 }
 
@@ -901,15 +896,10 @@ export function envoysView() {
 		!S.envoys.length ? empty('No Envoy is connected',
 			'An Envoy needs Steelyard’s address as its source of endpoints. This prints a configuration that has it:',
 			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
-			h('header', h('h2', 'Each Envoy'), h('div.tools', h('input.field', { id: 'filter', type: 'search',
-				placeholder: 'Filter: name, address, state', 'aria-label': 'Filter the Envoys', value: R.q,
-				oninput: (e) => act.query({ q: e.target.value }, true) })), h('small.less',
+			h('header', h('h2', 'Each Envoy'), h('div.tools', filterField('name, address, state', 'Envoys')), h('small.less',
 				'one that left stays listed for an hour')),
-			h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Envoys' }, h('table.envoys',
-				h('thead', h('tr', [['Envoy'], ['State'], ['Behind', 'num'], ['Requests/s', 'num'], ['In flight', 'num far'],
-					['Reports', 'far'], ['Version', 'far'], ['Address · zone', 'far'], ['Connected', 'num far']].map(([t, kind]) =>
-					h('th', { scope: 'col', class: kind }, t)))),
-				h('tbody', list.slice(0, most).flatMap((e) => envoyRows(e))))),
+			sheet('Envoys', ['Envoy', 'State', 'Behind|num', 'Requests/s|num', 'In flight|num far', 'Reports|far', 'Version|far',
+				'Address · zone|far', 'Connected|num far'], list.slice(0, most).flatMap((e) => envoyRows(e)), 'envoys'),
 			list.length > most && h('p.rest', h('button.button', { onclick: () => act.allEnvoys() },
 				'Show all ' + num(list.length))),
 			!list.length && h('p.rest', 'No Envoy matches.')),
@@ -944,13 +934,11 @@ function replicasCard() {
 		? lasts(S.now - seconds(since)) : dash), cells.map((c) => h('td.num', c)));
 	return h('section.card', { key: 'replicas' }, h('header', h('h2', 'Replicas'), h('small', r.connected
 		? 'they share what they count, through Redis' : 'cut off: ' + (r.error || 'no reason given'))),
-	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Replicas' }, h('table.plain',
-		h('thead', h('tr', ['Replica', 'State', 'For', 'Envoys', 'Endpoints scraped', 'Last message'].map((t, i) => h('th',
-			{ scope: 'col', class: i > 2 ? 'num' : null }, t)))),
-		h('tbody', row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
+	sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num', 'Endpoints scraped|num', 'Last message|num'], [
+		row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
 			r.since, num(S.fleet.envoys.connected), num(r.scraping), dash),
 		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys), dash,
-			ago(o.age_seconds)))))));
+			ago(o.age_seconds)))]));
 }
 // pickersCard is who follows the loads, to name an endpoint for each request.
 function pickersCard() {
@@ -958,11 +946,10 @@ function pickersCard() {
 	if (!p || !p.connected) return null;
 	return h('section.card', { key: 'pickers' }, h('header', h('h2', 'Pickers'), h('small', num(p.connected) +
 		' follow the loads, and name the endpoint of each request')),
-	h('div.sideways', { tabindex: 0, role: 'region', 'aria-label': 'Pickers' }, h('table.plain',
-		h('thead', h('tr', ['Picker', 'Follows', 'For', 'Address'].map((t) => h('th', { scope: 'col' }, t)))),
-		h('tbody', p.list.map((x) => h('tr', { key: x.name + x.address, 'data-picker': x.name }, h('td', h('div.name',
-			sign('good'), h('b.break', x.name))), h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap',
-			lasts(S.now - seconds(x.since))), h('td.nowrap', x.address)))))),
+	sheet('Pickers', ['Picker', 'Follows', 'For', 'Address'], p.list.map((x) => h('tr',
+		{ key: x.name + x.address, 'data-picker': x.name }, h('td', h('div.name', sign('good'), h('b.break', x.name))),
+		h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap', lasts(S.now - seconds(x.since))),
+		h('td.nowrap', x.address)))),
 	p.connected > p.list.length && h('p.rest', 'and ' + num(p.connected - p.list.length) + ' more'));
 }
 function matrixCard(clusters) {
@@ -1008,26 +995,22 @@ const matrixNumbers = (m) => h('table.unseen', h('caption', 'Requests in flight 
 // ---- Events.
 
 export function eventsView() {
-	const group = eventGroups[R.kind];
 	const q = R.q.toLowerCase();
-	const list = S.events.filter((e) => (!group || group.includes(e.type)) &&
+	const list = S.events.filter((e) => (!R.kind || e.group === R.kind) &&
 		(!q || (e.title + ' ' + e.cluster + ' ' + e.subjects.join(' ')).toLowerCase().includes(q)));
 	const tracks = S.fleet.clusters.slice(0, 8).flatMap((c) => {
 		const history = S.histories.get(c.name);
-		return history ? [{ title: c.name, unit: byWork(c) ? 's' : '', format: (v) => loadWords(c, v), height: 48,
-			lines: [{ values: history.pool.median || [], colour: 'water' }], values: [{ name: 'median load', now: loadWords(c,
-			c.median_shown), at: history.pool.median }] }] : [];
+		return history ? [track(c.name, (v) => loadWords(c, v), history.pool.median, '', { unit: byWork(c) ? 's' : '',
+			height: 48, values: [{ name: 'median load', now: loadWords(c, c.median_shown), at: history.pool.median }] })] : [];
 	});
 	const history = S.histories.get(S.fleet.clusters[0]?.name);
 	return [
 		h('div.head', h('h1', 'Events'), h('p', 'the last hour, at most a thousand; ' + (since() || 'times are UTC'))),
 		tracks.length > 0 && history && h('section.card', h('h2.unseen', 'Over time'), stack(history, tracks, list)),
-		h('section.card', h('header', h('h2', 'What happened'), h('div.tools', h('input.field', { id: 'filter',
-			type: 'search', placeholder: 'Filter: cluster, endpoint, Envoy', 'aria-label': 'Filter the events', value: R.q,
-			oninput: (e) => act.query({ q: e.target.value }, true) }),
-			Object.keys(eventGroups).map((k) => h('button.chip', { key: k, 'aria-pressed': String(R.kind === k),
-				onclick: () => act.query({ kind: R.kind === k ? '' : k }) },
-				b(num(S.events.filter((e) => eventGroups[k].includes(e.type)).length)), k)))),
+		h('section.card', h('header', h('h2', 'What happened'), h('div.tools',
+			filterField('cluster, endpoint, Envoy', 'events'),
+			eventGroups.map((k) => chip(k, R.kind === k, { kind: R.kind === k ? '' : k },
+				b(num(S.events.filter((e) => e.group === k).length)), k)))),
 		h('div.inner'), list.length ? eventList(list, S.allEvents ? 1000 : 100) : h('p.rest', S.events.length
 			? 'No event matches. ' : 'Nothing happened since ' + minute(Math.max(S.now - 3600, seconds(S.fleet.started_at) ||
 			0)) + ' UTC.'),

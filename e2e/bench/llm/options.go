@@ -196,15 +196,41 @@ const (
 	cachedBytesPerToken = 4
 )
 
-// chat is what request k of the trace is about; nil where the trace does not say.
-func (o *Options) chat(k int) *load.Chat {
+// chat is the body of request k, with the contents of the trace; empty without them.
+func (o *Options) chat(k int) string {
 	if !o.Cached {
-		return nil
+		return ""
 	}
-	c, prompt := o.Trace.Contents[k], int(o.Trace.Requests[k].Prompt)
-	n := min(len(c.Blocks), prompt/trace.BlockTokens)
-	return &load.Chat{Blocks: c.Blocks[:n], Ends: c.Ends[:max(0, len(c.Ends)-1)],
-		BlockBytes: trace.BlockTokens * cachedBytesPerToken}
+	r, c := o.Trace.Requests[k], o.Trace.Contents[k]
+	blocks := c.Blocks[:min(len(c.Blocks), int(r.Prompt)/trace.BlockTokens)]
+	return chatOf(blocks, c.Ends, int(r.Output))
+}
+
+// chatOf is a body whose messages end after so many blocks. Blocks that are alike have the same text.
+func chatOf(blocks []uint64, ends []int32, output int) string {
+	const blockBytes = trace.BlockTokens * cachedBytesPerToken
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"stream":true,"max_tokens":%d,"messages":[`, output)
+	for from, first := 0, true; first || from < len(blocks); first = false {
+		for len(ends) > 0 && int(ends[0]) <= from { // of messages that fill no block
+			ends = ends[1:]
+		}
+		end := len(blocks)
+		if len(ends) > 0 {
+			end = min(end, int(ends[0]))
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		b.WriteString(`{"role":"user","content":"`)
+		for ; from < end; from++ {
+			text := fmt.Sprintf("%016x", blocks[from])
+			b.WriteString(strings.Repeat(text, blockBytes/len(text)))
+		}
+		b.WriteString(`"}`)
+	}
+	b.WriteString("]}")
+	return b.String()
 }
 
 // firstTokenAndEnd makes pieces of a stream so large that after the first token only the
@@ -250,7 +276,7 @@ func (o *Options) completions(n int, rate float64) []load.Completion {
 		all[i] = load.Completion{
 			At: time.Duration(float64(at) * stretch), Prompt: int(r.Prompt), Output: int(r.Output),
 			Bytes: bodyBytes(r.Prompt, sizes.NormFloat64()), Chunked: o.Chunked,
-			Chat: o.chat(k % len(requests)),
+			Text: o.chat(k % len(requests)),
 		}
 		all[i].At = all[i-i%o.Burst].At
 	}

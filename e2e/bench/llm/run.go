@@ -168,8 +168,8 @@ func cachedShare(ctx context.Context, w bench.Window, servers []*modelsim.Server
 		case <-time.After(time.Until(at)):
 		}
 		for _, s := range servers {
-			a, c := s.PromptTokens()
-			all[i], cached[i] = all[i]+float64(a), cached[i]+float64(c)
+			t := s.Tokens()
+			all[i], cached[i] = all[i]+float64(t.PromptTokens), cached[i]+float64(t.CachedTokens)
 		}
 	}
 	return (cached[1] - cached[0]) / (all[1] - all[0]), nil

@@ -189,3 +189,25 @@ func TestConversationsFindWhatIsCached(t *testing.T) {
 		t.Errorf("%d errors, %v of the prompts cached, want most of them", r.Errors, r.CachedShare)
 	}
 }
+
+// TestChatsThatShareBlocksBeginAlike, and their messages are as long as their blocks.
+func TestChatsThatShareBlocksBeginAlike(t *testing.T) {
+	first, second := chatOf([]uint64{1, 2, 3}, []int32{2, 3}, 7), chatOf([]uint64{1, 2, 3, 4, 5}, []int32{2, 2, 3, 5}, 7)
+	if last := strings.LastIndex(first, `"}]}`); !strings.HasPrefix(second, first[:last]) {
+		t.Errorf("%s\ndoes not begin as\n%s", second, first)
+	}
+	var body struct {
+		Tokens   int `json:"max_tokens"`
+		Messages []struct{ Content string }
+	}
+	if err := json.Unmarshal([]byte(second), &body); err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, m := range body.Messages {
+		got = append(got, len(m.Content)/512)
+	}
+	if want := []int{2, 1, 2}; !slices.Equal(got, want) || body.Tokens != 7 {
+		t.Errorf("messages of %v blocks, %d tokens to generate; want %v and 7", got, body.Tokens, want)
+	}
+}

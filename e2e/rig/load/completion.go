@@ -5,7 +5,8 @@ import (
 	"io"
 	"iter"
 	"math/rand/v2"
-	"slices"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -13,46 +14,24 @@ import (
 // headerPrompt tells a simulated engine the tokens of the prompt, whatever its bytes.
 const headerPrompt = "X-Prompt-Tokens"
 
+// headerConversation names the conversation of a request.
+const headerConversation = "X-Conversation-Id"
+
 // A Completion is a request to a language model that streams its answer.
 type Completion struct {
 	At             time.Duration // since the start; no earlier than that of the one before
 	Prompt, Output int           // tokens, at least 1
 	Bytes          int           // of the body; as many as asking takes, if that is more
 	Chunked        bool          // the body comes without a content-length
-	Chat           *Chat         // what it is about; nil: nothing that another request shares
-}
 
-// A Chat is the messages of a conversation, whose text is made of its blocks.
-type Chat struct {
-	Blocks     []uint64 // of the prompt: blocks that are alike have the same text
-	Ends       []int32  // of the messages, in blocks; the last one ends with the prompt
-	BlockBytes int      // of the text of a block
-}
-
-// body is the text of a chat. White space between its parts there is none, as clients write it.
-func (c *Chat) body(output int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, `{"stream":true,"max_tokens":%d,"messages":[`, output)
-	from := 0
-	for i, end := range append(slices.Clip(c.Ends), int32(len(c.Blocks))) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(`{"role":"user","content":"`)
-		for ; from < min(int(end), len(c.Blocks)); from++ {
-			text := fmt.Sprintf("%016x", c.Blocks[from])
-			b.WriteString(strings.Repeat(text, c.BlockBytes/len(text)+1)[:c.BlockBytes])
-		}
-		b.WriteString(`"}`)
-	}
-	b.WriteString("]}")
-	return b.String()
+	Text         string // the body, in place of Prompt, Output and Bytes
+	Conversation string // X-Conversation-Id; none when empty
 }
 
 // body is the text of the request. Its prompt is as long as it takes to fill the bytes.
 func (c *Completion) body() string {
-	if c.Chat != nil {
-		return c.Chat.body(c.Output)
+	if c.Text != "" {
+		return c.Text
 	}
 	head := fmt.Sprintf(`{"stream":true,"max_tokens":%d,"prompt":"`, c.Output)
 	const tail = `"}`
@@ -69,12 +48,22 @@ func (c *Completion) reader() io.Reader {
 	return body
 }
 
+// setHeaders says what the body does not.
+func (c *Completion) setHeaders(h http.Header) {
+	if c.Text == "" {
+		h.Set(headerPrompt, strconv.Itoa(c.Prompt))
+	}
+	if c.Conversation != "" {
+		h.Set(headerConversation, c.Conversation)
+	}
+}
+
 // validateCompletions checks the requests of a plan that has them.
 func (p Plan) validateCompletions() error {
 	var last time.Duration
 	for i, c := range p.Completions {
 		switch {
-		case c.Prompt < 1 || c.Output < 1:
+		case c.Text == "" && (c.Prompt < 1 || c.Output < 1):
 			return fmt.Errorf("completion %d: %d tokens of prompt and %d to generate, want 1 of each at least",
 				i, c.Prompt, c.Output)
 		case c.At < last:

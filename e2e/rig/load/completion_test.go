@@ -1,7 +1,6 @@
 package load
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -99,31 +98,5 @@ func TestTheFirstTokenIsSeenBeforeTheLast(t *testing.T) {
 	first, last := got.Samples[0].FirstByte, got.Samples[0].Latency
 	if first < 70*time.Millisecond || last < 170*time.Millisecond || first >= last {
 		t.Errorf("first token after %v, last after %v; want 70 ms and 170 ms at least", first, last)
-	}
-}
-
-// TestChatsThatShareBlocksShareTheBeginningOfTheirBodies, and what they say is as long as its blocks.
-func TestChatsThatShareBlocksShareTheBeginningOfTheirBodies(t *testing.T) {
-	chat := func(ends []int32, blocks ...uint64) string {
-		c := Completion{Prompt: 1, Output: 7, Chat: &Chat{Blocks: blocks, Ends: ends, BlockBytes: 100}}
-		return c.body()
-	}
-	first, second := chat([]int32{2}, 1, 2, 3), chat([]int32{2, 3}, 1, 2, 3, 4, 5)
-	if last := strings.LastIndex(first, `"}]}`); !strings.HasPrefix(second, first[:last]) {
-		t.Errorf("%s\ndoes not begin as\n%s", second, first)
-	}
-	var body struct {
-		Tokens   int `json:"max_tokens"`
-		Messages []struct{ Content string }
-	}
-	if err := json.Unmarshal([]byte(second), &body); err != nil {
-		t.Fatal(err)
-	}
-	var got []int
-	for _, m := range body.Messages {
-		got = append(got, len(m.Content))
-	}
-	if want := []int{200, 100, 200}; !slices.Equal(got, want) || body.Tokens != 7 {
-		t.Errorf("messages of %v bytes, %d tokens to generate; want %v and 7", got, body.Tokens, want)
 	}
 }

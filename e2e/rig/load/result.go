@@ -50,6 +50,17 @@ type Result struct {
 	Lateness Summary // seconds, of all
 }
 
+// FirstBytes are the times to the first byte, in seconds, of the answers.
+func (r Result) FirstBytes() Summary {
+	var all []float64
+	for _, s := range r.Samples {
+		if !s.Failed() {
+			all = append(all, s.FirstByte.Seconds())
+		}
+	}
+	return Summarize(all)
+}
+
 // ServerErrors is the number of answers with a status of 500 or more.
 func (r Result) ServerErrors() int {
 	n := 0

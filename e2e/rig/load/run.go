@@ -189,7 +189,7 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 		req.Header.Set(headerID, RequestID(r.plan.RequestIDs, index))
 	}
 	if a.Completion != nil {
-		req.Header.Set(headerPrompt, strconv.Itoa(a.Completion.Prompt))
+		a.Completion.setHeaders(req.Header)
 	}
 	if r.plan.Work.Mean > 0 {
 		req.Header.Set(headerWork, strconv.FormatFloat(a.Work.Seconds(), 'f', -1, 64))

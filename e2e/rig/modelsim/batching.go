@@ -66,9 +66,8 @@ func newTokens() tokens {
 	}
 }
 
-// arrive takes in a request. Its news channel announces its tokens. The blocks are those of its prompt, for an engine
-// with a prefix cache.
-func (b *batcher) arrive(prompt, output, every int, blocks []uint64) *call {
+// arrive takes in a request. Its news channel announces its tokens.
+func (b *batcher) arrive(prompt, output, every int, blocks ...uint64) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.catchUp()
@@ -80,6 +79,14 @@ func (b *batcher) arrive(prompt, output, every int, blocks []uint64) *call {
 	b.engine.Arrive(now, &c.Request)
 	b.arm(now)
 	return c
+}
+
+// counters are the engine's sums.
+func (b *batcher) counters() engine.Counters {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.catchUp()
+	return b.engine.Counters()
 }
 
 // generated is how many tokens a call has.
@@ -193,15 +200,6 @@ func (b *batcher) inFlight() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.engine.InFlight()
-}
-
-// counted are the tokens of the prompts so far, and those of them that were cached.
-func (b *batcher) counted() (prompt, cached int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.catchUp()
-	c := b.engine.Counters()
-	return c.PromptTokens, c.CachedTokens
 }
 
 func (b *batcher) work(meanOutput float64) float64 {

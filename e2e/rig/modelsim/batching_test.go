@@ -57,7 +57,7 @@ func inEngine(t *testing.T, f func(t *testing.T, b *batcher)) {
 func TestTheEngineRunsInRealTime(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
 		begin := time.Now()
-		c := b.arrive(1200, 3, 1, nil)
+		c := b.arrive(1200, 3, 1)
 		<-c.news
 		want(t, "time to first token", time.Since(begin), 120*time.Millisecond)
 		<-c.news
@@ -87,7 +87,7 @@ func TestRealTimeIsSimulatedTime(t *testing.T) {
 			time.Sleep(time.Duration(random.ExpFloat64() * float64(150*time.Millisecond)))
 			prompt, output := 1+random.IntN(4000), 1+random.IntN(300)
 			now := time.Since(b.began)
-			calls = append(calls, b.arrive(prompt, output, random.IntN(3), nil))
+			calls = append(calls, b.arrive(prompt, output, random.IntN(3)))
 			for next, ok := plain.Next(); ok && next <= now; next, ok = plain.Next() {
 				plain.Step(next)
 			}
@@ -111,9 +111,9 @@ func TestRealTimeIsSimulatedTime(t *testing.T) {
 
 func TestGaugesOfAnEngineLagByAnIteration(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
-		b.arrive(6000, 5, 0, nil) // 520 ms
+		b.arrive(6000, 5, 0) // 520 ms
 		time.Sleep(100 * time.Millisecond)
-		b.arrive(100, 5, 0, nil)
+		b.arrive(100, 5, 0)
 		st := b.state()
 		want(t, "running and waiting, of two", fmt.Sprint(st.running, st.waiting, b.inFlight()), "1 0 2")
 		time.Sleep(421 * time.Millisecond)
@@ -126,7 +126,7 @@ func TestGaugesOfAnEngineLagByAnIteration(t *testing.T) {
 func TestAnEngineContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
 		begin := time.Now()
-		c := b.arrive(1200, 1, 0, nil)
+		c := b.arrive(1200, 1, 0)
 		time.Sleep(60 * time.Millisecond)
 		b.freeze()
 		b.freeze() // twice is once
@@ -141,7 +141,7 @@ func TestAnEngineContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 
 func TestACallThatLeavesMakesRoom(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
-		c := b.arrive(1200, 1000, 0, nil)
+		c := b.arrive(1200, 1000, 0)
 		time.Sleep(time.Second)
 		b.leave(c)
 		b.leave(c) // gone is gone
@@ -149,7 +149,7 @@ func TestACallThatLeavesMakesRoom(t *testing.T) {
 		st := b.state()
 		want(t, "aborted, served and in flight", fmt.Sprint(st.aborted, st.served, b.inFlight()), "1 0 0")
 		want(t, "calls that are remembered", len(b.calls), 0)
-		c = b.arrive(10, 1, 0, nil)
+		c = b.arrive(10, 1, 0)
 		<-c.news
 		b.leave(c)
 		want(t, "one that was done counts as aborted", b.state().aborted, 1)
@@ -353,11 +353,11 @@ func TestThePageOfAnEngine(t *testing.T) {
 	inEngine(t, func(t *testing.T, b *batcher) {
 		b.cached = 0.5
 		for range 40 {
-			b.arrive(3000, 50, 0, nil)
+			b.arrive(3000, 50, 0)
 		}
 		time.Sleep(15 * time.Second)
 		for range 12 {
-			b.arrive(6000, 50, 0, nil)
+			b.arrive(6000, 50, 0)
 		}
 		time.Sleep(600 * time.Millisecond)
 		r := reading{state: b.state()}
@@ -547,8 +547,49 @@ func TestWorkIsOfEnginesOnly(t *testing.T) {
 	defer slots.Close()
 	want(t, "work of slots is unknown", math.IsNaN(slots.Work(200)), true)
 	inEngine(t, func(t *testing.T, b *batcher) {
-		b.arrive(1200, 100, 0, nil) // is taken up at once
-		b.arrive(2400, 100, 0, nil)
+		b.arrive(1200, 100, 0) // is taken up at once
+		b.arrive(2400, 100, 0)
 		want(t, "seconds", b.work(200), 0.2+2*100*120e-6)
 	})
+}
+
+func TestAPromptThatGoesOnIsFoundInTheCacheWithTheAnswerBeforeIt(t *testing.T) {
+	o := batching(func(o *Options) { o.Batching.CacheTokens, o.Batching.Iteration = 50_000, time.Millisecond })
+	s, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const answer = 300 // tokens
+	question := strings.Repeat("what is a steelyard? ", 200)
+	said := func(role, text string) string { return fmt.Sprintf(`{"role": %q, "content": %q}`, role, text) }
+	ask := func(path, prompt string) (cached int) {
+		t.Helper()
+		before := s.Tokens()
+		resp, err := http.Post("http://"+s.Address()+path, "application/json",
+			strings.NewReader(fmt.Sprintf(`{"max_tokens": %d, %s}`, answer, prompt)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, %v", resp.StatusCode, err)
+		}
+		return s.Tokens().CachedTokens - before.CachedTokens
+	}
+	chat := func(messages ...string) int {
+		return ask("/v1/chat/completions", `"messages": [`+strings.Join(messages, ",")+"]")
+	}
+	first, other := said("user", question), said("user", "Else: "+question)
+	replied := said("assistant", strings.Repeat(" token", answer))
+	prompt := int(float64(len(question)) / 4.2)
+	want(t, "cached at first", chat(first), 0)
+	if n := chat(first, replied, other); n < prompt+answer-engine.CacheBlock || n > prompt+answer+engine.CacheBlock {
+		t.Errorf("%d tokens are cached of the next turn, want about %d", n, prompt+answer)
+	}
+	want(t, "cached of another conversation", chat(other), 0)
+	want(t, "cached of a first prompt", ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question)), 0)
+	if n := ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question+" And what else?")); n < prompt-engine.CacheBlock {
+		t.Errorf("%d tokens are cached of a prompt that goes on, want about %d", n, prompt)
+	}
 }

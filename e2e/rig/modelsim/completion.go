@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,7 @@ const (
 type completion struct {
 	Prompt   json.RawMessage `json:"prompt"`
 	Messages []struct {
+		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
 	} `json:"messages"`
 	MaxTokens           *int `json:"max_tokens"`
@@ -95,6 +97,33 @@ func contentTokens(content json.RawMessage, bytesPerToken float64) (int, error) 
 	return sum, nil
 }
 
+// blocks are hashes of the prompt and its answer, as the next turn of a conversation has both, each up to the end of a
+// block of the engine's prefix cache.
+func (c *completion) blocks(bytesPerToken float64) []uint64 {
+	text := open(c.Prompt)
+	for _, m := range c.Messages {
+		text = append(append(text, m.Role...), open(m.Content)...)
+	}
+	if c.Messages != nil {
+		text = append(text, `assistant"`...)
+	}
+	text = append(text, tokenText(c.output())...)
+	size := int(math.Round(engine.CacheBlock * bytesPerToken))
+	hash := fnv.New64a()
+	hashes := make([]uint64, 0, len(text)/size)
+	for ; len(text) >= size; text = text[size:] {
+		_, _ = hash.Write(text[:size]) // it never fails
+		hashes = append(hashes, hash.Sum64())
+	}
+	return hashes
+}
+
+// open is JSON without its end, so that what goes on begins with it.
+func open(value json.RawMessage) []byte { return slices.Clone(value[:max(0, len(value)-1)]) }
+
+// tokenText is generated tokens.
+func tokenText(n int) string { return strings.Repeat(" token", n) }
+
 // sizes are the tokens of a request, those to generate and whether it asks for a
 // stream; the error is the client's.
 func (s *Server) sizes(r *http.Request, body []byte) (c completion, prompt, output int, err error) {
@@ -150,7 +179,11 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		every = s.options.StreamInterval
 		a.begin()
 	}
-	c := s.batcher.arrive(prompt, output, every, s.blocks(&asked))
+	var blocks []uint64
+	if s.options.Batching.CacheTokens > 0 {
+		blocks = asked.blocks(s.options.BytesPerToken)
+	}
+	c := s.batcher.arrive(prompt, output, every, blocks...)
 	for sent := 0; sent < output; {
 		if !s.awaitNews(r, c) {
 			s.batcher.leave(c)
@@ -167,34 +200,6 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	} else {
 		a.whole()
 	}
-}
-
-// blocks are the hashes of a prompt's text in blocks, each of all up to it, for an engine with a prefix cache; else nil.
-// Lists of tokens and parts of messages have none.
-func (s *Server) blocks(c *completion) []uint64 {
-	if s.options.Batching.CacheTokens == 0 {
-		return nil
-	}
-	size := int(engine.CacheBlock * s.options.BytesPerToken)
-	chain, filled := fnv.New64a(), 0
-	var out []uint64
-	write := func(content json.RawMessage) {
-		var text string
-		_ = json.Unmarshal(content, &text)
-		for len(text) > 0 {
-			n := min(len(text), size-filled)
-			_, _ = io.WriteString(chain, text[:n])
-			text = text[n:]
-			if filled += n; filled == size {
-				out, filled = append(out, chain.Sum64()), 0
-			}
-		}
-	}
-	write(c.Prompt)
-	for _, m := range c.Messages {
-		write(m.Content)
-	}
-	return out
 }
 
 // awaitNews reports whether there are tokens; false when the client or the server
@@ -235,7 +240,7 @@ func (a *answer) begin() {
 
 // piece sends some tokens of a stream.
 func (a *answer) piece(tokens int, isLast bool) {
-	text, reason := strings.Repeat(" token", tokens), "null"
+	text, reason := tokenText(tokens), "null"
 	if isLast {
 		reason = `"length"`
 	}
@@ -259,7 +264,7 @@ func (a *answer) end(usage bool) {
 // whole is the answer that is no stream.
 func (a *answer) whole() {
 	a.w.Header().Set("Content-Type", "application/json")
-	text := strings.Repeat(" token", a.output)
+	text := tokenText(a.output)
 	choice, object := `"text":"`+text+`"`, "text_completion"
 	if a.isChat {
 		choice, object = `"message":{"role":"assistant","content":"`+text+`"}`, "chat.completion"

@@ -316,19 +316,18 @@ func (s *Server) Work(meanOutput float64) float64 {
 	return s.batcher.work(meanOutput)
 }
 
-// PromptTokens are those that an engine has admitted, and how many of them were in its prefix cache; 0 of a server with
-// slots.
-func (s *Server) PromptTokens() (all, cached int) {
-	if s.batcher == nil {
-		return 0, 0
-	}
-	return s.batcher.counted()
-}
-
 // Served is the number of requests executed since the start, failures included.
 func (s *Server) Served() uint64 {
 	st := s.backend.state()
 	return st.served + st.failed
+}
+
+// Tokens are the sums of an engine; zero without one.
+func (s *Server) Tokens() engine.Counters {
+	if s.batcher == nil {
+		return engine.Counters{}
+	}
+	return s.batcher.counters()
 }
 
 // SetKVUsage sets the share of the KV cache that the server claims to use,

@@ -235,7 +235,7 @@ func (e *Envoy) admined(ctx context.Context, method, path string, query url.Valu
 	return body, nil
 }
 
-// EnvoyBuild returns what `envoy --version` prints.
+// EnvoyBuild returns the version of an Envoy, and how it was built, without its path.
 func EnvoyBuild(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -243,5 +243,9 @@ func EnvoyBuild(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("asking %s for its version: %w", path, err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	_, build, found := strings.Cut(string(out), "version: ")
+	if !found {
+		return "", fmt.Errorf("%s --version says %q, want a version", path, out)
+	}
+	return strings.TrimSpace(build), nil
 }

@@ -123,6 +123,9 @@ func (f *Fleet) start(ctx context.Context, dir string) error {
 	if err := f.startEnvoys(ctx); err != nil {
 		return err
 	}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
 	return f.standBack()
 }
 
@@ -131,7 +134,7 @@ func urlOf(address string) string { return "http://" + address + "/v1/completion
 // startRedis starts a Redis and the counting in it, where the policy has one.
 func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
 	c := f.Policy.Control
-	if c == nil || c.Redis == 0 && !c.connected() {
+	if c == nil || c.Redis == 0 && c.Replicas < 2 {
 		return nil, nil
 	}
 	var err error
@@ -209,8 +212,36 @@ func (f *Fleet) startReplica(ctx context.Context, name string) error {
 	return err
 }
 
-// connected reports whether there are replicas that are connected.
-func (c *Control) connected() bool { return c.Replicas > 1 && !c.Apart }
+// connect waits until all replicas follow each other, and then cuts them off where the policy says so.
+func (f *Fleet) connect(ctx context.Context) error {
+	if len(f.replicas) < 2 {
+		return nil
+	}
+	if err := f.eachFollows(ctx, len(f.replicas)-1); err != nil || !f.Policy.Control.Cut {
+		return err
+	}
+	if err := f.redis.Pause(); err != nil {
+		return err
+	}
+	return f.eachFollows(ctx, 0)
+}
+
+// eachFollows waits until each replica hears so many others.
+func (f *Fleet) eachFollows(ctx context.Context, others int) error {
+	for _, r := range f.replicas {
+		err := r.process.WaitReady(ctx, func(ctx context.Context) error {
+			n, err := r.follows(ctx)
+			if err == nil && n != others {
+				err = fmt.Errorf("it follows %d other replicas, want %d", n, others)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // config is the text of a replica's configuration for this row.
 func (f *Fleet) config(r *replica, name string) string {
@@ -228,7 +259,7 @@ func (f *Fleet) config(r *replica, name string) string {
 	default:
 		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", f.redis.Address())
 	}
-	if c.connected() {
+	if c.Replicas > 1 {
 		fmt.Fprintf(&b, "replicas: {name: %s}\n", name)
 	}
 	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)

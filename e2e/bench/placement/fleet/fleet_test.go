@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,37 +160,33 @@ func TestARowOfDefaultsConfiguresNothingButTheEndpoints(t *testing.T) {
 	}
 }
 
-// Two replicas share the Envoys, and know each other unless they are apart.
+// Two replicas share the Envoys, and follow each other unless they are cut off.
 func TestARowOfTwoReplicasHasHalfOfTheEnvoysAtEach(t *testing.T) {
-	p, err := Named("steelyard_access_log" + VariantReplicas)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := startRow(t, p, Size{Envoys: 2, Servers: 2, Slots: 1, Service: 20 * time.Millisecond})
-	u, err := f.Usage(t.Context())
-	if err != nil || u.Control.RSS == 0 || u.Control.Pushes < 2 {
-		t.Errorf("usage %+v, %v", u.Control, err)
-	}
-	for _, r := range f.replicas {
-		page, err := http.Get("http://" + r.admin + "/metrics")
+	for variant, others := range map[string]int{variantReplicas: 1, variantCut: 0} {
+		p, err := Named("steelyard_access_log" + variant)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(page.Body)
-		page.Body.Close()
-		if err != nil {
-			t.Fatal(err)
+		f := startRow(t, p, Size{Envoys: 2, Servers: 2, Slots: 1, Service: 20 * time.Millisecond})
+		u, err := f.Usage(t.Context())
+		if err != nil || u.Control.RSS == 0 || u.Control.Pushes < 2 {
+			t.Errorf("%s: usage %+v, %v", p.Name, u.Control, err)
 		}
-		for _, line := range []string{"\nsteelyard_replicas_connected 1\n", "\nsteelyard_replicas{state=\"live\"} 1\n",
-			"\nsteelyard_connected_envoys 1\n"} {
-			if !strings.Contains(string(text), line) {
-				t.Errorf("no %q in the metrics of a replica", line)
+		for _, r := range f.replicas {
+			families, err := r.metrics(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := sum(families["steelyard_connected_envoys"]); n != 1 {
+				t.Errorf("%s: %v Envoys at a replica, want 1", p.Name, n)
+			}
+			if n, err := r.follows(t.Context()); n != others || err != nil {
+				t.Errorf("%s: a replica follows %d others, %v; want %d", p.Name, n, err, others)
 			}
 		}
-	}
-	if p, err := Named("steelyard_access_log" + VariantApart); err != nil || p.Control.connected() ||
-		p.Control.Replicas != 2 {
-		t.Errorf("apart: %+v, %v", p.Control, err)
+		if result := send(t, f, 40); result.Errors > 0 {
+			t.Errorf("%s: %d of %d requests failed", p.Name, result.Errors, result.Requests)
+		}
 	}
 }
 

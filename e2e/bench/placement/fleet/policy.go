@@ -51,7 +51,7 @@ type Control struct {
 	Prefix bool // either looks at prompts
 
 	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
-	Apart    bool // the replicas are not connected through Redis
+	Cut      bool // the Redis that connects the replicas hangs as soon as the row runs
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape
@@ -80,20 +80,19 @@ const (
 	VariantModule     = "+module"      // the module inside Envoy chooses for each request
 	VariantPicker     = "+picker"      // a picker next to each Envoy does (ext_proc)
 	VariantPrefix     = "+prefix"      // by prompts too
-	VariantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
-	VariantApart      = "+apart"       // the same, not connected
+	variantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
+	variantCut        = "+cut"         // the same, whose Redis hangs
 )
 
-// InReplicas makes a row with Steelyard one with two replicas.
-func (p Policy) InReplicas(apart bool) Policy {
-	c := *p.Control
-	c.Replicas, c.Apart = 2, apart
-	p.Control = &c
-	if apart {
-		p.Name, p.Title = p.Name+VariantApart, p.Title+VariantApart
-	} else {
-		p.Name, p.Title = p.Name+VariantReplicas, p.Title+VariantReplicas
+// InReplicas makes a row with Steelyard one with two replicas, whose Redis is cut or not.
+func (p Policy) InReplicas(cut bool) Policy {
+	variant := variantReplicas
+	if cut {
+		variant = variantCut
 	}
+	c := *p.Control
+	c.Replicas, c.Cut = 2, cut
+	p.Control, p.Name, p.Title = &c, p.Name+variant, p.Title+variant
 	return p
 }
 
@@ -137,14 +136,14 @@ func (p Policy) with(variants string) (Policy, error) {
 			p.Control.Picker, rest = true, strings.TrimPrefix(rest, VariantPicker)
 		case p.Control != nil && strings.HasPrefix(rest, VariantPrefix):
 			p.Control.Prefix, rest = true, strings.TrimPrefix(rest, VariantPrefix)
-		case p.Control != nil && strings.HasPrefix(rest, VariantReplicas):
-			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, VariantReplicas)
-		case p.Control != nil && strings.HasPrefix(rest, VariantApart):
-			p.Control.Replicas, p.Control.Apart, rest = 2, true, strings.TrimPrefix(rest, VariantApart)
+		case p.Control != nil && strings.HasPrefix(rest, variantReplicas):
+			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, variantReplicas)
+		case p.Control != nil && strings.HasPrefix(rest, variantCut):
+			p.Control.Replicas, p.Control.Cut, rest = 2, true, strings.TrimPrefix(rest, variantCut)
 		default:
 			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s", name, rest,
 				strings.Join([]string{variantRoundRobin, variantShedding, VariantModule, VariantPicker, VariantPrefix,
-					VariantReplicas, VariantApart}, ", "))
+					variantReplicas, variantCut}, ", "))
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

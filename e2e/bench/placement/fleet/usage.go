@@ -64,22 +64,45 @@ func (f *Fleet) Usage(ctx context.Context) (Usage, error) {
 // maxMetrics bounds a metrics page, in bytes.
 const maxMetrics = 16 << 20
 
-// readMetrics adds what a replica counts of itself, and the highest of the drop fractions.
-func (r *replica) readMetrics(ctx context.Context, u *ControlUsage) error {
+// metrics are what a replica exports.
+func (r *replica) metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+"/metrics", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("reading Steelyard's metrics: %w", err)
+		return nil, fmt.Errorf("reading Steelyard's metrics: %w", err)
 	}
 	defer resp.Body.Close()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(io.LimitReader(resp.Body, maxMetrics))
 	if err != nil {
-		return fmt.Errorf("reading Steelyard's metrics: %w", err)
+		return nil, fmt.Errorf("reading Steelyard's metrics: %w", err)
+	}
+	return families, nil
+}
+
+// follows is the number of other replicas that a replica hears.
+func (r *replica) follows(ctx context.Context) (int, error) {
+	families, err := r.metrics(ctx)
+	if err != nil || sum(families["steelyard_replicas_connected"]) == 0 {
+		return 0, err
+	}
+	for _, m := range families["steelyard_replicas"].GetMetric() {
+		if m.GetLabel()[0].GetValue() == "live" {
+			return int(m.GetGauge().GetValue()), nil
+		}
+	}
+	return 0, errors.New("there is no series steelyard_replicas{state=\"live\"}")
+}
+
+// readMetrics adds what a replica counts of itself, and the highest of the drop fractions.
+func (r *replica) readMetrics(ctx context.Context, u *ControlUsage) error {
+	families, err := r.metrics(ctx)
+	if err != nil {
+		return err
 	}
 	u.Pushes += sum(families["steelyard_pushes_total"])
 	u.Suppressed += sum(families["steelyard_suppressed_pushes_total"])

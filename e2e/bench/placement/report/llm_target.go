@@ -12,7 +12,8 @@ const (
 	steelyardDefault = "steelyard"
 	steelyardScrapes = "steelyard_scrapes"
 
-	steelyardReplicas = steelyardDefault + "+replicas"
+	steelyardReplicas = steelyardDefault + connected
+	steelyardCut      = steelyardDefault + cut
 	steelyardPrefix   = steelyardDefault + "+module+prefix"
 )
 
@@ -46,7 +47,7 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 	case c.Conversations:
 		return llmOfWeights(rows)
 	case llmIndex(rows, steelyardReplicas) >= 0: // a bench of these only
-		return []Target{llmOfOneReplica(rows)}
+		return []Target{llmOfOneReplica(rows), ratio(steelyardCut, ttftP99, leastRequest, 1)}
 	case isUsual && c.Mixed:
 		return []Target{
 			ratio(steelyardDefault, ttftP99, leastRequest, 0.52),

@@ -229,6 +229,27 @@ func TestTargetsCompareRows(t *testing.T) {
 	}
 }
 
+func TestTwoReplicasHaveTargetsWhereTheyAreRun(t *testing.T) {
+	s := section(t, 50*time.Millisecond,
+		measurement("least_request", 50*time.Millisecond, 2),
+		measurement("steelyard_access_log", 50*time.Millisecond, 1),
+		measurement("steelyard_access_log+replicas", 50*time.Millisecond, 1.1),
+		measurement("steelyard_access_log+cut", 50*time.Millisecond, 1.9))
+	const wait = "50ms service: steelyard_access_log%s: p99 of the wait, by that of %s: %.3g"
+	got := fmt.Sprint(Targets([]Section{s}))
+	for _, want := range []string{
+		"MISSED    " + fmt.Sprintf(wait, "+replicas", "steelyard_access_log", 1.1),
+		"holds     " + fmt.Sprintf(wait, "+cut", "least_request", 0.95),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in %s", want, got)
+		}
+	}
+	if got := fmt.Sprint(Targets([]Section{someSection(t, time.Second)})); strings.Contains(got, "+") {
+		t.Errorf("a target of replicas that were not run: %s", got)
+	}
+}
+
 func TestTheModuleHasItsTargetWhereItWasRun(t *testing.T) {
 	s := section(t, 50*time.Millisecond,
 		measurement("steelyard_access_log+module", 50*time.Millisecond, 0.5),

@@ -51,7 +51,7 @@ func Targets(sections []Section) []Target {
 		case 50 * time.Millisecond:
 			all = append(all, s.ratio(accessLog, leastRequest, 0.75))
 		}
-		all = append(all, s.replicas(accessLog+"+replicas", accessLog)...)
+		all = append(all, s.replicas(accessLog)...)
 		all = append(all, s.module()...)
 		if s.Service >= 250*time.Millisecond && s.Service <= time.Second {
 			all = append(all, s.picker()...)
@@ -77,17 +77,23 @@ func (s Section) second() []Target {
 // ofOneReplica is what the wait of two replicas may be of that of one.
 const ofOneReplica = 1.05
 
-// replicas is the target for two replicas, where both they and one were run: it is about no other bench.
-func (s Section) replicas(policy, of string) []Target {
-	one, two := s.find(of), s.find(policy)
-	if two < 0 {
-		return nil
+// The variants of a row that have two replicas: connected, and with a Redis that hangs.
+const connected, cut = "+replicas", "+cut"
+
+// replicas are the targets for two replicas, where they were run. Those that are cut off from each other herd nothing:
+// they are no worse than Envoys on their own.
+func (s Section) replicas(policy string) (all []Target) {
+	if two := s.find(policy + connected); two >= 0 {
+		t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy+connected, policy), ofOneReplica)
+		if one := s.find(policy); one >= 0 {
+			t.measure(s.Rows[two].WaitP99/s.Rows[one].WaitP99, ciOf(noInterval))
+		}
+		all = append(all, t)
 	}
-	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, of), ofOneReplica)
-	if one >= 0 {
-		t.measure(s.Rows[two].WaitP99/s.Rows[one].WaitP99, ciOf(noInterval))
+	if s.find(policy+cut) >= 0 {
+		all = append(all, s.ratio(policy+cut, leastRequest, 1))
 	}
-	return []Target{t}
+	return all
 }
 
 // module is the target for the module inside Envoy, where it was run: it is about no other bench.

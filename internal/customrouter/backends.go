@@ -1,4 +1,4 @@
-package router
+package customrouter
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -24,21 +22,8 @@ const (
 	lookupTimeout = 2 * time.Second
 )
 
-// names are the IP addresses of the backends, by host:port as it was set.
-type names struct {
-	mu sync.Mutex
-	ip map[string]string // IP:port
-}
-
-// of is the IP:port of a backend.
-func (n *names) of(backend string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.ip[backend]
-}
-
-// resolve looks up what is no IP address. With an error nothing changes.
-func (n *names) resolve(ctx context.Context, backends []string) error {
+// resolve looks up the IP:port of backends, by host:port as they were set.
+func resolve(ctx context.Context, backends []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found := make(map[string]string, len(backends))
@@ -50,28 +35,12 @@ func (n *names) resolve(ctx context.Context, backends []string) error {
 		}
 		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
-			return fmt.Errorf("backend %q: %w", b, err)
+			return nil, fmt.Errorf("backend %q: %w", b, err)
 		}
 		slices.SortFunc(ips, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) })
 		found[b] = net.JoinHostPort(ips[0].Unmap().String(), port)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	// Requests that are on their way keep an address.
-	maps.Copy(found, absent(n.ip, found))
-	n.ip = found
-	return nil
-}
-
-// absent are the entries of a whose keys b does not have, at most as many as there may be backends.
-func absent(a, b map[string]string) map[string]string {
-	out := make(map[string]string)
-	for k, v := range a {
-		if _, ok := b[k]; !ok && len(out) < maxBackends {
-			out[k] = v
-		}
-	}
-	return out
+	return found, nil
 }
 
 // parseBackend is the host:port of "http://host:port" or "host:port".
@@ -137,15 +106,18 @@ func parseBackends(body io.Reader) ([]string, error) {
 // setBackends is POST /_custom_router/set-backends.
 func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
 	backends, err := parseBackends(http.MaxBytesReader(w, req.Body, maxBody))
+	r.setting.Lock() // a look-up may take longer than the next one's
+	defer r.setting.Unlock()
+	var address map[string]string
 	if err == nil {
-		err = r.names.resolve(req.Context(), backends)
+		address, err = resolve(req.Context(), backends)
 	}
 	if err != nil {
 		r.options.Log.Warn("backends refused, those before stay", "error", err)
 		answer(w, http.StatusBadRequest, map[string]any{"ok": false, "error": err.Error()})
 		return
 	}
-	r.queue.setBackends(time.Now(), backends)
+	r.set(time.Now(), backends, address)
 	r.options.Log.Info("backends set", "backends", len(backends))
 	answer(w, http.StatusOK, map[string]any{"ok": true, "backends": len(backends)})
 }

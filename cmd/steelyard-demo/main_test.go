@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// The demo ends with its output, and not with the connection of a client: the signal of both is the same one.
+func TestTheDemoEndsWithItsOutputAndNotWithAConnection(t *testing.T) {
+	ctx, end := untilClosed()
+	defer signal.Reset(syscall.SIGPIPE)
+	defer end()
+	if !signal.Ignored(syscall.SIGPIPE) {
+		t.Error("a closed connection ends the demo")
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	out := output{writer, end}
+	if _, err := out.Write([]byte("x")); err != nil || ctx.Err() != nil {
+		t.Fatalf("an open one: %v, %v", err, ctx.Err())
+	}
+	_ = reader.Close()
+	if _, err := out.Write([]byte("x")); err == nil || ctx.Err() == nil {
+		t.Errorf("a closed one: %v, %v", err, ctx.Err())
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+/*
+#include "abi.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"runtime/cgo"
+	"time"
+	"unsafe"
+
+	"steelyard/picking"
+)
+
+// Ids in Envoy's list of attributes.
+const (
+	responseCode        = 15
+	responseCodeDetails = 16
+)
+
+// backend is the header by which Envoy connects.
+var backend = constant("x-steelyard-backend")
+
+// headers has a request wait for its verdict, which may be there at once.
+func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
+	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
+	v := &visit{router: q.router, wake: func() {
+		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
+	}, free: func() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler) }}
+	r.hold = C.uintptr_t(cgo.NewHandle(v))
+	verdict, ok := v.arrive()
+	switch {
+	case !ok:
+		return wait
+	case verdict.Address == "":
+		v.refuse(envoy, verdict.Refused)
+		return wait
+	}
+	direct(envoy, verdict.Address)
+	return goOn
+}
+
+// direct has the request go to an address. Envoy copies what it is given.
+func direct(envoy unsafe.Pointer, address string) {
+	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, backend, textOf(address))
+	runtime.KeepAlive(address)
+}
+
+// settled has the request go on with its verdict.
+func (v *visit) settled(envoy unsafe.Pointer) {
+	verdict := v.result()
+	if verdict.Address == "" {
+		v.refuse(envoy, verdict.Refused)
+		return
+	}
+	direct(envoy, verdict.Address)
+	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
+}
+
+func (v *visit) refuse(envoy unsafe.Pointer, reason picking.Refusal) {
+	unavailable(envoy, routerRefusals[reason], "steelyard_router_"+string(reason), [2]string{"retry-after", "1"})
+}
+
+// A request that has a handle is complete; its end follows.
+//
+//export completed
+func completed(envoy unsafe.Pointer, handle C.uintptr_t) {
+	defer guard()
+	v, ok := cgo.Handle(handle).Value().(*visit)
+	if !ok {
+		return
+	}
+	var status C.uint64_t
+	C.envoy_dynamic_module_callback_http_filter_get_attribute_int(envoy, responseCode, &status)
+	var details C.text
+	C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, responseCodeDetails, &details)
+	v.complete(time.Now(), int(status), C.GoStringN(details.data, C.int(min(details.length, maxValue))))
+}

@@ -1,0 +1,43 @@
+package customrouter
+
+import (
+	"math"
+	"net/http"
+)
+
+// APIPath is the path below which the API is.
+const APIPath = "/_custom_router/"
+
+// Handler serves the API.
+func (r *Router) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+APIPath+"set-backends", r.setBackends)
+	mux.HandleFunc("GET "+APIPath+"health", r.health)
+	mux.HandleFunc("GET "+APIPath+"metrics", r.metrics)
+	mux.HandleFunc("GET "+APIPath+"{$}", r.page)
+	return mux
+}
+
+// backendHealth is a backend in the answer of health.
+type backendHealth struct {
+	Addr        string   `json:"addr"`
+	InFlight    int      `json:"in_flight"`
+	EWMALatency *float64 `json:"ewma_latency"` // seconds; null before the first answer
+}
+
+// health is GET /_custom_router/health.
+func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
+	s := r.state()
+	out := struct {
+		OK         bool            `json:"ok"`
+		QueueDepth int             `json:"queue_depth"`
+		Backends   []backendHealth `json:"backends"`
+	}{OK: true, QueueDepth: s.depth, Backends: make([]backendHealth, len(s.backends))}
+	for i, b := range s.backends {
+		out.Backends[i] = backendHealth{Addr: b.Address, InFlight: b.InFlight}
+		if !math.IsNaN(b.Latency) {
+			out.Backends[i].EWMALatency = &b.Latency
+		}
+	}
+	answer(w, http.StatusOK, out)
+}
