@@ -65,7 +65,8 @@ build: need-go ## bin/steelyard
 
 .PHONY: module
 module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm64 CC=…)
-	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/libsteelyard.so .
+	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' \
+	-o $(CURDIR)/bin/libsteelyard.so .
 	@rm -f bin/libsteelyard.h
 
 ##@ Check

@@ -19,8 +19,9 @@
 // them: times per token are the mean of each request.
 //
 // With --conversations, engines have a prefix cache of 2 M tokens, and the requests are chats that share beginnings
-// (package trace), with a text of 4 bytes for each token, by which engines and pickers find out what is shared. Load 1 is
-// then what the engines complete without a cache. Engines do not keep the answers that they gave.
+// (package trace), with a text of 4 bytes for each token, by which engines and pickers find out what is shared. Load 1
+// is then what the engines complete without a cache. The answers that later turns contain have texts of their own, so
+// that engines compute them once more.
 //
 // # What is measured
 //

@@ -192,7 +192,8 @@ func TestConversationsFindWhatIsCached(t *testing.T) {
 
 // TestChatsThatShareBlocksBeginAlike, and their messages are as long as their blocks.
 func TestChatsThatShareBlocksBeginAlike(t *testing.T) {
-	first, second := chatOf([]uint64{1, 2, 3}, []int32{2, 3}, 7), chatOf([]uint64{1, 2, 3, 4, 5}, []int32{2, 2, 3, 5}, 7)
+	first := chatOf([]uint64{1, 2, 3}, []int32{2, 3}, 7)
+	second := chatOf([]uint64{1, 2, 3, 4, 5}, []int32{2, 2, 3, 5}, 7)
 	if last := strings.LastIndex(first, `"}]}`); !strings.HasPrefix(second, first[:last]) {
 		t.Errorf("%s\ndoes not begin as\n%s", second, first)
 	}
