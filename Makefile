@@ -64,8 +64,9 @@ build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
 
 .PHONY: module
-module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm64 CC=… for another machine)
-	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/libsteelyard.so .
+module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm64 CC=…)
+	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' \
+	-o $(CURDIR)/bin/libsteelyard.so .
 	@rm -f bin/libsteelyard.h
 
 ##@ Check
@@ -185,14 +186,17 @@ bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, int
 
 # What a choice for each request costs, and what it is worth.
 .PHONY: bench-picker
-bench-picker: need-go need-cc tools-envoy ## module and ext_proc: latency added, waits, into bench/picker/ (ARGS="--quick")
+bench-picker: need-cc tools-envoy ## latency and waits with module and ext_proc, into bench/picker/ (ARGS="--quick")
 	@mkdir -p bench/picker
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-picker ./picker
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@failed=0; \
 	bin/bench-picker $(ARGS) || failed=1; \
 	bin/bench-placement --out bench/picker --service 1s,50ms \
 	--rows least_request,steelyard_access_log,steelyard_access_log+module,shortest_queue $(ARGS) || failed=1; \
+	bin/bench-llm --out bench/picker --conversations \
+	--policies steelyard,steelyard+module,steelyard+module+prefix $(ARGS) || failed=1; \
 	exit $$failed
 
 .PHONY: bench-cost

@@ -18,12 +18,18 @@
 // answer is a stream of which the first token and the end are sent, and nothing between
 // them: times per token are the mean of each request.
 //
+// With --conversations, engines have a prefix cache of 2 M tokens, and the requests are chats that share beginnings
+// (package trace), with a text of 4 bytes for each token, by which engines and pickers find out what is shared. Load 1
+// is then what the engines complete without a cache. The answers that later turns contain have texts of their own, so
+// that engines compute them once more.
+//
 // # What is measured
 //
 //   - The time to the first token, that to the last, and the mean between two tokens, as
 //     the client sees them. They count from when a request was due.
 //   - The requests running at each engine, every half second: their means say whether
 //     engines that are alike are used alike.
+//   - The share of the prompts' tokens that the engines found in their prefix caches.
 //   - CPU seconds of each Envoy and of Steelyard, its memory and its pushes.
 //   - How late the generator sent requests. Later at p99 than Options.Lateness, in any row,
 //     and the figures are not a result: the machine was too busy.

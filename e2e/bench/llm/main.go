@@ -51,6 +51,8 @@ func command() *cobra.Command {
 		"where in the trace the requests begin, as a share of it; it begins again when it ends")
 	s.IntVar(&given.Burst, "burst", d.Burst, "requests that arrive at the same moment")
 	s.BoolVar(&given.Chunked, "chunked", false, "bodies come without a content-length")
+	s.BoolVar(&given.Cached, "conversations", false,
+		"engines with a prefix cache, and conversations that share beginnings, made by the figures of a public trace")
 	s.IntVar(&given.Requests, "requests", d.Requests, "requests that count, for each row")
 	s.DurationVar(&given.WarmUp, "warm-up", d.WarmUp, "requests that are sent first and do not count")
 	s.Uint64Var(&given.Seed, "seed", d.Seed, "of sizes of bodies and of choices by chance")
@@ -78,6 +80,9 @@ func command() *cobra.Command {
 			if o.Trace, err = readTrace(file); err != nil {
 				return fmt.Errorf("--trace: %w", err)
 			}
+		}
+		if o.Cached {
+			o.converse(file == "")
 		}
 		return o.publish(cmd.Context(), out)
 	}

@@ -33,6 +33,7 @@ type Options struct {
 	From     float64 // where in the trace the requests begin, as a share of it
 	Burst    int     // requests that arrive at the same moment
 	Chunked  bool    // bodies have no content-length
+	Cached   bool    // engines have a prefix cache, and requests are chats with the contents of the trace
 	Seed     uint64
 
 	WarmUp   time.Duration // of requests that are sent first and not counted
@@ -61,6 +62,14 @@ func Quick() Options {
 	return o
 }
 
+// converse makes it a bench of engines that cache prompts, with the built-in conversations or those of the trace.
+func (o *Options) converse(builtIn bool) {
+	o.Engine.CacheTokens = cacheTokens
+	if builtIn {
+		o.Trace = trace.Conversations()
+	}
+}
+
 func (o *Options) validate() error {
 	switch {
 	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
@@ -82,6 +91,9 @@ func (o *Options) validate() error {
 		if !slices.Contains(names(), name) {
 			return fmt.Errorf("there is no row %q: want some of %s", name, strings.Join(names(), ","))
 		}
+	}
+	if o.Cached && len(o.Trace.Contents) == 0 {
+		return fmt.Errorf("conversations: the trace %s does not say what its requests share", o.Trace.Name)
 	}
 	if err := o.Engine.Check(); err != nil {
 		return fmt.Errorf("engines: %w", err)
@@ -105,7 +117,18 @@ func policies() []fleet.Policy {
 		{Name: rowLeastWork, Direct: true},
 		steelyardRow().InReplicas(false),
 		steelyardRow().InReplicas(true),
+		withVariants(steelyardRow(), fleet.VariantModule),
+		withVariants(steelyardRow(), fleet.VariantModule+fleet.VariantPrefix),
 	}
+}
+
+// withVariants is a row with variants that it has.
+func withVariants(p fleet.Policy, variants string) fleet.Policy {
+	p, err := p.With(variants)
+	if err != nil {
+		panic(err) // a variant that there is not
+	}
+	return p
 }
 
 func steelyardRow() fleet.Policy {
@@ -126,11 +149,11 @@ func names() []string {
 	return all
 }
 
-// usual are the rows that run when none is asked for: those with one Steelyard at most.
+// usual are the rows that run when none is asked for: those with one Steelyard at most, and with weights.
 func usual() []string {
 	var all []string
 	for _, p := range policies() {
-		if p.Control == nil || p.Control.Replicas == 0 {
+		if p.Control == nil || p.Control.Replicas == 0 && !p.Control.Module {
 			all = append(all, p.Name)
 		}
 	}
@@ -159,8 +182,55 @@ func (o *Options) size() fleet.Size {
 			Batching: &o.Engine, Speed: o.speed(i), Seed: o.Seed + uint64(i),
 			StreamInterval: firstTokenAndEnd,
 		})
+		if o.Cached {
+			s.Engines[i].BytesPerToken = cachedBytesPerToken
+		}
 	}
 	return s
+}
+
+// With Cached, an engine caches so many tokens, as in the simulator, and a block of the trace has a text of so many
+// bytes for each of its tokens.
+const (
+	cacheTokens         = 2_000_000
+	cachedBytesPerToken = 4
+)
+
+// chat is the body of request k, with the contents of the trace; empty without them.
+func (o *Options) chat(k int) string {
+	if !o.Cached {
+		return ""
+	}
+	r, c := o.Trace.Requests[k], o.Trace.Contents[k]
+	blocks := c.Blocks[:min(len(c.Blocks), int(r.Prompt)/trace.BlockTokens)]
+	return chatOf(blocks, c.Ends, int(r.Output))
+}
+
+// chatOf is a body whose messages end after so many blocks. Blocks that are alike have the same text.
+func chatOf(blocks []uint64, ends []int32, output int) string {
+	const blockBytes = trace.BlockTokens * cachedBytesPerToken
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"stream":true,"max_tokens":%d,"messages":[`, output)
+	for from, first := 0, true; first || from < len(blocks); first = false {
+		for len(ends) > 0 && int(ends[0]) <= from { // of messages that fill no block
+			ends = ends[1:]
+		}
+		end := len(blocks)
+		if len(ends) > 0 {
+			end = min(end, int(ends[0]))
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		b.WriteString(`{"role":"user","content":"`)
+		for ; from < end; from++ {
+			text := fmt.Sprintf("%016x", blocks[from])
+			b.WriteString(strings.Repeat(text, blockBytes/len(text)))
+		}
+		b.WriteString(`"}`)
+	}
+	b.WriteString("]}")
+	return b.String()
 }
 
 // firstTokenAndEnd makes pieces of a stream so large that after the first token only the
@@ -206,6 +276,7 @@ func (o *Options) completions(n int, rate float64) []load.Completion {
 		all[i] = load.Completion{
 			At: time.Duration(float64(at) * stretch), Prompt: int(r.Prompt), Output: int(r.Output),
 			Bytes: bodyBytes(r.Prompt, sizes.NormFloat64()), Chunked: o.Chunked,
+			Text: o.chat(k % len(requests)),
 		}
 		all[i].At = all[i-i%o.Burst].At
 	}

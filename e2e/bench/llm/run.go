@@ -61,7 +61,7 @@ func (o *Options) conditions(ctx context.Context, rate float64) (report.LLMCondi
 		Envoys: o.Envoys, Engines: o.Engines, Mixed: o.Mixed, Burst: o.Burst, Chunked: o.Chunked,
 		KVTokens: o.Engine.KVTokens, Sequences: o.Engine.MaxSequences, Seed: o.Seed,
 		WarmUp: o.WarmUp.Seconds(), Block: bootstrapSeconds, Lateness: o.Lateness.Seconds(),
-		Cores: runtime.NumCPU(), Envoy: build,
+		Cores: runtime.NumCPU(), Envoy: build, Conversations: o.Cached,
 	}
 	if o.Trace == trace.Azure() {
 		c.Source = trace.AzureSource
@@ -143,6 +143,10 @@ func (r *row) measure(ctx context.Context) (report.LLMMeasurement, error) {
 		m.Running, err = meanRunning(ctx, r.window, r.fleet.Servers())
 		return err
 	})
+	group.Go(func() (err error) {
+		m.CachedShare, err = cachedShare(ctx, r.window, r.fleet.Servers())
+		return err
+	})
 	result, err := load.Run(ctx, r.plan)
 	if err != nil {
 		cancel()
@@ -152,6 +156,23 @@ func (r *row) measure(ctx context.Context) (report.LLMMeasurement, error) {
 		take(&m, s)
 	}
 	return m, group.Wait()
+}
+
+// cachedShare is how much of the prompts that the servers admitted in the window was in their prefix caches.
+func cachedShare(ctx context.Context, w bench.Window, servers []*modelsim.Server) (float64, error) {
+	var all, cached [2]float64
+	for i, at := range []time.Time{w.From, w.To} {
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-time.After(time.Until(at)):
+		}
+		for _, s := range servers {
+			t := s.Tokens()
+			all[i], cached[i] = all[i]+float64(t.PromptTokens), cached[i]+float64(t.CachedTokens)
+		}
+	}
+	return (cached[1] - cached[0]) / (all[1] - all[0]), nil
 }
 
 // take adds a request to a measurement.

@@ -166,3 +166,49 @@ func TestTheBenchTakesTheTimeThatItPromises(t *testing.T) {
 		}
 	}
 }
+
+// TestConversationsFindWhatIsCached: bodies have the texts of the trace, and engines compute their beginnings once.
+func TestConversationsFindWhatIsCached(t *testing.T) {
+	o := short(t)
+	o.Policies, o.Cached = []string{"steelyard+module+prefix"}, true
+	o.converse(false)
+	for i := range o.Trace.Requests {
+		const blocks = 12
+		o.Trace.Requests[i].Prompt = blocks*trace.BlockTokens + 1
+		c := trace.Content{Ends: []int32{blocks - 2, blocks}}
+		for k := range uint64(blocks) {
+			c.Blocks = append(c.Blocks, k+100*uint64(i%2))
+		}
+		o.Trace.Contents = append(o.Trace.Contents, c)
+	}
+	d, err := o.measureAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := d.Rows[0]; r.Errors != 0 || !(r.CachedShare > 0.5) {
+		t.Errorf("%d errors, %v of the prompts cached, want most of them", r.Errors, r.CachedShare)
+	}
+}
+
+// TestChatsThatShareBlocksBeginAlike, and their messages are as long as their blocks.
+func TestChatsThatShareBlocksBeginAlike(t *testing.T) {
+	first := chatOf([]uint64{1, 2, 3}, []int32{2, 3}, 7)
+	second := chatOf([]uint64{1, 2, 3, 4, 5}, []int32{2, 2, 3, 5}, 7)
+	if last := strings.LastIndex(first, `"}]}`); !strings.HasPrefix(second, first[:last]) {
+		t.Errorf("%s\ndoes not begin as\n%s", second, first)
+	}
+	var body struct {
+		Tokens   int `json:"max_tokens"`
+		Messages []struct{ Content string }
+	}
+	if err := json.Unmarshal([]byte(second), &body); err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, m := range body.Messages {
+		got = append(got, len(m.Content)/512)
+	}
+	if want := []int{2, 1, 2}; !slices.Equal(got, want) || body.Tokens != 7 {
+		t.Errorf("messages of %v blocks, %d tokens to generate; want %v and 7", got, body.Tokens, want)
+	}
+}

@@ -105,8 +105,8 @@ func (r row) targets() []report.Target {
 func (d *document) judge(spread float64) {
 	for _, r := range d.Rows {
 		if of := float64(r.P99 / r.P50); r.Policy == weights && of > spread {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%d bytes: the p99 without a choice is %.1f times the p50, limit "+
-				"%g", r.Body, of, spread))
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%d bytes: the p99 without a choice is %.1f times the p50, "+
+				"limit %g", r.Body, of, spread))
 		}
 	}
 	d.Valid = len(d.Reasons) == 0

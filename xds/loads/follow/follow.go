@@ -192,7 +192,8 @@ type Follower struct {
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
 func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
 	f := &Follower{Guard: func() {}, conn: conn, name: name, clusters: clusters, log: log,
-		pools: make(map[string]*Pool), lost: errors.New("not connected yet"), learned: make(chan *loadsv1.Learned, waitingPrompts)}
+		pools: make(map[string]*Pool), lost: errors.New("not connected yet"),
+		learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
 		f.pools[c] = &Pool{cluster: c}
 	}

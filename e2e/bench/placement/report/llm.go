@@ -22,8 +22,9 @@ type LLMMeasurement struct {
 	Lateness   []float64 // of the generator
 	Errors     int
 
-	Running []float64 // mean number of requests running, of each engine
-	Cost    Cost
+	Running     []float64 // mean number of requests running, of each engine
+	CachedShare float64   // of the prompts' tokens, those that were in a prefix cache
+	Cost        Cost
 }
 
 // An LLMRow is a measurement in figures. The first block has the keys of the rows of
@@ -51,6 +52,8 @@ type LLMRow struct {
 	// RunningSpread is how far the mean number of requests running at an engine is, at
 	// most, from that of all engines, as a share of it.
 	RunningSpread Number `json:"running_spread"`
+	// CachedShare is the share of the prompts' tokens that were in a prefix cache.
+	CachedShare Number `json:"cached_share"`
 
 	EnvoyCPU           Number `json:"envoy_cpu_cores"`       // mean over the Envoys
 	EnvoyCPUPerRequest Number `json:"envoy_cpu_per_request"` // seconds
@@ -119,8 +122,8 @@ func newLLMRow(m LLMMeasurement) LLMRow {
 	u := m.Cost.usage()
 	r := LLMRow{
 		Policy: m.Policy, Requests: len(m.FirstToken), Errors: m.Errors, Of: make(map[string]LLMRatios),
-		RunningSpread: spreadOf(m.Running),
-		EnvoyCPU:      u.envoyCPU, EnvoyCPUPerRequest: unknown,
+		RunningSpread: spreadOf(m.Running), CachedShare: Number(m.CachedShare),
+		EnvoyCPU: u.envoyCPU, EnvoyCPUPerRequest: unknown,
 		ControlCPU: u.controlCPU, ControlRSS: u.controlRSS, Pushes: u.pushes, Suppressed: u.suppressed,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),
 		firstToken: known(m.FirstToken),
@@ -189,6 +192,8 @@ type LLMConditions struct {
 	Lateness  float64   `json:"lateness_limit_seconds"` // of the p99 of the generator's lateness
 	Cores     int       `json:"cores"`
 	Envoy     string    `json:"envoy"`
+
+	Conversations bool `json:"conversations"` // that share beginnings, and engines with a prefix cache
 }
 
 // An LLMDocument is what the LLM bench found.

@@ -18,7 +18,8 @@ func (d LLMDocument) Write(w io.Writer) error {
 	d.head(out)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "policy\tTTFT mean\tp50\tp90\tp99\t95 %\tmean of LR\tp99 of LR\t95 %\tTPOT p99\te2e p50\tp99\t"+
-		"spread\tEnvoy CPU\tper request\tsteelyard CPU\tMiB\tpushes/s\trequests\terrors\tlate p50\tp99\tmax\t")
+		"spread\tcached %\tEnvoy CPU\tper request\tsteelyard CPU\tMiB\tpushes/s\trequests\terrors\t"+
+		"late p50\tp99\tmax\t")
 	for _, r := range d.Rows {
 		r.line(t)
 	}
@@ -70,9 +71,9 @@ func (r LLMRow) line(w io.Writer) {
 	fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%s\t%s\t%.1f\t%.2f\t%.1f\t",
 		r.Policy, float64(r.TTFTMean), float64(r.TTFTP50), float64(r.TTFTP90), float64(r.TTFTP99), r.TTFTP99CI,
 		of.TTFTMean, of.TTFTP99, of.TTFTP99CI, 1e3*float64(r.TPOTP99), float64(r.E2EP50), float64(r.E2EP99))
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n",
-		r.RunningSpread, 1e2*r.EnvoyCPU, 1e6*r.EnvoyCPUPerRequest, 1e2*r.ControlCPU, r.ControlRSS/(1<<20), r.Pushes,
-		r.Requests, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n",
+		r.RunningSpread, 1e2*r.CachedShare, 1e2*r.EnvoyCPU, 1e6*r.EnvoyCPUPerRequest, 1e2*r.ControlCPU,
+		r.ControlRSS/(1<<20), r.Pushes, r.Requests, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
 }
 
 // String is the interval as in tables; a dash where there is none.

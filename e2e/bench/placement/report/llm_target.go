@@ -14,6 +14,7 @@ const (
 
 	steelyardReplicas = steelyardDefault + connected
 	steelyardCut      = steelyardDefault + cut
+	steelyardPrefix   = steelyardDefault + "+module+prefix"
 )
 
 // The figures that targets speak of.
@@ -43,6 +44,8 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 	isUsual := c.Load == usualLoad && c.Burst == 1 && !c.Chunked && c.Source != "" &&
 		c.KVTokens == usual.KVTokens && c.Sequences == usual.MaxSequences
 	switch {
+	case c.Conversations:
+		return llmOfWeights(rows)
 	case llmIndex(rows, steelyardReplicas) >= 0: // a bench of these only
 		return []Target{llmOfOneReplica(rows), ratio(steelyardCut, ttftP99, leastRequest, 1)}
 	case isUsual && c.Mixed:
@@ -85,6 +88,24 @@ func llmRatio(rows []LLMRow, policy string, f llmFigure, reference string, limit
 		}
 	}
 	return t
+}
+
+// llmOfWeights are the targets of a choice by prompts, against the weights by work.
+func llmOfWeights(rows []LLMRow) []Target {
+	weights, prefix := llmIndex(rows, steelyardDefault), llmIndex(rows, steelyardPrefix)
+	target := func(title string, limit Number, of func(LLMRow) Number) Target {
+		t := llmTarget(fmt.Sprintf("%s: %s, by that of %s", steelyardPrefix, title, steelyardDefault), limit)
+		t.AtLeast = limit > 1
+		if weights >= 0 && prefix >= 0 {
+			t.measure(of(rows[prefix])/of(rows[weights]), ciOf(noInterval))
+		}
+		return t
+	}
+	return []Target{
+		target(ttftMean.title, 0.85, func(r LLMRow) Number { return r.TTFTMean }),
+		target(e2eP50.title, 0.85, func(r LLMRow) Number { return r.E2EP50 }),
+		target("cached share", 3, func(r LLMRow) Number { return r.CachedShare }),
+	}
 }
 
 // llmOfOneReplica is the target for two replicas.

@@ -3,7 +3,9 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,5 +167,19 @@ func TestRequestsThatLeftLateAreNoResult(t *testing.T) {
 	d := NewLLMDocument(usualConditions(), llmRows(t, measuredAs("least_request", 1, 1, 1), m), 0.5, nil)
 	if d.Valid || len(d.Reasons) != 1 || !strings.HasPrefix(d.Reasons[0], "steelyard: the load generator was 30.0 ms") {
 		t.Errorf("valid %t because of %q", d.Valid, d.Reasons)
+	}
+}
+
+func TestAChoiceByPromptsIsHeldAgainstTheWeights(t *testing.T) {
+	rows := llmRows(t, measuredAs("steelyard", 1, 1, 1), measuredAs("steelyard+module+prefix", 0.8, 1, 0.9))
+	rows[0].CachedShare, rows[1].CachedShare = 0.1, 0.4
+	c := usualConditions()
+	c.Conversations = true
+	var got []string
+	for _, target := range NewLLMDocument(c, rows, 0.5, nil).Targets {
+		got = append(got, fmt.Sprintf("%.2f %t", float64(target.Measured), target.Holds))
+	}
+	if want := []string{"0.80 true", "0.90 false", "4.00 true"}; !slices.Equal(got, want) {
+		t.Errorf("targets %q, want %q", got, want)
 	}
 }
