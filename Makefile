@@ -50,9 +50,9 @@ demo-queue: need-go module tools-envoy ## two classes in a queue at twice the lo
 	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo queue $(ARGS)
 
 .PHONY: demo-prefix
-demo-prefix: need-go tools-envoy ## conversations on engines with prefix caches, in three ways
+demo-prefix: need-go module tools-envoy ## conversations on engines with prefix caches, in three ways
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard-demo
-	@bin/steelyard-demo prefix $(ARGS)
+	@ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$(CURDIR)/bin bin/steelyard-demo prefix $(ARGS)
 
 .PHONY: demo-router
 demo-router: need-go module tools-envoy ## busy replicas are scaled up: round robin against steelyard router

@@ -125,7 +125,7 @@ var rules = []rule{
 	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "weighting/sim/engine"},
 		reason: "the demo drives the product from outside, as a user would"},
 	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
-		"cmd/internal/picker", "cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
+		"cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
 	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
 		"cmd/internal/daemon", "cmd/internal/picker", "cmd/internal/router", "cmd/internal/simulate",

@@ -69,6 +69,7 @@ func TestTheDemoOfTheRouterComparesItWithRoundRobin(t *testing.T) {
 }
 
 func TestTheDemoOfThePrefixesFindsMoreInTheCaches(t *testing.T) {
+	withModule(t)
 	out := demo(t, "prefix", "--duration", "8s")
 	if n := numbers(t, out, "failed", `(\d+) +(\d+) +(\d+)`); n[0] != 0 || n[1] != 0 || n[2] != 0 {
 		t.Errorf("%v requests failed:\n%s", n, out)

@@ -177,7 +177,7 @@ func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
 		newest, waited = max(newest, r.arrived), max(waited, r.sent-r.arrived)
 	}
 	slack := late()
-	t.Logf("%d of %d requests were overtaken, by %.1f ms at most; the longest wait was %.1f s; timers were up to %v late",
+	t.Logf("%d of %d requests were overtaken, by %.1f ms at most; the longest wait was %.1f s; timers were %v late",
 		overtaken, requests, 1000*worst, waited, slack)
 	if worst > (allowed + slack).Seconds() {
 		t.Errorf("a request was overtaken by one that came %.1f ms later, want at most %v (and %v, for the machine)",

@@ -231,8 +231,9 @@ func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome, reason string) {
 
 // unavailable answers 503 with these headers, at least one. Envoy copies what it is given.
 func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string) {
-	headers := unsafe.Slice((*C.header)(C.calloc(C.size_t(len(pairs)), C.size_t(unsafe.Sizeof(C.header{})))), len(pairs))
-	defer C.free(unsafe.Pointer(&headers[0]))
+	memory := C.calloc(C.size_t(len(pairs)), C.size_t(unsafe.Sizeof(C.header{})))
+	defer C.free(memory)
+	headers := unsafe.Slice((*C.header)(memory), len(pairs))
 	for i, pair := range pairs {
 		key, value := C.CString(pair[0]), C.CString(pair[1])
 		defer C.free(unsafe.Pointer(key))

@@ -75,6 +75,7 @@ func completed(envoy unsafe.Pointer, handle C.uintptr_t) {
 	var status C.uint64_t
 	C.envoy_dynamic_module_callback_http_filter_get_attribute_int(envoy, responseCode, &status)
 	var details C.text
+	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
 	C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, responseCodeDetails, &details)
 	v.complete(time.Now(), int(status), C.GoStringN(details.data, C.int(min(details.length, maxValue))))
 }

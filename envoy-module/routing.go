@@ -68,8 +68,8 @@ var routerRefusals = map[picking.Refusal]string{
 	picking.RefusedTimeout: "no backend was free within the time that a request may wait\n",
 }
 
-// A visit is a request at a router: it waits for its verdict, is at a backend, or was refused. The worker of the request
-// arrives, looks at the result and ends; any goroutine settles.
+// A visit is a request at a router: it waits for its verdict, is at a backend, or was refused. The worker of the
+// request arrives, looks at the result and ends; any goroutine settles.
 type visit struct {
 	router *customrouter.Router
 	// wake has the worker look at the result, and free frees what that needs. Neither is called after free.

@@ -20,7 +20,6 @@ import (
 	"steelyard/cmd/internal/demo/conversing"
 	"steelyard/cmd/internal/demo/queueing"
 	"steelyard/cmd/internal/demo/scaleup"
-	"steelyard/cmd/internal/picker"
 	"steelyard/cmd/internal/router"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/proc"
@@ -39,8 +38,8 @@ func main() {
 	}
 }
 
-// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the signal
-// of a closed pipe does not tell it from the connection of a client that has gone, which is ordinary: see output.
+// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the
+// signal of a closed pipe does not tell it from the connection of a client that has gone, which is ordinary: see output.
 func untilClosed() (ctx context.Context, end func()) {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -159,26 +158,22 @@ func prefixCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prefix",
 		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
-		Long: `Start a control plane, simulated engines with prefix caches, pickers and real
-Envoys, and send the same conversations three times: by the weights of work, by a
-header that names the conversation, and by steelyard picker --prefix.`,
+		Long: `Start a control plane, simulated engines with prefix caches and real Envoys, and
+send the same conversations three times: by the weights of work, by a header that
+names the conversation, and by the prompt, in the module.
+ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of libsteelyard.so, as make
+demo-prefix does.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Duration < time.Second {
 				return errors.New("--duration has to be 1s or more")
 			}
-			o.Out, o.ControlPlane, o.Picker = cmd.OutOrStdout(), controlPlane, newPicker
+			o.Out, o.ControlPlane = cmd.OutOrStdout(), controlPlane
 			return conversing.Run(cmd.Context(), o)
 		},
 	}
 	c.Flags().DurationVar(&o.Duration, "duration", conversing.DefaultDuration, "length of the load of each phase")
 	return c
-}
-
-// newPicker is what `steelyard picker --prefix` runs.
-func newPicker(steelyard, cluster, name string) (conversing.Picker, error) {
-	return picker.New(picker.Options{Steelyard: steelyard, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Name: name,
-		Clusters: []string{cluster}, Prefix: true, Log: slog.New(slog.DiscardHandler)})
 }
 
 // controlPlane is what `steelyard serve` runs, from a text instead of a file.

@@ -518,8 +518,8 @@ type Shedding struct {
 // Queue is the queue of a cluster: requests of all Envoys wait in it, and are sent in its order.
 type Queue struct {
 	// MaxInFlight is the requests that an endpoint may have in flight, 0 to 1000000: others wait, or are refused; 0
-	// means as many as its slots, configured or learned. Required where the cluster's engine batches continuously, which
-	// has none. Default 0.
+	// means as many as its slots, configured or learned. Required where the cluster's engine batches continuously,
+	// which has none. Default 0.
 	MaxInFlight int `yaml:"max_in_flight" default:"0" range:"0..1000000"`
 	// ClassHeader is the request header that names the class. Default x-steelyard-class.
 	ClassHeader string `yaml:"class_header" default:"x-steelyard-class"`

@@ -87,7 +87,7 @@ func TestTheAPIRefusesOtherMethodsAndLargeBodies(t *testing.T) {
 }
 
 func TestThePageShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}, Log: slog.Default()})
+	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}})
 	show := func() string {
 		w := httptest.NewRecorder()
 		r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, APIPath, nil))
@@ -147,7 +147,8 @@ func TestRequestsThatWaitForTooLongAreRefused(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- r.Run(ctx) }()
 		v := <-refused
-		if took := time.Since(began); v.Refused != picking.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+tick {
+		took := time.Since(began)
+		if v.Refused != picking.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+tick {
 			t.Errorf("the verdict is %+v after %v", v, took)
 		}
 		cancel()

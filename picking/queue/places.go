@@ -89,8 +89,8 @@ func (p *places) free(address string) bool {
 	return at != nil && at.known && (!at.avoid || !p.open) && float64(at.held)+at.others()+1 <= p.limit(at)
 }
 
-// limit is the requests that an endpoint may have in flight. Where it is not known, there is none: requests then wait at
-// the endpoint, which is how its slots are learned.
+// limit is the requests that an endpoint may have in flight. Where it is not known, there is none: requests then wait
+// at the endpoint, which is how its slots are learned.
 func (p *places) limit(at *place) float64 {
 	switch {
 	case p.max > 0:

@@ -589,7 +589,8 @@ func TestAPromptThatGoesOnIsFoundInTheCacheWithTheAnswerBeforeIt(t *testing.T) {
 	}
 	want(t, "cached of another conversation", chat(other), 0)
 	want(t, "cached of a first prompt", ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question)), 0)
-	if n := ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question+" And what else?")); n < prompt-engine.CacheBlock {
+	n := ask("/v1/completions", fmt.Sprintf(`"prompt": %q`, question+" And what else?"))
+	if n < prompt-engine.CacheBlock {
 		t.Errorf("%d tokens are cached of a prompt that goes on, want about %d", n, prompt)
 	}
 }

@@ -42,14 +42,6 @@ type Options struct {
 	Out      io.Writer
 	// ControlPlane makes Steelyard from the text of its configuration file.
 	ControlPlane func(ctx context.Context, configYAML []byte) (demo.Handle, error)
-	// Picker makes a `steelyard picker --prefix` for a cluster of the Steelyard at an address.
-	Picker func(steelyard, cluster, name string) (Picker, error)
-}
-
-// A Picker is one whose listeners are bound.
-type Picker interface {
-	Address() string // where Envoys connect, host:port
-	Run(ctx context.Context) error
 }
 
 // A way is one by which requests find their engine.
@@ -74,25 +66,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("starting Steelyard: %w", err)
 	}
-	// Steelyard and the pickers outlive the Envoys and, with them, the caller's context.
+	// Steelyard outlives the Envoys and, with them, the caller's context.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return control.Run(failed) })
-	var pickers []string
-	for i := range envoyCount {
-		p, err := o.Picker(control.XDSAddress(), clusterName, fmt.Sprintf("demo-picker-%d", i+1))
-		if err != nil {
-			stop()
-			return errors.Join(fmt.Errorf("starting a picker: %w", err), group.Wait())
-		}
-		pickers = append(pickers, p.Address())
-		group.Go(func() error { return p.Run(failed) })
-	}
 	playing, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(failed, func() { end(errors.New("a part of the demo ended early")) })()
-	err = play(playing, o, control, pickers, servers)
+	defer context.AfterFunc(failed, func() { end(errors.New("Steelyard ended early")) })()
+	err = play(playing, o, control, servers)
 	stop()
 	return errors.Join(err, group.Wait())
 }
@@ -128,7 +110,7 @@ clusters:
 }
 
 // play starts the Envoys, sends the load in each way and shows what came of it.
-func play(ctx context.Context, o Options, control demo.Handle, pickers []string, servers []*modelsim.Server) (err error) {
+func play(ctx context.Context, o Options, control demo.Handle, servers []*modelsim.Server) (err error) {
 	dir, err := os.MkdirTemp("", "steelyard-demo-")
 	if err != nil {
 		return fmt.Errorf("making a folder for the Envoys: %w", err)
@@ -136,18 +118,18 @@ func play(ctx context.Context, o Options, control demo.Handle, pickers []string,
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	e := envoys{dir: dir, xds: control.XDSAddress()}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	var plain, asking []string
+	var plain, choosing []string
 	for i := range envoyCount {
 		url, err := e.start(ctx, fmt.Sprintf("demo-envoy-%d", i+1), envoybootstrap.Options{Affinity: header})
 		if err != nil {
 			return err
 		}
 		plain = append(plain, url)
-		if url, err = e.start(ctx, fmt.Sprintf("demo-envoy-picker-%d", i+1), envoybootstrap.Options{Picker: pickers[i],
+		if url, err = e.start(ctx, fmt.Sprintf("demo-envoy-module-%d", i+1), envoybootstrap.Options{Module: true,
 			Prefix: true}); err != nil {
 			return err
 		}
-		asking = append(asking, url)
+		choosing = append(choosing, url)
 	}
 	fmt.Fprintf(o.Out, `Steelyard demo: %d simulated engines with prefix caches, and the same conversations in three ways
 Page:  http://%s/#/c/%s
@@ -158,7 +140,7 @@ Load:  %.1f conversations per second begin, for %v each time; %d system prompts,
 		return err
 	}
 	var results []result
-	for _, w := range []way{{"weights", false, plain}, {"by header", true, plain}, {"by prompt", false, asking}} {
+	for _, w := range []way{{"weights", false, plain}, {"by header", true, plain}, {"by prompt", false, choosing}} {
 		r, err := phase(ctx, o, w, o.Duration, servers)
 		if err != nil {
 			return err

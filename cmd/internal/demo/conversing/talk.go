@@ -52,7 +52,8 @@ func conversation(random, letters *rand.Rand, name string, named bool, system st
 			leastBytes+random.IntN(mostBytes-leastBytes))))
 		tokens := leastTokens + random.IntN(mostTokens-leastTokens)
 		c := load.Completion{At: at, Text: fmt.Sprintf(
-			`{"model": "tiny", "stream": true, "max_tokens": %d, "messages": [%s]}`, tokens, strings.Join(messages, ", "))}
+			`{"model": "tiny", "stream": true, "max_tokens": %d, "messages": [%s]}`, tokens,
+			strings.Join(messages, ", "))}
 		if named {
 			c.Conversation = name
 		}
