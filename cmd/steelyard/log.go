@@ -39,8 +39,8 @@ func (l *logging) flags(c *cobra.Command) {
 	completes(c, "log-format", logText, logJSON)
 }
 
-// start makes the log of the process and of its libraries, and the level that can be changed while it is in use. It ends
-// with Close.
+// start makes the log of the process and of its libraries, and the level that can be changed while it is in use. It
+// ends with Close.
 func (l *logging) start(to io.Writer) (*asynclog.Log, *slog.LevelVar, error) {
 	if err := oneOf("log-level", l.level, logLevels...); err != nil {
 		return nil, nil, err
