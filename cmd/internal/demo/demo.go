@@ -174,8 +174,8 @@ const keepChunk = 10 * time.Minute
 
 // keep continues the load under Steelyard until ctx ends.
 func (d *demo) keep(ctx context.Context) error {
-	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C. For a minute, the shares served are still\n" +
-		"those of round robin, too.\n")
+	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n" +
+		"For a minute, the shares served are still those of round robin, too.\n")
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())
 	}

@@ -5,7 +5,7 @@ import { byWork, rangeSeconds, readClients, readEvent } from './views.js';
 // The store. rev rises with each change of what is drawn; histories are by cluster.
 Object.assign(S, {
 	is: 'loading', now: 0, heardAt: 0, attempt: 0, error: '', rev: 0, theme: '',
-	fleet: null, cluster: null, rows: [], endpoint: null, matrix: null, events: [], envoys: [], clientsAt: 0,
+	fleet: null, cluster: null, rows: [], endpoint: null, matrix: null, events: [], envoys: [], clientsAt: 0, eventsAt: 0,
 		heads: new Map(),
 	process: null, overrides: [],
 	histories: new Map(), opened: new Map(), allIncidents: false, allEnvoys: false, allEvents: false, cursor: null,
@@ -192,6 +192,7 @@ export async function loadEvents() {
 	const all = new Map(S.events.map((e) => [e.id, e]));
 	for (const e of answer.events) all.set(e.id, readEvent(e));
 	S.events = [...all.values()].filter((e) => e.id >= answer.oldest_id).sort((x, y) => y.id - x.id).slice(0, 1000);
+	S.eventsAt = S.now;
 	S.rev++;
 }
 

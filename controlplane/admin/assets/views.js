@@ -219,8 +219,9 @@ const eventRow = (e) => h('li.event', { key: e.id },
 	h('small', clock(e.t)));
 const eventList = (list, most) => (list.length
 	? h('ul', list.slice(0, most).map((e) => eventRow(e)))
-	: h('p.inner.soft', 'Nothing happened since ' + minute(Math.max(S.now - 3600, seconds(S.fleet.started_at) || 0)) +
-		' UTC.'));
+	: h('p.inner.soft', nothing()));
+const nothing = () => (S.eventsAt ? 'Nothing happened since ' + minute(Math.max(S.now - 3600,
+	seconds(S.fleet.started_at) || 0)) + ' UTC.' : 'Asking for the events.');
 
 // ---- Fleet.
 
@@ -311,7 +312,8 @@ const scale = (labels) => h('span.scale', { 'aria-hidden': 'true' }, [0, 1, 2, 3
 
 function envoyMini() {
 	const list = S.envoys.slice(0, 12);
-	if (!list.length) return h('p.soft', 'No Envoy is connected. Attach one with steelyard bootstrap.');
+	if (!list.length) return h('p.soft', S.clientsAt ? 'No Envoy is connected. Attach one with steelyard bootstrap.'
+		: 'Asking for the list.');
 	return [h('ul.mini', list.map((e) => h('li', { key: e.key }, sign(e.kind), h('a', { href: link('/envoys') },
 		e.name), h('small', e.word),
 		h('span.end.nowrap', known(e.rate) ? rate(e.rate) + ' /s' : '')))),
@@ -893,7 +895,7 @@ export function envoysView() {
 		leadOf(lead[0], lead.slice(1)),
 		clusters.length > 0 && matrixCard(clusters),
 		replicasCard(), pickersCard(),
-		!S.envoys.length ? empty('No Envoy is connected',
+		!S.clientsAt ? loadingBlocks()[1] : !S.envoys.length ? empty('No Envoy is connected',
 			'An Envoy needs Steelyard’s address as its source of endpoints. This prints a configuration that has it:',
 			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
 			h('header', h('h2', 'Each Envoy'), h('div.tools', filterField('name, address, state', 'Envoys')), h('small.less',
@@ -1012,8 +1014,7 @@ export function eventsView() {
 			eventGroups.map((k) => chip(k, R.kind === k, { kind: R.kind === k ? '' : k },
 				b(num(S.events.filter((e) => e.group === k).length)), k)))),
 		h('div.inner'), list.length ? eventList(list, S.allEvents ? 1000 : 100) : h('p.rest', S.events.length
-			? 'No event matches. ' : 'Nothing happened since ' + minute(Math.max(S.now - 3600, seconds(S.fleet.started_at) ||
-			0)) + ' UTC.'),
+			? 'No event matches. ' : nothing()),
 		!S.allEvents && list.length > 100 && h('p.rest', h('button.button', { onclick: () => act.allEvents() },
 			'Show all ' + num(list.length)))),
 	];
