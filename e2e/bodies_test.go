@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -125,7 +126,7 @@ func swallow(t *testing.T, enough int) *swallower {
 			more, err = io.Copy(sum, r.Body)
 			n += more
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}

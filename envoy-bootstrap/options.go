@@ -97,8 +97,8 @@ type Options struct {
 	// Picker is the `steelyard picker` that names the endpoint of each request, with an IP or a host name; none when
 	// empty. It is to be near: on Envoy's machine, or in its pod.
 	Picker string
-	// Prefix has the endpoint chosen by the body: the module reads its first part before the request goes on; the picker
-	// is sent it, up to Envoy's buffer (1 MiB).
+	// Prefix has the endpoint chosen by the body: before the request goes on, the module reads its first part, or the
+	// picker is sent it, up to Envoy's buffer (1 MiB).
 	Prefix bool
 	// Module names the endpoint of each request inside Envoy, by the shared library of envoy-module.
 	Module bool

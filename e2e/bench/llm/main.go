@@ -60,6 +60,12 @@ func command() *cobra.Command {
 	s.StringVar(&given.Place.Binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		o := given
+		if o.Cached {
+			o.converse(file == "")
+			if !s.Changed("requests") {
+				o.Requests = conversationRequests
+			}
+		}
 		if quick {
 			q := Quick()
 			o.Attempts = q.Attempts
@@ -80,9 +86,6 @@ func command() *cobra.Command {
 			if o.Trace, err = readTrace(file); err != nil {
 				return fmt.Errorf("--trace: %w", err)
 			}
-		}
-		if o.Cached {
-			o.converse(file == "")
 		}
 		return o.publish(cmd.Context(), out)
 	}

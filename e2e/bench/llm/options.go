@@ -189,6 +189,9 @@ func (o *Options) size() fleet.Size {
 	return s
 }
 
+// conversationRequests is how many requests of the conversations count, by default: eight minutes.
+const conversationRequests = 4000
+
 // With Cached, an engine caches so many tokens, as in the simulator, and a block of the trace has a text of so many
 // bytes for each of its tokens.
 const (

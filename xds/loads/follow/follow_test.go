@@ -9,7 +9,7 @@ import (
 	"steelyard/weighting"
 )
 
-// TestAnEngineThatRestartedTakesItsRoutesWithIt, and a Steelyard that did takes none: its counts begin again.
+// TestAnEngineThatRestartedTakesItsRoutesWithIt, and a Steelyard that did takes none: it counts from the start again.
 func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
 	f.LearnRoutes(prefix.Limits{})
