@@ -1,6 +1,9 @@
 package weighting
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Clone returns a law that has learned the same, for a dry run: its steps change nothing of the original.
 func (l *Law) Clone() *Law {
@@ -10,6 +13,7 @@ func (l *Law) Clone() *Law {
 		own := *m
 		if m.engine != nil {
 			engine := *m.engine
+			engine.outstanding.past = slices.Clone(engine.outstanding.past)
 			own.engine = &engine
 		}
 		if m.recent != nil {
