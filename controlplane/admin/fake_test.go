@@ -214,7 +214,8 @@ func llamaDecision(now time.Time) weighting.Decision {
 		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
 		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
 		Work: &weighting.Work{
-			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, Engines: 8, CountedAt: now.Add(-140 * time.Millisecond),
+			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, Engines: 8,
+			CountedAt:     now.Add(-140 * time.Millisecond),
 			TokensPerByte: 0.238, SizedAt: now.Add(-time.Second), BySize: true,
 			PrefillRate: 12_300, Iteration: 0.021, RatedAt: now.Add(-2 * time.Second),
 		},
@@ -261,7 +262,8 @@ func endpointDecision(now time.Time, i int, reason weighting.Reason, share float
 	e.Work = &weighting.EndpointWork{
 		PromptTokens: 700 * float64(i), Source: weighting.WorkSizes, ReportedAt: now.Add(-42 * time.Millisecond),
 		CountedAt: now.Add(-140 * time.Millisecond), Requests: e.Load / 8, Seconds: e.Load / 8 * 0.095,
-		PrefillRate: 12_300 * e.RelativeSpeed, PrefillSource: weighting.PrefillMeasured, RatedAt: now.Add(-2 * time.Second),
+		PrefillRate: 12_300 * e.RelativeSpeed, PrefillSource: weighting.PrefillMeasured,
+		RatedAt: now.Add(-2 * time.Second),
 	}
 	e.Inputs = []weighting.Input{queue, running, used, inFlight}
 	return e
