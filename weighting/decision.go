@@ -52,8 +52,8 @@ type Work struct {
 	// Cached is the share of the prompts' tokens that engines found in a prefix cache, 0..1.
 	Cached float64
 	// PrefillRate is the prompt tokens per second that a typical engine computes, and Iteration what one of its
-	// iterations takes in addition, in seconds; NaN while unknown. RatedAt is their newest reading, of an engine that was
-	// busy.
+	// iterations takes in addition, in seconds; NaN while unknown. RatedAt is their newest reading, of an engine that
+	// was busy.
 	PrefillRate, Iteration float64
 	RatedAt                time.Time
 }

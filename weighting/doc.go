@@ -40,13 +40,13 @@
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
 // share that it had: the law holds the arrivals against its own decisions (lag.go).
 //
-// Where no slots are known, or hardly ever all taken, and where work is the unit, endpoints batch continuously. What keeps a request waiting is
-// then the prompts that began just before, and the number of requests says little about those. While fewer requests
-// arrive within H than two fifths of the endpoints, the loads show most of them, and H is as above. From four fifths on
-// they show none, and H is Σ n_i / arrival rate, the time in which the requests that are there end; between the two it
-// is interpolated. Until slots are known this does no harm: as long as no request waits for a slot, no placement is
-// better than another. Where engines count tokens and proxies report nothing, H goes seven tenths of that way, from two
-// scrape intervals and the delays on.
+// Where no slots are known, or hardly ever all taken, and where work is the unit, endpoints batch continuously. What
+// keeps a request waiting is then the prompts that began just before, and the number of requests says little about
+// those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most of them, and H is
+// as above. From four fifths on they show none, and H is Σ n_i / arrival rate, the time in which the requests that are
+// there end; between the two it is interpolated. Until slots are known this does no harm: as long as no request waits
+// for a slot, no placement is better than another. Where engines count tokens and proxies report nothing, H goes seven
+// tenths of that way, from two scrape intervals and the delays on.
 //
 // # Load where the request is the unit: two signals, one load
 //

@@ -325,8 +325,8 @@ func (p *pool) horizon(s Snapshot, late time.Duration, perSecond float64) time.D
 
 const longest = time.Hour
 
-// limits reports whether requests wait for slots: those of some endpoints are known, and all of them are taken at times,
-// as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs.
+// limits reports whether requests wait for slots: those of some endpoints are known, and all of them are taken at
+// times, as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs.
 func (p *pool) limits() bool {
 	const atTimes = 0.1
 	var taken, known float64

@@ -150,11 +150,11 @@ func axeScript(t *testing.T) string {
 
 // workShown looks for what was learned of requests and engines, and for what is outstanding at one.
 func workShown(t *testing.T, f *fleet, b *browser) {
-	p := b.tab(t, 1280, 900)
+	p, views := b.tab(t, 1280, 900), routes(f.llama[0].Address())
 	for _, c := range []struct{ hash, words string }{
-		{routes(f.llama[0].Address())["cluster"], `From the counters of \d+ engines \([\d.]+ m?s old\): a request has ` +
+		{views["cluster"], `From the counters of \d+ engines \([\d.]+ m?s old\): a request has ` +
 			`[\d,.]+ prompt tokens to compute and [\d,.]+ of output. .* tokens per byte .*`},
-		{routes(f.llama[0].Address())["endpoint"], `Prompt tokens: .*, corrected by its counters \([\d.]+ m?s old\)\. ` +
+		{views["endpoint"], `Prompt tokens: .*, corrected by its counters \([\d.]+ m?s old\)\. ` +
 			`Prefill rate: .*(measured|typical)`},
 	} {
 		p.open(f.url(c.hash))
