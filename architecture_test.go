@@ -46,7 +46,7 @@ var rules = []rule{
 	{room: "internal/credentials", project: []string{"internal/files"},
 		reason: "how certificates are kept up to date is the same for all listeners and clients, as with a library"},
 	{room: "internal/customrouter", project: []string{"picking"},
-		reason: "the router in the module and the program that starts it share it; it has one strategy, and no Steelyard"},
+		reason: "the router in the module and the program that starts it share it; it has one strategy, no Steelyard"},
 	{room: "xds/envoyspec", project: []string{"weighting"}, stdOnly: true,
 		reason: "these are numbers measured on Envoy, and the simulator uses the same"},
 	{room: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},

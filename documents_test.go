@@ -144,11 +144,12 @@ func TestEachQuestionHasOnePlace(t *testing.T) {
 		document, heading string
 		words             []string // up to the next heading of that level
 	}{
-		{"docs/alternatives.md", "# Is it for me?", []string{"llm-d", "Inference Extension", "Envoy's own least request",
-			"What Steelyard does not do"}},
+		{"docs/alternatives.md", "# Is it for me?", []string{"llm-d", "Inference Extension",
+			"Envoy's own least request", "What Steelyard does not do"}},
 		{"docs/attach-envoy.md", "# Attach an Envoy that you already have", []string{"`static`", "`cds`", "`ads`",
 			"TLS to the model servers", "several clusters", "Istio", "Envoy Gateway"}},
-		{"docs/configuration.md", "## What do I set for capacity?", []string{"vLLM", "Triton", "TensorRT-LLM", "learned"}},
+		{"docs/configuration.md", "## What do I set for capacity?", []string{"vLLM", "Triton", "TensorRT-LLM",
+			"learned"}},
 		{"docs/operations.md", "## Size of the process", []string{"cores", "memory", "Envoys"}},
 		{"docs/operations.md", "## When a part dies", []string{"| Steelyard |", "| Redis", "discovery", "| an Envoy |",
 			"| a model server |"}},

@@ -39,7 +39,7 @@ func main() {
 }
 
 // untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the
-// signal of a closed pipe does not tell it from the connection of a client that has gone, which is ordinary: see output.
+// signal of a closed pipe does not tell it from the connection of a client that is gone, which is ordinary: see output.
 func untilClosed() (ctx context.Context, end func()) {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

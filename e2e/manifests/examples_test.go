@@ -113,8 +113,8 @@ func istio(t *testing.T, p parts) []byte {
 					"vhost": map[string]any{"route": map[string]any{"name": "llama"}}}},
 			"patch": map[string]any{"operation": "MERGE",
 				"value": map[string]any{"route": map[string]any{"cluster": "llama_failsafe", "timeout": "0s"}}}})
-	const about = `# For an ingress gateway of Istio in the namespace models, as an EnvoyFilter is for the pods of its ` +
-		`own namespace; its
+	const about = "# For an ingress gateway of Istio in the namespace models, as an EnvoyFilter is for the pods " +
+		`of its own namespace; its
 # VirtualService has a route named "llama". The gateway's pods need the label steelyard.dev/envoy: "true", and a
 # restart, because a part of this goes into Envoy's bootstrap.
 `

@@ -83,6 +83,8 @@ type Gate struct {
 	terms    terms         // of that step
 	gather   time.Duration // of that step
 	held     bool          // the decision of that step was not pushed
+
+	scrapesOnly bool // as the input of that step has it
 }
 
 // NewGate starts a gate that has seen nothing.
@@ -99,7 +101,7 @@ func (g *Gate) SetOptions(o Options) {
 // Step decides on the input and judges the decision. Finish must follow, before the next Step.
 func (g *Gate) Step(now time.Time, in Input) Verdict {
 	g.terms = g.options.Budget.terms(in.Fleet, len(in.Endpoints))
-	g.gather = 0
+	g.gather, g.scrapesOnly = 0, in.ScrapesOnly
 	if in.ScrapesOnly {
 		g.gather = gather(in.ScrapeInterval, len(in.Endpoints))
 	}
@@ -162,7 +164,10 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 	}
 	same, flagged, overridden, distance := last.compare(d.Endpoints)
 	differs := !(distance <= max(0, g.options.Deadband)) // so that NaN is pushed, and refused by name
-	since, lasts := now.Sub(last.at), lasting(d.Horizon, v.StaleAfter)
+	since, lasts := now.Sub(last.at), time.Duration(0)
+	if g.scrapesOnly {
+		lasts = lasting(d.Horizon, v.StaleAfter)
+	}
 	switch {
 	case !same:
 		return ReasonMembership, true
@@ -184,10 +189,10 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 	return ReasonDeadband, false
 }
 
-// lasting is how long the shares of a decision stay in force at least. A scheduler of a proxy goes round the endpoints,
-// each as often as its weight says, and begins from the start with each push. So where a decision is good for seconds,
-// frequent pushes gain nothing and cost evenness: with one a second instead of five, engines whose loads are known from
-// scrapes only have 0.93 of the time to the first token, at the 99th percentile and in the mean.
+// lasting is how long the shares of a decision stay in force at least where the loads come from scrapes only. A
+// scheduler of a proxy goes round the endpoints, each as often as its weight says, and begins from the start with each
+// push. So where a decision is good for seconds, frequent pushes gain nothing and cost evenness: with one a second
+// instead of five, engines have 0.93 of the time to the first token, at the 99th percentile and in the mean.
 func lasting(horizon, staleAfter time.Duration) time.Duration {
 	const some, most, pushes = time.Second, time.Second, 3 // two may be late
 	lasts := min(max(0, horizon-some), most)

@@ -105,6 +105,7 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewGate(options)
+			g.scrapesOnly = true
 			if first := g.judgeAndPush(epoch, base); !first.Push || first.Reason != ReasonMembership {
 				t.Fatalf("first verdict: push %v for %q", first.Push, first.Reason)
 			}
@@ -113,6 +114,17 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 				t.Errorf("push %v for %q, want %v for %q", v.Push, v.Reason, c.push, c.reason)
 			}
 		})
+	}
+}
+
+func TestSharesFollowReportsOfRequestsAtOnceHoweverLongTheHorizon(t *testing.T) {
+	g := NewGate(Options{Deadband: 0.01, Heartbeat: time.Second})
+	d := decision(0.5, 0.3, 0.2)
+	d.Horizon = time.Minute
+	g.judgeAndPush(epoch, d)
+	d = change(d, func(d *weighting.Decision) { d.Endpoints[0].Share, d.Endpoints[1].Share = 0.4, 0.4 })
+	if v := g.judgeAndPush(epoch.Add(5*time.Millisecond), d); !v.Push || v.Reason != ReasonChanged {
+		t.Errorf("push %v for %q, want one for the change", v.Push, v.Reason)
 	}
 }
 

@@ -36,8 +36,8 @@
 // it.
 //
 // With CacheTokens in Options.Batching, a prompt is found in the prefix cache by its text, and with it the answer
-// before it: a chat that repeats a conversation and goes on computes what is new. A message of an answer has to be as it
-// came.
+// before it: a chat that repeats a conversation and goes on computes what is new. A message of an answer has to be as
+// it came.
 //
 // An engine has one timer, for the end of the iteration under way. An iteration that
 // ends late, because the timer fired late, counts as ended in time.

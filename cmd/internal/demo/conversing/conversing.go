@@ -131,7 +131,7 @@ func play(ctx context.Context, o Options, control demo.Handle, servers []*models
 		}
 		choosing = append(choosing, url)
 	}
-	fmt.Fprintf(o.Out, `Steelyard demo: %d simulated engines with prefix caches, and the same conversations in three ways
+	fmt.Fprintf(o.Out, `Steelyard demo: %d simulated engines with prefix caches, the same conversations in three ways
 Page:  http://%s/#/c/%s
 Load:  %.1f conversations per second begin, for %v each time; %d system prompts, up to %d turns
 
