@@ -157,6 +157,7 @@ func (s *Scenario) checkPods(p *problems) (pods int) {
 			"pods, group %d: engines need prompts, and pods with slots take none", i)
 		p.want(g.Slots >= least && g.Slots <= mostSlots, "pods, group %d: slots %d: %d to %d", i, g.Slots, least,
 			mostSlots)
+		p.want(g.Capacity >= 0 && g.Capacity <= 1e6, "pods, group %d: capacity %v: 0 to 1e6", i, g.Capacity)
 		p.want(g.Speed >= 0 && g.Speed <= 1e6, "pods, group %d: speed %v: above 0 (0 is taken for 1), at most 1e6", i,
 			g.Speed)
 		p.want(g.Metrics.GaugeLag >= 0 && g.Metrics.CounterLag >= 0, "pods, group %d: a lag may not be negative", i)

@@ -353,7 +353,7 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	for _, pod := range c.members {
 		e := weighting.Endpoint{Address: c.addresses[pod], Zone: c.zones[pod], Server: c.server[pod]}
 		if c.o.Capacity {
-			e.Capacity = float64(c.w.pods[pod].slots)
+			e.Capacity = c.w.pods[pod].capacity
 		}
 		switch c.o.Source {
 		case AccessLog, LoadReports:

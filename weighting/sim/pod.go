@@ -12,10 +12,11 @@ import (
 // the pod is slow or shared and stops when it is stalled.
 type pod struct {
 	engine       *engine.Engine // nil: slots
-	slots        int            // of an engine what is configured as its capacity
-	speed        float64        // work per second of a single request
-	sharing      float64        // a full set takes 1 + sharing times as long
-	slowed       float64        // times slower, for now; 1
+	slots        int
+	capacity     float64 // as configured, for a Steelyard that has it
+	speed        float64 // work per second of a single request
+	sharing      float64 // a full set takes 1 + sharing times as long
+	slowed       float64 // times slower, for now; 1
 	halted       bool
 	hung         bool // and its metrics look idle
 	stale        bool // scrapes fail

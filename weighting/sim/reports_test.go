@@ -54,7 +54,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"no counts of tokens, scrapes each second", shows(noTokens), seconds, 1, 1},
 		{"no counts of tokens, capacities that are never all taken, scrapes", func(s *Scenario) {
 			shows(noTokens)(s)
-			s.Pods[0].Slots = 128
+			s.Pods[0].Capacity = 128
 		}, configured, 1, 1},
 		{"no counts of tokens, KV cache of 30,000 tokens, scrapes", kv, scrapes, 1, 1},
 		{"gauges late by 0.5 s, scrapes", lag(half, 0, true), scrapes, 1, 1},

@@ -43,7 +43,7 @@ type Scenario struct {
 // order of the groups.
 type PodGroup struct {
 	Count int
-	Slots int     // requests executed at once; of an engine what is configured as its capacity, 0 for nothing
+	Slots int     // requests executed at once; 0 for an engine
 	Speed float64 // work per second and slot, or part of an engine's full speed; 0 means 1
 	// Sharing slows the requests that run together, as in continuous batching:
 	// in a full set each takes 1 + SlowDown times as long as a single
@@ -51,9 +51,11 @@ type PodGroup struct {
 	Sharing  bool
 	SlowDown float64
 	// Engine makes the pods engines that batch continuously. Then all groups are.
-	Engine  *engine.Params
-	Zone    string
-	Metrics Metrics
+	Engine *engine.Params
+	// Capacity is what a Steelyard that has capacities has for each; 0: the slots.
+	Capacity float64
+	Zone     string
+	Metrics  Metrics
 }
 
 // Prompts are requests to engines: those of a trace, at another pace. The intervals

@@ -90,7 +90,11 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 		pod.Zone = e.Zone
 		if e.Capacity > 0 {
 			configured++
-			pod.Slots = max(1, int(math.Round(e.Capacity)))
+			if pod.Engine != nil {
+				pod.Capacity = e.Capacity
+			} else {
+				pod.Slots = max(1, int(math.Round(e.Capacity)))
+			}
 		}
 		all = append(all, pod)
 	}
@@ -147,15 +151,21 @@ func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from strin
 }
 
 func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
-	least, most := all[0].Slots, all[0].Slots
-	for _, p := range all {
-		least, most = min(least, p.Slots), max(most, p.Slots)
+	of := func(p sim.PodGroup) float64 { return float64(p.Slots) }
+	if all[0].Engine != nil {
+		of = func(p sim.PodGroup) float64 { return p.Capacity }
 	}
-	value := fmt.Sprint(least)
+	least, most := of(all[0]), of(all[0])
+	for _, p := range all {
+		least, most = min(least, of(p)), max(most, of(p))
+	}
+	value := number(least)
 	if least != most {
-		value = fmt.Sprintf("%d to %d", least, most)
+		value += " to " + number(most)
 	}
 	switch {
+	case configured == len(all) && all[0].Engine != nil:
+		f.note("capacity", value, f.file)
 	case configured == len(all):
 		f.note("slots", value, f.file+" (capacity)")
 	case all[0].Engine != nil:

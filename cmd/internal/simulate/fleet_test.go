@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 	"steelyard/weighting/sim"
+	"steelyard/weighting/sim/engine"
+	"steelyard/weighting/sim/trace"
 	"steelyard/xds/envoyspec"
 )
 
@@ -46,6 +49,32 @@ func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
 	}
 	if len(before.Events[0].Pods) != 1 || before.Pods[0].Slots != 2 {
 		t.Error("the scenario before was changed")
+	}
+}
+
+// The capacity of an engine is a relative speed, and may be a fraction.
+func TestEnginesOfAFleetHaveItsCapacities(t *testing.T) {
+	f, err := newFleet(someConfig, "llama")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.cluster.Endpoints.Static {
+		f.cluster.Endpoints.Static[i].Capacity = 0.5
+	}
+	p := engine.Defaults()
+	s := sim.Scenario{Envoys: 1, Load: 0.5, Duration: time.Minute, Pods: []sim.PodGroup{{Count: 1, Engine: &p}},
+		Prompts: &sim.Prompts{Trace: trace.Azure()}}
+	after, err := f.place(s, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range after.Pods {
+		if g.Capacity != 0.5 || g.Slots != 0 {
+			t.Errorf("capacity %v and %d slots, want 0.5 and none", g.Capacity, g.Slots)
+		}
+	}
+	if want := (note{"capacity", "0.5", filepath.Base(someConfig)}); !slices.Contains(f.notes, want) {
+		t.Errorf("notes %v lack %v", f.notes, want)
 	}
 }
 
