@@ -189,6 +189,8 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
+	// Where the picker is late Envoy goes by the weights, which is no part of this test.
+	f.plan.edits = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}}
 	f.startEnvoy(0)
 	// settled waits until the picker's own choices count no more.
 	settled := func() {
