@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,7 +16,6 @@ import (
 
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/picking"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -78,27 +76,6 @@ func serveIdle(t *testing.T, pool []*modelsim.Server) string {
 	t.Helper()
 	_, address := startIdle(t, pool)
 	return address
-}
-
-// loadsAge is the age of the picker's loads.
-func (p *pickerProcess) loadsAge(t *testing.T) time.Duration {
-	t.Helper()
-	resp, err := http.Get("http://" + p.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(page), fmt.Sprintf("steelyard_picker_loads_age_seconds{cluster=%q} ", cluster))
-	line, _, _ := strings.Cut(after, "\n")
-	seconds, err := strconv.ParseFloat(line, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(seconds * float64(time.Second))
 }
 
 // post sends a body to the first Envoy, and returns the number of the server that answered.
@@ -186,24 +163,14 @@ func (f *fleet) converse(t *testing.T, settled func()) {
 func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
+	loads, address := startIdle(t, pool)
+	p := startPicker(t, f.dir, address, "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
 	// Where the picker is late Envoy goes by the weights, which is no part of this test.
 	f.plan.edits = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}}
 	f.startEnvoy(0)
-	// settled waits until the picker's own choices count no more.
-	settled := func() {
-		chosen := time.Now()
-		f.eventually("the picker has loads that are newer than its choices", func() error {
-			now := time.Now()
-			if updated := now.Add(-p.loadsAge(t)); updated.Before(chosen.Add(picking.Settle)) {
-				return fmt.Errorf("the loads are from %v after the choice", updated.Sub(chosen))
-			}
-			return nil
-		})
-	}
-	f.converse(t, settled)
+	f.converse(t, func() { f.settled(loads) })
 	if got := p.choices(t, "prefix"); got < 36 {
 		t.Errorf("%v choices by a prefix, want 36", got)
 	}
