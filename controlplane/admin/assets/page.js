@@ -160,7 +160,7 @@ function step() {
 	want('heads', 5000, loadHeads);
 	want('process', 5000, loadProcess);
 	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
-	if (!wanted.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
+	if (!wanted.has('events') || owed.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
 	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;
 	if (R.cluster && names.includes(R.cluster)) {
 		const name = R.cluster;
