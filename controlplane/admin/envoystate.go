@@ -84,7 +84,7 @@ func envoysOf(p *picture) (n fleetEnvoys) {
 			n.Refusing++
 		case EnvoyBehind:
 			n.Behind++
-		default:
+		case EnvoyFollows, EnvoySilent:
 			n.InSync++
 		}
 	}

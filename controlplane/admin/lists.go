@@ -86,7 +86,7 @@ type fleet struct {
 // fleetEnvoys counts the Envoys by what they do with the assignments.
 type fleetEnvoys struct {
 	Connected int `json:"connected"`
-	InSync    int `json:"in_sync"` // of them, those that accepted the current version of all that they ask for
+	InSync    int `json:"in_sync"` // of them, those that ask for something, and accepted it
 	Behind    int `json:"behind"`  // have not answered for longer than Envoys take
 	Refusing  int `json:"refusing"`
 	Lost      int `json:"lost"` // not connected any more, because they answered nothing in the last ten minutes

@@ -268,6 +268,7 @@ func (m *measured) use(c *view.Cluster, out *measure) {
 			out.endpoints[i].capacityShare = view.Num(n / capacity)
 		}
 	}
+	const negligible = 1e-6 // of the pool: what is left can do nothing
 	rates, arriving, estimate := m.possible(c)
 	out.use = view.Use{Estimate: estimate, IfLost: []view.IfLost{}}
 	var all float64
@@ -284,7 +285,9 @@ func (m *measured) use(c *view.Cluster, out *measure) {
 	slices.SortFunc(rates, func(a, b float64) int { return cmp.Compare(b, a) })
 	left, spare := all, 0
 	for i, r := range rates[:len(rates)-1] {
-		left -= r
+		if left -= r; left <= all*negligible {
+			break
+		}
 		if arriving <= left && spare == i {
 			spare = i + 1
 		}
@@ -302,9 +305,6 @@ func (m *measured) use(c *view.Cluster, out *measure) {
 func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64, estimate bool) {
 	rates = make([]float64, len(c.Endpoints))
 	arriving = c.Decision.ArrivalRate.Or(math.NaN())
-	if c.Decision.ArrivalRateSource == "unknown" {
-		arriving = math.NaN()
-	}
 	byWork := c.Decision.Unit == view.UnitWork
 	if byWork {
 		// A generated token takes an engine half as long again as one of a prompt (package weighting).
@@ -328,7 +328,9 @@ func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64,
 		typical = known[len(known)/2]
 	}
 	for i := range rates {
-		if math.IsNaN(rates[i]) {
+		if c.Endpoints[i].Outlier {
+			rates[i] = 0 // it answers nothing now, whatever it did
+		} else if math.IsNaN(rates[i]) {
 			rates[i], estimate = typical*c.Endpoints[i].Capacity.Or(math.NaN()), true
 		}
 	}
@@ -406,6 +408,15 @@ func input(e *view.Endpoint, field string) view.Input {
 	return view.Input{State: "unknown"}
 }
 
+// latency is the mean of an endpoint's answers, NaN where the newest is older than a minute: a line that stays flat
+// would tell of answers that there are not.
+func latency(e *view.Endpoint) float64 {
+	if e.LatencyAgeSeconds.Or(0) > minute {
+		return math.NaN()
+	}
+	return e.LatencySeconds.Or(math.NaN())
+}
+
 // sample is what the history keeps of a cluster.
 func sample(c *view.Cluster, m *measure) *Sample {
 	n := len(c.Endpoints)
@@ -418,7 +429,7 @@ func sample(c *view.Cluster, m *measure) *Sample {
 		e := &c.Endpoints[i]
 		s.Shares[i], s.Served[i] = e.Share.Or(nan), m.endpoints[i].served10s.Or(nan)
 		s.Loads[i], s.InFlight[i] = loadPerSlot(e).Or(nan), inFlight(e)
-		s.Latency[i] = e.FirstTokenMean.Or(e.LatencySeconds.Or(nan))
+		s.Latency[i] = e.FirstTokenMean.Or(latency(e))
 		s.States[i] = endpointState(e)
 		if !(s.Loads[i] <= fullest) && !math.IsNaN(s.Loads[i]) {
 			fullest = s.Loads[i]

@@ -572,6 +572,30 @@ func TestAStreamHasAFrameEachSecondAndAddressesOnlyWhenTheyChange(t *testing.T) 
 	}
 }
 
+// A link may name a cluster that a reload has removed: the fleet is known, and the page says what is missing.
+func TestAStreamOfAClusterThatIsNotThereHasTheFleet(t *testing.T) {
+	s := newStage(3)
+	s.second(nil)
+	server := httptest.NewServer(s.handler())
+	t.Cleanup(server.Close)
+	since := fmt.Sprint(s.now.Unix())
+	s.ticking(t)
+	for _, last := range []string{"", since} {
+		w := s.watch(t, server.URL+"/api/v1/stream?cluster=gone&endpoint=10.1.0.3:8000&matrix=1", last)
+		_, event, data := w.next()
+		if event == "missed" {
+			_, event, data = w.next()
+		}
+		var f frame
+		if err := json.Unmarshal([]byte(data), &f); err != nil || event != "frame" {
+			t.Fatalf("%s: %v", event, err)
+		}
+		if f.Fleet == nil || len(f.Fleet.Clusters) != 1 || f.Cluster != nil || f.Endpoint != nil || f.Matrix != nil {
+			t.Errorf("%s", data)
+		}
+	}
+}
+
 func TestAReaderThatComesBackGetsWhatItMissed(t *testing.T) {
 	s := newStage(3)
 	for range 30 {

@@ -200,16 +200,11 @@ func (e *encoder) matrix(cluster string) any {
 	return completeMatrix(m, func() time.Time { return e.p.now })
 }
 
-// getStream answers with server-sent events until the client or Steelyard leaves.
+// getStream answers with server-sent events until the client or Steelyard leaves. A cluster that is not configured is
+// null in the frames: it may come and go with reloads, and the rest of a frame is known all the same.
 func (h *handler) getStream(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	t := topic{cluster: q.Get("cluster"), endpoint: q.Get("endpoint"), matrix: q.Get("matrix") != ""}
-	if t.cluster != "" {
-		if _, ok := h.Source.Cluster(t.cluster); !ok {
-			h.noClusterNamed(w, t.cluster)
-			return
-		}
-	}
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return

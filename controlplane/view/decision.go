@@ -22,10 +22,14 @@ func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	}
 	at := At(d.At)
 	unit, work := fromWork(d.Work, now)
+	rate := Num(d.ArrivalRate)
+	if d.ArrivalRateSource == weighting.RateUnknown {
+		rate = Number{}
+	}
 	return Decision{
 		At:                at,
 		AgeSeconds:        at.Age(now),
-		ArrivalRate:       Num(d.ArrivalRate),
+		ArrivalRate:       rate,
 		ArrivalRateSource: string(d.ArrivalRateSource),
 		HorizonSeconds:    Seconds(d.Horizon),
 		Arrivals:          Num(d.Arrivals),
@@ -74,6 +78,11 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 	if !math.IsNaN(e.Latency) {
 		latencyAge = Seconds(e.LatencyAge + since)
 	}
+	load, unproxied, work := Num(e.Load), Num(e.Unproxied), fromEndpointWork(e.Work, now)
+	if e.LoadSource == weighting.LoadMedian { // what it is taken to have is not what it has
+		load, unproxied = Number{}, Number{}
+		work.PromptTokens, work.Requests, work.Seconds = Number{}, Number{}, Number{}
+	}
 	return Endpoint{
 		Address:              e.Address,
 		Zone:                 e.Zone,
@@ -83,15 +92,15 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 		Outlier:              e.Failing,
 		Probed:               e.Probed,
 		Reason:               string(e.Reason),
-		Load:                 Num(e.Load),
+		Load:                 load,
 		LoadSource:           string(e.LoadSource),
 		Capacity:             Num(e.Capacity),
 		Slots:                Num(e.Slots),
 		SlotsSource:          string(e.SlotsSource),
 		RelativeSpeed:        Num(e.RelativeSpeed),
 		Ramp:                 Num(e.Ramp),
-		Unproxied:            Num(e.Unproxied),
-		Work:                 fromEndpointWork(e.Work, now),
+		Unproxied:            unproxied,
+		Work:                 work,
 		Inputs:               fromInputs(e.Inputs, since),
 		CompletionRate:       Num(e.CompletionRate),
 		MeanQueueTimeSeconds: Num(e.MeanQueueTime),

@@ -75,6 +75,30 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 	}
 }
 
+// What stands in for a number that nothing has told is for the law alone.
+func TestFromDecisionDoesNotTellWhatStandsIn(t *testing.T) {
+	decision, endpoints := FromDecision(weighting.Decision{
+		At: noon, ArrivalRate: 0, ArrivalRateSource: weighting.RateUnknown,
+		Endpoints: []weighting.EndpointDecision{{
+			Load: 1, LoadSource: weighting.LoadMedian, Unproxied: 0, Slots: 4,
+			Work: &weighting.EndpointWork{PromptTokens: 100, Requests: 1, Seconds: 0.1, PrefillRate: 1000},
+		}},
+	}, noon)
+	if rate, known := decision.ArrivalRate.Value(); known {
+		t.Errorf("a rate of %g, whose source is unknown", rate)
+	}
+	e := &endpoints[0]
+	for name, n := range map[string]Number{"load": e.Load, "unproxied": e.Unproxied, "tokens": e.Work.PromptTokens,
+		"work": e.Work.Requests, "seconds": e.Work.Seconds} {
+		if v, known := n.Value(); known {
+			t.Errorf("%s is %g of an endpoint of which nothing is known", name, v)
+		}
+	}
+	if e.Slots.Or(0) != 4 || e.Work.PrefillRate.Or(0) != 1000 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestFromDecisionOfHostileNumbersIsValidJSON(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, -1} {
 		d := weighting.Decision{

@@ -54,7 +54,7 @@ function route() {
 	}
 	const filter = byId('filter');
 	if (filter && filter.value !== R.q && document.activeElement !== filter) filter.value = R.q;
-	if (moved || was.range !== R.range || was.pool !== R.pool) wanted.clear();
+	if (moved || was.range !== R.range || was.pool !== R.pool) afresh();
 	if (streamPath() !== stream.path) open();
 	render();
 	step();
@@ -68,7 +68,8 @@ const quiet = { reconnecting: 2000, stale: 3500 }; // milliseconds without a fra
 
 function streamPath() {
 	const q = new URLSearchParams();
-	const pool = R.view === 'envoys' ? R.pool || S.fleet?.clusters[0]?.name : R.cluster;
+	const all = S.fleet?.clusters || [{ name: R.pool }];
+	const pool = R.view === 'envoys' ? (all.find((c) => c.name === R.pool) || all[0])?.name : R.cluster;
 	if (pool) q.set('cluster', pool);
 	if (R.endpoint) q.set('endpoint', R.endpoint);
 	if (R.view === 'envoys' || R.view === 'endpoint') q.set('matrix', '1');
@@ -92,9 +93,9 @@ function open() {
 		again();
 	};
 }
-// again opens the stream after a while.
+// again opens the stream after a while, unless the tab is hidden and let go of it.
 function again() {
-	if (stream.waiting) return;
+	if (stream.waiting || !stream.path) return;
 	stream.waiting = true;
 	const wait = waits[Math.min(S.attempt, waits.length - 1)] * (0.9 + 0.2 * Math.random());
 	S.attempt++;
@@ -117,7 +118,7 @@ function hear(frame) {
 function apply(frame, back) {
 	const needsRows = take(frame);
 	S.is = 'live';
-	if (back) wanted.clear();
+	if (back) afresh();
 	if (needsRows) wanted.delete('rows');
 	if (frame.fleet.last_event_id !== S.lastEvent) {
 		S.lastEvent = frame.fleet.last_event_id;
@@ -133,22 +134,33 @@ function apply(frame, back) {
 // ---- What is asked for, and how often.
 
 const wanted = new Map(); // name → when it was asked for
+const owed = new Map(); // name → since when it is not answered
 const busy = new Set();
-// want asks again when the last answer is older than every milliseconds.
+// want asks again when the last answer is older than every milliseconds, and after a second if there was none.
 function want(name, every, f) {
 	const at = performance.now();
 	if (busy.has(name) || (wanted.has(name) && at - wanted.get(name) < every)) return;
 	wanted.set(name, at);
+	if (!owed.has(name)) owed.set(name, at);
 	busy.add(name);
-	f().then(() => later(), (error) => { S.error = error.message; }).finally(() => busy.delete(name));
+	f().then(() => { owed.delete(name); later(); }, (error) => {
+		S.error = error.message;
+		if (owed.has(name)) wanted.set(name, performance.now() + 1000 - every);
+	}).finally(() => busy.delete(name));
 }
+function afresh() {
+	wanted.clear();
+	owed.clear();
+}
+// owing is for how many seconds something that is shown was not answered.
+const owing = () => (performance.now() - Math.min(...owed.values())) / 1000;
 function step() {
 	if (!S.fleet || S.is === 'paused' || S.is === 'stale') return;
 	const names = S.fleet.clusters.map((c) => c.name);
 	want('heads', 5000, loadHeads);
 	want('process', 5000, loadProcess);
 	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
-	if (!wanted.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
+	if (!wanted.has('events') || owed.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
 	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;
 	if (R.cluster && names.includes(R.cluster)) {
 		const name = R.cluster;
@@ -201,19 +213,23 @@ let spoken = '';
 function showLive() {
 	const silent = (performance.now() - S.heardAt) / 1000;
 	const at = S.now ? clock(S.now) : '';
+	const owes = owing();
+	const is = S.is === 'live' && owes > 3 ? 'late' : S.is;
 	const words = {
 		loading: ['none', 'Connecting', performance.now() > 3000 ? 'to ' + new URL(stream.path || '.',
 			location.href).pathname : ''],
 		live: ['good', 'Live', at], paused: ['paused', 'Paused', 'at ' + at + ', ' + lasts(Math.max(0,
 			(performance.now() - S.pausedAt) / 1000)) + ' ago'],
 		reconnecting: ['warning', 'Reconnecting', S.attempt > 1 ? 'attempt ' + S.attempt : ''], stale: ['error', 'Stale',
-			'no word for ' + lasts(silent)],
-	}[S.is];
+			'no word for ' + lasts(silent)], late: ['warning', 'In part', 'no answer for ' + lasts(owes)],
+	}[is];
 	const live = byId('live');
-	live.dataset.is = document.body.dataset.is = S.is;
+	live.dataset.is = document.body.dataset.is = is;
 	patch(live, [sign(words[0]), words[1], h('span', words[2])]);
 	const old = byId('old');
-	old.hidden = S.is !== 'stale';
+	old.hidden = is !== 'stale' && is !== 'late';
+	if (is === 'late') patch(old.firstElementChild, ['Part of this is from before ' + clock(S.now - owes) + ' UTC: ' +
+		(S.error || 'no answer') + '.']);
 	if (S.is === 'stale') {
 		patch(old.firstElementChild, ['No word from Steelyard for ' + lasts(silent) + ': this is the state of ' + at +
 			' UTC, and what holds now is not known.',
@@ -236,7 +252,7 @@ function announce() {
 function pause() {
 	if (S.is === 'paused') {
 		S.is = 'live';
-		wanted.clear();
+		afresh();
 		if (S.pending) apply(S.pending, true);
 		S.pending = null;
 	} else if (S.is === 'live') {

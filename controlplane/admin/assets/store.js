@@ -67,7 +67,7 @@ const shown = (c, load, per) => (!known(load) ? null : !byWork(c) ? load : known
 S.loadShown = (r) => r.shown;
 
 function readRow(c, e, i) {
-	const input = (name) => e.inputs.find((x) => x.field === name) || {};
+	const input = (name) => e.inputs.find((x) => x.field === name && x.state !== 'neutral') || {};
 	const per = known(e.work.seconds) && e.work.requests > 0.01 ? e.work.seconds / e.work.requests
 		: perRequest(c.decision.work, e.work.prefill_rate) || perRequest(c.decision.work, c.decision.work.prefill_rate);
 	const r = {
@@ -76,7 +76,7 @@ function readRow(c, e, i) {
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,
 			served10s: e.served_share_10s,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,
-		utilization: input('utilization').value, failedShare: e.failed_share, heard: e.heard_seconds,
+		utilization: input('utilization').value, failedShare: e.failed_share_age_seconds > 60 ? null : e.failed_share, heard: e.heard_seconds,
 		override: e.override,
 		firstToken: e.first_token_mean_seconds, answer: e.answer_p99_seconds, share: e.share, weight: e.weight,
 	};
@@ -108,10 +108,10 @@ function updateRows(c, frame, statesOnly) {
 		if (columns.load) {
 			r.loadPerSlot = columns.load[i];
 			r.workRequests = columns.load[i];
-			r.load = known(r.loadPerSlot) && known(r.slots) ? r.loadPerSlot * r.slots : r.load;
+			r.load = known(r.loadPerSlot) && known(r.slots) ? r.loadPerSlot * r.slots : r.loadPerSlot && r.load;
 			r.shown = r.sortLoad = shown(c, r.loadPerSlot, r.per);
 		}
-		if (columns.in_flight && known(columns.in_flight[i])) r.inFlight = Math.round(columns.in_flight[i]);
+		if (columns.in_flight) r.inFlight = known(columns.in_flight[i]) ? Math.round(columns.in_flight[i]) : r.load;
 		if (columns.served) r.served10s = columns.served[i];
 		if (columns.share) r.share = columns.share[i];
 	});
@@ -182,6 +182,7 @@ export async function loadClients() {
 	const limit = S.allEnvoys || R.q ? 0 : 300;
 	const answer = await ask('clients?sort=worst&limit=' + limit);
 	S.envoys = readClients(answer, S.now);
+	S.envoyTotal = answer.total + answer.left.length;
 	S.clientsAt = S.now;
 	S.rev++;
 }

@@ -65,6 +65,8 @@ const shareDigits = (n) => (n > 40 ? 2 : 1);
 
 // ---- The strip: what Steelyard itself does.
 
+// followers are the Envoys that follow, of all.
+const followers = () => [S.fleet.envoys.in_sync, S.fleet.envoys.connected + S.fleet.envoys.lost];
 export function chain() {
 	if (!S.fleet) return [];
 	const { clusters, envoys, pushes_per_second: pushes } = S.fleet;
@@ -72,15 +74,14 @@ export function chain() {
 	const deaf = sum(clusters.map((c) => c.endpoint_counts.stale));
 	const ages = clusters.map((c) => c.decision_age_seconds).filter(known);
 	const age = Math.max(...ages);
-	const none = !envoys.connected && !envoys.lost;
-	const asked = envoys.connected + envoys.lost;
-	const problems = envoys.behind + envoys.refusing + envoys.lost;
+	const [follow, asked] = followers();
 	const stages = [
 		[deaf === 0 ? 'good' : 2 * deaf >= total ? 'error' : 'warning', 'hears ',
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
 		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
-		[none ? 'none' : problems ? 'error' : 'good', 'followed by ', b(num(asked - problems) + ' of ' + num(asked)),
+		[!asked ? 'none' : envoys.behind + envoys.refusing + envoys.lost ? 'error' : follow < asked ? 'warning' : 'good',
+			'followed by ', b(num(follow) + ' of ' + num(asked)),
 			' Envoys'],
 	];
 	const own = S.fleet.incidents.some((i) => i.steelyard === 'yes');
@@ -281,7 +282,7 @@ function fleetLead() {
 	if (incidents.length) return ['warning', 'Nothing is broken; ', b(plural(incidents.length, 'warning')),
 		incidents.length === 1 ? ' stands above.' : ' stand above.'];
 	if (!envoys.connected) return ['none', 'No Envoy is connected, so nothing is sent.'];
-	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + ', and every Envoy follows.'];
+	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + (envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
 }
 
 const byState = ['error', 'warning', 'ok'];
@@ -292,11 +293,12 @@ export function fleetView() {
 			'Write one into the configuration under clusters, and reload it; this page shows it at once.')];
 	}
 	const [kind, ...lead] = fleetLead();
+	const rates = clusters.map((c) => c.arrival_rate).filter(known);
 	return [
 		h('div.head', h('h1', 'Fleet'),
 			h('p', [plural(clusters.length, 'cluster'), plural(sum(clusters.map((c) => c.endpoint_counts.total)), 'endpoint'),
 				plural(envoys.connected, 'Envoy'),
-				rate(sum(clusters.map((c) => c.arrival_rate || 0))) + ' requests/s'].join(' · ')),
+				rate(rates.length ? sum(rates) : null) + ' requests/s'].join(' · ')),
 			h('div.end.legend', h('span', 'load: little', scale(), 'overloaded'))),
 		leadOf(kind, lead, h('small', '  ' + since())),
 		[...clusters].sort((x, y) => byState.indexOf(x.state) - byState.indexOf(y.state)).map(poolRow),
@@ -317,7 +319,7 @@ function envoyMini() {
 	return [h('ul.mini', list.map((e) => h('li', { key: e.key }, sign(e.kind), h('a', { href: link('/envoys') },
 		e.name), h('small', e.word),
 		h('span.end.nowrap', known(e.rate) ? rate(e.rate) + ' /s' : '')))),
-	S.envoys.length > 12 && h('p.note', 'and ' + num(S.envoys.length - 12) + ' more')];
+	S.envoyTotal > 12 && h('p.note', 'and ' + num(S.envoyTotal - 12) + ' more')];
 }
 const empty = (title, ...words) => h('div.card.empty', h('h2', title), words.map((w) => (typeof w === 'string'
 	? h('p', w) : w)));
@@ -367,7 +369,7 @@ export function vesselsOf(c, rows, chosen) {
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
 			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
-				0) + ' of the next requests' : ', above the level: gets the floor') : 'its load is not known'],
+				0) + ' of the next requests' : kindOf(r.state) === 'good' ? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
 	});
@@ -759,7 +761,7 @@ function whyCard(c, e, row) {
 					num(e.work.prefill_rate) + ' tokens/s, ' + e.work.prefill_rate_source +
 					old(e.work.prefill_rate_age_seconds) + '.')),
 			step(3, 'Filled up to a level', fillCard(c, S.rows, e.address, 190),
-				h('p.note', fillWords(c, v, arrivals))),
+				h('p.note', fillWords(c, v, arrivals, e))),
 			step(4, 'Share', h('p.big', pct(e.served_share_1m)), h('small', word + ', 1 min'),
 				h('div.bars', bar('1 min', e.served_share_1m), bar('10 s', e.served_share_10s), bar('this decision', e.share)),
 				h('p.note', 'Mark: its part of the capacity, ' + pct(e.capacity_share) + '. A decision lasts ' +
@@ -767,17 +769,19 @@ function whyCard(c, e, row) {
 					' and gives nearly all to the emptiest, so its share leaps; what counts is the mean.')),
 			step(5, 'Weight sent', h('p.big', num(e.weight)), h('dl.sums', sums([
 				['sent', c.last_push.at ? ago(S.now - seconds(c.last_push.at)) : 'never'], ['followed by',
-					num(S.fleet.envoys.in_sync) + ' of ' + plural(S.fleet.envoys.connected, 'Envoy')], ['flag', e.overloaded
+					followers().map((n) => num(n)).join(' of ') + ' Envoys'], ['flag', e.overloaded
 					? 'overloaded' : 'none'],
 			])), h('p.note', (e.overload_reason ? 'Flagged: ' + e.overload_reason + '. ' : '') +
 				'A weight is a ratio: only its size compared with the others counts.'))));
 }
 const step = (n, title, ...kids) => h('div.step', h('h3', h('i', n), title), ...kids);
 const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
-function fillWords(c, v, arrivals) {
+function fillWords(c, v, arrivals, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
 	const coming = known(arrivals) ? num(arrivals, 1) + ' requests are expected within ' +
 		secs(c.decision.horizon_seconds) + '. ' : '';
+	if (e.override || ['outlier', 'probed', 'overloaded', 'unused'].includes(e.state)) return coming + 'It is ' +
+		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which counts for more than the level.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
 	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
 		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
@@ -801,8 +805,8 @@ function endpointTracks(c, e, history) {
 				: e.load_per_slot), at: mine.load }] },
 		track('Requests in flight', (v) => num(v), mine.flight, num(e.inputs.find((i) => i.field === 'in_flight')?.value)),
 		track(known(e.first_token_mean_seconds) ? 'First token' : 'Whole answer', secs, mine.latency, '', { unit: 's',
-			values: [{ name: 'mean', colour: 'water', now: secs(known(e.first_token_mean_seconds) ? e.first_token_mean_seconds
-				: e.latency_seconds), at: mine.latency }] }),
+			values: [{ name: 'mean', colour: 'water', now: known(e.first_token_mean_seconds) ? secs(e.first_token_mean_seconds)
+				: secs(e.latency_seconds) + (e.latency_age_seconds > 60 ? old(e.latency_age_seconds) : ''), at: mine.latency }] }),
 	];
 }
 
@@ -879,10 +883,12 @@ export function envoysView() {
 	const here = S.envoys.filter((e) => !e.gone || e.state === 'behind');
 	const left = S.envoys.filter((e) => e.gone).length;
 	const bad = here.filter((e) => e.kind === 'error');
+	const [follow, asked] = followers();
+	const some = S.envoys.length < S.envoyTotal;
 	const delays = here.map((e) => e.delay).filter(known);
 	const lead = !S.clientsAt ? ['none', 'Asking for the list.'] : !here.length ? ['none', 'No Envoy is connected. ']
-		: [bad.length ? 'error' : 'good', b(num(here.length - bad.length) + ' of ' + num(here.length)),
-		' follow the current weights', delays.length ? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
+		: [bad.length ? 'error' : follow < asked ? 'none' : 'good', b(num(follow) + ' of ' + num(asked)),
+		' follow the current weights', delays.length && !some ? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
 		bad.length ? [b(bad.slice(0, 3).map((e) => e.name).join(', ')), bad.length > 3 ? ' and others' : '',
 		': see below.'] : ''].flat(2);
 	const filter = R.q.toLowerCase();
@@ -903,7 +909,7 @@ export function envoysView() {
 			sheet('Envoys', ['Envoy', 'State', 'Behind|num', 'Requests/s|num', 'In flight|num far', 'Reports|far', 'Version|far',
 				'Address · zone|far', 'Connected|num far'], list.slice(0, most).flatMap((e) => envoyRows(e)), 'envoys'),
 			list.length > most && h('p.rest', h('button.button', { onclick: () => act.allEnvoys() },
-				'Show all ' + num(list.length))),
+				'Show all ' + num(R.q ? list.length : S.envoyTotal))),
 			!list.length && h('p.rest', 'No Envoy matches.')),
 	];
 }
