@@ -49,7 +49,7 @@ func someStatus() *Status {
 		Since: before(time.Minute), Until: view.At(noon.Add(29 * time.Minute)), By: "anna", Reason: "new driver"}
 	pinned := drained
 	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", view.OverridePin, view.Num(0.05), ""
-	return &Status{
+	s := &Status{
 		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
 			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
 			Pickers: admin.Pickers{Connected: 102, List: []admin.Picker{
@@ -90,6 +90,11 @@ func someStatus() *Status {
 			Command: "curl -m 2 http://10.20.1.11:8000/health"}},
 		LeftOut: 2,
 	}
+	for i := range s.Left {
+		s.Envoys = append(s.Envoys, left(&s.Left[i])...)
+	}
+	worstFirst(s.Envoys)
+	return s
 }
 
 func someCluster() *view.Cluster {
@@ -243,6 +248,36 @@ func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 		if got, ignored := c.status.Well(false), c.status.Well(true); got != c.well || ignored != c.ignoreWell {
 			t.Errorf("%s: %v, ignoring warnings %v; want %v, %v", name, got, ignored, c.well, c.ignoreWell)
 		}
+	}
+}
+
+// What the documents select, state != "follows", has every Envoy that is in trouble, whether it is connected or not.
+func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/clients" {
+			fmt.Fprint(w, "{}")
+			return
+		}
+		fmt.Fprint(w, `{"clients": [{"node_id": "a", "subscriptions": [{"resource": "llama", "known": true}]},
+			{"node_id": "b"}], "left": [{"node_id": "c", "clusters": ["llama"], "state": "left"},
+			{"node_id": "d", "clusters": ["llama", "gemma"], "state": "behind", "left_at": "2026-03-14T11:59:00Z"}]}`)
+	}))
+	defer s.Close()
+	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range status.Envoys {
+		got = append(got, fmt.Sprintf("%s %s %s", e.NodeID, e.Resource, e.State))
+	}
+	want := []string{"d gemma behind", "d llama behind", "b  idle", "a llama follows", "c llama left"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
