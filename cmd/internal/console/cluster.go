@@ -293,6 +293,10 @@ type EventQuery struct {
 // Events asks for what changed, oldest first.
 func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error) {
 	list, err := c.events(ctx, q)
+	if err == nil && len(list.Events) == 0 && q.Cluster != "" {
+		// Events of a cluster that was removed are kept; without any, it may be a mistake in the name.
+		_, err = c.Cluster(ctx, q.Cluster, 1)
+	}
 	return list.Events, err
 }
 
