@@ -102,8 +102,8 @@ func someCluster() *view.Cluster {
 		return view.Endpoint{Address: address, State: state, ServedShare1m: view.Num(served),
 			ServedShare10s: view.Num(served / 2), CapacityShare: view.Num(capacity), LoadPerSlot: view.Num(1.25),
 			LatencySeconds: view.Num(0.52), FailedShare: view.Num(0), HeardSeconds: view.Num(0.13),
-			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11)},
-				{Field: "utilization", Value: view.Num(0.8)}}}
+			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11), State: "fresh"},
+				{Field: "utilization", Value: view.Num(0.8), State: "hold"}}}
 	}
 	c := &view.Cluster{Name: "llama-70b", State: view.StateWarning, Ready: true,
 		Counts:    view.EndpointCounts{Total: 5},
@@ -168,6 +168,40 @@ func someDiff() *view.Diff {
 				{Address: "10.20.1.14:8000", Before: part(0.25, 4), Change: "leaves", ServedShare1m: view.Num(0.26)},
 				{Address: "10.20.1.15:8000", After: part(0.2, 4), Change: "joins"},
 			}}, {Name: "gemma", Note: "the cluster has not decided yet"}}}
+}
+
+// What is not known stands in JSON with the number that Steelyard goes on with.
+func TestWhatIsNotKnownIsNoNumber(t *testing.T) {
+	c := someCluster()
+	c.Decision.ArrivalRate, c.Decision.ArrivalRateSource = view.Num(0), "unknown"
+	c.Endpoints = c.Endpoints[:1]
+	e := &c.Endpoints[0]
+	row := func() string {
+		var out bytes.Buffer
+		if err := PrintCluster(Output{W: &out}, c, noon); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "  - requests/s") {
+			t.Errorf("the rate is not known:\n%s", &out)
+		}
+		lines := strings.Split(out.String(), "\n")
+		return strings.Join(strings.Fields(lines[3])[4:], " ")
+	}
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(9), view.Num(9)
+	if got := row(); got != "<0.1% <0.1% 25.0% 1.25 11 0.52s 0.0% 80.0% 0.13s" {
+		t.Errorf("all is known: %s", got)
+	}
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(517), view.Num(517)
+	e.LoadSource, e.Inputs[0].State = "median", "neutral"
+	if got := row(); got != "<0.1% <0.1% 25.0% - - - - 80.0% 0.13s" {
+		t.Errorf("no load, no answer since 517 s: %s", got)
+	}
+	s := Status{Clusters: []view.Cluster{*c}}
+	var out bytes.Buffer
+	s.clusters(&out, 0)
+	if got := strings.Fields(strings.Split(out.String(), "\n")[1]); got[5] != "-" {
+		t.Errorf("the rate of status is %q", got[5])
+	}
 }
 
 // Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.

@@ -214,7 +214,7 @@ func (s *Status) clusters(w io.Writer, width int) {
 			state = "not ready"
 		}
 		t.add(c.Name, state, fmt.Sprint(c.Counts.Total), fmt.Sprint(c.Counts.Overloaded), fmt.Sprint(c.Counts.Failing),
-			number(c.Decision.ArrivalRate), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
+			number(arrivalRate(c)), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
 	}
 	t.write(w, width)
 }
