@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
-	"steelyard/weighting"
 )
 
 // Cluster asks for a cluster, its worst endpoints first.
@@ -166,7 +165,7 @@ func stateText(e *view.Endpoint) string {
 
 // arrivalRate is unknown before anything has moved.
 func arrivalRate(c *view.Cluster) view.Number {
-	if c.Decision.ArrivalRateSource == string(weighting.RateUnknown) {
+	if c.Decision.ArrivalRateSource == "unknown" {
 		return view.Number{}
 	}
 	return c.Decision.ArrivalRate
@@ -174,15 +173,14 @@ func arrivalRate(c *view.Cluster) view.Number {
 
 // current is what is still believed of a field.
 func current(in view.Input) view.Number {
-	switch weighting.FieldState(in.State) {
-	case weighting.StateFresh, weighting.StateHold:
+	if in.State == "fresh" || in.State == "hold" {
 		return in.Value
 	}
 	return view.Number{}
 }
 
-// longestQuiet is how old the newest answer may be for the moving averages of answers to be shown as of now: so long,
-// or as long as three answers take.
+// longestQuiet is how old the newest answer may be for their moving averages to be shown, unless three answers
+// take longer.
 const longestQuiet = 10.0 // seconds
 
 func recent(e *view.Endpoint, value, age view.Number) view.Number {
@@ -200,7 +198,7 @@ func failed(e *view.Endpoint) view.Number { return recent(e, e.FailedShare, e.Fa
 
 // loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where a median one stands in.
 func loadOf(e *view.Endpoint) view.Number {
-	if e.LoadSource == string(weighting.LoadMedian) {
+	if e.LoadSource == "median" {
 		return view.Number{}
 	}
 	if known(e.Work.Seconds) {
