@@ -70,6 +70,7 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 			t.Errorf("the archive for %s has no %s", arch, want)
 		}
 	}
+	hasWhatItLinksTo(t, files, name+"/")
 	isHardened(t, string(files[name+"/systemd/steelyard.service"]))
 	binary := filepath.Join(t.TempDir(), "steelyard")
 	if err := os.WriteFile(binary, files[name+"/steelyard"], 0o755); err != nil {
@@ -87,6 +88,24 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 	if sha256.Sum256(again) != sha256.Sum256(files[name+"/steelyard"]) {
 		t.Errorf("built elsewhere, the binary for %s is another one (%d and %d bytes)", arch, len(again),
 			len(files[name+"/steelyard"]))
+	}
+}
+
+// hasWhatItLinksTo checks the relative links of the README in the folder of an archive.
+func hasWhatItLinksTo(t *testing.T, files map[string][]byte, folder string) {
+	t.Helper()
+	links := regexp.MustCompile(`\]\(([^):#]+)[)#]`).FindAllStringSubmatch(string(files[folder+"README.md"]), -1)
+	if len(links) < 10 {
+		t.Errorf("the README of %s has only the links %q", folder, links)
+	}
+	for _, link := range links {
+		there := false
+		for name := range files {
+			there = there || name == folder+link[1] || strings.HasPrefix(name, folder+link[1]+"/")
+		}
+		if !there {
+			t.Errorf("the README of %s links to %s, which is not in the archive", folder, link[1])
+		}
 	}
 }
 

@@ -36,8 +36,8 @@ for platform in $platforms; do
     name=steelyard_${version}_${os}_${arch}
     mkdir "$dist/$name"
     build "$os" "$arch" "$dist/$name/steelyard"
-    cp LICENSE README.md CHANGELOG.md steelyard.example.yaml "$dist/$name"
-    cp -R "$host/completions" "$dist/$name"
+    cp LICENSE ./*.md steelyard.example.yaml "$dist/$name"
+    cp -R docs "$host/completions" "$dist/$name"
     mkdir "$dist/$name/prometheus"
     cp deploy/prometheus/recording.yaml deploy/prometheus/alerts.yaml deploy/grafana/steelyard.json \
         "$dist/$name/prometheus"

@@ -11,6 +11,7 @@ import (
 
 	"steelyard/cmd/internal/console"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/override"
 	"steelyard/controlplane/view"
 )
 
@@ -74,6 +75,9 @@ This needs a token with the role operate.`,
 		Args: cobra.ExactArgs(2),
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
 			change.Kind, change.ForSeconds = view.OverrideDrain, view.Seconds(length)
+			if err := checkChange(change, length); err != nil {
+				return err
+			}
 			o, err := c.Override(ctx, args[0], args[1], change)
 			if err != nil {
 				return err
@@ -109,6 +113,9 @@ This needs a token with the role operate.`,
 				return err
 			}
 			change.Kind, change.Share, change.ForSeconds = view.OverridePin, view.Num(part), view.Seconds(length)
+			if err := checkChange(change, length); err != nil {
+				return err
+			}
 			o, err := c.Override(ctx, args[0], args[1], change)
 			if err != nil {
 				return err
@@ -122,6 +129,17 @@ This needs a token with the role operate.`,
 	c.Flags().DurationVar(&length, "for", time.Hour, "when it ends by itself, at most 168h")
 	c.Flags().StringVar(&change.Reason, "reason", "", "why, for all that see it")
 	return a.flags(c)
+}
+
+// checkChange refuses what no Steelyard would do.
+func checkChange(c console.Change, length time.Duration) error {
+	now := time.Now()
+	err := override.Check(view.Override{Kind: c.Kind, Share: c.Share, Reason: c.Reason, Since: view.At(now),
+		Until: view.At(now.Add(length))})
+	if err != nil {
+		return usageError{err}
+	}
+	return nil
 }
 
 // parsePart reads a part of a whole, as a number or as percent.

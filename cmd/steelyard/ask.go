@@ -65,6 +65,14 @@ func (a *asking) run(f func(ctx context.Context, c *console.Client, out console.
 	}
 }
 
+// notNegative refuses a number below 0.
+func notNegative(option string, value int) error {
+	if value < 0 {
+		return usagef("--%s %d: write 0 or more", option, value)
+	}
+	return nil
+}
+
 // completing is how long the completion of a name waits for Steelyard.
 const completing = 2 * time.Second
 
@@ -146,6 +154,9 @@ under the cursor: ? lists them.`,
 			if interval < 100*time.Millisecond {
 				return usagef("--interval %v: write at least 100ms", interval)
 			}
+			if err := cmp.Or(notNegative("count", count), notNegative("limit", limit)); err != nil {
+				return err
+			}
 			cluster := append(args, "")[0]
 			ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
 			if out.Format == console.FormatTable && out.Width > 0 && count == 0 {
@@ -199,6 +210,9 @@ quarter of an hour ago.`,
   steelyard explain llama 10.0.0.1:8000 --at 2026-03-14T03:12:40Z`,
 		Args: cobra.ExactArgs(2),
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			if err := checkAt(at); err != nil {
+				return err
+			}
 			x, err := c.Explain(ctx, args[0], args[1], at)
 			if err != nil {
 				return err
@@ -209,6 +223,20 @@ quarter of an hour ago.`,
 	}
 	c.Flags().StringVar(&at, "at", "", "when: a time (RFC 3339) or how long ago, such as 5m (default: now)")
 	return a.flags(c)
+}
+
+// checkAt refuses what is neither a time nor how long ago.
+func checkAt(at string) error {
+	if at == "" {
+		return nil
+	}
+	if ago, err := time.ParseDuration(at); err == nil && ago >= 0 {
+		return nil
+	}
+	if _, err := time.Parse(time.RFC3339, at); err != nil {
+		return usagef("--at %q: write a time such as 2026-03-14T12:00:00Z, or 5m for that long ago", at)
+	}
+	return nil
 }
 
 func eventsCommand() *cobra.Command {
@@ -225,6 +253,9 @@ what operators did. Times are UTC.`,
   steelyard events --cluster llama --kind flagged --kind unflagged --follow`,
 		Args: cobra.NoArgs,
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, _ []string) error {
+			if err := notNegative("limit", q.Limit); err != nil {
+				return err
+			}
 			for _, k := range q.Kinds {
 				if err := oneOf("kind", k, eventKinds()...); err != nil {
 					return err

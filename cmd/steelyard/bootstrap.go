@@ -149,6 +149,11 @@ func (b *bootstrap) tlsFlags(c *cobra.Command) {
 // run prints or writes what the flags ask for.
 func (b *bootstrap) run(stdout io.Writer) error {
 	o := b.options
+	for _, name := range b.names {
+		if strings.ContainsAny(name, ", ") {
+			return usagef("--cluster %q: write one name; with --attach, repeat --cluster for more", name)
+		}
+	}
 	o.Cluster, o.Further = b.names[0], b.names[1:]
 	o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = !b.upstreamLog, !b.loadReports, !b.runtimeLayer
 	if b.affinity != "" {

@@ -66,14 +66,20 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 
 // prepare makes all commands refuse what cannot be meant, and say what may be.
 func prepare(c *cobra.Command) {
+	c.InitDefaultCompletionCmd()
+	eachCommand(c, refuseUnknownShell)
 	eachCommand(c, func(sub *cobra.Command) {
 		sub.SetFlagErrorFunc(unknownFlag)
 		if args := sub.Args; args != nil && sub != c {
 			sub.Args = func(cmd *cobra.Command, given []string) error {
-				if err := args(cmd, given); err != nil {
-					return fmt.Errorf("%w: write steelyard %s", err, cmd.Use)
+				err := args(cmd, given)
+				switch {
+				case err == nil:
+					return nil
+				case args(cmd, nil) == nil && args(cmd, given[:1]) != nil:
+					return fmt.Errorf("there is no argument %q: write steelyard %s", given[0], cmd.Use)
 				}
-				return nil
+				return fmt.Errorf("%w: write steelyard %s", err, cmd.Use)
 			}
 		}
 		sub.Flags().VisitAll(func(f *pflag.Flag) {
@@ -85,6 +91,24 @@ func prepare(c *cobra.Command) {
 			}
 		})
 	})
+}
+
+// refuseUnknownShell is for the command completion, which has a command for each shell.
+func refuseUnknownShell(c *cobra.Command) {
+	if c.Name() != "completion" || !c.HasSubCommands() {
+		return
+	}
+	var shells []string
+	for _, sub := range c.Commands() {
+		shells = append(shells, sub.Name())
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		return oneOf("SHELL", args[0], shells...)
+	}
 }
 
 // once is an option that has one value: a second one is refused, not taken in place of the first.

@@ -57,6 +57,11 @@ it: scheme, port, path, TLS, token and engine are those of the configuration.`,
   curl -s http://10.0.0.1:8002/metrics | steelyard inspect --engine triton --json -`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.engine != "" { // before anything is fetched
+				if err := oneOf("engine", o.engine, engineNames()...); err != nil {
+					return err
+				}
+			}
 			body, err := o.body(cmd.Context(), args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -117,9 +122,6 @@ func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 	}
 	if o.engine == "" {
 		o.engine = string(modelserver.EngineCustom)
-	}
-	if err := oneOf("engine", o.engine, engineNames()...); err != nil {
-		return nil, err
 	}
 	reader, err := modelserver.NewReader(modelserver.Engine(o.engine), o.custom)
 	if err != nil {

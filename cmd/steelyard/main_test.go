@@ -58,7 +58,21 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"simulate --scenario foto", 2, "there is no such scenario"},
 		{"simulate --scenario photoroom --seed x", 2, "invalid argument"},
 		{"simulate --bogus", 2, "unknown flag: --bogus"},
-		{"simulate photoroom", 2, "unknown command"},
+		{"simulate photoroom", 2, `there is no argument "photoroom": write steelyard simulate --scenario`},
+		{"check steelyard.yaml", 2, `there is no argument "steelyard.yaml": write steelyard check --config FILE`},
+		{"check -", 2, `there is no argument "-": write steelyard check --config FILE`},
+		{"completion bsh", 2, `SHELL "bsh": did you mean bash?`},
+		{"drain llama 10.0.0.1:8000 --for 0s", 2, "an override ends after 0s"},
+		{"drain llama 10.0.0.1:8000 --for 1000h", 2, "an override ends after 1000h0m0s"},
+		{"pin llama 10.0.0.1:8000 --share 5% --reason a\nb", 2, "in one line"},
+		{"explain llama 10.0.0.1:8000 --at yesterday", 2, `--at "yesterday": write a time`},
+		{"explain llama 10.0.0.1:8000 --at -5m", 2, `--at "-5m": write a time`},
+		{"completion", 0, "steelyard completion [command]"},
+		{"top --limit -3", 2, "--limit -3: write 0 or more"},
+		{"top --count -1", 2, "--count -1: write 0 or more"},
+		{"events --limit -1", 2, "--limit -1: write 0 or more"},
+		{"bootstrap --cluster a,b --xds 10.0.0.1:1", 2, "repeat --cluster"},
+		{"inspect --engine vlmm http://127.0.0.1:1/metrics", 2, `--engine "vlmm": did you mean vllm?`},
 		{"check", 2, `required flag(s) "config" not set`},
 		{"nosuch", 2, `unknown command "nosuch" (steelyard --help lists them)`},
 		{"simulat", 2, `unknown command "simulat": did you mean simulate?`},
@@ -85,7 +99,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"schema", 0, `"title": "Configuration of Steelyard"`},
 	}
 	for _, tt := range tests {
-		status, stdout, stderr := steelyard(t, strings.Fields(tt.args)...)
+		status, stdout, stderr := steelyard(t, words(tt.args)...)
 		said, quiet := stderr, stdout
 		if tt.status == 0 {
 			said, quiet = stdout, stderr
@@ -162,4 +176,9 @@ func TestInspectShowsTheWorkOfRequests(t *testing.T) {
 			t.Errorf("%s: %d %s %s", page, status, out, errs)
 		}
 	}
+}
+
+// words are those of a command line, in which only blanks part them.
+func words(line string) []string {
+	return strings.FieldsFunc(line, func(r rune) bool { return r == ' ' })
 }

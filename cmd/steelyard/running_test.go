@@ -235,6 +235,7 @@ func TestTheCommandsAgainstARunningSteelyard(t *testing.T) {
 		return nil
 	})
 
+	r.want("", 1, "did you mean llama?", "events", "--cluster", "lama")
 	r.want("", 0, "Nothing would change.", "diff", filepath.Join(r.dir, "steelyard.yaml"))
 	doubled := r.writeConfig(8)
 	out := r.want("", 0, "capacity: 4 -> 8", "diff", doubled)

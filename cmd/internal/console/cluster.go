@@ -59,7 +59,7 @@ func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
 // printHead prints what stands above the table.
 func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
 	fmt.Fprintln(w, fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", printable(c.Name),
-		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(c.Decision.ArrivalRate),
+		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(arrivalRate(c)),
 		percent(c.Use.CapacityUsed), plural(c.Counts.Total, "endpoint", "endpoints")), width))
 	if !c.Ready {
 		fmt.Fprintln(w, fit("not ready: "+printable(c.NotReadyReason), width))
@@ -90,7 +90,7 @@ func topColumns(c *view.Cluster) []topColumn {
 	if c == nil {
 		return nil
 	}
-	served, wait, latency := "SERVED", "ANSWER", func(e *view.Endpoint) view.Number { return e.LatencySeconds }
+	served, wait, latency := "SERVED", "ANSWER", answerTime
 	if c.Served.Source == view.ServedCompleted {
 		served = "DONE"
 	}
@@ -101,7 +101,7 @@ func topColumns(c *view.Cluster) []topColumn {
 		return topColumn{head, func(e *view.Endpoint) string { return words(n(e)) }, n}
 	}
 	input := func(name string) func(*view.Endpoint) view.Number {
-		return func(e *view.Endpoint) view.Number { return e.Input(name).Value }
+		return func(e *view.Endpoint) view.Number { return current(e.Input(name)) }
 	}
 	return []topColumn{
 		{head: "ENDPOINT", text: func(e *view.Endpoint) string { return e.Address }},
@@ -112,7 +112,7 @@ func topColumns(c *view.Cluster) []topColumn {
 		{"LOAD", loadText, loadOf},
 		numbers("OPEN", number, input("in_flight")),
 		numbers(wait, seconds, latency),
-		numbers("FAIL", percent, func(e *view.Endpoint) view.Number { return e.FailedShare }),
+		numbers("FAIL", percent, failed),
 		numbers("KV", percent, input("utilization")),
 		numbers("HEARD", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
 	}
@@ -163,8 +163,44 @@ func stateText(e *view.Endpoint) string {
 	return cmp.Or(e.State, view.EndpointOK).Words()
 }
 
-// loadOf is how full it is: seconds of work, or requests for each slot.
+// arrivalRate is unknown before anything has moved.
+func arrivalRate(c *view.Cluster) view.Number {
+	if c.Decision.ArrivalRateSource == "unknown" {
+		return view.Number{}
+	}
+	return c.Decision.ArrivalRate
+}
+
+// current is what is still believed of a field.
+func current(in view.Input) view.Number {
+	if in.State == "fresh" || in.State == "hold" {
+		return in.Value
+	}
+	return view.Number{}
+}
+
+// longestQuiet is how old the newest answer may be for their moving averages to be shown, unless three answers
+// take longer.
+const longestQuiet = 10.0 // seconds
+
+func recent(e *view.Endpoint, value, age view.Number) view.Number {
+	if age.Or(0) > max(longestQuiet, 3*e.LatencySeconds.Or(0)) {
+		return view.Number{}
+	}
+	return value
+}
+
+func answerTime(e *view.Endpoint) view.Number {
+	return recent(e, e.LatencySeconds, e.LatencyAgeSeconds)
+}
+
+func failed(e *view.Endpoint) view.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
+
+// loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where a median one stands in.
 func loadOf(e *view.Endpoint) view.Number {
+	if e.LoadSource == "median" {
+		return view.Number{}
+	}
 	if known(e.Work.Seconds) {
 		return e.Work.Seconds
 	}
@@ -173,9 +209,9 @@ func loadOf(e *view.Endpoint) view.Number {
 
 func loadText(e *view.Endpoint) string {
 	if known(e.Work.Seconds) {
-		return seconds(e.Work.Seconds)
+		return seconds(loadOf(e))
 	}
-	return number(e.LoadPerSlot)
+	return number(loadOf(e))
 }
 
 // Explain asks why an endpoint has its share; at is a time or how long ago, empty for now.
@@ -293,6 +329,10 @@ type EventQuery struct {
 // Events asks for what changed, oldest first.
 func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error) {
 	list, err := c.events(ctx, q)
+	if err == nil && len(list.Events) == 0 && q.Cluster != "" {
+		// Events of a cluster that was removed are kept; without any, it may be a mistake in the name.
+		_, err = c.Cluster(ctx, q.Cluster, 1)
+	}
 	return list.Events, err
 }
 

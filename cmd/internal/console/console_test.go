@@ -49,7 +49,7 @@ func someStatus() *Status {
 		Since: before(time.Minute), Until: view.At(noon.Add(29 * time.Minute)), By: "anna", Reason: "new driver"}
 	pinned := drained
 	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", view.OverridePin, view.Num(0.05), ""
-	return &Status{
+	s := &Status{
 		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
 			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
 			Pickers: admin.Pickers{Connected: 102, List: []admin.Picker{
@@ -90,6 +90,11 @@ func someStatus() *Status {
 			Command: "curl -m 2 http://10.20.1.11:8000/health"}},
 		LeftOut: 2,
 	}
+	for i := range s.Left {
+		s.Envoys = append(s.Envoys, left(&s.Left[i])...)
+	}
+	worstFirst(s.Envoys)
+	return s
 }
 
 func someCluster() *view.Cluster {
@@ -97,8 +102,8 @@ func someCluster() *view.Cluster {
 		return view.Endpoint{Address: address, State: state, ServedShare1m: view.Num(served),
 			ServedShare10s: view.Num(served / 2), CapacityShare: view.Num(capacity), LoadPerSlot: view.Num(1.25),
 			LatencySeconds: view.Num(0.52), FailedShare: view.Num(0), HeardSeconds: view.Num(0.13),
-			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11)},
-				{Field: "utilization", Value: view.Num(0.8)}}}
+			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11), State: "fresh"},
+				{Field: "utilization", Value: view.Num(0.8), State: "hold"}}}
 	}
 	c := &view.Cluster{Name: "llama-70b", State: view.StateWarning, Ready: true,
 		Counts:    view.EndpointCounts{Total: 5},
@@ -163,6 +168,40 @@ func someDiff() *view.Diff {
 				{Address: "10.20.1.14:8000", Before: part(0.25, 4), Change: "leaves", ServedShare1m: view.Num(0.26)},
 				{Address: "10.20.1.15:8000", After: part(0.2, 4), Change: "joins"},
 			}}, {Name: "gemma", Note: "the cluster has not decided yet"}}}
+}
+
+// What is not known stands in JSON with the number that Steelyard goes on with.
+func TestWhatIsNotKnownIsNoNumber(t *testing.T) {
+	c := someCluster()
+	c.Decision.ArrivalRate, c.Decision.ArrivalRateSource = view.Num(0), "unknown"
+	c.Endpoints = c.Endpoints[:1]
+	e := &c.Endpoints[0]
+	row := func() string {
+		var out bytes.Buffer
+		if err := PrintCluster(Output{W: &out}, c, noon); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "  - requests/s") {
+			t.Errorf("the rate is not known:\n%s", &out)
+		}
+		lines := strings.Split(out.String(), "\n")
+		return strings.Join(strings.Fields(lines[3])[4:], " ")
+	}
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(9), view.Num(9)
+	if got := row(); got != "<0.1% <0.1% 25.0% 1.25 11 0.52s 0.0% 80.0% 0.13s" {
+		t.Errorf("all is known: %s", got)
+	}
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(517), view.Num(517)
+	e.LoadSource, e.Inputs[0].State = "median", "neutral"
+	if got := row(); got != "<0.1% <0.1% 25.0% - - - - 80.0% 0.13s" {
+		t.Errorf("no load, no answer since 517 s: %s", got)
+	}
+	s := Status{Clusters: []view.Cluster{*c}}
+	var out bytes.Buffer
+	s.clusters(&out, 0)
+	if got := strings.Fields(strings.Split(out.String(), "\n")[1]); got[5] != "-" {
+		t.Errorf("the rate of status is %q", got[5])
+	}
 }
 
 // Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
@@ -243,6 +282,36 @@ func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 		if got, ignored := c.status.Well(false), c.status.Well(true); got != c.well || ignored != c.ignoreWell {
 			t.Errorf("%s: %v, ignoring warnings %v; want %v, %v", name, got, ignored, c.well, c.ignoreWell)
 		}
+	}
+}
+
+// What the documents select, state != "follows", has every Envoy that is in trouble, whether it is connected or not.
+func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/clients" {
+			fmt.Fprint(w, "{}")
+			return
+		}
+		fmt.Fprint(w, `{"clients": [{"node_id": "a", "subscriptions": [{"resource": "llama", "known": true}]},
+			{"node_id": "b"}], "left": [{"node_id": "c", "clusters": ["llama"], "state": "left"},
+			{"node_id": "d", "clusters": ["llama", "gemma"], "state": "behind", "left_at": "2026-03-14T11:59:00Z"}]}`)
+	}))
+	defer s.Close()
+	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range status.Envoys {
+		got = append(got, fmt.Sprintf("%s %s %s", e.NodeID, e.Resource, e.State))
+	}
+	want := []string{"d gemma behind", "d llama behind", "b  idle", "a llama follows", "c llama left"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

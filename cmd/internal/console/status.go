@@ -26,7 +26,7 @@ type Status struct {
 	LeftOut   int               `json:"incidents_left_out"`
 }
 
-// An EnvoyStatus is one name that an Envoy asks for.
+// An EnvoyStatus is one name that an Envoy asks for, or asked for if it left in the last hour.
 type EnvoyStatus struct {
 	NodeID       string           `json:"node_id"`
 	Address      string           `json:"address"`
@@ -39,6 +39,8 @@ type EnvoyStatus struct {
 	Nack         string           `json:"nack"` // of a refusal that stands
 	Note         string           `json:"note"` // why it is unknown, in the words of the API; empty otherwise
 	Signals      string           `json:"signals"`
+	LeftAt       view.Time        `json:"left_at"`     // of one that is not connected any more
+	LeftReason   string           `json:"left_reason"` // likewise
 }
 
 // Status asks for everything that is shown.
@@ -63,11 +65,18 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	for i := range clients.Clients {
 		s.Envoys = append(s.Envoys, envoys(&clients.Clients[i], s.Process.Now.Time)...)
 	}
-	slices.SortStableFunc(s.Envoys, func(a, b EnvoyStatus) int {
+	for i := range clients.Left {
+		s.Envoys = append(s.Envoys, left(&clients.Left[i])...)
+	}
+	worstFirst(s.Envoys)
+	return &s, nil
+}
+
+func worstFirst(envoys []EnvoyStatus) {
+	slices.SortStableFunc(envoys, func(a, b EnvoyStatus) int {
 		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.NodeID, b.NodeID),
 			cmp.Compare(a.Resource, b.Resource))
 	})
-	return &s, nil
 }
 
 // firstOf is the first of several errors: those of one Steelyard that does not answer are alike.
@@ -80,12 +89,27 @@ func firstOf(err error) error {
 
 // rank is low for the worst.
 func rank(s admin.EnvoyState) int {
-	return slices.Index([]admin.EnvoyState{admin.EnvoyRefuses, admin.EnvoyBehind, admin.EnvoyUnknown,
-		admin.EnvoyFollows}, s)
+	return slices.Index([]admin.EnvoyState{admin.EnvoyRefuses, admin.EnvoyBehind, admin.EnvoyGone, admin.EnvoyUnknown,
+		admin.EnvoyIdle, admin.EnvoyFollows, admin.EnvoyLeft}, s)
+}
+
+// left has a row for each name that an Envoy asked for that is not connected any more.
+func left(l *admin.LeftEnvoy) []EnvoyStatus {
+	base := EnvoyStatus{NodeID: l.NodeID, Address: l.Address, State: l.State, LeftAt: l.LeftAt, LeftReason: l.LeftReason}
+	if len(l.Clusters) == 0 {
+		return []EnvoyStatus{base}
+	}
+	var out []EnvoyStatus
+	for _, cluster := range l.Clusters {
+		e := base
+		e.Resource = cluster
+		out = append(out, e)
+	}
+	return out
 }
 
 func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: admin.EnvoyFollows, Signals: signals(c)}
+	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: admin.EnvoyIdle, Signals: signals(c)}
 	if len(c.Subscriptions) == 0 {
 		return []EnvoyStatus{base}
 	}
@@ -190,7 +214,7 @@ func (s *Status) clusters(w io.Writer, width int) {
 			state = "not ready"
 		}
 		t.add(c.Name, state, fmt.Sprint(c.Counts.Total), fmt.Sprint(c.Counts.Overloaded), fmt.Sprint(c.Counts.Failing),
-			number(c.Decision.ArrivalRate), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
+			number(arrivalRate(c)), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
 	}
 	t.write(w, width)
 }
@@ -210,23 +234,19 @@ func sources(c *view.Cluster) string {
 }
 
 func (s *Status) envoys(w io.Writer, width int) {
-	if len(s.Envoys)+len(s.Left) == 0 {
+	if len(s.Envoys) == 0 {
 		fmt.Fprintln(w, "No Envoy is connected.")
 		return
 	}
 	t := newTable("ENVOY", "ASKS FOR", "STATE", "SENT", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
 	for _, e := range s.Envoys {
+		if !e.LeftAt.IsZero() {
+			t.add(e.NodeID, cmp.Or(e.Resource, unknown), leftText(&e, s.Process.Now.Time), unknown, unknown, unknown,
+				unknown, e.LeftReason)
+			continue
+		}
 		t.add(e.NodeID, cmp.Or(e.Resource, unknown), string(e.State), short(e.VersionSent),
 			short(e.VersionAcked), seconds(e.LagSeconds), fmt.Sprint(e.Nacks), e.Signals)
-	}
-	for _, l := range s.Left {
-		age := ago(l.LeftAt, s.Process.Now.Time)
-		state := string(l.State) + " " + age + " ago"
-		if l.State == admin.EnvoyBehind {
-			state = "behind for " + age
-		}
-		t.add(l.NodeID, cmp.Or(strings.Join(l.Clusters, ","), unknown), state,
-			unknown, unknown, unknown, unknown, l.LeftReason)
 	}
 	t.write(w, width)
 	for _, e := range s.Envoys {
@@ -237,6 +257,14 @@ func (s *Status) envoys(w io.Writer, width int) {
 			fmt.Fprintf(w, "%s %s\n", printable(e.NodeID), printable(e.Note))
 		}
 	}
+}
+
+// leftText is the state of an Envoy that is not connected any more, and since when.
+func leftText(e *EnvoyStatus, now time.Time) string {
+	if e.State == admin.EnvoyBehind {
+		return "behind for " + ago(e.LeftAt, now)
+	}
+	return string(e.State) + " " + ago(e.LeftAt, now) + " ago"
 }
 
 func (s *Status) pickers(w io.Writer, width int) {

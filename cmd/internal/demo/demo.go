@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -169,7 +171,7 @@ Try in another terminal, in this folder:
 }
 
 // keepChunk is how long one plan of the load lasts that is kept up: it bounds the
-// memory of a run.
+// memory of a run. Its requests that are out at the end are waited for as long.
 const keepChunk = 10 * time.Minute
 
 // keep continues the load under Steelyard until ctx ends.
@@ -186,12 +188,37 @@ func (d *demo) keep(ctx context.Context) error {
 	}
 	d.screen.printf("%s", d.commands())
 	d.screen.calm()
+	urls, err := d.envoys.urls(ctx, steelyard.listener)
+	if err != nil {
+		return err
+	}
+	w := d.watch(steelyard, math.MaxInt64)
+	defer w.run(ctx)()
+	plan := d.plan(urls, keepChunk, w.meter)
+	plan.Drain = keepChunk
+	if err := keepSending(ctx, plan); ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// keepSending sends the requests of a plan, each time with another seed, until ctx ends. There is no gap between two
+// plans: the next one does not wait for the last answers, which a server that stalls may never give.
+func keepSending(ctx context.Context, plan load.Plan) error {
+	group, ctx := errgroup.WithContext(ctx)
+	next := time.NewTicker(plan.Duration)
+	defer next.Stop()
 	for {
-		d.options.Seed++
-		if _, err := d.phase(ctx, steelyard, keepChunk); errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			return nil
-		} else if err != nil {
+		plan.Seed++
+		once := plan
+		group.Go(func() error {
+			_, err := load.Run(ctx, once)
 			return err
+		})
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-next.C:
 		}
 	}
 }

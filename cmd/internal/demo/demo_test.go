@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +26,7 @@ import (
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/load"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -237,6 +242,34 @@ func TestDemoKeepsUntilItIsInterrupted(t *testing.T) {
 		t.Errorf("no results before it was kept up:\n%s", out)
 	}
 	wantNothingLeft(t, dir)
+}
+
+// A server that stalls never gives the last answers of a plan.
+func TestTheLoadThatIsKeptUpHasNoGapWhenNothingIsAnswered(t *testing.T) {
+	var served atomic.Int64
+	stalled := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		served.Add(1)
+		<-r.Context().Done()
+	}))
+	defer stalled.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	plan := load.Plan{Targets: []string{stalled.URL}, Rate: 100, Duration: 100 * time.Millisecond, Drain: time.Hour,
+		Work: load.Work{Mean: meanService}}
+	go func() { ended <- keepSending(ctx, plan) }()
+	for served.Load() < 50 { // a plan has 10
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended after %d requests: %v", served.Load(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
 
 // runUntil runs a demo, interrupts it when its output has the text, and returns

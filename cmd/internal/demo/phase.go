@@ -68,17 +68,12 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	if err != nil {
 		return phase{}, err
 	}
-	w := &watch{
-		demo: d, policy: p, duration: duration, start: time.Now(),
-		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)), weights: make(map[string]shares),
-	}
+	w := d.watch(p, duration)
 	before := d.fleet.served()
 	stop := w.run(ctx)
-	result, err := load.Run(ctx, load.Plan{
-		Targets: urls, Rate: d.rate, Duration: duration, Seed: d.options.Seed, Meter: w.meter,
-		Work:  load.Work{Mean: meanService},
-		Drain: 30*time.Second + 2*duration, // overloaded servers need longer than the load lasted
-	})
+	plan := d.plan(urls, duration, w.meter)
+	plan.Drain = 30*time.Second + 2*duration // overloaded servers need longer than the load lasted
+	result, err := load.Run(ctx, plan)
 	stop()
 	if err != nil {
 		return phase{}, err
@@ -92,6 +87,12 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	return out, nil
 }
 
+// plan is the load for some time.
+func (d *demo) plan(urls []string, duration time.Duration, meter *load.Meter) load.Plan {
+	return load.Plan{Targets: urls, Rate: d.rate, Duration: duration, Seed: d.options.Seed, Meter: meter,
+		Work: load.Work{Mean: meanService}}
+}
+
 // A watch samples a phase and draws it while it goes on.
 type watch struct {
 	demo     *demo
@@ -101,6 +102,13 @@ type watch struct {
 	meter    *load.Meter
 	queues   []depths
 	weights  map[string]shares
+}
+
+func (d *demo) watch(p policy, duration time.Duration) *watch {
+	return &watch{
+		demo: d, policy: p, duration: duration, start: time.Now(),
+		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)), weights: make(map[string]shares),
+	}
 }
 
 // run watches until the function that it returns is called, which waits for it.
