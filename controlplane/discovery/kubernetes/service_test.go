@@ -1,16 +1,27 @@
 package kubernetes
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"steelyard/controlplane/discovery"
 )
 
-// TestEndpointsThatNoneCanBeUsedReplaceNothing: nil keeps those known, an empty set would take all requests from them.
-func TestEndpointsThatNoneCanBeUsedReplaceNothing(t *testing.T) {
+// TestEndpointsOfWhichNoneCanBeUsedReplaceNothing: nil keeps those known, an empty set would take all requests from them.
+func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 	port := func(name string, number int32) discoveryv1.EndpointPort {
 		return discoveryv1.EndpointPort{Name: &name, Port: &number}
 	}
@@ -81,5 +92,50 @@ func TestPortsThatDoNotExistAreRefused(t *testing.T) {
 	}
 	if err := (ServiceConfig{Service: "llama", Port: "http", MetricsPort: "65535"}).Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestARefusalOfTheRequestItselfIsReported: as a proxy in between sends it, or an API server that speaks TLS.
+func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
+	var refusing atomic.Bool
+	refusing.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case refusing.Load():
+			http.Error(w, "Client sent an HTTP request to an HTTPS server.", http.StatusBadRequest)
+		case r.URL.Query().Get("watch") != "":
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"metadata": {"resourceVersion": "1"}, "items": []}`)
+		}
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"+
+		"clusters: [{name: a, cluster: {server: %q}}]\n", server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Options{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, sets := make(chan error, 100), make(chan []discovery.Endpoint, 100)
+	s := c.Service(ServiceConfig{Service: "llama", Namespace: "models"}, func(err error) { faults <- err },
+		slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, sets) }()
+	defer func() {
+		stop()
+		<-done
+		c.dialer.CloseAll()
+	}()
+	if err := <-faults; err == nil || !strings.Contains(err.Error(), "cannot list endpointslices") {
+		t.Errorf("it says %v", err)
+	}
+	refusing.Store(false)
+	if set := <-sets; len(set) != 0 {
+		t.Errorf("endpoints %v of an API that has none", set)
 	}
 }
