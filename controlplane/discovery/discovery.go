@@ -74,7 +74,7 @@ func NewRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *R
 // Done takes in the outcome of one refresh. A nil set keeps the one known; there
 // can be both a set and an error, where a source could renew a part of it.
 func (r *Refresher) Done(set []Endpoint, err error) {
-	r.note(err)
+	r.note(err, set == nil || r.known && slices.Equal(set, r.set))
 	if set == nil {
 		return
 	}
@@ -86,10 +86,12 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-// note reports the outcome and logs the change from good to bad and back.
-func (r *Refresher) note(err error) {
+// note reports the outcome and logs the change from good to bad and back. kept says that the set is the one known.
+func (r *Refresher) note(err error, kept bool) {
 	r.report(err)
 	switch {
+	case err != nil && !r.failing && !kept:
+		r.log.Warn("endpoints were refreshed, but not without a fault", "error", err)
 	case err != nil && !r.failing:
 		r.log.Warn("endpoints could not be refreshed, keeping those known", "endpoints", len(r.set), "error", err)
 	case err != nil:

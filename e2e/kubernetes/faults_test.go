@@ -23,7 +23,7 @@ func TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven(t *testing.T)
 	c := connect(t, api(t), "", r.tokenFile(api(t)))
 	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
 	v.faulty("Steelyard may not watch endpointslices.discovery.k8s.io in namespace "+r.name,
-		"the verbs get, list and watch on endpointslices.discovery.k8s.io")
+		"the verbs list and watch on endpointslices.discovery.k8s.io")
 	if set, _ := v.now(); set != nil {
 		t.Errorf("there is a set, %s, before the API server has answered", shown(set))
 	}

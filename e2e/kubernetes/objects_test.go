@@ -169,7 +169,7 @@ func entries(from, n int) []entry {
 // The rights that discovery needs.
 var (
 	readSlices = rbac.PolicyRule{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"},
-		Verbs: []string{"get", "list", "watch"}}
+		Verbs: []string{"list", "watch"}}
 	readPods  = rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: readSlices.Verbs}
 	readPools = rbac.PolicyRule{APIGroups: []string{"inference.networking.k8s.io"},
 		Resources: []string{"inferencepools"}, Verbs: readSlices.Verbs}

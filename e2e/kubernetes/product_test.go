@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
+
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
@@ -211,4 +213,42 @@ func sameport(t *testing.T, hosts ...string) ([]*modelsim.Server, int) {
 	}
 	t.Fatal("no port is free on all of ", hosts)
 	return nil, 0
+}
+
+// TestAPortThatIsAddedToAServiceTakesNoEndpoints: which one is meant is unknown then, but Envoys keep those they have.
+func TestAPortThatIsAddedToAServiceTakesNoEndpoints(t *testing.T) {
+	r := newRoom(t, client(t, api(t)))
+	r.account()
+	r.grant(r.name, readSlices, readPods)
+	// The API server refuses a loopback address in a slice; nothing answers at this one, of a network for documentation.
+	only := entry{address: "192.0.2.1"}
+	two := append(httpPort[:1:1], discoveryv1.EndpointPort{Name: new("metrics"), Port: new(int32(9400))})
+	r.slice("llama", "llama", httpPort, only)
+	p := r.serve(fmt.Sprintf("scrape: {disabled: true}\n  "+
+		"endpoints: {kubernetes: {service: llama, namespace: %s}}", r.name))
+	p.startEnvoy()
+	p.balances("192.0.2.1:8000")
+	r.slice("llama", "llama", two, only)
+	eventually(t, "the source names the ports", func() error {
+		v, err := p.view()
+		if err != nil {
+			return err
+		}
+		for _, s := range v.Sources {
+			if strings.Contains(s.LastError, "write the one to use as the value of port") && v.Counts.Total == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d endpoints, sources %+v", v.Counts.Total, v.Sources)
+	})
+	// An assignment without the endpoint would have come before or with the next one.
+	before, err := p.view()
+	r.must(err)
+	eventually(t, "there is another push", func() error {
+		if v, err := p.view(); err != nil || v.Pushes == before.Pushes {
+			return fmt.Errorf("%d pushes (%w)", v.Pushes, err)
+		}
+		return nil
+	})
+	p.balances("192.0.2.1:8000")
 }

@@ -201,6 +201,10 @@ func mayDoNothingElse(t *testing.T, c *cluster, token string) {
 			_, err := client.DiscoveryV1().EndpointSlices("").List(t.Context(), all)
 			return err
 		},
+		"get a Pod": func() error {
+			_, err := own.Pods(namespace).Get(t.Context(), "llama-0", metav1.GetOptions{})
+			return err
+		},
 		"delete a Pod": func() error {
 			return own.Pods(namespace).Delete(t.Context(), "llama-0", metav1.DeleteOptions{})
 		},

@@ -6,8 +6,8 @@
 //
 // # What is watched
 //
-// Shared informers, each for one namespace, so that a Role is enough: get, list
-// and watch on endpointslices (discovery.k8s.io) and pods, or on inferencepools
+// Shared informers, each for one namespace, so that a Role is enough: list and
+// watch on endpointslices (discovery.k8s.io) and pods, or on inferencepools
 // (inference.networking.k8s.io) and pods. Of EndpointSlices only those of the
 // Service are watched; of the Pods of the namespace only the metadata, of which
 // little is kept. Clusters that need the same informer share it.
@@ -35,7 +35,8 @@
 // so that a Role that is corrected takes effect at once. A hanging API server is
 // noticed by a question every five seconds; then all connections are replaced.
 // Each fault is reported, and a set that the API says is empty is sent as such,
-// with the fault that nothing was found.
+// with the fault that nothing was found. Where the API has endpoints of which
+// none can be used, such as with another name of their port, those known stay.
 //
 // # What it is not
 //

@@ -10,12 +10,14 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// forInformer reports whether an error is the informer's to deal with: it has to ask from another version on, or in
-// another way.
-func forInformer(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
-		apierrors.IsBadRequest(err) || apierrors.IsNotAcceptable(err) ||
-		apierrors.HasStatusCause(err, meta.CauseTypeResourceVersionTooLarge)
+// forInformer reports whether an error is the informer's to deal with: it has to ask from another version on. One that
+// asked for a stream of all objects (SendInitialEvents) asks for a list where the API server refuses that; a list or a
+// watch that is refused as wrong is a fault like any other, such as that of a proxy in between.
+func forInformer(err error, o meta.ListOptions) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, meta.CauseTypeResourceVersionTooLarge) ||
+		o.SendInitialEvents != nil &&
+			(apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotAcceptable(err))
 }
 
 func unauthorized(err error) bool { return apierrors.IsUnauthorized(err) }
@@ -56,7 +58,7 @@ func (w *watched) explain(verb string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("Steelyard may not %s %s in namespace %s: give its service account a Role there with the "+
-			"verbs get, list and watch on %s: %w", verb, what, w.namespace, what, err)
+			"verbs list and watch on %s: %w", verb, what, w.namespace, what, err)
 	case unauthorized(err):
 		return fmt.Errorf("the Kubernetes API server refuses the credentials, which are read again for the next try: "+
 			"cannot %s %s in namespace %s: %w", verb, what, w.namespace, err)

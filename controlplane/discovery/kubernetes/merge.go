@@ -36,6 +36,9 @@ type candidate struct {
 	ready, serving, terminating bool
 }
 
+// counts reports whether the candidate is an endpoint, by its conditions.
+func (c candidate) counts() bool { return c.ready || c.terminating }
+
 // A merger makes a set of endpoints out of candidates.
 type merger struct {
 	family string // wanted; empty for any, IPv4 first
@@ -45,6 +48,8 @@ type merger struct {
 	candidates []candidate
 	faults     []error
 	more       int // faults beyond maxFaults
+	// unusable: there are endpoints that would get requests, but for a fault.
+	unusable bool
 }
 
 // left notes what could not be used, and why.
@@ -54,6 +59,12 @@ func (m *merger) left(format string, args ...any) {
 		return
 	}
 	m.faults = append(m.faults, fmt.Errorf(format, args...))
+}
+
+// missed notes that endpoints which would get requests cannot be used, and why.
+func (m *merger) missed(format string, args ...any) {
+	m.unusable = true
+	m.left(format, args...)
 }
 
 func (m *merger) add(c candidate) { m.candidates = append(m.candidates, c) }
@@ -85,16 +96,18 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 	}
 }
 
-// result is the endpoints, sorted by address, and what was left out. A nil set replaces nothing.
+// result is the endpoints, sorted by address, and what was left out. A nil set replaces nothing: where the API has
+// endpoints and none of them can be used, the fault is one of names and numbers, such as a port that was renamed, and
+// those known still serve.
 func (m *merger) result() ([]discovery.Endpoint, error) {
 	byAddress := make(map[string]candidate, len(m.candidates))
 	for _, c := range m.inFamily() {
-		if !c.ready && !c.terminating {
+		if !c.counts() {
 			continue
 		}
 		address, err := discovery.ParseAddress(net.JoinHostPort(c.address, strconv.Itoa(c.port)))
 		if err != nil {
-			m.left("%w", err)
+			m.missed("%w", err)
 			continue
 		}
 		c.Address = address
@@ -105,6 +118,9 @@ func (m *merger) result() ([]discovery.Endpoint, error) {
 	if len(byAddress) > discovery.MaxEndpoints {
 		return nil, fmt.Errorf("%s has %d endpoints: a cluster takes %d, so split it", m.what, len(byAddress),
 			discovery.MaxEndpoints)
+	}
+	if len(byAddress) == 0 && m.unusable {
+		return nil, m.fault()
 	}
 	usable := false
 	for _, c := range byAddress {
@@ -174,14 +190,14 @@ func (m *merger) onlyFamily() []candidate {
 		}
 	}
 	out := slices.DeleteFunc(slices.Clone(m.candidates), func(c candidate) bool {
-		if c.family != m.family && !has[c.ID] {
+		if c.family != m.family && !has[c.ID] && c.counts() {
 			lacks[cmp.Or(c.Pod, c.address)] = true
 		}
 		return c.family != m.family
 	})
 	if len(lacks) > 0 {
 		first := slices.Min(slices.Collect(maps.Keys(lacks)))
-		m.left("%d Pods have no %s address, which ip_family asks for, the first %s", len(lacks), m.family, first)
+		m.missed("%d Pods have no %s address, which ip_family asks for, the first %s", len(lacks), m.family, first)
 	}
 	return out
 }
@@ -193,7 +209,7 @@ func (s *ServiceConfig) ports(slice *discoveryv1.EndpointSlice) (serving, metric
 		return serving, 0, err
 	}
 	if n, err := strconv.Atoi(s.MetricsPort); err == nil {
-		return serving, n, nil
+		return serving, n, nil // Validate has seen it
 	}
 	metrics, err = pick(slice.Ports, s.MetricsPort, "metrics_port")
 	return serving, metrics, err

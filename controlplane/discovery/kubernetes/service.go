@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,6 +22,8 @@ const (
 	settle = 10 * time.Millisecond
 	// metadataPatience is how long the first endpoints wait for the Pods' labels, which say their capacity.
 	metadataPatience = 2 * time.Second
+
+	maxPort = math.MaxUint16
 )
 
 // Address families of ServiceConfig and PoolConfig.
@@ -48,6 +53,11 @@ type ServiceConfig struct {
 func (s ServiceConfig) Validate() error {
 	if (s.Service == "") == (s.Selector == "") {
 		return fmt.Errorf("there must be either the name of a Service or a label selector")
+	}
+	for key, port := range map[string]string{"port": s.Port, "metrics_port": s.MetricsPort} {
+		if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > maxPort) {
+			return fmt.Errorf("%s is %s: write a number from 1 to %d, or a name", key, port, maxPort)
+		}
 	}
 	_, err := labels.Parse(s.Selector)
 	return err
@@ -121,18 +131,32 @@ func (s *serviceSource) endpoints(found, pods cache.Store) ([]discovery.Endpoint
 
 func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, pods cache.Store) {
 	m.objects++
-	if slice.AddressType != discoveryv1.AddressTypeIPv4 && slice.AddressType != discoveryv1.AddressTypeIPv6 {
-		m.left("EndpointSlice %s has addresses of type %s, and Envoys are sent IPs", slice.Name, slice.AddressType)
-		return
-	}
-	if len(slice.Endpoints) == 0 {
+	found := s.candidates(m, slice, pods)
+	if len(found) == 0 {
 		return // an empty slice has no ports either
+	}
+	left := m.left
+	if slices.ContainsFunc(found, candidate.counts) {
+		left = m.missed
+	}
+	if slice.AddressType != discoveryv1.AddressTypeIPv4 && slice.AddressType != discoveryv1.AddressTypeIPv6 {
+		left("EndpointSlice %s has addresses of type %s, and Envoys are sent IPs", slice.Name, slice.AddressType)
+		return
 	}
 	port, metrics, err := s.ports(slice)
 	if err != nil {
-		m.left("EndpointSlice %s: %w", slice.Name, err)
+		left("EndpointSlice %s: %w", slice.Name, err)
 		return
 	}
+	for _, c := range found {
+		c.port, c.MetricsPort = port, metrics
+		m.add(c)
+	}
+}
+
+// candidates are the slice's, without ports.
+func (s *serviceSource) candidates(m *merger, slice *discoveryv1.EndpointSlice, pods cache.Store) []candidate {
+	var found []candidate
 	for i := range slice.Endpoints {
 		e := &slice.Endpoints[i]
 		if len(e.Addresses) == 0 {
@@ -140,7 +164,7 @@ func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, po
 		}
 		c := candidate{
 			// All addresses of an entry are the same endpoint; consumers use the first.
-			address: e.Addresses[0], family: string(slice.AddressType), port: port,
+			address: e.Addresses[0], family: string(slice.AddressType),
 			// Unknown means ready, by the definition of the API.
 			ready:       orTrue(e.Conditions.Ready),
 			terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
@@ -149,7 +173,7 @@ func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, po
 		if e.Conditions.Serving != nil {
 			c.serving = *e.Conditions.Serving
 		}
-		c.Zone, c.Node, c.MetricsPort = deref(e.Zone), deref(e.NodeName), metrics
+		c.Zone, c.Node = deref(e.Zone), deref(e.NodeName)
 		if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
 			c.ID, c.Pod = string(ref.UID), ref.Name
 			namespace := ref.Namespace
@@ -163,8 +187,9 @@ func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, po
 				}
 			}
 		}
-		m.add(c)
+		found = append(found, c)
 	}
+	return found
 }
 
 func orTrue(b *bool) bool { return b == nil || *b }

@@ -177,7 +177,7 @@ func (w *watched) lister(list lister, follow watcher) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o meta.ListOptions) (found runtime.Object, err error) {
 			o.LabelSelector, o.FieldSelector = w.labels, w.field
-			err = w.persist(ctx, "list", func() error {
+			err = w.persist(ctx, "list", o, func() error {
 				found, err = list(ctx, o)
 				return err
 			})
@@ -185,7 +185,7 @@ func (w *watched) lister(list lister, follow watcher) cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o meta.ListOptions) (found watch.Interface, err error) {
 			o.LabelSelector, o.FieldSelector = w.labels, w.field
-			err = w.persist(ctx, "watch", func() error {
+			err = w.persist(ctx, "watch", o, func() error {
 				found, err = follow(ctx, o)
 				if err == nil && reflect.TypeOf(found) == cutOff {
 					err = errCutOff
@@ -204,7 +204,7 @@ func (w *watched) lister(list lister, follow watcher) cache.ListerWatcher {
 func (w *watched) watchFailed(err error) { w.client.requested(w.resource(), "watch", resultOf(err)) }
 
 // persist makes a request until it succeeds, ctx is done or the informer has to ask something else.
-func (w *watched) persist(ctx context.Context, verb string, request func() error) error {
+func (w *watched) persist(ctx context.Context, verb string, o meta.ListOptions, request func() error) error {
 	for try := 0; ; try++ {
 		err := request()
 		if unauthorized(err) && ctx.Err() == nil {
@@ -216,9 +216,12 @@ func (w *watched) persist(ctx context.Context, verb string, request func() error
 			return ctx.Err()
 		}
 		w.client.requested(w.resource(), verb, resultOf(err))
-		if err == nil || forInformer(err) {
+		if err == nil {
 			w.note(nil)
-			return err
+			return nil
+		}
+		if forInformer(err, o) {
+			return err // its next request is the one that shows whether the API server answers
 		}
 		w.note(w.explain(verb, err))
 		wait := min(firstRetry<<min(try, 10), lastRetry)

@@ -1,0 +1,141 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"steelyard/controlplane/discovery"
+)
+
+// TestEndpointsOfWhichNoneCanBeUsedReplaceNothing: nil keeps those known, an empty set would take all requests from them.
+func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
+	port := func(name string, number int32) discoveryv1.EndpointPort {
+		return discoveryv1.EndpointPort{Name: &name, Port: &number}
+	}
+	ports := func(all ...discoveryv1.EndpointPort) []discoveryv1.EndpointPort { return all }
+	at := func(address string) []discoveryv1.Endpoint {
+		return []discoveryv1.Endpoint{{Addresses: []string{address}}}
+	}
+	ready := at("10.0.0.1")
+	starting := []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"},
+		Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false)}}}
+	for name, c := range map[string]struct {
+		config    ServiceConfig
+		ports     []discoveryv1.EndpointPort
+		endpoints []discoveryv1.Endpoint
+		family    discoveryv1.AddressType
+		fault     string
+		replaces  bool
+	}{
+		"a port was added": {ports: ports(port("http", 8000), port("metrics", 9000)), endpoints: ready,
+			fault: "it has the ports http 8000, metrics 9000"},
+		"the port was renamed": {config: ServiceConfig{Port: "http"}, ports: ports(port("api", 8000)),
+			endpoints: ready, fault: "it has no port http"},
+		"the metrics port is missing": {config: ServiceConfig{Port: "http", MetricsPort: "prom"},
+			ports: ports(port("http", 8000)), endpoints: ready, fault: "it has no metrics_port prom"},
+		"no ports": {endpoints: ready, fault: "it has no TCP port"},
+		"none of the family": {config: ServiceConfig{Family: IPv6}, ports: ports(port("http", 8000)),
+			endpoints: ready, fault: "1 Pods have no IPv6 address"},
+		"names instead of addresses": {ports: ports(port("http", 8000)), endpoints: at("a.example.com"),
+			family: discoveryv1.AddressTypeFQDN, fault: "addresses of type FQDN"},
+		"an address that Envoy refuses": {ports: ports(port("http", 8000)), endpoints: at("0.0.0.0"),
+			fault: "0.0.0.0"},
+
+		"no endpoints":    {fault: "", replaces: true},
+		"none that is up": {endpoints: starting, fault: "it has no TCP port", replaces: true},
+		"none of the family that is up": {config: ServiceConfig{Family: IPv6}, ports: ports(port("http", 8000)),
+			endpoints: starting, replaces: true},
+	} {
+		if c.family == "" {
+			c.family = discoveryv1.AddressTypeIPv4
+		}
+		found := cache.NewStore(cache.MetaNamespaceKeyFunc)
+		if err := found.Add(&discoveryv1.EndpointSlice{ObjectMeta: meta.ObjectMeta{Name: "llama"},
+			AddressType: c.family, Ports: c.ports, Endpoints: c.endpoints}); err != nil {
+			t.Fatal(err)
+		}
+		c.config.Service = "llama"
+		s := &serviceSource{c.config, source{}}
+		set, err := s.endpoints(found, cache.NewStore(cache.MetaNamespaceKeyFunc))
+		if len(set) != 0 || (set != nil) != c.replaces {
+			t.Errorf("%s: the set is %#v, want an empty one: %v, or else nil", name, set, c.replaces)
+		}
+		if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s: it says %v, want %q", name, err, c.fault)
+		}
+	}
+}
+
+func TestPortsThatDoNotExistAreRefused(t *testing.T) {
+	for _, port := range []string{"0", "-1", "65536", "99999"} {
+		for key, c := range map[string]ServiceConfig{
+			"port is " + port: {Port: port}, "metrics_port is " + port: {MetricsPort: port},
+		} {
+			c.Service = "llama"
+			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: it says %v", key, err)
+			}
+		}
+	}
+	if err := (ServiceConfig{Service: "llama", Port: "http", MetricsPort: "65535"}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestARefusalOfTheRequestItselfIsReported: as a proxy in between sends it, or an API server that speaks TLS.
+func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
+	var refusing atomic.Bool
+	refusing.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case refusing.Load():
+			http.Error(w, "Client sent an HTTP request to an HTTPS server.", http.StatusBadRequest)
+		case r.URL.Query().Get("watch") != "":
+			<-r.Context().Done()
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"metadata": {"resourceVersion": "1"}, "items": []}`)
+		}
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"+
+		"clusters: [{name: a, cluster: {server: %q}}]\n", server.URL), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(Options{Kubeconfig: kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, sets := make(chan error, 100), make(chan []discovery.Endpoint, 100)
+	s := c.Service(ServiceConfig{Service: "llama", Namespace: "models"}, func(err error) { faults <- err },
+		slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, sets) }()
+	defer func() {
+		stop()
+		<-done
+		c.dialer.CloseAll()
+	}()
+	if err := <-faults; err == nil || !strings.Contains(err.Error(), "cannot list endpointslices") {
+		t.Errorf("it says %v", err)
+	}
+	refusing.Store(false)
+	if set := <-sets; len(set) != 0 {
+		t.Errorf("endpoints %v of an API that has none", set)
+	}
+}
