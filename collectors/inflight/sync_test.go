@@ -312,7 +312,8 @@ func TestWithoutTheRightToWriteTheCountsStandWithAnError(t *testing.T) {
 	s := startRedis(t, port, plain(port)...)
 	admin := &redis.Options{Addr: s.address}
 	do(t, admin, "ZADD", llama.Key, 1, "x")
-	do(t, admin, "ACL", "SETUSER", "steelyard", "on", ">pw", "~*", "+zrange", "+role")
+	do(t, admin, "ACL", "SETUSER", "steelyard", "on", ">pw", "~inflight:*", "~{inflight:*}:steelyard", "+zrange",
+		"+role")
 	o := patient(s.address)
 	o.Username, o.PasswordFile, o.Replica = "steelyard", writeFile(t, "password", "pw"), "a"
 	p, err := New(o, nil, nil)

@@ -20,7 +20,7 @@ const (
 
 // Bounds on what a message holds.
 const (
-	maxMessage = 256 << 10 // bytes of one that is published, about
+	maxMessage = 256 << 10 // bytes of one that is published
 	maxState   = 16 << 20  // bytes of a whole state
 	maxText    = 1024      // bytes of a name or an address
 	maxError   = 200       // bytes of the error of a scrape
@@ -141,9 +141,9 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(0, d).Microseconds()))
 }
 
-// decode reads a message that came at that time.
-func decode(b []byte, now time.Time) (*merge.Message, error) {
-	if len(b) > maxState || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
+// decode reads a message of so many bytes at most that came at that time.
+func decode(b []byte, now time.Time, most int) (*merge.Message, error) {
+	if len(b) > most || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%d bytes are no message of a replica", len(b))
 	}
 	if b[len(magic)] != version {
@@ -151,11 +151,14 @@ func decode(b []byte, now time.Time) (*merge.Message, error) {
 	}
 	d := &decoder{b: b[len(magic)+1:]}
 	m := &merge.Message{From: merge.ID(d.text()), Name: d.text(), Seq: d.uvarint(), Leaving: d.bool()}
-	m.Clusters = make([]merge.Cluster, d.length())
+	m.Clusters = make([]merge.Cluster, d.length(leastCluster))
 	for i := range m.Clusters {
 		d.cluster(&m.Clusters[i])
 	}
-	m.Scrapes = make([]merge.Scrape, d.length())
+	if len(d.b) > maxMessage { // scrapes are published only
+		d.fail()
+	}
+	m.Scrapes = make([]merge.Scrape, d.length(leastScrape))
 	for i := range m.Scrapes {
 		d.scrape(&m.Scrapes[i], now)
 	}
@@ -195,10 +198,16 @@ func (d *decoder) bounded(most uint64) uint64 {
 	return v
 }
 
-// length is that of a list, whose items take some bytes each.
-func (d *decoder) length() int {
-	const least = 8 // bytes
-	n := d.bounded(uint64(len(d.b)) / least)
+// What an item of a list takes at least, in bytes: a list takes memory only for as many as there can be.
+const (
+	leastCluster = 16
+	leastPart    = 25
+	leastScrape  = 8
+)
+
+// length is that of a list, whose items take so many bytes at least.
+func (d *decoder) length(least int) int {
+	n := d.bounded(uint64(len(d.b) / least))
 	if d.failed {
 		return 0
 	}
@@ -254,7 +263,7 @@ func (d *decoder) cluster(c *merge.Cluster) {
 		*n = int(d.bounded(maxCount))
 	}
 	h.Rate, h.Age, h.Interval = d.float(), d.duration(), d.duration()
-	c.Parts = make([]merge.Part, d.length())
+	c.Parts = make([]merge.Part, d.length(leastPart))
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		p.Address, p.InFlight = d.text(), int64(d.bounded(maxCount))

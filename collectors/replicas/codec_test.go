@@ -43,7 +43,7 @@ func message() *merge.Message {
 
 func TestAMessageComesAsItWasSent(t *testing.T) {
 	received := noon.Add(time.Hour) // the clocks of two replicas
-	got, err := decode(encode(nil, message(), noon), received)
+	got, err := decode(encode(nil, message(), noon), received, maxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestEveryFieldOfAReportIsSent(t *testing.T) {
 	sent := message()
 	sent.Scrapes[0].At = noon
 	setAll(t, reflect.ValueOf(&sent.Scrapes[0].Report).Elem())
-	got, err := decode(encode(nil, sent, noon), noon)
+	got, err := decode(encode(nil, sent, noon), noon, maxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,16 +97,16 @@ func TestTextsAreCutAndEveryPartOfAMessageIsRefused(t *testing.T) {
 	m := message()
 	m.Name, m.Scrapes[1].Error = strings.Repeat("n", 2000), strings.Repeat("e", 2000)
 	whole := encode(nil, m, noon)
-	got, err := decode(whole, noon)
+	got, err := decode(whole, noon, maxMessage)
 	if err != nil || len(got.Name) != maxText || len(got.Scrapes[1].Error) != maxError {
 		t.Fatalf("name of %d and error of %d bytes, %v", len(got.Name), len(got.Scrapes[1].Error), err)
 	}
 	for n := range whole {
-		if _, err := decode(whole[:n], noon); err == nil {
+		if _, err := decode(whole[:n], noon, maxMessage); err == nil {
 			t.Fatalf("%d of %d bytes are read", n, len(whole))
 		}
 	}
-	if _, err := decode(append(whole, 0), noon); err == nil {
+	if _, err := decode(append(whole, 0), noon, maxMessage); err == nil {
 		t.Error("a byte too much is read")
 	}
 }
@@ -114,11 +114,26 @@ func TestTextsAreCutAndEveryPartOfAMessageIsRefused(t *testing.T) {
 func TestAnotherVersionIsNamed(t *testing.T) {
 	b := encode(nil, message(), noon)
 	b[len(magic)] = version + 1
-	if _, err := decode(b, noon); !errors.Is(err, errVersion) {
+	if _, err := decode(b, noon, maxMessage); !errors.Is(err, errVersion) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := decode([]byte("hello, world"), noon); err == nil || errors.Is(err, errVersion) {
+	if _, err := decode([]byte("hello, world"), noon, maxMessage); err == nil || errors.Is(err, errVersion) {
 		t.Errorf("got %v for what is no message", err)
+	}
+}
+
+func TestWhatIsPublishedIsNoLongerThanWhatReplicasPublish(t *testing.T) {
+	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: make([]merge.Part, maxMessage/leastPart)}}}
+	b := encode(nil, m, noon)
+	if _, err := decode(b, noon, maxMessage); err == nil {
+		t.Errorf("%d bytes are read", len(b))
+	}
+	if _, err := decode(b, noon, maxState); err != nil {
+		t.Errorf("a state of %d bytes: %v", len(b), err)
+	}
+	state := &merge.Message{From: "a", Seq: 1, Scrapes: make([]merge.Scrape, maxMessage)}
+	if _, err := decode(encode(nil, state, noon), noon, maxState); err == nil {
+		t.Error("a state with scrapes of that size is read")
 	}
 }
 
@@ -127,11 +142,11 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, &merge.Message{From: "a", Seq: 1}, noon))
 	f.Add([]byte("SYRP\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(b, noon)
+		m, err := decode(b, noon, maxMessage)
 		if err != nil {
 			return
 		}
-		again, err := decode(encode(nil, m, noon), noon)
+		again, err := decode(encode(nil, m, noon), noon, maxMessage)
 		if err != nil {
 			t.Fatalf("what was read cannot be read again: %v", err)
 		}
@@ -140,6 +155,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		p := merge.New("self", noon)
 		p.SetMembers(map[string][]string{"llama": {"10.0.0.1:8000"}})
+		p.Echo(noon)
 		p.Take(noon, m)
 		p.Tick(noon)
 	})
@@ -164,7 +180,7 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 		if len(b) > maxMessage {
 			t.Errorf("a piece has %d bytes", len(b))
 		}
-		got, err := decode(b, noon)
+		got, err := decode(b, noon, maxMessage)
 		if err != nil {
 			t.Fatal(err)
 		}

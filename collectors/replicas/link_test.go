@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,15 +39,21 @@ type node struct {
 
 func startNode(t *testing.T, address, name string) *node {
 	t.Helper()
+	return startNodeAs(t, address, name, "", slog.DiscardHandler)
+}
+
+// startNodeAs starts one with a user of Redis.
+func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *node {
+	t.Helper()
 	n := &node{t: t, own: map[string]merge.Part{x: {Address: x}, y: {Address: y}},
 		scrapes: make(map[string]merge.Scrape)}
 	n.link = New(merge.ID("run of "+name), Options{
 		Connect: func() Client {
-			c := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1,
-				ContextTimeoutEnabled: true})
+			c := redis.NewClient(&redis.Options{Addr: address, Username: user, Password: user, MaxRetries: -1,
+				DialerRetries: 1, ContextTimeoutEnabled: true})
 			return Client{UniversalClient: c, Stop: func() { _ = c.Close() }}
 		},
-		Prefix: "test", Name: name, Log: slog.New(slog.DiscardHandler),
+		Prefix: "test", Name: name, Log: slog.New(log),
 		Own: n.counts, Changed: func([]string) {}, Looked: func() {},
 		Scraped: func(_ merge.ID, _ string, s merge.Scrape) {
 			n.mu.Lock()
@@ -179,7 +186,7 @@ func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
 			return err
 		}
 		_, blob, _ := cut(state)
-		m, err := decode([]byte(blob), time.Now())
+		m, err := decode([]byte(blob), time.Now(), maxState)
 		if err == nil && m.Clusters[0].Parts[0].InFlight != 5 {
 			err = fmt.Errorf("%+v", m)
 		}
@@ -191,9 +198,11 @@ func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
 	// Nothing comes over the channel of this one.
 	late := New("late", Options{Prefix: "test", Log: slog.New(slog.DiscardHandler), Changed: func([]string) {}})
 	late.SetMembers(map[string][]string{llama: {x, y}})
-	if err := late.loadStates(t.Context(), Client{UniversalClient: client}); err != nil {
+	states, err := late.loadStates(t.Context(), Client{UniversalClient: client})
+	if err != nil {
 		t.Fatal(err)
 	}
+	late.echoed(time.Now(), states)
 	counts := []flight.Counts{{Address: x}, {Address: y}}
 	late.Merge(time.Now(), llama, merge.Head{}, []merge.Part{{Address: x}, {Address: y}}, counts, time.Time{})
 	if got := counts[0].InFlight.Value; got != 5 {
@@ -293,4 +302,59 @@ func TestRedisKilledAndBack(t *testing.T) {
 	proctest.Redis(t, proc.RedisConfig{Address: store.Address()})
 	b.until("the other is live", b.other(merge.Live))
 	b.untilInFlight(map[string]float64{x: 2, y: 0})
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
+	store := startStore(t)
+	client := redisOf(t, store)
+	acl := func(rule ...any) {
+		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", "mute"}, rule...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl("on", ">mute", "~test:*", "&test:*", "+subscribe", "+ping", "+evalsha", "+eval", "+time", "+hset", "+hgetall",
+		"+hdel", "+pexpire") // all that the documents ask for, without +publish
+	var log lines
+	a := startNode(t, store.Address(), "a")
+	mute := startNodeAs(t, store.Address(), "mute", "mute", slog.NewTextHandler(&log, nil))
+	mute.until("it tried for several connections", func() error {
+		s := mute.link.Status()
+		if !s.Cut || len(s.Others) > 0 {
+			t.Fatalf("it counts as connected: %+v", s)
+		}
+		if s.Counters.Failed < 8 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if err := mute.link.Status().Err; err == nil || !strings.Contains(err.Error(), "NOPERM") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "NOPERM") {
+		t.Errorf("the log has\n%s", got)
+	}
+	if others := a.link.Status().Others; len(others) > 0 {
+		t.Errorf("the other has heard of it: %+v", others)
+	}
+	acl("+publish")
+	mute.until("the other is live", mute.other(merge.Live))
+	a.until("the other is live", a.other(merge.Live))
 }

@@ -84,10 +84,12 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 		}
 	}
 	making = time.Since(now)
-	if beats || whole || len(m.Clusters)+len(m.Scrapes) > 0 {
-		s.publish(ctx, client, m)
-	}
 	maps.DeleteFunc(s.sent, func(name string, _ *sentCluster) bool { return !slices.Contains(clusters, name) })
+	if beats || whole || len(m.Clusters)+len(m.Scrapes) > 0 {
+		if !s.publish(ctx, client, m) {
+			return making // and nothing is stored: who joined would begin with a replica that is not to be heard
+		}
+	}
 	if now.Sub(s.stored) >= storing {
 		s.stored = now
 		s.store(ctx, client, clusters)
@@ -120,8 +122,8 @@ func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any b
 	return c, beats || whole || moved || len(c.Parts) > 0
 }
 
-// publish sends a message, in pieces where it is a large one.
-func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) {
+// publish sends a message, in pieces where it is a large one, and reports whether Redis took it.
+func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) bool {
 	ctx, cancel := context.WithTimeout(ctx, exchange)
 	defer cancel()
 	pipe := client.Pipeline()
@@ -140,18 +142,17 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 			s.client = nil
 			s.abort(fmt.Errorf("publishing on %q: %w", s.channel(), err))
 		}
-		return
+		return false
 	}
 	s.counters.Sent += uint64(len(pieces))
 	s.err = nil
+	return true
 }
 
-// split cuts a message into pieces of maxMessage bytes at most, about.
+// split cuts a message into pieces of maxMessage bytes at most.
 func split(m *merge.Message) (pieces []*merge.Message) {
-	const (
-		aPart, aScrape, aCluster = 80, 150 + maxError, 80 // bytes, with an address
-		head                     = 100
-	)
+	const aPart, aScrape, aCluster = 90, 150 + maxError, 80 // bytes at most, without an address and names
+	head := 40 + len(m.From) + len(m.Name)
 	var piece *merge.Message
 	left := 0
 	need := func(bytes int) bool {

@@ -62,12 +62,13 @@ func (l *Link) session(ctx context.Context) error {
 	if _, err := subscription.Receive(started); err != nil { // the confirmation
 		return fmt.Errorf("subscribing to %q: %w", l.channel(), err)
 	}
-	if err := l.loadStates(started, client); err != nil {
+	states, err := l.loadStates(started, client)
+	if err != nil {
 		return err
 	}
 	l.begin(&client, abort)
 	defer l.begin(nil, nil)
-	err := l.receive(ctx, subscription)
+	err = l.receive(ctx, subscription, states)
 	return cmp.Or(context.Cause(ctx), err)
 }
 
@@ -79,20 +80,18 @@ func (l *Link) begin(c *Client, abort context.CancelCauseFunc) {
 	l.wake()
 }
 
-// loadStates takes in what the others last stored.
-func (l *Link) loadStates(ctx context.Context, client Client) error {
+// loadStates returns what the replicas last stored.
+func (l *Link) loadStates(ctx context.Context, client Client) ([]string, error) {
 	states, err := load.Run(ctx, client, []string{l.hash()}).StringSlice()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("reading %q: %w", l.hash(), err)
+		return nil, fmt.Errorf("reading %q: %w", l.hash(), err)
 	}
-	for _, state := range states {
-		l.take(time.Now(), []byte(state))
-	}
-	return nil
+	return states, nil
 }
 
-// receive takes in messages until something fails: the connection, or what this replica sends does not come back.
-func (l *Link) receive(ctx context.Context, subscription *redis.PubSub) error {
+// receive takes in messages until something fails: the connection, or what this replica sends does not come back. It
+// takes in the states with the first that came back: before, nothing of the others counts.
+func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states []string) error {
 	var echo atomic.Int64 // when the last of its own messages came, since began
 	began := time.Now()
 	ended := make(chan struct{})
@@ -113,8 +112,10 @@ func (l *Link) receive(ctx context.Context, subscription *redis.PubSub) error {
 		case err != nil:
 			return err
 		}
-		if m, is := received.(*redis.Message); is && l.take(time.Now(), []byte(m.Payload)) {
+		if m, is := received.(*redis.Message); is && l.take(time.Now(), []byte(m.Payload), maxMessage) {
 			echo.Store(int64(time.Since(began)))
+			l.echoed(time.Now(), states)
+			states = nil
 		}
 	}
 }
@@ -147,9 +148,19 @@ func (l *Link) watch(ctx context.Context, ended <-chan struct{}, subscription *r
 	}
 }
 
-// take takes in a message, and reports whether it is this replica's own.
-func (l *Link) take(now time.Time, b []byte) (own bool) {
-	m, err := decode(b, now)
+// echoed notes that a message of this replica came back, and takes in states.
+func (l *Link) echoed(now time.Time, states []string) {
+	l.mu.Lock()
+	l.peers.Echo(now)
+	l.mu.Unlock()
+	for _, state := range states {
+		l.take(now, []byte(state), maxState)
+	}
+}
+
+// take takes in a message of so many bytes at most, and reports whether it is this replica's own.
+func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
+	m, err := decode(b, now, most)
 	l.mu.Lock()
 	if err != nil {
 		if errors.Is(err, errVersion) {

@@ -40,6 +40,7 @@ func (d *decoder) check(cfg *Config) {
 		}
 		d.checkCluster(c, cfg)
 	}
+	d.checkSets(cfg.Clusters)
 }
 
 // fail reports a mistake in a field, unless the decoder has reported one.
@@ -359,6 +360,26 @@ func (d *decoder) checkSync(i *Inflight) {
 	case strings.ContainsAny(i.RedisKey, "{}") && (tag == "" || !strings.Contains(tagged, "}")):
 		d.conflict(&i.SyncMembers, &i.RedisKey, "the key %s has a brace that is no hash tag, so nothing can be kept "+
 			"next to it: write a key without braces, or with a tag such as {llama}:inflight", shown(i.RedisKey))
+	}
+}
+
+// checkSets wants a set that is kept in step with the endpoints of a cluster to be of no other cluster.
+func (d *decoder) checkSets(clusters []Cluster) {
+	users := make(map[string]*Cluster) // of each key, the first
+	for i := range clusters {
+		c := &clusters[i]
+		key := c.Inflight.Key(c.Name)
+		first := users[key]
+		switch {
+		case key == "":
+		case first == nil:
+			users[key] = c
+		case first.Name != c.Name && (first.Inflight.SyncMembers || c.Inflight.SyncMembers):
+			d.conflict(&c.Inflight.RedisKey, &first.Inflight.RedisKey, "%s is also the key of cluster %s on line %d, "+
+				"and sync_members would delete the members of one that are no endpoints of the other: write a key for "+
+				"each, such as inflight:{cluster}, or remove sync_members", shown(key), shown(first.Name),
+				d.places[&first.Inflight.RedisKey].node.Line)
+		}
 	}
 }
 

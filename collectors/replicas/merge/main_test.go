@@ -41,7 +41,7 @@ func fixtureOf(addresses ...string) *fixture {
 	return f
 }
 
-func (f *fixture) echo() { f.Take(f.now, &Message{From: f.self}) }
+func (f *fixture) echo() { f.Echo(f.now) }
 
 // pass lets time pass. The messages of this replica come back, and those given are live.
 func (f *fixture) pass(d time.Duration, live ...*Message) {
@@ -251,6 +251,25 @@ func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
 	_, c = f.merged()
 	want(t, "in flight of all", c[0].InFlight.Value, 8)
 	want(t, "partial", c[0].Proxies.Partial, false)
+}
+
+func TestAReplicaThatIsNotHeardItselfFollowsNobody(t *testing.T) {
+	f := fixtureOf(x)
+	live := by("a", 1, 6, 100, 94)
+	f.pass(time.Second, live)
+	for range 20 {
+		f.now = f.now.Add(50 * time.Millisecond)
+		f.Take(f.now, &Message{From: f.self, Seq: 1}) // as it is stored, and not as it comes back
+		live.Seq++
+		f.Take(f.now, live)
+		f.Tick(f.now)
+	}
+	cut, _ := f.Cut()
+	want(t, "cut", cut, true)
+	want(t, "state", f.Status()[0].State, Unreachable)
+	live.Seq++
+	f.Take(f.now, live)
+	want(t, "state, with another message", f.Status()[0].State, Unreachable)
 }
 
 func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {

@@ -141,14 +141,19 @@ func (o *peer) keep(clusters map[string]*cluster) {
 	}
 }
 
+// Echo notes that a message of this replica came back through the channel, so the way is open in both directions.
+func (p *Peers) Echo(now time.Time) {
+	p.echo = now
+	if p.cut {
+		p.cut, p.since = false, now
+	}
+}
+
 // Take takes in a message that came at that time. It returns the clusters whose counts changed, and the scrapes that
-// count: those of live replicas, of endpoints that are configured here.
+// count: those of live replicas, of endpoints that are configured here. While the way is cut nothing counts: a replica
+// that hears the others but is not heard by them does not share the work with them.
 func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scrape) {
-	if m.From == p.self {
-		p.echo = now
-		if p.cut {
-			p.cut, p.since = false, now
-		}
+	if m.From == p.self || p.cut {
 		return nil, nil
 	}
 	o := p.of(now, m)
