@@ -49,8 +49,10 @@ function route() {
 		S.cursor = null;
 		S.window = { from: 0, to: 60 };
 		S.allIncidents = false;
-		if (was.view) scrollTo(0, 0);
-		if (was.view) byId('main').focus({ preventScroll: true });
+		if (was.view) {
+			scrollTo(0, 0);
+			byId('main').focus({ preventScroll: true });
+		}
 	}
 	const filter = byId('filter');
 	if (filter && filter.value !== R.q && document.activeElement !== filter) filter.value = R.q;

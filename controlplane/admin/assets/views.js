@@ -80,7 +80,7 @@ export function chain() {
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
 		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
-		[!asked ? 'none' : envoys.behind + envoys.refusing + envoys.lost ? 'error' : follow < asked ? 'warning' : 'good',
+		[envoys.behind + envoys.refusing + envoys.lost ? 'error' : asked && follow === asked ? 'good' : 'none',
 			'followed by ', b(num(follow) + ' of ' + num(asked)),
 			' Envoys'],
 	];
@@ -780,8 +780,8 @@ function fillWords(c, v, arrivals, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
 	const coming = known(arrivals) ? num(arrivals, 1) + ' requests are expected within ' +
 		secs(c.decision.horizon_seconds) + '. ' : '';
-	if (e.override || ['outlier', 'probed', 'overloaded', 'unused'].includes(e.state)) return coming + 'It is ' +
-		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which counts for more than the level.';
+	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
+		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
 	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
 		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
@@ -1056,5 +1056,5 @@ export const heldBack = 'It answers other requests, and its stream of events doe
 export function noAnswer() {
 	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
 		S.error || 'The connection failed.', goesOn,
-		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
+		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again.'));
 }
