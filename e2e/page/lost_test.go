@@ -84,7 +84,8 @@ func manyEnvoys(t *testing.T, f *fleet, b *browser) {
 	p.noErrors()
 }
 
-// stalledWords has the answer of an endpoint that stalled some minutes ago: nothing there tells of the level or of now.
+// stalledWords has the answer of an endpoint that stalled some minutes ago: nothing there is shown as current,
+// or as set by the level.
 func stalledWords(t *testing.T, f *fleet, b *browser) {
 	p := b.tab(t, 1280, 900)
 	p.open(f.url("#/"))

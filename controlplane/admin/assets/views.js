@@ -282,7 +282,8 @@ function fleetLead() {
 	if (incidents.length) return ['warning', 'Nothing is broken; ', b(plural(incidents.length, 'warning')),
 		incidents.length === 1 ? ' stands above.' : ' stand above.'];
 	if (!envoys.connected) return ['none', 'No Envoy is connected, so nothing is sent.'];
-	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + (envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
+	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') +
+		(envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
 }
 
 const byState = ['error', 'warning', 'ok'];
@@ -369,7 +370,8 @@ export function vesselsOf(c, rows, chosen) {
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
 			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
-				0) + ' of the next requests' : kindOf(r.state) === 'good' ? ', above the level: gets the floor' : '') : 'its load is not known'],
+				0) + ' of the next requests' : kindOf(r.state) === 'good'
+				? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
 	});
@@ -888,7 +890,8 @@ export function envoysView() {
 	const delays = here.map((e) => e.delay).filter(known);
 	const lead = !S.clientsAt ? ['none', 'Asking for the list.'] : !here.length ? ['none', 'No Envoy is connected. ']
 		: [bad.length ? 'error' : follow < asked ? 'none' : 'good', b(num(follow) + ' of ' + num(asked)),
-		' follow the current weights', delays.length && !some ? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
+		' follow the current weights', delays.length && !some
+		? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
 		bad.length ? [b(bad.slice(0, 3).map((e) => e.name).join(', ')), bad.length > 3 ? ' and others' : '',
 		': see below.'] : ''].flat(2);
 	const filter = R.q.toLowerCase();
