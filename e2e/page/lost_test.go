@@ -26,7 +26,7 @@ func hiddenTab(t *testing.T, f *fleet, b *browser) {
 		window.S = (await import('./assets/base.js')).S;
 		const [later, now] = [window.setTimeout, performance.now.bind(performance)];
 		let ahead = 0;
-		window.setTimeout = (f, wait) => later(() => { if (wait === 30000) ahead = 30000; f(); }, wait === 30000 ? 0 : wait);
+		window.setTimeout = (f, wait) => (wait !== 30000 ? later(f, wait) : later(() => { ahead = wait; f(); }, 0));
 		performance.now = () => now() + ahead;
 		window.hide = (hidden) => {
 			Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
