@@ -409,7 +409,7 @@ func input(e *view.Endpoint, field string) view.Input {
 }
 
 // latency is the mean of an endpoint's answers, NaN where the newest is older than a minute: a line that stays flat
-// would tell of answers that there are not.
+// would show answers that there are not.
 func latency(e *view.Endpoint) float64 {
 	if e.LatencyAgeSeconds.Or(0) > minute {
 		return math.NaN()

@@ -241,6 +241,44 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	}
 }
 
+// An endpoint that answers nothing can take over nothing: once it is all that is left, there is no number to show.
+func TestWhatIsLeftOfThePoolLeavesOutWhoAnswersNothing(t *testing.T) {
+	s := newStage(3)
+	second := func(stalled bool) {
+		s.second(func() {
+			c := &s.clusters[0]
+			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
+				view.Num(15), "issued", view.UnitRequests
+			for i := range c.Endpoints {
+				e := &c.Endpoints[i]
+				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(8), view.Num(7.5), view.Num(0.5)
+			}
+			c.Endpoints[2].Outlier = stalled
+		})
+	}
+	for range 30 {
+		second(false)
+	}
+	if c := s.cluster(t); len(c.Use.IfLost) != 2 {
+		t.Fatalf("%+v", c.Use.IfLost)
+	}
+	second(true)
+	if c := s.cluster(t); len(c.Use.IfLost) != 1 || !near(c.Use.CapacityUsed, 0.5, 0.01) ||
+		!near(c.Use.IfLost[0].CapacityUsed, 1, 0.02) {
+		t.Errorf("%v in use, without others %+v", c.Use.CapacityUsed, c.Use.IfLost)
+	}
+}
+
+// The line of a stalled endpoint ends with its answers.
+func TestTheHistoryOfALatencyEndsWithTheAnswers(t *testing.T) {
+	for age, want := range map[float64]bool{1: true, 59: true, 61: false, 517: false} {
+		e := view.Endpoint{LatencySeconds: view.Num(0.44), LatencyAgeSeconds: view.Num(age)}
+		if v := latency(&e); math.IsNaN(v) == want {
+			t.Errorf("%g s after the newest answer it is %g", age, v)
+		}
+	}
+}
+
 func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 	s := newStage(3)
 	s.second(nil)

@@ -1,6 +1,9 @@
 package page
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // goneCluster follows links that a rename has left behind: the process is well, and the page says what is missing.
 func goneCluster(t *testing.T, f *fleet, b *browser) {
@@ -23,7 +26,7 @@ func hiddenTab(t *testing.T, f *fleet, b *browser) {
 		window.S = (await import('./assets/base.js')).S;
 		const [later, now] = [window.setTimeout, performance.now.bind(performance)];
 		let ahead = 0;
-		window.setTimeout = (f, wait) => later(() => { if (wait === 30000) ahead = 30000; f(); }, wait === 30000 ? 0 : wait);
+		window.setTimeout = (f, wait) => (wait !== 30000 ? later(f, wait) : later(() => { ahead = wait; f(); }, 0));
 		performance.now = () => now() + ahead;
 		window.hide = (hidden) => {
 			Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
@@ -57,5 +60,54 @@ func notAnswered(t *testing.T, f *fleet, b *browser) {
 	eval[bool](p, "(window.fetch = window.answered, true)")
 	p.live()
 	p.until("nothing is old", "document.getElementById('old').hidden")
+	p.noErrors()
+}
+
+// manyEnvoys has a list that is cut off: what counts all Envoys does not count those listed.
+func manyEnvoys(t *testing.T, f *fleet, b *browser) {
+	p := b.tab(t, 1280, 900)
+	p.open(f.url("#/events"))
+	eval[bool](p, `(() => {
+		const fetch = window.fetch;
+		window.fetch = async (url, ...more) => {
+			const answer = await fetch(url, ...more);
+			if (!/clients/.test(url)) return answer;
+			const list = await answer.json();
+			list.clients = Array.from({ length: 300 }, (_, i) => ({ ...list.clients[0], node_id: 'gw-' + i }));
+			return Response.json({ ...list, total: 4321, left: [] });
+		};
+		location.hash = '#/envoys';
+		return true;
+	})()`)
+	p.until("the button has the number of all", "document.querySelector('p.rest')?.innerText.includes('4,321')")
+	p.until("the sentence does not count the list", "/3 of 3 follow/.test(document.querySelector('.lead').innerText)")
+	p.noErrors()
+}
+
+// stalledWords has the answer of an endpoint that stalled some minutes ago: nothing there is shown as current,
+// or as set by the level.
+func stalledWords(t *testing.T, f *fleet, b *browser) {
+	p := b.tab(t, 1280, 900)
+	p.open(f.url("#/"))
+	address := f.embed[0].Address()
+	eval[bool](p, fmt.Sprintf(`(() => {
+		const fetch = window.fetch;
+		window.fetch = async (url, ...more) => {
+			const answer = await fetch(url, ...more);
+			if (!/clusters.embed$/.test(url)) return answer;
+			const c = await answer.json();
+			Object.assign(c.endpoints.find((e) => e.address === %[1]q), { state: 'outlier', latency_seconds: .44,
+				latency_age_seconds: 517, first_token_mean_seconds: null });
+			return Response.json(c);
+		};
+		location.hash = '#/c/embed/e/%[1]s';
+		return true;
+	})()`, address))
+	p.until("it has the age of the answers",
+		`document.querySelector('.stack')?.innerText.replaceAll('\u00a0', ' ').includes('0.44 s (8 min 37 s old)')`)
+	p.until("it has the state in place of the level",
+		"document.querySelector('.steps').innerText.includes('It is stalled or failing')")
+	p.until("the step and the strip count the same Envoys", `document.querySelector('.steps').innerText
+		.includes('3 of 3 Envoys') && document.getElementById('chain').innerText.includes('3 of 3')`)
 	p.noErrors()
 }

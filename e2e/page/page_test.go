@@ -53,6 +53,8 @@ func TestThePage(t *testing.T) {
 		{"a link to a cluster that is gone", goneCluster},
 		{"a hidden tab lets go, and comes back", hiddenTab},
 		{"what is not answered is not live", notAnswered},
+		{"more Envoys than are listed", manyEnvoys},
+		{"a stalled endpoint is told as one", stalledWords},
 		{"reloads, good and bad, are on the timeline", reloads},
 		{"shares served are those of the servers' own counters", servedAsCounted},
 		{"a proxy that buffers", bufferingProxies},

@@ -49,8 +49,10 @@ function route() {
 		S.cursor = null;
 		S.window = { from: 0, to: 60 };
 		S.allIncidents = false;
-		if (was.view) scrollTo(0, 0);
-		if (was.view) byId('main').focus({ preventScroll: true });
+		if (was.view) {
+			scrollTo(0, 0);
+			byId('main').focus({ preventScroll: true });
+		}
 	}
 	const filter = byId('filter');
 	if (filter && filter.value !== R.q && document.activeElement !== filter) filter.value = R.q;
@@ -134,33 +136,34 @@ function apply(frame, back) {
 // ---- What is asked for, and how often.
 
 const wanted = new Map(); // name → when it was asked for
-const owed = new Map(); // name → since when it is not answered
+const due = new Map(); // name → since when it is not answered
 const busy = new Set();
 // want asks again when the last answer is older than every milliseconds, and after a second if there was none.
 function want(name, every, f) {
 	const at = performance.now();
 	if (busy.has(name) || (wanted.has(name) && at - wanted.get(name) < every)) return;
 	wanted.set(name, at);
-	if (!owed.has(name)) owed.set(name, at);
+	if (!due.has(name)) due.set(name, at);
 	busy.add(name);
-	f().then(() => { owed.delete(name); later(); }, (error) => {
+	f().then(() => { due.delete(name); later(); }, (error) => {
 		S.error = error.message;
-		if (owed.has(name)) wanted.set(name, performance.now() + 1000 - every);
+		if (due.has(name)) wanted.set(name, performance.now() + 1000 - every);
 	}).finally(() => busy.delete(name));
 }
 function afresh() {
 	wanted.clear();
-	owed.clear();
+	due.clear();
 }
 // owing is for how many seconds something that is shown was not answered.
-const owing = () => (performance.now() - Math.min(...owed.values())) / 1000;
+const owing = () => (performance.now() - Math.min(...due.values())) / 1000;
 function step() {
 	if (!S.fleet || S.is === 'paused' || S.is === 'stale') return;
 	const names = S.fleet.clusters.map((c) => c.name);
 	want('heads', 5000, loadHeads);
 	want('process', 5000, loadProcess);
 	want('clients', R.view === 'envoys' || R.view === 'fleet' ? 2000 : 5000, () => loadClients());
-	if (!wanted.has('events') || owed.has('events') || performance.now() < (S.eventsUntil || 0)) want('events', 2000, loadEvents);
+	if (!wanted.has('events') || due.has('events') || performance.now() < (S.eventsUntil || 0))
+		want('events', 2000, loadEvents);
 	const n = S.cluster ? S.cluster.endpoint_counts.total : 0;
 	if (R.cluster && names.includes(R.cluster)) {
 		const name = R.cluster;

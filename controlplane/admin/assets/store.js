@@ -76,7 +76,8 @@ function readRow(c, e, i) {
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,
 			served10s: e.served_share_10s,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,
-		utilization: input('utilization').value, failedShare: e.failed_share_age_seconds > 60 ? null : e.failed_share, heard: e.heard_seconds,
+		utilization: input('utilization').value, failedShare: e.failed_share_age_seconds > 60 ? null : e.failed_share,
+		heard: e.heard_seconds,
 		override: e.override,
 		firstToken: e.first_token_mean_seconds, answer: e.answer_p99_seconds, share: e.share, weight: e.weight,
 	};

@@ -80,7 +80,7 @@ export function chain() {
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
 		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
-		[!asked ? 'none' : envoys.behind + envoys.refusing + envoys.lost ? 'error' : follow < asked ? 'warning' : 'good',
+		[envoys.behind + envoys.refusing + envoys.lost ? 'error' : asked && follow === asked ? 'good' : 'none',
 			'followed by ', b(num(follow) + ' of ' + num(asked)),
 			' Envoys'],
 	];
@@ -282,7 +282,8 @@ function fleetLead() {
 	if (incidents.length) return ['warning', 'Nothing is broken; ', b(plural(incidents.length, 'warning')),
 		incidents.length === 1 ? ' stands above.' : ' stand above.'];
 	if (!envoys.connected) return ['none', 'No Envoy is connected, so nothing is sent.'];
-	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') + (envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
+	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') +
+		(envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
 }
 
 const byState = ['error', 'warning', 'ok'];
@@ -369,7 +370,8 @@ export function vesselsOf(c, rows, chosen) {
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
 			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
-				0) + ' of the next requests' : kindOf(r.state) === 'good' ? ', above the level: gets the floor' : '') : 'its load is not known'],
+				0) + ' of the next requests' : kindOf(r.state) === 'good'
+				? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
 	});
@@ -780,8 +782,8 @@ function fillWords(c, v, arrivals, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
 	const coming = known(arrivals) ? num(arrivals, 1) + ' requests are expected within ' +
 		secs(c.decision.horizon_seconds) + '. ' : '';
-	if (e.override || ['outlier', 'probed', 'overloaded', 'unused'].includes(e.state)) return coming + 'It is ' +
-		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which counts for more than the level.';
+	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
+		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
 	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
 		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
@@ -888,7 +890,8 @@ export function envoysView() {
 	const delays = here.map((e) => e.delay).filter(known);
 	const lead = !S.clientsAt ? ['none', 'Asking for the list.'] : !here.length ? ['none', 'No Envoy is connected. ']
 		: [bad.length ? 'error' : follow < asked ? 'none' : 'good', b(num(follow) + ' of ' + num(asked)),
-		' follow the current weights', delays.length && !some ? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
+		' follow the current weights', delays.length && !some
+		? [', at most ', b(secs(Math.max(...delays))), ' behind. '] : '. ',
 		bad.length ? [b(bad.slice(0, 3).map((e) => e.name).join(', ')), bad.length > 3 ? ' and others' : '',
 		': see below.'] : ''].flat(2);
 	const filter = R.q.toLowerCase();
@@ -1056,5 +1059,5 @@ export const heldBack = 'It answers other requests, and its stream of events doe
 export function noAnswer() {
 	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
 		S.error || 'The connection failed.', goesOn,
-		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again by itself.'));
+		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again.'));
 }
