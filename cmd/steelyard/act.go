@@ -24,7 +24,8 @@ func diffCommand() *cobra.Command {
 endpoint its part of the pool's capacity before and after, by a dry run of the law
 against the current reports. A part of the capacity is the share of the requests that
 an endpoint gets in the long run while the pool is busy; SERVED is what it got in the
-last minute. CONFIG may be -, for standard input.`,
+last minute. CONFIG may be -, for standard input:
+relative paths in it are those of the configuration that Steelyard follows.`,
 		Example: `  steelyard diff new.yaml
   sed 's/capacity: 4/capacity: 8/' steelyard.yaml | steelyard diff -`,
 		Args: cobra.ExactArgs(1),
@@ -46,6 +47,12 @@ last minute. CONFIG may be -, for standard input.`,
 			}
 			if _, err := config.Parse(name, text); err != nil {
 				return err // with the place of each mistake
+			}
+			if name == stdinName {
+				// It stands for the file that is followed, so its paths are relative to the folder of that one.
+				if name, err = c.ConfigFile(cmd.Context()); err != nil {
+					return err
+				}
 			}
 			d, err := c.Diff(cmd.Context(), name, text)
 			if err != nil {

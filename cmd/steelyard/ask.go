@@ -97,6 +97,24 @@ func (a *asking) names(cmd *cobra.Command, args []string, _ string) ([]string, c
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completesCluster makes the names of the clusters known to the shell, for the option --cluster.
+func (a *asking) completesCluster(c *cobra.Command) {
+	_ = c.RegisterFlagCompletionFunc("cluster",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			ctx, cancel := context.WithTimeout(context.Background(), completing)
+			defer cancel()
+			client, err := console.NewClient(ctx, a.Options)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			names, err := client.Clusters(ctx)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
 func statusCommand() *cobra.Command {
 	var a asking
 	var ignoreWarnings bool
@@ -286,6 +304,7 @@ what operators did. Times are UTC.`,
 	f.Uint64Var(&q.Since, "after", 0, "only those after the event with this id (id in -o json)")
 	f.BoolVarP(&follow, "follow", "f", false, "go on with new ones until Ctrl-C, also after a restart of Steelyard")
 	completes(c, "kind", eventKinds()...)
+	a.completesCluster(c)
 	return a.flags(c)
 }
 

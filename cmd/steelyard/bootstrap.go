@@ -120,6 +120,8 @@ func (b *bootstrap) flags(c *cobra.Command) {
 		"batched and off")
 	b.tlsFlags(c)
 	completes(c, "mode", string(envoybootstrap.ModeFailsafe), string(envoybootstrap.ModeShedding))
+	completes(c, "form", string(envoybootstrap.FormStatic), string(envoybootstrap.FormCDS),
+		string(envoybootstrap.FormADS))
 	completes(c, "lb-policy", string(envoybootstrap.PolicyLeastRequest), string(envoybootstrap.PolicyRoundRobin))
 }
 

@@ -111,18 +111,19 @@ func refuseUnknownShell(c *cobra.Command) {
 	}
 }
 
-// once is an option that has one value: a second one is refused, not taken in place of the first.
+// once is an option that has one value: a second one is refused, not taken in place of the first. The same one again is
+// none: completion reads a command line twice.
 type once struct {
 	pflag.Value
 	name  string
-	given bool
+	given *string
 }
 
 func (o *once) Set(text string) error {
-	if o.given {
+	if o.given != nil && *o.given != text {
 		return fmt.Errorf("--%s is given twice: write it once", o.name)
 	}
-	o.given = true
+	o.given = &text
 	return o.Value.Set(text)
 }
 

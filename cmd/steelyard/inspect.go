@@ -101,6 +101,23 @@ func (o *inspection) flags(c *cobra.Command) {
 	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	completesClusterOf(c, &o.config)
+}
+
+// completesClusterOf makes the clusters of a configuration known to the shell, for the option --cluster.
+func completesClusterOf(c *cobra.Command, path *string) {
+	_ = c.RegisterFlagCompletionFunc("cluster",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			cfg, err := config.Load(*path)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for i := range cfg.Clusters {
+				names = append(names, cfg.Clusters[i].Name)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 func engineNames() []string {

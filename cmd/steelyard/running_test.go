@@ -242,6 +242,12 @@ func TestTheCommandsAgainstARunningSteelyard(t *testing.T) {
 	if !strings.Contains(out, "66.7%") || !strings.Contains(out, "33.3%") {
 		t.Errorf("diff:\n%s", out)
 	}
+	piped := exec.CommandContext(t.Context(), "sh", "-c", r.binary+" diff --admin "+r.admin+" - < "+
+		filepath.Join(r.dir, "steelyard.yaml"))
+	piped.Dir = t.TempDir() // not the folder of the configuration
+	if out, err := piped.CombinedOutput(); err != nil || string(out) != "Nothing would change.\n" {
+		t.Errorf("diff of what is piped in: %v, %s", err, out)
+	}
 	bad := filepath.Join(r.dir, "bad.yaml")
 	if err := os.WriteFile(bad, []byte("pods: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -343,6 +349,11 @@ func TestNamesAndWordsAreCompleted(t *testing.T) {
 		{[]string{"bootstrap", "--mode", ""}, []string{"failsafe", "shedding"}},
 		{[]string{"simulate", "--scenario", ""}, []string{"photoroom", "llm"}},
 		{[]string{"events", "--kind", ""}, []string{"flagged", "override"}},
+		{[]string{"events", "--cluster", ""}, []string{"llama"}},
+		{[]string{"inspect", "-c", filepath.Join(r.dir, "steelyard.yaml"), "--cluster", ""}, []string{"llama"}},
+		{[]string{"simulate", "-c", filepath.Join(r.dir, "steelyard.yaml"), "--cluster", ""}, []string{"llama"}},
+		{[]string{"simulate", "--policy", ""}, []string{"least_request", "steelyard@50ms"}},
+		{[]string{"bootstrap", "--form", ""}, []string{"static", "cds", "ads"}},
 	} {
 		_, out, _ := r.run("", append([]string{"__complete"}, c.args...)...)
 		for _, want := range c.want {

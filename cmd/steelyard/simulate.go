@@ -79,6 +79,8 @@ mistake in the command line.`,
 		"round_robin, least_request or random (default: least_request)")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	_ = c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(sim.Names(), cobra.ShellCompDirectiveDefault))
+	completes(c, "policy", simulate.PolicyNames()...)
+	completesClusterOf(c, &o.Config)
 	completes(c, "envoy-policy", string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random))
 	return c
 }

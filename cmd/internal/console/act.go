@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
 
@@ -77,6 +78,13 @@ func (c *Client) SetLogLevel(ctx context.Context, level string) error {
 	}
 	var answer struct{}
 	return c.do(ctx, http.MethodPost, []string{"log-level"}, nil, body, &answer)
+}
+
+// ConfigFile is the path of the configuration that is followed.
+func (c *Client) ConfigFile(ctx context.Context) (string, error) {
+	var process admin.Status
+	err := c.get(ctx, &process, []string{"status"})
+	return process.ConfigFile, err
 }
 
 // Diff asks what a configuration would change.

@@ -247,6 +247,8 @@ func digits(v float64) string {
 	switch a := max(v, -v); {
 	case a == 0:
 		return "0"
+	case v > 0 && v < 0.0005: // the tail of a moving average
+		return "<0.001"
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:

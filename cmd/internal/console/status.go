@@ -95,7 +95,8 @@ func rank(s admin.EnvoyState) int {
 
 // left has a row for each name that an Envoy asked for that is not connected any more.
 func left(l *admin.LeftEnvoy) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: l.NodeID, Address: l.Address, State: l.State, LeftAt: l.LeftAt, LeftReason: l.LeftReason}
+	base := EnvoyStatus{NodeID: l.NodeID, Address: l.Address, State: l.State, LeftAt: l.LeftAt,
+		LeftReason: l.LeftReason}
 	if len(l.Clusters) == 0 {
 		return []EnvoyStatus{base}
 	}

@@ -60,6 +60,13 @@ func find(known []sim.Policy, name string) (sim.Policy, bool) {
 	return sim.Policy{}, false
 }
 
+// PolicyNames are those of the policies of any scenario.
+func PolicyNames() []string {
+	names := policyNames(slices.Concat(sim.Policies(), sim.EnginePolicies(), sim.PrefixPolicies()))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func policyNames(policies []sim.Policy) []string {
 	names := make([]string, len(policies))
 	for i, p := range policies {
