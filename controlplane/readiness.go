@@ -72,8 +72,8 @@ func (m *Manager) BeenReady() bool {
 }
 
 // readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
-// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the Envoys
-// of all others. Where none has an answer, the fault is more likely here, and other replicas serve better.
+// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
+// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better.
 func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
 	for _, c := range clusters {
 		switch {
