@@ -117,6 +117,7 @@ type Cluster struct {
 
 	mu         sync.Mutex
 	options    Options
+	began      time.Time // when discovery was asked first
 	discovered bool      // a set of endpoints has arrived
 	populated  time.Time // when the first endpoints arrived; zero before
 	endpoints  []discovery.Endpoint
@@ -190,7 +191,7 @@ type pushes struct {
 // NewCluster makes a cluster without endpoints; Run starts its loop.
 func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observer, log *slog.Logger) *Cluster {
 	return &Cluster{
-		name: name, options: o, publisher: p, proxies: proxies, observer: obs,
+		name: name, options: o, publisher: p, proxies: proxies, observer: obs, began: time.Now(),
 		log:           log.With("cluster", name),
 		wake:          make(chan struct{}, 1),
 		proxyActivity: make(chan struct{}, 1),

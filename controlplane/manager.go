@@ -43,7 +43,7 @@ type Manager struct {
 	mu        sync.Mutex
 	clusters  map[string]*running
 	settled   bool // the clusters are those of a configuration, and no Apply is under way
-	beenReady bool // all of them, at some moment
+	beenReady bool // new Envoys could be served, at some moment
 }
 
 // running is a cluster with its goroutines.

@@ -170,6 +170,7 @@ func TestAClusterThatIsAddedLaterDelaysOnlyItself(t *testing.T) {
 	ready, waits := clusterConfig("a", static("10.0.0.1:80")),
 		clusterConfig("b", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
 	ready.Scrape.Disabled, waits.Scrape.Disabled = true, true
+	waits.WarmUp = time.Hour
 	if m.BeenReady() {
 		t.Error("ready before a configuration was applied")
 	}
@@ -188,6 +189,57 @@ func TestAClusterThatIsAddedLaterDelaysOnlyItself(t *testing.T) {
 	}
 	if c := m.Clusters()[1]; c.Ready || c.NotReadyReason == "" {
 		t.Errorf("b is shown as ready %v: %q", c.Ready, c.NotReadyReason)
+	}
+}
+
+// A DNS name that is gone, or one namespace that may not be read, must not keep a restarted replica from all Envoys.
+func TestAClusterWithoutAnAnswerDelaysTheOthersForWarmUpOnly(t *testing.T) {
+	r, began := &recorder{}, time.Now()
+	cluster := func(name string) *running {
+		o := testOptions() // warm-up of 5 s
+		return &running{Cluster: NewCluster(name, o, r, r, r, slog.New(slog.DiscardHandler))}
+	}
+	ready, scraped, silent, other := cluster("ready"), cluster("scraped"), cluster("silent"), cluster("other")
+	ready.SetEndpoints(nil)
+	scraped.SetEndpoints(addresses("10.0.0.1:80"))
+	for _, c := range []struct {
+		name     string
+		clusters []*running
+		after    time.Duration
+		ready    bool
+		without  []string
+	}{
+		{"no clusters", nil, 0, true, nil},
+		{"all ready", []*running{ready}, 0, true, nil},
+		{"at first", []*running{ready, silent}, 0, false, nil},
+		{"after the warm-up", []*running{silent, ready, other}, time.Minute, true, []string{"other", "silent"}},
+		{"another waits for its reports", []*running{ready, silent, scraped}, time.Minute, false, nil},
+		{"none has an answer", []*running{silent, other}, time.Hour, false, []string{"other", "silent"}},
+	} {
+		got, without := readyWithout(c.clusters, began.Add(c.after))
+		if got != c.ready || !slices.Equal(without, c.without) {
+			t.Errorf("%s: ready %v without %v, want %v without %v", c.name, got, without, c.ready, c.without)
+		}
+	}
+}
+
+func TestAManagerIsReadyWithoutAClusterThatHasNoAnswer(t *testing.T) {
+	r := &recorder{}
+	m := NewManager(r, push.Cost{}, r, r, func() {}, liveness.New(slog.New(slog.DiscardHandler)),
+		slog.New(slog.DiscardHandler))
+	defer m.Close()
+	good, silent := clusterConfig("good", static("10.0.0.1:80")),
+		clusterConfig("silent", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
+	good.Scrape.Disabled, silent.Scrape.Disabled = true, true
+	silent.WarmUp = time.Millisecond
+	m.Apply(configOf(good, silent))
+	eventually(t, "it is ready", m.BeenReady)
+	c := m.Clusters()[1]
+	if c.Ready || c.NotReadyReason != "endpoints: discovery has not answered yet" {
+		t.Errorf("the cluster without an answer is shown as ready %v: %q", c.Ready, c.NotReadyReason)
+	}
+	if c.Pushes != 0 {
+		t.Errorf("%d assignments were published of a cluster whose endpoints are unknown", c.Pushes)
 	}
 }
 

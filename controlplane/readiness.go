@@ -40,19 +40,52 @@ func (c *Cluster) Ready() bool {
 	return c.ready || c.waitingFor() == ""
 }
 
-// BeenReady reports whether all clusters were ready at some time since the first Apply. A cluster
-// that is added later and not ready delays only itself.
+// unanswered reports whether discovery has had warm_up for its first answer, and has given none. Nothing is published
+// of such a cluster: an empty assignment would take the endpoints from Envoys that know them.
+func (c *Cluster) unanswered(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.discovered && now.Sub(c.began) >= c.options.WarmUp
+}
+
+// BeenReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
+// later and not ready delays only itself.
 func (m *Manager) BeenReady() bool {
 	m.mu.Lock()
 	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
 	m.mu.Unlock()
-	if been || !settled || slices.ContainsFunc(clusters, func(r *running) bool { return !r.Ready() }) {
+	if been || !settled {
 		return been
 	}
+	ready, without := readyWithout(clusters, time.Now())
+	if !ready {
+		return false
+	}
 	m.mu.Lock()
+	first := !m.beenReady
 	m.beenReady = true
 	m.mu.Unlock()
+	if first && len(without) > 0 {
+		m.log.Warn("ready without clusters whose discovery has never answered", "clusters", without)
+	}
 	return true
+}
+
+// readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
+// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
+// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better.
+func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
+	for _, c := range clusters {
+		switch {
+		case c.Ready():
+		case c.unanswered(now):
+			without = append(without, c.name)
+		default:
+			return false, nil
+		}
+	}
+	slices.Sort(without)
+	return len(clusters) == 0 || len(without) < len(clusters), without
 }
 
 // enoughTries is how often in a row an endpoint or a source is tried without success

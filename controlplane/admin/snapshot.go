@@ -134,7 +134,8 @@ func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 
 // ready reports whether the process can serve new Envoys: it has a config, is not
 // about to stop, and every cluster has weights worth pushing. A cluster that was
-// added after that is no reason to deny them the others.
+// added after that, or whose discovery does not answer, is no reason to deny them
+// the others.
 func ready(s Status, clusters []view.Cluster) bool {
 	if s.Draining || s.ConfigGeneration == 0 {
 		return false

@@ -29,7 +29,8 @@ type Status struct {
 	// why changes of the file are found by polling only; empty where the system notifies about them
 	ConfigWatchError string `json:"config_watch_error"`
 	Draining         bool   `json:"draining"` // shutting down
-	// all clusters were ready at some time: one that is added later delays only itself
+	// all clusters were ready at some time, but for those without an answer of discovery: one that is added later
+	// delays only itself
 	BeenReady bool `json:"been_ready"`
 	// Signals sums up the reports of all Envoys about their requests.
 	Signals SignalTotals `json:"signals"`

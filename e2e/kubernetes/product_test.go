@@ -220,9 +220,11 @@ func TestAPortThatIsAddedToAServiceTakesNoEndpoints(t *testing.T) {
 	r := newRoom(t, client(t, api(t)))
 	r.account()
 	r.grant(r.name, readSlices, readPods)
-	// The API server refuses a loopback address in a slice; nothing answers at this one, of a network for documentation.
+	// The API server refuses a loopback address in a slice. Nothing answers at this one, of a network for
+	// documentation.
 	only := entry{address: "192.0.2.1"}
-	two := append(httpPort[:1:1], discoveryv1.EndpointPort{Name: new("metrics"), Port: new(int32(9400))})
+	two := slices.Concat(httpPort,
+		[]discoveryv1.EndpointPort{{Name: new("metrics"), Port: new(int32(9400))}})
 	r.slice("llama", "llama", httpPort, only)
 	p := r.serve(fmt.Sprintf("scrape: {disabled: true}\n  "+
 		"endpoints: {kubernetes: {service: llama, namespace: %s}}", r.name))

@@ -20,7 +20,8 @@ import (
 	"steelyard/controlplane/discovery"
 )
 
-// TestEndpointsOfWhichNoneCanBeUsedReplaceNothing: nil keeps those known, an empty set would take all requests from them.
+// TestEndpointsOfWhichNoneCanBeUsedReplaceNothing: nil keeps those known, an empty set takes them
+// from all Envoys.
 func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 	port := func(name string, number int32) discoveryv1.EndpointPort {
 		return discoveryv1.EndpointPort{Name: &name, Port: &number}
@@ -112,8 +113,9 @@ func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
 	}))
 	defer server.Close()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"+
-		"clusters: [{name: a, cluster: {server: %q}}]\n", server.URL), 0o600); err != nil {
+	text := fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"+
+		"clusters: [{name: a, cluster: {server: %q}}]\n", server.URL)
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, err := New(Options{Kubeconfig: kubeconfig})
