@@ -72,8 +72,10 @@
 // A member below zero, as the ends of requests from before a flush make it, is raised to zero. All times are by the
 // clock of Redis, and the replicas' clocks do not matter. The script needs more rights:
 //
-//	ACL SETUSER steelyard +evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +zadd +zrem +pexpire
+//	ACL SETUSER steelyard ~{inflight:*}:steelyard +evalsha +eval +time +hgetall +hset +hdel
+//	    +zrange +zscore +zadd +zrem +pexpire
 //
+// with the pattern of the hashes, which ~inflight:* does not match.
 // Without them the counts are used, and every result reports the right that is missing.
 //
 // # What it is not

@@ -181,8 +181,8 @@ type Redis struct {
 	MasterName string `yaml:"master_name"`
 	// Username is the ACL user. Default none: the user "default".
 	Username string `yaml:"username"`
-	// PasswordFile holds the password; the file's last newline does not count.
-	// Default none: no AUTH.
+	// PasswordFile holds the password, which is not sent to Sentinels; the file's
+	// last newline does not count. Default none: no AUTH.
 	PasswordFile string `yaml:"password_file" kind:"path"`
 	// DB is the number of the database, 0 to 65535; only 0 with mode cluster.
 	// Default 0.

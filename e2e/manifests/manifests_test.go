@@ -207,6 +207,21 @@ func deployment(t *testing.T, objects []object, called string) core.PodSpec {
 	return d.Spec.Template.Spec
 }
 
+// TestTheBaseRequestsWhatTheDocumentsSay: of the fleet that docs/kubernetes.md names.
+func TestTheBaseRequestsWhatTheDocumentsSay(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^\| up to 1,000 \| up to 1,000 \|.*$`).FindString(string(text))
+	r := deployment(t, build(t, "base"), "steelyard").Containers[0].Resources
+	want := fmt.Sprintf("| %s core, %s | %s cores, %s |", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(),
+		r.Limits.Memory())
+	if !strings.HasSuffix(row, want) {
+		t.Errorf("docs/operations.md has %q, and the base %q", row, want)
+	}
+}
+
 // TestEveryContainerIsLockedDown: the one of vLLM needs to write into its root.
 func TestEveryContainerIsLockedDown(t *testing.T) {
 	containers := 0
