@@ -48,7 +48,8 @@ func (s *Scenario) all() []int {
 func (s *Scenario) pods() []pod {
 	var pods []pod
 	for _, g := range s.Pods {
-		p := pod{slots: g.Slots, capacity: cmp.Or(g.Capacity, float64(g.Slots)), speed: g.speed(), slowed: 1, present: true, metrics: g.Metrics}
+		p := pod{slots: g.Slots, capacity: cmp.Or(g.Capacity, float64(g.Slots)), speed: g.speed(), slowed: 1,
+			present: true, metrics: g.Metrics}
 		if g.Sharing {
 			p.sharing = g.SlowDown
 		}
