@@ -81,7 +81,9 @@ func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
 	}
 	settled := func() { f.settled(loads) }
 	settled()
-	f.converse(t, settled)
+	if moved := f.converse(t, settled); moved > 0 {
+		t.Errorf("%d of 36 turns went elsewhere", moved)
+	}
 	if got := f.choices(t, 0, "prefix"); got < 36 {
 		t.Errorf("%v choices by a prefix, want 36", got)
 	}
