@@ -172,7 +172,7 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	// Where the picker is late Envoy goes by the weights, which is no part of this test.
 	f.plan.edits = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}}
 	f.startEnvoy(0)
-	// A picker that waits for a CPU counts its own choices for longer than settled waits. By chance 27 of 36 would move.
+	// A picker that waits for a CPU counts its own choices for longer than that. By chance 27 of 36 would move.
 	if moved := f.converse(t, func() { f.settled(loads) }); moved > 9 {
 		t.Errorf("%d of 36 turns went elsewhere", moved)
 	}
