@@ -50,7 +50,7 @@ func TestACloneGoesOnLikeTheOriginal(t *testing.T) {
 			other.Step(s.now, s.snapshot) // changes nothing of dry
 			got := law.Step(s.now, s.snapshot)
 			untouched := dry.Step(s.now, s.snapshot)
-			same := cmp.Options{cmpopts.EquateNaNs(), cmp.AllowUnexported(Decision{}, vessel{})}
+			same := cmp.Options{cmpopts.EquateNaNs(), cmp.AllowUnexported(Decision{}, Vessel{})}
 			if diff := cmp.Diff(want, got, same); diff != "" {
 				t.Fatalf("the clone decides otherwise (-clone +law):\n%s", diff)
 			}

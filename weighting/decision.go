@@ -32,7 +32,7 @@ type Decision struct {
 	// the unit is the request.
 	Work *Work
 
-	vessels   []vessel // as filled, in the order of Endpoints
+	vessels   []Vessel // as filled, in the order of Endpoints
 	byLatency bool     // they are those of least latency
 }
 
@@ -141,6 +141,9 @@ type EndpointDecision struct {
 	// Probed is why the endpoint was ejected, while it is tried with few requests and nothing shows yet whether it
 	// recovered; else empty.
 	Probed string
+	// OutlierSince is since when the endpoint has not been healthy, over all times that it was tried again; zero unless
+	// it is failing or probed.
+	OutlierSince time.Time
 	// Reason is the main cause of the share.
 	Reason Reason
 	// Override is what an operator decided, as far as it is in effect.
@@ -172,6 +175,8 @@ type EndpointDecision struct {
 
 	// Restarts is how often the server's counters began again, as far as it was seen.
 	Restarts int
+	// BlockTokens is the size of a block of its prefix cache; NaN while unknown.
+	BlockTokens float64
 
 	// Measured over the last window, NaN while unknown.
 	CompletionRate float64 // completions per second

@@ -38,15 +38,18 @@
 // A_b. Where requests are independent of one another it is arrival rate · H.
 //
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
-// share that it had: the law holds the arrivals against its own decisions (lag.go).
+// share that it had: the law compares the arrivals with its own decisions (lag.go).
 //
-// Where no slots are known, or hardly ever all taken, and where work is the unit, endpoints batch continuously. What
-// keeps a request waiting is then the prompts that began just before, and the number of requests says little about
-// those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most of them, and H is
-// as above. From four fifths on they show none, and H is Σ n_i / arrival rate, the time in which the requests that are
-// there end; between the two it is interpolated. Until slots are known this does no harm: as long as no request waits
-// for a slot, no placement is better than another. Where engines count tokens and proxies report nothing, H goes seven
-// tenths of that way, from two scrape intervals and the delays on.
+// Where no slots are known, or hardly ever all taken, and where work is the unit, the law takes it that endpoints batch
+// continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
+// says little about those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most
+// of them, and H is as above. From four fifths on they show none, and H is x·Σ r_i / arrival rate, with r_i the
+// requests in flight: x mean times that a request stays, in which those that are there end; between the two it is
+// interpolated. Until slots are known this does no harm: as long as no request waits for a slot, no placement is better
+// than another.
+//
+//	x       2 where proxies count requests or reports are late, otherwise 1; but 0.2 where engines count tokens, which
+//	        show the prompts of the interval before
 //
 // # Load where the request is the unit: two signals, one load
 //
@@ -77,15 +80,16 @@
 // P_i rises with each request by its guessed prompt and drains at the engine's prefill rate divided by a constant
 // (occupied, in work.go), as a prompt also waits for the iteration under way and for the sequences that decode in its
 // own. An engine that holds requests back drains only as fast as it was seen to. Each scrape bounds P_i: engines take
-// requests in order, so the ones that wait are the last that began and are outstanding in full, and no more can be than
-// the last that began, for as many as have no first token yet (outstanding.go). What is learned of the cluster, from
-// the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of 60 s:
+// requests in order, so the requests that wait are the last that began, and outstanding in full; and those without a
+// first token are the last that began, which bounds P_i from above (outstanding.go). What is learned of the cluster,
+// from the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of a
+// minute:
 //
 //	prompt of a request     bytes · tokens per byte, at most the longest prompt seen; P without a size, or while
 //	                        guesses by size are worse than P by more than a quarter (prompts.go)
 //	tokens per byte         ratio of the sums, of the readings within a factor of 4 of the median ratio (prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
-//	                        times in which the engine was busy (efficiency.go)
+//	                        periods in which the engine was busy (efficiency.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are
 //	                        noise (work.go)
 //

@@ -128,9 +128,6 @@ func (o *outlier) errorReason() string {
 		s.own.errors, s.own.requests(), 100*others)
 }
 
-// reportsOnly reports whether the proxies report errors by load reports only, which count a 4xx as a success.
-func (o *outlier) reportsOnly() bool { return o.proxies.errors.Known() && !o.proxies.answered.Known() }
-
 // unproven reports whether the endpoint was ejected for errors that an access log reported, and is to be probed while
 // there is no access log.
-func (o *outlier) unproven() bool { return o.state == probing && o.ejectedForErrors && o.reportsOnly() }
+func (o *outlier) unproven() bool { return o.state == probing && o.ejectedForErrors && o.reportsOnly }

@@ -39,19 +39,19 @@ func (d *Decision) Explain(i int) string {
 // flag is why the endpoint is flagged.
 func (e *EndpointDecision) flag() string {
 	if e.OverloadReason == "" {
-		return "and as many others as may be have a flag"
+		return "it has no flag, because as much of the pool as max_share allows has one"
 	}
 	return e.OverloadReason
 }
 
 // because is the cause of the share.
-func (d *Decision) because(v vessel, e *EndpointDecision) string {
+func (d *Decision) because(v Vessel, e *EndpointDecision) string {
 	switch e.Reason {
 	case ReasonBlackout:
 		return fmt.Sprintf("it is new, its reports do not count yet, and it is trusted with %s of its capacity",
 			percentText(e.Ramp))
 	case ReasonUnused:
-		return "the proxies send it nothing whatever its share, so it keeps its part of the capacity"
+		return "the proxies send it nothing whatever its share, so its share is its part of the capacity"
 	case ReasonNeutral:
 		return "no report of its load is usable" + e.oldest() + ", so it counts as a median endpoint; " + d.filled(v, e)
 	case ReasonDecay:
@@ -65,7 +65,7 @@ func (d *Decision) because(v vessel, e *EndpointDecision) string {
 }
 
 // filled is how the fill made the share.
-func (d *Decision) filled(v vessel, e *EndpointDecision) string {
+func (d *Decision) filled(v Vessel, e *EndpointDecision) string {
 	load, unit := fmt.Sprintf("it has a load of %.3g (requests waiting and running)", e.Load), "for each slot"
 	if e.Work != nil {
 		load = fmt.Sprintf("it has %s of work (%.0f prompt tokens outstanding, %s, at %s, and %.3g requests in flight)",
@@ -120,6 +120,7 @@ func (e *EndpointDecision) oldest() string {
 		secondsText(oldest.Age.Seconds()))
 }
 
+// percentText rounds halves up, as the page and the terminal do: 1/16 is 6.3 % everywhere.
 func percentText(part float64) string {
 	switch {
 	case math.IsNaN(part):
@@ -127,7 +128,7 @@ func percentText(part float64) string {
 	case part > 0 && part < 0.0005:
 		return "less than 0.1 %"
 	}
-	return fmt.Sprintf("%.1f %%", 100*part)
+	return fmt.Sprintf("%.1f %%", math.Round(1000*part)/10)
 }
 
 func secondsText(s float64) string {

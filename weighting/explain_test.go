@@ -85,6 +85,16 @@ func TestTheReasonOfAShareInASentence(t *testing.T) {
 	}
 }
 
+// As on the page and in the terminal.
+func TestHalvesOfAPercentAreRoundedUp(t *testing.T) {
+	for v, text := range map[float64]string{0: "0.0 %", 0.0004: "less than 0.1 %", 1.0 / 16: "6.3 %",
+		3.0 / 16: "18.8 %", 1: "100.0 %"} {
+		if got := percentText(v); got != text {
+			t.Errorf("%g: %q, want %q", v, got, text)
+		}
+	}
+}
+
 // The sentence about engines has their work.
 func TestTheReasonOfAShareByWorkInASentence(t *testing.T) {
 	p := engines(1, 4, nil)

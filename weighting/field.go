@@ -38,6 +38,7 @@ func validReport(r ServerReport, now time.Time) ServerReport {
 	r.Queue = valid(r.Queue, now, largestCount)
 	r.Running = valid(r.Running, now, largestCount)
 	r.Utilization = valid(r.Utilization, now, largestCount)
+	r.BlockTokens = valid(r.BlockTokens, now, largestCount)
 	r.Completions = valid(r.Completions, now, largestSum)
 	r.QueueSeconds = valid(r.QueueSeconds, now, largestSum)
 	r.BusySeconds = valid(r.BusySeconds, now, largestSum)
@@ -73,10 +74,10 @@ func validProxies(r ProxyReport, now time.Time) ProxyReport {
 // full queue always has the same length, the number running does not change either.
 type frozen struct {
 	changes int // of the number running, since the value was another
-	idle    int // reports, in a row, in which so many waited and none ran
+	idle    int // reports in a row with this queue and none running
 }
 
-// stuckAfter is how many changes of the number running that leave the queue as it was are no chance.
+// stuckAfter is how many changes of the number running, with the queue unchanged, cannot be coincidence.
 const stuckAfter = 10
 
 // observe takes in two successive reports.
@@ -93,8 +94,8 @@ func (s *frozen) observe(old, seen *ServerReport) {
 	}
 }
 
-// doubtful reports whether as many requests have waited in as many reports at an endpoint that runs none. It stands
-// still, or its gauge is stuck, which only requests that are sent there can show.
+// doubtful reports whether the same number of requests has waited in stuckAfter reports while none ran. Either the
+// endpoint stands still, or its gauge is stuck; only requests that are sent there can show which.
 func (s *frozen) doubtful() bool { return s.idle >= stuckAfter }
 
 func (s *frozen) stuck() bool { return s.changes >= stuckAfter }
@@ -107,8 +108,8 @@ func (m *memory) queueGauge() Reading {
 	return m.server.Queue
 }
 
-// newest of two valid readings, of one moment the larger. It keeps the last known value of a field that a report leaves
-// out, so that the field ages by its own clock.
+// newest returns the later of two valid readings; of two with the same time, the larger. It keeps the last known value
+// of a field that a report leaves out, so that the field ages by its own clock.
 func newest(a, b Reading) Reading {
 	if b.At.After(a.At) || b.At.Equal(a.At) && b.Value > a.Value {
 		return b
@@ -116,12 +117,13 @@ func newest(a, b Reading) Reading {
 	return a
 }
 
-// merge is the newest of every field of two reports.
+// merge returns the newest reading of each field of two reports.
 func merge(a, b *ServerReport) ServerReport {
 	return ServerReport{
 		Queue:        newest(a.Queue, b.Queue),
 		Running:      newest(a.Running, b.Running),
 		Utilization:  newest(a.Utilization, b.Utilization),
+		BlockTokens:  newest(a.BlockTokens, b.BlockTokens),
 		Completions:  newest(a.Completions, b.Completions),
 		QueueSeconds: newest(a.QueueSeconds, b.QueueSeconds),
 		BusySeconds:  newest(a.BusySeconds, b.BusySeconds),
@@ -131,7 +133,7 @@ func merge(a, b *ServerReport) ServerReport {
 	}
 }
 
-// newestTokens is the newer of two, of one moment that of more requests.
+// newestTokens returns the later of two; of two with the same time, the one with more requests.
 func newestTokens(a, b TokenCounts) TokenCounts {
 	order := cmp.Or(
 		a.At.Compare(b.At), cmp.Compare(a.First, b.First), cmp.Compare(a.Prompt, b.Prompt),
@@ -187,7 +189,7 @@ type field struct {
 	fade  float64 // how much of it has turned into the pool's median, 0..1
 }
 
-// at is the reading as it counts at that time.
+// at returns the reading with its age and its state at that time.
 func (p *Params) at(r Reading, now time.Time) field {
 	f := field{Reading: r, state: StateUnknown}
 	if !r.Known() {

@@ -5,36 +5,48 @@ import (
 	"slices"
 )
 
-// vessel is an endpoint as the fill sees it. It is as wide as its slots until the last of them is taken, because up to
-// there no request waits, on a fast or a slow endpoint. Further requests wait for a slot, and the slower the endpoint
-// the faster its level rises. (If it were as wide as its capacity from the bottom, slots of slow endpoints would idle
-// while requests queue at fast ones.)
-type vessel struct {
-	load  float64 // requests
-	slots float64 // > 0
-	speed float64 // > 0; 1 is the pool's median
+// A Vessel is an endpoint as the fill sees it (package comment). It is as wide as its slots until the last of them is
+// taken, because up to there no request waits, on a fast or a slow endpoint. Further requests wait for a slot, and the
+// slower the endpoint the faster its level rises. (If it were as wide as its capacity from the bottom, slots of slow
+// endpoints would idle while requests queue at fast ones.)
+type Vessel struct {
+	Load  float64 // n_i, not negative; its unit is that of the decision: requests, or the work of a mean request
+	Slots float64 // s_i, above 0
+	Speed float64 // relative, above 0; 1 is the pool's median
+}
+
+// Vessels are the endpoints as they were filled, in the order of Endpoints.
+func (d *Decision) Vessels() []Vessel { return slices.Clone(d.vessels) }
+
+// Rooms writes into rooms what each vessel takes of the arrivals, max(0, V_i(L) − n_i): they add up to the arrivals.
+// It is the fill without a floor, for a choice that is made for one request. rooms has the length of vessels.
+func Rooms(vessels []Vessel, arrivals float64, rooms []float64) {
+	level := fill(vessels, arrivals)
+	for i, v := range vessels {
+		rooms[i] = v.room(level)
+	}
 }
 
 // capacity is the vessel's width above the brim, in requests per unit of level.
-func (v vessel) capacity() float64 { return v.slots * v.speed }
+func (v Vessel) capacity() float64 { return v.Slots * v.Speed }
 
 // brim is the load at which a further request takes the last slot, or waits.
-func (v vessel) brim() float64 { return max(0, v.slots-1) }
+func (v Vessel) brim() float64 { return max(0, v.Slots-1) }
 
 // level is how high the load fills it.
-func (v vessel) level() float64 {
-	served := min(v.load, v.brim())
-	return served/v.slots + (v.load-served)/v.capacity()
+func (v Vessel) level() float64 {
+	served := min(v.Load, v.brim())
+	return served/v.Slots + (v.Load-served)/v.capacity()
 }
 
 // holds is the load at a level, the inverse of level.
-func (v vessel) holds(level float64) float64 {
-	wide := min(level, v.brim()/v.slots)
-	return wide*v.slots + (level-wide)*v.capacity()
+func (v Vessel) holds(level float64) float64 {
+	wide := min(level, v.brim()/v.Slots)
+	return wide*v.Slots + (level-wide)*v.capacity()
 }
 
 // room is what the vessel takes up to that level, in requests.
-func (v vessel) room(level float64) float64 { return max(0, v.holds(level)-v.load) }
+func (v Vessel) room(level float64) float64 { return max(0, v.holds(level)-v.Load) }
 
 // edge is a level at which the width under water changes.
 type edge struct {
@@ -43,14 +55,14 @@ type edge struct {
 }
 
 // edges of all vessels, lowest first.
-func edges(vessels []vessel) []edge {
+func edges(vessels []Vessel) []edge {
 	out := make([]edge, 0, 2*len(vessels))
 	for _, v := range vessels {
 		switch brim := v.brim(); {
-		case v.load >= brim || v.speed == 1:
+		case v.Load >= brim || v.Speed == 1:
 			out = append(out, edge{v.level(), v.capacity()})
 		default:
-			out = append(out, edge{v.level(), v.slots}, edge{brim / v.slots, v.capacity() - v.slots})
+			out = append(out, edge{v.level(), v.Slots}, edge{brim / v.Slots, v.capacity() - v.Slots})
 		}
 	}
 	slices.SortFunc(out, compareEdges)
@@ -70,7 +82,7 @@ func compareEdges(a, b edge) int {
 
 // fill raises the lowest vessels to a common level until they hold `arrivals` more, and returns that level: the L of Σ
 // max(0, V_i(L) − n_i) = arrivals.
-func fill(vessels []vessel, arrivals float64) (level float64) {
+func fill(vessels []Vessel, arrivals float64) (level float64) {
 	sorted := edges(vessels)
 	var width, held float64 // under water so far
 	for i, e := range sorted {
@@ -87,7 +99,7 @@ func fill(vessels []vessel, arrivals float64) (level float64) {
 // shares is each vessel's part of the traffic; the parts add up to one. The floor goes by capacity, and the rest as the
 // water under the level. Adding the two, instead of taking the larger, keeps a full vessel's share from moving with the
 // loads of the others.
-func shares(vessels []vessel, level, floor float64) []float64 {
+func shares(vessels []Vessel, level, floor float64) []float64 {
 	const leastFloor = 1e-6
 	floor = min(max(floor, leastFloor), 1)
 	var capacity, water float64

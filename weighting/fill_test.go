@@ -54,10 +54,10 @@ func TestWaterLevelByHand(t *testing.T) {
 }
 
 // slowFill finds the level by halving.
-func slowFill(vessels []vessel, arrivals float64) float64 {
+func slowFill(vessels []Vessel, arrivals float64) float64 {
 	low, high := math.Inf(1), 0.0
 	for _, v := range vessels {
-		low, high = min(low, v.level()), max(high, v.level()+arrivals/min(v.slots, v.capacity()))
+		low, high = min(low, v.level()), max(high, v.level()+arrivals/min(v.Slots, v.capacity()))
 	}
 	for range 200 {
 		middle, water := (low+high)/2, 0.0
@@ -73,11 +73,11 @@ func slowFill(vessels []vessel, arrivals float64) float64 {
 	return high
 }
 
-var vesselsGen = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) vessel {
-	return vessel{
-		load:  rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.Float64Range(0, 30), rapid.Just(1.0)).Draw(t, "load"),
-		slots: rapid.OneOf(rapid.Float64Range(1e-3, 1e4), rapid.Just(1.0), rapid.Just(16.0)).Draw(t, "slots"),
-		speed: rapid.OneOf(rapid.Float64Range(0.05, 20), rapid.Just(1.0)).Draw(t, "speed"),
+var vesselsGen = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Vessel {
+	return Vessel{
+		Load:  rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.Float64Range(0, 30), rapid.Just(1.0)).Draw(t, "load"),
+		Slots: rapid.OneOf(rapid.Float64Range(1e-3, 1e4), rapid.Just(1.0), rapid.Just(16.0)).Draw(t, "slots"),
+		Speed: rapid.OneOf(rapid.Float64Range(0.05, 20), rapid.Just(1.0)).Draw(t, "speed"),
 	}
 }), 1, 50)
 
@@ -95,11 +95,11 @@ func TestFillIsWhatHalvingFinds(t *testing.T) {
 func TestLevelAndContentsAreInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := vesselsGen.Draw(t, "vessels")[0]
-		if back := v.holds(v.level()); !near(back, v.load, 1e-9) {
+		if back := v.holds(v.level()); !near(back, v.Load, 1e-9) {
 			t.Fatalf("%+v at level %v holds %v", v, v.level(), back)
 		}
 		fuller := v
-		fuller.load += rapid.Float64Range(0, 100).Draw(t, "more")
+		fuller.Load += rapid.Float64Range(0, 100).Draw(t, "more")
 		if fuller.level() < v.level() {
 			t.Fatalf("level falls from %v to %v with the load", v.level(), fuller.level())
 		}
@@ -114,10 +114,10 @@ func TestLevelOfASlowEndpoint(t *testing.T) {
 		{0, 1.0 / 3, 0}, {2, 1.0 / 3, 0.5}, {3, 1.0 / 3, 0.75}, {4, 1.0 / 3, 1.5}, {8, 1.0 / 3, 4.5},
 		{3, 2, 0.75}, {4, 2, 0.875}, {5, 2, 1},
 	} {
-		v := vessel{load: c.load, slots: 4, speed: c.speed}
+		v := Vessel{Load: c.load, Slots: 4, Speed: c.speed}
 		wantNear(t, fmt.Sprintf("level of %+v", v), v.level(), c.level, 1e-12)
 	}
-	wantNear(t, "level with less than one slot", vessel{load: 1, slots: 0.5, speed: 0.5}.level(), 4, 1e-12)
+	wantNear(t, "level with less than one slot", Vessel{Load: 1, Slots: 0.5, Speed: 0.5}.level(), 4, 1e-12)
 }
 
 // While nothing has arrived but the next request, the least loaded get it all.
@@ -127,17 +127,17 @@ func TestShortHorizonGoesToTheLeastLoadedAndTiesShareByCapacity(t *testing.T) {
 		capacities := rapid.SliceOfN(rapid.Float64Range(1, 64), 2, 30).Draw(t, "capacities")
 		ties := rapid.IntRange(1, len(capacities)).Draw(t, "ties")
 		var tied, total float64
-		var vessels []vessel
+		var vessels []Vessel
 		for i, c := range capacities {
 			speed := rapid.Float64Range(0.5, 1).Draw(t, "speed")
-			v := vessel{slots: c / speed, speed: speed}
+			v := Vessel{Slots: c / speed, Speed: speed}
 			level := least
 			if total += c; i < ties {
 				tied += c
 			} else {
 				level += rapid.Float64Range(1, 10).Draw(t, "more")
 			}
-			v.load = v.holds(level)
+			v.Load = v.holds(level)
 			vessels = append(vessels, v)
 		}
 		const floor = 0.01

@@ -107,7 +107,7 @@ func TestAGarbageGaugeOfOneServerDoesNotSetTheSlotsOfAll(t *testing.T) {
 	want(t, "reason of the garbage", of(t, d, "a").Reason, ReasonFloor)
 }
 
-// Counts of tokens that cannot be are none, and what they say of one engine is not said of the requests of all.
+// Impossible counts of tokens are ignored, and those of one engine change nothing for the requests of the others.
 func TestGarbageCountsOfTokensTeachNothing(t *testing.T) {
 	for _, garbage := range []float64{math.NaN(), math.Inf(1), -1, 1e308} {
 		law := NewLaw(DefaultParams())

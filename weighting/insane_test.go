@@ -20,7 +20,7 @@ var counterKinds = map[string]signals{
 	"gauges, counters and counted": {gauges: true, counters: true, inFlight: true},
 }
 
-// meanShares are those of four equal pods from one second to another, where distort may change
+// meanShares returns the mean shares of four equal pods from one second to another, where distort may change
 // what they report. What has queued until each time of clear is taken away.
 func meanShares(seed uint64, s signals, clear []float64, from, to float64,
 	distort func(w *world, i int) func(*ServerReport)) [4]float64 {

@@ -11,8 +11,10 @@ package weighting
 //	a·ln(w) − rate·(t1 − t0)·w    w  a fifth of an equal share + four fifths of the mean share from t0 − x to t1 − x
 //
 // Over all endpoints these are summed for each x of a few, and fade within minutes. The reports are late by the x with
-// the largest sum, once that is so much above that of no lag that it is no chance. The lag is a part of the horizon.
-// Where shares hardly change there is no evidence, and a lag does no harm.
+// the largest sum, once it exceeds that of no lag by more than chance explains. The lag is a part of the horizon.
+// Where shares hardly change there is no evidence, and a lag does no harm. A lag that is known evens out the shares of
+// endpoints that batch continuously, so there it stands until little of its evidence is left: otherwise it would be
+// forgotten and found again, each time by doing harm.
 
 import (
 	"math"
@@ -20,7 +22,7 @@ import (
 	"time"
 )
 
-// lags are those that are told apart.
+// lags are the lags that the law distinguishes.
 var lags = [...]time.Duration{
 	0, 125 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
 	4 * time.Second,
@@ -29,7 +31,8 @@ var lags = [...]time.Duration{
 const (
 	lagTick    = 125 * time.Millisecond
 	lagTicks   = 64          // of a history: the largest lag, and as long a time between two readings
-	lagShown   = 20.0        // more than the log-likelihood of no lag, that is no chance
+	lagShown   = 20.0        // more than the log-likelihood of no lag: significant
+	lagGone    = 5.0         // less is none
 	lagCertain = 50.0        // more does not count
 	lagOne     = 2.0         // the most that one comparison counts: a counter may be wrong
 	lagTau     = time.Minute // in which evidence fades
@@ -43,6 +46,7 @@ type lag struct {
 	ticks  int                // of lagTick since the beginning
 	tick   time.Time          // the last of them
 	scores [len(lags)]float64 // above that of no lag
+	late   time.Duration      // the lag, as far as it is known
 }
 
 // A history is the shares of an endpoint that were in force.
@@ -54,25 +58,31 @@ type history struct {
 	came  float64           // requests
 }
 
-// shown is the lag.
-func (l *lag) shown() time.Duration {
-	best := 1
+// settle determines the lag by the evidence; limits says that requests wait for slots.
+func (l *lag) settle(limits bool) time.Duration {
+	best, gone := 1, lagGone
 	for i, score := range l.scores {
 		if score > l.scores[best] {
 			best = i
 		}
 	}
-	if best <= 1 || l.scores[best]-max(l.scores[0], l.scores[1]) < lagShown {
-		return 0
+	if limits {
+		gone = lagShown
 	}
-	return lags[best]
+	switch above := l.scores[best] - max(l.scores[0], l.scores[1]); {
+	case above >= lagShown:
+		l.late = lags[best]
+	case above < gone:
+		l.late = 0
+	}
+	return l.late
 }
 
 // observe takes in what arrived, at a rate of the whole pool.
 func (l *lag) observe(p *pool, perSecond float64) {
 	elapsed := p.now.Sub(l.at)
 	if l.at.IsZero() || elapsed < 0 || elapsed > lagTicks*lagTick/2 {
-		*l = lag{tick: p.now, scores: l.scores}
+		*l = lag{tick: p.now, scores: l.scores, late: l.late}
 		for i := range p.members {
 			p.members[i].history = nil
 		}

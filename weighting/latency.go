@@ -68,17 +68,17 @@ func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
 // is on its way there, and one that has not answered for long counts as a median one.
 //
 // As a vessel it holds those requests and is as wide as it is fast, so the fill that evens out levels evens out costs.
-func (p *pool) latencyVessel(m *member, typical float64) vessel {
+func (p *pool) latencyVessel(m *member, typical float64) Vessel {
 	if !m.latency.usable(p) || m.latency.seconds <= 0 {
 		untried := m.latency.at.IsZero()
 		if untried && m.load <= 0 {
-			return vessel{load: 0, slots: 1, speed: 1}
+			return Vessel{Load: 0, Slots: 1, Speed: 1}
 		}
-		return vessel{load: m.load + 1, slots: 1, speed: 1}
+		return Vessel{Load: m.load + 1, Slots: 1, Speed: 1}
 	}
 	const widest = 1e3
 	speed := min(max(typical/m.latency.seconds, 1/widest), widest)
-	return vessel{load: m.load + 1, slots: 1, speed: speed * m.ramp}
+	return Vessel{Load: m.load + 1, Slots: 1, Speed: speed * m.ramp}
 }
 
 // slow reports whether a member answers so late that it gets only its floor, as long as another does not.
@@ -88,8 +88,8 @@ func (p *pool) slow(m *member) bool {
 }
 
 // vessels are the members as they are filled.
-func (p *pool) vessels() []vessel {
-	out := make([]vessel, len(p.members))
+func (p *pool) vessels() []Vessel {
+	out := make([]Vessel, len(p.members))
 	typical := math.NaN()
 	if p.params.LeastLatency.Enabled {
 		typical = p.typicalLatency()
@@ -119,22 +119,19 @@ func (p *pool) typicalLatency() float64 {
 	return median(seconds)
 }
 
-// excludeSlow fills up slow members, so that they get only their floor.
-func (p *pool) excludeSlow(vessels []vessel) {
-	var slow []int
+// excludeSlow fills up slow members, so that they get only their floor, unless all are slow.
+func (p *pool) excludeSlow(vessels []Vessel) {
+	all := true
 	for i := range p.members {
-		p.members[i].slow = p.slow(&p.members[i])
-		if p.members[i].slow {
-			slow = append(slow, i)
-		}
+		m := &p.members[i]
+		m.slow = p.slow(m)
+		all = all && m.slow
 	}
-	if len(slow) == len(p.members) {
-		for i := range p.members {
-			p.members[i].slow = false
+	for i := range p.members {
+		if m := &p.members[i]; all {
+			m.slow = false
+		} else if m.slow {
+			vessels[i].Load = largestCount
 		}
-		return
-	}
-	for _, i := range slow {
-		vessels[i].load = largestCount
 	}
 }

@@ -92,12 +92,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.flag(pool)
 	l.findUnused(pool, &s)
 	l.lag.observe(pool, l.rate)
-	pool.arrivals(&d, s, l.lag.shown())
-	l.rate = d.ArrivalRate
-	if pool.counted || pool.mostlyCounted() {
-		l.bursts.observe(now, l.arrived, len(pool.members), d.Horizon)
-		d.Arrivals = max(d.Arrivals, l.bursts.together())
-	}
+	l.arrivals(pool, &d, s)
 	pool.share(&d)
 	l.shed(pool, &d, s)
 	d.Work = l.learned(pool)
@@ -230,10 +225,13 @@ type pool struct {
 	counted     bool    // then, the proxies report the requests that begin
 	requestWork float64 // then, that work in prompt tokens
 	prefillRate float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
+	pace        float64 // completions that are typical per busy slot-second; NaN unknown
 
 	byLatency bool // the fill is that of least latency
 
 	unpinned float64 // part of the requests that no operator gave to an endpoint
+
+	unseen time.Duration // from a request's beginning until a decision answers it
 
 	level float64       // water level
 	held  time.Duration // a share that was decided for so long is in force
@@ -272,19 +270,32 @@ type member struct {
 }
 
 // holding is the member as a vessel with that load.
-func (m *member) holding(load float64) vessel {
-	return vessel{load: load, slots: m.slotCount * m.ramp, speed: m.speed}
+func (m *member) holding(load float64) Vessel {
+	return Vessel{Load: load, Slots: m.slotCount * m.ramp, Speed: m.speed}
 }
 
 // arrivals measures the horizon and the requests to expect within it.
-func (p *pool) arrivals(d *Decision, s Snapshot, late time.Duration) {
+func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
-	d.Horizon = p.horizon(s, late, d.ArrivalRate)
+	l.rate = d.ArrivalRate
+	p.counted = p.counted || p.mostlyCounted()
+	limits := p.limits() || p.params.LeastLatency.Enabled
+	late := l.lag.settle(limits)
+	d.Horizon = p.horizon(s, late, limits)
+	p.unseen = d.Horizon
+	together := 0.0
+	if p.counted {
+		l.bursts.observe(p.now, l.arrived, len(p.members), d.Horizon)
+		together = l.bursts.together()
+	}
+	if !limits {
+		d.Horizon = p.untilSeen(d.Horizon, d.ArrivalRate, late)
+	}
 	d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
 	if d.ArrivalRateSource == RateUnknown {
 		d.Arrivals = float64(len(p.members))
 	}
-	d.Arrivals = min(max(1, d.Arrivals), largestSum)
+	d.Arrivals = min(max(1, d.Arrivals, together), largestSum)
 }
 
 // horizon is for how long a decision has to be good: until what follows from it is seen and answered by the next one.
@@ -294,33 +305,20 @@ func (p *pool) arrivals(d *Decision, s Snapshot, late time.Duration) {
 //
 // Where the endpoints execute no more than their slots, loads are of the time at which they were read. Where they batch
 // continuously, what began at an endpoint since is in its load by the counts, or, between two scrapes, only expected.
-func (p *pool) horizon(s Snapshot, late time.Duration, perSecond float64) time.Duration {
+func (p *pool) horizon(s Snapshot, late time.Duration, limits bool) time.Duration {
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
-	counted := p.counted || p.mostlyCounted()
+	next := late + limited(s.PushDelay) + limited(s.PushPeriod)
 	half := limited(s.ScrapeInterval) / 2
-	if counted {
+	if p.counted {
 		half = limited(s.CountInterval) / 2
 	}
-	next := late + limited(s.PushDelay) + limited(s.PushPeriod)
-	limits := p.limits() || p.params.LeastLatency.Enabled
 	switch {
-	case !limits && !counted:
-		next += 4 * half
+	case !limits && !p.counted:
+		return next + 4*half
 	case !math.IsNaN(p.age) && !p.byWork:
-		next += half + limited(time.Duration(p.age*float64(time.Second)))
-	default:
-		next += half
+		return next + half + limited(time.Duration(p.age*float64(time.Second)))
 	}
-	if limits {
-		return next
-	}
-	longer := p.untilSeen(next, perSecond)
-	if p.byWork && !counted {
-		// The counters of tokens show the prompts of the interval before, so it need not go all the way.
-		const way = 0.7
-		return next + time.Duration(way*float64(longer-next))
-	}
-	return longer
+	return next + half
 }
 
 const longest = time.Hour
@@ -345,18 +343,26 @@ func (p *pool) limits() bool {
 // wait for those that run, but for the prompts that began just before. While a decision is in force for fewer arrivals
 // than two fifths of the endpoints, the loads show most of these. With four fifths and more they show none, and the
 // requests that they do show are no reason to hurry: they are evened out over the time in which they end.
-func (p *pool) untilSeen(horizon time.Duration, perSecond float64) time.Duration {
+func (p *pool) untilSeen(horizon time.Duration, perSecond float64, late time.Duration) time.Duration {
 	const some, all = 0.4, 0.8 // of an arrival for each endpoint
 	unseen := perSecond * horizon.Seconds() / float64(len(p.members))
-	part := min(max(0, (unseen-some)/(all-some)), 1)
+	part := min((unseen-some)/(all-some), 1)
 	if !(part > 0) {
 		return horizon
 	}
+	stays := 2.0 // mean times that a request stays: hardly any of those that are shown is left after that
+	switch {
+	case p.counted || late > 0:
+	case p.byWork:
+		stays = 0.2 // the counters of tokens show the prompts of the interval before
+	default:
+		stays = 1 // scrapes are all that brings endpoints back that have drifted apart
+	}
 	var load float64
 	for i := range p.members {
-		load += p.members[i].workload
+		load += p.members[i].load
 	}
-	longer := max(0, load/perSecond-horizon.Seconds())
+	longer := max(0, stays*load/perSecond-horizon.Seconds())
 	return horizon + time.Duration(part*min(longer, longest.Seconds())*float64(time.Second))
 }
 

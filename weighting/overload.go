@@ -4,9 +4,10 @@ package weighting
 //
 // An endpoint is overloaded when its queue per slot, its utilization or (if configured) its mean queue time reaches the
 // enter threshold, and no longer when all are under their leave thresholds or unknown. Each state, and a flag once
-// raised, lasts at least MinDwell. A queue that drains within the dwell raises no flag, and a mean queue time counts
-// only while requests complete. At most MaxShare of a pool is flagged, those that stall or fail first and then those
-// longest overloaded, unless all of it is; this bound takes precedence over the dwell.
+// raised, lasts at least MinDwell. A queue raises no flag unless the endpoint has more to do than a median one, by at
+// least the dwell: else it would idle before its flag is down. A mean queue time counts only while requests complete.
+// At most MaxShare of a pool is flagged, those that stall or fail first and then those longest overloaded, unless all
+// of it is; this bound takes precedence over the dwell.
 //
 // Proxies send nothing to flagged endpoints while a tenth of the pool has no flag. That is waste when the others are
 // full. So flags for overload are lifted while none of the endpoints that are not overloaded has a free slot and their
@@ -167,9 +168,9 @@ func (m *member) hysteresis(p *pool) {
 	}
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
 	switch enter := o.QueueTimeEnter.Seconds(); {
-	case m.queued >= o.QueueEnter && !m.ceiling.showsNone(&m.server) && m.outlasts(p, o.MinDwell):
+	case m.queued >= o.QueueEnter && !m.ceiling.showsNone(&m.server) && !(m.ahead(p) < o.MinDwell.Seconds()):
 		m.setFlag(true, p.now, m.queueReason(p))
-	case utilization >= o.UtilizationEnter && !(m.ahead(p) < o.MinDwell.Seconds()):
+	case utilization >= o.UtilizationEnter && !(p.byWork && m.ahead(p) < o.MinDwell.Seconds()):
 		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
 	case enter > 0 && queueTime >= enter && m.completedRecently(p):
 		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
@@ -184,35 +185,22 @@ func (m *member) queueReason(p *pool) string {
 	return fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, p.params.Overload.QueueEnter)
 }
 
-// ahead is by how many seconds of work the member has more to do than a median one; NaN where the unit is the
-// request, and while no rate is known. One that is not ahead of the others by the time that a flag lasts would be
-// idle before its flag is down, and what it holds is in its load.
+// ahead is by how many seconds the member has more to do than a median one; NaN while no pace is known. One that is not
+// ahead by the time that a flag lasts would be idle before its flag is down, and its load with the others: what it
+// holds is for the weights.
 func (m *member) ahead(p *pool) float64 {
-	if !p.byWork {
-		return math.NaN()
-	}
-	return (m.workload/m.speed - orZero(p.load)) * p.requestWork / p.prefillRate
-}
-
-// outlasts reports whether the queue takes longer to drain than a flag lasts at least. What drains sooner is for the
-// weights: taking the endpoint out for all that time would leave it idle, and its load with the others. A queue that
-// drains at an unknown pace outlasts.
-func (m *member) outlasts(p *pool, dwell time.Duration) bool {
+	unit := 1 / p.pace // seconds for each unit of level
 	if p.byWork {
-		return m.ahead(p) >= dwell.Seconds()
+		unit = p.requestWork / p.prefillRate
 	}
-	perSecond := m.completions.or(math.NaN())
-	if !p.usable(m.server.Completions) || math.IsNaN(perSecond) {
-		return true
-	}
-	return m.queued*m.slotCount >= perSecond*dwell.Seconds()
+	return (m.holding(m.workload).level() - orZero(p.load)) * unit
 }
 
 // strained reports whether something besides its queue keeps the member overloaded.
 func (m *member) strained(p *pool) bool {
 	o := &p.params.Overload
 	slow := o.QueueTimeEnter > 0 && m.completedRecently(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
-	return slow || m.utilization() >= o.UtilizationLeave && !(m.ahead(p) <= 0)
+	return slow || m.utilization() >= o.UtilizationLeave && !(p.byWork && m.ahead(p) <= 0)
 }
 
 // utilization is as reported; NaN while unknown.

@@ -33,9 +33,9 @@ func decideWith(overrides ...Override) Decision {
 
 // filledWith is what the endpoints from the given one on get of the arrivals, by the fill over only them.
 func filledWith(d Decision, from int, part float64) []float64 {
-	var vessels []vessel
+	var vessels []Vessel
 	for _, e := range d.Endpoints[from:] {
-		vessels = append(vessels, vessel{load: e.Load, slots: e.Slots, speed: e.RelativeSpeed})
+		vessels = append(vessels, Vessel{Load: e.Load, Slots: e.Slots, Speed: e.RelativeSpeed})
 	}
 	got := shares(vessels, fill(vessels, d.Arrivals*part), DefaultParams().Floor)
 	for i := range got {

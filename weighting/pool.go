@@ -82,10 +82,10 @@ func (p *pool) speeds() {
 			rates = append(rates, rate)
 		}
 	}
-	typical := median(rates)
+	p.pace = median(rates)
 	for i := range p.members {
 		m := &p.members[i]
-		m.speed = math.Pow(m.pace.known.speed(typical), 1-m.pace.unsupported(p.now))
+		m.speed = math.Pow(m.pace.known.speed(p.pace), 1-m.pace.unsupported(p.now))
 		m.blackout, m.ramp = p.params.trust(m.memory, p.now)
 		if m.slots = m.slotCount; m.slotsSource == CapacityAssumed {
 			m.slots = 0 // no bound on what it executes
@@ -145,6 +145,9 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	if p.byWork {
 		d.Slots = math.NaN()
 	}
+	if d.Failing || d.Probed != "" {
+		d.OutlierSince = m.outlier.began
+	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 		if m.ejected() {
@@ -160,6 +163,10 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	}
 	d.MeanQueueTime = m.meanQueueTime(p)
 	d.Restarts = max(0, m.server.Restarts-m.server.Implausible)
+	d.BlockTokens = math.NaN()
+	if m.server.BlockTokens.Known() {
+		d.BlockTokens = m.server.BlockTokens.Value
+	}
 	return d
 }
 

@@ -57,6 +57,12 @@ func (k *prompts) output() float64 { return k.generated / max(1, k.first) }
 // in the mean over those that are in flight.
 func (k *prompts) decode() float64 { return decodeOf(k.output()) }
 
+// Decode is what is left of a mean request whose prompt is computed, in prompt tokens: half of its output, as a request
+// in flight is halfway.
+func (w *Work) Decode() float64 { return decodeOf(w.OutputTokens) }
+
+func decodeOf(output float64) float64 { return outputCost * output / 2 }
+
 // whole is the work of a mean request, in prompt tokens.
 func (k *prompts) whole() float64 { return max(1, k.mean()+k.decode()) }
 
@@ -139,7 +145,7 @@ func (k *prompts) compare(sent batch, d *tokenGrowth) {
 	}
 }
 
-// ratios are those of tokens to bytes, in classes of a tenth of their logarithm. What is typical is the ratio of
+// ratios count the ratios of tokens to bytes, in classes of a tenth of their logarithm. What is typical is the ratio of
 // the sums of the classes around the median: requests with images in them do not move it while they
 // are few, as they would a plain ratio of sums.
 type ratios struct {

@@ -252,7 +252,7 @@ func TestSameStoryInAnyOrderGivesEqualDecisions(t *testing.T) {
 			d := laws[0].Step(s.now, s.snapshot)
 			for _, other := range []Decision{laws[1].Step(s.now, s.snapshot), laws[2].Step(s.now, shuffled)} {
 				if diff := cmp.Diff(d, other, cmpopts.EquateNaNs(),
-					cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
+					cmp.AllowUnexported(Decision{}, Vessel{})); diff != "" {
 					t.Fatalf("step %d differs:\n%s", i, diff)
 				}
 			}
@@ -285,7 +285,7 @@ func TestAPoolOfFewEnginesIsPlacedAsIfNoneCountedTokens(t *testing.T) {
 			}
 			got, want := with.Step(s.now, seen), without.Step(s.now, plain)
 			if diff := cmp.Diff(want, got, cmpopts.EquateNaNs(),
-				cmp.AllowUnexported(Decision{}, vessel{})); diff != "" {
+				cmp.AllowUnexported(Decision{}, Vessel{})); diff != "" {
 				t.Fatalf("step %d differs:\n%s", i, diff)
 			}
 		}

@@ -21,12 +21,13 @@ func (r Reading) Age(now time.Time) time.Duration { return max(0, now.Sub(r.At))
 // A ServerReport is what a model server exports: true, late, and complete, because it counts all of its traffic. Each
 // field has its own age, because a server can stop exporting one series and go on with the others.
 //
-// The three cumulative fields never go back: a collector turns the counters of a restarted server into a sum that goes
+// The cumulative fields never go back: a collector turns the counters of a restarted server into a sum that goes
 // on from where it was.
 type ServerReport struct {
 	Queue       Reading // requests waiting to execute
 	Running     Reading // requests executing
 	Utilization Reading // share of the KV cache in use, 0..1
+	BlockTokens Reading // size of a block of the prefix cache, in tokens: for pickers, not for the law
 
 	Completions  Reading // requests completed, cumulative
 	QueueSeconds Reading // request-seconds spent waiting, cumulative, by the requests completed
@@ -57,7 +58,7 @@ type TokenCounts struct {
 type Endpoint struct {
 	Address string // host:port, the identity within the cluster
 	// ID distinguishes endpoints that had the same address one after the other: nothing that was learned of one holds
-	// for the next. Empty where nobody can tell.
+	// for the next. Empty where the source does not distinguish them.
 	ID   string
 	Zone string // locality; empty where there is none
 

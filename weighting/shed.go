@@ -99,10 +99,10 @@ func (l *Law) shed(p *pool, d *Decision, snapshot Snapshot) {
 	q := p.queued()
 	d.ExpectedWait = q.waiting / (s.rates.capacity() * q.knownSlots)
 	most := min(max(0, o.MaxDrop), 1)
-	if !o.Enabled || q.slots == 0 || q.idle > d.Horizon+p.timeToFill(d) {
+	if !o.Enabled || q.slots == 0 || q.idle > p.unseen+p.timeToFill(d) {
 		s.stop(p.now)
 	} else {
-		s.steps.update(min(s.target(d, &q, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
+		s.steps.update(min(s.target(d, &q, p.unseen, o.TargetWait.Seconds()), most), most/fallFor.Seconds(), p.now)
 	}
 	s.full = q.free <= q.slots*spare
 	d.DropFraction = min(s.steps.last().drop, most)
@@ -126,7 +126,7 @@ const spare = 0.05
 
 // target is the share that brings the wait to the aim: what is offered above what is served, and what the queues hold
 // too much.
-func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
+func (s *shedder) target(d *Decision, q *backlog, unseen time.Duration, wait float64) float64 {
 	const (
 		horizons = 4    // the least time in which a queue returns to the aim
 		near     = 0.25 // of the aim
@@ -134,7 +134,7 @@ func (s *shedder) target(d *Decision, q *backlog, wait float64) float64 {
 	if !(wait > 0) || math.IsNaN(d.ExpectedWait) {
 		return 0
 	}
-	horizon := d.Horizon.Seconds()
+	horizon := unseen.Seconds()
 	aim := s.aim(wait, horizon, q.slots, float64(len(d.Endpoints)))
 	begins := s.steps.last().drop == 0
 	if begins && d.ExpectedWait < max(aim/2, min(aim, wait/2)) {

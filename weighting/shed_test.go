@@ -191,7 +191,7 @@ func TestASlotOfAStalledServerIsNotFree(t *testing.T) {
 	}
 }
 
-// Nor are those of a server that is out of memory: nothing is sent to it while it is flagged, and
+// Nor is a slot of a server that is out of memory: nothing is sent to it while it is flagged, and
 // next to nothing while the rest is saturated. What is refused would have come to the rest.
 func TestASlotThatNothingIsSentToIsNotFree(t *testing.T) {
 	f := newFlood(shedding(2*second, 0.95), 20, 0)

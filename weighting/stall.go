@@ -6,11 +6,11 @@ package weighting
 // the others would have served. Its own report does not show that. The proxies' counts do, where they are exact:
 //
 //	progress        an answer; or completions, tokens generated, or seconds waited or executed, that rose; or a
-//	                KV cache that changed while as many were waiting and running
+//	                KV cache that changed while the numbers waiting and running did not
 //	contradiction   two requests or more have been in flight for StalledAfter that a report made after that
 //	                time does not show (without a gauge of running requests: more than waiting and slots),
 //	                besides those that the endpoint did not show before its last progress, and it made no
-//	                progress in that time; no evidence by a gauge that has only shown 0 while requests completed
+//	                progress in that time; a gauge that showed only 0 while requests completed is no evidence
 //	silence         F ≥ 9.2 · f and F ≥ 2 · F_max, and no answer and no progress in StalledAfter,
 //	                and two requests are in flight or a gauge shows one
 //	                F      request-seconds in flight since the last answer, without requests that
@@ -18,13 +18,13 @@ package weighting
 //	                f      request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                       within ten minutes
-//	standstill      a report shows two requests or more, and for StalledAfter and half of the longest pause of any
-//	                endpoint in the last minutes nothing that counts as progress followed; forty reports are known,
-//	                and so many in a row without progress are less than 1e-4 probable by how often there is none
-//	                otherwise
+//	standstill      a report shows two requests or more, and nothing that counts as progress follows for
+//	                StalledAfter plus half of the longest pause of any endpoint in the last minutes; and at least
+//	                forty reports are known, by which as many in a row without progress have a probability below
+//	                1e-4
 //	failure         five requests in a row failed; or at least half, and five, of the last fifty or of those of
 //	                the last ten seconds, whichever are fewer, and of those that ended last;
-//	                and that is no chance where the others fail their median share q: q to the power of
+//	                and that is significant, given the median share q that the others fail: q to the power of
 //	                those in a row is 1e-4 at most, or the failures are 3.7 standard deviations more than
 //	                q of the requests
 //	errors          see errors.go
@@ -71,9 +71,7 @@ const (
 type outlier struct {
 	at       time.Time // of the last step
 	inFlight float64   // requests at that time
-	proxies  outcomes
-	server   ServerReport // of the last step
-	lows     lows         // of inFlight
+	lows     lows      // of inFlight
 
 	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
 	lastProgress time.Time // of an answer, or of what showsProgress finds
@@ -104,10 +102,12 @@ type outlier struct {
 	state            health
 	since            time.Time // of the state
 	reason           string    // of the ejection
+	began            time.Time // of the trouble: since then the endpoint has not been healthy
 	ejections        int       // in a row, without recovery between them
 	recovered        bool      // since the last change of the state
 	proof            proof     // of recovery, where that takes two
 	ejectedForErrors bool      // for errors that an access log reported
+	reportsOnly      bool      // the proxies report errors by load reports only, which count a 4xx as a success
 }
 
 // ejected reports whether the endpoint stalls or fails.
@@ -126,19 +126,25 @@ const excludedLevel = 1e6
 
 // excludeFromFill fills up the ejected members, so that they get only their floor, and those that get a fixed share
 // instead of a fill.
-func (p *pool) excludeFromFill(vessels []vessel) {
+func (p *pool) excludeFromFill(vessels []Vessel) {
 	for i := range p.members {
 		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 || m.overridden() {
-			v.load = max(v.load, v.holds(excludedLevel))
+			v.Load = max(v.Load, v.holds(excludedLevel))
 		}
 	}
 }
 
+// trouble is why an endpoint seems to be an outlier, and since when; zero where it does not.
+type trouble struct {
+	reason string
+	since  time.Time
+}
+
 // detectOutliers finds the members that stall or fail. While that is more than half of a pool, the fault is more likely
-// in the reports or in the requests; so it is where one fails no more than all do. And while no other member is left,
-// they are as good as any.
+// in the reports or in the requests; the same holds if an endpoint fails no more than the others. If no healthy member
+// is left, outliers are as good as any other.
 func (l *Law) detectOutliers(p *pool) {
-	longest, pause, suspects, fine := 0.0, 0.0, 0, 0
+	longest, pause, outliers, healthyMembers := 0.0, 0.0, 0, 0
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
@@ -146,20 +152,21 @@ func (l *Law) detectOutliers(p *pool) {
 		longest, pause = max(longest, m.outlier.longest), max(pause, m.outlier.pause.most())
 		all.add(m.outlier.latest)
 	}
-	found := make([]string, len(p.members))
+	found := make([]trouble, len(p.members))
 	var shares failures
 	for i := range p.members {
 		o := &p.members[i].outlier
 		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
-		stall, failure, errors := o.stallReason(p, longest, pause), o.failureReason(), o.errorReason()
+		stall, since := o.stall(p, longest, pause)
+		failure, errors := o.failureReason(), o.errorReason()
 		reason := cmp.Or(stall, failure, errors)
 		switch {
 		case reason == "" && l.panicMode.on && o.failsOften():
-			suspects++ // as before its latest answer
+			outliers++ // as before its latest answer
 		case reason == "" && o.state == healthy:
-			fine++
+			healthyMembers++
 		case reason != "":
-			suspects++
+			outliers++
 			if shares == nil { // most pools need none
 				shares = p.failedShares()
 			}
@@ -167,14 +174,17 @@ func (l *Law) detectOutliers(p *pool) {
 				failure = ""
 			}
 		}
-		found[i] = cmp.Or(stall, failure, errors)
-		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly()
+		if stall == "" {
+			since = p.now
+		}
+		found[i] = trouble{cmp.Or(stall, failure, errors), since}
+		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly
 	}
-	panicking := l.panicMode.update(len(p.members) > 1 && (2*suspects > len(p.members) || fine == 0), p)
+	panicking := l.panicMode.update(len(p.members) > 1 && (2*outliers > len(p.members) || healthyMembers == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
 		if panicking {
-			found[i] = ""
+			found[i] = trouble{}
 			m.outlier.endEjection(p.now)
 		}
 		m.outlier.transition(found[i], p)
@@ -200,13 +210,6 @@ func (a *panicMode) update(on bool, p *pool) bool {
 	return a.on
 }
 
-// outcomes is what a ProxyReport has of the requests that are over.
-type outcomes struct{ ended, failed, errors, succeeded, answered Reading }
-
-func (r *ProxyReport) outcomes() outcomes {
-	return outcomes{r.Ended, r.Failed, r.Errors, r.Succeeded, r.Answered}
-}
-
 // observe takes in what the proxies and the server report of the endpoint's requests. Only an exact count shows that
 // requests are still in flight.
 func (o *outlier) observe(m *member, p *pool) {
@@ -216,35 +219,35 @@ func (o *outlier) observe(m *member, p *pool) {
 	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
 		o.inFlight = m.inFlight.Value
 	}
-	failed, errors := risen(o.proxies.failed, m.proxies.Failed), risen(o.proxies.errors, m.proxies.Errors)
-	o.latest = ends{failed + errors, risen(o.proxies.succeeded, m.proxies.Succeeded)}
-	o.outcomes(failed, max(0, risen(o.proxies.ended, m.proxies.Ended)-errors), elapsed)
-	answers, whole := o.answers(m)
+	was := &m.tally.proxies
+	failed, errors := risen(was.Failed, m.proxies.Failed), risen(was.Errors, m.proxies.Errors)
+	o.latest = ends{failed + errors, risen(was.Succeeded, m.proxies.Succeeded)}
+	o.outcomes(failed, max(0, risen(was.Ended, m.proxies.Ended)-errors), elapsed)
+	answers, succeeded := o.answers(m)
 	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
-	progress, works := answers > 0, whole > rounding
-	if m.server != o.server { // in most steps the report is the same
-		works = works || o.showsProgress(&m.server)
-		o.server = m.server
+	progress, worked := answers > 0, succeeded > rounding
+	if m.server != m.tally.server { // in most steps the report is the same
+		worked = worked || showsProgress(&m.tally.server, &m.server)
 	}
-	if works { // errors are no work
+	if worked { // errors are no work
 		if o.shown >= several {
 			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
 		}
 		o.lastWork, o.moved = p.now, true
 	}
-	if progress || works {
+	if progress || worked {
 		o.lastProgress = p.now
 		if p.now.Sub(o.comparedAt) <= p.params.Hold {
 			o.hidden = o.notShown
 		}
 	}
-	o.proxies = m.proxies.outcomes()
+	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
 	o.lows.note(o.inFlight, p.now, p.params.Overload.StalledAfter)
 	o.compare(m, p)
 	o.hidden = min(o.hidden, o.inFlight)
 	switch silence := max(0, p.now.Sub(o.lastAnswer)); {
-	case whole > rounding:
-		o.usual.add(whole, o.pending, silence)
+	case succeeded > rounding:
+		o.usual.add(succeeded, o.pending, silence)
 		o.longest = max(o.pending, o.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
 		fallthrough
 	case o.unanswered() < 1 || o.lastAnswer.IsZero():
@@ -260,8 +263,7 @@ func (o *outlier) unanswered() float64 { return o.inFlight - o.hidden }
 
 // showsProgress reports whether a server's report shows work that was done since the one before: requests that
 // completed, or a KV cache that changes while no request comes or goes.
-func (o *outlier) showsProgress(seen *ServerReport) bool {
-	old := &o.server
+func showsProgress(old, seen *ServerReport) bool {
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
 		return true
 	}
@@ -289,13 +291,13 @@ func (m *member) withAccessLog() bool { return m.proxies.Answered.Known() && !m.
 
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
-func (o *outlier) answers(m *member) (all, whole float64) {
-	told := risen(o.proxies.answered, m.proxies.Answered)
-	errors := told - o.latest.answered
+func (o *outlier) answers(m *member) (all, succeeded float64) {
+	answered := risen(m.tally.proxies.Answered, m.proxies.Answered)
+	errors := answered - o.latest.answered
 	if !m.withAccessLog() {
-		told, errors = max(told, risen(o.proxies.ended, m.proxies.Ended)), o.latest.errors
+		answered, errors = max(answered, risen(m.tally.proxies.Ended, m.proxies.Ended)), o.latest.errors
 	}
-	all = max(told, risen(o.server.Completions, m.server.Completions))
+	all = max(answered, risen(m.tally.server.Completions, m.server.Completions))
 	if !m.proxies.Succeeded.Known() {
 		return all, all
 	}
@@ -316,7 +318,7 @@ func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 		return o.latest.answered > o.latest.errors+rounding
 	}
 	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
-	o.proof.completed = o.proof.completed || risen(o.server.Completions, m.server.Completions) > 0 ||
+	o.proof.completed = o.proof.completed || risen(m.tally.server.Completions, m.server.Completions) > 0 ||
 		!p.usable(m.server.Completions)
 	return o.proof.succeeded && o.proof.completed
 }
@@ -378,13 +380,13 @@ const (
 	failingTau          = 10 * time.Second
 	failingRequests     = 50   // requests: the span, where they are fewer than those of failingTau
 	several             = 2    // requests: a single one is as likely an upload or an idle stream as a stall
-	consecutiveFailures = 5    // after which a proxy may eject the endpoint, which ends all evidence
+	consecutiveFailures = 5    // no later than a proxy ejects the endpoint: then nothing more is seen
 	rounding            = 1e-6 // of differences of sums
 	longestTau          = 10 * time.Minute
 )
 
-// stallReason describes the stall; empty where there is none.
-func (o *outlier) stallReason(p *pool, longest, pause float64) string {
+// stall describes the stall, and since when it lasts; empty where there is none.
+func (o *outlier) stall(p *pool, longest, pause float64) (reason string, since time.Time) {
 	const half = 0.5 // of a request: counts may not be whole numbers
 	after := p.params.Overload.StalledAfter
 	silent := p.now.Sub(o.lastAnswer)
@@ -394,18 +396,26 @@ func (o *outlier) stallReason(p *pool, longest, pause float64) string {
 	case o.unanswered() < 1:
 	case o.busy.improbable() && o.comparedAt.Sub(o.still).Seconds() >= after.Seconds()+pause/2:
 		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
-			clock(o.still), o.shown)
+			o.clocks(o.still), o.shown), o.still
 	case min(silent, p.now.Sub(o.lastProgress)) < after:
 	case o.contradicted > several-half:
 		return fmt.Sprintf(
 			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",
-			clock(o.lastAnswer), o.contradicted)
+			o.clocks(o.lastAnswer), o.contradicted), o.lastAnswer
 	case o.unanswered() < several && o.shown < 1:
 	case o.usual.completions >= fewestAnswers && o.pending >= max(improbable*mean, twice*longest):
 		return fmt.Sprintf("stalled since %s: none of %.0f requests in flight ends, and one takes %.3g s on average",
-			clock(o.lastAnswer), o.unanswered(), mean)
+			o.clocks(o.lastAnswer), o.unanswered(), mean), o.lastAnswer
 	}
-	return ""
+	return "", time.Time{}
+}
+
+// clocks is since when the endpoint stalls: where it was tried again meanwhile, both times.
+func (o *outlier) clocks(since time.Time) string {
+	if o.state == healthy {
+		return clock(since)
+	}
+	return clock(since) + ", and not healthy since " + clock(o.began)
 }
 
 // A still is how often reports show requests at the endpoint, and how often no progress since the report before.
@@ -431,7 +441,7 @@ func (s *still) count(busy, progress bool) {
 	}
 }
 
-// improbable reports whether that many reports without progress are no chance, by how often there is none otherwise.
+// improbable reports whether that many reports without progress are significant, by how often there is none otherwise.
 func (s *still) improbable() bool {
 	const fewest = 40 // reports
 	chance := (s.without - s.last + 1) / (s.reports - s.last + 2)
@@ -455,7 +465,7 @@ func (o *outlier) failsOften() bool {
 	return enough && share >= failingShare
 }
 
-// failsMoreThan reports whether the endpoint's failures are no chance where such a share of all requests fails.
+// failsMoreThan reports whether the endpoint's failures are significant where such a share of all requests fails.
 func (o *outlier) failsMoreThan(share float64) bool {
 	if o.consecutive >= consecutiveFailures && o.consecutive*-math.Log(share) >= improbable {
 		return true
@@ -510,8 +520,8 @@ func (f failures) others(but *outlier) float64 {
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // transition moves the endpoint between the states. An ejected endpoint gets no requests, so whether it recovered shows
-// only once it is probed: later each time that it is soon ejected again.
-func (o *outlier) transition(reason string, p *pool) {
+// only once it is probed; each time it is ejected again soon, the next probe comes later.
+func (o *outlier) transition(found trouble, p *pool) {
 	const (
 		forgetAfter = time.Minute      // in the healthy state
 		probeAfter  = 30 * time.Second // while old requests are still in flight
@@ -519,15 +529,18 @@ func (o *outlier) transition(reason string, p *pool) {
 	)
 	held := p.now.Sub(o.since)
 	switch {
-	case o.state != ejected && reason != "":
-		if o.state == healthy && held > forgetAfter {
-			o.ejections = 0
+	case o.state != ejected && found.reason != "":
+		if o.state == healthy {
+			o.began = found.since
+			if held > forgetAfter {
+				o.ejections = 0
+			}
 		}
 		o.ejections = min(o.ejections+1, doublings)
 		o.enterState(ejected, p.now)
-		o.reason = reason
+		o.reason = found.reason
 	case o.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(o.ejections-1):
-	case o.state == ejected && reason == "" && o.recovered:
+	case o.state == ejected && found.reason == "" && o.recovered:
 		o.enterState(healthy, p.now)
 	case o.state == ejected && (o.inFlight < 1 || held >= probeAfter<<(o.ejections-1)):
 		o.probe(p.now)

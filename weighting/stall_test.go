@@ -225,8 +225,8 @@ func silence(seed uint64, mean float64, inFlight int, learn, silent time.Duratio
 	return flagged
 }
 
-// Without reports of the server, silence counts once it is no chance any more: once so many answers should have come.
-func TestSilenceThatIsNoChanceIsAStall(t *testing.T) {
+// Without reports of the server, silence counts once it is significant: once enough answers should have come.
+func TestSignificantSilenceIsAStall(t *testing.T) {
 	for _, c := range []struct {
 		mean     float64 // seconds of a request
 		inFlight int
@@ -305,19 +305,29 @@ func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
 	stall := func() { w.others(); b.inFlight, b.running = 2, 0 }
 	gone := func() { w.others(); b.inFlight, b.running = 0, 0 }
 	var spells []time.Duration
+	var began time.Time
 	for range 3 {
-		if flagged, _ := w.run(3*second, stall); flagged < 0 {
+		flagged, d := w.run(3*second, stall)
+		if flagged < 0 {
 			t.Fatal("not flagged")
+		}
+		before, reason := began, d.Endpoints[0].OverloadReason
+		if began = d.Endpoints[0].OutlierSince; before.IsZero() {
+			before = began
+		}
+		again := strings.Contains(reason, ", and not healthy since "+clock(began)+": ")
+		if !began.Equal(before) || !strings.HasPrefix(reason, "stalled since ") || again != (len(spells) > 0) {
+			t.Errorf("try %d: an outlier since %v, before since %v: %s", len(spells), began, before, reason)
 		}
 		from := w.now
 		for d := w.step(); d.Endpoints[0].Overloaded; d = w.step() {
 			gone()
 		}
 		spells = append(spells, w.now.Sub(from))
-		d := w.step()
+		d = w.step()
 		want(t, "ramp while it is probed", d.Endpoints[0].Ramp, leastRamp)
 		if e := d.Endpoints[0]; !strings.HasPrefix(e.Probed, "stalled since") || e.Overloaded || e.Failing ||
-			!strings.Contains(d.Explain(0), "it was stalled since") {
+			!strings.Contains(d.Explain(0), "it was stalled since") || !e.OutlierSince.Equal(began) {
 			t.Errorf("probed: %q, flagged %v, failing %v: %s", e.Probed, e.Overloaded, e.Failing, d.Explain(0))
 		}
 	}
@@ -328,6 +338,7 @@ func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
 	_, d := w.run(2*second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
 	want(t, "ramp after an answer", d.Endpoints[0].Ramp, 1)
 	want(t, "flag after an answer", d.Endpoints[0].Overloaded, false)
+	want(t, "an outlier since, after an answer", d.Endpoints[0].OutlierSince, time.Time{})
 	want(t, "probed after an answer", d.Endpoints[0].Probed, "")
 }
 

@@ -68,8 +68,8 @@ type Size struct {
 type Change struct {
 	InFlight int32 // change of the number of requests in flight
 	Sums     Sums  // change of the sums
-	// Close is how many of the oldest open requests are over though their ends were not logged. An end of
-	// one that is logged after all is Closed.
+	// Close is how many of the oldest open requests have ended without a logged end. An end of one of them that is
+	// logged after all is Closed.
 	Close int32
 	// Corrected is how many requests a report added to the count by the log, or took from it.
 	Corrected int32
@@ -92,7 +92,7 @@ func (c *Counter) Open() int32 { return c.open }
 // A Beginning is a logged beginning of a request.
 type Beginning struct {
 	Size Size // of its body
-	// Untracked is one whose end has come already or would not be found: it is issued, and not open.
+	// Untracked marks a beginning whose end has come already, or could not be matched: it is issued, and not open.
 	Untracked bool
 	// Reported says that a process of the proxy sends load reports, which show the request as issued, too.
 	Reported bool
@@ -191,7 +191,7 @@ func (c *Counter) restart(unseen int32) {
 // forgetGap forgets what the reports showed of requests issued.
 func (c *Counter) forgetGap() { c.gap, c.least, c.most = 0, 0, 0 }
 
-// largestSize is what a larger body counts as, in bytes: no engine takes more, and anybody can announce more. It
+// largestSize is what a larger body counts as, in bytes: no engine takes more, and any client can announce more. It
 // keeps the sum exact.
 const largestSize = 1 << 28
 

@@ -1,7 +1,7 @@
 // Package flight counts the requests of one proxy at one endpoint: how many are in flight, and sums of
 // what began and ended. A [Counter] takes one step for each thing that is reported and returns what
 // changed. It is pure: values in, values out, with no lock, clock, identity or name. Package
-// collectors/ledger has one for each Envoy and endpoint, and the simulator the same ones.
+// collectors/ledger has one for each Envoy and endpoint, and the simulator uses the same type.
 //
 // There are two sources, and each lacks what the other has. A log reports each beginning and each end
 // within milliseconds; but an entry that is lost is lost for good, and a count that only adds up drifts.
@@ -21,7 +21,7 @@
 // median leaves it out. A drift lasts, and the second report corrects it by the smaller of the two.
 // In between,
 //
-//   - the first report after none stands for two, since nothing vouched for the log until then;
+//   - the first report counts as two, because nothing has confirmed the log before it;
 //   - an end without a beginning is that of a request that began unseen, if there is one (c > 0): c and d
 //     fall by one. Otherwise it changes nothing;
 //   - requests whose log stream broke may go on unseen: they leave b, and d rises by one each, so that a
@@ -47,8 +47,8 @@
 //
 //	d ∈ g − b + [−F, R]
 //
-// The counter takes the ranges of a round, in which each process reported, together, and for d what of the
-// result is nearest to c: what is corrected already stays as far as the range allows it. So the traffic of two
+// The counter intersects the ranges of a round, in which each process reports once, and takes as d the value of the
+// intersection that is nearest to c: a correction stays as far as the range allows it. So the traffic of two
 // processes is never taken for a drift, however it rises, falls or moves from one to the other; and a drift
 // is corrected as soon as one process is quiet enough to show it, which in a restart the old one soon is.
 //

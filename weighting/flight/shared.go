@@ -9,7 +9,7 @@ type shared struct {
 	low, high int32 // of the drift, by the reports of this round
 }
 
-// A process is one that has reported since there are several.
+// A process is one of several processes of the proxy. It is known from its first report on.
 type process struct {
 	id    uint8
 	gauge int32
@@ -22,7 +22,7 @@ type process struct {
 // unlimited is more than can have happened.
 const unlimited = maxKept
 
-// of returns a process, a new one if need be.
+// of returns a process, and creates it where it is new.
 func (s *shared) of(id uint8) *process {
 	i := slices.IndexFunc(s.processes, func(p process) bool { return p.id == id })
 	if i < 0 {

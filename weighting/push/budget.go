@@ -40,7 +40,8 @@ type Fleet struct {
 	Proxies int // that subscribe to the cluster
 	// Clusters is how many clusters the median proxy subscribes to, this one included, and BusyClusters how many of
 	// those have traffic. A proxy that subscribes to more gets fewer of the pushes (package xds), so that it costs the
-	// others nothing. Widest and WidestBusy are the most of any proxy: how rarely one may get a push.
+	// others nothing. Widest and WidestBusy are the largest of these numbers of any proxy: they bound how rarely one
+	// gets a push.
 	Clusters, BusyClusters, Widest, WidestBusy int
 	Idle                                       bool // this cluster is known to have no traffic
 }
@@ -105,8 +106,8 @@ func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time
 
 // A bucket is the proxies' CPU budget of one cluster.
 type bucket struct {
-	// spent is how long it takes until the bucket is full again. It is not CPU time: what was spent
-	// of a large budget would be a debt of hours when a small one replaces it.
+	// spent is the time until the bucket is full again. It is not kept as CPU time: what was spent of a large budget
+	// would take hours to pay off with a small one.
 	spent time.Duration
 	at    time.Time // when spent was right
 	last  terms     // of that moment
@@ -124,9 +125,9 @@ func (b *bucket) pushed(now time.Time, t terms) {
 // used is how much of the bucket is spent, 0..1.
 func (b *bucket) used() float64 { return min(1, float64(b.spent)/float64(bucketSize)) }
 
-// refill records the time and the budget. From the first request of an idle cluster on, what it has spent is a small
-// part of its larger budget. No other change of the budget reduces what was spent: it changes whenever any cluster of a
-// proxy becomes idle or busy, and little by little all would be forgotten.
+// refill records the time and the budget. With the first request of an idle cluster the budget grows, and what was
+// spent shrinks in proportion. No other change of the budget reduces what was spent: it changes whenever any cluster of
+// a proxy becomes idle or busy, and little by little all would be forgotten.
 func (b *bucket) refill(now time.Time, t terms) {
 	if !b.at.IsZero() {
 		b.spent = max(0, b.spent-now.Sub(b.at))

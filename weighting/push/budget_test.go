@@ -8,7 +8,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// cost is that of a real Envoy: 0.56 ms for 20 endpoints.
+// cost is what a push costs a real Envoy: 0.56 ms for 20 endpoints.
 var cost = Cost{CPU: 500 * time.Microsecond, CPUPerEndpoint: 3 * time.Microsecond, EndpointBytes: 30}
 
 func want[T comparable](t *testing.T, what string, got, want T) {

@@ -10,12 +10,15 @@
 // # What is pushed
 //
 // Always: a change of the endpoints or of their zones, of an overload flag, of an override, of the drop fraction
-// by 0.001 or to or from zero, and, after a heartbeat, whatever the decision is. A change of the
-// shares is pushed if both hold:
+// by 0.001 or to or from zero. A change of the shares is pushed if all of these hold:
 //
 //	distance > Deadband     distance = ½ · Σ |share in force − share decided|, the total variation:
 //	                        the part of the traffic that would go elsewhere
+//	age ≥ lasting           age of the shares in force; lasting = max(0, min(1 s, horizon − 1 s)), at most a third
+//	                        of the time after which proxies take an assignment for stale
 //	gain ≥ least gain       gain: weighting.Decision.Gain, mean services of waiting per request
+//
+// Shares that are as old as a heartbeat, and as lasting, are pushed again whether they changed or not.
 //
 // # The budgets
 //

@@ -88,13 +88,13 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 		{"the drop ended", set(func(d *weighting.Decision) { d.DropFraction = 0 }), options, 0, true, ReasonDrop},
 		{"the stale time changed", base, Options{Deadband: 0.01, StaleAfter: time.Second}, 0, true, ReasonChanged},
 		{"the shares of a horizon of seconds, too soon", far(2500*time.Millisecond, 0.4), options,
-			999 * time.Millisecond, false, ReasonDeadband},
+			999 * time.Millisecond, false, ReasonRecent},
 		{"the shares of a horizon of seconds", far(2500*time.Millisecond, 0.4), options, time.Second, true,
 			ReasonChanged},
 		{"a horizon that is little above a second", far(1200*time.Millisecond, 0.4), options, 200 * time.Millisecond,
 			true, ReasonChanged},
 		{"a heartbeat within a horizon of seconds", far(2500*time.Millisecond, 0.5),
-			Options{Heartbeat: time.Second / 2}, 999 * time.Millisecond, false, ReasonDeadband},
+			Options{Heartbeat: time.Second / 2}, 999 * time.Millisecond, false, ReasonRecent},
 		{"a flag within a horizon of seconds", change(far(2500*time.Millisecond, 0.4), func(d *weighting.Decision) {
 			d.Endpoints[2].Overloaded = true
 		}), options, 0, true, ReasonOverload},
@@ -105,7 +105,6 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewGate(options)
-			g.scrapesOnly = true
 			if first := g.judgeAndPush(epoch, base); !first.Push || first.Reason != ReasonMembership {
 				t.Fatalf("first verdict: push %v for %q", first.Push, first.Reason)
 			}
@@ -114,17 +113,6 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 				t.Errorf("push %v for %q, want %v for %q", v.Push, v.Reason, c.push, c.reason)
 			}
 		})
-	}
-}
-
-func TestSharesFollowReportsOfRequestsAtOnceHoweverLongTheHorizon(t *testing.T) {
-	g := NewGate(Options{Deadband: 0.01, Heartbeat: time.Second})
-	d := decision(0.5, 0.3, 0.2)
-	d.Horizon = time.Minute
-	g.judgeAndPush(epoch, d)
-	d = change(d, func(d *weighting.Decision) { d.Endpoints[0].Share, d.Endpoints[1].Share = 0.4, 0.4 })
-	if v := g.judgeAndPush(epoch.Add(5*time.Millisecond), d); !v.Push || v.Reason != ReasonChanged {
-		t.Errorf("push %v for %q, want one for the change", v.Push, v.Reason)
 	}
 }
 

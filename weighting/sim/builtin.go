@@ -108,7 +108,7 @@ func Names() []string {
 	return names
 }
 
-// Policies are those of the standard table of pods with slots.
+// Policies returns the rows of the standard table of pods with slots.
 func Policies() []Policy {
 	policies := append([]Policy{
 		named(Random), named(RoundRobin), named(LeastRequest), {Name: "free_slots@1s", Balancer: FreeSlots},
@@ -116,13 +116,13 @@ func Policies() []Policy {
 	return append(policies, named(ShortestQueue))
 }
 
-// EnginePolicies are those of the standard table of engines.
+// EnginePolicies returns the rows of the standard table of engines.
 func EnginePolicies() []Policy {
 	policies := append([]Policy{named(RoundRobin), named(LeastRequest)}, steelyards(defaultScrape)...)
 	return append(policies, named(FewestInFlight), named(LeastWork), named(LeastWorkGuessed))
 }
 
-// PrefixPolicies are those of the standard table of engines with a prefix cache.
+// PrefixPolicies returns the rows of the standard table of engines with a prefix cache.
 func PrefixPolicies() []Policy {
 	byLog := steelyards(defaultScrape)[3]
 	picker := func(name string, k Picker) Policy {

@@ -252,7 +252,7 @@ func (c *control) polled() {
 	c.poke()
 }
 
-// scrapeLane is that of a pod for this replica.
+// scrapeLane returns the lane of the scrapes of a pod by this replica.
 func (c *control) scrapeLane(pod lane) lane {
 	return c.w.lanes.scrape + lane(c.number*len(c.w.pods)) + pod
 }

@@ -45,7 +45,7 @@ func (a *assignment) settle() {
 	a.healthyPercent = healthyPercent(len(a.hosts[healthy].hosts), len(a.hosts[degraded].hosts))
 }
 
-// overprovisioning is that of the assignments of package xds/assignment.
+// overprovisioning is the factor in the assignments of package xds/assignment.
 const overprovisioning = 10
 
 // healthyPercent is Envoy's split between healthy and degraded hosts of one

@@ -85,7 +85,7 @@ func (k *pickers) pick(a *arrival) int32 {
 func (k *pickers) look(from *router, content *prefix.Prompt, r *picking.Request) {
 	k.cached = k.cached[:0]
 	deepest := 0
-	for _, m := range from.match(content, k.w.now) {
+	for _, m := range from.match(content) {
 		deepest = max(deepest, m.Blocks)
 		k.cached = append(k.cached, picking.Cached{Address: m.Address, Share: content.Share(m.Blocks)})
 	}

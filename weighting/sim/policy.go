@@ -132,7 +132,7 @@ type Steelyard struct {
 	// ScrapeInterval is the time between two scrapes of a pod, 0 for none (with
 	// Source Scrape: 1 s). ScrapeDelay is from a server's true numbers to the store.
 	ScrapeInterval, ScrapeDelay time.Duration
-	// ReportInterval is that of load reports (with the access log: of those that
+	// ReportInterval is the interval of load reports (with the access log: of those that
 	// reconcile it, default 1 s) or of polls of Redis. Default 50 ms.
 	ReportInterval time.Duration
 	// Uncorrected means that there are no load reports besides the access log: lost entries

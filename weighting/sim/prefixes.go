@@ -29,8 +29,8 @@ type router struct {
 func newRouter() *router { return &router{table: prefix.NewTable(prefix.Limits{})} }
 
 // match finds out which pods have answered the beginning of a prompt.
-func (r *router) match(content *prefix.Prompt, now instant) []prefix.Match {
-	r.table.Match(content, now.time(), &r.matches)
+func (r *router) match(content *prefix.Prompt) []prefix.Match {
+	r.table.Match(content, &r.matches)
 	return r.matches.All
 }
 
@@ -71,7 +71,7 @@ func (w *world) byContent(a *arrival) int32 {
 // matched is the pod with the longest known beginning of a prompt, of several the one that learned it last; -1 if there
 // is none.
 func (w *world) matched(content *prefix.Prompt) int32 {
-	for _, m := range w.router.match(content, w.now) {
+	for _, m := range w.router.match(content) {
 		if pod := podNumber(m.Address); w.pods[pod].present {
 			return pod
 		}
@@ -104,7 +104,7 @@ func (w *world) overloaded(pod int32) bool {
 func (w *world) leastUncached(a *arrival) int32 {
 	output := w.arrivals.prompts.output
 	cached := make([]float64, len(w.pods)) // share of the prompt
-	for _, m := range w.router.match(&a.content, w.now) {
+	for _, m := range w.router.match(&a.content) {
 		cached[podNumber(m.Address)] = a.content.Share(m.Blocks)
 	}
 	return w.least(func(p *pod, i int) float64 {

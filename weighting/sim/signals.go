@@ -7,7 +7,7 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// delays are those of messages to the control plane: one half fixed, one half
+// delays are how long messages to the control plane take: one half fixed, one half
 // exponential.
 type delays struct {
 	mean   float64 // nanoseconds
@@ -73,7 +73,7 @@ func (l *entries) write(envoy int32, e logEntry) {
 	w.set(w.lanes.entries+lane(envoy), stream.first().at)
 }
 
-// deliver takes in the entry of an Envoy that has arrived.
+// deliver takes in the entry that has arrived from an Envoy.
 func (l *entries) deliver(envoy lane) {
 	w, stream := l.c.w, &l.streams[envoy]
 	e := stream.pop()
@@ -94,7 +94,7 @@ func (l *entries) deliver(envoy lane) {
 	l.c.poke() // counts or sums: something changed
 }
 
-// size is that of the request's body.
+// size returns the size of the request's body.
 func (e *logEntry) size() flight.Size {
 	return flight.Size{Bytes: uint64(e.bytes), Known: e.bytes > 0}
 }

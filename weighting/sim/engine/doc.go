@@ -28,7 +28,7 @@
 // then the waiting ones, first come, first served, while there is budget, a free
 // place among the sequences and room in the KV cache for the whole prompt. A
 // sequence that decodes and finds the KV cache full evicts the one admitted last
-// (if need be itself), which waits in front of all others and is computed again,
+// (which may be itself), which waits in front of all others and is computed again,
 // what it has generated included. The iteration in which the last token of a prompt
 // is computed generates the first token.
 //

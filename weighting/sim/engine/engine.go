@@ -129,7 +129,7 @@ func (e *Engine) Speed() float64 { return e.speed }
 // Busy reports whether an iteration is under way.
 func (e *Engine) Busy() bool { return e.busy }
 
-// Gauges are those of the last scheduling.
+// Gauges returns the gauges as of the last scheduling.
 func (e *Engine) Gauges() Gauges { return e.gauges }
 
 // Counters are the sums up to the last step.

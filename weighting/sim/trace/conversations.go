@@ -26,7 +26,7 @@ type dialogs struct {
 	requests     int
 	gap          time.Duration // between two of them, in the mean
 	root         int           // tokens that all system prompts begin with
-	systems      int           // system prompts, used by Zipf's law
+	systems      int           // system prompts; how often each is used follows Zipf's law
 	zipf         float64
 	system       logNormal // tokens of one
 	opening      logNormal // tokens of the first question, with documents
@@ -57,7 +57,7 @@ var chatService = dialogs{
 
 var makeConversations = sync.OnceValue(func() *Trace { return chatService.trace(rand.New(rand.NewPCG(1, 2))) })
 
-// Conversations is a trace made by the published figures, which must not be changed.
+// Conversations returns a synthetic trace modelled on published figures. Callers must not change it.
 func Conversations() *Trace { return makeConversations() }
 
 // A dialog is a conversation so far.
@@ -67,7 +67,7 @@ type dialog struct {
 	tokens int
 	prompt []int // tokens of the prompt, by turn
 	output []int
-	said   []int // ends there, by turn
+	asked  []int // index in ends of the end of each question
 }
 
 func (d dialogs) trace(random *rand.Rand) *Trace {
@@ -87,14 +87,14 @@ func (d dialogs) trace(random *rand.Rand) *Trace {
 		c := systems[use.Uint64()].fork(0)
 		if len(earlier) > 0 && random.Float64() < d.branch {
 			from := earlier[len(earlier)-1-random.IntN(min(len(earlier), d.branchWithin))]
-			c = from.fork(1 + random.IntN(len(from.said)))
+			c = from.fork(1 + random.IntN(len(from.asked)))
 		}
 		moment := at
 		for {
 			d.turn(c, random)
 			turn := len(c.prompt) - 1
 			all = append(all, request{Request{At: moment, Prompt: int32(c.prompt[turn]), Output: int32(c.output[turn])},
-				Content{Blocks: c.blocks, Ends: c.ends[:c.said[turn]]}})
+				Content{Blocks: c.blocks, Ends: c.ends[:c.asked[turn]]}})
 			if random.Float64() < 1/d.turns || c.tokens > d.longest/2 {
 				break
 			}
@@ -111,7 +111,7 @@ func (d dialogs) trace(random *rand.Rand) *Trace {
 	return t
 }
 
-// systemPrompts all begin alike.
+// systemPrompts returns a dialog for each system prompt; all share the tokens of root.
 func (d dialogs) systemPrompts(random *rand.Rand) []*dialog {
 	root := new(dialog)
 	root.add(d.root, random)
@@ -133,14 +133,14 @@ func (d dialogs) turn(c *dialog, random *rand.Rand) {
 	}
 	c.add(min(question.draw(random), d.longest/2), random)
 	c.end()
-	c.prompt, c.said = append(c.prompt, c.tokens), append(c.said, len(c.ends))
+	c.prompt, c.asked = append(c.prompt, c.tokens), append(c.asked, len(c.ends))
 	answer := d.answer.draw(random)
 	c.output = append(c.output, answer)
 	c.add(answer, random)
 	c.end()
 }
 
-// add goes on with so many tokens that no other conversation has.
+// add appends tokens that no other conversation has.
 func (c *dialog) add(tokens int, random *rand.Rand) {
 	c.tokens += tokens
 	for len(c.blocks) < c.tokens/BlockTokens {
@@ -157,8 +157,8 @@ func (c *dialog) fork(turns int) *dialog {
 	if turns == 0 {
 		return &dialog{blocks: slices.Clip(c.blocks), ends: slices.Clip(c.ends), tokens: c.tokens}
 	}
-	tokens, ends := c.prompt[turns-1]+c.output[turns-1], c.said[turns-1]+1
+	tokens, ends := c.prompt[turns-1]+c.output[turns-1], c.asked[turns-1]+1
 	return &dialog{blocks: slices.Clip(c.blocks[:tokens/BlockTokens]), ends: slices.Clip(c.ends[:ends]), tokens: tokens,
 		prompt: slices.Clip(c.prompt[:turns]), output: slices.Clip(c.output[:turns]),
-		said: slices.Clip(c.said[:turns])}
+		asked: slices.Clip(c.asked[:turns])}
 }
