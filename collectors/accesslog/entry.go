@@ -34,7 +34,7 @@ const (
 	commonType                 protowire.Number = 33
 
 	requestID      protowire.Number = 9
-	requestHeaders protowire.Number = 13 // a map of those that the Envoy was told to log
+	requestHeaders protowire.Number = 13 // a map of those that the Envoy is configured to log
 
 	responseCode     protowire.Number = 1
 	responseHeaders  protowire.Number = 4 // maps, like requestHeaders
@@ -44,20 +44,20 @@ const (
 	mapValue protowire.Number = 2
 )
 
-// grpcStatus is the name under which a gRPC server reports how a call ended: in a trailer, or in a
-// header where there is nothing else in the answer.
+// grpcStatus is the name under which a gRPC server reports how a call ended: in a trailer, or in a header if the answer
+// has nothing else.
 const grpcStatus = "grpc-status"
 
 // contentLength is the name of the header with the size of a request's body. A chunked body has none.
 const contentLength = "content-length"
 
-// maxContentLength is the largest size that is taken for one, in bytes: up to it a float64 is exact.
+// maxContentLength is the largest size that is accepted, in bytes: up to it a float64 is exact.
 const maxContentLength = 1 << 53
 
-// unknownGRPCStatus stands for what is no number: gRPC's UNKNOWN.
+// unknownGRPCStatus replaces a status that is not a number: it is gRPC's UNKNOWN.
 const unknownGRPCStatus = 2
 
-// The response flags that say how an attempt ended.
+// The response flags that show how an attempt ended.
 const (
 	flagRequestTimeout        protowire.Number = 3
 	flagLocalReset            protowire.Number = 4
@@ -73,11 +73,10 @@ const (
 	flagDownstreamReset       protowire.Number = 28
 )
 
-// maxID is the length, in bytes, up to which ids are told apart. Envoy's own have 36.
+// maxID is the length, in bytes, up to which ids are compared. Envoy's own have 36.
 const maxID = 256
 
-// An entry is what is wanted of one HTTPAccessLogEntry. Its slices belong to the
-// message.
+// An entry has what is needed of one HTTPAccessLogEntry. Its slices belong to the message.
 type entry struct {
 	kind                         uint64
 	address                      []byte // a core.v3.Address
@@ -93,17 +92,16 @@ type entry struct {
 	overflow                     bool // the Envoy's circuit breaker was open: the request never reached the endpoint
 }
 
-// A moment is a google.protobuf.Timestamp as it was sent; zero where there is none.
-// It is compared, never calculated with.
+// A moment is a google.protobuf.Timestamp as it was sent; zero if there is none. Moments are only compared.
 type moment struct{ seconds, nanos uint64 }
 
-// A span is a duration that may not be there.
+// A span is a duration that may be missing.
 type span struct {
 	d     time.Duration
 	known bool
 }
 
-// read takes an entry off the wire.
+// read decodes an entry.
 func (e *entry) read(message []byte) error {
 	*e = entry{}
 	r := wire.Read(message)
@@ -157,8 +155,8 @@ func (e *entry) readCommon(message []byte) error {
 	return r.Err()
 }
 
-// readFlags sorts the flags by whose doing the end was: the endpoint's, or that of
-// the client or Envoy, before the answer was complete.
+// readFlags sorts the flags by what caused the end: the endpoint, or the client or Envoy before the answer was
+// complete.
 func (e *entry) readFlags(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
@@ -217,7 +215,7 @@ func (e *entry) readResponse(message []byte) error {
 	return r.Err()
 }
 
-// readStatus takes a UInt32Value.
+// readStatus reads a UInt32Value.
 func (e *entry) readStatus(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
@@ -228,7 +226,7 @@ func (e *entry) readStatus(message []byte) error {
 	return r.Err()
 }
 
-// readHeader takes an entry of a map of headers or trailers.
+// readHeader reads an entry of a map of headers or trailers.
 func readHeader(message []byte) (key, value []byte, err error) {
 	r := wire.Read(message)
 	for r.Next() {
@@ -242,7 +240,7 @@ func readHeader(message []byte) (key, value []byte, err error) {
 	return key, value, r.Err()
 }
 
-// asSize reads a content-length. Whatever is not a plain number within bounds is an unknown size.
+// asSize reads a content-length. The size is unknown if it is not a plain number within bounds.
 func asSize(text []byte) ledger.Size {
 	const digits = 16 // of maxContentLength
 	if len(text) == 0 || len(text) > digits {
@@ -261,7 +259,7 @@ func asSize(text []byte) ledger.Size {
 	return ledger.Size{Bytes: size, Known: true}
 }
 
-// asGRPCStatus reads a grpc-status. It has one or two digits; what has not is an error, too.
+// asGRPCStatus reads a grpc-status, which has one or two digits. Anything else counts as an error.
 func asGRPCStatus(text []byte) int {
 	status := 0
 	for _, c := range text {
@@ -273,7 +271,7 @@ func asGRPCStatus(text []byte) int {
 	return status
 }
 
-// read takes the two numbers, which a google.protobuf.Duration has, too.
+// read reads the two numbers, which a google.protobuf.Duration has, too.
 func (m *moment) read(message []byte) error {
 	r := wire.Read(message)
 	for r.Next() {
@@ -287,7 +285,7 @@ func (m *moment) read(message []byte) error {
 	return r.Err()
 }
 
-// read takes a google.protobuf.Duration.
+// read reads a google.protobuf.Duration.
 func (s *span) read(message []byte) error {
 	var m moment
 	if err := m.read(message); err != nil {
@@ -307,9 +305,9 @@ func (e *entry) wanted() bool {
 	return e.kind == upstreamPoolReady || e.kind == upstreamEnd && !e.overflow
 }
 
-// appendID appends what the beginning and the end of an attempt have in common, and no
-// other attempt has: when it started, in 16 bytes, and the request's id. That may be
-// the client's, and a client may give any number of requests the same.
+// appendID appends what the beginning and the end of an attempt have in common, and no other attempt has: when it
+// started, in 16 bytes, and the request's id, which may be the client's: a client may give several requests the same
+// one.
 func (e *entry) appendID(text []byte) []byte {
 	text = binary.BigEndian.AppendUint64(text, e.start.seconds)
 	text = binary.BigEndian.AppendUint64(text, e.start.nanos)
@@ -330,10 +328,9 @@ func (e *entry) outcome() ledger.Outcome {
 	return o
 }
 
-// latency is the time to the last byte of this attempt, 0 where there was none.
-// Only that byte distinguishes an answer from one that the client or a timeout cut short:
-// Envoy sets no flag for those. Where the time at which the attempt was sent is missing, the
-// attempt's whole duration stands in.
+// latency returns the time to the last byte of this attempt, 0 if there was none. Only that byte distinguishes an
+// answer from one that the client or a timeout cut short: Envoy sets no flag for those. If the time at which the
+// attempt was sent is missing, the duration of the whole attempt is used.
 func (e *entry) latency() time.Duration {
 	switch {
 	case !e.lastReceived.known || e.halted:

@@ -11,10 +11,10 @@ import (
 const (
 	maxMessage = 1 << 20 // bytes; Envoy's buffer is 16 KB unless set otherwise
 	maxEntries = 16_384  // in a message
-	maxCluster = 1024    // bytes of a cluster's name; a longer one is not known
+	maxCluster = 1024    // bytes of a cluster's name; a longer one is taken as unknown
 
-	// What a stream keeps the memory of for its next message. An Envoy's, as Steelyard
-	// sets it up, has at most some eighty entries; a larger one gets new memory.
+	// Buffers up to this size are kept for the next message of a stream. A message of an Envoy that Steelyard
+	// configured has at most about eighty entries; a larger one gets new memory.
 	keptEvents = 128
 	keptText   = 16 << 10 // bytes
 )
@@ -27,8 +27,8 @@ const (
 	logsEntry         = 1
 )
 
-// A message is a StreamAccessLogsMessage. One is used for all messages of a
-// stream, so that the buffers are its own; node is kept only while it is wanted.
+// A message is a StreamAccessLogsMessage. One is reused for all messages of a stream, with its buffers; node is read
+// only while it is wanted.
 type message struct {
 	wantNode bool
 	node     []byte // a core.v3.Node; nil if there is none
@@ -40,21 +40,21 @@ type message struct {
 
 var _ wire.Message = (*message)(nil)
 
-// UnmarshalWire reads the events off a message, and copies what they refer to.
+// UnmarshalWire reads the events of a message, and copies what they refer to.
 func (m *message) UnmarshalWire(data []byte) error {
 	m.node, m.events, m.text, m.skipped = nil, m.events[:0], m.text[:0], 0
 	if len(data) > maxMessage {
 		return fmt.Errorf("an access log message of %d bytes, want at most %d", len(data), maxMessage)
 	}
 	err := m.read(data)
-	m.entry = entry{} // what it refers to is not ours any more
+	m.entry = entry{} // data belongs to the caller again
 	if err != nil {
 		return fmt.Errorf("reading an access log message: %w", err)
 	}
 	return nil
 }
 
-// AppendWire is not for this message.
+// AppendWire returns an error: this message is only received.
 func (m *message) AppendWire([]byte) ([]byte, error) {
 	return nil, errors.New("access logs are only received")
 }
@@ -105,8 +105,8 @@ func (m *message) readLogs(logs []byte) error {
 	return r.Err()
 }
 
-// keep makes an event of the entry that was just read. One without an address is
-// of a request that never had an endpoint.
+// keep makes an event of the entry that was just read. An entry without an address belongs to a request that never had
+// an endpoint.
 func (m *message) keep() error {
 	e := &m.entry
 	if !e.wanted() {
@@ -140,8 +140,8 @@ func (m *message) keep() error {
 	return nil
 }
 
-// release is called when the events have been used. It keeps no more memory than for a
-// message of a usual size: a stream is open for ever, and may never send a large one again.
+// release is called when the events have been used. It frees buffers that are larger than for a usual message: a stream
+// stays open, and may never send a large one again.
 func (m *message) release() {
 	if cap(m.text) > keptText {
 		m.text, m.events = nil, nil // events refer to the text

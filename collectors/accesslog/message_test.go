@@ -214,11 +214,11 @@ func FuzzMessage(f *testing.F) {
 		}
 		s := l.Open(ledger.Envoy{NodeID: "a"}, time.Now())
 		s.Events(time.Now(), m.events)
-		s.Close(time.Now())
+		s.Close()
 	})
 }
 
-// sized is a message with the beginning of a request that has this content-length.
+// sized returns a message with the beginning of a request that has this content-length.
 func sized(t testing.TB, length string) []byte {
 	t.Helper()
 	data, err := proto.Marshal(&accesslogv3.StreamAccessLogsMessage{

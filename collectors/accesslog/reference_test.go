@@ -113,7 +113,7 @@ func referenceOutcome(e *accessdatav3.HTTPAccessLogEntry) ledger.Outcome {
 	return o
 }
 
-// recorded are the messages of a real Envoy 1.40, by name.
+// recorded returns the messages of a real Envoy 1.40, by name.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "recorded", name+".bin"))
@@ -129,7 +129,7 @@ func address(ip string, port uint32) *corev3.Address {
 	}}}
 }
 
-// drawHeaders are headers that Envoy was told to log.
+// drawHeaders draws headers that Envoy is configured to log.
 func drawHeaders(t *rapid.T) map[string]string {
 	headers := map[string]string{"x-other": "7"}
 	if rapid.Bool().Draw(t, "gRPC") {

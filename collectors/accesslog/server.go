@@ -16,13 +16,14 @@ import (
 	"steelyard/collectors/wire"
 )
 
-// maxStreamsEach is how many one Envoy may have: its workers times two loggers.
+// maxStreamsEach is how many streams one Envoy may have: its workers times two loggers.
 const maxStreamsEach = 1024
 
-// A Server takes upstream access logs.
+// A Server receives upstream access logs.
 type Server struct {
-	// Reporter returns what is asked, with its address, before a report on an endpoint is accepted; the error is the
-	// status of the stream. Nil, or the function that it returns: everything is accepted. Set it before Register.
+	// Reporter returns a function that checks the address of each endpoint before a report on it is accepted; its error
+	// becomes the status of the stream. If Reporter or that function is nil, everything is accepted. Set it before
+	// Register.
 	Reporter wire.Reporter
 
 	ledger *ledger.Ledger
@@ -32,13 +33,13 @@ type Server struct {
 	messages, entries, skipped, refused, broken atomic.Uint64
 }
 
-// Stats are counted since the start.
+// Stats has counters since the start.
 type Stats struct {
 	Streams  int    // open now
-	Messages uint64 // taken in
+	Messages uint64 // received
 	Entries  uint64 // beginnings and ends of requests
-	Skipped  uint64 // entries of other types, and such without an endpoint
-	Refused  uint64 // streams refused, because there was no identity or no room
+	Skipped  uint64 // entries of other types, or without an endpoint
+	Refused  uint64 // streams refused, because they had no identity or were too many
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 
@@ -69,7 +70,7 @@ func (s *Server) Register(g *grpc.Server) {
 // Close ends all streams, refuses new ones, and returns when all have ended.
 func (s *Server) Close() { s.gate.Close() }
 
-// Stats returns what was counted.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Streams:  s.gate.Open(),
@@ -81,7 +82,7 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// serve takes one stream: its Envoy, and then its entries, until it ends.
+// serve receives one stream: the name of its Envoy, and then its entries, until it ends.
 func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &message{wantNode: true}
 	if err := stream.RecvMsg(m); err != nil {
@@ -113,7 +114,7 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 // follow passes each message on to the ledger, the one in m first.
 func (s *Server) follow(stream grpc.ServerStream, m *message, envoy ledger.Envoy) error {
 	l := s.ledger.Open(envoy, time.Now())
-	defer func() { l.Close(time.Now()) }()
+	defer l.Close()
 	may := s.Reporter.Of(stream.Context())
 	for {
 		for i := range m.events {
@@ -132,7 +133,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *message, envoy ledger.Envoy
 	}
 }
 
-// ended is what the stream ends with.
+// ended returns the status that the stream ends with.
 func (s *Server) ended(stream grpc.ServerStream, err error) error {
 	if errors.Is(err, io.EOF) {
 		return stream.SendMsg(&accesslogv3.StreamAccessLogsResponse{})

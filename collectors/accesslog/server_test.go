@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +12,12 @@ import (
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/e2e/rig/grpctest"
 )
 
 // served is a server on a loopback port, and a connection to it.
@@ -39,25 +38,9 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 		}
 	})
 	s.Server = New(s.ledger, nil)
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer(options...)
-	s.Register(g)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(lis) }()
-	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		g.Stop()
-		<-done
-		s.Close()
-	})
-	s.client = accesslogv3.NewAccessLogServiceClient(conn)
+	t.Cleanup(s.Close)
+	address, _ := grpctest.Serve(t, s.Register, options...)
+	s.client = accesslogv3.NewAccessLogServiceClient(grpctest.Connect(t, address))
 	return s
 }
 
@@ -74,7 +57,7 @@ func (s *served) open(t *testing.T) accesslogv3.AccessLogService_StreamAccessLog
 	return stream
 }
 
-// logs is a recorded message, with a node if it has an id.
+// logs returns a recorded message, with a node if it has an id.
 func logs(t *testing.T, name, node string) *accesslogv3.StreamAccessLogsMessage {
 	t.Helper()
 	var m accesslogv3.StreamAccessLogsMessage

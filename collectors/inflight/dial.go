@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// maxReply bounds what Redis may send in answer to one write, in bytes. A poll
-// of 50 sets of MaxMembers addresses stays below it.
+// maxReply bounds what Redis may send in answer to one write, in bytes. The answer to a poll of 50 sets of MaxMembers
+// addresses is smaller.
 const maxReply = 32 << 20
 
-// A dialer makes the connections of one Run and can be stopped: the library
-// dials in goroutines of its own and does not wait for them.
+// A dialer makes the connections of one Run and can be stopped: the library dials in its own goroutines and does not
+// wait for them.
 type dialer struct {
 	tls     tlsConfig // nil: plain
 	timeout time.Duration

@@ -3,44 +3,35 @@
 // count them: one sorted set per cluster, member IP:PORT, score the number of
 // requests in flight.
 //
-// A Poller reads the sets of all clusters in one pipelined round trip every
-// Interval (default 50 ms) and hands one Result per key to its sink. In a Redis
-// Cluster the keys live on several nodes; there it is one round trip to each of
-// them, side by side. The wiring in cmd sets the keys and puts the results into
-// the report store.
+// A Poller reads the sets of all clusters in one pipelined round trip every Interval (default 50 ms) and passes one
+// Result per key to its sink. In a Redis Cluster, whose keys are on several nodes, it makes one round trip to each of
+// them, concurrently. The wiring in cmd sets the keys and puts the results into the report store.
 //
 // # What a result means
 //
-// Unknown is not zero. A key that does not exist, a member that is not in its
-// set, a member with a score that is no count (negative, infinite, NaN) and a
-// key that could not be read all leave the endpoint's reading as it was, and so
-// let it age; none of them means that the endpoint is idle. A set above
-// MaxMembers is not used at all: Redis hands members out from the lowest score
-// up, so what a limit cuts off is the busiest part.
+// Unknown is not zero. A key that does not exist, a member that is not in its set, a member with a score that is not a
+// count (negative, infinite, NaN) and a key that could not be read all leave the endpoint's reading as it was, so that
+// it ages; none of them means that the endpoint is idle. A set with more than MaxMembers is not used at all: Redis
+// returns members from the lowest score up, so a limit would cut off the busiest ones.
 //
-// Result.At is the middle of the exchange with Redis, the best guess at the
-// moment the counts were true.
+// Result.At is the middle of the exchange with Redis, the best estimate of when the counts were true.
 //
-// A replica that has lost its primary goes on answering, with old counts. So a server
-// (modes single and sentinel) is asked for its role in the same round trip: the answers of
-// a replica whose connection to its primary is down, or over which nothing came for 15 s,
-// are an error, and their counts are not used. A primary pings its replicas every 10 s
-// (repl-ping-replica-period). In a Redis Cluster a replica sends readers to the primary.
+// A replica that has lost its primary continues to answer, with old counts. So a server (modes single and sentinel) is
+// asked for its role in the same round trip: the answers of a replica whose connection to its primary is down, or over
+// which nothing came for 15 s, are an error, and their counts are not used. A primary pings its replicas every 10 s
+// (repl-ping-replica-period). In a Redis Cluster a replica redirects readers to the primary.
 //
-// # When Redis is away
+// # While Redis is unreachable
 //
-// Every interval still yields one Result per key, with Err set. There is one
-// exchange at a time, it ends after Timeout, and it is not repeated: the next
-// interval is the retry. A connection in the making is bounded in time and
-// number, and may outlive the poll that asked for it, so that a Redis further
-// away than one Timeout is still reached. After some dozens of failed
-// connections go-redis tries once a second until one succeeds. The change from
-// readable to not and back is logged once; the single failures only at debug
-// level.
+// Every interval still yields one Result per key, with Err set. There is one exchange at a time, it ends after Timeout,
+// and it is not repeated: the next interval is the retry. Connecting is bounded in time and number, and may outlive the
+// poll that asked for it, so that a Redis further away than one Timeout is still reached. After some dozens of failed
+// connections go-redis tries once a second until one succeeds. The change from readable to unreadable and back is
+// logged once; each further failure is logged at debug level.
 //
-// While a key of a Redis Cluster cannot be read, the layout of the cluster is asked for
-// every half second. go-redis does so by itself only when a node answers MOVED, which a
-// primary that died does not (github.com/redis/go-redis/issues/3979).
+// While a key of a Redis Cluster cannot be read, the Poller asks for the layout of the cluster every half second.
+// go-redis asks only when a node answers MOVED, which a primary that died does not
+// (github.com/redis/go-redis/issues/3979).
 //
 // # Credentials and rights
 //
@@ -66,11 +57,15 @@
 //	               longer has, or that only an expired list had, is deleted at once if it is on no other
 //	alien MEMBER   since when the set has a member that is on no list; it is deleted after 10 s. So right after a
 //	               flush of Redis no list deletes what another replica is about to write
-//	gone MEMBER    the count of a deleted member, kept for a minute. What pickers still subtract is taken off it,
-//	               and an endpoint that comes back begins with what is left, not as the idlest of all
+//	gone MEMBER    a member that was deleted within the last minute. What pickers still subtract makes it a member
+//	               again, as the idlest of all: it is deleted at once
 //
-// A member below zero, as the ends of requests from before a flush make it, is raised to zero. All times are by the
-// clock of Redis, and the replicas' clocks do not matter. The script needs more rights:
+// An endpoint that comes back is a new member, with 0. Its requests that are still in flight do not count: pickers that
+// never lower a count below zero would also not subtract those that ended meanwhile, and a restored count would stay
+// forever.
+//
+// A member below zero, which results when requests from before a flush end, is raised to zero. All times are by the
+// clock of Redis, so the replicas' clocks do not matter. The script needs more rights:
 //
 //	ACL SETUSER steelyard ~{inflight:*}:steelyard +evalsha +eval +time +hgetall +hset +hdel
 //	    +zrange +zscore +zadd +zrem +pexpire
@@ -80,11 +75,9 @@
 //
 // # What it is not
 //
-// It does not know which members are endpoints: the receiver of the results matches
-// them, and ignores and counts the rest. Without SetMembers it writes nothing to Redis. It keeps no
-// history and computes no weight.
+// It does not know which members are endpoints: the receiver of the results matches them, and ignores and counts the
+// rest. Without SetMembers it writes nothing to Redis. It keeps no history and computes no weight.
 //
-// The Redis library writes its own log lines to stderr unless it is set otherwise,
-// and that choice is one for the whole process. New makes it: they go to the
-// Poller's logger at debug level; with several Pollers, to the newest one's.
+// The Redis library writes its own log lines to stderr by default, and the setting is global to the process. New
+// changes it: the lines go to the Poller's logger at debug level; with several Pollers, to the newest one's.
 package inflight

@@ -68,7 +68,7 @@ func TestNoMoreMembersAreAskedForThanAreUsed(t *testing.T) {
 // pollThrough reads keys once, from the stand-in.
 func pollThrough(t *testing.T, s *slowRedis, keys ...Key) []Result {
 	t.Helper()
-	p := loopOf(t, nil, nil)
+	p := loopOf(t, nil)
 	client := redis.NewUniversalClient(p.o.universal(p.dialer))
 	defer p.dialer.close()
 	defer client.Close()

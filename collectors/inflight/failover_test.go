@@ -70,7 +70,7 @@ func (c *redisCluster) do(node int, args ...any) any {
 	return do(c.t, &redis.Options{Addr: c.nodes[node].address}, args...)
 }
 
-// primaryOf is the index of the node that serves key by its own answer.
+// primaryOf returns the index of the node that serves key by its own answer.
 func (c *redisCluster) primaryOf(key string) (int, bool) {
 	for i, n := range c.nodes {
 		client := redis.NewClient(&redis.Options{Addr: n.address, MaxRetries: -1, DialerRetries: 1})

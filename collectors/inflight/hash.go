@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Hash is a Redis hash that keeps some texts over a restart. It has connections of its own, so that a poll of the
-// counts never waits for it. Its methods take at most a second each.
+// A Hash is a Redis hash that keeps texts over a restart. It has its own connections, so that a poll of the counts
+// never waits for it. Its methods take at most a second each.
 //
 // Beyond the rights of a Poller, the ACL user needs +hlen +hgetall +hset +hdel on the key.
 type Hash struct {
@@ -18,7 +18,7 @@ type Hash struct {
 	client redis.UniversalClient
 }
 
-// maxTexts bounds what is read of a hash: more is not what this process wrote.
+// maxTexts bounds what is read of a hash: this process never writes more.
 const maxTexts = 10_000
 
 // NewHash checks the options as New does; it does not connect. Close ends it.

@@ -31,7 +31,7 @@ const (
 // maxPasswordFile bounds the password file, in bytes.
 const maxPasswordFile = 64 << 10
 
-// Options say how Redis is reached and how often it is read.
+// Options define how Redis is reached and how often it is read.
 type Options struct {
 	// Addresses are host:port: of the server (exactly one), of the sentinels, or
 	// of some nodes of the Redis Cluster.
@@ -46,10 +46,16 @@ type Options struct {
 	// PasswordFile holds the password, with or without a newline at its end. It
 	// is read again for every new connection. Empty means no password.
 	PasswordFile string
+	// SentinelUsername is the ACL user at the sentinels, and SentinelPasswordFile holds its password, or that of
+	// requirepass there; both only with ModeSentinel. The library takes a password of sentinels as a text, so the
+	// file is read when a Poller begins to run, and by each call of what Connector returns.
+	SentinelUsername     string
+	SentinelPasswordFile string
 	// DB is the number of the logical database. A Redis Cluster has only 0.
 	DB int
-	// TLS encrypts the connections, those to the sentinels too; nil means plain.
-	TLS *TLS
+	// TLS encrypts the connections, those to the sentinels too; nil means plain. Without ServerName it is the host that
+	// is connected to.
+	TLS *credentials.Client
 	// Credentials have the files of TLS, and keep them up to date; nil means that they are read once.
 	Credentials *credentials.Store
 	// Interval is the time between two polls, default 50 ms.
@@ -59,12 +65,12 @@ type Options struct {
 	Timeout time.Duration
 	// Replica identifies this process among those that keep the members of the same sets (SetMembers).
 	Replica string
-	// Progress watches that the Poller goes on; nil: nobody does.
+	// Progress watches whether the Poller makes progress; nil if nothing does.
 	Progress Progress
 }
 
-// A Progress is told when work begins that ends soon whatever Redis does, and when it has ended: the sink, and a poll
-// from its timeout on. A poll that waits for Redis within its timeout is no such work.
+// A Progress is notified when work begins that must end soon whatever Redis does, and when it has ended: the sink, and
+// a poll from its timeout on. A poll that waits for Redis within its timeout is not such work.
 type Progress interface {
 	Begin()
 	End()
@@ -74,19 +80,6 @@ type unwatched struct{}
 
 func (unwatched) Begin() {}
 func (unwatched) End()   {}
-
-// TLS makes the connections to Redis encrypted and checks the server.
-type TLS struct {
-	// CAFile holds the PEM certificates that may sign the server's; empty means
-	// the system's.
-	CAFile string
-	// CertFile and KeyFile are the client's certificate and key in PEM; both or
-	// none. All files are those of Options.Credentials.
-	CertFile, KeyFile string
-	// ServerName is the name expected in the server's certificate; empty means
-	// the host that is connected to.
-	ServerName string
-}
 
 func (o Options) withDefaults() Options {
 	if o.Mode == "" {
@@ -138,6 +131,9 @@ func (o Options) validateMode() error {
 	case o.Mode != ModeSentinel && o.MasterName != "":
 		return fmt.Errorf("master_name %q has no meaning in mode %q; leave it out or use mode %q", o.MasterName, o.Mode,
 			ModeSentinel)
+	case o.Mode != ModeSentinel && o.SentinelPasswordFile != "":
+		return fmt.Errorf("sentinel_password_file has no meaning in mode %q; leave it out or use mode %q", o.Mode,
+			ModeSentinel)
 	case o.DB < 0:
 		return fmt.Errorf("db %d is negative; write 0 or the database's number", o.DB)
 	case o.Mode == ModeCluster && o.DB != 0:
@@ -150,8 +146,12 @@ func (o Options) validateAuth() error {
 	if o.Username != "" && o.PasswordFile == "" {
 		return fmt.Errorf("password_file is missing; user %q needs one", o.Username)
 	}
-	_, err := o.password(context.Background())
-	return err
+	if o.SentinelUsername != "" && o.SentinelPasswordFile == "" {
+		return fmt.Errorf("sentinel_password_file is missing; user %q needs one", o.SentinelUsername)
+	}
+	_, err := passwordIn(context.Background(), o.PasswordFile)
+	_, ofSentinels := passwordIn(context.Background(), o.SentinelPasswordFile)
+	return errors.Join(err, ofSentinels)
 }
 
 func (o Options) validateTimes() error {
@@ -167,12 +167,12 @@ func (o Options) validateTimes() error {
 	return nil
 }
 
-// password reads the password file again.
-func (o Options) password(ctx context.Context) (string, error) {
-	if o.PasswordFile == "" {
+// passwordIn reads a password file; without one there is no password.
+func passwordIn(ctx context.Context, path string) (string, error) {
+	if path == "" {
 		return "", nil
 	}
-	return Password(ctx, o.PasswordFile)
+	return Password(ctx, path)
 }
 
 // Password reads the password in a file.
@@ -190,31 +190,34 @@ func Password(ctx context.Context, path string) (string, error) {
 	}
 }
 
-// background bounds the conversations of the library that belong to no poll:
-// looking up the master, the slots, and finishing a slow connection.
+// background bounds the library's exchanges that belong to no poll: finding the master or the slots, and finishing a
+// slow connection.
 const background = time.Second
 
-// universal makes the library's form. There is one poll at a time, so more than
-// one connection per server is only ever needed while an old one is being given
-// up.
+// universal returns the options in the library's form. There is one poll at a time, so more than one connection per
+// server is only needed while an old one is being closed.
 func (o Options) universal(d *dialer) *redis.UniversalOptions {
+	// A file that can no longer be read shows as NOAUTH of the sentinels.
+	ofSentinels, _ := passwordIn(context.Background(), o.SentinelPasswordFile)
 	return &redis.UniversalOptions{
 		Addrs:         o.Addresses,
 		MasterName:    o.MasterName,
 		IsClusterMode: o.Mode == ModeCluster,
 		DB:            o.DB,
 		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
-			password, err := o.password(ctx)
+			password, err := passwordIn(ctx, o.PasswordFile)
 			return o.Username, password, err
 		},
-		Dialer: d.dial,
+		SentinelUsername: o.SentinelUsername,
+		SentinelPassword: ofSentinels,
+		Dialer:           d.dial,
 
 		Protocol:                 2,    // replies only: nothing here subscribes on the polling connection
 		DisableIdentity:          true, // no client name either: both take rights beyond reading and a round trip
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 
 		MaxRetries:            -1, // the next interval is the retry
-		MaxRedirects:          2,  // slots on the move: follow, within the poll's timeout
+		MaxRedirects:          2,  // slots that are being moved: follow, within the poll's timeout
 		DialerRetries:         1,
 		ContextTimeoutEnabled: true,
 		DialTimeout:           max(background, o.Timeout),
@@ -226,6 +229,6 @@ func (o Options) universal(d *dialer) *redis.UniversalOptions {
 		// the library falls back to one attempt a second.
 		PoolSize:           64,
 		MaxConcurrentDials: 2,
-		PipelinePoolSize:   -1, // pipelines are nearly all there is: no pool of their own
+		PipelinePoolSize:   -1, // nearly all commands are pipelines: no separate pool for them
 	}
 }

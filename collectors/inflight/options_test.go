@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/internal/credentials"
 )
 
 func writeFile(t *testing.T, name, content string) string {
@@ -39,6 +41,10 @@ func TestOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 		{"database in cluster mode", Options{Addresses: one, Mode: ModeCluster, DB: 3},
 			[]string{"db 3", "leave db out"}},
 		{"user without password", Options{Addresses: one, Username: "u"}, []string{"password_file is missing", `"u"`}},
+		{"password of sentinels without sentinels", Options{Addresses: one, SentinelPasswordFile: "/nonexistent/pw"},
+			[]string{"sentinel_password_file has no meaning in mode", "/nonexistent/pw"}},
+		{"user of sentinels without password", Options{Addresses: one, Mode: ModeSentinel, MasterName: "m",
+			SentinelUsername: "u"}, []string{"sentinel_password_file is missing", `"u"`}},
 		{"password file that is not there", Options{Addresses: one, PasswordFile: "/nonexistent/pw"},
 			[]string{"password", "/nonexistent/pw"}},
 		{"empty password file", Options{Addresses: one, PasswordFile: writeFile(t, "pw", "\n")}, []string{"is empty"}},
@@ -49,11 +55,12 @@ func TestOptionsAreRefusedWithWhatToWriteInstead(t *testing.T) {
 			Timeout: 80 * time.Millisecond}, []string{"timeout 80ms is above the interval 50ms"}},
 		{"negative interval", Options{Addresses: one, Interval: -1}, []string{"interval -1ns is below 1ms"}},
 		{"short interval shortens the default timeout", Options{Addresses: one, Interval: 10 * time.Millisecond}, nil},
-		{"CA that is not there", Options{Addresses: one, TLS: &TLS{CAFile: "/nonexistent/ca"}},
+		{"CA that is not there", Options{Addresses: one, TLS: &credentials.Client{CAFile: "/nonexistent/ca"}},
 			[]string{"tls", "/nonexistent/ca"}},
-		{"CA that is none", Options{Addresses: one, TLS: &TLS{CAFile: writeFile(t, "ca", "x")}},
+		{"CA that is none", Options{Addresses: one, TLS: &credentials.Client{CAFile: writeFile(t, "ca", "x")}},
 			[]string{"no PEM certificate"}},
-		{"certificate without key", Options{Addresses: one, TLS: &TLS{CertFile: writeFile(t, "crt", "x")}},
+		{"certificate without key",
+			Options{Addresses: one, TLS: &credentials.Client{CertFile: writeFile(t, "crt", "x")}},
 			[]string{"client certificate"}},
 	}
 	for _, tt := range tests {
@@ -75,7 +82,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 }
 
 func TestPasswordComesWithoutItsNewline(t *testing.T) {
-	got, err := Options{PasswordFile: writeFile(t, "pw", " se cret \r\n")}.password(t.Context())
+	got, err := passwordIn(t.Context(), writeFile(t, "pw", " se cret \r\n"))
 	if got != " se cret " || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}

@@ -33,14 +33,12 @@ type Poller struct {
 	members     *members
 
 	mu   sync.Mutex
-	keys []Key // replaced as a whole, never written into
+	keys []Key // replaced as a whole, never modified
 }
 
-// New checks the options, fills in their defaults and reads the files they name;
-// it does not connect. sink gets the results of each poll, one per key in the
-// order of SetKeys, on the goroutine of Run: it must not block. New sends the
-// Redis library's own log lines, which are the whole process's, to log at debug
-// level; a nil log discards all.
+// New checks the options, fills in their defaults and reads the files they name; it does not connect. sink gets the
+// results of each poll, one per key in the order of SetKeys, on the goroutine of Run: it must not block. New sends the
+// log lines of the Redis library, for the whole process, to log at debug level; a nil log discards all.
 func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -61,7 +59,7 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	}, nil
 }
 
-// transport is the TLS of connections, with the files that are current for each; nil for plain text.
+// transport returns the TLS configuration of connections, with the files that are current for each; nil for plain text.
 func (o Options) transport(log *slog.Logger) (tlsConfig, error) {
 	if o.TLS == nil {
 		return nil, nil
@@ -71,15 +69,16 @@ func (o Options) transport(log *slog.Logger) (tlsConfig, error) {
 		store = credentials.New(log)
 	}
 	config := func(ctx context.Context, host string) (*tls.Config, error) {
-		return store.Client(ctx, credentials.Client{CAFile: o.TLS.CAFile, CertFile: o.TLS.CertFile,
-			KeyFile: o.TLS.KeyFile, ServerName: cmp.Or(o.TLS.ServerName, host)})
+		own := *o.TLS
+		own.ServerName = cmp.Or(own.ServerName, host)
+		return store.Client(ctx, own)
 	}
 	_, err := config(context.Background(), "")
 	return config, err
 }
 
-// Connector returns what makes clients of the same Redis for another use, each with what closes it and waits for its
-// connections. It checks the options as New does.
+// Connector returns a function that makes clients of the same Redis for another use, each with a function that closes
+// it and waits for its connections. It checks the options as New does.
 func Connector(o Options) (func() (client redis.UniversalClient, stop func()), error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -99,8 +98,7 @@ func Connector(o Options) (func() (client redis.UniversalClient, stop func()), e
 	}, nil
 }
 
-// SetKeys replaces the keys to read, from the next poll on. Without keys Redis
-// is left as it is.
+// SetKeys replaces the keys to read, from the next poll on. Without keys Redis is not contacted.
 func (p *Poller) SetKeys(keys []Key) {
 	keys = slices.Clone(keys)
 	p.mu.Lock()
@@ -142,9 +140,9 @@ func (p *Poller) Run(ctx context.Context) error {
 	})
 }
 
-// reloadEvery is the shortest time between two questions for the layout of a Redis Cluster
-// that does not answer for a key. The library asks by itself when a node answers MOVED, and else
-// once a minute; a primary that died answers nothing.
+// reloadEvery is the shortest time between two requests for the layout of a Redis Cluster that does not answer for a
+// key. The library asks only when a node answers MOVED, and otherwise once a minute; a primary that died answers
+// nothing.
 const reloadEvery = 500 * time.Millisecond
 
 // unreachable reports whether Redis could not be asked for one of the keys.
@@ -161,7 +159,7 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 		if keys := p.snapshot(); len(keys) > 0 {
 			results := p.poll(ctx, keys, read)
 			if ctx.Err() != nil {
-				return nil // cut short: that is no fault of Redis
+				return nil // Run was stopped: not a failure of Redis
 			}
 			h.note(results)
 			p.o.Progress.Begin()
@@ -176,25 +174,25 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 	}
 }
 
-// poll reads all keys once. When ctx is done or the timeout has passed it has to return, whatever Redis does.
+// poll reads all keys once. It must return when ctx is done or the timeout has passed, whatever Redis does.
 func (p *Poller) poll(ctx context.Context, keys []Key, read func(context.Context, []Key) []Result) []Result {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	inTime := context.AfterFunc(ctx, p.o.Progress.Begin)
 	defer func() {
 		if !inTime() {
-			p.o.Progress.End() // in any order with Begin, which may still be on its way
+			p.o.Progress.End() // Begin may still be running: the order does not matter
 		}
 	}()
 	return read(ctx, keys)
 }
 
-// health logs the changes between good and bad: of Redis, and of each key.
+// health logs when Redis, or a key, becomes readable or unreadable.
 type health struct {
 	log    *slog.Logger
 	polled bool
 	down   bool
-	faulty map[Key]bool // keys with a fault of their own
+	faulty map[Key]bool // keys that are faulty themselves
 }
 
 func (h *health) note(results []Result) {
@@ -242,7 +240,7 @@ func (h *health) noteSource(failed, keys int, err error) {
 	h.down, h.polled = err != nil, true
 }
 
-// libraryLog takes the log lines of the Redis library.
+// libraryLog receives the log lines of the Redis library.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {

@@ -14,9 +14,9 @@ import (
 )
 
 // loopOf makes a Poller whose polls are counted by read instead of done.
-func loopOf(t *testing.T, sink func([]Result), log *slog.Logger) *Poller {
+func loopOf(t *testing.T, sink func([]Result)) *Poller {
 	t.Helper()
-	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Interval: 100 * time.Millisecond}, sink, log)
+	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Interval: 100 * time.Millisecond}, sink, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestLoopPollsOnceAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var at []time.Duration
-		p := loopOf(t, func([]Result) { at = append(at, time.Since(begin)) }, nil)
+		p := loopOf(t, func([]Result) { at = append(at, time.Since(begin)) })
 		p.SetKeys([]Key{{"a", "k"}})
 		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
 		defer cancel()
@@ -44,7 +44,7 @@ func TestLoopPollsOnceAnInterval(t *testing.T) {
 
 func TestLoopSendsRedisNothingWithoutKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := loopOf(t, func([]Result) { t.Error("sink called") }, nil)
+		p := loopOf(t, func([]Result) { t.Error("sink called") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_ = p.loop(ctx, func(context.Context, []Key) []Result { t.Error("polled"); return nil })
@@ -102,7 +102,7 @@ func TestASinkThatDoesNotReturnIsSeenAsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w work
 		release := make(chan struct{})
-		p := loopOf(t, func([]Result) { <-release }, nil)
+		p := loopOf(t, func([]Result) { <-release })
 		p.o.Progress = &w
 		p.SetKeys([]Key{{"a", "k"}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestASinkThatDoesNotReturnIsSeenAsWork(t *testing.T) {
 func TestLoopTakesNewKeysAtTheNextPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got [][]Key
-		p := loopOf(t, func([]Result) {}, nil)
+		p := loopOf(t, func([]Result) {})
 		keys := []Key{{"a", "k"}}
 		p.SetKeys(keys)
 		keys[0].Key = "written over by its owner"
@@ -146,7 +146,7 @@ func TestLoopTakesNewKeysAtTheNextPoll(t *testing.T) {
 
 func TestPollCutShortByTheEndIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := loopOf(t, func([]Result) { t.Error("sink called") }, nil)
+		p := loopOf(t, func([]Result) { t.Error("sink called") })
 		p.SetKeys([]Key{{"a", "k"}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()

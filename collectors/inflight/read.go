@@ -15,32 +15,30 @@ import (
 // MaxMembers is how many members one sorted set may have.
 const MaxMembers = 10_000
 
-// The bounds on the bad members that an error names.
+// Bounds on the bad members that an error names.
 const (
 	maxNamed      = 5   // members
 	maxMemberText = 100 // bytes of one member
 )
 
-// A Result is what one poll read of one key.
+// A Result holds what one poll read of one key.
 type Result struct {
 	Cluster, Key string
 	// At is the middle of the exchange with Redis, whether it succeeded or not.
 	At time.Time
 	// Took is how long the exchange took, the same for all keys of a poll.
 	Took time.Duration
-	// Requests is the number of requests in flight by member, which is IP:PORT
-	// where the pickers keep to the layout; each number is finite and not
-	// negative. A member that is absent is unknown, not idle. Nil where the key
-	// could not be used or does not exist: Redis deletes a set that has lost its
-	// last member, and a mistyped key looks the same. It belongs to the sink.
+	// Requests is the number of requests in flight by member, which is IP:PORT if the pickers follow the layout; each
+	// number is finite and not negative. A member that is absent is unknown, not idle. Nil if the key could not be used
+	// or does not exist: Redis deletes a set that has lost its last member, and a mistyped key looks the same. It
+	// belongs to the sink.
 	Requests map[string]float64
 	// Err is why the key could not be read, or which of its members were left
 	// out of Requests; it has the key's name in it.
 	Err error
 }
 
-// A sourceError is a failure of Redis or of the way there, as opposed to a fault
-// in what one key holds.
+// A sourceError is a failure of Redis or of the network, as opposed to a fault in the contents of one key.
 type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
@@ -66,17 +64,17 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	at := start.Add(took / 2)
 
 	results := make([]Result, len(keys))
-	blamed := role != nil && role.Err() != nil
+	explained := role != nil && role.Err() != nil
 	for i, k := range keys {
 		members, keyErr := cmds[i].Result()
-		blamed = blamed || keyErr != nil
+		explained = explained || keyErr != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
 	}
 	if role != nil {
-		p.doubt(results, p.replication.check(role.Val(), role.Err(), at))
+		p.discardStale(results, p.replication.check(role.Val(), role.Err(), at))
 	}
-	if err != nil && !blamed {
+	if err != nil && !explained {
 		// The pipeline failed and no command has an error: none of them was answered.
 		for i, k := range keys {
 			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
@@ -101,9 +99,9 @@ func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 	}
 }
 
-// doubt takes the counts out of the results of a replica that has lost its primary. Where that
-// cannot be found out, the counts stay and the results have that as an error.
-func (p *Poller) doubt(results []Result, err error) {
+// discardStale removes the counts from the results of a replica that has lost its primary. If that cannot be
+// determined, the counts stay and the results have that as an error.
+func (p *Poller) discardStale(results []Result, err error) {
 	for i := range results {
 		r := &results[i]
 		switch {
@@ -115,7 +113,7 @@ func (p *Poller) doubt(results []Result, err error) {
 	}
 }
 
-// explain words a failed read.
+// explain returns an error with what to do about a failed read.
 func (p *Poller) explain(key string, err error) error {
 	switch {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
@@ -131,15 +129,14 @@ func (p *Poller) explain(key string, err error) error {
 		strings.Join(p.o.Addresses, ", "), err)}
 }
 
-// counts takes the members apart into those that hold a count and those that do
-// not.
+// counts separates the members that hold a count from those that do not.
 func counts(key string, members []redis.Z) (map[string]float64, error) {
 	requests := make(map[string]float64, len(members))
 	var named []string
 	bad := 0
 	for _, z := range members {
 		member, text := z.Member.(string)
-		if text && z.Score >= 0 && !math.IsInf(z.Score, 1) { // false for NaN
+		if text && z.Score >= 0 && !math.IsInf(z.Score, 1) { // not NaN
 			requests[member] = z.Score
 			continue
 		}

@@ -68,13 +68,13 @@ func (p *process) kill() {
 	_ = p.cmd.Wait()
 }
 
-// plain are the arguments of a server that keeps nothing on disk, and lets a replica have its data at once.
+// plain returns the arguments of a server that keeps nothing on disk, and lets a replica have its data at once.
 func plain(port int, more ...string) []string {
 	return append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--repl-diskless-sync-delay", "0"}, more...)
 }
 
-// freePort is a TCP port without a listener right now.
+// freePort returns a TCP port without a listener right now.
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +149,7 @@ func (r *run) sink(results []Result) {
 	r.results <- results
 }
 
-// next is the first result of the next poll.
+// next returns the first result of the next poll.
 func (r *run) next() Result {
 	r.t.Helper()
 	select {

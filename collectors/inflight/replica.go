@@ -10,30 +10,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxSilence is how long a replica may receive nothing from its primary until its data counts
-// as old. A primary without writes pings its replicas every 10 s (repl-ping-replica-period).
+// maxSilence is how long a replica may receive nothing from its primary before its data counts as old. A primary
+// without writes pings its replicas every 10 s (repl-ping-replica-period).
 const maxSilence = 15 * time.Second
 
-// A replication follows the role of the server that is read, by its own answers. A replica goes on
-// answering when it has lost its primary (replica-serve-stale-data), with what it knew then.
+// A replication tracks the role of the server that is read, by its own answers. A replica that has lost its primary
+// continues to answer (replica-serve-stale-data), with old data.
 //
-// It is only needed where one server is read. The nodes of a Redis Cluster send a client that
-// reads a key on a replica to the primary.
+// It is only needed if one server is read. The nodes of a Redis Cluster redirect a client that reads a key on a replica
+// to the primary.
 type replication struct {
 	maxSilence time.Duration
 	offset     int64     // of the replication stream
 	moved      time.Time // when the offset was first seen; zero while the server is no replica
 }
 
-// A lostPrimary is why the counts of a replica are old.
+// A lostPrimary explains why the counts of a replica are old.
 type lostPrimary struct{ error }
 
 // errUnknownRole means that a replica that has lost its primary would not be noticed.
 var errUnknownRole = errors.New("cannot tell whether this Redis is a replica that has lost its primary, " +
 	"because the ACL user may not ask; grant +role")
 
-// check takes in the answer to ROLE. The error is a lostPrimary, or errUnknownRole. An answer
-// that is none, of a proxy or of something else that does not know the command, is no answer.
+// check evaluates the answer to ROLE. The error is a lostPrimary, or errUnknownRole. An answer of another form, from a
+// proxy or a server that does not know the command, is ignored.
 func (r *replication) check(answer any, err error, now time.Time) error {
 	if err != nil && strings.HasPrefix(err.Error(), "NOPERM") {
 		return errUnknownRole

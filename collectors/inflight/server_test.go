@@ -2,14 +2,11 @@ package inflight
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
+	"errors"
 	"fmt"
-	"math/big"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +18,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"steelyard/e2e/rig/certs"
+	"steelyard/internal/credentials"
 )
 
 // The tests in this file are with real servers.
@@ -129,7 +129,7 @@ func TestTLSWithClientCertificate(t *testing.T) {
 
 	o := patient(s.address)
 	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
-	o.TLS = &TLS{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
+	o.TLS = &credentials.Client{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
 		ServerName: "redis.test"}
 	start(t, o, llama).until("answered", func(r Result) bool { return r.Err == nil })
 
@@ -198,49 +198,112 @@ func TestSentinelNamesTheMaster(t *testing.T) {
 	}
 }
 
+// The passwords of Sentinels and of Redis are two.
+func TestSentinelsWithAPasswordOfTheirOwn(t *testing.T) {
+	port := freePort(t)
+	s := startRedis(t, port, plain(port)...)
+	do(t, &redis.Options{Addr: s.address}, "ZADD", llama.Key, 4, "10.0.0.1:8000")
+	watch := freePort(t)
+	config := writeFile(t, "sentinel.conf", fmt.Sprintf("port %d\nbind 127.0.0.1\nrequirepass old\n"+
+		"sentinel monitor main 127.0.0.1 %d 1\n", watch, port))
+	sentinel := startRedis(t, watch, config, "--sentinel")
+
+	o := patient(sentinel.address)
+	o.Mode, o.MasterName = ModeSentinel, "main"
+	start(t, o, llama).until("refused", func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "NOAUTH") })
+	o.SentinelPasswordFile = writeFile(t, "sentinels", "old\n")
+	start(t, o, llama).until("read", read)
+
+	do(t, &redis.Options{Addr: sentinel.address, Password: "old"}, "ACL", "SETUSER", "steelyard", "on", ">new",
+		"+@all", "allchannels")
+	o.SentinelUsername = "steelyard"
+	if err := os.WriteFile(o.SentinelPasswordFile, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start(t, o, llama).until("read as a user, with the other password", read)
+}
+
+// A certificate that is renewed serves the connections that begin after that: the one that there is goes on.
+func TestARenewedClientCertificateIsThatOfNewConnections(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	makeCertificates(t, dir)
+	makeCertificates(t, other) // of another authority, which signs the renewed certificate
+	port := freePort(t)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	s := startRedis(t, port, "--port", "0", "--tls-port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
+		"--tls-ca-cert-file", file("ca.crt"), "--tls-cert-file", file("server.crt"), "--tls-key-file",
+		file("server.key"))
+	admin := adminOf(t, s.address, dir)
+	admin("ZADD", llama.Key, 4, "10.0.0.1:8000")
+
+	o := patient(s.address)
+	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
+	o.TLS = &credentials.Client{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
+		ServerName: "redis.test"}
+	o.Credentials = credentials.New(slog.New(slog.DiscardHandler))
+	r := start(t, o, llama)
+	r.until("read", read)
+	admin("CONFIG", "SET", "tls-ca-cert-file", filepath.Join(other, "ca.crt"))
+	admin("CLIENT", "KILL", "TYPE", "normal")
+	r.until("refused with the old certificate", failed)
+
+	for _, name := range []string{"client.crt", "client.key"} {
+		text, err := os.ReadFile(filepath.Join(other, name))
+		if err == nil {
+			err = os.WriteFile(file(name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // a new content counts once it has been read twice
+		o.Credentials.Refresh(t.Context())
+	}
+	r.until("read with the new certificate", read)
+}
+
+// adminOf returns what runs commands on one connection with the certificates of a folder.
+func adminOf(t *testing.T, address, dir string) func(args ...any) {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := redis.NewClient(&redis.Options{Addr: address, PoolSize: 1, MinIdleConns: 1,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: roots, ServerName: "redis.test"}})
+	conn := client.Conn()
+	t.Cleanup(func() { _ = errors.Join(conn.Close(), client.Close()) })
+	return func(args ...any) {
+		t.Helper()
+		if _, err := conn.Do(context.Background(), args...).Result(); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+}
+
 // makeCertificates writes a CA and a server's and a client's certificate of it,
 // the server's for redis.test only.
 func makeCertificates(t *testing.T, dir string) {
 	t.Helper()
-	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	caKey := makeCertificate(t, dir, "ca", ca, ca, nil)
-	for i, name := range []string{"server", "client"} {
-		c := &x509.Certificate{SerialNumber: big.NewInt(int64(2 + i)), Subject: pkix.Name{CommonName: name},
-			DNSNames: []string{"redis.test"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-		makeCertificate(t, dir, name, c, ca, caKey)
+	ca := certs.New("CA", nil)
+	pairs := map[string]*certs.Pair{"ca": ca}
+	for _, name := range []string{"server", "client"} {
+		pairs[name] = certs.New(name, ca, func(c *x509.Certificate) {
+			c.DNSNames, c.IPAddresses = []string{"redis.test"}, nil
+		})
 	}
-}
-
-func makeCertificate(t *testing.T, dir, name string, c, parent *x509.Certificate,
-	parentKey *ecdsa.PrivateKey) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if parentKey == nil {
-		parentKey = key
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyBytes, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for suffix, block := range map[string]*pem.Block{
-		".crt": {Type: "CERTIFICATE", Bytes: cert},
-		".key": {Type: "EC PRIVATE KEY", Bytes: keyBytes},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
+	for name, p := range pairs {
+		path := filepath.Join(dir, name)
+		if err := p.Save(path+".crt", path+".key"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return key
 }
 
 // One poll of ten clusters with a hundred endpoints each, from a real server on

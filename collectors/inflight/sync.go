@@ -23,7 +23,7 @@ const (
 	syncTimeout = time.Second      // of one set
 	listLasts   = 5 * time.Second  // after a replica last wrote it
 	alienGrace  = 10 * time.Second // for a member that is on no list
-	goneKept    = time.Minute      // the count of a member that was removed
+	goneKept    = time.Minute      // that a member was removed
 )
 
 // members keeps the sets of some keys equal to the endpoints of their clusters.
@@ -44,9 +44,9 @@ func newMembers(replica string) *members {
 	}
 }
 
-// SetMembers replaces the sets to keep in step, each with the endpoints that it has to have. A set without endpoints
-// is left as it is until there are some: before the first discovery nothing is known of it. One that had some, and has
-// none any more, is emptied as far as the other replicas agree.
+// SetMembers replaces the sets to keep equal to endpoints, each with its endpoints. A set without endpoints is left as
+// it is until there are some: before the first discovery they are unknown. A set that had endpoints and has none any
+// more is emptied as far as the other replicas agree.
 func (p *Poller) SetMembers(wanted map[Key][]string) {
 	m := p.members
 	m.mu.Lock()
@@ -63,7 +63,7 @@ func (p *Poller) SetMembers(wanted map[Key][]string) {
 	maps.DeleteFunc(m.errs, func(k Key, _ error) bool { _, ok := wanted[k]; return !ok })
 	select {
 	case m.changed <- struct{}{}:
-	default: // announced already
+	default: // already announced
 	}
 }
 
@@ -124,11 +124,11 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 	return counts[0], counts[1], nil
 }
 
-// syncRights are those that the script needs.
+// syncRights are the rights that the script needs.
 const syncRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +zadd +zrem +pexpire"
 
-// companion is the key of the hash next to a set, in the same slot of a Redis Cluster: it keeps the set's hash tag, or
-// has the whole key as its tag.
+// companion returns the key of the hash next to a set, in the same slot of a Redis Cluster: it keeps the set's hash
+// tag, or has the whole key as its tag.
 func companion(key string) string {
 	const suffix = ":steelyard"
 	if open := strings.IndexByte(key, '{'); open >= 0 {

@@ -6,16 +6,16 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// An account is what one Envoy has with one endpoint of one cluster. Accounts are as
-// many as Envoys times endpoints, so they are kept small.
+// An account counts the requests of one Envoy at one endpoint of one cluster. There may be as many as Envoys times
+// endpoints, so accounts are small.
 type account struct {
 	envoy *envoy
 	slot  *slot
 	count flight.Counter
 
-	open   list   // requests begun and not ended, oldest first: as many as count has open
+	open   list   // requests begun and not ended, oldest first; count has the same number open
 	closed int32  // of the Envoy's closed requests, those of the account
-	ended  uint32 // requests, as in the sums; it begins again at zero when it is full
+	ended  uint32 // requests, as in the sums; it wraps around
 
 	next    tally // of the report that is being read
 	watched bool  // the Envoy watches the slot's cluster: the slot counts it
@@ -23,14 +23,13 @@ type account struct {
 	recent  outcomes
 }
 
-// A tally is a report about one endpoint, over all clusters of an Envoy that
-// are meant by it.
+// A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
-// undisputed is how many requests are in flight, without those that are disputed.
-func (s *slot) undisputed() int64 {
+// counted returns how many requests are in flight, without those that are contradicted.
+func (s *slot) counted() int64 {
 	n := s.inFlight
-	for _, a := range s.disputed {
+	for _, a := range s.discounted {
 		if a.watched {
 			n -= int64(a.count.InFlight())
 		}
@@ -38,7 +37,7 @@ func (s *slot) undisputed() int64 {
 	return n
 }
 
-// apply takes what a step changed into the slot.
+// apply adds what a step of the counter changed to the slot.
 func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
 		l.close(a.open.head)
@@ -64,7 +63,7 @@ func (s *slot) took(seconds float64) {
 	s.times.add(seconds)
 }
 
-// shift changes the number in flight that the slot counts.
+// shift changes the slot's number of requests in flight.
 func (l *Ledger) shift(a *account, delta int32) {
 	if a.watched && delta != 0 {
 		a.slot.inFlight += int64(delta)
@@ -72,7 +71,7 @@ func (l *Ledger) shift(a *account, delta int32) {
 	}
 }
 
-// noteTraffic has the cluster be one with traffic.
+// noteTraffic marks the cluster as one with traffic.
 func (l *Ledger) noteTraffic(a *account) {
 	if a.watched {
 		a.slot.cluster.traffic = true
@@ -80,7 +79,7 @@ func (l *Ledger) noteTraffic(a *account) {
 	}
 }
 
-// watch has the slot count the account, or not any more.
+// watch makes the slot count the account, or stop counting it.
 func (l *Ledger) watch(a *account, watched bool) {
 	if a.watched == watched {
 		return
@@ -102,8 +101,7 @@ func (e *envoy) account(s *slot) *account {
 	return e.accounts.of(s)
 }
 
-// accountWith returns the account with an endpoint, a new one if need be. It is nil
-// for one too many.
+// accountWith returns the account with an endpoint, which it adds if it is new; nil if there are too many.
 func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 	if a := e.account(s); a != nil {
 		return a
@@ -119,7 +117,7 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 	return a
 }
 
-// forget drops an account with all it counts.
+// forget drops an account and all that it counts.
 func (l *Ledger) forget(a *account) {
 	l.clear(a)
 	a.envoy.accounts.remove(a)
@@ -129,7 +127,7 @@ func (l *Ledger) forget(a *account) {
 func (l *Ledger) clear(a *account) {
 	l.watch(a, false)
 	l.dropAll(a)
-	a.slot.unaccuse(a)
+	a.slot.forgetAccount(a)
 	l.accounts--
 }
 
@@ -147,5 +145,5 @@ func (l *Ledger) dropAll(a *account) {
 	}
 }
 
-// seconds is a latency that can be added up.
+// seconds bounds a latency, so that a sum stays meaningful.
 func seconds(d time.Duration) float64 { return min(max(d, 0), maxLatency).Seconds() }

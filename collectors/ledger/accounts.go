@@ -2,22 +2,22 @@ package ledger
 
 import "math/bits"
 
-// accounts are those of one Envoy, found by slot: an open-addressed hash table with linear
-// probing. Its size goes by the accounts that are in it and not by the slots that exist, for an Envoy
-// uses a few of the clusters, and anybody who makes up a node may name one endpoint of thousands.
+// accounts holds the accounts of one Envoy, by slot, in an open-addressed hash table with linear probing. Its size
+// depends on the accounts in it and not on the slots that exist, because an Envoy uses a few of the clusters, and a
+// client that invents a node may name one endpoint of thousands.
 type accounts struct {
 	places []*account // a power of two of them; at most three quarters are taken
 	taken  int        // with those of removed accounts
-	all    []*account // in the order in which they came, as a report goes through them; with removed ones
-	held   int        // accounts
+	all    []*account // in the order in which they were added, for reports; with removed ones
+	held   int        // accounts, without removed ones
 }
 
-// removed stands where an account was, because a search ends at the first empty place.
+// removed replaces an account that was removed, because a search ends at the first empty place.
 var removed = &account{}
 
-// An account stands at the place of its slot's number, or else at the first free one from a hash of it
-// on: endpoints of a cluster, whose numbers follow one another, do so here, too, and a report
-// goes through them in that order.
+// hash returns where the search begins for an account that is not at the place of its slot's number, where most are:
+// the endpoints of a cluster have consecutive numbers, so they are next to each other here, too, in the order of a
+// report.
 func (t *accounts) hash(s *slot) int {
 	const golden = 0x9E3779B9 // 2^32 over the golden ratio: spreads numbers that follow one another
 	return int(uint64(uint32(s.number)*golden) * uint64(len(t.places)) >> 32)
@@ -46,7 +46,7 @@ func (t *accounts) search(s *slot) int {
 	return i
 }
 
-// add puts in an account that is not there yet.
+// add adds an account that is not in the table yet.
 func (t *accounts) add(a *account) {
 	t.held++
 	t.all = append(t.all, a)
@@ -66,7 +66,7 @@ func (t *accounts) put(a *account) {
 	t.taken++
 }
 
-// remove takes an account out.
+// remove removes an account.
 func (t *accounts) remove(a *account) {
 	i := a.slot.number & (len(t.places) - 1)
 	if t.places[i] != a {
@@ -78,7 +78,7 @@ func (t *accounts) remove(a *account) {
 	}
 }
 
-// fit makes the table as large as the accounts need, from three eighths to three quarters full.
+// fit resizes the table, so that it is from three eighths to three quarters full.
 func (t *accounts) fit() {
 	const least = 4
 	all, size := make([]*account, 0, t.held), 0

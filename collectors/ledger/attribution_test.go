@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// shared is an Envoy that watches two clusters with one endpoint in both.
+// shared returns an Envoy that watches two clusters with one endpoint in both.
 func shared() (*world, *testEnvoy) {
 	w, e := single()
 	w.cluster("embed", one)
@@ -71,7 +71,7 @@ func TestLoadReportsTellWhichClusterANameMeans(t *testing.T) {
 	report(3, 2)
 	w.mustHave(t, "chat", 3, 3)
 	w.mustHave(t, "embed", 2, 2)
-	s.Close(w.now) // from here on by the reports
+	s.Close() // from here on by the reports
 	report(4, 1)
 	w.mustHave(t, "chat", 4, 7+3)
 	w.mustHave(t, "embed", 1, 3+2)

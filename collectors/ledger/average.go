@@ -9,8 +9,8 @@ import (
 // defaultAlpha is the weight of an end in the averages of a cluster without one of its own.
 const defaultAlpha = 0.3
 
-// An average is a moving one, by ends and not by time: each counts for alpha, and the
-// first for all.
+// An average is a moving average over ends, not over time: each end has the weight alpha, and the first one the weight
+// 1.
 type average struct {
 	value float64
 	at    time.Time // of the newest end; zero: there was none
@@ -24,9 +24,8 @@ func (m *average) add(now time.Time, alpha, value float64) {
 	m.at = now
 }
 
-// average takes in an end that adds d to the sums. received are the bytes before the
-// beginning. A request that was neither answered nor failed, because the client or Envoy ended it,
-// shows nothing about the endpoint.
+// average adds an end, which adds d to the sums, to the averages. received are the bytes before the beginning. A
+// request that was neither answered nor failed, because the client or Envoy ended it, shows nothing about the endpoint.
 func (s *slot) average(now time.Time, o *Outcome, d *flight.Sums, received uint64) {
 	alpha := s.cluster.alpha
 	if d.Answered > 0 {

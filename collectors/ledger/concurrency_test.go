@@ -41,7 +41,7 @@ func TestManyStreamsAtOnce(t *testing.T) {
 			}
 			l.Envoys(start)
 			l.Modes()
-			r.Close(start)
+			r.Close()
 		})
 	}
 	running.Go(func() { l.SetWatchers("chat", watchers) })
@@ -53,7 +53,7 @@ func TestManyStreamsAtOnce(t *testing.T) {
 		}
 	}
 	for _, s := range left {
-		s.Close(start)
+		s.Close()
 	}
 	if l.open != 0 || len(l.envoys) != 0 {
 		t.Errorf("%d requests and %d Envoys are left", l.open, len(l.envoys))
@@ -109,7 +109,7 @@ func history(read func(*world)) *world {
 		case 8:
 			w.report(e)
 		case 9:
-			e.streams[0].Close(w.now)
+			e.streams[0].Close()
 			e.streams[0] = w.ledger.Open(e.node, w.now)
 		case 10:
 			w.ledger.Tick(w.now)

@@ -40,14 +40,14 @@ func TestEnvoysOfOneNameAddUp(t *testing.T) {
 	if got := w.ledger.envoys[a.node].progress; got != 7 {
 		t.Errorf("%d in progress, want 7", got)
 	}
-	b.reports.Close(w.now)
+	b.reports.Close()
 	w.expect(t, 3)
 	if got := w.status(t); got.ReportStreams != 1 {
 		t.Errorf("%d streams of reports count, want 1", got.ReportStreams)
 	}
 }
 
-// TestAStreamOfOneOfTwoThatGoesSilentCountsNoMore, and again when it is heard.
+// TestAStreamOfOneOfTwoThatGoesSilentCountsNoMore, and again when it reports.
 func TestAStreamOfOneOfTwoThatGoesSilentCountsNoMore(t *testing.T) {
 	w, a, b := twins()
 	for range 3 {
@@ -233,8 +233,8 @@ func TestAProxyThatRestartsHotIsExactThroughout(t *testing.T) {
 			tell(child)
 		}
 		if i == 500 { // the old one is done, and exits
-			streams[parent].Close(w.now)
-			parent.reports.Close(w.now)
+			streams[parent].Close()
+			parent.reports.Close()
 		}
 		w.expect(t, len(open))
 		if i == 400 {

@@ -55,7 +55,7 @@ func TestAClosedRequestIsNotEndedAgainByReports(t *testing.T) {
 	w.nextReport(e, 2, 5)
 	w.nextReport(e, 2, 0)
 	w.nextReport(e, 2, 0)
-	s.Close(w.now)
+	s.Close()
 	w.nextReport(e, 5, 0)
 	w.expect(t, 5)
 	w.mustHaveEnded(t, 5, 3)
@@ -79,7 +79,7 @@ func TestALogThatEndsBetweenReportsLeavesTheSumsRight(t *testing.T) {
 		s.Begin(w.now, strconv.Itoa(9+i), one)
 	}
 	w.mustHaveEnded(t, 8, 4)
-	s.Close(w.now)
+	s.Close()
 	w.nextReport(e, 3, 4+2) // two more began unseen, and three ended
 	w.mustHaveEnded(t, 10, 7)
 	w.nextReport(e, 0, 0)
@@ -113,7 +113,7 @@ func TestAStreamOfReportsThatEndsEndsNoRequests(t *testing.T) {
 			w.expect(t, 5)
 			before := w.read(t).Proxies
 			issued, ended := int(before.Issued.Value), int(before.Ended.Value)
-			leaves.reports.Close(w.now)
+			leaves.reports.Close()
 			w.expect(t, 3)
 			w.nextReport(e, 3, 0)
 			w.mustHaveEnded(t, issued, ended)

@@ -6,7 +6,7 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// An envoy is one that has a stream.
+// An envoy is an Envoy that has a stream.
 type envoy struct {
 	node     Envoy
 	accounts accounts
@@ -25,9 +25,10 @@ type envoy struct {
 	unlogged bool // its reports showed requests, and no log did
 	wide     bool // its log has requests to other addresses, too
 	grouped  Reporters
-	doubted  time.Time // when it was last contradicted
 
-	unbatched time.Time   // when it was told to stop batching its entries
+	contradicted time.Time // when it last was; see mismatch.go
+
+	unbatched time.Time   // when Steelyard asked it to stop batching its entries
 	early     map[key]int // ends since then without a beginning, which may be in the last batch
 
 	mode  Mode
@@ -35,25 +36,25 @@ type envoy struct {
 	rate  rate
 	asked time.Duration // interval of reports
 
-	lastEvent, lastReport, heard                      time.Time
-	events, ignored, unpaired, reconciled, unrecorded uint64
+	lastEvent, lastReport, lastMessage    time.Time
+	events, ignored, unpaired, reconciled uint64
 }
 
 // A service is what an Envoy's own name for a cluster stands for.
 type service struct {
-	name  string    // of a cluster here; empty: of none
+	name  string    // of a cluster here; empty: it is none of them
 	named time.Time // in the latest report
 }
 
 // reported reports whether there are load reports to count by.
 func (e *envoy) reported() bool { return e.counting > 0 }
 
-// reportsOnly reports whether load reports are the only source of the Envoy's requests. One without requests
-// has no log either, and reports more often would show nothing sooner.
+// reportsOnly reports whether load reports are the only source of the Envoy's requests. An Envoy without requests has
+// no log either, but more frequent reports of it would show nothing sooner.
 func (e *envoy) reportsOnly() bool { return e.mode == ModeReports || e.streams == 0 && e.unlogged }
 
-// basis says what the Envoy is counted by. Events go before reports, which are
-// older. A silent Envoy is not counted at all.
+// basis returns what the Envoy is counted by. Events take precedence over reports, which are older. A silent Envoy is
+// not counted at all.
 func (e *envoy) basis() flight.Basis {
 	switch {
 	case e.silent:
@@ -66,22 +67,21 @@ func (e *envoy) basis() flight.Basis {
 	return flight.ByNothing
 }
 
-// envoyFor returns the Envoy, a new one if need be; nil when there are too many.
+// envoyFor returns the Envoy, which it adds if it is new; nil if there are too many.
 func (l *Ledger) envoyFor(node Envoy, now time.Time) *envoy {
 	e := l.envoys[node]
 	if e == nil {
 		if len(l.envoys) >= l.room(node, maxEnvoys) {
 			return nil
 		}
-		e = &envoy{node: node, requests: make(map[key]*request), closed: list{which: inAccount}, heard: now}
+		e = &envoy{node: node, requests: make(map[key]*request), closed: list{which: inAccount}, lastMessage: now}
 		l.envoys[node] = e
 		l.epoch++
 	}
 	return e
 }
 
-// restate changes something that the Envoy's basis depends on, and brings its
-// counts over to the new one.
+// restate changes something that the Envoy's basis depends on, and converts its counts to the new basis.
 func (l *Ledger) restate(e *envoy, change func()) {
 	before := e.basis()
 	change()
@@ -102,9 +102,9 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	})
 }
 
-// hear notes that an Envoy sent something.
-func (l *Ledger) hear(e *envoy, now time.Time) {
-	e.heard = now
+// noteMessage notes that an Envoy sent something.
+func (l *Ledger) noteMessage(e *envoy, now time.Time) {
+	e.lastMessage = now
 	if e.silent {
 		l.restate(e, func() { e.silent = false })
 	}
@@ -126,25 +126,24 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	l.epoch++
 }
 
-// patience is how long an Envoy, or one of its streams, may send nothing.
+// patience returns how long an Envoy, or one of its streams, may send nothing.
 func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
-// Tick finds what changes with time, without a message: Envoys and streams that went silent, request
-// rates that fell, clusters without traffic, and reports of endpoints that came no more. It is called
-// about four times a second.
+// Tick finds what changes with time and without a message: Envoys and streams that became silent, request rates that
+// fell, clusters without traffic, and endpoints that stopped reporting. Call it about four times a second.
 func (l *Ledger) Tick(now time.Time) {
 	l.mu.Lock()
 	defer l.release()
 	for _, e := range l.envoys {
 		limit := e.patience()
-		if len(e.reports) > 0 && !e.silent && now.Sub(e.heard) > limit {
+		if len(e.reports) > 0 && !e.silent && now.Sub(e.lastMessage) > limit {
 			l.restate(e, func() { e.silent = true })
 		}
 		if e.counting > 1 {
 			l.stopSilent(e, now.Add(-limit))
 		}
 		if e.mode == ModeBatched {
-			l.judge(e, now, false)
+			l.chooseMode(e, now, false)
 		}
 		if len(e.early) > 0 && !e.unbatching(now) {
 			e.early = nil
@@ -154,21 +153,21 @@ func (l *Ledger) Tick(now time.Time) {
 		l.sweepTraffic(c, now)
 		c.rotateTimes(now)
 	}
-	l.sweepDenials(now)
+	l.sweepMismatches(now)
 }
 
-// sweepTraffic finds out whether a cluster is idle. A watcher that reports nothing may have requests.
+// sweepTraffic finds out whether a cluster is idle. While a watcher reports nothing, it may have requests.
 func (l *Ledger) sweepTraffic(c *cluster, now time.Time) {
 	if c.traffic {
 		c.traffic, c.quiet = false, now
 		return
 	}
-	h := l.heardBy(c)
-	all := len(h.counted) == len(c.watchers)
+	w := l.countedBy(c)
+	all := len(w.envoys) == len(c.watchers)
 	if !all || c.quiet.IsZero() || now.Before(c.quiet) {
 		c.quiet = now
 	}
 	if quiet := now.Sub(c.quiet); !all || !c.idle && quiet >= idleAfter {
-		l.setIdle(c, all && quiet >= idleReports*h.slowest())
+		l.setIdle(c, all && quiet >= idleReports*w.slowest())
 	}
 }

@@ -112,7 +112,7 @@ func TestALogThatEndsBetweenReportsLeavesNoErrorCountedTwice(t *testing.T) {
 	w.ends(e, &all, notFound)
 	w.ends(e, &all, well)
 	w.mustHaveAnswered(t, "by the log", 1, 1)
-	s.Close(w.now)
+	s.Close()
 	e.streams = nil
 	w.nextAnswers(e, &all)
 	w.mustHaveAnswered(t, "the report that covers the end of the log", 1, 1)
@@ -144,7 +144,7 @@ func TestErrorsAreNeverCountedTwice(t *testing.T) {
 					w.open(e)
 					return
 				}
-				e.streams[0].Close(w.now)
+				e.streams[0].Close()
 				e.streams = nil
 			},
 			"": func(t *rapid.T) {

@@ -12,13 +12,13 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// Bounds on what is kept: anybody can connect as an Envoy.
+// Bounds on what is kept: any client can connect as an Envoy.
 const (
 	maxEnvoys        = 16_384
 	maxOpen          = 65_536    // requests of one Envoy
-	maxOpenTotal     = 1_048_576 // requests of all, some 150 MB
-	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, some 290 MB
-	strangers        = 4         // Envoys that watch no cluster get one part in so many
+	maxOpenTotal     = 1_048_576 // requests of all, about 150 MB
+	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, about 290 MB
+	strangers        = 4         // Envoys that watch no cluster get one part in this many
 	maxInProgress    = 1_000_000 // requests in progress at one endpoint, by one report
 	maxIssued        = 100_000_000
 	maxLatency       = 24 * time.Hour
@@ -28,10 +28,10 @@ const (
 	maxServicesTotal = 131_072          // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
 	maxKept          = 1_000_000_000    // requests, in a number that an account keeps
 	idleAfter        = 10 * time.Second // without a beginning or an end of a request
-	idleReports      = 2                // and so many reports of each Envoy that is counted by them
+	idleReports      = 2                // of each Envoy that is counted by its reports, without requests
 )
 
-// A Ledger counts. It is safe for concurrent use.
+// A Ledger counts the requests in flight of all Envoys. It is safe for concurrent use.
 type Ledger struct {
 	wake func(cluster string)
 	seed maphash.Seed // secret, so that ids cannot be made to collide
@@ -47,7 +47,7 @@ type Ledger struct {
 	frees        int
 	accounts     int // of all Envoys
 	services     int // of all Envoys
-	denials      map[*address]*denials
+	mismatches   map[*address]*mismatches
 	watching     map[Envoy]*watching
 	reporters    Reporters
 	dirty        []*cluster // to be woken when the lock is released
@@ -64,13 +64,13 @@ type Ledger struct {
 // not block. It may be nil.
 func New(wake func(cluster string)) *Ledger {
 	return &Ledger{
-		wake:      wake,
-		seed:      maphash.MakeSeed(),
-		clusters:  make(map[string]*cluster),
-		addresses: make(map[string]*address),
-		envoys:    make(map[Envoy]*envoy),
-		watching:  make(map[Envoy]*watching),
-		denials:   make(map[*address]*denials),
+		wake:       wake,
+		seed:       maphash.MakeSeed(),
+		clusters:   make(map[string]*cluster),
+		addresses:  make(map[string]*address),
+		envoys:     make(map[Envoy]*envoy),
+		watching:   make(map[Envoy]*watching),
+		mismatches: make(map[*address]*mismatches),
 	}
 }
 
@@ -81,45 +81,43 @@ type cluster struct {
 	members  []*slot // in the caller's order
 	watchers map[Envoy]struct{}
 	dropped  uint64
-	ignored  uint64
 	dirty    bool
-	heard    atomic.Pointer[heard] // kept for the next read
-	idle     bool                  // no request for a while, and all watchers would have reported one
-	traffic  bool                  // a request since the last sweep
-	quiet    time.Time             // the first sweep without one
-	rotated  time.Time             // when the current half minute of the answers' times began
+	counted  atomic.Pointer[countedWatchers] // kept for the next read
+	idle     bool                            // no request for a while, and all watchers would have reported one
+	traffic  bool                            // a request since the last sweep
+	quiet    time.Time                       // the first sweep without one
+	rotated  time.Time                       // when the current half minute of the answers' times began
 }
 
-// watching is what an Envoy is subscribed to.
+// watching counts the clusters that an Envoy is subscribed to.
 type watching struct{ clusters, busy int }
 
-// A slot is one endpoint of one cluster: the sums and averages over all Envoys that
-// count. Its number is what each Envoy's account with it is found by.
+// A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count. Each Envoy's account
+// with it is found by its number.
 type slot struct {
-	cluster  *cluster
-	address  string // as the caller wrote it
-	number   int
-	inFlight int64
-	disputed []*account // their part of inFlight does not count
-	sums     flight.Sums
-	answers  newestAnswers // of accounts that do not fail
-	gaps     gaps
-	accused  *accusation // nil where no Envoy reports failures
-	bytes    average     // of an answer
-	failed   average     // of requests that the endpoint answered or failed: 1 for a failure
-	times    *times      // of answers; nil before the first
+	cluster    *cluster
+	address    string // as the caller wrote it
+	number     int
+	inFlight   int64
+	discounted []*account // their part of inFlight does not count
+	sums       flight.Sums
+	answers    newestAnswers // of accounts that do not fail
+	gaps       gaps
+	failures   *failureCheck // nil where no Envoy reports failures
+	bytes      average       // of an answer
+	failed     average       // of requests that the endpoint answered or failed: 1 for a failure
+	times      *times        // of answers; nil before the first
 }
 
 // An address is an endpoint of at least one cluster.
 type address struct {
-	key     string
-	slots   []*slot
-	agreed  time.Time // when its own report last had about as many requests as are counted
-	doubted time.Time // when an Envoy's requests here were last contradicted
+	key          string
+	slots        []*slot
+	matched      time.Time // when its own report last had about as many requests as are counted
+	contradicted time.Time // when an Envoy's requests here were last contradicted
 }
 
-// servedBy is the cluster, among those of the endpoint, that has a name in EDS: its own,
-// or one that has it before a slash. It is nil for the name of none of them.
+// servedBy returns which of the endpoint's clusters has a name in EDS: NAME or NAME/…; nil if none of them has.
 func (a *address) servedBy(service string) *cluster {
 	base, _, _ := strings.Cut(service, "/")
 	for _, s := range a.slots {
@@ -130,8 +128,8 @@ func (a *address) servedBy(service string) *cluster {
 	return nil
 }
 
-// numbers hands out the smallest numbers that are free, so that those of a cluster follow one
-// another.
+// numbers hands out numbers, returned ones before new ones, so that the numbers of a cluster's endpoints are mostly
+// consecutive.
 type numbers struct {
 	next int
 	free []int
@@ -167,7 +165,7 @@ func (l *Ledger) release() {
 	}
 }
 
-// changed has the cluster woken at the end of the call.
+// changed makes release wake the cluster.
 func (l *Ledger) changed(c *cluster) {
 	if !c.dirty {
 		c.dirty = true
@@ -185,7 +183,7 @@ func (l *Ledger) cluster(name string) *cluster {
 }
 
 // SetMembers replaces the endpoints of a cluster. Counts of those that
-// stay are kept; those of one that is in no cluster any more are forgotten.
+// stay are kept; those of one that is no longer in any cluster are forgotten.
 // Entries about other addresses are ignored, and counted as ignored.
 func (l *Ledger) SetMembers(name string, addresses []string) {
 	l.mu.Lock()
@@ -248,7 +246,7 @@ func (l *Ledger) leave(s *slot) {
 	a := l.addresses[canonical(s.address)]
 	if a.slots = without(a.slots, s); len(a.slots) == 0 {
 		delete(l.addresses, a.key)
-		delete(l.denials, a)
+		delete(l.mismatches, a)
 	}
 }
 
@@ -333,7 +331,7 @@ func (l *Ledger) watches(c *cluster, node Envoy, n int) {
 	}
 }
 
-// setIdle takes note of whether a cluster has traffic.
+// setIdle notes whether a cluster has traffic.
 func (l *Ledger) setIdle(c *cluster, idle bool) {
 	if c.idle == idle {
 		return
@@ -349,9 +347,9 @@ func (l *Ledger) setIdle(c *cluster, idle bool) {
 	l.trafficEpoch++
 }
 
-// room is how many of something there may be, for one more of this Envoy. One that
-// watches no cluster may be about to, so it is counted; but all of those, which anybody can
-// invent, leave most of the room to those that watch one.
+// room returns how many of something there may be at most, when this Envoy asks for one more. An Envoy that watches no
+// cluster may be about to, so it is counted; but any client can invent such Envoys, so they leave most of the room to
+// those that watch one.
 func (l *Ledger) room(node Envoy, limit int) int {
 	if l.watching[node] == nil {
 		return limit / strangers
@@ -359,7 +357,7 @@ func (l *Ledger) room(node Envoy, limit int) int {
 	return limit
 }
 
-// canonical is an address as Envoys write it.
+// canonical returns an address as Envoys write it.
 func canonical(given string) string {
 	if a, err := netip.ParseAddrPort(given); err == nil {
 		return a.String()
@@ -367,7 +365,7 @@ func canonical(given string) string {
 	return given
 }
 
-// without takes s out of slots. The order does not matter.
+// without removes s from slots. It does not keep the order.
 func without(slots []*slot, s *slot) []*slot {
 	for i, other := range slots {
 		if other == s {

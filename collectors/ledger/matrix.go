@@ -2,14 +2,15 @@ package ledger
 
 import "steelyard/weighting/flight"
 
-// A Row is the requests in flight of one Envoy, at each endpoint of a cluster.
+// A Row has the requests in flight of one Envoy at each endpoint of a cluster.
 type Row struct {
 	Envoy    Envoy
 	ByLog    bool  // counted by its access log; otherwise by its load reports
 	InFlight []int // in the order of Addresses
 }
 
-// A Matrix is the requests in flight of a cluster by Envoy and endpoint: what its counts add up to, but for disputes.
+// A Matrix has the requests in flight of a cluster by Envoy and endpoint. They add up to the cluster's counts, except
+// that it includes contradicted ones.
 type Matrix struct {
 	Addresses []string // in the order given to SetMembers
 	Rows      []Row    // of the Envoys that are counted, in any order
@@ -27,7 +28,7 @@ func (l *Ledger) Matrix(name string) (Matrix, bool) {
 	for i, s := range c.members {
 		m.Addresses[i] = s.address
 	}
-	for _, e := range l.heardBy(c).counted {
+	for _, e := range l.countedBy(c).envoys {
 		row := Row{Envoy: e.node, ByLog: e.basis() == flight.ByLog, InFlight: make([]int, len(c.members))}
 		for i, s := range c.members {
 			if a := e.account(s); a != nil && a.watched {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// manyClusters is a ledger of 20 clusters with 1,000 endpoints each, and their addresses.
+// manyClusters returns a ledger of 20 clusters with 1,000 endpoints each, and their addresses.
 func manyClusters() (*Ledger, [20][]string) {
 	l := New(nil)
 	var addresses [20][]string
@@ -34,8 +34,8 @@ func grows(do func()) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
-// TestUnknownNodesTakeMemoryByWhatTheySay: a node that anybody can make up takes some
-// hundred bytes and not a list of all endpoints, and one too many takes nothing.
+// TestUnknownNodesTakeMemoryByWhatTheySay: a node that any client can invent takes some hundred bytes and not a list of
+// all endpoints, and one too many takes nothing.
 func TestUnknownNodesTakeMemoryByWhatTheySay(t *testing.T) {
 	for _, nodes := range []int{2_000, 20_000} {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestTheNamesOfAllEnvoysAreBounded(t *testing.T) {
 		t.Errorf("%d names of one that watches are kept, want %d", got, maxServices)
 	}
 	for _, e := range unknown {
-		e.reports.Close(w.now)
+		e.reports.Close()
 	}
 	w.mustBeSound(t)
 }

@@ -7,11 +7,11 @@ import (
 
 const (
 	rateTau    = 2 * time.Second // of the request rate
-	calmShare  = 0.7             // of the threshold, under which a mode may end
-	calmPeriod = 5 * time.Second // for so long
+	calmShare  = 0.7             // of the threshold; below it a mode may end
+	calmPeriod = 5 * time.Second // for which the rate stays there before the mode ends
 )
 
-// A rate is a number of requests per second that follows the last seconds.
+// A rate is a number of requests per second, averaged over the last seconds.
 type rate struct {
 	perSecond float64
 	at        time.Time
@@ -40,24 +40,24 @@ func (r *rate) over(now time.Time, dt time.Duration, n float64) {
 	}
 }
 
-// now is the rate if nothing came since the last note.
+// now returns the rate if nothing came since the last note.
 func (r *rate) now(now time.Time) float64 {
-	if !now.After(r.at) { // as for each message, which was noted just now
+	if !now.After(r.at) { // the usual case: a message has just been noted
 		return r.perSecond
 	}
 	return r.perSecond * math.Exp(-max(0, now.Sub(r.at).Seconds())/rateTau.Seconds())
 }
 
 // SetModeThresholds sets the request rates, per second of one Envoy, above
-// which its entries are batched, and replaced by load reports. Zero is never.
-// Modes follow with the next events and reports.
+// which its entries are batched, and replaced by load reports. Zero means never.
+// Modes change with the next events and reports.
 func (l *Ledger) SetModeThresholds(batchAbove, reportsAbove float64) {
 	l.mu.Lock()
 	defer l.release()
 	l.batchAbove, l.reportsAbove = batchAbove, reportsAbove
 }
 
-// modeAt is the mode for a rate.
+// modeAt returns the mode for a rate.
 func (l *Ledger) modeAt(perSecond float64) Mode {
 	switch {
 	case l.reportsAbove > 0 && perSecond > l.reportsAbove:
@@ -68,9 +68,9 @@ func (l *Ledger) modeAt(perSecond float64) Mode {
 	return ModeEvents
 }
 
-// judge changes the mode of an Envoy when it is time to. Into ModeReports and out
-// of it only with a report: the counts then go over to its gauge, or from it on.
-func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
+// chooseMode changes the mode of an Envoy when its rate requires it. It enters and leaves ModeReports only with a
+// report, because the counts then start from that report's gauge.
+func (l *Ledger) chooseMode(e *envoy, now time.Time, atReport bool) {
 	perSecond := e.rate.now(now)
 	up := l.modeAt(perSecond)
 	if e.open >= maxOpen {
@@ -100,7 +100,7 @@ func (l *Ledger) judge(e *envoy, now time.Time, atReport bool) {
 	}
 }
 
-// batched is the mode before ModeReports.
+// batched returns the mode before ModeReports.
 func (l *Ledger) batched() Mode {
 	if l.batchAbove > 0 {
 		return ModeBatched
@@ -126,8 +126,8 @@ func (l *Ledger) setMode(e *envoy, m Mode) {
 	l.generation.Add(1)
 }
 
-// Modes are the modes of all Envoys that have a stream; one that has none is in
-// ModeEvents. The generation changes with every change of a mode.
+// Modes returns the modes of all Envoys that have a stream; an Envoy without one is in ModeEvents. The generation
+// changes with every change of a mode.
 func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -138,5 +138,5 @@ func (l *Ledger) Modes() (generation uint64, modes map[Envoy]Mode) {
 	return l.generation.Load(), modes
 }
 
-// ModeGeneration is the generation only. It takes no lock.
+// ModeGeneration returns only the generation. It takes no lock.
 func (l *Ledger) ModeGeneration() uint64 { return l.generation.Load() }

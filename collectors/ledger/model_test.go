@@ -46,7 +46,7 @@ func newWorld() *world {
 	return w
 }
 
-// ticked is the ledger after a tick at this moment.
+// ticked returns the ledger after a tick at this moment.
 func (w *world) ticked() *Ledger {
 	w.ledger.Tick(w.now)
 	return w.ledger
@@ -126,7 +126,7 @@ func (w *world) report(e *testEnvoy) {
 	e.reports.Report(w.now, parts)
 }
 
-// truth is what is in flight at an address from the watchers of a cluster.
+// truth returns what is in flight at an address from the watchers of a cluster.
 func (w *world) truth(cluster, address string) (n int) {
 	for _, e := range w.envoys {
 		if !slices.Contains(w.watchers[cluster], e.node) {
@@ -398,7 +398,7 @@ func (w *world) watched(t *rapid.T, actions map[string]func(*rapid.T)) {
 	t.Repeat(actions)
 }
 
-// readings are the counts and sums of each cluster, without their times.
+// readings returns the counts and sums of each cluster, without their times.
 func (w *world) readings() map[string]string {
 	all := map[string]string{}
 	for name := range w.clusters {
@@ -456,13 +456,13 @@ func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
 			"break": func(t *rapid.T) {
 				e := drawEnvoy(t, w)
 				i := rapid.IntRange(0, 1).Draw(t, "stream")
-				e.streams[i].Close(w.now)
+				e.streams[i].Close()
 				e.streams[i] = w.ledger.Open(e.node, w.now)
 			},
 			"report": func(t *rapid.T) { w.after(time.Second); w.report(drawEnvoy(t, w)) },
 			"report stream": func(t *rapid.T) {
 				e := drawEnvoy(t, w)
-				e.reports.Close(w.now)
+				e.reports.Close()
 				w.reporting(e)
 			},
 			"members": func(t *rapid.T) {
@@ -549,7 +549,7 @@ func TestTheSumOfIssuedFollowsALogThatLagsAndLoses(t *testing.T) {
 	})
 }
 
-// drawBody is a size of seven bytes, or unknown.
+// drawBody returns a size of seven bytes, or unknown.
 func drawBody(t *rapid.T) Size {
 	if rapid.Bool().Draw(t, "sized") {
 		return Size{Bytes: 7, Known: true}
@@ -611,15 +611,15 @@ func TestClosedStreamsLeaveNothing(t *testing.T) {
 		})
 		for _, e := range w.envoys {
 			for _, s := range e.streams {
-				s.Close(w.now)
-				s.Close(w.now)
+				s.Close()
+				s.Close()
 				s.Begin(w.now, "late", drawnAddresses[0])
 			}
 			for _, r := range e.older {
-				r.Close(w.now)
+				r.Close()
 			}
 			if e.reports != nil {
-				e.reports.Close(w.now)
+				e.reports.Close()
 				w.report(e)
 			}
 		}

@@ -9,35 +9,34 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// Reports is an open stream of load reports. A process has one. Several of an Envoy are of several
-// processes, and then they add up, or one is left over from before its Envoy opened the next.
+// Reports is an open stream of load reports. A process has one. If an Envoy has several, they belong to several
+// processes and add up, or one is left over from before its Envoy opened the next.
 type Reports struct {
 	ledger   *Ledger
-	envoy    *envoy // nil for one too many, and after Close
+	envoy    *envoy // nil if there are too many Envoys, and after Close
 	process  uint8  // identifies it among the streams of its Envoy
 	counts   bool   // its gauges are in the Envoy's accounts
 	later    bool   // there was a report over this stream
 	reported bool   // in this round
 	logged   bool   // since the last report a log showed the same requests, too
 
-	opened, heard time.Time
-	compared      time.Time // when the sums of requests issued were last compared
+	opened, lastReport time.Time // lastReport is `opened` before the first one
+	compared           time.Time // when the sums of requests issued were last compared
 }
 
-// Reporters are the open streams of load reports of Envoys that watch a cluster, by whether
-// a log shows the same requests. Other Envoys do not count: anybody can invent them, and they would make
-// these report less often.
+// Reporters counts the open streams of load reports of Envoys that watch a cluster, by whether a log shows the same
+// requests. Other Envoys do not count: any client can invent them, and they would make these report less often.
 type Reporters struct {
-	WithAccessLog int // a log does, or the Envoy has no requests
+	WithAccessLog int // a log shows them, or the Envoy has no requests
 	ReportsOnly   int // there are only the reports
 }
 
-// Reporting notes that an Envoy opened a stream of load reports and was asked
-// for one every interval. One Envoy too many is ignored.
+// Reporting notes that an Envoy opened a stream of load reports and was asked for one every interval. If there are too
+// many Envoys, it is ignored.
 func (l *Ledger) Reporting(node Envoy, interval time.Duration, now time.Time) *Reports {
 	l.mu.Lock()
 	defer l.release()
-	r := &Reports{ledger: l, envoy: l.envoyFor(node, now), opened: now, heard: now}
+	r := &Reports{ledger: l, envoy: l.envoyFor(node, now), opened: now, lastReport: now}
 	if e := r.envoy; e != nil {
 		if r.process = e.process(); r.process == none {
 			r.envoy = nil
@@ -45,15 +44,15 @@ func (l *Ledger) Reporting(node Envoy, interval time.Duration, now time.Time) *R
 		}
 		e.reports, e.asked = append(e.reports, r), interval
 		l.regroup(e)
-		l.hear(e, now)
+		l.noteMessage(e, now)
 	}
 	return r
 }
 
-// none is the process of no stream.
+// none is no stream's process.
 const none = 255
 
-// process is the smallest number that no open stream of load reports has.
+// process returns the smallest number that no open stream of load reports has.
 func (e *envoy) process() (smallest uint8) {
 	for smallest < none && slices.ContainsFunc(e.reports, func(r *Reports) bool { return r.process == smallest }) {
 		smallest++
@@ -68,9 +67,9 @@ func (l *Ledger) Reporters() Reporters {
 	return l.reporters
 }
 
-// ReportersWith counts them with this Envoy, and reports whether its reports are its only source and
-// whether it watches a cluster. One without a stream counts as if it had one and watched a cluster: it may be
-// about to subscribe.
+// ReportersWith counts the streams of load reports with this Envoy's, and reports whether its reports are its only
+// source and whether it watches a cluster. An Envoy without a stream counts as if it had one and watched a cluster: it
+// may be about to subscribe.
 func (l *Ledger) ReportersWith(node Envoy) (all Reporters, reportsOnly, watches bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -89,7 +88,7 @@ func (l *Ledger) ReportersWith(node Envoy) (all Reporters, reportsOnly, watches 
 	return all, reportsOnly, watches || !opened
 }
 
-// regroup counts the Envoy's streams of load reports for what they are now.
+// regroup updates in which of the Reporters the Envoy's streams are counted.
 func (l *Ledger) regroup(e *envoy) {
 	l.reporters.WithAccessLog -= e.grouped.WithAccessLog
 	l.reporters.ReportsOnly -= e.grouped.ReportsOnly
@@ -114,9 +113,9 @@ func (r *Reports) Asked(interval time.Duration) {
 	}
 }
 
-// Report takes in one report. An endpoint that is left out has no requests in progress.
-// Of the first report of a stream only the gauge counts: its counters reach back to an unknown
-// time. It reports whether the Envoy watches a cluster.
+// Report takes in one report. An endpoint that is left out has no requests in progress. Of the first report of a stream
+// only the gauge counts, because its counters reach back to an unknown time. Report returns whether the Envoy watches a
+// cluster.
 func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 	l := r.ledger
 	l.mu.Lock()
@@ -137,8 +136,8 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 		}
 		e.rate.over(now, now.Sub(e.lastReport), float64(logged))
 	}
-	e.lastReport, r.heard = now, now
-	l.hear(e, now)
+	e.lastReport, r.lastReport = now, now
+	l.noteMessage(e, now)
 	l.count(r, now)
 	if !r.counts {
 		l.epoch++
@@ -149,26 +148,26 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 		e.unlogged = true
 	}
 	l.regroup(e)
-	l.judge(e, now, true)
+	l.chooseMode(e, now, true)
 	r.logged = false // if the log ends with this report, it ends between two
 	return l.watching[e.node] != nil
 }
 
-// replace stops counting the older streams that sent nothing since this one opened, and for longer than a
-// report may be late: this one took their place. A stream of another process reports again, and counts again.
+// replace stops counting the older streams that sent nothing since this one opened, and for longer than a report may be
+// late: this one has taken their place. A stream of another process reports again, and then counts again.
 func (l *Ledger) replace(r *Reports, now time.Time) {
 	late := r.envoy.asked / 10
 	for _, old := range r.envoy.reports {
-		if old != r && old.counts && !old.heard.After(r.opened) && now.Sub(old.heard) > r.envoy.asked+late {
+		if old != r && old.counts && !old.lastReport.After(r.opened) && now.Sub(old.lastReport) > r.envoy.asked+late {
 			l.stop(old)
 		}
 	}
 }
 
-// stopSilent stops counting the streams that sent nothing since then, as long as there is another.
+// stopSilent stops counting the streams that sent nothing since then, while there is another.
 func (l *Ledger) stopSilent(e *envoy, since time.Time) {
 	for _, r := range e.reports {
-		if r.counts && e.counting > 1 && r.heard.Before(since) {
+		if r.counts && e.counting > 1 && r.lastReport.Before(since) {
 			l.stop(r)
 		}
 	}
@@ -195,8 +194,8 @@ func (l *Ledger) stop(r *Reports) {
 	})
 }
 
-// tally adds up a report by endpoint: one may be in several clusters of an
-// Envoy. It returns the number of requests issued to endpoints of clusters here, and to other addresses.
+// tally adds up a report by endpoint, because an endpoint may be in several clusters of an Envoy. It returns the number
+// of requests issued to endpoints of clusters here, and to other addresses.
 func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued, elsewhere int64) {
 	for i := range clusters {
 		c := &clusters[i]
@@ -222,8 +221,7 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 	return issued, elsewhere
 }
 
-// tallyOne adds up a report about one endpoint in the cluster meant, or in all of its clusters where that
-// is nil.
+// tallyOne adds a report about one endpoint to the cluster meant, or to all of the endpoint's clusters if meant is nil.
 func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointLoad, counters bool) {
 	for _, s := range at.slots {
 		if meant != nil && s.cluster != meant {
@@ -242,12 +240,12 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 	}
 }
 
-// learn keeps the name in EDS of a cluster of the Envoy, where the Envoy's own name for
-// it, which entries of its log have, would be taken for another cluster or for none.
+// learn keeps the EDS name of a cluster of the Envoy, where the Envoy's own name for it, which is in the entries of its
+// log, would be taken for another cluster or for none.
 func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
-	means, before := l.served(c.Cluster), len(e.services)
+	means, before := l.clusterOf(c.Cluster), len(e.services)
 	switch _, kept := e.services[c.Name]; {
-	case c.Name == "" || l.served(c.Name) == means:
+	case c.Name == "" || l.clusterOf(c.Name) == means:
 		delete(e.services, c.Name)
 	case !kept && (before >= maxServices || l.services >= l.room(e.node, maxServicesTotal)):
 	default:
@@ -263,8 +261,8 @@ func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
 	l.services += len(e.services) - before
 }
 
-// unlearn makes room: a report names all clusters that the Envoy has, so a name that was in none
-// for a while was removed from its configuration.
+// unlearn makes room: a report names all clusters that the Envoy has, so a name that was in no report for a while has
+// been removed from its configuration.
 func (l *Ledger) unlearn(e *envoy, now time.Time) {
 	before := len(e.services)
 	if before < maxServices && l.services < l.room(e.node, maxServicesTotal) {
@@ -275,9 +273,8 @@ func (l *Ledger) unlearn(e *envoy, now time.Time) {
 	l.services += len(e.services) - before
 }
 
-// served is the cluster that has a name in EDS, its own or a variant, NAME/…; nil where
-// none has.
-func (l *Ledger) served(name string) *cluster {
+// clusterOf returns the cluster with a name in EDS, its own or a variant, NAME/…; nil if there is none.
+func (l *Ledger) clusterOf(name string) *cluster {
 	if c := l.clusters[name]; c != nil {
 		return c
 	}
@@ -290,7 +287,7 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	if load.Dropped == 0 {
 		return
 	}
-	c := l.served(load.Cluster)
+	c := l.clusterOf(load.Cluster)
 	if c == nil {
 		return
 	}
@@ -300,7 +297,7 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 	}
 }
 
-// count takes the tallies of a report into the accounts.
+// count adds the tallies of a report to the accounts.
 func (l *Ledger) count(r *Reports, now time.Time) {
 	e := r.envoy
 	due := now.Sub(r.compared) >= flight.ComparePeriod || now.Before(r.compared)
@@ -323,14 +320,14 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 		change := a.count.Report(&report)
 		l.apply(a, &change)
 		if a.watched && change.Sums.Succeeded > change.Sums.Errors {
-			a.vouch(now, &flight.Sums{Answered: 1}) // there is no log that would show it
+			a.filterFailures(now, &flight.Sums{Answered: 1}) // no log shows the answer
 		}
 		e.progress += int(a.count.InProgress())
 	})
 }
 
-// processes is how many streams report, with the one that does now and those that were opened not long ago:
-// the requests of a process are in the log before its first report, an interval after it opened its stream.
+// processes returns how many streams report, with the one that reports now and those that were opened recently: the
+// requests of a process are in the log before its first report, which comes an interval after it opened its stream.
 func (e *envoy) processes(reporting *Reports, now time.Time) (n int) {
 	for _, r := range e.reports {
 		if r == reporting || r.counts || !r.later && now.Sub(r.opened) <= e.patience() {
@@ -340,7 +337,7 @@ func (e *envoy) processes(reporting *Reports, now time.Time) (n int) {
 	return n
 }
 
-// share has the accounts of an Envoy note which process reported until now, before others do.
+// share makes the accounts of an Envoy note which process reported until now, before others do.
 func (e *envoy) share() {
 	for _, r := range e.reports {
 		if r.counts {
@@ -349,7 +346,7 @@ func (e *envoy) share() {
 	}
 }
 
-// advanceRound takes a report into the round of the Envoy's processes, and says where in it the report is.
+// advanceRound adds a report to the round of the Envoy's processes, and returns where in the round the report is.
 func (e *envoy) advanceRound(r *Reports) flight.Round {
 	e.first = e.first || !r.later
 	round := flight.Round{Begins: !r.reported, Ends: true, First: e.first}
@@ -375,7 +372,7 @@ func plus(sum int32, n uint64, limit int32) int32 {
 }
 
 // Close ends the stream, and with it the counts that came over it.
-func (r *Reports) Close(now time.Time) {
+func (r *Reports) Close() {
 	l := r.ledger
 	l.mu.Lock()
 	defer l.release()

@@ -2,21 +2,21 @@ package ledger
 
 import "time"
 
-// maxClosed is how many requests of an Envoy are remembered that were closed without an
-// end. Most ends that are missing were lost, so the oldest is forgotten for a new one.
+// maxClosed bounds how many requests of an Envoy are remembered that were closed without an end. Most missing ends were
+// lost, so a new one replaces the oldest.
 const maxClosed = 1024
 
-// unbatchTime is how long the last batch of an Envoy may take that is to stop batching: it is
-// told within a second, and then sends what is in its buffer within one.
+// unbatchTime is how long the last batch may take of an Envoy that is to stop batching: it is asked to within a second,
+// and then sends what is in its buffer within another.
 const unbatchTime = 3 * time.Second
 
-// A request began and has not ended. It stands in three lists, so that it can be
-// found by whatever ends it: its id, its stream, or its age.
+// A request has begun and has not ended. It is in three lists, so that it can be found by whatever ends it: its id, its
+// stream, or its age.
 type request struct {
 	key      key
 	stream   *Stream
 	received uint64 // bytes, over the attempts before this one
-	closed   bool   // it stands in its Envoy's list of closed requests, not in its account's
+	closed   bool   // it is in its Envoy's list of closed requests, not in its account's
 	links    [3]link
 }
 
@@ -29,10 +29,9 @@ const (
 	ofOneID
 )
 
-// A key is what a beginning and its end have in common. The id stands for itself
-// by its hash.
+// A key is what a beginning and its end have in common.
 type key struct {
-	id      uint64
+	id      uint64 // the hash of the request id
 	account *account
 }
 
@@ -67,7 +66,7 @@ func (l *list) remove(r *request) {
 	r.links[l.which] = link{}
 }
 
-// record opens a request; false says that there is no room for it.
+// record opens a request; false if there is no room for it.
 func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	e := s.envoy
 	if e.open >= maxOpen || l.open >= l.room(e.node, maxOpenTotal) {
@@ -92,9 +91,8 @@ func (e *envoy) unbatching(now time.Time) bool {
 	return !e.unbatched.IsZero() && now.Sub(e.unbatched) < unbatchTime
 }
 
-// endedEarly remembers an end without a beginning where that may be in the last batch:
-// entries that are sent at once come over another stream, and overtake it. Those of an Envoy that watches
-// nothing count nowhere.
+// endedEarly remembers an end without a beginning if the beginning may be in the last batch: entries that are sent at
+// once come over another stream, and overtake it. Those of an Envoy that watches nothing are not counted.
 func (l *Ledger) endedEarly(e *envoy, now time.Time, k key) {
 	if !e.unbatching(now) || len(e.early) >= maxClosed || l.watching[e.node] == nil {
 		return
@@ -116,7 +114,7 @@ func (e *envoy) beganLate(k key) bool {
 	return true
 }
 
-// drop forgets a request. What its account counts is the caller's to change.
+// drop forgets a request. The caller changes what its account counts.
 func (l *Ledger) drop(r *request) {
 	a, e := r.key.account, r.stream.envoy
 	if r.closed {
@@ -157,7 +155,7 @@ func (l *Ledger) close(r *request) {
 	}
 }
 
-// take and put keep some closed requests for the next ones.
+// take returns an empty request; take and put reuse memory.
 func (l *Ledger) take() *request {
 	r := l.free
 	if r == nil {

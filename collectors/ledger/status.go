@@ -9,50 +9,50 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// batchedAge is the most that a batched Envoy's entries are late: its logger's
-// flush interval. One that sends nothing for that time has nothing in its buffer.
+// batchedAge is the most that a batched Envoy's entries are late: its logger's flush interval. If it sends nothing for
+// that time, it has nothing in its buffer.
 const batchedAge = time.Second
 
-// heard is which of a cluster's watchers are counted. It changes far less often than the counts.
-type heard struct {
-	epoch, trafficEpoch     uint64 // of the ledger, that it is of
-	counted                 []*envoy
+// countedWatchers has the watchers of a cluster that are counted. They change far less often than the counts.
+type countedWatchers struct {
+	epoch, trafficEpoch     uint64 // of the ledger, when this was computed
+	envoys                  []*envoy
 	events, reports, silent int
-	clusters, busy          int  // that they watch, and of those with traffic: of the median watcher
-	widest, widestBusy      int  // the most of any
-	late                    bool // the counts of one are older than the events of this moment
+	clusters, busy          int  // the clusters that the median watcher watches, and of them those with traffic
+	widest, widestBusy      int  // the most of any watcher
+	late                    bool // some Envoy's counts are older than the events of this moment
 	reconciled              int  // of those counted, the ones that have load reports, too
 }
 
 // exact reports whether no count can drift for long: all have load reports.
-func (h *heard) exact() bool { return len(h.counted) > 0 && h.reconciled == len(h.counted) }
+func (w *countedWatchers) exact() bool { return len(w.envoys) > 0 && w.reconciled == len(w.envoys) }
 
-// heardBy returns which of the cluster's watchers are counted. It is a function of the ledger's state, and
-// kept until that changes.
-func (l *Ledger) heardBy(c *cluster) *heard {
-	before := c.heard.Load()
+// countedBy returns the cluster's watchers that are counted. They are a function of the ledger's state, and cached
+// until it changes.
+func (l *Ledger) countedBy(c *cluster) *countedWatchers {
+	before := c.counted.Load()
 	if before != nil && before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
 		return before
 	}
-	h := &heard{epoch: l.epoch, trafficEpoch: l.trafficEpoch}
+	w := &countedWatchers{epoch: l.epoch, trafficEpoch: l.trafficEpoch}
 	if before != nil && before.epoch == l.epoch {
-		*h = *before
-		h.trafficEpoch = l.trafficEpoch
+		*w = *before
+		w.trafficEpoch = l.trafficEpoch
 	} else {
-		l.hearAll(c, h)
+		l.countWatchers(c, w)
 	}
-	l.measure(c, h)
-	c.heard.Store(h)
-	return h
+	l.measure(c, w)
+	c.counted.Store(w)
+	return w
 }
 
-// measure finds how many clusters the watchers watch. Of an even number of them, the median is the smaller of the two
-// in the middle.
-func (l *Ledger) measure(c *cluster, h *heard) {
+// measure finds how many clusters the watchers watch. The median of an even number is the smaller of the two in the
+// middle.
+func (l *Ledger) measure(c *cluster, w *countedWatchers) {
 	clusters, busy := make([]int, 0, len(c.watchers)), make([]int, 0, len(c.watchers))
 	for node := range c.watchers {
-		w := l.watching[node]
-		clusters, busy = append(clusters, w.clusters), append(busy, w.busy)
+		subscribed := l.watching[node]
+		clusters, busy = append(clusters, subscribed.clusters), append(busy, subscribed.busy)
 	}
 	if len(clusters) == 0 {
 		return
@@ -60,12 +60,12 @@ func (l *Ledger) measure(c *cluster, h *heard) {
 	slices.Sort(clusters)
 	slices.Sort(busy)
 	last := len(clusters) - 1
-	h.clusters, h.busy = clusters[last/2], busy[last/2]
-	h.widest, h.widestBusy = clusters[last], busy[last]
+	w.clusters, w.busy = clusters[last/2], busy[last/2]
+	w.widest, w.widestBusy = clusters[last], busy[last]
 }
 
-// hearAll goes through the watchers.
-func (l *Ledger) hearAll(c *cluster, h *heard) {
+// countWatchers finds what each watcher is counted by.
+func (l *Ledger) countWatchers(c *cluster, w *countedWatchers) {
 	for node := range c.watchers {
 		e := l.envoys[node]
 		if e == nil {
@@ -73,41 +73,40 @@ func (l *Ledger) hearAll(c *cluster, h *heard) {
 		}
 		switch e.basis() {
 		case flight.ByLog:
-			h.events++
-			h.late = h.late || e.mode == ModeBatched
+			w.events++
+			w.late = w.late || e.mode == ModeBatched
 			if e.reported() {
-				h.reconciled++
+				w.reconciled++
 			}
 		case flight.ByReports:
-			h.reports++
-			h.reconciled++
-			h.late = true
+			w.reports++
+			w.reconciled++
+			w.late = true
 		default:
 			if e.silent {
-				h.silent++
+				w.silent++
 			}
 			continue
 		}
-		h.counted = append(h.counted, e)
+		w.envoys = append(w.envoys, e)
 	}
 }
 
-// asOf is when the sums of a cluster were true: now, less the mean age of its Envoys' counts,
-// each weighed by its request rate. What a count misses is what
-// arrived since: rate times age, summed over the Envoys.
-func (h *heard) asOf(now time.Time) time.Time {
-	if len(h.counted) == 0 {
+// asOf returns when the sums of a cluster were true: now, less the mean age of its Envoys' counts, each weighed by its
+// request rate. What the sums lack is what arrived since: rate times age, summed over the Envoys.
+func (w *countedWatchers) asOf(now time.Time) time.Time {
+	if len(w.envoys) == 0 {
 		return time.Time{}
 	}
-	if !h.late {
+	if !w.late {
 		return now
 	}
-	return now.Add(-h.mean(now, func(e *envoy) time.Duration { return e.age(now) }))
+	return now.Add(-w.mean(now, func(e *envoy) time.Duration { return e.age(now) }))
 }
 
-// slowest is the longest time between two reports of one that is counted by them.
-func (h *heard) slowest() (longest time.Duration) {
-	for _, e := range h.counted {
+// slowest returns the longest time between two reports of any Envoy that is counted by them.
+func (w *countedWatchers) slowest() (longest time.Duration) {
+	for _, e := range w.envoys {
 		if e.basis() == flight.ByReports {
 			longest = max(longest, e.asked)
 		}
@@ -115,12 +114,12 @@ func (h *heard) slowest() (longest time.Duration) {
 	return longest
 }
 
-// interval is the mean time between two readings.
-func (h *heard) interval(now time.Time) time.Duration {
-	if h.reports == 0 {
+// interval returns the mean time between two readings of an Envoy.
+func (w *countedWatchers) interval(now time.Time) time.Duration {
+	if w.reports == 0 {
 		return 0
 	}
-	return h.mean(now, func(e *envoy) time.Duration {
+	return w.mean(now, func(e *envoy) time.Duration {
 		if e.basis() == flight.ByReports {
 			return e.asked
 		}
@@ -128,28 +127,28 @@ func (h *heard) interval(now time.Time) time.Duration {
 	})
 }
 
-// ageAt is how old the sums are.
-func (h *heard) ageAt(now time.Time) time.Duration {
-	if at := h.asOf(now); !at.IsZero() {
+// ageAt returns how old the sums are.
+func (w *countedWatchers) ageAt(now time.Time) time.Duration {
+	if at := w.asOf(now); !at.IsZero() {
 		return now.Sub(at)
 	}
 	return 0
 }
 
-// rate is the requests per second of all that are counted.
-func (h *heard) rate(now time.Time) (perSecond float64) {
-	for _, e := range h.counted {
+// rate returns the requests per second of all Envoys that are counted.
+func (w *countedWatchers) rate(now time.Time) (perSecond float64) {
+	for _, e := range w.envoys {
 		perSecond += e.rate.now(now)
 	}
 	return perSecond
 }
 
-// mean weighs the Envoys that are counted by their request rates: one without traffic
-// misses nothing.
-func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration {
+// mean returns a mean over the Envoys that are counted, weighed by their request rates: the counts of one without
+// traffic lack nothing.
+func (w *countedWatchers) mean(now time.Time, of func(*envoy) time.Duration) time.Duration {
 	const idle = 0.01 // requests per second, so that there is always a weight
 	var weights, sum float64
-	for _, e := range h.counted {
+	for _, e := range w.envoys {
 		weight := e.rate.now(now) + idle
 		weights += weight
 		sum += weight * of(e).Seconds()
@@ -157,7 +156,7 @@ func (h *heard) mean(now time.Time, of func(*envoy) time.Duration) time.Duration
 	return time.Duration(sum / weights * float64(time.Second))
 }
 
-// age is how old the counts of an Envoy are.
+// age returns how old the counts of an Envoy are.
 func (e *envoy) age(now time.Time) time.Duration {
 	switch {
 	case e.basis() == flight.ByReports:
@@ -173,9 +172,8 @@ func (e *envoy) age(now time.Time) time.Duration {
 // time to last byte, answers) while no watcher is counted by its log. The averages are as of the newest end
 // in them.
 //
-// It writes over previous, which is the reader's last reading or nil. A reading is newer than that, even
-// where the Envoys with the newest reports have left: it holds what changed since, and readers
-// go by its time.
+// It overwrites previous, which is the reader's last reading or nil. The new reading has a later time, even if the
+// Envoys with the newest reports have left: it contains what changed since, and readers compare times.
 func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []flight.Counts {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -184,20 +182,20 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	if c == nil {
 		return into
 	}
-	h := l.heardBy(c)
-	at := h.asOf(now)
+	w := l.countedBy(c)
+	at := w.asOf(now)
 	if next := asOf(previous).Add(1); !at.IsZero() && at.Before(next) && !next.After(now) {
 		at = next
 	}
 	var logged time.Time
-	if h.events > 0 {
+	if w.events > 0 {
 		logged = at
 	}
 	for _, s := range c.members {
 		into = append(into, flight.Counts{
 			Address:       s.address,
-			InFlight:      reading(float64(s.undisputed()), at),
-			Exact:         h.exact(),
+			InFlight:      reading(float64(s.counted()), at),
+			Exact:         w.exact(),
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies: weighting.ProxyReport{
@@ -208,7 +206,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 				Succeeded:      reading(float64(s.sums.Succeeded), at),
 				LatencySeconds: reading(s.sums.Latency, logged),
 				Answered:       reading(float64(s.sums.Answered), logged),
-				Partial:        h.events > 0 && h.reports > 0,
+				Partial:        w.events > 0 && w.reports > 0,
 				Sized:          reading(float64(s.sums.Sized), at),
 				SizedBytes:     reading(s.sums.Bytes, at),
 			},
@@ -217,27 +215,27 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	return into
 }
 
-// A Part is what the Envoys here have at one endpoint, whether they are counted at present or not.
+// A Part is what this replica's Envoys have at one endpoint, whether they are counted at present or not.
 type Part struct {
 	Address  string
 	InFlight int64
 	Sums     flight.Sums
 }
 
-// Parts returns those of a cluster, in the order given to SetMembers, written over previous.
+// Parts returns a Part for each endpoint of a cluster, in the order given to SetMembers. It overwrites previous.
 func (l *Ledger) Parts(name string, previous []Part) []Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	into := previous[:0]
 	if c := l.clusters[name]; c != nil {
 		for _, s := range c.members {
-			into = append(into, Part{Address: s.address, InFlight: s.undisputed(), Sums: s.sums})
+			into = append(into, Part{Address: s.address, InFlight: s.counted(), Sums: s.sums})
 		}
 	}
 	return into
 }
 
-// asOf is when a reading was true: all of it at the same moment.
+// asOf returns when a reading was true: all of it at the same moment.
 func asOf(reading []flight.Counts) time.Time {
 	if len(reading) == 0 {
 		return time.Time{}
@@ -252,7 +250,7 @@ func reading(value float64, at time.Time) weighting.Reading {
 	return weighting.Reading{Value: value, At: at}
 }
 
-// Cluster is the status of a cluster.
+// Cluster returns the status of a cluster.
 func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -260,17 +258,17 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 	if c == nil {
 		return ClusterStatus{}
 	}
-	h := l.heardBy(c)
+	w := l.countedBy(c)
 	return ClusterStatus{
-		Watchers: len(c.watchers), Events: h.events, Reports: h.reports, Silent: h.silent,
-		Clusters: h.clusters, Busy: h.busy, Widest: h.widest, WidestBusy: h.widestBusy, Idle: c.idle,
-		Reconciled: h.reconciled, Rate: h.rate(now), Age: h.ageAt(now),
-		Interval: h.interval(now),
-		Dropped:  c.dropped, IgnoredEntries: c.ignored,
+		Watchers: len(c.watchers), Events: w.events, Reports: w.reports, Silent: w.silent,
+		Clusters: w.clusters, Busy: w.busy, Widest: w.widest, WidestBusy: w.widestBusy, Idle: c.idle,
+		Reconciled: w.reconciled, Rate: w.rate(now), Age: w.ageAt(now),
+		Interval: w.interval(now),
+		Dropped:  c.dropped,
 	}
 }
 
-// Envoys is the status of all Envoys that have a stream, sorted.
+// Envoys returns the status of all Envoys that have a stream, sorted.
 func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	all := l.statuses(now)
 	slices.SortFunc(all, func(a, b EnvoyStatus) int {
@@ -281,7 +279,7 @@ func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 }
 
 // Totals are sums over all Envoys since the start, also over those that have left.
-// None of them goes back.
+// None of them decreases.
 type Totals struct {
 	Events     uint64 // access log entries
 	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
@@ -296,7 +294,7 @@ func (t *Totals) add(e *envoy) {
 	t.Reconciled += e.reconciled
 }
 
-// Totals sums up all Envoys.
+// Totals returns the sums over all Envoys.
 func (l *Ledger) Totals() Totals {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -316,8 +314,8 @@ func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 			Envoy: e.node, Mode: e.mode, Silent: e.silent,
 			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings,
 			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
-			Reconciled: e.reconciled, Unrecorded: e.unrecorded,
-			LastEvent: e.lastEvent, LastReport: e.lastReport,
+			Reconciled: e.reconciled,
+			LastEvent:  e.lastEvent, LastReport: e.lastReport,
 			ReportInterval: e.asked, Streams: e.streams, ReportStreams: e.counting,
 		})
 	}

@@ -7,16 +7,14 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// A Stream is an open access log stream. Each worker of an Envoy has one for each
-// of its loggers; they are one Envoy's together.
+// A Stream is an open access log stream. Each worker of an Envoy has one for each of its loggers.
 type Stream struct {
 	ledger *Ledger
-	envoy  *envoy // nil for one too many, and after Close
-	open   list   // requests that began over it
+	envoy  *envoy // nil if there are too many Envoys, and after Close
+	open   list   // requests whose beginning came over it
 }
 
-// Open notes that a stream of an Envoy's access log was opened. One Envoy
-// too many is ignored.
+// Open notes that a stream of an Envoy's access log was opened. If there are too many Envoys, it is ignored.
 func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 	l.mu.Lock()
 	defer l.release()
@@ -25,7 +23,7 @@ func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 		l.restate(s.envoy, func() { s.envoy.streams++ })
 		s.envoy.unlogged = false
 		l.regroup(s.envoy)
-		l.hear(s.envoy, now)
+		l.noteMessage(s.envoy, now)
 	}
 	return s
 }
@@ -56,18 +54,18 @@ func (s *Stream) Events(now time.Time, events []Event) {
 		}
 		l.event(s, now, ev)
 	}
-	l.heardEvents(s.envoy, now, began)
+	l.noteEvents(s.envoy, now, began)
 }
 
-// heardEvents notes when events came, and how many of them were beginnings.
-func (l *Ledger) heardEvents(e *envoy, now time.Time, began int) {
+// noteEvents notes when events came, and how many of them were beginnings.
+func (l *Ledger) noteEvents(e *envoy, now time.Time, began int) {
 	e.lastEvent = now
-	l.hear(e, now)
+	l.noteMessage(e, now)
 	if e.mode == ModeReports {
-		return // the rate is the reports'
+		return // the rate follows the reports
 	}
 	e.rate.note(now, float64(began))
-	l.judge(e, now, false)
+	l.chooseMode(e, now, false)
 }
 
 // event takes in one event. Where it does not show which cluster of an endpoint the
@@ -94,14 +92,11 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	}
 	if !watched {
 		e.ignored++
-		for _, slot := range at.slots {
-			slot.cluster.ignored++
-		}
 	}
 }
 
-// meant is which of an endpoint's clusters an Envoy means by its own name for one; nil
-// where there is nothing to choose from, or it is unknown.
+// meant returns which of an endpoint's clusters an Envoy means by its own name for one; nil if there is only one, or
+// the name is unknown.
 func (e *envoy) meant(at *address, name []byte) *cluster {
 	if len(at.slots) == 1 {
 		return nil
@@ -112,10 +107,10 @@ func (e *envoy) meant(at *address, name []byte) *cluster {
 	return at.servedBy(string(name)) // as in a bootstrap of Steelyard's
 }
 
-// step has an account take in an event.
+// step applies an event to an account.
 func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
 	switch {
-	case a.envoy.mode == ModeReports: // it has not switched yet: the reports count
+	case a.envoy.mode == ModeReports: // it has not switched its log off yet: its reports count
 	case ev.Ended:
 		l.end(a, now, id, &ev.Outcome)
 	default:
@@ -127,12 +122,9 @@ func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	k := key{id, a}
 	endedBefore := a.envoy.beganLate(k)
 	recorded := !endedBefore && l.record(s, k, ev.Bytes)
-	if !recorded && !endedBefore {
-		a.envoy.unrecorded++
-	}
 	change := a.count.Begin(flight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
 	l.apply(a, &change)
-	l.noteTraffic(a) // though nothing was issued where requests were overcounted
+	l.noteTraffic(a) // even if nothing was issued, because requests were overcounted
 }
 
 func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
@@ -155,12 +147,12 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 	}
 	if a.watched {
 		a.slot.average(now, o, &change.Sums, received)
-		a.vouch(now, &change.Sums)
+		a.filterFailures(now, &change.Sums)
 	}
 	l.apply(a, &change)
 }
 
-// sums is what one end adds.
+// sums returns what one end adds to the sums.
 func (o *Outcome) sums() flight.Sums {
 	if o.ConnectFailed {
 		return flight.Sums{Failed: 1}
@@ -187,17 +179,17 @@ func (o *Outcome) failed() bool {
 	return o.ConnectFailed || o.Reset || o.Status >= 500
 }
 
-// grpcCanceled is the gRPC status of a request that its client gave up.
+// grpcCanceled is the gRPC status of a request that its client cancelled.
 const grpcCanceled = 1
 
-// erred reports whether the request ended in an error that may be its own: a model that no endpoint
-// has, or that this one has no longer. Only a comparison with other endpoints shows which.
+// erred reports whether the request ended in an error that may be its own fault: it asked for a model that no endpoint
+// has, or that this one no longer has. Only a comparison with other endpoints shows which.
 func (o *Outcome) erred() bool {
 	return o.Status >= 400 || o.GRPCStatus != 0 && o.GRPCStatus != grpcCanceled
 }
 
 // Close ends the stream, and with it the requests that began over it.
-func (s *Stream) Close(now time.Time) {
+func (s *Stream) Close() {
 	l := s.ledger
 	l.mu.Lock()
 	defer l.release()

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// The times to the last byte of the answers of an endpoint, in buckets that are 8 % wide. They are of the last half
-// minute to minute: in turns of 30 s, of which the current and the one before count.
+// The times to the last byte of an endpoint's answers are counted in buckets that are 8 % wide, for periods of 30 s.
+// The current period and the one before are shown: the last 30 to 60 s.
 const (
 	timeBuckets = 180
 	timeGrowth  = 1.08
-	timeLowest  = 0.001 // seconds: the upper bound of the first; the last begins at some 970 s
+	timeLowest  = 0.001 // seconds: the upper bound of the first; the last begins at about 970 s
 	timesPeriod = 30 * time.Second
 )
 
@@ -28,20 +28,21 @@ func (t *times) add(seconds float64) {
 	t.current[i]++
 }
 
-// rotate begins a new half minute.
+// rotate begins a new period.
 func (t *times) rotate() {
 	t.before = t.current
 	t.current = [timeBuckets]uint32{}
 }
 
-// addTo adds up both half minutes.
+// addTo adds both periods to a sum.
 func (t *times) addTo(sum *[timeBuckets]uint64) {
 	for i := range sum {
 		sum[i] += uint64(t.current[i]) + uint64(t.before[i])
 	}
 }
 
-// p99 is the time that 99 % took at most, to 4 %: the middle of its bucket. It is NaN without an answer.
+// p99 returns the time that 99 % of the answers took at most, within 4 %: the middle of its bucket. It is NaN without
+// an answer.
 func p99(counts *[timeBuckets]uint64) float64 {
 	var all uint64
 	for _, n := range counts {
@@ -60,7 +61,7 @@ func p99(counts *[timeBuckets]uint64) float64 {
 	return math.NaN()
 }
 
-// rotateTimes begins a new half minute for a cluster when it is time.
+// rotateTimes begins a new period for a cluster when the current one has ended.
 func (c *cluster) rotateTimes(now time.Time) {
 	if since := now.Sub(c.rotated); since >= 0 && since < timesPeriod {
 		return
@@ -73,15 +74,15 @@ func (c *cluster) rotateTimes(now time.Time) {
 	}
 }
 
-// An AnswerTime is the time, in seconds, to the last byte that 99 % of the answers of about the last minute took at
-// most.
+// An AnswerTime has the time to the last byte, in seconds, that 99 % of an endpoint's answers took at most in about the
+// last minute.
 type AnswerTime struct {
 	Address string
 	P99     float64
 }
 
-// AnswerTimes are those of the endpoints of a cluster that answered, by address, and that of all of them; NaN without
-// an answer in an access log.
+// AnswerTimes returns the times of a cluster's endpoints that answered, by address, and the p99 of all of them
+// together, which is NaN without an answer in an access log.
 func (l *Ledger) AnswerTimes(name string) (endpoints []AnswerTime, all float64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -20,7 +20,7 @@ func TestTotalsOutliveTheEnvoysThatTheyAreOf(t *testing.T) {
 	if got := l.Totals(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	s.Close(now)
+	s.Close()
 	if n := len(l.Envoys(now)); n != 0 {
 		t.Fatalf("%d Envoys are left", n)
 	}

@@ -10,7 +10,7 @@ import (
 // An Envoy is the sender of a stream.
 type Envoy = envoyid.ID
 
-// A Mode is how an Envoy reports its requests.
+// A Mode is the way in which an Envoy reports its requests.
 type Mode uint8
 
 // The modes, from the freshest to the cheapest.
@@ -32,12 +32,12 @@ func (m Mode) String() string {
 	return "unknown"
 }
 
-// An Outcome is how a request to an endpoint ended.
+// An Outcome describes how a request to an endpoint ended.
 type Outcome struct {
-	Status        int           // the endpoint's own; 0 where it gave none
-	GRPCStatus    int           // of a gRPC answer; 0 is OK, and none
+	Status        int           // the endpoint's own; 0 if it sent none
+	GRPCStatus    int           // of a gRPC answer; 0 if it is OK, or there is none
 	Latency       time.Duration // from the request's first byte to the answer's last; 0 unknown
-	Bytes         uint64        // received for the request, with those before its beginning
+	Bytes         uint64        // received for the request, including those before its beginning
 	ConnectFailed bool          // there was no connection, and so no beginning
 	Reset         bool          // the endpoint reset the request or lost its connection
 }
@@ -62,44 +62,40 @@ type ClusterLoad struct {
 	Endpoints []EndpointLoad
 }
 
-// An EndpointLoad is the part of a load report about one endpoint. All but InProgress is since
-// the last report.
+// An EndpointLoad is the part of a load report about one endpoint. All numbers but InProgress count since the last
+// report.
 type EndpointLoad struct {
 	Address    string // IP:port
 	InProgress uint64
 	Issued     uint64
-	Succeeded  uint64 // answered, be it with a 4xx
-	// Errors are 5xx, gRPC statuses that stand for one, no answer; and Envoy's own timeouts and full circuit
+	Succeeded  uint64 // answered, including those with a 4xx
+	// Errors are 5xx, gRPC statuses that correspond to one, missing answers, and Envoy's own timeouts and full circuit
 	// breakers.
 	Errors uint64
 }
 
-// A ClusterStatus says which Envoys watch a cluster, and how they report.
+// A ClusterStatus describes which Envoys watch a cluster, and how they report.
 type ClusterStatus struct {
 	Watchers int // Envoys subscribed to the cluster
 	Events   int // of them, counted by their access log
 	Reports  int // counted by their load reports only
-	Silent   int // not counted any more, because they send nothing
-	// Clusters is how many the median watcher watches, this one among them, and Busy the same of clusters with traffic.
-	// Widest and WidestBusy are the most of any watcher.
+	Silent   int // not counted, because they send nothing
+	// Clusters is how many clusters the median watcher watches, including this one, and Busy the same for clusters with
+	// traffic. Widest and WidestBusy are the most of any watcher.
 	Clusters, Busy, Widest, WidestBusy int
-	// Idle says that no request began or ended for ten seconds, nor by the last two reports of
-	// those that are counted by them. While a watcher reports nothing, it may have requests, and the
-	// cluster is not idle.
+	// Idle reports that no request began or ended for ten seconds, nor according to the last two reports of the Envoys
+	// that are counted by them. While a watcher reports nothing, it may have requests, and the cluster is not idle.
 	Idle bool
 	// Reconciled is how many of those that are counted have load reports. Rate is the requests per second of all that
 	// are counted, and Age how old the sums are.
 	Reconciled int
 	Rate       float64
 	Age        time.Duration
-	// Interval is the time between two readings of an Envoy: the mean over those that are
-	// counted, each weighed by its request rate; 0 for one that is counted by events.
+	// Interval is the time between two readings of an Envoy: the mean over those that are counted, each weighed by its
+	// request rate. An Envoy that is counted by events adds 0.
 	Interval time.Duration
 	// Dropped is the number of requests dropped by drop_overloads, cumulative.
 	Dropped uint64
-	// IgnoredEntries is the number of access log entries about endpoints of the
-	// cluster from Envoys that do not watch it, cumulative.
-	IgnoredEntries uint64
 }
 
 // An EnvoyStatus is the state of one Envoy. The counters are cumulative and
@@ -115,7 +111,6 @@ type EnvoyStatus struct {
 	Ignored    uint64 // of them, about addresses that are none of its endpoints
 	Unpaired   uint64 // ends without a beginning
 	Reconciled uint64 // requests that load reports added to or took from the count by the access log
-	Unrecorded uint64 // beginnings beyond the bound on open requests
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// ReportBytes is the size of a load report of few endpoints on the wire: that of the Envoy's
-// node with its list of extensions, which it repeats. Each endpoint with requests adds some 28.
+// ReportBytes is the size on the wire of a load report of few endpoints: mostly the Envoy's node with its list of
+// extensions, which every report repeats. Each endpoint with requests adds about 28.
 const ReportBytes = 61_000
 
-// A meanSize is a moving mean of the bytes of reports, that of few endpoints before the first.
+// A meanSize is a moving mean of the size of reports, in bytes. It starts at the size of a report of few endpoints.
 type meanSize struct {
 	mu    sync.Mutex
 	bytes float64
 }
 
-// note takes in the size of a report.
+// note adds the size of a report.
 func (m *meanSize) note(bytes int) {
 	const weight = 0.01
 	m.mu.Lock()
@@ -29,28 +29,27 @@ func (m *meanSize) now() float64 {
 	return m.bytes
 }
 
-// Intervals at which Envoys report where the byte budget does not ask for more.
+// Intervals at which Envoys report if the byte budget does not require longer ones.
 const (
 	withAccessLog = time.Second            // the access log has the counts, reports correct them
-	reportsOnly   = 100 * time.Millisecond // reports are all there is
+	reportsOnly   = 100 * time.Millisecond // the reports are the only source
 )
 
-// longest is the longest interval: a fleet that is larger than its budget is worth
-// a warning, and not Envoys that count as silent.
+// longest is the longest interval: a fleet that exceeds its budget deserves a warning, but its Envoys must not become
+// silent.
 const longest = 60 * time.Second
 
-// A Fleet is the Envoys that report their load, by whether an access log shows the same
-// requests.
+// A Fleet counts the Envoys that report their load, by whether an access log shows the same requests.
 type Fleet struct{ WithAccessLog, ReportsOnly int }
 
-// Intervals is how often Envoys of each kind are to report: the shortest intervals, in
-// the ratio of least to least, with
+// Intervals returns how often Envoys of each kind are to report: the shortest intervals, in the ratio of least to
+// least, with
 //
 //	(WithAccessLog / withLog + ReportsOnly / without) · reportBytes <= budget
 //
-// where least, if it is 0, is 1 s with the access log and 100 ms without one,
-// which ten Envoys with reports of 61 KB keep to within 6.1 MB/s. A smaller budget, or a larger fleet,
-// makes both longer, up to a minute. A budget of 0 is none.
+// where least, if it is 0, is 1 s with the access log and 100 ms without one, so that ten Envoys with reports of 61 KB
+// stay within 6.1 MB/s. A smaller budget, or a larger fleet, makes both longer, up to a minute. A budget of 0 is
+// unlimited.
 func (f Fleet) Intervals(
 	least time.Duration, budgetBytesPerSecond, reportBytes float64,
 ) (withLog, without time.Duration) {
@@ -64,14 +63,14 @@ func (f Fleet) Intervals(
 	room := budgetBytesPerSecond / reportBytes // reports per second
 	wanted := float64(f.WithAccessLog)/leastWithLog.Seconds() + float64(f.ReportsOnly)/leastWithout.Seconds()
 	withLog = stretched(leastWithLog, wanted/room)
-	if withLog == longest { // and the others have what these leave
+	if withLog == longest { // the others share what remains
 		room = max(room-float64(f.WithAccessLog)/longest.Seconds(), 0)
 		return withLog, stretched(leastWithout, float64(f.ReportsOnly)/leastWithout.Seconds()/room)
 	}
 	return withLog, stretched(leastWithout, wanted/room)
 }
 
-// stretched is an interval that is longer by a factor.
+// stretched returns an interval that is longer by a factor.
 func stretched(least time.Duration, factor float64) time.Duration {
 	if !(factor > 1) {
 		return least

@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	maxMessage   = 1 << 20 // bytes, as much as the xDS port receives: the node and some twenty thousand endpoints
+	maxMessage   = 1 << 20 // bytes, as much as the xDS port receives: the node and about twenty thousand endpoints
 	maxClusters  = 16_384  // in a report
 	maxEndpoints = 65_536  // in a report
 	maxName      = 1024    // bytes of a cluster's name
 
-	// What a stream keeps the memory of for its next report. A larger one is made room
-	// for again.
+	// Buffers up to this size are kept for the next report of a stream. A larger report gets new memory.
 	keptEndpoints = 2048
 	keptClusters  = 256
 )
@@ -41,8 +40,8 @@ const (
 	endpointIssued     protowire.Number = 7
 )
 
-// A report is a LoadStatsRequest. One is used for all messages of a stream, so
-// that its memory is its own; node is kept only while it is wanted.
+// A report is a LoadStatsRequest. One is reused for all messages of a stream, with its buffers; node is read only while
+// it is wanted.
 type report struct {
 	wantNode bool
 	node     []byte // a core.v3.Node; nil if there is none
@@ -51,14 +50,13 @@ type report struct {
 	loads    []ledger.EndpointLoad // of all clusters; their Endpoints are parts of it
 
 	endpoints int
-	names     map[string]string // of clusters and endpoints, as they come again in each report
+	names     map[string]string // of clusters and endpoints: each report repeats them
 	text      []byte
 }
 
 var _ wire.Message = (*report)(nil)
 
-// UnmarshalWire reads the loads off a report. The node, which comes in each, is
-// stepped over.
+// UnmarshalWire reads the loads of a report. It skips the node, which every report has, unless it is wanted.
 func (m *report) UnmarshalWire(data []byte) error {
 	m.node, m.clusters, m.loads, m.endpoints, m.size = nil, m.clusters[:0], m.loads[:0], 0, len(data)
 	if len(data) > maxMessage {
@@ -70,7 +68,7 @@ func (m *report) UnmarshalWire(data []byte) error {
 	return nil
 }
 
-// AppendWire is not for this message.
+// AppendWire returns an error: this message is only received.
 func (m *report) AppendWire([]byte) ([]byte, error) {
 	return nil, errors.New("load reports are only received")
 }
@@ -93,7 +91,7 @@ func (m *report) read(data []byte) error {
 	return r.Err()
 }
 
-// readCluster reads a ClusterStats. Its name in EDS goes before the Envoy's own.
+// readCluster reads a ClusterStats. Without a name in EDS, the Envoy's own name is used.
 func (m *report) readCluster(message []byte) error {
 	m.clusters = append(m.clusters, ledger.ClusterLoad{})
 	load, first := &m.clusters[len(m.clusters)-1], len(m.loads)
@@ -180,8 +178,8 @@ func readDropped(load *ledger.ClusterLoad, message []byte) error {
 
 func clip(name []byte) []byte { return name[:min(len(name), maxName)] }
 
-// release is called when the report has been used. It keeps no more memory than for one of
-// a usual size: a stream is open for ever, and may never send a large one again.
+// release is called when the report has been used. It frees buffers that are larger than for a usual report: a stream
+// stays open, and may never send a large one again.
 func (m *report) release() {
 	if cap(m.loads) > keptEndpoints {
 		m.loads, m.clusters = nil, nil // clusters refer to loads
@@ -194,7 +192,7 @@ func (m *report) release() {
 	}
 }
 
-// name is b as a string, the same one each time it comes.
+// name returns b as a string, the same one each time.
 func (m *report) name(b []byte) string {
 	if known, ok := m.names[string(b)]; ok {
 		return known

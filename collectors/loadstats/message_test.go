@@ -24,7 +24,7 @@ import (
 	"steelyard/collectors/wire"
 )
 
-// recorded are the messages of a real Envoy 1.40, by name.
+// recorded returns the messages of a real Envoy 1.40, by name.
 func recorded(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "recorded", name+".bin"))

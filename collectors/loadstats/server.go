@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	maxStreamsEach = 8   // of one Envoy: it has one, and may open the next before the last is seen to break
-	worthTelling   = 0.1 // change of the interval, as a share of it
+	maxStreamsEach = 8   // of one Envoy: it has one, and may open the next before the last one ends here
+	minChange      = 0.1 // of the interval, as a share of it, that is sent to the Envoy
 )
 
 // Options of a Server.
 type Options struct {
 	// Reporter is as in package accesslog.
 	Reporter wire.Reporter
-	// Interval is how often an Envoy is to report. It is asked for after each of its
-	// reports; a change of more than a tenth is sent to the Envoy. It must not
-	// block. Nil is 1 s.
+	// Interval returns how often an Envoy is to report. It is called after each of its reports; a change of more than a
+	// tenth is sent to the Envoy. It must not block. Nil means 1 s.
 	Interval func(ledger.Envoy) time.Duration
 }
 
-// A Server takes load reports.
+// A Server receives load reports.
 type Server struct {
 	ledger  *ledger.Ledger
 	options Options
@@ -44,12 +43,12 @@ type Server struct {
 	reports, bytes, refused, broken atomic.Uint64
 }
 
-// Stats are counted since the start.
+// Stats has counters since the start.
 type Stats struct {
 	Streams int    // open now
-	Reports uint64 // taken in
+	Reports uint64 // received
 	Bytes   uint64 // of all messages
-	Refused uint64 // streams refused, because there was no identity or no room
+	Refused uint64 // streams refused, because they had no identity or were too many
 	Broken  uint64 // streams ended because of a message that could not be read
 }
 
@@ -87,7 +86,7 @@ func (s *Server) Register(g *grpc.Server) {
 // Close ends all streams, refuses new ones, and returns when all have ended.
 func (s *Server) Close() { s.gate.Close() }
 
-// Stats returns what was counted.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
 		Streams: s.gate.Open(),
@@ -98,11 +97,11 @@ func (s *Server) Stats() Stats {
 	}
 }
 
-// ReportBytes is the mean size of the latest reports, for Fleet.Intervals. Only those of
-// Envoys that watch a cluster are in it: reports of others must not make theirs rare.
+// ReportBytes returns the mean size of the latest reports, for Fleet.Intervals. It is over Envoys that watch a cluster
+// only: the reports of other Envoys must not make theirs rare.
 func (s *Server) ReportBytes() float64 { return s.size.now() }
 
-// serve takes one stream: its Envoy, and then its reports.
+// serve receives one stream: the name of its Envoy, and then its reports.
 func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	m := &report{wantNode: true}
 	if err := s.receive(stream, m); err != nil {
@@ -126,8 +125,8 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 	return err
 }
 
-// follow asks for reports and passes each on to the ledger. The message in m only
-// names the Envoy: it had not been asked for loads before.
+// follow asks for reports and passes each on to the ledger. The message in m only names the Envoy: it came before
+// reports were asked for.
 func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy, log *slog.Logger) error {
 	asked := s.options.Interval(envoy)
 	if err := ask(stream, asked); err != nil {
@@ -135,7 +134,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 	}
 	log.Info("load reports asked for", "interval", asked)
 	l := s.ledger.Reporting(envoy, asked, time.Now())
-	defer func() { l.Close(time.Now()) }()
+	defer l.Close()
 	may := s.options.Reporter.Of(stream.Context())
 	for {
 		if err := s.receive(stream, m); err != nil {
@@ -164,7 +163,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 	}
 }
 
-// receive reads the next message. Its error is the stream's.
+// receive reads the next message. Its error is the stream's status.
 func (s *Server) receive(stream grpc.ServerStream, m *report) error {
 	err := stream.RecvMsg(m)
 	switch {
@@ -177,7 +176,7 @@ func (s *Server) receive(stream grpc.ServerStream, m *report) error {
 	return err
 }
 
-// ended is the status of a stream: one that the Envoy closed is none.
+// ended returns the status of a stream: nil for one that the Envoy closed.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -185,7 +184,7 @@ func ended(err error) error {
 	return err
 }
 
-// ask tells the Envoy how often it is to report: all its clusters, by endpoint.
+// ask requests reports of all clusters, by endpoint, at the interval.
 func ask(stream grpc.ServerStream, interval time.Duration) error {
 	return stream.SendMsg(&loadstatsv3.LoadStatsResponse{
 		SendAllClusters:           true,
@@ -195,5 +194,5 @@ func ask(stream grpc.ServerStream, interval time.Duration) error {
 }
 
 func differs(asked, next time.Duration) bool {
-	return math.Abs(float64(next-asked)) > worthTelling*float64(asked)
+	return math.Abs(float64(next-asked)) > minChange*float64(asked)
 }

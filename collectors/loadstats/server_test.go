@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,12 +14,12 @@ import (
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/e2e/rig/grpctest"
 )
 
 const endpoint = "10.0.0.1:80"
@@ -39,25 +38,9 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 	s.interval.Store(int64(time.Second))
 	interval := func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }
 	s.Server = New(s.ledger, Options{Interval: interval}, nil)
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer(options...)
-	s.Register(g)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(lis) }()
-	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
-		g.Stop()
-		<-done
-		s.Close()
-	})
-	s.client = loadstatsv3.NewLoadReportingServiceClient(conn)
+	t.Cleanup(s.Close)
+	address, _ := grpctest.Serve(t, s.Register, options...)
+	s.client = loadstatsv3.NewLoadReportingServiceClient(grpctest.Connect(t, address))
 	s.ledger.SetMembers("chat", []string{endpoint})
 	s.ledger.SetWatchers("chat", []ledger.Envoy{{NodeID: "envoy-1", Host: "127.0.0.1"}})
 	return s
@@ -93,7 +76,7 @@ func (p peer) send(m *loadstatsv3.LoadStatsRequest) {
 	}
 }
 
-// asked is the interval of the next response.
+// asked returns the interval of the next response.
 func (p peer) asked() time.Duration {
 	p.t.Helper()
 	r, err := p.Recv()
@@ -106,7 +89,7 @@ func (p peer) asked() time.Duration {
 	return r.GetLoadReportingInterval().AsDuration()
 }
 
-// ended is the status of a stream.
+// ended returns the status of a stream.
 func (p peer) ended() error {
 	for {
 		if _, err := p.Recv(); err != nil {

@@ -9,16 +9,14 @@ import (
 	"steelyard/weighting"
 )
 
-// Counters turns the counters of one server into sums that never go back, the
-// way Prometheus' increase() does: a series that is lower than before has begun
-// again at zero, so all of its new value is growth. Each series is followed on
-// its own, because a server can restart a part of them (Triton does, when a
-// model is reloaded) and the fall of that part must not make the whole sum of
-// the others count again.
+// Counters turns the counters of one server into sums that never decrease, the way Prometheus' increase() does: a
+// series that is lower than before has restarted at zero, so all of its new value is growth. Each series is followed
+// separately, because a server can restart a part of them (Triton does, when a model is reloaded), and the fall of that
+// part must not make the whole sum of the others count again.
 //
-// A series that is higher than any server can have made it since (weighting.Possible) was
-// read or written wrongly, or is another server's under the same address. It shows nothing of what
-// happened: the sum stays as it is, and goes on from the new value.
+// A series that rose by more than any server can have counted since (weighting.Possible) was misread or miswritten, or
+// belongs to another server at the same address. Its rise shows nothing: the sum stays, and continues from the new
+// value.
 //
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
@@ -32,7 +30,7 @@ type Counters struct {
 // A counterSum is the sum of the series of one field.
 type counterSum struct {
 	sum  float64
-	last []lastSample // by key, rising: of a few series a map would take ten times the memory
+	last []lastSample // sorted by key: for a few series a map would take ten times the memory
 }
 
 // A lastSample is the value that a series had, and when.
@@ -40,16 +38,15 @@ type lastSample struct {
 	key    uint64 // by seriesKey
 	value  float64
 	at     time.Time
-	leaped bool // to this value, so that it is none to come back from
+	leaped bool // the step to this value was a leap, so a fall from it is not a restart
 }
 
-// An observation is what became of the counters of a report.
+// An observation says whether a counter of a report restarted or leaped.
 type observation struct{ restarted, leaped bool }
 
-// Observe adds the report that was true at the given moment. What is unknown in
-// it is unknown in the result; a sum goes on where it was when its field comes
-// back. Restarts rises by one for a report in which any counter is lower than
-// in the report before, or higher than it can be, however many are; Implausible by one for the latter.
+// Observe adds a report that was true at the given moment. What is unknown in it is unknown in the result; a sum
+// continues where it was when its field comes back. Restarts rises by one for a report with any counter that fell or
+// rose implausibly, Implausible by one for a report with any that rose implausibly.
 func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 	var seen observation
 	cumulative := func(f Field, s *counterSum) weighting.Reading {
@@ -64,6 +61,7 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 		Queue:        reading(at, rep.Queue),
 		Running:      reading(at, rep.Running),
 		Utilization:  reading(at, rep.Utilization),
+		BlockTokens:  reading(at, rep.BlockTokens),
 		Completions:  cumulative(FieldCompletions, &c.completions),
 		QueueSeconds: cumulative(FieldQueueSeconds, &c.queueSeconds),
 		BusySeconds:  cumulative(FieldBusySeconds, &c.busySeconds),
@@ -80,7 +78,7 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 	return out
 }
 
-// tokens are the sums of an engine that counts prompts and what it generates.
+// tokens returns the sums of an engine that counts prompt tokens and generated tokens.
 func (c *Counters) tokens(
 	at time.Time, rep *Report, sum func(Field, *counterSum) weighting.Reading,
 ) weighting.TokenCounts {
@@ -125,10 +123,10 @@ func (r *Report) samplesOf(f Field) []counterSample {
 	return r.series[first:end] // a Reader writes the samples of a field together
 }
 
-// countable is a value that no server reaches in years, and up to which a float64 counts in ones.
+// countable is more than any server counts in years; up to it a float64 holds every whole number.
 const countable = 1e15
 
-// add counts what the samples grew by since the report before, a new series by all that it has.
+// add adds what the samples grew by since the report before; a new series adds its whole value.
 func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *observation) {
 	if s.last == nil {
 		s.last = make([]lastSample, 0, len(samples))
@@ -154,7 +152,7 @@ func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *ob
 	s.forget(at, len(samples))
 }
 
-// of is the last sample of a series: one of the known ones, or a new one at their end, which stood at zero before.
+// of returns the last sample of a series: a known one, or a new one at the end, whose value was zero before.
 func (s *counterSum) of(known []lastSample, key uint64, before time.Time) *lastSample {
 	i, found := slices.BinarySearchFunc(known, key,
 		func(l lastSample, key uint64) int { return cmp.Compare(l.key, key) })
@@ -165,9 +163,8 @@ func (s *counterSum) of(known []lastSample, key uint64, before time.Time) *lastS
 	return &s.last[i]
 }
 
-// forget drops series that are gone, once there are more of them than there are
-// live ones. Not at once: a series that is missing from one body and back in
-// the next has not begun again.
+// forget drops series that are gone, once there are more of them than live ones. It does not drop them at once, because
+// a series that is missing from one body and back in the next has not restarted.
 func (s *counterSum) forget(at time.Time, live int) {
 	const spare = 64
 	if len(s.last) <= 2*live+spare {

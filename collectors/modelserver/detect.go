@@ -1,7 +1,7 @@
 package modelserver
 
-// Detect returns the engine whose series the body has: of which most fields can be read. It is empty where that is
-// none. EngineCustom, whose series only a user can name, is never detected.
+// Detect returns the engine of which the body has the most fields; empty if it has none. EngineCustom, whose series
+// only a user can name, is never detected.
 func Detect(body []byte) Engine {
 	var found Engine
 	most := 0

@@ -1,8 +1,7 @@
-// Package modelserver reads the load of a model server out of the body of its
-// metrics page: bytes in, a [Report] out. It is pure: no clock, no network, no
-// log. Package scrape fetches the bodies and calls it four times a second for
-// every server of a fleet, so its cost matters; `steelyard inspect` calls
-// [Reader.Explain] to show a person which series gave which number.
+// Package modelserver reads the load of a model server from the body of its metrics page: bytes in, a [Report] out. It
+// is pure: no clock, no network, no log. Package scrape fetches the bodies and calls it four times a second for every
+// server of a fleet, so its cost matters; `steelyard inspect` calls [Reader.Explain] to show which series gave which
+// number.
 //
 // It is not a general parser of the exposition format, and it does not weigh
 // anything: what a queue means for a weight is decided in package weighting.
@@ -18,6 +17,7 @@
 //	vllm          queue          vllm:num_requests_waiting
 //	              running        vllm:num_requests_running
 //	              utilization    max vllm:kv_cache_usage_perc, or max vllm:gpu_cache_usage_perc (older)
+//	              block_tokens   max label block_size of vllm:cache_config_info
 //	              completions    vllm:request_success_total, or vllm:request_success
 //	              queue_seconds  vllm:request_queue_time_seconds_sum
 //	              busy_seconds   vllm:request_inference_time_seconds_sum
@@ -35,6 +35,8 @@
 //	              running        nv_trt_llm_request_metrics{request_type="scheduled"}, or trtllm_num_requests_running
 //	              utilization    max nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"},
 //	                             or max trtllm_kv_cache_utilization
+//	              block_tokens   max nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per"},
+//	                             or max trtllm_kv_cache_tokens_per_block
 //	              completions    nv_inference_request_success of the models in nv_trt_llm_request_metrics,
 //	                             or trtllm_request_success_total, or trtllm_num_requests_completed_total
 //	              queue_seconds  trtllm_request_queue_time_seconds_sum
@@ -43,6 +45,7 @@
 //	sglang        queue          sglang:num_queue_reqs{priority=""}
 //	              running        sglang:num_running_reqs{priority=""}
 //	              utilization    max sglang:token_usage
+//	              block_tokens   max label page_size of sglang:cache_config_info
 //	              completions    sglang:num_requests_total
 //	              queue_seconds  sglang:queue_time_seconds_sum
 //	              prompt_tokens     sglang:prompt_tokens_total
@@ -86,21 +89,19 @@
 //
 // A field is unknown, never zero, when its series is missing, when any sample
 // that it is made of is negative, infinite or not a number (Triton prints "Nan"
-// for what it has not measured), when a share is above 1, and when a sum leaves
+// for what it has not measured, vLLM labels "None"), when a share is above 1, and when a sum leaves
 // the range of float64. That is no error while another field is known: a server
 // may stop exporting one series and go on with the others. [Reader.Explain] shows
-// which value it was. A body without one known field is an error, and so is one
+// which value it was. A body without one known field of load is an error, and so is one
 // that is cut in mid-line, since half a number is a wrong number. A body that is
 // cut between lines cannot be distinguished from a short one here: the transport must
 // notice that.
 //
 // # How it is fast
 //
-// A vLLM body has 600 lines of which a dozen matter. The reader finds these by
-// their first bytes. A sample in the form that all servers write, NAME{LABEL="VALUE",…}
-// NUMBER, it reads where it stands. A body in which any wanted line differs from that (blanks,
-// escapes, what is wrong) has its wanted lines copied, without timestamp and exemplar, and
-// goes through the parser of prometheus/common, so that there is one grammar and one set
-// of messages. BenchmarkRead and BenchmarkWhole show the difference: about 75 times less time
-// than a parse of the whole body. FuzzRead checks that both read the same.
+// A vLLM body has 600 lines of which a dozen matter. The reader finds these by their first bytes. It parses a sample in
+// the form that all servers write, NAME{LABEL="VALUE",…} NUMBER, in place. If any wanted line of a body differs from
+// that form (blanks, escapes, errors), the wanted lines are copied, without timestamp and exemplar, and parsed by
+// prometheus/common, so that there is one grammar and one set of messages. BenchmarkRead and BenchmarkWhole show the
+// difference: about 75 times less time than a parse of the whole body. FuzzRead checks that both give the same result.
 package modelserver

@@ -45,10 +45,15 @@ type series struct {
 	// With sameModelAs set, only samples whose label "model" also occurs in the
 	// series of that name are taken.
 	sameModelAs string
+	// With number set, the value is that of the label of this name.
+	number string
 }
 
-// String is the selector as one would write it in PromQL.
+// String returns the selector as one would write it in PromQL.
 func (s series) String() string {
+	if s.number != "" {
+		return fmt.Sprintf("label %s of %s", s.number, s.name)
+	}
 	if s.label == "" {
 		return s.name
 	}
@@ -78,7 +83,7 @@ type fieldSources struct {
 	sources []source
 }
 
-// from, largest and summed are the vocabulary of the tables below.
+// from, largest and summed are helpers for the tables below.
 func from(f Field, s ...source) fieldSources { return fieldSources{field: f, sources: s} }
 func largest(s series) source                { return source{series: []series{s}, combine: maximum, per: 1} }
 func summed(per float64, s ...series) source {
@@ -118,6 +123,7 @@ func vllmSources() []fieldSources {
 		from(FieldUtilization,
 			largest(named("vllm:kv_cache_usage_perc")),
 			largest(named("vllm:gpu_cache_usage_perc"))), // its older name
+		from(FieldBlockTokens, largest(series{name: "vllm:cache_config_info", number: "block_size"})),
 		from(FieldCompletions,
 			summed(1, named("vllm:request_success_total")),
 			summed(1, named("vllm:request_success"))), // exporters that drop the suffix
@@ -139,8 +145,9 @@ func tritonSources() []fieldSources {
 	success, failure := named("nv_inference_request_success"), named("nv_inference_request_failure")
 	return []fieldSources{
 		from(FieldQueue, summed(1, named("nv_inference_pending_request_count"))),
-		from(FieldRunning),     // no gauge of it exists
-		from(FieldUtilization), // nor of this
+		from(FieldRunning),     // not exported
+		from(FieldUtilization), // not exported
+		from(FieldBlockTokens),
 		from(FieldCompletions, summed(1, success, failure), summed(1, success)),
 		from(FieldQueueSeconds, summed(microseconds, named("nv_inference_queue_duration_us"))),
 		from(FieldBusySeconds, summed(microseconds,
@@ -164,6 +171,9 @@ func tensorRTLLMSources() []fieldSources {
 		from(FieldUtilization,
 			largest(labelled(blocks, "kv_cache_block_type", "fraction")),
 			largest(named("trtllm_kv_cache_utilization"))),
+		from(FieldBlockTokens,
+			largest(labelled(blocks, "kv_cache_block_type", "tokens_per")),
+			largest(named("trtllm_kv_cache_tokens_per_block"))),
 		from(FieldCompletions,
 			summed(1, series{name: "nv_inference_request_success", sameModelAs: requests}),
 			summed(1, named("trtllm_request_success_total")),
@@ -181,6 +191,7 @@ func sglangSources() []fieldSources {
 		from(FieldQueue, summed(1, labelled("sglang:num_queue_reqs", "priority", ""))),
 		from(FieldRunning, summed(1, labelled("sglang:num_running_reqs", "priority", ""))),
 		from(FieldUtilization, largest(named("sglang:token_usage"))),
+		from(FieldBlockTokens, largest(series{name: "sglang:cache_config_info", number: "page_size"})),
 		from(FieldCompletions, summed(1, named("sglang:num_requests_total"))),
 		from(FieldQueueSeconds, summed(1, named("sglang:queue_time_seconds_sum"))),
 		from(FieldBusySeconds), // only latencies that contain the queue
@@ -197,6 +208,7 @@ func tgiSources() []fieldSources {
 		from(FieldQueue, summed(1, named("tgi_queue_size"))),
 		from(FieldRunning, summed(1, named("tgi_batch_current_size"))),
 		from(FieldUtilization), // not exported
+		from(FieldBlockTokens),
 		from(FieldCompletions, summed(1, named("tgi_request_success"))),
 		from(FieldQueueSeconds, summed(1, named("tgi_request_queue_duration_sum"))),
 		from(FieldBusySeconds, summed(1, named("tgi_request_inference_duration_sum"))),
@@ -209,17 +221,18 @@ func tgiSources() []fieldSources {
 }
 
 func customSources(c Custom) []fieldSources {
-	optional := func(f Field, name string, make func(series) source) fieldSources {
+	optional := func(f Field, name string, combined func(series) source) fieldSources {
 		if name == "" {
 			return from(f)
 		}
-		return from(f, make(named(name)))
+		return from(f, combined(named(name)))
 	}
 	total := func(s series) source { return summed(1, s) }
 	return []fieldSources{
 		optional(FieldQueue, c.Queue, total),
 		optional(FieldRunning, c.Running, total),
 		optional(FieldUtilization, c.Utilization, largest),
+		from(FieldBlockTokens),
 		optional(FieldCompletions, c.Completions, total),
 		from(FieldQueueSeconds),
 		from(FieldBusySeconds),
@@ -254,7 +267,7 @@ func validate(e Engine, c Custom) error {
 	return nil
 }
 
-// join lists values as a person would read them.
+// join lists values for a person to read.
 func join[T ~string](values []T) string {
 	words := make([]string, len(values))
 	for i, v := range values {

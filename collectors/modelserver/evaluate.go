@@ -2,10 +2,11 @@ package modelserver
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
-// An evaluation is one field of a body with its working.
+// An evaluation is one field of a body, with its calculation.
 type evaluation struct {
 	field    Field
 	spec     *fieldSources
@@ -19,7 +20,7 @@ type evaluation struct {
 	badSeries string
 }
 
-// evaluateField takes the first source that the body can serve.
+// evaluateField uses the first source that the body has.
 func evaluateField(spec *fieldSources, parsed *samples) evaluation {
 	for i := range spec.sources {
 		e := evaluation{field: spec.field, spec: spec, source: &spec.sources[i]}
@@ -56,7 +57,7 @@ func (e *evaluation) add(parsed *samples) bool {
 
 // combine adds a sample to what came before it.
 func (e *evaluation) combine(total float64, s series, m sample) float64 {
-	v := m.value
+	v := s.valueOf(m)
 	if !plausible(v) || e.field == FieldUtilization && v > 1 {
 		if e.badSeries == "" {
 			e.bad, e.badSeries = v, s.name
@@ -70,6 +71,17 @@ func (e *evaluation) combine(total float64, s series, m sample) float64 {
 		return max(total, v)
 	}
 	return total + v
+}
+
+// valueOf is the value of a sample; NaN where it is in a label, and no number.
+func (s series) valueOf(m sample) float64 {
+	if s.number == "" {
+		return m.value
+	}
+	if v, ok := parseNumber(m.label(s.number)); ok {
+		return v
+	}
+	return math.NaN()
 }
 
 // takes reports whether the selector takes a sample of its series.
@@ -106,7 +118,7 @@ func (e evaluation) explain() FieldSource {
 	return f
 }
 
-// problem is why there is no value; empty if there is one.
+// problem returns why there is no value; empty if there is one.
 func (e evaluation) problem() string {
 	switch {
 	case e.value.Known:

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// A Histogram is how long something took, of about the last minute: requests count less the longer they are ago, with a
-// time constant of 60 s. It does not change.
+// A Histogram has the distribution of a time over about the last minute: requests count less the older they are, with a
+// time constant of 60 s. It is immutable.
 type Histogram struct {
-	Bounds []float64 // upper, in seconds, rising; the last may be infinite
+	Bounds []float64 // upper, in seconds, ascending; the last may be infinite
 	Counts []float64 // of requests, in each bucket
 	Sum    float64   // seconds
 }
 
-// FirstTokens follows the histogram of the time to the first token of one server. It is for display: what is wrong with
-// it is no failure of a scrape. It belongs to one goroutine.
+// FirstTokens follows the histogram of the time to the first token of one server. It is for display only: a fault in it
+// does not fail the scrape. It belongs to one goroutine.
 type FirstTokens struct {
 	series  *firstTokenSeries
 	at      time.Time
@@ -31,11 +31,11 @@ type FirstTokens struct {
 const (
 	firstTokenTau  = 60 * time.Second
 	mostBuckets    = 64
-	fewestRequests = 0.5 // below that, nothing is known any more
+	fewestRequests = 0.5 // below that, the histogram is unknown
 )
 
-// firstTokenSeries are the histogram's series of one engine. All servers have the same, and the memory for a reading is
-// used again by the next one, of whatever server.
+// firstTokenSeries has the series of one engine's histogram. All servers of an engine share it, and the memory of one
+// reading is reused by the next, of any server.
 type firstTokenSeries struct {
 	picker  picker
 	scratch sync.Pool // of *samples
@@ -66,17 +66,16 @@ func NewFirstTokens(e Engine) *FirstTokens {
 	return &FirstTokens{series: series}
 }
 
-// Observe takes in a metrics body that was true at the given moment, and returns the histogram; nil while it is
-// unknown.
+// Observe adds a metrics body that was true at the given moment, and returns the histogram; nil while it is unknown.
 func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
 	bounds, counts, sum, ok := f.series.read(body)
 	if !ok {
 		return nil
 	}
 	elapsed := at.Sub(f.at)
-	again := f.at.IsZero() || !slices.Equal(bounds, f.bounds) || elapsed <= 0
+	restart := f.at.IsZero() || !slices.Equal(bounds, f.bounds) || elapsed <= 0
 	f.at = at
-	if again {
+	if restart {
 		f.bounds, f.before, f.sum = slices.Clone(bounds), slices.Clone(counts), sum
 		f.counts, f.seconds = make([]float64, len(bounds)), 0
 		return nil
@@ -92,7 +91,7 @@ func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
 	return &Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
 }
 
-// add takes in what came since the last time. Counters that are lower than before have begun again at zero.
+// add adds what came since the last time. Counters that are lower than before have restarted at zero.
 func (f *FirstTokens) add(counts []float64, sum, keep float64) {
 	last := len(counts) - 1
 	if counts[last] < f.before[last] || sum < f.sum {

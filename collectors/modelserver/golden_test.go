@@ -1,17 +1,14 @@
 package modelserver
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"steelyard/e2e/rig/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files; review the difference")
 
 // TestRecordedBodies reads every body that was recorded from a real server, and
 // those written by hand, with every engine. Reading with the wrong engine must
@@ -37,7 +34,7 @@ func TestRecordedBodies(t *testing.T) {
 				fmt.Fprintf(&got, "# read as %s\n", e)
 				describe(&got, newReader(t, e), body)
 			}
-			compareGolden(t, filepath.Join("testdata", "golden", name+".txt"), got.String())
+			golden.Check(t, filepath.Join("testdata", "golden", name+".txt"), got.String())
 		})
 	}
 }
@@ -58,21 +55,4 @@ func describe(w *strings.Builder, r *Reader, body []byte) {
 			strings.Join(f.Series, " + "))
 	}
 	w.WriteString("\n")
-}
-
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test -run TestRecordedBodies -update writes it)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
 }

@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// errCut is the error for a body whose last line has no end. Half a line can
-// hold half a number, so such a body is not read at all.
-var errCut = errors.New("the body is cut off: its last line does not end")
+// errCut is the error for a body whose last line has no newline. Half a line can contain half a number, so such a body
+// is not read at all.
+var errCut = errors.New("the body is cut off: its last line has no newline")
 
-// A picker finds the samples of a few series in a metrics body, so that no parser
-// need see the rest: of the 600 lines of a vLLM body it leaves about ten.
+// A picker finds the samples of a few series in a metrics body, so that no parser needs to read the rest: of the 600
+// lines of a vLLM body about ten remain.
 type picker struct {
 	names  []string
-	prefix string // common to all names, to dismiss most lines by one comparison
+	prefix string // common to all names, to skip most lines with one comparison
 }
 
 func newPicker(names []string) picker {
@@ -37,11 +37,9 @@ func (p picker) pick(dst, body []byte) ([]byte, error) {
 	return dst, err
 }
 
-// each calls use for the samples of the wanted series in body, with the number of the
-// name, until it returns false. A sample has no timestamp and no exemplar, which
-// OpenMetrics writes in a way that the text parser does not know. Comments are left
-// out: without them the parser takes each sample as it stands, whatever type its
-// family claims.
+// each calls use for the samples of the wanted series in body, with the number of the name, until it returns false. A
+// sample is passed without timestamp and exemplar, which OpenMetrics writes in a way that the text parser does not
+// know. Comments are left out: without them the parser accepts each sample, whatever type its family has.
 func (p picker) each(body []byte, use func(name int, sample []byte) bool) error {
 	if len(body) == 0 {
 		return errors.New("the body is empty")
@@ -86,14 +84,13 @@ func (p picker) match(line []byte) int {
 	return -1
 }
 
-// trimSample cuts off what follows the value of a sample whose name has the
-// given length.
+// trimSample removes what follows the value of a sample whose name has the given length.
 func trimSample(line []byte, name int) ([]byte, error) {
 	i := name + blanks(line[name:])
 	if i < len(line) && line[i] == '{' {
 		n := labelsLen(line[i:])
 		if n == 0 {
-			return nil, fmt.Errorf("labels of %s do not end", line[:name])
+			return nil, fmt.Errorf("labels of %s have no closing brace", line[:name])
 		}
 		i += n
 	}
@@ -107,9 +104,8 @@ func trimSample(line []byte, name int) ([]byte, error) {
 	return line[:i], nil
 }
 
-// labelsLen is the length of the label set that s begins with, braces
-// included, or 0 if it does not end. Quoted values may hold braces, and escaped
-// quotes.
+// labelsLen returns the length of the label set that s begins with, including braces, or 0 if it has no closing brace.
+// Quoted values may contain braces, and escaped quotes.
 func labelsLen(s []byte) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -135,7 +131,7 @@ func checkTail(tail []byte) error {
 	stamp, rest, _ := bytes.Cut(tail, []byte(" "))
 	rest = bytes.TrimLeft(rest, " \t")
 	if _, err := strconv.ParseFloat(string(stamp), 64); err != nil || len(rest) > 0 && rest[0] != '#' {
-		return fmt.Errorf("%s follows the value, which is no timestamp", excerpt(tail))
+		return fmt.Errorf("the value is followed by %s, which is not a timestamp", excerpt(tail))
 	}
 	return nil
 }
@@ -147,7 +143,7 @@ func endsName(b byte) bool { return b == '{' || isBlank(b) }
 // blanks counts the blanks that s begins with.
 func blanks(s []byte) int { return len(s) - len(bytes.TrimLeft(s, " \t")) }
 
-// excerptLen bounds, in bytes, how much of a stranger's body an error quotes.
+// excerptLen bounds, in bytes, how much of an untrusted body an error quotes.
 const excerptLen = 40
 
 // excerpt quotes the beginning of s for an error message.

@@ -11,9 +11,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A Reader turns the metrics bodies of one kind of server into Reports. It
-// holds no state between bodies, and any number of goroutines may use it at
-// once.
+// A Reader turns the metrics bodies of one kind of server into Reports. It has no state between bodies, and is safe for
+// concurrent use.
 type Reader struct {
 	engine  Engine
 	fields  []fieldSources
@@ -21,12 +20,12 @@ type Reader struct {
 	scratch sync.Pool // of *scratch
 }
 
-// A scratch is the memory that one reading needs and the next can use again.
+// A scratch is the memory of one reading, reused by the next.
 type scratch struct {
 	samples samples
 	seen    map[uint64]struct{}
 
-	// Of the slow way, see parse.
+	// Used by parseSlowly only.
 	picked []byte
 	input  bytes.Reader
 	parser expfmt.TextParser
@@ -50,12 +49,10 @@ func NewReader(e Engine, c Custom) (*Reader, error) {
 	return r, nil
 }
 
-// Read reads the load out of a metrics body, in the Prometheus text format or
-// OpenMetrics. A field whose series is missing, or has a value that cannot be
-// true, is unknown in the Report. It is an error if no field at all is known
-// (the message names the series that were looked for), if a line of a wanted series
-// does not parse or occurs twice, and if the body is empty or cut in mid-line.
-// Lines of other series are not looked at. The body is not kept.
+// Read reads the load from a metrics body, in the Prometheus text format or OpenMetrics. A field whose series is
+// missing, or has an impossible value, is unknown in the Report. It is an error if no field at all is known (the
+// message names the series that were expected), if a line of a wanted series does not parse or occurs twice, and if the
+// body is empty or cut in mid-line. Lines of other series are ignored. The body is not kept.
 func (r *Reader) Read(body []byte) (Report, error) {
 	var report Report
 	err := r.evaluate(body, func(e evaluation) {
@@ -70,7 +67,7 @@ func (r *Reader) Read(body []byte) (Report, error) {
 	return report, nil
 }
 
-// A FieldSource is where one field of a Report came from.
+// A FieldSource shows where one field of a Report came from.
 type FieldSource struct {
 	Field   Field    `json:"field"`
 	Value   Number   `json:"value"`
@@ -89,8 +86,7 @@ func (r *Reader) Explain(body []byte) ([]FieldSource, error) {
 	return fields, err
 }
 
-// evaluate hands each field in turn to use. The error is nil if at least one
-// field is known.
+// evaluate passes each field to use, in turn. The error is nil if at least one field is known.
 func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 	s := r.scratch.Get().(*scratch)
 	defer r.scratch.Put(s)
@@ -101,7 +97,7 @@ func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 	var problems []string
 	for i := range r.fields {
 		e := evaluateField(&r.fields[i], &s.samples)
-		anyKnown = anyKnown || e.value.Known
+		anyKnown = anyKnown || e.value.Known && e.field != FieldBlockTokens // which is no load
 		if e.samples > 0 && !e.value.Known {
 			problems = append(problems, e.problem())
 		}
@@ -154,8 +150,8 @@ func (r *Reader) parseSlowly(s *scratch, body []byte) error {
 	return nil
 }
 
-// inLine shows the line that the parser stumbled over. Its number would mean
-// nothing to a reader of the body, of which the parser has seen a part.
+// inLine quotes the line that the parser failed at. Its number would not help, because the parser reads only a part of
+// the body.
 func inLine(picked []byte, err error) error {
 	var p expfmt.ParseError
 	if !errors.As(err, &p) || p.Line < 1 {
@@ -165,8 +161,7 @@ func inLine(picked []byte, err error) error {
 	return fmt.Errorf("line %s: %s", excerpt(lines[min(p.Line, len(lines))-1]), p.Msg)
 }
 
-// missing is the error that nothing wanted is in the body, what that was, and what the
-// body has instead.
+// missing returns what was expected and what the body has instead.
 func (r *Reader) missing(body []byte) string {
 	instead := "it begins with " + excerpt(bytes.TrimLeft(body, " \t\n"))
 	if other := engineOf(body); other != "" && other != r.engine {
@@ -181,14 +176,14 @@ func (r *Reader) missing(body []byte) string {
 func (r *Reader) loadSeries() []string {
 	var names []string
 	for _, f := range r.fields {
-		if !f.field.counter() || r.engine == EngineCustom {
+		if !f.field.counter() && f.field != FieldBlockTokens || r.engine == EngineCustom {
 			names = append(names, f.selectors()...)
 		}
 	}
 	return names
 }
 
-// engineOf guesses whose body it is: the first engine whose queue gauge is in it.
+// engineOf guesses the engine of a body: the first one whose queue gauge is in it.
 func engineOf(body []byte) Engine {
 	for _, e := range Engines() {
 		if e == EngineCustom {

@@ -55,15 +55,15 @@ func TestReadsEveryEngine(t *testing.T) {
 		want   string
 	}{
 		{"vLLM", EngineVLLM, []string{"recorded", "vllm-0.32.0-loaded.prom"},
-			"queue=18 running=4 utilization=0.00024415552707079957 completions=43 queue_seconds=61.682022028999995 " +
-				"busy_seconds=32.29528330600033 prompt_tokens=219 cached_tokens=0 " +
+			"queue=18 running=4 utilization=0.00024415552707079957 block_tokens=128 completions=43 " +
+				"queue_seconds=61.682022028999995 busy_seconds=32.29528330600033 prompt_tokens=219 cached_tokens=0 " +
 				"generated_tokens=17181 first_tokens=47 iterations=4460"},
 		{"vLLM that has served nothing yet", EngineVLLM, []string{"recorded", "vllm-0.32.0-idle.prom"},
-			"queue=0 running=0 utilization=0 completions=0 queue_seconds=0 busy_seconds=0 " +
+			"queue=0 running=0 utilization=0 block_tokens=128 completions=0 queue_seconds=0 busy_seconds=0 " +
 				"prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
 		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM,
 			[]string{"handmade", "vllm-two-engines.prom"},
-			"queue=23 running=7 utilization=0.75 completions=86 queue_seconds=123.36404405799999 " +
+			"queue=23 running=7 utilization=0.75 block_tokens=128 completions=86 queue_seconds=123.36404405799999 " +
 				"busy_seconds=64.59056661200066 prompt_tokens=438 cached_tokens=0 " +
 				"generated_tokens=34362 first_tokens=94 iterations=8920"},
 		{"vLLM without engine label and with the old name of the gauge", EngineVLLM,
@@ -81,7 +81,7 @@ func TestReadsEveryEngine(t *testing.T) {
 			"queue=1 running=? utilization=? completions=121 queue_seconds=? busy_seconds=?"},
 		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM,
 			[]string{"handmade", "triton-tensorrt-llm.prom"},
-			"queue=6 running=8 utilization=0.25 completions=40 queue_seconds=? busy_seconds=?"},
+			"queue=6 running=8 utilization=0.25 block_tokens=64 completions=40 queue_seconds=? busy_seconds=?"},
 		{"TensorRT-LLM served by itself", EngineTensorRTLLM, []string{"handmade", "trtllm-serve.prom"},
 			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25"},
 		{"SGLang", EngineSGLang, []string{"handmade", "sglang.prom"},
@@ -101,6 +101,9 @@ func TestReadsEveryEngine(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := c.want
+			if !strings.Contains(want, "block_tokens") {
+				want = strings.Replace(want, " completions", " block_tokens=? completions", 1)
+			}
 			if !strings.Contains(want, "prompt_tokens") {
 				want += " prompt_tokens=? cached_tokens=? generated_tokens=? first_tokens=? iterations=?"
 			}
@@ -155,14 +158,14 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"empty", "", "", "the body is empty"},
 		{"cut in a number", "app_queue 18\napp_running 1", "", "cut off"},
 		{"cut in a label", "app_running 1\napp_queue{a=\"b", "", "cut off"},
-		{"labels that do not end", "app_queue{a=\"b 3\n", "", "labels of app_queue do not end"},
+		{"labels that do not end", "app_queue{a=\"b 3\n", "", "labels of app_queue have no closing brace"},
 		{"no value", "app_queue\n", "", "none of the series"},
 		{"no value after labels", "app_queue{a=\"b\"}\n", "", `line "app_queue{a=\"b\"}": expected float as value`},
 		{"a word for a value", "app_running 1\napp_queue many\n", "",
 			`line "app_queue many": expected float as value, got "many"`},
 		{"hexadecimal", "app_queue 0x1p4\n", "", "expected float as value"},
-		{"two lines run into one another", "app_queue 3 app_running 4\n", "", "no timestamp"},
-		{"two numbers and a third", "app_queue 3 4 5\n", "", "no timestamp"},
+		{"two lines run into one another", "app_queue 3 app_running 4\n", "", "not a timestamp"},
+		{"two numbers and a third", "app_queue 3 4 5\n", "", "not a timestamp"},
 		{"the same series twice", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "",
 			"app_queue occurs twice with the same labels"},
 		{"nothing usable", "app_queue NaN\napp_running -1\n", "",
@@ -243,7 +246,8 @@ func TestReportMarshalsUnknownAsNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"queue":7,"running":null,"utilization":null,"completions":118,"queue_seconds":2,"busy_seconds":6,` +
+	const want = `{"queue":7,"running":null,"utilization":null,"block_tokens":null,"completions":118,` +
+		`"queue_seconds":2,"busy_seconds":6,` +
 		`"prompt_tokens":null,"cached_tokens":null,"generated_tokens":null,"first_tokens":null,"iterations":null}`
 	if string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
@@ -320,7 +324,37 @@ func TestAReaderServesManyGoroutines(t *testing.T) {
 // allFields lists the fields in the order of the Report.
 func allFields() []Field {
 	return []Field{
-		FieldQueue, FieldRunning, FieldUtilization, FieldCompletions, FieldQueueSeconds, FieldBusySeconds,
+		FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldCompletions, FieldQueueSeconds,
+		FieldBusySeconds,
 		FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations,
+	}
+}
+
+func TestTheSizeOfBlocksMayStandInALabel(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		engine Engine
+		body   string
+		want   Number
+	}{
+		{"vLLM", EngineVLLM, "vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"32\"} 1\n",
+			Number{32, true}},
+		{"the largest of two", EngineVLLM, "vllm:num_requests_waiting 1\n" +
+			"vllm:cache_config_info{block_size=\"32\"} 1\nvllm:cache_config_info{block_size=\"64\"} 1\n",
+			Number{64, true}},
+		{"not resolved yet", EngineVLLM,
+			"vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"None\"} 1\n", Number{}},
+		{"SGLang", EngineSGLang,
+			"sglang:num_queue_reqs 1\nsglang:cache_config_info{page_size=\"1\",num_pages=\"9\"} 1\n", Number{1, true}},
+		{"trtllm-serve", EngineTensorRTLLM,
+			"trtllm_num_requests_waiting 1\ntrtllm_kv_cache_tokens_per_block 32\n", Number{32, true}},
+	} {
+		report, err := newReader(t, c.engine).Read([]byte(c.body))
+		if err != nil || report.BlockTokens != c.want {
+			t.Errorf("%s: %v, want %v (%v)", c.name, report.BlockTokens, c.want, err)
+		}
+	}
+	if _, err := newReader(t, EngineVLLM).Read([]byte("vllm:cache_config_info{block_size=\"32\"} 1\n")); err == nil {
+		t.Error("a page without any load is no report")
 	}
 }

@@ -38,8 +38,10 @@ type Report struct {
 	Running     Number `json:"running"`     // requests executing
 	Utilization Number `json:"utilization"` // share of the KV cache in use, 0..1
 
-	// Counters as they stand in the body: they begin again when the server (or,
-	// with Triton, one of its models) restarts. Counters makes sums of them.
+	BlockTokens Number `json:"block_tokens"` // size of a block of the prefix cache
+
+	// Counters as they are in the body: they restart when the server (or, with Triton, one of its models) does.
+	// Counters makes sums of them.
 	Completions  Number `json:"completions"`   // requests completed
 	QueueSeconds Number `json:"queue_seconds"` // request-seconds spent waiting
 	BusySeconds  Number `json:"busy_seconds"`  // request-seconds spent executing
@@ -51,8 +53,8 @@ type Report struct {
 	FirstTokens     Number `json:"first_tokens"`     // requests whose first token is generated
 	Iterations      Number `json:"iterations"`       // of the scheduler
 
-	// series holds every counter sample behind the sums above. A sum hides
-	// that one of its parts has begun again, so Counters works on the parts.
+	// series holds every counter sample behind the sums above. A sum does not show that one of its parts has restarted,
+	// so Counters works on the parts.
 	series []counterSample
 }
 
@@ -63,7 +65,7 @@ type counterSample struct {
 	value float64 // in the unit of the field
 }
 
-// number is where the report keeps a field.
+// number returns where the report keeps a field.
 func (r *Report) number(f Field) *Number {
 	switch f {
 	case FieldQueue:
@@ -72,6 +74,8 @@ func (r *Report) number(f Field) *Number {
 		return &r.Running
 	case FieldUtilization:
 		return &r.Utilization
+	case FieldBlockTokens:
+		return &r.BlockTokens
 	case FieldCompletions:
 		return &r.Completions
 	case FieldQueueSeconds:
@@ -99,6 +103,7 @@ const (
 	FieldQueue           Field = "queue"
 	FieldRunning         Field = "running"
 	FieldUtilization     Field = "utilization"
+	FieldBlockTokens     Field = "block_tokens"
 	FieldCompletions     Field = "completions"
 	FieldQueueSeconds    Field = "queue_seconds"
 	FieldBusySeconds     Field = "busy_seconds"
@@ -111,5 +116,5 @@ const (
 
 // counter reports whether the field is cumulative.
 func (f Field) counter() bool {
-	return f != FieldQueue && f != FieldRunning && f != FieldUtilization
+	return f != FieldQueue && f != FieldRunning && f != FieldUtilization && f != FieldBlockTokens
 }

@@ -11,8 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// samples are the samples of the wanted series of one body, by series. The labels
-// point into the body.
+// samples has the samples of the wanted series of one body, by series. The labels point into the body.
 type samples struct {
 	names  []string
 	byName [][]sample
@@ -40,7 +39,7 @@ func (s *samples) clear() {
 	s.labels = s.labels[:0]
 }
 
-// of lists the samples of a series; none of one that is not wanted.
+// of returns the samples of a series; none if it is not wanted.
 func (s *samples) of(name string) []sample {
 	if i := slices.Index(s.names, name); i >= 0 {
 		return s.byName[i]
@@ -52,7 +51,7 @@ func (s *samples) add(name int, labels []label, value float64) {
 	s.byName[name] = append(s.byName[name], sample{labels: labels, key: seriesKey(s.names[name], labels), value: value})
 }
 
-// take adds what the parser of prometheus/common has made of the wanted lines.
+// take adds the wanted lines as prometheus/common parsed them.
 func (s *samples) take(parsed map[string]*dto.MetricFamily) {
 	for i, name := range s.names {
 		for _, m := range parsed[name].GetMetric() {
@@ -65,9 +64,9 @@ func (s *samples) take(parsed map[string]*dto.MetricFamily) {
 	}
 }
 
-// parse adds a sample that is written as servers write it, NAME{LABEL="VALUE",…} NUMBER,
-// with blanks only before the number. It reports false for any other, which may be as good:
-// with blanks elsewhere, escapes, no value, or wrong.
+// parse adds a sample in the form that servers write, NAME{LABEL="VALUE",…} NUMBER, with blanks only before the number.
+// It returns false for any other line, which may be valid: one with blanks elsewhere, with escapes, without a value, or
+// malformed.
 func (s *samples) parse(name int, line []byte) bool {
 	rest := line[len(s.names[name]):]
 	first := len(s.labels)
@@ -119,8 +118,7 @@ func (s *samples) parseLabels(text []byte) (rest []byte, ok bool) {
 	return text[1:], true
 }
 
-// isLabelName reports whether this is a name that needs no second look. The one that is
-// reserved begins with two underscores.
+// isLabelName reports whether this is a simple label name. Names that begin with two underscores are reserved.
 func isLabelName(name []byte) bool {
 	for i, b := range name {
 		letter := b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_'
@@ -131,8 +129,7 @@ func isLabelName(name []byte) bool {
 	return len(name) > 0 && !bytes.HasPrefix(name, []byte("__"))
 }
 
-// parseNumber reads a decimal number, and nothing more exotic: neither hexadecimal nor
-// grouped digits, nor infinity, which are for the slow way to judge.
+// parseNumber reads a plain decimal number. Hexadecimal and grouped digits and infinity are left to prometheus/common.
 func parseNumber(text []byte) (float64, bool) {
 	if len(text) == 0 {
 		return 0, false
@@ -146,8 +143,7 @@ func parseNumber(text []byte) (float64, bool) {
 	return v, err == nil && !math.IsInf(v, 0)
 }
 
-// checkTwice refuses a body that has the same series twice: adding both up
-// would be wrong, and so might be either of them.
+// checkTwice refuses a body that has the same series twice: adding both up would be wrong, and either of them may be.
 func (s *samples) checkTwice(seen map[uint64]struct{}) error {
 	clear(seen)
 	for i, list := range s.byName {
@@ -161,7 +157,7 @@ func (s *samples) checkTwice(seen map[uint64]struct{}) error {
 	return nil
 }
 
-// label is the value of a label, empty where it is absent.
+// label returns the value of a label, empty if it is absent.
 func (m sample) label(name string) []byte {
 	for _, l := range m.labels {
 		if string(l.name) == name {

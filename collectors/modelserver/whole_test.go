@@ -70,6 +70,9 @@ func wholeSource(parsed map[string]*dto.MetricFamily, f Field, src source) (n Nu
 			if !s.takes(m, models) {
 				continue
 			}
+			if s.number != "" {
+				v = s.valueOf(m)
+			}
 			found = true
 			bad = bad || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 || f == FieldUtilization && v > 1
 			sum, worst = sum+v, max(worst, v)

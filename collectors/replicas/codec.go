@@ -15,7 +15,7 @@ import (
 // The header of a message.
 const (
 	magic   = "SYRP"
-	version = 1
+	version = 2
 )
 
 // Bounds on what a message holds.
@@ -28,12 +28,12 @@ const (
 	maxAge     = 24 * time.Hour
 )
 
-// errVersion is that of a message of another version.
+// errVersion reports a message of another version.
 var errVersion = errors.New("a message of another version")
 
-// encode appends a message. Ages are those at now.
-func encode(b []byte, m *merge.Message, now time.Time) []byte {
-	b = append(append(b, magic...), version)
+// encode returns the bytes of a message. Ages are relative to now.
+func encode(m *merge.Message, now time.Time) []byte {
+	b := append([]byte(magic), version)
 	b = appendText(b, string(m.From))
 	b = appendText(b, m.Name)
 	b = binary.AppendUvarint(b, m.Seq)
@@ -70,7 +70,7 @@ func appendCluster(b []byte, c *merge.Cluster) []byte {
 	return b
 }
 
-// counts are the sums that are whole numbers.
+// counts returns the sums that are whole numbers.
 func counts(s *flight.Sums) [7]*uint64 {
 	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
 }
@@ -107,13 +107,14 @@ func appendScrape(b []byte, s *merge.Scrape, now time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(max(0, r.Restarts))), uint64(max(0, r.Implausible)))
 }
 
-// readings are the fields of a report that may be unknown by themselves. All that a scrape knows is of one moment.
-func readings(r *weighting.ServerReport) [6]*weighting.Reading {
-	return [...]*weighting.Reading{&r.Queue, &r.Running, &r.Utilization, &r.Completions, &r.QueueSeconds,
-		&r.BusySeconds}
+// readings returns the fields that can be unknown independently. All that a scrape reports is from one moment.
+func readings(r *weighting.ServerReport) [7]*weighting.Reading {
+	return [...]*weighting.Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Completions,
+		&r.QueueSeconds, &r.BusySeconds}
 }
 
-// withTokens marks a report that has them, next to a bit for each reading.
+// withTokens marks a report with tokens. It shares a byte with a bit for each reading, so there can be seven of them;
+// version must rise when they change.
 const withTokens = 1 << 7
 
 func tokens(t *weighting.TokenCounts) [5]*float64 {
@@ -141,10 +142,10 @@ func appendDuration(b []byte, d time.Duration) []byte {
 	return binary.AppendUvarint(b, uint64(max(0, d).Microseconds()))
 }
 
-// decode reads a message of so many bytes at most that came at that time.
+// decode reads a message of at most `most` bytes that arrived at now.
 func decode(b []byte, now time.Time, most int) (*merge.Message, error) {
 	if len(b) > most || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%d bytes are no message of a replica", len(b))
+		return nil, fmt.Errorf("%d bytes are not a replica's message", len(b))
 	}
 	if b[len(magic)] != version {
 		return nil, fmt.Errorf("%w: %d", errVersion, b[len(magic)])
@@ -163,12 +164,12 @@ func decode(b []byte, now time.Time, most int) (*merge.Message, error) {
 		d.scrape(&m.Scrapes[i], now)
 	}
 	if d.failed || len(d.b) > 0 || m.From == "" || m.Seq == 0 {
-		return nil, errors.New("a message of a replica is not whole")
+		return nil, errors.New("a replica's message is incomplete or malformed")
 	}
 	return m, nil
 }
 
-// A decoder reads values one after the other. After the first that is not there it reads zeros.
+// A decoder reads values in order. After the first one that is missing it returns zeros.
 type decoder struct {
 	b      []byte
 	failed bool
@@ -188,7 +189,7 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-// bounded is a number of a size that a message may have.
+// bounded reads a number that is at most `most`.
 func (d *decoder) bounded(most uint64) uint64 {
 	v := d.uvarint()
 	if v > most {
@@ -198,14 +199,14 @@ func (d *decoder) bounded(most uint64) uint64 {
 	return v
 }
 
-// What an item of a list takes at least, in bytes: a list takes memory only for as many as there can be.
+// The least encoded size of an item, in bytes: a list allocates no more items than the message can hold.
 const (
 	leastCluster = 16
 	leastPart    = 25
 	leastScrape  = 8
 )
 
-// length is that of a list, whose items take so many bytes at least.
+// length reads the length of a list whose items have at least `least` bytes each.
 func (d *decoder) length(least int) int {
 	n := d.bounded(uint64(len(d.b) / least))
 	if d.failed {
@@ -237,7 +238,7 @@ func (d *decoder) byte() byte {
 
 func (d *decoder) bool() bool { return d.byte() != 0 }
 
-// float is a number that can be a sum or a gauge.
+// float reads a number that can be a sum or a gauge.
 func (d *decoder) float() float64 {
 	if len(d.b) < 8 {
 		d.fail()

@@ -43,7 +43,7 @@ func message() *merge.Message {
 
 func TestAMessageComesAsItWasSent(t *testing.T) {
 	received := noon.Add(time.Hour) // the clocks of two replicas
-	got, err := decode(encode(nil, message(), noon), received, maxMessage)
+	got, err := decode(encode(message(), noon), received, maxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestEveryFieldOfAReportIsSent(t *testing.T) {
 	sent := message()
 	sent.Scrapes[0].At = noon
 	setAll(t, reflect.ValueOf(&sent.Scrapes[0].Report).Elem())
-	got, err := decode(encode(nil, sent, noon), noon, maxMessage)
+	got, err := decode(encode(sent, noon), noon, maxMessage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func setAll(t *testing.T, v reflect.Value) {
 func TestTextsAreCutAndEveryPartOfAMessageIsRefused(t *testing.T) {
 	m := message()
 	m.Name, m.Scrapes[1].Error = strings.Repeat("n", 2000), strings.Repeat("e", 2000)
-	whole := encode(nil, m, noon)
+	whole := encode(m, noon)
 	got, err := decode(whole, noon, maxMessage)
 	if err != nil || len(got.Name) != maxText || len(got.Scrapes[1].Error) != maxError {
 		t.Fatalf("name of %d and error of %d bytes, %v", len(got.Name), len(got.Scrapes[1].Error), err)
@@ -112,7 +112,7 @@ func TestTextsAreCutAndEveryPartOfAMessageIsRefused(t *testing.T) {
 }
 
 func TestAnotherVersionIsNamed(t *testing.T) {
-	b := encode(nil, message(), noon)
+	b := encode(message(), noon)
 	b[len(magic)] = version + 1
 	if _, err := decode(b, noon, maxMessage); !errors.Is(err, errVersion) {
 		t.Errorf("got %v", err)
@@ -124,7 +124,7 @@ func TestAnotherVersionIsNamed(t *testing.T) {
 
 func TestWhatIsPublishedIsNoLongerThanWhatReplicasPublish(t *testing.T) {
 	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: make([]merge.Part, maxMessage/leastPart)}}}
-	b := encode(nil, m, noon)
+	b := encode(m, noon)
 	if _, err := decode(b, noon, maxMessage); err == nil {
 		t.Errorf("%d bytes are read", len(b))
 	}
@@ -132,21 +132,21 @@ func TestWhatIsPublishedIsNoLongerThanWhatReplicasPublish(t *testing.T) {
 		t.Errorf("a state of %d bytes: %v", len(b), err)
 	}
 	state := &merge.Message{From: "a", Seq: 1, Scrapes: make([]merge.Scrape, maxMessage)}
-	if _, err := decode(encode(nil, state, noon), noon, maxState); err == nil {
+	if _, err := decode(encode(state, noon), noon, maxState); err == nil {
 		t.Error("a state with scrapes of that size is read")
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(encode(nil, message(), noon))
-	f.Add(encode(nil, &merge.Message{From: "a", Seq: 1}, noon))
+	f.Add(encode(message(), noon))
+	f.Add(encode(&merge.Message{From: "a", Seq: 1}, noon))
 	f.Add([]byte("SYRP\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decode(b, noon, maxMessage)
 		if err != nil {
 			return
 		}
-		again, err := decode(encode(nil, m, noon), noon, maxMessage)
+		again, err := decode(encode(m, noon), noon, maxMessage)
 		if err != nil {
 			t.Fatalf("what was read cannot be read again: %v", err)
 		}
@@ -176,7 +176,7 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 	parts, scrapes := 0, 0
 	for _, piece := range split(m) {
 		piece.Seq = 1
-		b := encode(nil, piece, noon)
+		b := encode(piece, noon)
 		if len(b) > maxMessage {
 			t.Errorf("a piece has %d bytes", len(b))
 		}

@@ -1,6 +1,6 @@
-// Package replicas connects the replicas of a control plane that serve Envoys at the same time, through Redis. Each
+// Package replicas connects, through Redis, the replicas of a control plane that serve Envoys at the same time. Each
 // Envoy reports its requests to one of them, so each publishes what its own Envoys have at each endpoint, and what its
-// scrapes found, and adds up the others' (package merge). All decide on the same loads, and none leads.
+// scrapes found, and adds up the others' (package merge). All decide on the same loads; there is no leader.
 //
 // # Over the wire
 //
@@ -9,15 +9,15 @@
 //	PREFIX:replicas:state   a hash with a field for each replica, its whole state, written every 2 s and valid for 5 s
 //	                        by the clock of Redis: for a replica that has just connected
 //
-// A message begins with SYRP and a version. One of another version is ignored and counted, so replicas of two versions
-// may run side by side, each as if the other was not there. It holds at most 256 KiB; a state that is larger takes
-// several. What is received is bounded in size, and names and addresses in length.
+// A message begins with SYRP and a version. A message of another version is ignored and counted, so replicas of two
+// versions may run at the same time, each as if the other did not exist. A message has at most 256 KiB; a state that is
+// larger takes several. What is received is bounded in size, and names and addresses in length.
 //
-// # When Redis is away
+// # While Redis is unreachable
 //
-// A replica receives its own messages, too, and so knows that the way through Redis is open in both directions. When
-// they stay out, it closes the connections and makes new ones, five times a second, until they come again. The state
-// of the link is Status; package merge has what counts meanwhile.
+// A replica receives its own messages, too, which shows that messages pass through Redis in both directions. While they
+// do not arrive, it closes the connections and makes new ones, five times a second. The state of the link is Status;
+// package merge defines what counts meanwhile.
 //
 // The ACL user needs
 //

@@ -17,16 +17,16 @@ import (
 
 // Times of the link.
 const (
-	gather    = 5 * time.Millisecond   // changes that one message has
-	beat      = 100 * time.Millisecond // between two messages at most
-	turns     = 10                     // beats in which all endpoints are repeated once
-	judge     = 50 * time.Millisecond  // between two looks at who is silent
-	again     = 200 * time.Millisecond // between two attempts to connect
-	exchange  = 300 * time.Millisecond // a message may take
-	storing   = 2 * time.Second        // between two states in the hash
-	valid     = 5 * time.Second        // of a state in the hash
-	farewell  = 200 * time.Millisecond // the last message may take
-	maxScrape = 10_000                 // scrapes that wait to be sent
+	gather     = 5 * time.Millisecond   // changes within this time go into one message
+	beat       = 100 * time.Millisecond // between two messages at most
+	turns      = 10                     // beats in which all endpoints are repeated once
+	checkEvery = 50 * time.Millisecond  // between two checks for silent replicas
+	again      = 200 * time.Millisecond // between two attempts to connect
+	exchange   = 300 * time.Millisecond // a message may take
+	storing    = 2 * time.Second        // between two states in the hash
+	valid      = 5 * time.Second        // of a state in the hash
+	farewell   = 200 * time.Millisecond // the last message may take
+	maxScrape  = 10_000                 // scrapes that wait to be sent
 )
 
 // A Client is a connection to Redis.
@@ -35,24 +35,24 @@ type Client struct {
 	Stop func() // closes it, and waits for what it dialled
 }
 
-// Options are what a Link needs.
+// Options configure a Link.
 type Options struct {
 	// Connect makes a client. It does not wait for Redis.
 	Connect func() Client
 	Prefix  string // of the channel and the key, the same for all replicas
-	Name    string // of this one, for people
+	Name    string // of this replica, for display
 	Log     *slog.Logger
 
-	// Own returns what the Envoys of this replica have of a cluster. It may write over into.
+	// Own returns the counts of this replica's Envoys for a cluster. It may overwrite into.
 	Own func(cluster string, into []merge.Part) (merge.Head, []merge.Part)
 	// Changed is called when the counts of other replicas changed, and Scraped for each of their scrapes. Looked is
-	// called several times a second, when it is known which of the others are live. None of them may block.
+	// called several times a second, after a check of which other replicas are live. None of them may block.
 	Changed func(clusters []string)
 	Scraped func(from merge.ID, name string, s merge.Scrape)
 	Looked  func()
 }
 
-// A Link publishes what this replica has, and follows the others.
+// A Link publishes this replica's state, and follows the others.
 type Link struct {
 	o       Options
 	id      merge.ID
@@ -64,7 +64,7 @@ type Link struct {
 	clusters []string // that are configured here
 	dirty    map[string]struct{}
 	scrapes  map[[2]string]merge.Scrape // to be sent, by cluster and address
-	client   *Client                    // of the present session; nil between two
+	client   *Client                    // of the current session; nil between two
 	abort    context.CancelCauseFunc    // ends that session
 	whole    bool                       // the next message has everything
 	counters Counters
@@ -74,18 +74,18 @@ type Link struct {
 	warned   bool // of a cut, in the log
 }
 
-// Counters are of this replica's messages and those that could not be read. They never go back.
+// Counters counts this replica's messages, and those that could not be decoded. They never decrease.
 type Counters struct {
 	merge.Counters
 	Sent    uint64
 	Failed  uint64 // could not be sent
 	Foreign uint64 // of another version
-	Invalid uint64 // not to be read
+	Invalid uint64 // could not be decoded
 
-	LastForeign time.Time // when the latest of another version came
+	LastForeign time.Time // when the latest one of another version arrived
 }
 
-// New makes a link under an id that no run of any replica had before.
+// New makes a link. No run of any replica may have had its id before.
 func New(id merge.ID, o Options) *Link {
 	return &Link{
 		o: o, id: id, log: o.Log, changed: make(chan struct{}, 1), peers: merge.New(id, time.Now()),
@@ -94,7 +94,7 @@ func New(id merge.ID, o Options) *Link {
 	}
 }
 
-// ID is that of this replica.
+// ID returns the id of this replica.
 func (l *Link) ID() merge.ID { return l.id }
 
 // SetMembers replaces the endpoints of all clusters.
@@ -117,7 +117,7 @@ func (l *Link) Note(cluster string) {
 	l.wake()
 }
 
-// Share hands on a scrape of this replica.
+// Share publishes a scrape of this replica.
 func (l *Link) Share(s merge.Scrape) {
 	l.mu.Lock()
 	if key := [2]string{s.Cluster, s.Address}; len(l.scrapes) < maxScrape {
@@ -130,11 +130,11 @@ func (l *Link) Share(s merge.Scrape) {
 func (l *Link) wake() {
 	select {
 	case l.changed <- struct{}{}:
-	default: // announced already
+	default: // already announced
 	}
 }
 
-// Merge is that of merge.Peers.
+// Merge calls merge.Peers.Merge under the lock.
 func (l *Link) Merge(now time.Time, cluster string, own merge.Head, parts []merge.Part, counts []flight.Counts,
 	before time.Time) merge.Head {
 	l.mu.Lock()
@@ -142,14 +142,14 @@ func (l *Link) Merge(now time.Time, cluster string, own merge.Head, parts []merg
 	return l.peers.Merge(now, cluster, own, parts, counts, before)
 }
 
-// Mine is that of merge.Peers.
+// Mine calls merge.Peers.Mine under the lock.
 func (l *Link) Mine(now time.Time, cluster, address string, interval time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peers.Mine(now, cluster, address, interval)
 }
 
-// Served is that of merge.Peers.
+// Served calls merge.Peers.Served under the lock.
 func (l *Link) Served(now time.Time, address string, requests float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *Link) Served(now time.Time, address string, requests float64) {
 type Status struct {
 	ID       merge.ID
 	Name     string
-	Cut      bool // the way through Redis
+	Cut      bool // the other replicas cannot be reached through Redis
 	Since    time.Time
 	Err      error // why, where it is known
 	Others   []merge.Status
@@ -182,9 +182,9 @@ func (l *Link) Status() Status {
 	return s
 }
 
-// Run connects the replicas until ctx is done, and then takes leave of the others. Call it once.
+// Run connects the replicas until ctx is done, and then publishes that this one leaves. Call it once.
 func (l *Link) Run(ctx context.Context) error {
-	connected, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the others know that this one leaves
+	connected, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last message is sent
 	var all sync.WaitGroup
 	all.Go(func() { l.follow(connected) })
 	all.Go(func() { l.look(connected) })
@@ -194,9 +194,9 @@ func (l *Link) Run(ctx context.Context) error {
 	return nil
 }
 
-// look judges who is silent.
+// look checks periodically which replicas are silent, and reports changes.
 func (l *Link) look(ctx context.Context) {
-	tick := time.NewTicker(judge)
+	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
@@ -220,21 +220,21 @@ func (l *Link) look(ctx context.Context) {
 	}
 }
 
-// A line is one of the log.
+// A line is a line of the log.
 type line struct {
 	level slog.Level
 	text  string
 	args  []any
 }
 
-// news are the changes since the last look, as lines of the log.
+// news returns the changes since the last check, as lines of the log.
 func (l *Link) news() (lines []line) {
 	cut, _ := l.peers.Cut()
 	if cut != l.wasCut || cut && !l.warned && l.err != nil { // the first time it may never have been open
 		l.wasCut, l.warned = cut, cut
 		if cut {
-			lines = append(lines, line{slog.LevelWarn, "the other replicas cannot be reached through Redis: this one " +
-				"goes by its own Envoys and scrapes everything", []any{"error", fmt.Sprint(l.err)}})
+			lines = append(lines, line{slog.LevelWarn, "replicas cannot be reached through Redis: using only the " +
+				"counts of this replica's Envoys, and scraping all endpoints", []any{"error", fmt.Sprint(l.err)}})
 		} else {
 			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
 		}

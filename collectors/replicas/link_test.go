@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/weighting"
@@ -90,7 +91,7 @@ func (n *node) request(address string, count int64) {
 	n.link.Note(llama)
 }
 
-// inFlight is what the node merges for each endpoint.
+// inFlight returns what the node merges for each endpoint.
 func (n *node) inFlight() map[string]float64 {
 	head, parts := n.counts(llama, nil)
 	counts := []flight.Counts{{Address: x}, {Address: y}}
@@ -248,7 +249,7 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 		return nil
 	})
 	client := redisOf(t, store)
-	foreign := encode(nil, &merge.Message{From: "b", Seq: 1}, time.Now())
+	foreign := encode(&merge.Message{From: "b", Seq: 1}, time.Now())
 	foreign[len(magic)]++
 	for _, m := range [][]byte{foreign, foreign, []byte("hello")} {
 		if err := client.Publish(t.Context(), "test:replicas", m).Err(); err != nil {
@@ -304,24 +305,6 @@ func TestRedisKilledAndBack(t *testing.T) {
 	b.untilInFlight(map[string]float64{x: 2, y: 0})
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 	store := startStore(t)
 	client := redisOf(t, store)
@@ -332,7 +315,7 @@ func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 	}
 	acl("on", ">mute", "~test:*", "&test:*", "+subscribe", "+ping", "+evalsha", "+eval", "+time", "+hset", "+hgetall",
 		"+hdel", "+pexpire") // all that the documents ask for, without +publish
-	var log lines
+	var log output.Buffer
 	a := startNode(t, store.Address(), "a")
 	mute := startNodeAs(t, store.Address(), "mute", "mute", slog.NewTextHandler(&log, nil))
 	mute.until("it tried for several connections", func() error {

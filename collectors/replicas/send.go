@@ -10,7 +10,7 @@ import (
 	"steelyard/collectors/replicas/merge"
 )
 
-// A sender knows what was sent last.
+// A sender remembers what was sent last.
 type sender struct {
 	*Link
 	seq    uint64
@@ -19,7 +19,7 @@ type sender struct {
 	beaten time.Time // of the last beat
 	stored time.Time
 	turn   int
-	parts  []merge.Part // to be written over
+	parts  []merge.Part // reused
 }
 
 type sentCluster struct {
@@ -27,7 +27,7 @@ type sentCluster struct {
 	parts map[string]merge.Part
 }
 
-// send publishes changes and beats until ctx is done, and then that this replica leaves.
+// send publishes changes and beats until ctx is done, and then a message that this replica leaves.
 func (l *Link) send(ctx context.Context) {
 	s := &sender{Link: l, sent: make(map[string]*sentCluster)}
 	timer := time.NewTimer(0)
@@ -42,7 +42,7 @@ func (l *Link) send(ctx context.Context) {
 		case <-l.changed:
 		case <-timer.C:
 		}
-		if wait := time.Until(s.at.Add(rest)); wait > 0 { // what is new meanwhile goes with it
+		if wait := time.Until(s.at.Add(rest)); wait > 0 { // changes until then go into the same message
 			timer.Reset(wait)
 			select {
 			case <-ctx.Done():
@@ -54,7 +54,7 @@ func (l *Link) send(ctx context.Context) {
 	}
 }
 
-// step sends what changed, and with a beat a part of the rest. It returns how long it took to make.
+// step sends what changed, and with a beat a part of the rest. It returns how long it took to make the message.
 func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration) {
 	const stoodStill = 250 * time.Millisecond
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	clusters := s.clusters
 	s.mu.Unlock()
 	beats := now.Sub(s.beaten) >= beat
-	whole = whole || now.Sub(s.at) > stoodStill // the others may have given this one up
+	whole = whole || now.Sub(s.at) > stoodStill // the others may regard this one as gone
 	s.at = now
 	if beats {
 		s.beaten = now
@@ -87,7 +87,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	maps.DeleteFunc(s.sent, func(name string, _ *sentCluster) bool { return !slices.Contains(clusters, name) })
 	if beats || whole || len(m.Clusters)+len(m.Scrapes) > 0 {
 		if !s.publish(ctx, client, m) {
-			return making // and nothing is stored: who joined would begin with a replica that is not to be heard
+			return making // not stored: a replica that joins would start with the state of one that sends nothing
 		}
 	}
 	if now.Sub(s.stored) >= storing {
@@ -97,7 +97,8 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	return making
 }
 
-// changes are what changed of a cluster since it was last sent, with a beat the endpoints whose turn it is, or all.
+// changes returns what changed of a cluster since it was last sent; with a beat also the endpoints whose turn it is,
+// and all if whole is set.
 func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any bool) {
 	sent := s.sent[name]
 	if sent == nil {
@@ -122,7 +123,7 @@ func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any b
 	return c, beats || whole || moved || len(c.Parts) > 0
 }
 
-// publish sends a message, in pieces where it is a large one, and reports whether Redis took it.
+// publish sends a message, split if it is large, and reports whether Redis accepted it.
 func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) bool {
 	ctx, cancel := context.WithTimeout(ctx, exchange)
 	defer cancel()
@@ -131,14 +132,14 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 	for _, piece := range pieces {
 		s.seq++
 		piece.Seq = s.seq
-		pipe.Publish(ctx, s.channel(), encode(nil, piece, time.Now()))
+		pipe.Publish(ctx, s.channel(), encode(piece, time.Now()))
 	}
 	_, err := pipe.Exec(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.counters.Failed += uint64(len(pieces))
-		if s.client == client { // and not of a session that has ended
+		if s.client == client { // unless that session has ended
 			s.client = nil
 			s.abort(fmt.Errorf("publishing on %q: %w", s.channel(), err))
 		}
@@ -149,7 +150,7 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 	return true
 }
 
-// split cuts a message into pieces of maxMessage bytes at most.
+// split divides a message into pieces of maxMessage bytes at most.
 func split(m *merge.Message) (pieces []*merge.Message) {
 	const aPart, aScrape, aCluster = 90, 150 + maxError, 80 // bytes at most, without an address and names
 	head := 40 + len(m.From) + len(m.Name)
@@ -191,9 +192,9 @@ func (s *sender) store(ctx context.Context, client *Client, clusters []string) {
 		head, parts := s.o.Own(name, nil)
 		m.Clusters = append(m.Clusters, merge.Cluster{Name: name, Head: head, Parts: parts})
 	}
-	state := encode(nil, m, time.Now())
+	state := encode(m, time.Now())
 	if len(state) > maxState || s.seq == 0 {
-		return // the beats bring the same within a second
+		return // the beats send the same within a second
 	}
 	ctx, cancel := context.WithTimeout(ctx, exchange)
 	defer cancel()

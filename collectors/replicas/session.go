@@ -27,7 +27,7 @@ var (
 func (l *Link) channel() string { return l.o.Prefix + ":replicas" }
 func (l *Link) hash() string    { return l.o.Prefix + ":replicas:state" }
 
-// follow receives messages, over one connection after the other, until ctx is done.
+// follow receives messages, and reconnects when a session fails, until ctx is done.
 func (l *Link) follow(ctx context.Context) {
 	for {
 		err := l.session(ctx)
@@ -72,7 +72,7 @@ func (l *Link) session(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// begin has the messages sent over a client, beginning with a whole state. The first that cannot be sent calls abort.
+// begin makes send use this client, starting with a full state. send calls abort when a message cannot be sent.
 func (l *Link) begin(c *Client, abort context.CancelCauseFunc) {
 	l.mu.Lock()
 	l.client, l.abort, l.whole = c, abort, true
@@ -89,15 +89,15 @@ func (l *Link) loadStates(ctx context.Context, client Client) ([]string, error) 
 	return states, nil
 }
 
-// receive takes in messages until something fails: the connection, or what this replica sends does not come back. It
-// takes in the states with the first that came back: before, nothing of the others counts.
+// receive takes in messages until the connection fails, or this replica's own messages do not come back. It takes in
+// the stored states with the first own message that comes back; until then the other replicas do not count.
 func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states []string) error {
 	var echo atomic.Int64 // when the last of its own messages came, since began
 	began := time.Now()
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		// A read with a deadline could end in the middle of a message, and all after it would be lost.
+		// A read with a deadline could end in the middle of a message, and all later ones would be lost.
 		l.watch(ctx, ended, subscription, func() time.Duration {
 			return time.Since(began) - time.Duration(echo.Load())
 		})
@@ -120,7 +120,7 @@ func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states [
 	}
 }
 
-// patience is how long this replica's own messages may stay out until it makes a new connection.
+// patience is how long to wait for this replica's own messages before reconnecting.
 const patience = 2 * merge.Silence
 
 // watch closes a subscription when ctx is done, or when no message of this replica came for too long.
@@ -141,14 +141,14 @@ func (l *Link) watch(ctx context.Context, ended <-chan struct{}, subscription *r
 			_ = subscription.Close()
 			return
 		}
-		const pings = 10 // beats; each also sets the bound on what the connection reads back
+		const pings = 10 // beats; each ping also renews how many bytes the connection may receive
 		if n%pings == 0 {
-			_ = subscription.Ping(ctx) // a failure shows in what is received
+			_ = subscription.Ping(ctx) // Receive returns a failure of the connection
 		}
 	}
 }
 
-// echoed notes that a message of this replica came back, and takes in states.
+// echoed notes that a message of this replica came back, and takes in stored states.
 func (l *Link) echoed(now time.Time, states []string) {
 	l.mu.Lock()
 	l.peers.Echo(now)
@@ -158,7 +158,7 @@ func (l *Link) echoed(now time.Time, states []string) {
 	}
 }
 
-// take takes in a message of so many bytes at most, and reports whether it is this replica's own.
+// take takes in a message of at most `most` bytes, and reports whether this replica sent it.
 func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
 	m, err := decode(b, now, most)
 	l.mu.Lock()

@@ -145,7 +145,7 @@ func answer(conn net.Conn, response []byte) {
 	}
 }
 
-// cpuSeconds is what this process has used of all cores so far.
+// cpuSeconds returns what this process has used of all cores so far.
 func cpuSeconds(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

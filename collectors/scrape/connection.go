@@ -15,6 +15,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"steelyard/internal/credentials"
 )
 
 const (
@@ -24,31 +26,28 @@ const (
 	maxInterim = 5
 )
 
-// A connection is the round tripper of one target. It keeps one connection from fetch to
-// fetch and does all its work in the goroutine of the caller, one exchange at a
-// time. The transport of net/http has two goroutines for each connection and hands every
-// request and response from one to the other, which for a page on loopback costs more than
-// the system calls do.
+// A connection is the round tripper of one target. It keeps one connection from fetch to fetch and does all its work in
+// the goroutine of the caller, one exchange at a time. The transport of net/http has two goroutines for each connection
+// and passes every request and response between them, which for a page on loopback costs more than the system calls do.
 //
-// HTTP/1.1 only: over one HTTP/2 connection a hanging page would delay the pings of
-// the next fetch instead of being closed. No proxy: a scrape is between two machines of one
-// network. No compression: it would save bytes of the network and cost the server, every
-// 250 ms, time that its requests need.
+// HTTP/1.1 only: over one HTTP/2 connection a hanging page would delay the pings of the next fetch instead of being
+// closed. No proxy: a scrape is between two machines of one network. No compression: it would save network bytes and
+// cost the server, every 250 ms, time that its requests need.
 type connection struct {
 	network  *network
-	tls      TLS
+	tls      credentials.Client
 	deadline time.Time // of the exchange
 
 	bound context.Context // ends the exchanges
-	free  func() bool     // of bound
+	free  func() bool     // stops the AfterFunc of bound
 
-	mu      sync.Mutex // guards what follows against abort
+	mu      sync.Mutex // guards the fields below against abort
 	conn    *stream    // nil while there is none
 	aborted bool
 }
 
-// begin sets the end of the exchange that follows. The exchange ends early, with an error,
-// when ctx does, and then there can be no other. One context for all exchanges costs once.
+// begin sets the end of the exchange that follows. The exchange ends early, with an error, when ctx does, and then
+// there can be no other. Using the same context for all exchanges makes this cheap.
 func (c *connection) begin(ctx context.Context, deadline time.Time) {
 	c.deadline = deadline
 	if ctx == c.bound {
@@ -65,14 +64,14 @@ func (c *connection) rest() {
 	}
 }
 
-// unbind lets go of the context.
+// unbind detaches the connection from the context.
 func (c *connection) unbind() {
 	if c.free != nil {
 		c.free()
 	}
 }
 
-// end closes the connection for good.
+// end closes the connection permanently.
 func (c *connection) end() {
 	c.unbind()
 	c.close()
@@ -98,7 +97,7 @@ func (c *connection) close() {
 	}
 }
 
-// use makes s the connection and gives it until the deadline.
+// use keeps s as the connection and sets its deadline.
 func (c *connection) use(s *stream) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,9 +108,8 @@ func (c *connection) use(s *stream) error {
 	return s.SetDeadline(c.deadline)
 }
 
-// RoundTrip sends a request and returns the response, whose body is to be read before the
-// next request. A connection that was kept and turns out to have been closed by the server
-// in between is replaced, once.
+// RoundTrip sends a request and returns the response, whose body must be read before the next request. A kept
+// connection that the server has closed in the meantime is replaced, once.
 func (c *connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	if kept := c.conn; kept != nil {
 		response, err := c.exchange(kept, r)
@@ -160,7 +158,7 @@ func (c *connection) dialTLS(ctx context.Context, u *url.URL) (net.Conn, error) 
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, err // as it is: net/http looks for what a server without TLS answers
+		return nil, err // unwrapped: net/http recognizes the answer of a server without TLS
 	}
 	return secure, nil
 }
@@ -188,16 +186,16 @@ func (c *connection) exchange(s *stream, r *http.Request) (*http.Response, error
 // A stream is an open connection.
 type stream struct {
 	net.Conn
-	reader *bufio.Reader // nil between two exchanges, see rest
-	left   int           // bytes that a header may still have
-	used   bool          // this is not the first exchange
-	heard  bool          // the server has sent something in this exchange
+	reader   *bufio.Reader // nil between two exchanges, see rest
+	left     int           // bytes that a header may still have
+	used     bool          // this is not the first exchange
+	received bool          // the server has sent something in this exchange
 }
 
-// readers are those of the exchanges of all connections: of these, most rest most of the time.
+// readers is a pool shared by all connections, because most are idle most of the time.
 var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
 
-// wake takes a reader for an exchange.
+// wake gets a reader for an exchange.
 func (s *stream) wake() {
 	if s.reader == nil {
 		s.reader = readers.Get().(*bufio.Reader)
@@ -205,8 +203,8 @@ func (s *stream) wake() {
 	}
 }
 
-// rest gives the reader back after an exchange. One that has read more than the answer is kept, so that the next
-// exchange finds that.
+// rest returns the reader to the pool after an exchange. A reader that has more than the answer is kept, so that the
+// next exchange finds the rest.
 func (s *stream) rest() {
 	if s.reader == nil || s.reader.Buffered() > 0 {
 		return
@@ -216,34 +214,34 @@ func (s *stream) rest() {
 	s.reader = nil
 }
 
-// unasked reports whether the server has sent something before the request.
-func (s *stream) unasked() bool {
+// unsolicited reports whether the server has sent something before the request.
+func (s *stream) unsolicited() bool {
 	return s.reader != nil && s.reader.Buffered() > 0
 }
 
-// errGone means that the server had closed the connection before it saw the request.
+// errGone means that the server had closed the connection before it received the request.
 var errGone = errors.New("the connection was closed while it was idle")
 
-// Read is of the reader.
+// Read is called by the bufio.Reader; it enforces maxHeader.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("the response's header is longer than %d bytes", maxHeader)
 	}
 	n, err := s.Conn.Read(p)
 	s.left -= n
-	s.heard = s.heard || n > 0
+	s.received = s.received || n > 0
 	return n, err
 }
 
 // exchange sends a request and reads the header of the response.
 func (s *stream) exchange(r *http.Request) (*http.Response, error) {
-	if s.unasked() {
+	if s.unsolicited() {
 		return nil, errGone // or about to be
 	}
 	s.wake()
-	s.left, s.heard = maxHeader, false
+	s.left, s.received = maxHeader, false
 	response, err := s.send(r)
-	if err != nil && s.used && !s.heard && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err != nil && s.used && !s.received && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", errGone, err)
 	}
 	s.left, s.used = math.MaxInt, true
@@ -279,7 +277,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close does not close the body within, which would read it to its end.
+// Close does not close the inner body, because that would read it to its end.
 func (b *body) Close() error {
 	if !b.ended || b.last {
 		b.owner.close()

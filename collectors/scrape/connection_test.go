@@ -52,7 +52,7 @@ func send(words string) func(net.Conn) {
 	return func(c net.Conn) { io.WriteString(c, words) }
 }
 
-// answer200 is a whole response of page(n).
+// answer200 returns a whole response of page(n).
 func answer200(n int) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(page(n)), page(n))
 }
@@ -149,7 +149,7 @@ func TestCertificatesAreLookedForBeforeAConnectionIsOpened(t *testing.T) {
 	wantFailure(t, l.scrape(t.Context()), KindConfig, "reading CA file")
 }
 
-// chunked is a whole response whose body comes in these chunks.
+// chunked returns a whole response whose body comes in these chunks.
 func chunked(chunks ...string) string {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 200 OK\r\nDate: today\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -15,7 +15,7 @@ import (
 // The kinds of outcome of a fetch: few enough for a metric label.
 const (
 	KindOK         = "ok"
-	KindTimeout    = "timeout"    // no whole body within the timeout
+	KindTimeout    = "timeout"    // no complete body within the timeout
 	KindRefused    = "refused"    // nothing listens at the address
 	KindConnection = "connection" // no route, unknown host, connection reset or ended early
 	KindTLS        = "tls"        // no agreement on certificates, or no TLS at all
@@ -26,7 +26,7 @@ const (
 	KindConfig     = "config"     // token file, certificates or target that cannot be used
 )
 
-// Kind sorts the error of a Result into one of these.
+// Kind returns the kind of a Result's error.
 func Kind(err error) string {
 	if err == nil {
 		return KindOK
@@ -52,7 +52,7 @@ func failure(kind, format string, args ...any) error {
 	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
 }
 
-// kindOfExchange sorts what net/http returns.
+// kindOfExchange returns the kind of an error of net/http.
 func kindOfExchange(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -69,7 +69,7 @@ func kindOfExchange(err error) string {
 	return KindConnection
 }
 
-// isTLS recognizes what the handshake of either side can fail with.
+// isTLS recognizes the errors with which the handshake of either side can fail.
 func isTLS(err error) bool {
 	var (
 		verification *tls.CertificateVerificationError
@@ -87,8 +87,8 @@ func isTLS(err error) bool {
 		errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid)
 }
 
-// inWords turns an error of net/http into one that reports what happened and not
-// which method of which client failed. The caller adds the URL once.
+// inWords turns an error of net/http into one that reports what happened, without the name of the Go method that
+// failed. The caller adds the URL once.
 func inWords(err error, t *Target) error {
 	var k *kindError
 	if errors.As(err, &k) {

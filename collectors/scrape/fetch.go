@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accept asks for the text format that all engines have; OpenMetrics has
-// nothing that is needed and costs more to write.
+// accept requests the text format that all engines have; OpenMetrics has nothing more that is needed and costs more to
+// write.
 const accept = "text/plain;version=0.0.4;q=1,text/plain;q=0.9,*/*;q=0.1"
 
 // maxDrain is how much of an error page is read, in bytes, so that the
@@ -54,18 +54,18 @@ func newFetcher(t *Target, n *network) (*fetcher, error) {
 
 func (f *fetcher) close() { f.connection.end() }
 
-// An exchange is when a page was fetched and how much of it.
+// An exchange records when a page was fetched and how much of it.
 type exchange struct {
 	start, end time.Time
 	bytes      int64
 }
 
-// at is when the page was true: the server wrote it somewhere between, and the
-// middle is wrong by half the duration at most.
+// at returns when the page was true: the server wrote it between start and end, so the middle is wrong by half the
+// duration at most.
 func (x exchange) at() time.Time { return x.start.Add(x.end.Sub(x.start) / 2) }
 
-// fetch reads the page into a buffer of the pool, to which the caller returns it. It is nil
-// where nothing was to be read.
+// fetch reads the page into a buffer of the pool, to which the caller returns it. The buffer is nil if nothing was to
+// be read.
 func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *bytes.Buffer, error) {
 	x := exchange{start: time.Now()}
 	body, err := f.exchange(ctx, bodies, x.start.Add(f.target.Timeout))
@@ -79,8 +79,8 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 	return x, body, err
 }
 
-// exchange takes a buffer only when an answer begins: of a thousand servers that are slow
-// to answer none takes the memory of a page.
+// exchange gets a buffer only when an answer begins, so that thousands of slow servers do not each hold the memory of a
+// page.
 func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time.Time) (*bytes.Buffer, error) {
 	if err := f.authorize(ctx, deadline); err != nil {
 		return nil, failure(KindConfig, "%w", err)
@@ -112,9 +112,8 @@ func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-// readBody reads the body of a good response to its end, so that the connection
-// can be used again; the body of a response that is too large is left, which
-// closes the connection.
+// readBody reads the body of a good response to its end, so that the connection can be used again; it does not read a
+// body that is too large, which closes the connection.
 func readBody(response *http.Response, body *bytes.Buffer, limit int64) error {
 	if response.StatusCode != http.StatusOK {
 		_, _ = io.CopyN(io.Discard, response.Body, maxDrain) // only to keep the connection
@@ -128,7 +127,7 @@ func readBody(response *http.Response, body *bytes.Buffer, limit int64) error {
 			limit)
 	}
 	if n := response.ContentLength; n > 0 {
-		body.Grow(int(n) + bytes.MinRead) // MinRead more, or ReadFrom would grow it again to see the end
+		body.Grow(int(n) + bytes.MinRead) // MinRead more, or ReadFrom would grow it again to detect the end
 	}
 	n, err := body.ReadFrom(io.LimitReader(response.Body, limit+1))
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // a passing test does not wait that long.
 const patience = 10 * time.Second
 
-// page is a body of which engine vllm reads a queue of n.
+// page returns a body of which engine vllm reads a queue of n.
 func page(n int) string {
 	return fmt.Sprintf("# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"m\"} %d\n", n)
 }
@@ -33,7 +33,7 @@ func target(url string) Target {
 	}
 }
 
-// patient is a target whose timeout no loaded machine reaches.
+// patient returns a target whose timeout no loaded machine reaches.
 func patient(url string) Target {
 	t := target(url)
 	t.Interval, t.Timeout = patience, patience
@@ -53,7 +53,7 @@ func once(t *testing.T, tgt Target) Result {
 	return looped(t, tgt).scrape(context.Background())
 }
 
-// looped is the loop of a target, to be scraped by hand.
+// looped returns the loop of a target, to be scraped by hand.
 func looped(t *testing.T, tgt Target) *loop {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)

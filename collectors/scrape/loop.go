@@ -9,9 +9,9 @@ import (
 	"steelyard/collectors/modelserver"
 )
 
-// A loop scrapes one target. All that it remembers between two scrapes, the
-// sums of the counters above all, begins and ends with it. In between it is a timer: a goroutine that waits would hold
-// its stack, as large as reading a page needs it, and of thousands of loops most wait.
+// A loop scrapes one target. All that it keeps between two scrapes, mainly the sums of the counters, begins and ends
+// with it. In between it is a timer: a waiting goroutine would keep its stack, which is as large as reading a page
+// requires, and of thousands of loops most wait.
 type loop struct {
 	target   Target
 	sink     func(Result)
@@ -20,7 +20,7 @@ type loop struct {
 	fetcher  *fetcher
 	reader   *modelserver.Reader
 	counters modelserver.Counters
-	first    *modelserver.FirstTokens // nil where the engine has none
+	first    *modelserver.FirstTokens // nil if the engine has none
 	firstAt  time.Time                // when it was last read
 	broken   error                    // why this target can never be scraped; nil if it can
 
@@ -29,7 +29,7 @@ type loop struct {
 	planned  time.Time   // the next beat
 	next     time.Time   // the next scrape: on that beat, or once before it
 
-	kind  string // of the last result, to see a change; empty before the first
+	kind  string // of the last result, to detect a change; empty before the first
 	flaps flaps
 }
 
@@ -42,9 +42,9 @@ func newLoop(t Target, s *shared, sink func(Result), log *slog.Logger) *loop {
 	return l
 }
 
-// start scrapes until ctx is done, on the beat of all loops with this epoch, and then calls ended. A target that
-// can never be scraped reports that once, and stays silent until it is replaced. One that is scraped soon is scraped
-// once before its beat, if that is late.
+// start scrapes until ctx is done, on the beat of all loops with this epoch, and then calls ended. A target that can
+// never be scraped is reported once, and not again until it is replaced. With soon, a target is scraped once before its
+// beat, if the beat is late.
 func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func()) {
 	if l.broken != nil {
 		go func() {
@@ -60,11 +60,11 @@ func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func
 		l.next = early
 	}
 	l.timer = time.AfterFunc(time.Hour, func() { l.scrapeAndPlan(ctx) })
-	l.timer.Reset(l.next.Sub(now)) // not before the first scrape can see it
+	l.timer.Reset(l.next.Sub(now)) // last, because the first scrape uses what is set above
 	context.AfterFunc(ctx, func() {
 		l.scraping.Lock()
 		defer l.scraping.Unlock()
-		l.timer.Stop() // a scrape that begins nevertheless sees the end of ctx
+		l.timer.Stop() // a scrape that begins nevertheless finds ctx done
 		l.fetcher.close()
 		ended()
 	})
@@ -95,10 +95,10 @@ func (l *loop) refuse() {
 	l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 }
 
-// takeOverWithin is the time in which targets that are taken over are scraped once, spread as their beats are.
+// takeOverWithin is the time within which targets that are taken over are scraped once, spread as their beats are.
 const takeOverWithin = 200 * time.Millisecond
 
-// firstStart is the first moment from now on that is some whole intervals after origin.
+// firstStart returns the first moment from now on that is a multiple of the interval after origin.
 func firstStart(origin, now time.Time, interval time.Duration) time.Time {
 	if !now.After(origin) {
 		return origin
@@ -107,10 +107,9 @@ func firstStart(origin, now time.Time, interval time.Duration) time.Time {
 	return origin.Add(passed * interval)
 }
 
-// nextStart is when the scrape after the planned one begins. Starts stay on the
-// target's own beat, so that the spread over the targets lasts. A scrape that
-// overran its interval by less than half is followed at once; of more, the
-// starts that were missed are skipped, never made up for.
+// nextStart returns when the scrape after the planned one begins. Starts stay on the target's own beat, so that the
+// targets stay spread. A scrape that overran its interval by less than half is followed at once; if it overran by more,
+// the missed starts are skipped, never made up for.
 func nextStart(planned, now time.Time, interval time.Duration) time.Time {
 	next := planned.Add(interval)
 	if late := now.Sub(next); late > interval/2 {
@@ -143,7 +142,7 @@ func (l *loop) scrape(ctx context.Context) Result {
 	return result
 }
 
-// deliver logs and hands on a result.
+// deliver logs a result and passes it on.
 func (l *loop) deliver(r Result) {
 	r.Cluster, r.Address = l.target.Cluster, l.target.Address
 	l.report(r)
@@ -157,11 +156,11 @@ func (l *loop) report(r Result) {
 	case kind == l.kind && r.Err != nil:
 		l.write(slog.LevelDebug, "scrape failed", "kind", kind, "error", r.Err)
 	case kind == KindOK && l.kind != KindOK && l.kind != "":
-		if l.flaps.speak(r.At, kind) {
+		if l.flaps.shouldLog(r.At, kind) {
 			l.write(slog.LevelInfo, "endpoint's metrics are back", "after", l.kind)
 		}
 	case kind != l.kind && r.Err != nil:
-		if l.flaps.speak(r.At, kind) {
+		if l.flaps.shouldLog(r.At, kind) {
 			l.write(slog.LevelInfo, "endpoint's metrics cannot be read", "kind", kind, "error", r.Err)
 		}
 	}
@@ -171,37 +170,37 @@ func (l *loop) report(r Result) {
 	}
 }
 
-// write logs a line about the target. A logger that names it in all of its lines would be an object for each target.
+// write logs a line about the target. Binding these attributes once would take a logger per target.
 func (l *loop) write(level slog.Level, message string, args ...any) {
 	target := []any{"cluster", l.target.Cluster, "endpoint", l.target.Address}
 	l.log.Log(context.Background(), level, message, append(target, args...)...)
 }
 
-// quiet is the time in which each kind of change is logged once: a page that comes and goes is one line each way, and
-// then a count.
+// quiet is the time within which each kind of change is logged once: a page that alternates causes one line each way,
+// and then a count.
 const quiet = time.Minute
 
-// flaps are the changes of a page from readable to not and back.
+// flaps tracks the changes of a page between readable and unreadable.
 type flaps struct {
-	since   time.Time       // of the first change of this quiet; zero without one
-	spoken  map[string]bool // by the kind of result that it changed to
+	since   time.Time       // the first change of this period; zero without one
+	logged  map[string]bool // kinds of results that a line was logged for
 	leftOut int             // changes without a line
 }
 
-// speak reports whether a change is logged.
-func (f *flaps) speak(at time.Time, kind string) bool {
+// shouldLog reports whether a change is logged.
+func (f *flaps) shouldLog(at time.Time, kind string) bool {
 	if f.since.IsZero() {
-		f.since, f.spoken = at, make(map[string]bool)
+		f.since, f.logged = at, make(map[string]bool)
 	}
-	if f.spoken[kind] {
+	if f.logged[kind] {
 		f.leftOut++
 		return false
 	}
-	f.spoken[kind] = true
+	f.logged[kind] = true
 	return true
 }
 
-// summary ends a quiet. It returns how many changes had no line, if there were some.
+// summary ends a period. It returns how many changes had no line, if there were any.
 func (f *flaps) summary(at time.Time) (changes int, ok bool) {
 	if f.since.IsZero() || at.Sub(f.since) < quiet {
 		return 0, false

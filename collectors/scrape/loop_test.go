@@ -71,7 +71,7 @@ func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration)
 	return bubbleOf(t, h, func(p *Pool) { p.SetTargets(targets) }, d)
 }
 
-// bubbleOf is the same with targets that set sets.
+// bubbleOf returns the same with targets that set sets.
 func bubbleOf(t *testing.T, h http.HandlerFunc, set func(p *Pool), d time.Duration) (results []Result,
 	asked []time.Duration) {
 	t.Helper()

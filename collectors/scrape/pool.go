@@ -16,10 +16,10 @@ type Result struct {
 	Cluster, Address string
 	At               time.Time              // middle of the exchange: when the report was true
 	Duration         time.Duration          // of the exchange, body included
-	BodyBytes        int64                  // read of the body, whether it was of use or not
+	BodyBytes        int64                  // read of the body, even if it was not usable
 	Report           weighting.ServerReport // zero if Err is set
-	Err              error                  // Kind(Err) sorts it
-	// FirstToken is about once a second, and nil otherwise, and where it is not known.
+	Err              error                  // see Kind
+	// FirstToken is set about once a second, if the engine exports it, and nil otherwise.
 	FirstToken *modelserver.Histogram
 }
 
@@ -30,28 +30,28 @@ type Pool struct {
 	shared *shared
 	epoch  time.Time // when the beat of all loops began
 
-	// Progress watches that the pool follows its targets; set it before Run. Nil: nobody does. The fetches are not
-	// watched: all that they wait for has a deadline, and a server that hangs is no fault of this process.
+	// Progress watches whether the pool follows its targets; set it before Run. Nil if nothing watches. The fetches are
+	// not watched: all that they wait for has a deadline, and a server that hangs is not a failure of this process.
 	Progress Progress
 
 	// Credentials have the files of the targets' TLS, and keep them up to date; set it before Run. Nil: they are read
 	// once.
 	Credentials *credentials.Store
 
-	changed chan struct{} // capacity one: wanted is not what runs
+	changed chan struct{} // capacity one: wanted differs from what runs
 	mu      sync.Mutex
 	wanted  map[Target]struct{}
-	soon    bool // those that are new since are scraped soon
+	soon    bool // targets that are new since then are scraped soon
 }
 
-// A Progress is told when work begins that ends soon whatever the servers do, and when it has ended.
+// A Progress is notified when work begins that must end soon whatever the servers do, and when it has ended.
 type Progress interface {
 	Begin()
 	End()
 }
 
-// New makes a pool that hands every result to sink. Loops call sink
-// concurrently, one call at a time for each target, and wait for its return.
+// New makes a pool that passes every result to sink. Loops call sink concurrently, one call at a time for each target,
+// and wait for it to return.
 func New(sink func(Result), log *slog.Logger) *Pool {
 	return &Pool{
 		sink:    sink,
@@ -62,14 +62,13 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 	}
 }
 
-// SetTargets replaces the set of targets, and returns at once. A target that
-// was in the set before keeps its loop, connection and counters; one that
-// differs in any field is stopped and begins again; the others go on unmoved.
+// SetTargets replaces the set of targets, and returns at once. A target that was in the set before keeps its loop,
+// connection and counters; one that differs in any field is stopped and started again; the others are not affected.
 // Targets can be set before Run, and at any time.
 func (p *Pool) SetTargets(targets []Target) { p.set(targets, false) }
 
-// TakeOver is SetTargets for targets of which others were scraped until now by another process: the first scrape of
-// each does not wait for its beat, however long the interval is.
+// TakeOver is SetTargets for targets that another process scraped until now: the first scrape of each does not wait for
+// its beat, however long the interval is.
 func (p *Pool) TakeOver(targets []Target) { p.set(targets, true) }
 
 func (p *Pool) set(targets []Target, soon bool) {
@@ -108,16 +107,15 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 }
 
-// running is a loop at work.
+// running is a loop that runs.
 type running struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// reconcile makes the running loops those of the wanted targets. It waits for
-// the loops that it stops before it starts others: an endpoint whose target has
-// changed must not be reported by two loops at once. A loop that has been stopped ends at once, also in the middle of
-// a fetch.
+// reconcile starts and stops loops until those of the wanted targets run. It waits for the loops that it stops before
+// it starts others: an endpoint whose target has changed must not be reported by two loops at once. A stopped loop ends
+// at once, even in the middle of a fetch.
 func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}, soon bool) {
 	if p.Progress != nil {
 		p.Progress.Begin()

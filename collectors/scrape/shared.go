@@ -8,14 +8,14 @@ import (
 	"steelyard/collectors/modelserver"
 )
 
-// A shared is what the loops of a pool have in common, so that each of thousands holds little for itself.
+// A shared has what the loops of a pool have in common, so that each of thousands needs little memory.
 type shared struct {
 	network network
 	bodies  sync.Pool                       // of *bytes.Buffer
-	readers map[dialect]*modelserver.Reader // of the targets that there are
+	readers map[dialect]*modelserver.Reader // of the current targets
 }
 
-// A dialect is what a reader of pages is made for.
+// A dialect identifies a reader of pages: targets with the same dialect share one.
 type dialect struct {
 	engine modelserver.Engine
 	custom modelserver.Custom
@@ -28,7 +28,7 @@ func newShared() *shared {
 	}
 }
 
-// reader is that of a target's page.
+// reader returns the reader of a target's page.
 func (s *shared) reader(t Target) (*modelserver.Reader, error) {
 	d := dialect{t.Engine, t.Custom}
 	if r := s.readers[d]; r != nil {
@@ -41,7 +41,7 @@ func (s *shared) reader(t Target) (*modelserver.Reader, error) {
 	return r, err
 }
 
-// keepReaders drops those that none of the targets needs.
+// keepReaders drops the readers that none of the targets needs.
 func (s *shared) keepReaders(wanted map[Target]struct{}) {
 	needed := make(map[dialect]bool)
 	for t := range wanted {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/collectors/modelserver"
+	"steelyard/internal/credentials"
 )
 
 // A Target is one metrics page to fetch, and how. Targets are compared with ==:
@@ -16,7 +17,7 @@ import (
 type Target struct {
 	Cluster string // the cluster that the endpoint belongs to
 	Address string // host:port of the endpoint, its identity within the cluster
-	ID      string // distinguishes endpoints that had this address one after the other; may be empty
+	ID      string // distinguishes successive endpoints with this address; may be empty
 	URL     string // where its metrics are: http or https
 
 	Engine modelserver.Engine
@@ -26,23 +27,12 @@ type Target struct {
 	Timeout   time.Duration // of one fetch, body included; not above Interval
 	BodyLimit int64         // bytes; a longer body is an error and is not read to its end
 
-	TLS             TLS    // with https
-	BearerTokenFile string // its content is sent as bearer token; empty = none. Read again when it changes
+	TLS             credentials.Client // with https; its files are current for every new connection
+	BearerTokenFile string             // its content is sent as bearer token; empty = none. Read again when it changes
 }
 
-// TLS is how to connect to an https target. The zero TLS trusts the system's CAs
-// and shows no certificate.
-type TLS struct {
-	CAFile     string // PEM; empty = the system's CAs. Current for every new connection
-	CertFile   string // client certificate, PEM. Current for every new connection
-	KeyFile    string // its key, PEM; set both or none
-	ServerName string // name expected in the server's certificate; empty = the host of the URL
-
-	InsecureSkipVerify bool // accept any certificate of the server
-}
-
-// validate checks what would make every fetch fail or the loop misbehave. The
-// configuration is checked before, and in the user's words; this is the last line.
+// validate checks what would make every fetch fail or the loop misbehave. The configuration is checked before, with
+// messages for its author; this check is the last one.
 func (t Target) validate() error {
 	u, err := url.Parse(t.URL)
 	switch {
@@ -58,7 +48,7 @@ func (t Target) validate() error {
 	return nil
 }
 
-// redacted is the URL without a password, for messages.
+// redacted returns the URL without a password, for messages.
 func (t Target) redacted() string {
 	u, err := url.Parse(t.URL)
 	if err != nil {
@@ -67,13 +57,12 @@ func (t Target) redacted() string {
 	return u.Redacted()
 }
 
-// beat is between the moments at which scrapes begin: a tenth of the interval, and 25 ms at
-// most. A process that is woken for each scrape by itself spends as much on waking up as on
-// the page.
+// beat returns the time between the moments at which scrapes begin: a tenth of the interval, and 25 ms at most. A
+// process that is woken for each scrape spends as much time on waking up as on the page.
 func (t Target) beat() time.Duration { return min(t.Interval/10, 25*time.Millisecond) }
 
-// offset spreads the targets over the beats of the interval, so that a fleet is not
-// scraped in step. It depends on the target only.
+// offset spreads the targets over the beats of the interval, so that a fleet is not scraped in step. It depends on the
+// target only.
 func (t Target) offset() time.Duration {
 	h := fnv.New64a()
 	for _, s := range []string{t.Cluster, t.Address, t.URL} {

@@ -1,16 +1,10 @@
 package scrape
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,14 +12,15 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"steelyard/e2e/rig/certs"
+	"steelyard/internal/credentials"
 )
 
 // An authority signs certificates and keeps them as files.
 type authority struct {
 	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	own  *certs.Pair
 	file string
 
 	present atomic.Pointer[tls.Certificate] // what its servers present from now on; nil: their own
@@ -33,13 +28,11 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	a.key = newKey(t)
-	template := certificate("authority")
-	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
-	der := a.sign(t, template, template, a.key)
-	a.cert = must(x509.ParseCertificate(der))(t)
-	a.file = a.save(t, "ca.pem", "CERTIFICATE", der)
+	a := &authority{dir: t.TempDir(), own: certs.New("authority", nil)}
+	a.file = filepath.Join(a.dir, "ca.pem")
+	if err := os.WriteFile(a.file, a.own.CertPEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return a
 }
 
@@ -53,42 +46,15 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-}
-
-func certificate(name string) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
-		DNSNames:     []string{name},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-}
-
-func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) []byte {
-	return must(x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key))(t)
-}
-
 // issue signs a certificate and saves it with its key.
 func (a *authority) issue(t *testing.T, name string) (certFile, keyFile string) {
 	t.Helper()
-	key := newKey(t)
-	certFile = a.save(t, name+".pem", "CERTIFICATE", a.sign(t, certificate(name), a.cert, key))
-	keyFile = a.save(t, name+".key", "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key))(t))
-	return certFile, keyFile
-}
-
-func (a *authority) save(t *testing.T, name, kind string, der []byte) string {
-	t.Helper()
-	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	p := certs.New(name, a.own, func(c *x509.Certificate) { c.DNSNames = []string{name} })
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	if err := p.Save(certFile, keyFile); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return certFile, keyFile
 }
 
 // serveTLS answers with the number of requests that the name of the client's
@@ -98,13 +64,11 @@ func (a *authority) serveTLS(t *testing.T) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, page(len(r.TLS.PeerCertificates[0].Subject.CommonName)))
 	}))
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
 	certFile, keyFile := a.issue(t, "server")
 	s.TLS = &tls.Config{
 		Certificates: []tls.Certificate{must(tls.LoadX509KeyPair(certFile, keyFile))(t)},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
-		ClientCAs:    pool,
+		ClientCAs:    a.own.Pool(),
 	}
 	s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		config := s.TLS.Clone()
@@ -125,34 +89,36 @@ func TestClientCertificate(t *testing.T) {
 	cert, key := a.issue(t, "client")
 	stranger, strangerKey := newAuthority(t).issue(t, "stranger")
 	plain := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, page(1)) })
-	good := TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
-	with := func(change func(*TLS)) TLS {
+	good := credentials.Client{CAFile: a.file, CertFile: cert, KeyFile: key}
+	with := func(change func(*credentials.Client)) credentials.Client {
 		c := good
 		change(&c)
 		return c
 	}
 	for _, c := range []struct {
 		name, url, kind, words string
-		tls                    TLS
+		tls                    credentials.Client
 	}{
 		{"right", s.URL, KindOK, "", good},
-		{"right name of the server", s.URL, KindOK, "", with(func(c *TLS) { c.ServerName = "server" })},
+		{"right name of the server", s.URL, KindOK, "", with(func(c *credentials.Client) { c.ServerName = "server" })},
 		{"authority unknown, but not asked", s.URL, KindOK, "",
-			with(func(c *TLS) { c.CAFile, c.InsecureSkipVerify = "", true })},
-		{"authority unknown", s.URL, KindTLS, "unknown authority", with(func(c *TLS) { c.CAFile = "" })},
-		{"wrong name of the server", s.URL, KindTLS, "not other", with(func(c *TLS) { c.ServerName = "other" })},
+			with(func(c *credentials.Client) { c.CAFile, c.InsecureSkipVerify = "", true })},
+		{"authority unknown", s.URL, KindTLS, "unknown authority", with(func(c *credentials.Client) { c.CAFile = "" })},
+		{"wrong name of the server", s.URL, KindTLS, "not other",
+			with(func(c *credentials.Client) { c.ServerName = "other" })},
 		{"no certificate to show", s.URL, KindTLS, "certificate required",
-			with(func(c *TLS) { c.CertFile, c.KeyFile = "", "" })},
+			with(func(c *credentials.Client) { c.CertFile, c.KeyFile = "", "" })},
 		{"a stranger's certificate", s.URL, KindTLS, "",
-			with(func(c *TLS) { c.CertFile, c.KeyFile = stranger, strangerKey })},
+			with(func(c *credentials.Client) { c.CertFile, c.KeyFile = stranger, strangerKey })},
 		{"the server speaks no TLS", "https" + plain.URL[len("http"):], KindTLS, "HTTP response to HTTPS client", good},
-		{"no CA file", s.URL, KindConfig, "reading CA file", with(func(c *TLS) { c.CAFile = "/nowhere" })},
+		{"no CA file", s.URL, KindConfig, "reading CA file",
+			with(func(c *credentials.Client) { c.CAFile = "/nowhere" })},
 		{"CA file without certificates", s.URL, KindConfig, "no PEM certificate",
-			with(func(c *TLS) { c.CAFile = key })},
+			with(func(c *credentials.Client) { c.CAFile = key })},
 		{"no client certificate file", s.URL, KindConfig, "loading client certificate",
-			with(func(c *TLS) { c.CertFile = "/nowhere" })},
+			with(func(c *credentials.Client) { c.CertFile = "/nowhere" })},
 		{"certificate without key", s.URL, KindConfig, "loading client certificate",
-			with(func(c *TLS) { c.KeyFile = "" })},
+			with(func(c *credentials.Client) { c.KeyFile = "" })},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tgt := patient(c.url)
@@ -198,7 +164,7 @@ func TestANewConnectionHasTheCurrentCertificateAndAuthorities(t *testing.T) {
 	s := a.serveTLS(t)
 	cert, key := a.issue(t, "old")
 	tgt := patient(s.URL)
-	tgt.TLS = TLS{CAFile: a.file, CertFile: cert, KeyFile: key}
+	tgt.TLS = credentials.Client{CAFile: a.file, CertFile: cert, KeyFile: key}
 	l := looped(t, tgt)
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 3 {
 		t.Fatalf("queue %v, error %v", r.Report.Queue, r.Err)

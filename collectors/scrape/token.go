@@ -13,15 +13,14 @@ import (
 // maxToken bounds the token file, in bytes.
 const maxToken = 64 << 10
 
-// A tokenFile reads a bearer token, again whenever the file has changed. Its
-// errors name the file and never what is in it.
+// A tokenFile reads a bearer token, again whenever the file has changed. Its errors name the file and never quote it.
 type tokenFile struct {
 	path  string
 	seen  os.FileInfo // of the file that token was read from
 	token string
 }
 
-// read returns the token as the file has it now.
+// read returns the current token of the file.
 func (f *tokenFile) read(ctx context.Context) (string, error) {
 	info, err := files.Stat(ctx, f.path)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"steelyard/internal/credentials"
 )
 
-// maxRedirects bounds how often a target may send us on to another path.
+// maxRedirects bounds how often a target may redirect us.
 const maxRedirects = 3
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// A network is how targets are reached: what all connections have in common.
+// A network has what all connections to targets have in common.
 type network struct {
 	dial dialFunc // nil = net.Dialer; tests put pipes here
 
@@ -22,8 +22,8 @@ type network struct {
 }
 
 // config returns the configuration for one connection.
-func (n *network) config(ctx context.Context, t TLS) (*tls.Config, error) {
-	config, err := n.credentials.Client(ctx, credentials.Client(t))
+func (n *network) config(ctx context.Context, t credentials.Client) (*tls.Config, error) {
+	config, err := n.credentials.Client(ctx, t)
 	if err != nil {
 		return nil, failure(KindConfig, "%w", err)
 	}
@@ -37,8 +37,8 @@ func (n *network) connect(ctx context.Context, address string) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 }
 
-// sameHostOnly refuses to be sent elsewhere: another host's numbers are not
-// those of this endpoint, and the bearer token is not for it.
+// sameHostOnly refuses redirects to another host: its numbers are not this endpoint's, and the bearer token is not for
+// it.
 func sameHostOnly(next *http.Request, via []*http.Request) error {
 	if first := via[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme {
 		return failure(KindRedirect, "redirected to %s://%s: write the URL that has the metrics", next.URL.Scheme,

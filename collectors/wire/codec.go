@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A Message reads and writes itself.
+// A Message encodes and decodes itself.
 type Message interface {
 	// UnmarshalWire reads a message. data belongs to the caller again when it returns.
 	UnmarshalWire(data []byte) error
@@ -18,15 +18,15 @@ type Message interface {
 	AppendWire(data []byte) ([]byte, error)
 }
 
-// Unreadable reports whether a stream's receiving failed because of the message: the codec refused it,
-// or it was too long for gRPC before the codec saw it.
+// Unreadable reports whether receiving from a stream failed because of the message: the codec refused it, or it was too
+// long for gRPC before the codec got it.
 func Unreadable(err error) bool {
 	code := status.Code(err)
 	return code == codes.Internal || code == codes.ResourceExhausted
 }
 
-// Codec is a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message
-// reads and writes itself, and all others are gRPC's own codec's.
+// Codec returns a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message encodes and decodes itself, and
+// all other messages use gRPC's own codec.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }

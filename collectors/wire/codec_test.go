@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 
@@ -12,11 +11,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"steelyard/e2e/rig/grpctest"
 )
 
 // note is a message that reads itself.
@@ -93,20 +93,10 @@ func (echo) StreamEndpoints(stream endpointservice.EndpointDiscoveryService_Stre
 }
 
 func TestEDSRunsOverTheCodec(t *testing.T) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
-	endpointservice.RegisterEndpointDiscoveryServiceServer(server, echo{})
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(lis) }()
-	defer func() { server.Stop(); <-served }()
-	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	address, _ := grpctest.Serve(t, func(s *grpc.Server) {
+		endpointservice.RegisterEndpointDiscoveryServiceServer(s, echo{})
+	}, grpc.ForceServerCodecV2(Codec()))
+	conn := grpctest.Connect(t, address)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).StreamEndpoints(ctx)

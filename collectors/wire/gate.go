@@ -11,17 +11,15 @@ import (
 	"steelyard/collectors/ledger"
 )
 
-// patience is how long a stream may take to name its Envoy. An Envoy does so with
-// the message that it opens the stream for.
+// patience is how long a stream may take to name its Envoy, which every Envoy does in its first message.
 const patience = 10 * time.Second
 
-// A Gate is what the streams of a service pass through: it counts them, bounds
-// them, and can end them all. Make one with NewGate.
+// A Gate counts the streams of a service, bounds them, and can end them all. Make one with NewGate.
 type Gate struct {
 	limitEach int
 	closed    chan struct{}
 	running   sync.WaitGroup
-	refused   atomic.Uint64 // streams for which there was no room, and that named no node
+	refused   atomic.Uint64 // streams that were too many, or named no node
 
 	mu      sync.Mutex
 	shut    bool
@@ -29,8 +27,8 @@ type Gate struct {
 	streams map[ledger.Envoy]int
 }
 
-// NewGate lets in so many streams of each Envoy. How many there are of all is bounded by the port that they come
-// over, where an Envoy gets in even if a stranger has taken what it could.
+// NewGate makes a Gate that admits limitEach streams of each Envoy. The port that the streams come over bounds the
+// total, so that an Envoy is admitted even if an unknown client has taken all that it may.
 func NewGate(limitEach int) *Gate {
 	return &Gate{
 		limitEach: limitEach,
@@ -39,10 +37,9 @@ func NewGate(limitEach int) *Gate {
 	}
 }
 
-// Run serves one stream and returns what is to be its status. A gRPC stream ends
-// only when its handler returns, and then a Recv that waits in serve fails: so
-// Close ends the handler, and waits for serve. serve calls named when it knows whom
-// the stream is of; one that has not for ten seconds is ended.
+// Run serves one stream and returns its status. A gRPC stream ends only when its handler returns, and then a Recv that
+// waits in serve fails: so Close ends the handler, and waits for serve. serve calls named when the stream's Envoy is
+// known; a stream that has not named it within ten seconds is ended.
 func (g *Gate) Run(serve func(named func()) error) error {
 	if err := g.enter(); err != nil {
 		return err
@@ -61,7 +58,7 @@ func (g *Gate) Run(serve func(named func()) error) error {
 		return errClosed
 	case <-timer.C:
 		g.refused.Add(1)
-		return errMute
+		return errUnnamed
 	case <-known:
 	}
 	select {
@@ -72,11 +69,11 @@ func (g *Gate) Run(serve func(named func()) error) error {
 	}
 }
 
-// Refused is the number of streams that were more than one Envoy may have,
-// and of those that did not name their Envoy in time.
+// Refused returns the number of streams that were more than one Envoy may have, and of those that did not name their
+// Envoy in time.
 func (g *Gate) Refused() uint64 { return g.refused.Load() }
 
-var errMute = status.Errorf(codes.DeadlineExceeded,
+var errUnnamed = status.Errorf(codes.DeadlineExceeded,
 	"the stream has named no node within %v: every Envoy does with its first message", patience)
 
 var errClosed = status.Error(codes.Unavailable, "the control plane is shutting down")
@@ -108,7 +105,7 @@ func (g *Gate) Admit(envoy ledger.Envoy) (first bool, err error) {
 	if n >= g.limitEach {
 		g.refused.Add(1)
 		return false, status.Errorf(codes.ResourceExhausted,
-			"node %q at %s has %d streams already, and no more are served", envoy.NodeID, envoy.Host, n)
+			"node %q at %s already has %d streams, which is the limit", envoy.NodeID, envoy.Host, n)
 	}
 	g.streams[envoy] = n + 1
 	return n == 0, nil
@@ -125,7 +122,7 @@ func (g *Gate) Dismiss(envoy ledger.Envoy) (last bool) {
 	return true
 }
 
-// Open is the number of streams.
+// Open returns the number of open streams.
 func (g *Gate) Open() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,12 +18,12 @@ import (
 // maxIP is longer than an IPv6 address with a zone.
 const maxIP = 64
 
-// EnvoyOf returns the Envoy at the other end of a stream, by the Node in its first message, which
-// may be nil, and the address and certificate of its connection. The error is for the person who runs the Envoy.
+// EnvoyOf returns the Envoy at the other end of a stream, identified by the Node in its first message, which may be
+// nil, and the address and certificate of its connection. The error is for the person who runs the Envoy.
 func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	if node == nil {
-		return ledger.Envoy{}, errors.New("the first message of the stream names no node, and Envoys are told apart " +
-			"by it: every Envoy sends one")
+		return ledger.Envoy{}, errors.New("the first message of the stream names no node, which identifies the " +
+			"Envoy: every Envoy sends one")
 	}
 	id, err := nodeID(node)
 	if err != nil {
@@ -40,13 +40,13 @@ func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
 	host := remoteHost(ctx)
 	if host == "" {
 		return ledger.Envoy{},
-			errors.New("the connection has no remote IP address: Envoys are told apart by node id and IP")
+			errors.New("the connection has no remote IP address: an Envoy is identified by node id and IP")
 	}
 	return ledger.Envoy{NodeID: id, Host: host, Certificate: credentials.PeerIdentity(ctx).Name}, nil
 }
 
-// A Reporter returns what decides whether the client of a stream may report on an endpoint, given its address; nil: it
-// may report on all. The error of that function is the status with which the stream has to end.
+// A Reporter returns a function that decides, for the client of a stream, whether it may report on the endpoint with an
+// address; nil if it may report on all. The error of that function is the status with which the stream has to end.
 type Reporter func(ctx context.Context) func(address []byte) error
 
 // Of returns the function for a stream, which is not nil.
@@ -59,7 +59,7 @@ func (r Reporter) Of(ctx context.Context) func(address []byte) error {
 	return func([]byte) error { return nil }
 }
 
-// nodeID reads the id, a copy, of a Node.
+// nodeID returns a copy of the id of a Node.
 func nodeID(node []byte) (id string, err error) {
 	r := Read(node)
 	for r.Next() {
@@ -70,7 +70,7 @@ func nodeID(node []byte) (id string, err error) {
 	return id, r.Err()
 }
 
-// remoteHost is the IP at the other end of a stream; empty if there is none.
+// remoteHost returns the IP at the other end of a stream; empty if there is none.
 func remoteHost(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// ErrMalformed is that of bytes that are no protobuf message.
+// ErrMalformed reports bytes that are not a protobuf message.
 var ErrMalformed = errors.New("not a protobuf message")
 
 // A Reader steps over the fields of a message, in their order on the wire:
@@ -15,8 +15,8 @@ var ErrMalformed = errors.New("not a protobuf message")
 //		switch r.Number { … }
 //	}
 //
-// A field of another type than its number should have reads as zero or as empty,
-// which is what protobuf makes of it, too. A field of a message that comes twice is read twice.
+// A field whose wire type does not match its number reads as zero or empty, as in protobuf. A field that occurs twice
+// is returned twice.
 type Reader struct {
 	Number protowire.Number
 	Varint uint64 // of a varint field; otherwise 0
@@ -29,7 +29,7 @@ type Reader struct {
 // Read makes a reader of a message.
 func Read(message []byte) Reader { return Reader{rest: message} }
 
-// Next goes to the next field. False is the end, or an error.
+// Next advances to the next field. It returns false at the end, and after an error.
 func (r *Reader) Next() bool {
 	if len(r.rest) == 0 || r.err != nil {
 		return false
@@ -59,7 +59,7 @@ func (r *Reader) Next() bool {
 	return true
 }
 
-// Err is why Next ended before the end of the message, or nil.
+// Err returns why Next ended before the end of the message, or nil.
 func (r *Reader) Err() error { return r.err }
 
 func (r *Reader) fail() bool {
@@ -67,7 +67,7 @@ func (r *Reader) fail() bool {
 	return false
 }
 
-// varint reads a varint; n is 0 or less when there is none. Most are of one byte.
+// varint reads a varint; n is 0 or less if there is none. Most have one byte.
 func varint(b []byte) (v uint64, n int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return uint64(b[0]), 1

@@ -63,7 +63,7 @@ func (f *fixture) merged() (Head, []flight.Counts) {
 	return h, f.counts
 }
 
-// by is a message of another replica about its requests at x.
+// by returns a message of another replica about its requests at x.
 func by(id ID, seq uint64, inFlight int64, issued, ended uint64) *Message {
 	return &Message{From: id, Name: string(id), Seq: seq, Clusters: []Cluster{{
 		Name: llama, Head: Head{Watching: 2, Events: 2, Reconciled: 2, Rate: 10},

@@ -8,7 +8,7 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// A pace is how many requests end per second, over the last seconds.
+// A pace measures how many requests end per second, over the last seconds.
 type pace struct {
 	total uint64
 	marks [2]struct {
@@ -17,7 +17,7 @@ type pace struct {
 	}
 }
 
-// paceSpan is the least time that a pace is of, once it is known.
+// paceSpan is the least time over which a pace is measured.
 const paceSpan = 2 * time.Second
 
 func (p *pace) note(now time.Time, ended uint64) {
@@ -28,7 +28,7 @@ func (p *pace) note(now time.Time, ended uint64) {
 	}
 }
 
-// perSecond is 0 where it is not known.
+// perSecond returns 0 if the pace is unknown.
 func (p *pace) perSecond(now time.Time) float64 {
 	from := p.marks[0]
 	if from.at.IsZero() {
@@ -40,15 +40,15 @@ func (p *pace) perSecond(now time.Time) float64 {
 	return 0
 }
 
-// A remainder is what still counts of the requests of a replica that is gone: parts, 0 to 1, of them.
+// A remainder is the part, 0 to 1, of the requests of a replica that is gone that still counts.
 type remainder struct {
 	*share
-	since time.Time // when it was gone
-	// guessed goes by how long requests take; checked is where the server reports how many it has.
+	since time.Time // when its replica went
+	// guessed follows from how long requests take; checked applies if the server reports how many it has.
 	guessed, checked float64
 }
 
-// remains returns the remainder of a replica; false where nothing is left.
+// remains returns the remainder of a replica; false if nothing is left.
 func (p *Peers) remains(now time.Time, name string, o *peer, s *share) (remainder, bool) {
 	const longest = 10 * time.Second
 	gone := now.Sub(o.since)
@@ -74,8 +74,8 @@ func (p *Peers) remains(now time.Time, name string, o *peer, s *share) (remainde
 	return r, r.checked >= least && inFlight > 0
 }
 
-// remaining is what counts of all that are gone at an endpoint, where so many requests of the others are in flight. A
-// server that reports its requests shows how many of them are left there at most.
+// remaining returns how many requests count of all replicas that are gone at an endpoint, where the others have
+// inFlight requests. The server's own report of its requests bounds them.
 func (m *member) remaining(now time.Time, address string, left []remainder, inFlight float64) float64 {
 	var guessed, checked float64
 	fresh := now.Sub(m.servedAt) <= time.Second
@@ -93,8 +93,8 @@ func (m *member) remaining(now time.Time, address string, left []remainder, inFl
 }
 
 // Merge adds what the other replicas have of a cluster to what this one has: own, and parts in the order of counts,
-// which it writes into. The counts are not older than before, as those of the reading before were. It returns the sum
-// over all replicas.
+// which it overwrites. The counts are never older than those of the previous call. It returns the sum over all
+// replicas.
 func (p *Peers) Merge(now time.Time, name string, own Head, parts []Part, counts []flight.Counts,
 	before time.Time) Head {
 	c := p.clusters[name]
@@ -162,8 +162,8 @@ func (h *Head) add(o *Head) {
 	h.Rate += o.Rate
 }
 
-// age is how old the counts of a live replica are. One that reports each change at once has none to report while it
-// sends nothing.
+// age returns how old the counts of a live replica are. A replica whose Envoys report each change at once has nothing
+// to report while it sends nothing.
 func (s *share) age(now time.Time, o *peer) time.Duration {
 	const missed = Silence / 2
 	switch silent := now.Sub(o.heard); {
@@ -175,7 +175,7 @@ func (s *share) age(now time.Time, o *peer) time.Duration {
 	return transit
 }
 
-// means are those of ages and intervals, weighed by the rates of requests.
+// means adds up ages and intervals, weighed by the rates of requests.
 type means struct{ weights, ages, intervals float64 }
 
 func (m *means) add(h *Head, age time.Duration) {
@@ -193,7 +193,7 @@ func (m *means) mean() (age, interval time.Duration) {
 	return seconds(m.ages), seconds(m.intervals)
 }
 
-// readings are what the counts of a cluster have in common.
+// readings has what the counts of a cluster have in common.
 type readings struct {
 	at, logged     time.Time // logged: of what only access logs show; zero: unknown
 	exact, partial bool

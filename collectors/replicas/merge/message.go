@@ -7,20 +7,20 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// An ID identifies one run of a replica: after a restart it is another.
+// An ID identifies one run of a replica: it changes with a restart.
 type ID string
 
 // A Message is what a replica publishes: a part of its state, in absolute values.
 type Message struct {
 	From     ID
-	Name     string // for people
+	Name     string // for display
 	Seq      uint64 // rises by one with each
 	Leaving  bool   // the last one: the process stops
 	Clusters []Cluster
 	Scrapes  []Scrape
 }
 
-// A Cluster is the state of one cluster at a replica: of all of its Envoys, and of some endpoints.
+// A Cluster is the state of one cluster at a replica: a summary of all its Envoys, and some endpoints.
 type Cluster struct {
 	Name  string
 	Head  Head
@@ -35,19 +35,19 @@ type Head struct {
 	Reconciled int // of both, those that have load reports
 	Rate       float64
 	Age        time.Duration // of the counts, when they were sent
-	Interval   time.Duration // between two readings of an Envoy; 0 where each change is reported when it happens
+	Interval   time.Duration // between two readings of an Envoy; 0 if each change is reported at once
 }
 
-// Counted is how many Envoys are counted.
+// Counted returns how many Envoys are counted.
 func (h *Head) Counted() int { return h.Events + h.Reports }
 
-// weight is that of its ages in a mean: what a count misses are the requests since.
+// weight returns the weight of the ages in a mean: what a count lacks are the requests since then.
 func (h *Head) weight() float64 {
 	const idle = 0.01 // requests per second
 	return h.Rate + idle*float64(h.Counted())
 }
 
-// A Part is what the Envoys of a replica have at one endpoint.
+// A Part has the counts of a replica's Envoys at one endpoint.
 type Part struct {
 	Address  string
 	InFlight int64
@@ -60,6 +60,6 @@ type Scrape struct {
 	At               time.Time // by the clock of the receiver
 	Took             time.Duration
 	Refused          bool
-	Error            string                 // empty when it went well
+	Error            string                 // empty if it succeeded
 	Report           weighting.ServerReport // of the time At, with the sums of that replica
 }

@@ -10,31 +10,31 @@ import (
 
 // Bounds and times.
 const (
-	// MaxReplicas is how many others are followed.
+	// MaxReplicas bounds how many other replicas are followed.
 	MaxReplicas = 32
-	// Silence is after how long a replica without a message is gone, five times of what is between two messages.
+	// Silence is the time without a message after which a replica is gone: five times the time between two messages.
 	Silence = 500 * time.Millisecond
-	// Fade is how long the requests of one that is gone count at most.
+	// Fade is how long the requests of a replica that is gone count at most.
 	Fade = 30 * time.Second
-	// shown is how long one that is gone is shown.
+	// shown is how long a replica that is gone is shown.
 	shown = time.Minute
-	// pause is more than there is between two ticks, unless this process was stopped.
+	// pause is longer than the time between two ticks, unless this process was stopped.
 	pause = 250 * time.Millisecond
-	// transit is how old a count is that its replica reports at once: what is gathered before it is sent.
+	// transit is the age of a count that its replica reports at once: changes are gathered for that time.
 	transit = 5 * time.Millisecond
 )
 
-// A State is that of another replica.
+// A State is the state of another replica.
 type State string
 
 // The states.
 const (
 	Live        State = "live"
 	Gone        State = "gone"        // silent for Silence, or it has stopped
-	Unreachable State = "unreachable" // nothing is known of it, because the way through Redis is cut
+	Unreachable State = "unreachable" // nothing is known of it, because the link through Redis is cut
 )
 
-// Peers are the other replicas. It is not safe for concurrent use.
+// Peers has the state of the other replicas. It is not safe for concurrent use.
 type Peers struct {
 	self     ID
 	peers    map[ID]*peer
@@ -47,11 +47,11 @@ type Peers struct {
 	counters Counters
 }
 
-// Counters are of messages of others, and never go back.
+// Counters counts the messages of other replicas. They never decrease.
 type Counters struct {
 	Received uint64
 	Lost     uint64 // by gaps in their numbers
-	Stale    uint64 // older than one before, or doubled
+	Stale    uint64 // older than an earlier one, or duplicated
 	Refused  uint64 // of more replicas than are followed
 }
 
@@ -66,7 +66,7 @@ type peer struct {
 	clusters map[string]*share
 }
 
-// A share is what another replica has of one cluster.
+// A share has the counts of another replica for one cluster.
 type share struct {
 	head  Head
 	at    time.Time // of the head
@@ -75,28 +75,28 @@ type share struct {
 	other int // Envoys with load reports at all other replicas, when this one was gone
 }
 
-// A part is what another replica has at an endpoint.
+// A part has the counts of another replica at an endpoint.
 type part struct {
 	inFlight int64
-	seen     flight.Sums // as they were last
+	seen     flight.Sums // in the latest message
 }
 
-// A cluster is one that is configured here.
+// A cluster is a cluster that is configured here.
 type cluster struct {
 	members map[string]*member
 	own     Head // as of the last Merge
 }
 
-// A member is an endpoint of it.
+// A member is an endpoint of a cluster.
 type member struct {
-	sums     flight.Sums // of the others, since they were first heard of
+	sums     flight.Sums // of the others, since their first message
 	reported time.Time   // of the last scrape by another replica
 	served   float64     // requests that its server last reported
 	servedAt time.Time
 }
 
-// New returns peers of which none is known yet. Until the first message of this replica has come back, the way through
-// Redis counts as cut.
+// New returns peers without any replica. Until the first message of this replica has come back, the link through Redis
+// counts as cut.
 func New(self ID, now time.Time) *Peers {
 	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), cut: true, since: now,
 		live: []ID{self}}
@@ -125,7 +125,7 @@ func (p *Peers) SetMembers(members map[string][]string) {
 	}
 }
 
-// keep forgets what is of no cluster or endpoint that is configured here.
+// keep forgets clusters and endpoints that are not configured here.
 func (o *peer) keep(clusters map[string]*cluster) {
 	for name, s := range o.clusters {
 		c := clusters[name]
@@ -141,7 +141,7 @@ func (o *peer) keep(clusters map[string]*cluster) {
 	}
 }
 
-// Echo notes that a message of this replica came back through the channel, so the way is open in both directions.
+// Echo notes that a message of this replica came back through the channel, so the link works in both directions.
 func (p *Peers) Echo(now time.Time) {
 	p.echo = now
 	if p.cut {
@@ -150,8 +150,8 @@ func (p *Peers) Echo(now time.Time) {
 }
 
 // Take takes in a message that came at that time. It returns the clusters whose counts changed, and the scrapes that
-// count: those of live replicas, of endpoints that are configured here. While the way is cut nothing counts: a replica
-// that hears the others but is not heard by them does not share the work with them.
+// count: those of live replicas, of endpoints that are configured here. While the link is cut nothing counts: a replica
+// whose own messages do not reach the others does not share the work with them.
 func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scrape) {
 	if m.From == p.self || p.cut {
 		return nil, nil
@@ -186,7 +186,7 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scr
 	return changed, scrapes
 }
 
-// of returns the sender of a message, and nil where the message does not count.
+// of returns the sender of a message; nil if the message does not count.
 func (p *Peers) of(now time.Time, m *Message) *peer {
 	o := p.peers[m.From]
 	if o == nil {
@@ -209,7 +209,7 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 	return o
 }
 
-// drop makes room for one more: the one that is gone for longest. It reports whether there was one.
+// drop makes room for one more replica: it forgets the one that is gone for longest, and reports whether there was one.
 func (p *Peers) drop() bool {
 	var longest *peer
 	for _, o := range p.peers {
@@ -249,7 +249,7 @@ func (o *peer) take(now time.Time, c *cluster, m *Cluster) {
 	}
 }
 
-// since is by how much sums rose. Where one of them fell, they began again at zero.
+// since returns by how much sums rose. If one of them fell, they restarted at zero.
 func since(before, now *flight.Sums) flight.Sums {
 	d := flight.Sums{
 		Issued: now.Issued - before.Issued, Ended: now.Ended - before.Ended, Failed: now.Failed - before.Failed,
@@ -266,10 +266,10 @@ func since(before, now *flight.Sums) flight.Sums {
 	return d
 }
 
-// Tick follows who is silent. It has to be called several times within Silence. It reports whether another replica
-// went, or the way through Redis.
+// Tick finds replicas that have become silent. Call it several times within Silence. It reports whether another replica
+// went, or the link through Redis was cut or came back.
 func (p *Peers) Tick(now time.Time) (changed bool) {
-	if gap := now.Sub(p.ticked); !p.ticked.IsZero() && gap > pause { // this process stood still, and so did its ears
+	if gap := now.Sub(p.ticked); !p.ticked.IsZero() && gap > pause { // this process was stopped, and could not receive
 		p.echo = p.echo.Add(gap)
 		for _, o := range p.peers {
 			o.heard = o.heard.Add(gap)
@@ -289,7 +289,7 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 			p.leave(now, o, Gone)
 			changed = true
 		case o.state == Unreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.heard) > Silence:
-			o.state = Gone // it was not heard of when the way was back
+			o.state = Gone // it sent nothing since the link is back
 			changed = true
 		case o.state != Live && now.Sub(o.since) > shown:
 			delete(p.peers, id)
@@ -298,7 +298,7 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 	return changed
 }
 
-// Served takes in how many requests the server of an endpoint reports itself.
+// Served notes how many requests the server of an endpoint reports.
 func (p *Peers) Served(now time.Time, address string, requests float64) {
 	for _, c := range p.clusters {
 		if m := c.members[address]; m != nil {
@@ -307,7 +307,7 @@ func (p *Peers) Served(now time.Time, address string, requests float64) {
 	}
 }
 
-// leave ends the life of a replica. What it had in flight fades from now on.
+// leave marks a replica as gone, or unreachable. Its requests in flight fade from now on.
 func (p *Peers) leave(now time.Time, o *peer, s State) {
 	if o.state == Live {
 		o.since = now
@@ -319,7 +319,7 @@ func (p *Peers) leave(now time.Time, o *peer, s State) {
 	p.relist()
 }
 
-// reconciled is how many Envoys with load reports all live replicas but one have of a cluster.
+// reconciled returns how many Envoys with load reports all live replicas except one have for a cluster.
 func (p *Peers) reconciled(name string, but *peer) (n int) {
 	if c := p.clusters[name]; c != nil {
 		n = c.own.Reconciled
@@ -342,7 +342,7 @@ func (p *Peers) relist() {
 	slices.Sort(p.live)
 }
 
-// names are the clusters that are configured here.
+// names returns the clusters that are configured here.
 func (p *Peers) names() (all []string) {
 	for name := range p.clusters {
 		all = append(all, name)
@@ -350,20 +350,20 @@ func (p *Peers) names() (all []string) {
 	return all
 }
 
-// Cut reports whether the way through Redis is cut, and since when it is or is not.
+// Cut reports whether the link through Redis is cut, and since when.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
 
-// Counters returns those of messages.
+// Counters returns the counters of messages.
 func (p *Peers) Counters() Counters { return p.counters }
 
-// A Status is that of another replica.
+// A Status is the status of another replica.
 type Status struct {
 	ID     ID
 	Name   string
 	State  State
 	Since  time.Time // of the state
 	Heard  time.Time // of its last message
-	Envoys int       // that subscribe to the cluster of which it has most
+	Envoys int       // that subscribe to the cluster with the most of them
 }
 
 // Status returns the other replicas, sorted.

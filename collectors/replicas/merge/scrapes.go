@@ -8,8 +8,8 @@ import (
 	"steelyard/weighting"
 )
 
-// Mine reports whether this replica has to scrape an endpoint: it is the owner, or it has had no report from another
-// one for longer than there should be between two.
+// Mine reports whether this replica has to scrape an endpoint: it owns the endpoint, or another replica's report of it
+// is overdue.
 func (p *Peers) Mine(now time.Time, name, address string, interval time.Duration) bool {
 	if len(p.live) == 1 || owner(p.live, name, address) == p.self {
 		return true
@@ -19,7 +19,7 @@ func (p *Peers) Mine(now time.Time, name, address string, interval time.Duration
 	return c == nil || c.members[address] == nil || now.Sub(c.members[address].reported) > interval*3/2+late
 }
 
-// owner is the one with the highest hash.
+// owner returns the replica with the highest hash.
 func owner(all []ID, name, address string) (highest ID) {
 	most := uint64(0)
 	for _, id := range all {
@@ -35,7 +35,7 @@ func owner(all []ID, name, address string) (highest ID) {
 	return highest
 }
 
-// spread makes all bits of a hash depend on all others: FNV's high ones hardly depend on the last bytes.
+// spread mixes the bits of a hash: FNV's high bits hardly depend on the last bytes.
 func spread(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -54,10 +54,10 @@ type Server struct {
 	implausible int
 }
 
-// sums is how many of a report's fields only rise.
+// sums is the number of a report's cumulative fields.
 const sums = 8
 
-// cumulative are those fields; nil for one that is unknown.
+// cumulative returns those fields; nil for one that is unknown.
 func cumulative(r *weighting.ServerReport) (all [sums]*float64) {
 	for i, f := range []*weighting.Reading{&r.Completions, &r.QueueSeconds, &r.BusySeconds} {
 		if f.Known() {
@@ -70,8 +70,8 @@ func cumulative(r *weighting.ServerReport) (all [sums]*float64) {
 	return all
 }
 
-// Take takes in the report of a replica, made at that time, and returns it with sums that go on where they were; false
-// for one that is older than another.
+// Take takes in a replica's report made at that time. It returns the report with sums that continue from the previous
+// ones; false if a newer report was taken before.
 func (s *Server) Take(from ID, at time.Time, r weighting.ServerReport) (weighting.ServerReport, bool) {
 	if !at.After(s.at) {
 		return weighting.ServerReport{}, false

@@ -9,9 +9,9 @@ import (
 	"steelyard/weighting"
 )
 
-// A deniedEndpoint is one with the requests of some Envoys, as they and it report them. It moves by
-// ticks of 50 ms; the endpoint is scraped each fifth.
-type deniedEndpoint struct {
+// A scrapedEndpoint has the requests of some Envoys, as they and its own metrics report them. It advances in
+// ticks of 50 ms, and is scraped at every fifth.
+type scrapedEndpoint struct {
 	*world
 	ticks     int
 	senders   []*sender
@@ -31,18 +31,18 @@ type sender struct {
 	every, take              int
 	reports                  int // ticks between two load reports
 	due                      []int
-	alsoInFlight, alsoIssued func() uint64 // claims
+	alsoInFlight, alsoIssued func() uint64 // reported, though there are no such requests
 	standing                 int           // of its requests, those that the endpoint does not see
 	next                     int
 }
 
-func newWard() *deniedEndpoint {
-	w := &deniedEndpoint{world: newWorld(), seen: func(truth int) float64 { return float64(truth) }}
+func newScrapedEndpoint() *scrapedEndpoint {
+	w := &scrapedEndpoint{world: newWorld(), seen: func(truth int) float64 { return float64(truth) }}
 	w.cluster("chat", one)
 	return w
 }
 
-func (w *deniedEndpoint) sender(name string, logs bool, every, take int) *sender {
+func (w *scrapedEndpoint) sender(name string, logs bool, every, take int) *sender {
 	s := &sender{testEnvoy: w.envoy(name), every: every, take: take, reports: 20}
 	w.senders = append(w.senders, s)
 	var all []*testEnvoy
@@ -58,7 +58,7 @@ func (w *deniedEndpoint) sender(name string, logs bool, every, take int) *sender
 }
 
 // step moves on by a tick.
-func (w *deniedEndpoint) step() {
+func (w *scrapedEndpoint) step() {
 	w.after(tick)
 	w.ticks++
 	truth := 0
@@ -93,7 +93,7 @@ func (w *deniedEndpoint) step() {
 }
 
 // finish ends the oldest request of a sender.
-func (w *deniedEndpoint) finish(s *sender) {
+func (w *scrapedEndpoint) finish(s *sender) {
 	if s.stream != nil {
 		w.end(s.testEnvoy, s.stream, 0, true)
 		return
@@ -101,8 +101,8 @@ func (w *deniedEndpoint) finish(s *sender) {
 	s.open = s.open[1:]
 }
 
-// report sends a sender's load report, with its claims.
-func (w *deniedEndpoint) report(s *sender) {
+// report sends a sender's load report, with what it invents.
+func (w *scrapedEndpoint) report(s *sender) {
 	load := EndpointLoad{Address: one, InProgress: uint64(len(s.open) + s.standing), Issued: s.issued[one]}
 	s.issued[one] = 0
 	if s.alsoInFlight != nil {
@@ -115,7 +115,7 @@ func (w *deniedEndpoint) report(s *sender) {
 }
 
 // stand has requests begin that never end, and that the endpoint does not see.
-func (w *deniedEndpoint) stand(s *sender, n int) {
+func (w *scrapedEndpoint) stand(s *sender, n int) {
 	s.standing += n
 	for range n {
 		s.next++
@@ -125,20 +125,20 @@ func (w *deniedEndpoint) stand(s *sender, n int) {
 	}
 }
 
-// undisputed reports whether all that is reported counts.
-func (w *deniedEndpoint) undisputed() bool {
+// allCounts reports whether all that is reported counts.
+func (w *scrapedEndpoint) allCounts() bool {
 	c := w.ticked().Read("chat", w.now, nil)[0]
 	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
 }
 
 // run steps for a time and returns how long some of what is reported did not count, when that was
 // first, negative for never, and which Envoy was named for it.
-func (w *deniedEndpoint) run(length time.Duration) (disputed, first time.Duration, named []string) {
+func (w *scrapedEndpoint) run(length time.Duration) (discounted, first time.Duration, named []string) {
 	first = -1
 	for begun := w.now; w.now.Sub(begun) < length; {
 		w.step()
-		if !w.undisputed() {
-			if disputed += tick; first < 0 {
+		if !w.allCounts() {
+			if discounted += tick; first < 0 {
 				first = w.now.Sub(begun)
 			}
 		}
@@ -148,13 +148,13 @@ func (w *deniedEndpoint) run(length time.Duration) (disputed, first time.Duratio
 			}
 		}
 	}
-	return disputed, first, named
+	return discounted, first, named
 }
 
 func constantly(n uint64) func() uint64 { return func() uint64 { return n } }
 
 // fleet are three Envoys with logs that send 20 requests a second each, which take 200 ms.
-func (w *deniedEndpoint) fleet() {
+func (w *scrapedEndpoint) fleet() {
 	for _, name := range []string{"a", "b", "c"} {
 		w.sender(name, true, 1, 4)
 	}
@@ -162,28 +162,28 @@ func (w *deniedEndpoint) fleet() {
 }
 
 func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
-	for name, lie := range map[string]func(w *deniedEndpoint){
-		"a thousand requests": func(w *deniedEndpoint) {
+	for name, lie := range map[string]func(w *scrapedEndpoint){
+		"a thousand requests": func(w *scrapedEndpoint) {
 			w.sender("liar", false, 0,
 				0).alsoInFlight = constantly(1000)
 		},
-		"twenty": func(w *deniedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
-		"with ends that no log showed": func(w *deniedEndpoint) {
+		"twenty": func(w *scrapedEndpoint) { w.sender("liar", false, 0, 0).alsoInFlight = constantly(20) },
+		"with ends that no log showed": func(w *scrapedEndpoint) {
 			s := w.sender("liar", false, 0, 0)
 			s.alsoInFlight, s.alsoIssued = constantly(1000), constantly(100_000)
 		},
-		"among requests of its own": func(w *deniedEndpoint) {
+		"among requests of its own": func(w *scrapedEndpoint) {
 			w.sender("liar", false, 4,
 				4).alsoInFlight = constantly(1000)
 		},
-		"in its log, too": func(w *deniedEndpoint) { w.stand(w.sender("liar", true, 0, 0), 1000) },
-		"a server that does not count what it completes": func(w *deniedEndpoint) {
+		"in its log, too": func(w *scrapedEndpoint) { w.stand(w.sender("liar", true, 0, 0), 1000) },
+		"a server that does not count what it completes": func(w *scrapedEndpoint) {
 			w.uncounted = true
 			w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWard()
+			w := newScrapedEndpoint()
 			w.fleet()
 			lie(w)
 			_, first, named := w.run(10 * time.Second)
@@ -201,22 +201,22 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 				w.now.Sub(d.Since) < 4*time.Second {
 				t.Errorf("%+v", d)
 			}
-			w.senders[3].testEnvoy.reports.Close(w.now)
+			w.senders[3].testEnvoy.reports.Close()
 			if w.senders[3].stream != nil {
-				w.senders[3].stream.Close(w.now)
+				w.senders[3].stream.Close()
 			}
 			w.step()
-			if disputed, _, _ := w.run(5 * time.Second); disputed > 250*time.Millisecond {
-				t.Errorf("not all counts for %v after it has gone", disputed)
+			if discounted, _, _ := w.run(5 * time.Second); discounted > 250*time.Millisecond {
+				t.Errorf("not all counts for %v after it has gone", discounted)
 			}
 		})
 	}
 }
 
-// TestOneThatLiesNowAndThenIsNotGivenTimeAgain: once it was contradicted, its next claim counts for no more
+// TestOneThatLiesNowAndThenIsNotGivenTimeAgain: once it was contradicted, its next wrong report counts for no longer
 // than a scrape.
 func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
-	w := newWard()
+	w := newScrapedEndpoint()
 	w.fleet()
 	reports := 0
 	w.sender("liar", false, 0, 0).alsoInFlight = func() uint64 {
@@ -226,22 +226,22 @@ func TestOneThatLiesNowAndThenIsNotGivenTimeAgain(t *testing.T) {
 		return 1000
 	}
 	w.run(10 * time.Second)
-	believed := time.Duration(0)
+	counted := time.Duration(0)
 	for begun := w.now; w.now.Sub(begun) < 20*time.Second; w.step() {
 		if c := w.ticked().Read("chat", w.now, nil)[0]; c.InFlight.Value > 500 {
-			believed += tick
+			counted += tick
 		}
 	}
-	if most := 5 * 300 * time.Millisecond; believed > most {
-		t.Errorf("believed for %v of twenty seconds, want at most %v: a scrape for each time that it begins again",
-			believed,
+	if most := 5 * 300 * time.Millisecond; counted > most {
+		t.Errorf("counted for %v of twenty seconds, want at most %v: a scrape interval each time it starts again",
+			counted,
 			most)
 	}
 }
 
-// TestSeveralLiarsAreContradicted: they do not vouch for one another.
+// TestSeveralLiarsAreContradicted: they do not confirm one another.
 func TestSeveralLiarsAreContradicted(t *testing.T) {
-	w := newWard()
+	w := newScrapedEndpoint()
 	w.fleet()
 	for i := range 10 {
 		w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(1000)
@@ -252,10 +252,10 @@ func TestSeveralLiarsAreContradicted(t *testing.T) {
 	}
 }
 
-// TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted: by one request of others now and then,
+// TestOneWhoseReportsLeaveAnEndpointWithoutRequestsIsContradicted: by one request of others now and then,
 // that the floor of the weights sends there.
-func TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T) {
-	w := newWard()
+func TestOneWhoseReportsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T) {
+	w := newScrapedEndpoint()
 	w.fleet()
 	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 	for _, s := range w.senders[:3] {
@@ -268,8 +268,8 @@ func TestOneWhoseClaimsLeaveAnEndpointWithoutRequestsIsContradicted(t *testing.T
 }
 
 func TestWhatIsNoLieStaysExact(t *testing.T) {
-	for name, honest := range map[string]func(w *deniedEndpoint){
-		"a gauge that lags by iterations of two seconds": func(w *deniedEndpoint) {
+	for name, honest := range map[string]func(w *scrapedEndpoint){
+		"a gauge that lags by iterations of two seconds": func(w *scrapedEndpoint) {
 			w.fleet()
 			for _, s := range w.senders {
 				s.take = 15
@@ -282,7 +282,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return last
 			}
 		},
-		"a burst through one Envoy that the gauge shows two seconds later": func(w *deniedEndpoint) {
+		"a burst through one Envoy that the gauge shows two seconds later": func(w *scrapedEndpoint) {
 			w.fleet()
 			s := w.senders[0]
 			for range 60 {
@@ -299,19 +299,19 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return float64(truth)
 			}
 		},
-		"a server that stalls, and is idle by its own report": func(w *deniedEndpoint) {
+		"a server that stalls, and is idle by its own report": func(w *scrapedEndpoint) {
 			w.fleet()
 			w.stalled = true
 			w.seen = func(int) float64 { return 0 }
 		},
-		"the same, where one Envoy has nearly all requests": func(w *deniedEndpoint) {
+		"the same, where one Envoy has nearly all requests": func(w *scrapedEndpoint) {
 			w.sender("a", true, 1, 4)
 			w.sender("b", true, 40, 4)
 			w.run(10 * time.Second)
 			w.stalled = true
 			w.seen = func(int) float64 { return 0 }
 		},
-		"the same without logs, and clients give up": func(w *deniedEndpoint) {
+		"the same without logs, and clients give up": func(w *scrapedEndpoint) {
 			for _, name := range []string{"a", "b", "c"} {
 				w.sender(name, false, 1, 4)
 			}
@@ -327,32 +327,32 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				return 0
 			}
 		},
-		"slow uploads": func(w *deniedEndpoint) {
+		"slow uploads": func(w *scrapedEndpoint) {
 			w.fleet()
-			w.stand(w.senders[1], int(barOfFew(w.slots, 1000).tolerated))
+			w.stand(w.senders[1], int(smallThreshold(w.slots, 1000).tolerated))
 		},
-		"slow uploads through all": func(w *deniedEndpoint) {
+		"slow uploads through all": func(w *scrapedEndpoint) {
 			w.fleet()
 			for _, s := range w.senders {
 				w.stand(s, 30)
 			}
 		},
-		"a frontend that is full, where one Envoy has most requests": func(w *deniedEndpoint) {
+		"a frontend that is full, where one Envoy has most requests": func(w *scrapedEndpoint) {
 			w.sender("a", true, 1, 60)
 			w.sender("b", true, 10, 60)
 			w.sender("c", true, 10, 60)
 			w.seen = func(truth int) float64 { return float64(min(truth, 16)) }
 		},
-		"the only Envoy, with many slow uploads": func(w *deniedEndpoint) {
+		"the only Envoy, with many slow uploads": func(w *scrapedEndpoint) {
 			w.stand(w.sender("a", true, 1, 4), 200)
 		},
-		"the only Envoy that sends there": func(w *deniedEndpoint) {
+		"the only Envoy that sends there": func(w *scrapedEndpoint) {
 			w.sender("a", true, 1, 4)
 			w.sender("b", true, 0, 0)
 			w.sender("c", false, 0, 0)
 			w.stand(w.senders[0], 200)
 		},
-		"load reports only, each five seconds, of requests that come in bursts": func(w *deniedEndpoint) {
+		"load reports only, each five seconds, of requests that come in bursts": func(w *scrapedEndpoint) {
 			bursts := w.sender("a", false, 1, 40)
 			bursts.reports = 100
 			bursts.testEnvoy.reports.Asked(5 * time.Second)
@@ -368,14 +368,14 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 	} {
 		for _, slots := range []float64{0, 4, 16, 64} {
 			t.Run(fmt.Sprint(name, " at ", slots, " slots"), func(t *testing.T) {
-				w := newWard()
+				w := newScrapedEndpoint()
 				w.slots = slots
 				honest(w)
-				for !w.undisputed() { // until all have reported
+				for !w.allCounts() { // until all have reported
 					w.step()
 				}
-				if disputed, first, named := w.run(40 * time.Second); disputed > 0 {
-					t.Errorf("not all counts for %v, first after %v: %v", disputed, first, named)
+				if discounted, first, named := w.run(40 * time.Second); discounted > 0 {
+					t.Errorf("not all counts for %v, first after %v: %v", discounted, first, named)
 				}
 			})
 		}
@@ -384,17 +384,17 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 
 // TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing: its last report is no news after ten seconds.
 func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
-	w := newWard()
+	w := newScrapedEndpoint()
 	w.fleet()
 	w.sender("liar", false, 0, 0).alsoInFlight = constantly(1000)
 	w.run(10 * time.Second)
-	if w.undisputed() {
+	if w.allCounts() {
 		t.Fatal("it is trusted")
 	}
 	w.seen = nil
-	if disputed, _, _ := w.run(20 * time.Second); disputed < 9*time.Second || disputed > 11*time.Second ||
-		!w.undisputed() {
-		t.Errorf("not trusted for %v without a report", disputed)
+	if discounted, _, _ := w.run(20 * time.Second); discounted < 9*time.Second || discounted > 11*time.Second ||
+		!w.allCounts() {
+		t.Errorf("not trusted for %v without a report", discounted)
 	}
 	if got := w.ledger.Disputes("chat", w.now); len(got) > 0 {
 		t.Errorf("%+v", got)
@@ -403,7 +403,7 @@ func TestAnEndpointThatIsNotHeardAnyMoreDeniesNothing(t *testing.T) {
 
 // TestTheLastAnswersBeforeAClaimAreEnough: where nothing is sent any more because of it.
 func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
-	w := newWard()
+	w := newScrapedEndpoint()
 	w.fleet()
 	liar := w.sender("liar", false, 0, 0)
 	w.run(5 * time.Second)
@@ -428,12 +428,12 @@ func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
 // endpoint.
 func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
 	for name, c := range map[string]struct {
-		slots  float64
-		liars  int
-		claim  uint64
-		within time.Duration // that it does not count any more
-		left   float64       // requests of the liars that may count
-		every  int           // ticks between two requests of the others; 0 is their usual rate
+		slots    float64
+		liars    int
+		invented uint64        // requests in flight, by each
+		within   time.Duration // that it does not count any more
+		left     float64       // requests of the liars that may count
+		every    int           // ticks between two requests of the others; 0 is their usual rate
 	}{
 		"eight, at four slots":               {4, 1, 8, 15 * time.Second, 0, 0},
 		"three, at four slots":               {4, 1, 3, 15 * time.Second, 0, 0},
@@ -446,11 +446,11 @@ func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
 		"two of twenty, slots are unknown":   {0, 20, 2, 15 * time.Second, 8, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWard()
+			w := newScrapedEndpoint()
 			w.slots = c.slots
 			w.fleet()
 			for i := range c.liars {
-				w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(c.claim)
+				w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(c.invented)
 			}
 			for _, s := range w.senders[:3] {
 				s.every = max(s.every, c.every)

@@ -1,0 +1,60 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A DisputeKind is what a dispute is about.
+type DisputeKind string
+
+// The kinds of disputes.
+const (
+	DisputedInFlight DisputeKind = "in_flight" // requests in progress that the endpoint's own reports lack
+	DisputedFailures DisputeKind = "failures"  // failures of an endpoint that answers others
+)
+
+// A Dispute is a report of one Envoy about an endpoint that all others contradict. It does not count.
+type Dispute struct {
+	Kind     DisputeKind
+	Envoy    Envoy
+	Address  string
+	InFlight int // requests, of DisputedInFlight
+	Since    time.Time
+}
+
+// Disputes returns the disputes about the endpoints of a cluster, sorted by Envoy and endpoint.
+func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	c := l.clusters[name]
+	if c == nil {
+		return nil
+	}
+	for _, m := range l.mismatches {
+		for _, count := range m.contradicted() {
+			if a := count.account; a.slot.cluster == c && a.watched {
+				all = append(all,
+					Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(count.least), count.contradicted})
+			}
+		}
+	}
+	for _, s := range c.members {
+		if s.failures == nil {
+			continue
+		}
+		for _, by := range s.failures.discounted {
+			if by.persist(now) {
+				all = append(all, Dispute{Kind: DisputedFailures, Envoy: by.account.envoy.node, Address: s.address,
+					Since: by.since})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Dispute) int {
+		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
+			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
+	})
+	return all
+}
