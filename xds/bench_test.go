@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
 )
@@ -24,7 +25,7 @@ func BenchmarkPublish(b *testing.B) {
 func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	acked := make(chan struct{}, streams)
 	server := xds.NewServer(xds.Options{Log: quiet(), Observer: signal(acked)})
-	address, _ := xdstest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
+	address, _ := grpctest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 	d := equal(endpoints)
 	server.Publish("llama", d, 0)
 	var client *xdstest.Client
@@ -73,7 +74,7 @@ func BenchmarkPublishToVariants(b *testing.B) {
 		b.Run(fmt.Sprintf("subscribed=%q", suffixes), func(b *testing.B) {
 			server := xds.NewServer(xds.Options{Log: quiet()})
 			b.Cleanup(server.Close)
-			address, _ := xdstest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
+			address, _ := grpctest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 			d := equal(1000)
 			server.Publish("llama", d, 0)
 			for _, suffix := range suffixes {

@@ -2,17 +2,12 @@ package xds_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"math/big"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -21,10 +16,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/e2e/rig/certs"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
 )
@@ -173,7 +169,7 @@ func TestTheSubscriptionsOfAllStreamsAreLimited(t *testing.T) {
 	const limit, names = 2000, 100
 	b := newTestServer(t)
 	b.server = xds.NewServer(xds.Options{Log: quiet(), Now: b.clock.Now, Names: limit})
-	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
+	b.address, b.stop = grpctest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	b.publish("llama", equal(1))
 	envoy := b.dial(xdstest.Config{NodeID: "envoy", Clusters: []string{"llama"}})
 	b.received(envoy, "llama", 1)
@@ -305,16 +301,12 @@ func TestPollingIsNotServed(t *testing.T) {
 }
 
 func TestGRPCOptionsWithTLS(t *testing.T) {
-	certificate, roots := selfSigned(t)
+	own := selfSigned()
 	server := xds.NewServer(xds.Options{Log: quiet()})
-	serverTLS := xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{certificate}})
-	address, _ := xdstest.Serve(t, server.Register, xds.GRPCOptions(serverTLS)...)
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	serverTLS := xds.NewHandshakes(quiet()).Credentials(&tls.Config{Certificates: []tls.Certificate{own.TLS()}})
+	address, _ := grpctest.Serve(t, server.Register, xds.GRPCOptions(serverTLS)...)
+	conn := grpctest.Connect(t, address,
+		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: own.Pool(), ServerName: "steelyard"})))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).StreamEndpoints(ctx)
@@ -331,36 +323,14 @@ func TestGRPCOptionsWithTLS(t *testing.T) {
 	}
 }
 
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"steelyard"},
-		NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+func selfSigned() *certs.Pair {
+	return certs.New("steelyard", nil, func(c *x509.Certificate) { c.DNSNames = []string{"steelyard"} })
 }
 
 // connect and open are for tests that send the requests themselves.
 func (b *testServer) connect() *grpc.ClientConn {
 	b.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { conn.Close() })
-	return conn
+	return grpctest.Connect(b.t, b.address)
 }
 
 func (b *testServer) open(conn *grpc.ClientConn) endpointservice.EndpointDiscoveryService_StreamEndpointsClient {

@@ -40,7 +40,7 @@
 // # Pace
 //
 // The pushes of a cluster are as frequent as its median Envoy can take them. An Envoy that has used more than it is
-// entitled to, by pushes of many clusters or by requests that nothing called for, has its next request handled later,
+// entitled to, by pushes of many clusters or by unsolicited requests, has its next request handled later,
 // so that it gets fewer pushes and costs others nothing; see pace.
 //
 // # Versions
@@ -84,6 +84,6 @@
 // runtime stream 8 layers; all streams together have Options.Names subscriptions and other types, which connections
 // share as package port describes. The server ends a stream that asks for more, and gives the reason. At most 16,384
 // Envoys have runtime values of their own. Of the node, the server keeps only what Client shows: it drops the list of
-// extensions, some 61 KB, at once. Strings that Envoy sends in its node or in a NACK are truncated. The server forgets
+// extensions, about 61 KB, at once. Strings that Envoy sends in its node or in a NACK are truncated. The server forgets
 // a client that disconnects.
 package xds

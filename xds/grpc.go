@@ -23,7 +23,7 @@ const (
 	maxHeaderBytes = 16 << 10
 
 	// Fixed windows above HTTP/2's 64 KiB keep gRPC from measuring the bandwidth. It would send a ping after each piece
-	// of data, which wakes the Envoy once more for each entry of its access log (measured at 100 requests a second:
+	// of data, which wakes the Envoy again for each entry of its access log (measured at 100 requests a second:
 	// 1.1 % of a core with the pings, 0.8 % without). The window of a stream holds a thousand entries or four load
 	// reports, and limits what the server buffers of complete messages that it has not read yet.
 	streamWindow     = 256 << 10
@@ -36,7 +36,7 @@ const (
 	idleTimeout      = 5 * time.Minute // without a stream, after which the server closes a connection
 )
 
-// GRPCOptions are the settings of a gRPC server that Envoys connect to: keepalive pings that detect half-open
+// GRPCOptions returns the settings of a gRPC server that Envoys connect to: keepalive pings that detect half-open
 // connections in both directions, limits on what a peer can ask for, and windows of a fixed size. The credentials are
 // nil for plain text.
 func GRPCOptions(c credentials.TransportCredentials) []grpc.ServerOption {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
@@ -38,7 +39,7 @@ func TestNoPingsForTheBandwidth(t *testing.T) {
 func sentTo(t *testing.T, options ...grpc.ServerOption) []byte {
 	b := &testServer{t: t, clock: &clock{}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet()})
-	address, _ := xdstest.Serve(t, b.server.Register, options...)
+	address, _ := grpctest.Serve(t, b.server.Register, options...)
 	tap := tapped(t, address)
 	b.address = tap.address
 	b.publish("llama", weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "10.0.0.1:80", Share: 1}}})
@@ -92,7 +93,7 @@ func TestAnIdleConnectionIsClosedAndOneWithAStreamIsNot(t *testing.T) {
 	const idle = 20 * time.Millisecond
 	b := &testServer{t: t, clock: &clock{}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: quiet()})
-	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptionsIdle(nil, idle)...)
+	b.address, b.stop = grpctest.Serve(t, b.server.Register, xds.GRPCOptionsIdle(nil, idle)...)
 	envoy := b.dial(xdstest.Config{Clusters: []string{"llama"}})
 	conn, err := net.Dial("tcp", b.address)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.uber.org/goleak"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
@@ -36,7 +37,7 @@ func newTestServer(t testing.TB) *testServer {
 	t.Helper()
 	b := &testServer{t: t, clock: &clock{now: time.Unix(1_700_000_000, 0)}, seen: &observer{}}
 	b.server = xds.NewServer(xds.Options{Log: slog.New(unlocked{b}), Now: b.clock.Now, Seed: 1, Observer: b.seen})
-	b.address, b.stop = xdstest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
+	b.address, b.stop = grpctest.Serve(t, b.server.Register, xds.GRPCOptions(nil)...)
 	return b
 }
 

@@ -20,7 +20,7 @@ type identity struct {
 }
 
 // takeIdentity reads the node and then removes everything except the id from it. go-control-plane keeps the message for
-// as long as the stream lives, and Envoy's list of extensions takes some 61 KB on the wire and several times that in
+// as long as the stream lives, and Envoy's list of extensions takes about 61 KB on the wire and several times that in
 // memory.
 func takeIdentity(n *corev3.Node) identity {
 	if n == nil {

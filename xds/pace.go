@@ -19,12 +19,12 @@ const (
 	longestPace = 10 * time.Second
 )
 
-// A pace is how much an Envoy has used of the time that it is entitled to. A push uses what Envoy takes for it, divided
-// by the share of a core that pushes may take (push.envoy_cpu), so an Envoy that subscribes to more clusters than
-// others gets fewer pushes of each; the pushes of a cluster are as frequent as its median Envoy can take them. A
-// request that nothing called for uses requestCost, and a change of subscriptions changeCost for each name. When an
-// Envoy has used more than it is entitled to, the server handles its next request later. It sends nothing on that
-// stream in the meantime, and the latest assignment afterwards. All streams of an Envoy share its pace.
+// A pace records how much an Envoy has used of the time that it is entitled to. A push uses what Envoy takes for it,
+// divided by the share of a core that pushes may take (push.envoy_cpu), so an Envoy that subscribes to more clusters
+// than others gets fewer pushes of each; the pushes of a cluster are as frequent as its median Envoy can take them. An
+// unsolicited request uses requestCost, and a change of subscriptions changeCost for each name. When an Envoy has used
+// more than it is entitled to, the server handles its next request later. It sends nothing on that stream in the
+// meantime, and the latest assignment afterwards. All streams of an Envoy share its pace.
 type pace struct {
 	paid    time.Time // when all that was used is paid for
 	streams int
@@ -37,7 +37,7 @@ func (p *pace) use(d time.Duration, now time.Time) {
 	p.paid = p.paid.Add(d)
 }
 
-// due is how long the next request has to wait.
+// due returns how long the next request has to wait.
 func (p *pace) due(now time.Time) time.Duration {
 	if !p.paid.After(now) {
 		return 0
@@ -52,7 +52,7 @@ func (s *Server) Paced() uint64 {
 	return s.tracker.paced
 }
 
-// SetEnvoyCPU sets the share of a core that pushes of a cluster may take of each Envoy, 0 for no bound. It holds from
+// SetEnvoyCPU sets the share of a core that pushes of a cluster may take of each Envoy, 0 for no bound. It applies from
 // the next push on.
 func (s *Server) SetEnvoyCPU(cluster string, share float64) {
 	s.tracker.mu.Lock()
@@ -64,8 +64,8 @@ func (s *Server) SetEnvoyCPU(cluster string, share float64) {
 	}
 }
 
-// paceOf joins the stream to the pace of its Envoy.
-func (t *tracker) paceOf(st *stream) {
+// joinPace adds the stream to the pace of its Envoy.
+func (t *tracker) joinPace(st *stream) {
 	p := t.paces[st.watcher()]
 	if p == nil {
 		p = &pace{}

@@ -70,10 +70,10 @@ func (p *publication) versionAt(prefix string, seq uint64) (string, time.Time) {
 	return prefix + strconv.FormatUint(seq, 10), time.Time{}
 }
 
-// newest is the cluster's latest push.
+// newest returns the cluster's latest push.
 func (p *publication) newest() publishedAt { return p.pushes[(p.count-1)%recentPushes] }
 
-// version is the cluster's current version.
+// version returns the cluster's current version.
 func (p *publication) version(prefix string) string {
 	return prefix + strconv.FormatUint(p.newest().seq, 10)
 }

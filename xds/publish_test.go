@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
@@ -144,7 +145,7 @@ func TestCloseLetsAGracefulStopFinish(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
 		server := xds.NewServer(xds.Options{Log: quiet()})
 		var g *grpc.Server
-		address, _ := xdstest.Serve(t, func(s *grpc.Server) { g = s; server.Register(s) })
+		address, _ := grpctest.Serve(t, func(s *grpc.Server) { g = s; server.Register(s) })
 		server.Publish("llama", equal(1), 0)
 		c.Address, c.NodeID, c.Clusters = address, "envoy-1", []string{"llama"}
 		client, err := xdstest.Dial(c)

@@ -41,8 +41,7 @@ type RuntimeClient struct {
 	envoyid.ID
 	Peer        string // remote address of the connection
 	ConnectedAt time.Time
-	Layer       map[string]float64 // that it should use; the caller may change the map
-	InSync      bool               // the Envoy accepted Layer
+	InSync      bool // the Envoy accepted its layer
 	Acks, Nacks uint64
 	Nacked      bool   // its last answer was a NACK
 	NackMessage string // Envoy's message in its latest NACK
@@ -68,7 +67,7 @@ type runtimes struct {
 	now     func() time.Time
 	log     *slog.Logger
 
-	mu      loggingMutex // guards what follows, and the streams
+	mu      loggingMutex // guards the fields below, and the streams
 	seq     uint64       // of the last change of any layer
 	layers  map[envoyid.ID]layer
 	streams map[*runtimeStream]struct{}
@@ -161,7 +160,7 @@ func (r *runtimes) layer(w envoyid.ID) layer {
 func (st *runtimeStream) wake() {
 	select {
 	case st.changed <- struct{}{}:
-	default: // awake already
+	default: // already awake
 	}
 }
 
@@ -339,7 +338,6 @@ func (r *runtimes) clients() []RuntimeClient {
 		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
 			ID: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
-			Layer:  maps.Clone(l.values),
 			InSync: st.acks > 0 && st.acked == l.seq,
 			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,
 		})

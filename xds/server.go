@@ -239,8 +239,9 @@ func (s *Server) Clients() []Client { return s.tracker.clients() }
 // Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
 func (s *Server) Names() port.Usage { return s.tracker.names.Usage() }
 
-// AckDelay is the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each subscribed
-// Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has answered yet.
+// AckDelay returns the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each
+// subscribed Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has
+// answered yet.
 func (s *Server) AckDelay(cluster string) time.Duration {
 	return max(s.tracker.ackDelay(cluster), s.tracker.ackDelay(cluster+failsafeSuffix))
 }

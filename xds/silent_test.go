@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
 	"steelyard/xds/port"
 	"steelyard/xds/xdstest"
@@ -57,15 +57,9 @@ func onPort(t *testing.T, o port.Options, c credentials.TransportCredentials) (*
 // openStream opens a stream on a connection of its own, and sends nothing.
 func (b *testServer) openStream(method string) grpc.ClientStream {
 	b.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	conn := grpctest.Connect(b.t, b.address)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	b.t.Cleanup(func() {
-		cancel()
-		conn.Close()
-	})
+	b.t.Cleanup(cancel)
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 	if err != nil {
 		b.t.Fatal(err)

@@ -128,7 +128,7 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 	}
 }
 
-// clipped is what fits into 1024 bytes.
+// clipped returns what fits into 1024 bytes.
 func clipped(message string) string {
 	for len(message) > 1024 {
 		message = message[:len(message)-len("ü")]

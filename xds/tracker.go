@@ -244,7 +244,7 @@ func (t *tracker) introduce(st *stream, node identity) error {
 	}
 	st.node = node
 	t.byNode.add(st.envoy(), st)
-	t.paceOf(st)
+	t.joinPace(st)
 	t.gone.remove(st.envoy())
 	t.mu.note(slog.LevelInfo, "envoy stream opened",
 		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
@@ -279,7 +279,7 @@ func (t *tracker) hold(st *stream, typeURL string) error {
 	return nil
 }
 
-// full is the status of a stream that wants more names than there is room for.
+// full returns the status of a stream that wants more names than there is room for.
 func (t *tracker) full() error {
 	return status.Errorf(codes.ResourceExhausted,
 		"the limit of %d subscriptions leaves no more of them for this connection", t.names.Usage().Limit)

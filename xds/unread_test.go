@@ -16,11 +16,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds/port"
 	"steelyard/xds/xdstest"
 )
 
-// request is what an Envoy sends first; padding makes it larger.
+// request returns what an Envoy sends first; padding makes it larger.
 func request(padding int) *discoveryv3.DiscoveryRequest {
 	return &discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: "edge", Cluster: string(make([]byte, padding))},
 		TypeUrl: resource.EndpointType, ResourceNames: []string{"llama"}}
@@ -87,24 +88,20 @@ func TestHalfMessagesAreLimited(t *testing.T) {
 
 // TestTheCountOfUnreadBytesDoesNotDrift: otherwise it would close connections of Envoys after some weeks.
 func TestTheCountOfUnreadBytesDoesNotDrift(t *testing.T) {
-	certificate, roots := selfSigned(t)
+	own := selfSigned()
 	for name, c := range map[string]struct {
 		server, client credentials.TransportCredentials
 	}{
 		"plain text": {nil, insecure.NewCredentials()},
 		"TLS": {
-			credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}),
-			credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "steelyard"}),
+			credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own.TLS()}}),
+			credentials.NewTLS(&tls.Config{RootCAs: own.Pool(), ServerName: "steelyard"}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, l := onPort(t, port.Options{Connections: 10, PerAddress: 10, Streams: 3000}, c.server)
 			b.publish("llama", equal(1))
-			conn, err := grpc.NewClient("passthrough:///"+b.address, grpc.WithTransportCredentials(c.client))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn := grpctest.Connect(t, b.address, grpc.WithTransportCredentials(c.client))
 			stays := b.open(conn)
 			for i := range 50 {
 				if err := stays.Send(request(i * 100)); err != nil {

@@ -21,7 +21,7 @@ import (
 // An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
 // aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
 // combination by mistake. The members of the fallback are DEGRADED so that Envoy prefers the flagged endpoints of the
-// weighted cluster. The other members are for policies that hash: those leave DEGRADED endpoints out, also where all
+// weighted cluster. The other members are for policies that hash: those leave DEGRADED endpoints out, even if all
 // are, and each change of a weight moves what they keep together.
 //
 // The server does not build an assignment for a name without subscribers. It keeps the newest decision, and publishes
@@ -110,13 +110,13 @@ func (s *Server) firstSubscriber(name string) {
 	}
 }
 
-// fallback is a decision that has only the endpoints of d, with equal shares and DEGRADED.
+// fallback returns a decision that has only the endpoints of d, with equal shares and DEGRADED.
 func fallback(d weighting.Decision) weighting.Decision {
 	return stripped(d, func(*weighting.EndpointDecision) bool { return true }, "fallback")
 }
 
-// members is a decision that has only the endpoints of d, with equal shares. Those that stall or fail are DEGRADED,
-// unless that would leave less than half of them.
+// members returns a decision that has only the endpoints of d, with equal shares. Those that stall or fail are
+// DEGRADED, unless that would leave less than half of them.
 func members(d weighting.Decision) weighting.Decision {
 	failing := 0
 	for i := range d.Endpoints {
@@ -128,7 +128,7 @@ func members(d weighting.Decision) weighting.Decision {
 	return stripped(d, func(e *weighting.EndpointDecision) bool { return few && e.Failing }, "failing")
 }
 
-// stripped is a decision that has only the endpoints of d, with equal shares; some are flagged, for a reason.
+// stripped returns a decision that has only the endpoints of d, with equal shares; some are flagged, for a reason.
 func stripped(d weighting.Decision, flagged func(*weighting.EndpointDecision) bool,
 	reason string) weighting.Decision {
 	out := weighting.Decision{At: d.At, Endpoints: make([]weighting.EndpointDecision, len(d.Endpoints))}

@@ -33,7 +33,7 @@ func (s *Server) subscribeFor(t *testing.T, names ...string) {
 	}
 }
 
-// newVariants is a server with a subscriber to each name of llama.
+// newVariants returns a server with a subscriber to each name of llama.
 func newVariants(t *testing.T, o Options) *Server {
 	t.Helper()
 	s := NewServer(o)

@@ -1,5 +1,5 @@
-// Package access says which clusters a client of the xDS port may watch and report on, by the names in its certificate,
-// and ends the streams of those that may not.
+// Package access decides, by the names in its certificate, which clusters a client of the xDS port may watch and report
+// on, and ends the streams of clients that may not.
 //
 // # Rules
 //
@@ -12,10 +12,10 @@
 //
 // A [Guard] intercepts all streams of the port. A stream ends with PERMISSION_DENIED when it is opened by a client that
 // no rule names, when it subscribes to a cluster (EDS or ADS, state of the world or delta) that its client may not use,
-// and when it reports (access log, load reports) on an endpoint of a cluster that its client may not use. A report goes
-// by the endpoint's address and not by the cluster's name in it, which is the Envoy's own: another team may call a
-// cluster of theirs the same. A report on an endpoint of no configured cluster is normal: an Envoy logs the requests to
-// all of its clusters. A wildcard subscribes to nothing; see package xds.
+// and when it reports (access log, load reports) on an endpoint of a cluster that its client may not use. A report is
+// checked by the endpoint's address and not by the cluster's name in it, which is the Envoy's own: another team may use
+// the same name for a cluster of theirs. A report on an endpoint of no configured cluster is normal: an Envoy logs the
+// requests to all of its clusters. A wildcard subscribes to nothing; see package xds.
 //
 // When the rules change, the Guard ends the open streams that they no longer allow at once. A client that may not use
 // one cluster of an ADS stream loses the whole stream: silently leaving a cluster out would look like a cluster that is
@@ -23,6 +23,6 @@
 //
 // # What it is not
 //
-// It authenticates nobody: the TLS handshake has verified the certificate. A connection without one is not guarded; the
-// configuration has no rules then.
+// It does not authenticate clients: the TLS handshake has verified the certificate. A connection without one is not
+// guarded; the configuration has no rules then.
 package access

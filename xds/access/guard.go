@@ -18,7 +18,7 @@ import (
 	"steelyard/internal/credentials"
 )
 
-// The kinds of what is denied.
+// The kinds of denials.
 const (
 	KindStream = "stream" // any stream, to a client that no rule names
 	KindWatch  = "watch"  // a subscription to a cluster
@@ -55,7 +55,7 @@ type Guard struct {
 	denied  map[string]*denial
 }
 
-// A policy is what holds at a time. It does not change.
+// A policy has the current rules and members. It is immutable.
 type policy struct {
 	rules   []Rule              // nil: everything is allowed
 	members map[string][]string // the clusters of each endpoint, by address
@@ -150,7 +150,7 @@ func (g *Guard) deny(s *stream, u use) error {
 	return status.Errorf(codes.PermissionDenied, "no rule of xds.clients names %s", s.client.Name)
 }
 
-// A stream is an open one of a client with a certificate.
+// A stream is an open stream of a client with a certificate.
 type stream struct {
 	grpc.ServerStream
 	guard  *Guard
@@ -174,7 +174,7 @@ func (s *stream) Context() context.Context { return s.ctx }
 func (s *stream) end(err error) {
 	select {
 	case s.ended <- err:
-	default: // it is ending already
+	default: // it is already ending
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *stream) RecvMsg(m any) error {
 		return s.watch(r.GetTypeUrl(), r.GetResourceNamesSubscribe(), false)
 	case interface{ GetClusters() []string }: // a picker that follows the loads
 		return s.follow(r.GetClusters())
-	case interface{ GetCluster() string }: // one whose requests wait in a queue; it names the cluster once
+	case interface{ GetCluster() string }: // an Envoy whose requests wait in a queue; it names the cluster once
 		if name := r.GetCluster(); name != "" {
 			return s.follow([]string{name})
 		}
@@ -244,7 +244,7 @@ func (s *stream) mayWatch(names []string, whole bool) (refused string, ok bool) 
 		}
 	}
 	if known == len(names) && (!whole || known == len(s.watched)) {
-		return "", true // as almost always: the request is an answer
+		return "", true // the usual case: the request is an answer
 	}
 	if whole {
 		clear(s.watched)
@@ -282,7 +282,7 @@ func (s *stream) mayReport(address []byte) (refused string, ok bool) {
 	return "", true
 }
 
-// adopt takes over a policy, and returns what it does not allow of what the stream does already.
+// adopt applies a policy, and returns what it no longer allows of what the stream does.
 func (s *stream) adopt(p *policy) (refused use, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,9 +306,9 @@ func (s *stream) adopt(p *policy) (refused use, ok bool) {
 	return use{}, true
 }
 
-// Reporter returns what a service asks before it accepts a report on an endpoint, given its address: nil, or the status
-// with which the stream has to end. ctx is that of the stream. The function is nil for a client without a certificate,
-// and used by one goroutine.
+// Reporter returns a function that a service calls before it accepts a report on an endpoint, with its address: it
+// returns nil, or the status with which the stream has to end. ctx is the stream's. The function is nil for a client
+// without a certificate, and used by one goroutine.
 func (g *Guard) Reporter(ctx context.Context) func(address []byte) error {
 	s, ok := ctx.Value(streamKey{}).(*stream)
 	if !ok {
@@ -322,8 +322,8 @@ func (g *Guard) Reporter(ctx context.Context) func(address []byte) error {
 	}
 }
 
-// Intercept is the interceptor for the gRPC server of the port. Its handler returns when the stream ends, however it
-// does: a handler that waits for a message is interrupted by that, and by nothing else.
+// Intercept is the interceptor for the gRPC server of the port. Its handler returns when the stream ends for any
+// reason: that, and nothing else, interrupts a handler that waits for a message.
 func (g *Guard) Intercept(
 	srv any, inner grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {

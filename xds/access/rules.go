@@ -6,7 +6,7 @@ import (
 	"steelyard/internal/credentials"
 )
 
-// A Rule says which clusters the clients with a name may use.
+// A Rule defines which clusters the clients with a name may use.
 type Rule struct {
 	SAN      string   // pattern of a DNS name or, with ://, of a URI
 	Clusters []string // patterns
@@ -52,7 +52,7 @@ func allows(patterns []string, name string) bool {
 	return false
 }
 
-// base is the cluster of any of its names: only its variants have a slash.
+// base returns the cluster of any of its names: only its variants have a slash.
 func base(name string) string {
 	cluster, _, _ := strings.Cut(name, "/")
 	return cluster

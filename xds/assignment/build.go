@@ -44,7 +44,7 @@ type Options struct {
 
 // A host is an endpoint of the decision, in the order of the message.
 type host struct {
-	*site
+	*entry
 	decision *weighting.EndpointDecision
 	weight   uint32
 }
@@ -52,7 +52,7 @@ type host struct {
 // A Builder builds assignments, preferably of one cluster: as long as the endpoints are those of the previous
 // assignment, it reuses everything except health and weights, without parsing, sorting or allocating it again. The zero
 // Builder is ready to use. A Builder must not be used concurrently; the messages that it has built can be.
-type Builder struct{ sites []site }
+type Builder struct{ entries []entry }
 
 // Build builds the assignment of the cluster with that EDS service name. The dither comes from rng, which Build does
 // not keep. The message shares parts with the previous one: neither may be changed.
@@ -101,24 +101,24 @@ func (b *Builder) build(
 
 // hosts checks the endpoints and puts them into the order of the message.
 func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) {
-	if !fit(b.sites, endpoints) {
-		sites, err := newSites(endpoints)
+	if !fit(b.entries, endpoints) {
+		entries, err := newEntries(endpoints)
 		if err != nil {
 			return nil, err
 		}
-		b.sites = sites
+		b.entries = entries
 	}
-	hosts := make([]host, len(b.sites))
+	hosts := make([]host, len(b.entries))
 	largest := 0.0
-	for i := range b.sites {
-		s := &b.sites[i]
+	for i := range b.entries {
+		s := &b.entries[i]
 		e := &endpoints[s.at]
 		if !(e.Share >= 0) || math.IsInf(e.Share, 0) {
 			return nil, fmt.Errorf("endpoint %q has share %v: a share is a finite number and not negative",
 				e.Address, e.Share)
 		}
 		largest = max(largest, e.Share)
-		hosts[i] = host{site: s, decision: e}
+		hosts[i] = host{entry: s, decision: e}
 	}
 	if len(hosts) > 0 && largest <= 0 {
 		return nil, errors.New("no endpoint has a positive share: there is nothing to weigh by")
@@ -126,7 +126,7 @@ func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) 
 	return hosts, nil
 }
 
-// largestZone is the number of endpoints in the zone that has most of them.
+// largestZone returns the number of endpoints in the zone that has most of them.
 // hosts are sorted by zone.
 func largestZone(hosts []host) int {
 	largest, run := 0, 0

@@ -1,12 +1,10 @@
 package assignment_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,11 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting"
 	"steelyard/xds/assignment"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files; look at the difference before you commit it")
 
 func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
@@ -78,25 +75,8 @@ func TestGoldens(t *testing.T) {
 			if err := a.ValidateAll(); err != nil {
 				t.Errorf("breaks the rules of the protocol: %v", err)
 			}
-			golden(t, name, text(a))
+			golden.Check(t, filepath.Join("testdata", name+".golden"), text(a))
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("reading the golden file: %v; make it with go test ./xds/assignment -update", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (- golden, + now):\n%s", path, diff)
 	}
 }
 

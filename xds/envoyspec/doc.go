@@ -1,3 +1,3 @@
 // Package envoyspec holds measured properties of Envoy 1.40: which weights it accepts, and what a push costs it. It is
-// pure and imports only the standard library, so that the simulator and the streams use the same numbers.
+// pure, so that the simulator and the streams use the same numbers.
 package envoyspec

@@ -2,13 +2,13 @@
 // The service is steelyard.loads.v1 of loadsv1, on the xDS port.
 //
 // A picker gets what the law decided on: the load, the slots and the relative speed of each endpoint, in the law's unit
-// of load, and what a request adds to it. A follower gets every change at most every 5 ms, and less often where
-// updates are large: [BytesPerSecond] for each stream. What changes in between is sent together, newest state only, so
-// a picker that does not read costs memory for one update. Without a change it gets one each [Heartbeat], by which it
-// knows that the loads still hold.
+// of load, and what a request adds to it. A follower gets every change at most every 5 ms, and less often if updates
+// are large: [BytesPerSecond] for each stream. Changes in between are sent together, newest state only, so a picker
+// that does not read costs memory for one update. Without a change it gets an update each [Heartbeat], which shows that
+// the loads still apply.
 //
 // While there are no followers, a decision costs one assignment.
 //
 // Pickers that learn where prompts are cached share it ([Server.Share]): what one learns is passed on to the others
-// that follow the cluster, at once, at most [LearnedPerSecond] prompts of each. Nothing of it is kept here.
+// that follow the cluster, at once, at most [LearnedPerSecond] prompts of each. The server keeps none of it.
 package loads

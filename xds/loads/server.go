@@ -24,11 +24,11 @@ const (
 	Heartbeat = time.Second
 	// MinInterval is the shortest.
 	MinInterval = 5 * time.Millisecond
-	// BytesPerSecond is what one stream may cost.
+	// BytesPerSecond bounds what one stream may cost.
 	BytesPerSecond = 4 << 20
-	// MaxFollowers is the number of streams at a time.
+	// MaxFollowers bounds the number of streams.
 	MaxFollowers = 1024
-	// MaxClusters is the number of names that one stream may ask for.
+	// MaxClusters bounds the number of clusters that one stream may name.
 	MaxClusters = 1024
 )
 
@@ -41,11 +41,12 @@ type Server struct {
 	mu        sync.Mutex
 	closed    bool
 	clusters  map[string]decided
-	queues    map[string]*loadsv1.QueueHeaders // of the clusters with a queue
-	rounds    uint64                           // counts the changes of clusters
-	changed   chan struct{}                    // closed at the next change
+	settings  map[string]Settings
+	changes   uint64        // counts changes of clusters
+	changed   chan struct{} // closed at the next change
 	followers map[*Follower]struct{}
-	members   map[*member]struct{} // that share what they learn
+
+	sharing sharing
 }
 
 // decided is the latest decision of a cluster.
@@ -53,12 +54,18 @@ type decided struct {
 	round    uint64 // of its change
 	decision weighting.Decision
 	removed  bool
-	queue    *loadsv1.QueueHeaders // nil without a queue
+	settings Settings
+}
+
+// Settings are what pickers are sent of a cluster's configuration.
+type Settings struct {
+	Queue  *loadsv1.QueueHeaders // the headers by which requests wait in a queue; nil without one
+	Prefix *loadsv1.Prefix       // without the fields that are learned
 }
 
 // A Follower is one picker's stream.
 type Follower struct {
-	Picker   string // as it names itself
+	Picker   string // its own name for itself, clipped
 	Address  string // of the peer
 	Clusters []string
 	Since    time.Time
@@ -67,8 +74,8 @@ type Follower struct {
 // New makes a server without clusters.
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
-		queues: make(map[string]*loadsv1.QueueHeaders), changed: make(chan struct{}),
-		followers: make(map[*Follower]struct{}), members: make(map[*member]struct{})}
+		changed:   make(chan struct{}),
+		followers: make(map[*Follower]struct{}), sharing: sharing{members: make(map[*member]struct{})}}
 }
 
 // Register adds the service to a gRPC server.
@@ -85,27 +92,26 @@ func (s *Server) Close() {
 	}
 }
 
-// Publish takes the latest decision of a cluster. It does not wait for any follower.
+// Publish sets the latest decision of a cluster. It does not wait for any follower.
 func (s *Server) Publish(cluster string, d weighting.Decision) {
 	s.set(cluster, decided{decision: d})
 }
 
-// Remove tells the followers of a cluster that it is gone.
+// Remove sends the followers of a cluster its removal.
 func (s *Server) Remove(cluster string) { s.set(cluster, decided{removed: true}) }
 
-// SetQueues replaces the headers by which requests of clusters wait in a queue. Followers get them with the next
-// decision.
-func (s *Server) SetQueues(queues map[string]*loadsv1.QueueHeaders) {
+// Configure replaces the settings of all clusters. Followers get them with the next decision.
+func (s *Server) Configure(settings map[string]Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queues = queues
+	s.settings = settings
 }
 
 func (s *Server) set(cluster string, d decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rounds++
-	d.round, d.queue = s.rounds, s.queues[cluster]
+	s.changes++
+	d.round, d.settings = s.changes, s.settings[cluster]
 	s.clusters[cluster] = d
 	if d.removed && len(s.followers) == 0 {
 		delete(s.clusters, cluster)
@@ -116,7 +122,7 @@ func (s *Server) set(cluster string, d decided) {
 	}
 }
 
-// Followers are the open streams, oldest first.
+// Followers returns the open streams, oldest first.
 func (s *Server) Followers() []Follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,12 +213,13 @@ func (s *Server) serve(f *Follower, stream grpc.ServerStreamingServer[loadsv1.Up
 		}
 		pause := max(MinInterval, time.Duration(float64(bytes)/BytesPerSecond*float64(time.Second)))
 		if !await(pause, nil) || !await(time.Until(beat.Add(Heartbeat)), changed) {
-			return status.Error(codes.Unavailable, "the stream or Steelyard ends")
+			return status.Error(codes.Unavailable, "Steelyard is stopping, or the stream was cancelled")
 		}
 	}
 }
 
-// updates are those that a follower has not been sent, or all. changed is closed at the next change.
+// updates returns what a follower has not been sent yet, or everything if all is set. changed is closed at the next
+// change.
 func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
 	changed <-chan struct{}) {
 	s.mu.Lock()
@@ -235,18 +242,19 @@ func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates
 			updates = append(updates, &loadsv1.Update{Cluster: name, Removed: true})
 			continue
 		}
-		u := updateOf(name, &d.decision)
-		u.Queue = d.queue
-		updates = append(updates, u)
+		updates = append(updates, updateOf(name, &d))
 	}
 	return updates, changed
 }
 
-// updateOf is a decision as pickers get it.
-func updateOf(cluster string, d *weighting.Decision) *loadsv1.Update {
-	from := picking.UpdateOf(d)
+// updateOf returns a decision as pickers get it.
+func updateOf(cluster string, d *decided) *loadsv1.Update {
+	from, set := picking.UpdateOf(&d.decision), d.settings.Prefix
 	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: from.ArrivalRate, Cost: costOf(from.Cost),
-		Endpoints: make([]*loadsv1.Endpoint, len(from.Endpoints))}
+		Endpoints: make([]*loadsv1.Endpoint, len(from.Endpoints)), DropFraction: from.Drop, Queue: d.settings.Queue,
+		Prefix: &loadsv1.Prefix{Routes: set.GetRoutes(), TtlSeconds: set.GetTtlSeconds(), Markers: set.GetMarkers(),
+			LongestMatch: set.GetLongestMatch(), BlockTokens: uint32(min(from.BlockTokens, math.MaxInt32)),
+			TokensPerByte: from.TokensPerByte}}
 	for i, e := range from.Endpoints {
 		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: e.Load, Slots: e.Slots, Speed: e.Speed,
 			Avoid: e.Avoid, Restarts: uint32(min(e.Restarts, math.MaxUint32))}

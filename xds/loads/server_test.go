@@ -3,6 +3,7 @@ package loads
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,11 @@ func follow(s *Server, w *wire, r *loadsv1.FollowRequest, f func()) error {
 func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
-		s.Publish("llama", decision(3))
+		s.Configure(map[string]Settings{"llama": {Queue: &loadsv1.QueueHeaders{Class: "x-class"},
+			Prefix: &loadsv1.Prefix{Routes: 7, TtlSeconds: 8, Markers: []uint32{9}, LongestMatch: true}}})
+		d := decision(3)
+		d.Work, d.DropFraction, d.Endpoints[0].BlockTokens = &weighting.Work{TokensPerByte: 0.25}, 0.5, 128
+		s.Publish("llama", d)
 		err := follow(s, w, &loadsv1.FollowRequest{Picker: "p", Clusters: []string{"llama"}}, func() {})
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("the stream ended with %v", err)
@@ -68,9 +73,14 @@ func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 			t.Fatalf("sent %v, want one update with one endpoint", w.sent)
 		}
 		u, e := w.sent[0], w.sent[0].GetEndpoints()[0]
-		if u.GetCluster() != "llama" || u.GetRemoved() || u.GetCost().GetBase() != 1 || u.GetCost().GetMean() != 1 ||
-			u.GetCost().GetPerByte() != 0 || u.GetCost().GetMost() != 0 {
+		if u.GetCluster() != "llama" || u.GetRemoved() || u.GetCost().GetMean() != 1 || u.GetCost().GetPerByte() != 0 ||
+			u.GetDropFraction() != 0.5 || u.GetQueue().GetClass() != "x-class" {
 			t.Errorf("update %v", u)
+		}
+		p := u.GetPrefix()
+		if p.GetRoutes() != 7 || p.GetTtlSeconds() != 8 || !slices.Equal(p.GetMarkers(), []uint32{9}) ||
+			!p.GetLongestMatch() || p.GetBlockTokens() != 128 || p.GetTokensPerByte() != 0.25 {
+			t.Errorf("of prompts %v", p)
 		}
 		if e.GetAddress() != "10.0.0.1:80" || e.GetLoad() != 3 || e.GetSpeed() != 1 || !(e.GetSlots() > 0) ||
 			e.GetAvoid() {

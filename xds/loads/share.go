@@ -3,11 +3,13 @@ package loads
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"steelyard/xds/loads/loadsv1"
 )
@@ -22,7 +24,18 @@ const (
 	waitingPrompts = 256
 	// LearnedPerSecond is the number of prompts of one picker that are passed on; beyond it, they are left out.
 	LearnedPerSecond = 1000
+	// LearnedBytesPerSecond is what one picker is sent of what all others learn; beyond it, prompts wait, and are then
+	// left out.
+	LearnedBytesPerSecond = 1 << 20
+	// learnedBurst is how much of that may be sent at once.
+	learnedBurst = 50 * time.Millisecond
 )
+
+// sharing is the pickers that share what they learn. It has its own lock, so that they delay no loads.
+type sharing struct {
+	mu      sync.RWMutex
+	members map[*member]struct{}
+}
 
 // A member is a picker that shares what it learns.
 type member struct {
@@ -44,12 +57,26 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 	// It ends with the stream's context, which is done when this function has returned.
 	ended := make(chan error, 1)
 	go func() { ended <- s.passOn(stream.Context(), m, stream.Recv) }()
+	queue, pause := m.queue, time.NewTimer(0)
+	defer pause.Stop()
+	var due time.Time // of what was sent, at the rate
 	for {
 		select {
-		case l := <-m.queue:
+		case l := <-queue:
 			if err := stream.Send(l); err != nil {
 				return err
 			}
+			now := time.Now()
+			if due.Before(now) {
+				due = now
+			}
+			due = due.Add(time.Duration(proto.Size(l)) * time.Second / LearnedBytesPerSecond)
+			if ahead := due.Sub(now); ahead > learnedBurst {
+				queue = nil
+				pause.Reset(ahead)
+			}
+		case <-pause.C:
+			queue = m.queue
 		case err := <-ended:
 			return err
 		case <-s.done:
@@ -59,25 +86,23 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 }
 
 func (s *Server) join(m *member) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sharing.mu.Lock()
+	defer s.sharing.mu.Unlock()
 	switch {
-	case s.closed:
-		return status.Error(codes.Unavailable, "Steelyard is stopping")
 	case len(m.clusters) == 0 || len(m.clusters) > MaxClusters:
 		return status.Errorf(codes.InvalidArgument, "%d clusters are named, want 1 to %d", len(m.clusters), MaxClusters)
-	case len(s.members) >= MaxFollowers:
+	case len(s.sharing.members) >= MaxFollowers:
 		return status.Errorf(codes.ResourceExhausted, "%d pickers share what they learn, which is the limit",
 			MaxFollowers)
 	}
-	s.members[m] = struct{}{}
+	s.sharing.members[m] = struct{}{}
 	return nil
 }
 
 func (s *Server) part(m *member) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.members, m)
+	s.sharing.mu.Lock()
+	defer s.sharing.mu.Unlock()
+	delete(s.sharing.members, m)
 }
 
 // passOn hands what a member learns to the others, until its stream ends.
@@ -105,15 +130,15 @@ func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Le
 }
 
 func (s *Server) toOthers(from *member, l *loadsv1.Learned) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for m := range s.members {
+	s.sharing.mu.RLock()
+	defer s.sharing.mu.RUnlock()
+	for m := range s.sharing.members {
 		if m == from || !slices.Contains(m.clusters, l.GetClusters()[0]) {
 			continue
 		}
 		select {
 		case m.queue <- l:
-		default: // it does not read
+		default: // it does not read, or is sent as much as it may be
 		}
 	}
 }

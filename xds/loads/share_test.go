@@ -8,10 +8,12 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"steelyard/xds/loads/loadsv1"
 )
@@ -85,8 +87,8 @@ func TestWhatOnePickerLearnsTheOthersOfTheClusterHear(t *testing.T) {
 				t.Errorf("%s has heard %v, want %v", name, heard[0], heard[1])
 			}
 		}
-		if len(s.members) != 0 {
-			t.Errorf("%d members after all have left", len(s.members))
+		if len(s.sharing.members) != 0 {
+			t.Errorf("%d members after all have left", len(s.sharing.members))
 		}
 	})
 }
@@ -113,6 +115,45 @@ func TestAPickerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 			t.Errorf("one that did not read has heard %d prompts, want at most %d", got, waitingPrompts+1)
 		}
 	})
+}
+
+// TestManyBusyPickersDoNotFloodOne: what it is sent is bounded, however many share, and loads do not wait for it.
+func TestManyBusyPickersDoNotFloodOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(slog.New(slog.DiscardHandler))
+		reader, leaveReader := shares(s, "llama")
+		var ends []func() error
+		var busy []*sharer
+		for range 20 {
+			w, leave := shares(s, "llama")
+			busy, ends = append(busy, w), append(ends, leave)
+		}
+		long := about("llama", 1)
+		long.Hashes = make([]uint64, MaxHashes)
+		size := proto.Size(long)
+		const seconds = 3
+		for range seconds * 500 { // of each: 10 MB a second of all
+			for _, w := range busy {
+				w.in <- long
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		synctest.Wait()
+		rate := float64(len(reader.heard)*size) / seconds
+		if most := 1.1 * LearnedBytesPerSecond; rate > most || rate < 0.8*LearnedBytesPerSecond {
+			t.Errorf("it was sent %.0f bytes a second of %d, want about %d", rate, 20*500*size, LearnedBytesPerSecond)
+		}
+		for _, leave := range append(ends, leaveReader) {
+			_ = leave()
+		}
+	})
+}
+
+func TestLoadsDoNotWaitForWhatIsShared(t *testing.T) {
+	s := New(slog.New(slog.DiscardHandler))
+	s.sharing.mu.Lock() // as if very many shared
+	defer s.sharing.mu.Unlock()
+	s.Publish("llama", decision(1))
 }
 
 func TestWhatMayNotBeSharedEndsTheStream(t *testing.T) {

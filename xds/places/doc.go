@@ -1,11 +1,17 @@
 // Package places serves the queue of each cluster (package queue) to the proxies: the service steelyard.loads.v1.Queue
-// of loadsv1, on the xDS port. Requests of all Envoys wait in one queue, and no byte of them comes here: the module
+// of loadsv1, on the xDS port. Requests of all Envoys wait in one queue, but their bytes do not come here: the module
 // inside Envoy holds the request, reports that it waits, and gets a verdict.
 //
 // Each Envoy has one stream for each cluster. It reports arrivals and ends, and gets verdicts, and at least one message
 // each [Heartbeat], by which it knows that its requests still wait. When a stream breaks, its requests are forgotten:
 // what waited is released by its Envoy, or arrives again on the next stream with the time that it has waited; what was
 // in flight is named by the first message of that stream.
+//
+// # Order
+//
+// A request came when its message did, less the time that it had waited, and less the time by which the message was
+// late: what it took longer than the fastest message of its stream. That is at most a second, which is what an Envoy
+// gains that lies about its clock. (How long a request has waited is the Envoy's word as well, up to an hour.)
 //
 // # Bounds
 //

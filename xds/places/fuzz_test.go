@@ -17,7 +17,7 @@ func FuzzTake(f *testing.F) {
 		llama,
 		{Cluster: "llama", Held: []*loadsv1.Held{{Id: 1, Endpoint: "10.0.0.1:80"}, {Id: 1, Endpoint: "?"}}},
 		{Arrivals: []*loadsv1.Arrival{{Id: 1, Class: "all", Tenant: "x", Size: -1},
-			{Id: 2, WaitedMicroseconds: 1 << 63}}},
+			{Id: 2, WaitedMicroseconds: 1 << 63}}, SentMicroseconds: 1 << 63},
 		{Arrivals: []*loadsv1.Arrival{{Id: 1}, {Id: 1}}, Ended: []uint64{1, 1, 7}},
 	} {
 		text, err := proto.Marshal(m)
@@ -28,7 +28,7 @@ func FuzzTake(f *testing.F) {
 	}
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		h := newHall("llama", &results{by: make(map[string]int)})
+		h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
 		h.configure(one(time.Hour), now)
 		d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
 			Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})

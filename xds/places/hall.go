@@ -14,7 +14,7 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// Settings are those of a cluster's queue.
+// Settings are the settings of a cluster's queue.
 type Settings = queue.Options
 
 // A hall is the queue of one cluster with the streams whose requests wait in it.
@@ -29,18 +29,18 @@ type hall struct {
 	last    uint64 // number of the newest stream
 }
 
-// Counts are what became of the requests of a class since the start.
+// Counts has the outcomes of the requests of a class since the start.
 type Counts struct {
 	Granted, Released, Left uint64
 	Refused                 map[queue.Refusal]uint64
 }
 
-func newHall(cluster string, o Observer) *hall {
-	return &hall{cluster: cluster, observer: o, queue: queue.New(rand.Float64), counts: make(map[string]*Counts),
+func newHall(cluster string, o Observer, opens time.Time) *hall {
+	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64), counts: make(map[string]*Counts),
 		streams: make(map[uint64]*stream)}
 }
 
-// of is the counts of a class.
+// of returns the counts of a class.
 func (h *hall) of(class string) *Counts {
 	c := h.counts[class]
 	if c == nil {
@@ -50,7 +50,7 @@ func (h *hall) of(class string) *Counts {
 	return c
 }
 
-// give hands verdicts to their streams.
+// give passes verdicts to their streams.
 func (h *hall) give(verdicts []queue.Verdict) {
 	for _, v := range verdicts {
 		counts, result := h.of(v.Class), ResultReleased
@@ -89,7 +89,7 @@ func (h *hall) on() bool {
 	return h.queue.On()
 }
 
-// decided takes in a decision.
+// decided applies a decision.
 func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }
 
-// inFlight is the requests at an endpoint, NaN where unknown.
+// inFlight returns the requests at an endpoint, NaN where unknown.
 func inFlight(e *weighting.EndpointDecision) float64 {
 	if e.Work == nil && e.LoadSource != weighting.LoadMedian {
 		return e.Load
@@ -119,7 +119,7 @@ func inFlight(e *weighting.EndpointDecision) float64 {
 	return math.NaN()
 }
 
-// atOnce is the requests that an endpoint executes at once, NaN where that is only assumed.
+// atOnce returns how many requests an endpoint executes at once, NaN where that is only assumed.
 func atOnce(e *weighting.EndpointDecision) float64 {
 	switch e.SlotsSource {
 	case weighting.CapacityConfigured, weighting.CapacityLearned:
@@ -145,16 +145,12 @@ func (h *hall) leave(s *stream, now time.Time) {
 	h.give(h.queue.Gone(now, s.number))
 }
 
-// take takes in a message of a stream: ends first, as they make room. An error is the status of the stream.
+// take applies a message of a stream: ends first, because they free places. An error is the status of the stream.
 func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := s.check(m); err != nil {
 		return err
-	}
-	for _, held := range m.GetHeld() {
-		s.open[held.GetId()] = struct{}{}
-		h.queue.Hold(queue.ID{Stream: s.number, Request: held.GetId()}, cut(held.GetEndpoint()))
 	}
 	for _, n := range m.GetEnded() {
 		delete(s.open, n)
@@ -165,6 +161,14 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 		}
 		h.give(verdicts)
 	}
+	if err := s.room(m); err != nil {
+		return err
+	}
+	for _, held := range m.GetHeld() {
+		s.open[held.GetId()] = struct{}{}
+		h.queue.Hold(queue.ID{Stream: s.number, Request: held.GetId()}, cut(held.GetEndpoint()))
+	}
+	sent := now.Add(-s.fastest.late(m.GetSentMicroseconds(), now))
 	for _, a := range m.GetArrivals() {
 		if _, twice := s.open[a.GetId()]; twice {
 			continue
@@ -173,22 +177,22 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 		const most = uint64(time.Hour / time.Microsecond)
 		waited := time.Duration(min(a.GetWaitedMicroseconds(), most)) * time.Microsecond
 		h.give(h.queue.Arrive(now, queue.Request{ID: queue.ID{Stream: s.number, Request: a.GetId()},
-			Class: cut(a.GetClass()), Tenant: cut(a.GetTenant()), Size: a.GetSize(), Since: now.Add(-waited)}))
+			Class: cut(a.GetClass()), Tenant: cut(a.GetTenant()), Size: a.GetSize(), Since: sent.Add(-waited)}))
 	}
 	return nil
 }
 
-// cut bounds a name, and what is kept of its message.
+// cut bounds a name, and copies it so that its message is not kept.
 func cut(name string) string { return strings.Clone(name[:min(len(name), MaxName)]) }
 
-// tick refuses what has waited for too long.
+// tick refuses requests that have waited too long.
 func (h *hall) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.give(h.queue.Tick(now))
 }
 
-// state is that of the queue; ok is false while it is off.
+// state returns the state of the queue; ok is false while it is off.
 func (h *hall) state() (out State, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,17 +21,17 @@ import (
 const (
 	// Heartbeat is the longest time between two messages to a proxy.
 	Heartbeat = time.Second
-	// MaxRequests is the requests that one stream may have waiting and in flight.
+	// MaxRequests is how many requests one stream may have waiting and in flight.
 	MaxRequests = 16_384
-	// MaxBatch is the arrivals, and the ends, that one message may have. Requests in flight come in the first message
-	// of a stream, up to MaxRequests.
+	// MaxBatch is how many arrivals, and how many ends, one message may have. Requests in flight come in the first
+	// message of a stream, up to MaxRequests.
 	MaxBatch = 1024
-	// MaxName is the bytes of the name of a class or tenant that count.
+	// MaxName is the length, in bytes, to which the name of a class or tenant is cut.
 	MaxName = 128
 	// MaxStreams is the number of streams at a time.
 	MaxStreams = 1024
 
-	// tick is how late a request may be refused that has waited for too long.
+	// tick is how late a request that has waited too long may be refused.
 	tick = 50 * time.Millisecond
 	// patience is how long a stream may take to name its cluster.
 	patience = 10 * time.Second
@@ -51,11 +51,12 @@ type Observer interface {
 	Left(cluster, class string)
 }
 
-// A Server is the queues of all clusters.
+// A Server serves the queues of all clusters.
 type Server struct {
 	loadsv1.UnimplementedQueueServer
 	log      *slog.Logger
 	observer Observer
+	opens    time.Time     // before that, no queue grants a place
 	done     chan struct{} // closed by Close
 	serving  sync.WaitGroup
 
@@ -65,16 +66,17 @@ type Server struct {
 	halls  map[string]*hall
 }
 
-// New makes a server without queues.
-func New(o Observer, log *slog.Logger) *Server {
-	return &Server{log: log, observer: o, done: make(chan struct{}), halls: make(map[string]*hall)}
+// New makes a server without queues. Its queues grant nothing before opens, so that after a start the Envoys can first
+// name the requests that they have in flight.
+func New(o Observer, log *slog.Logger, opens time.Time) *Server {
+	return &Server{log: log, observer: o, opens: opens, done: make(chan struct{}), halls: make(map[string]*hall)}
 }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterQueueServer(g, s) }
 
-// Configure makes the queues those of the settings, by cluster. A cluster without settings has none: what waits there
-// is released.
+// Configure sets the settings of all queues, by cluster. A cluster without settings has no queue: what waits there is
+// released.
 func (s *Server) Configure(settings map[string]*Settings) {
 	now := time.Now()
 	for name, h := range s.all() {
@@ -97,19 +99,19 @@ func (s *Server) all() map[string]*hall {
 	return out
 }
 
-// hall is that of a configured cluster.
+// hall returns the hall of a configured cluster.
 func (s *Server) hall(cluster string) *hall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.halls[cluster]
 	if h == nil {
-		h = newHall(cluster, s.observer)
+		h = newHall(cluster, s.observer, s.opens)
 		s.halls[cluster] = h
 	}
 	return h
 }
 
-// known is the hall of a cluster that has or had a queue; nil otherwise.
+// known returns the hall of a cluster that has or had a queue; nil otherwise.
 func (s *Server) known(cluster string) *hall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +125,7 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 	}
 }
 
-// A State is that of one queue.
+// A State is the state of one queue.
 type State struct {
 	MaxInFlight int // of each endpoint; 0: its slots
 	InFlight    int // requests that the queue sent and that have not ended
@@ -137,7 +139,7 @@ type ClassState struct {
 	Counts
 }
 
-// State is that of a cluster's queue; ok is false where there is none.
+// State returns the state of a cluster's queue; ok is false if it has none.
 func (s *Server) State(cluster string) (state State, ok bool) {
 	if h := s.known(cluster); h != nil {
 		return h.state()
@@ -145,7 +147,7 @@ func (s *Server) State(cluster string) (state State, ok bool) {
 	return State{}, false
 }
 
-// Run refuses what has waited for too long, until ctx is done.
+// Run refuses requests that have waited too long, until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -172,8 +174,8 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// Wait serves one stream. gRPC ends a stream only when its handler returns, and a Recv that waits fails then; so the
-// handler sends, and Close waits for what receives.
+// Wait serves one stream. gRPC ends a stream only when its handler returns, and then a pending Recv fails; so the
+// handler sends, and Close waits for the goroutine that receives.
 func (s *Server) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -220,7 +222,7 @@ func (s *Server) exit() {
 	s.serving.Done()
 }
 
-// receive takes in the messages of a stream until it ends. It passes the stream on when the first has named it.
+// receive handles the messages of a stream until it ends. It passes the stream on when the first message has named it.
 func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse],
 	named chan<- *stream) error {
 	m, err := g.Recv()
@@ -249,7 +251,7 @@ func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1
 	return ended(err)
 }
 
-// ended is nil for a stream that its peer closed.
+// ended returns nil for a stream that its peer closed.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		return nil
@@ -278,11 +280,12 @@ func (s *Server) answer(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.
 	}
 }
 
-// A stream is one Envoy's, for one cluster.
+// A stream belongs to one Envoy and one cluster.
 type stream struct {
-	number uint64
-	wake   chan struct{}       // capacity one: there are verdicts
-	open   map[uint64]struct{} // requests waiting and in flight; used by the hall
+	number  uint64
+	wake    chan struct{}       // capacity one: there are verdicts
+	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as is fastest
+	fastest fastest
 
 	mu       sync.Mutex
 	verdicts []*loadsv1.Verdict
@@ -290,13 +293,19 @@ type stream struct {
 
 // check refuses a message that is too large.
 func (s *stream) check(m *loadsv1.WaitRequest) error {
-	switch held := len(m.GetHeld()); {
-	case held > 0 && m.GetCluster() == "":
+	switch {
+	case len(m.GetHeld()) > 0 && m.GetCluster() == "":
 		return status.Error(codes.InvalidArgument, "requests in flight are named after the first message")
 	case len(m.GetArrivals()) > MaxBatch || len(m.GetEnded()) > MaxBatch:
 		return status.Errorf(codes.InvalidArgument, "a message has %d arrivals and %d ends, at most %d are taken",
 			len(m.GetArrivals()), len(m.GetEnded()), MaxBatch)
-	case len(s.open)+held+len(m.GetArrivals()) > MaxRequests:
+	}
+	return nil
+}
+
+// room refuses a message with more requests than one stream may have.
+func (s *stream) room(m *loadsv1.WaitRequest) error {
+	if len(s.open)+len(m.GetHeld())+len(m.GetArrivals()) > MaxRequests {
 		return status.Errorf(codes.ResourceExhausted, "more than %d requests of one Envoy", MaxRequests)
 	}
 	return nil
@@ -309,11 +318,11 @@ func (s *stream) give(v *loadsv1.Verdict) {
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake
+	default: // it is already awake
 	}
 }
 
-// taken are the verdicts to send, at most MaxBatch; it wakes the stream again where there are more.
+// taken returns the verdicts to send, at most MaxBatch; it wakes the stream again if there are more.
 func (s *stream) taken() []*loadsv1.Verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +331,7 @@ func (s *stream) taken() []*loadsv1.Verdict {
 	if s.verdicts = s.verdicts[n:]; len(s.verdicts) > 0 {
 		select {
 		case s.wake <- struct{}{}:
-		default: // it is awake
+		default: // it is already awake
 		}
 	}
 	return out

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -12,9 +11,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -55,28 +54,16 @@ type served struct {
 // serve has the queue of cluster llama, with one endpoint that has a place for one request.
 func serve(t *testing.T) *served {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &results{by: make(map[string]int)}
-	s := &served{Server: New(r, slog.New(slog.DiscardHandler)), t: t, results: r}
-	g := grpc.NewServer()
-	s.Register(g)
+	s := &served{Server: New(r, slog.New(slog.DiscardHandler), time.Time{}), t: t, results: r}
+	address, _ := grpctest.Serve(t, s.Register)
+	s.conn = grpctest.Connect(t, address)
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
-	loops.Go(func() { _ = g.Serve(listener) })
 	loops.Go(func() { _ = s.Run(ctx) })
-	s.conn, err = grpc.NewClient("passthrough:///"+listener.Addr().String(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		cancel()
 		s.Close()
-		s.conn.Close()
-		g.Stop()
 		loops.Wait()
 	})
 	s.Configure(map[string]*Settings{"llama": one(time.Hour)})
@@ -84,7 +71,7 @@ func serve(t *testing.T) *served {
 	return s
 }
 
-// one is a class in which requests wait for at most so long.
+// one returns a class in which requests wait for at most so long.
 func one(wait time.Duration) *Settings {
 	return &Settings{MaxInFlight: 1, Classes: []queue.Class{{Name: "all", Weight: 1, MaxWaiting: 10, MaxWait: wait}}}
 }
@@ -163,7 +150,7 @@ func (c *client) arrive(ids ...uint64) {
 	c.tell(m)
 }
 
-// verdict is the next one.
+// verdict returns the next one.
 func (c *client) verdict() *loadsv1.Verdict {
 	c.t.Helper()
 	for {
@@ -180,7 +167,7 @@ func (c *client) verdict() *loadsv1.Verdict {
 	}
 }
 
-// ended is the status of the stream.
+// ended returns the status of the stream.
 func (c *client) ended() error {
 	c.t.Helper()
 	for {
@@ -260,6 +247,24 @@ func TestABrokenStreamGivesItsPlacesToTheOthers(t *testing.T) {
 	a.hang()
 	if v := b.verdict(); v.GetId() != 7 || v.GetEndpoint() == "" {
 		t.Errorf("after the other stream broke: %v", v)
+	}
+}
+
+func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
+	s := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
+	h.configure(one(time.Hour), time.Now())
+	h.enter(s)
+	for n := range uint64(MaxRequests) {
+		s.open[n] = struct{}{}
+	}
+	full := &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: MaxRequests}}}
+	if err := h.take(s, full, time.Now()); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one too many: %v, want ResourceExhausted", err)
+	}
+	full.Ended = []uint64{7}
+	if err := h.take(s, full, time.Now()); err != nil {
+		t.Errorf("one for one that ended: %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@
 // /64 count as one, because a single machine usually has a whole /64. A connection counts from when it is accepted
 // until it is closed, including while its handshake is pending.
 //
-// An address may have at most three quarters of the connections that all other addresses leave of the total, so that a
+// An address may have at most three quarters of the connections that the other addresses do not use, so that a
 // few addresses cannot take them all: two that connect as often as they can leave a seventh. Where Options allow an
 // address more than three quarters of the total, for a fleet behind one address, that part applies instead.
 //

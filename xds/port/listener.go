@@ -40,13 +40,13 @@ type Listener struct {
 
 	refused, displaced, refusedStreams, silentStreams, holders, failed *tally
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	room  int        // connections for which there are enough file descriptors
 	table table
 	stats Stats // of which only the counters are kept up to date
 }
 
-// Stats are how much of each limit is used, and how often it was reached.
+// Stats shows how much of each limit is used, and how often it was reached.
 type Stats struct {
 	Connections ConnectionUsage
 	PerAddress  ConnectionUsage // of the address with the most connections
@@ -61,7 +61,7 @@ type Stats struct {
 	AcceptErrorTime time.Time
 }
 
-// A ConnectionUsage is how much of a limit is used. Refused counts new connections that were closed at once.
+// A ConnectionUsage shows how much of a limit is used. Refused counts new connections that were closed at once.
 type ConnectionUsage struct {
 	Usage
 	Displaced   uint64 // open connections that were closed, each to make room for a new one

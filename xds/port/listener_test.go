@@ -1,7 +1,6 @@
 package port
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +9,12 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"steelyard/e2e/rig/output"
 )
 
 // arrivals is a listener whose connections and errors come from the test: a machine has too few addresses, and no test
@@ -54,13 +54,13 @@ type harness struct {
 	listener *Listener
 	arrivals *arrivals
 	accepted chan net.Conn
-	log      *logged
+	log      *output.Buffer
 	ports    int
 }
 
 func newHarness(t *testing.T, o Options) *harness {
 	h := &harness{t: t, arrivals: &arrivals{make(chan any), make(chan struct{})}, accepted: make(chan net.Conn, 1),
-		log: &logged{}}
+		log: new(output.Buffer)}
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	h.listener = newListener(h.arrivals, o)
 	done := make(chan struct{})
@@ -83,24 +83,6 @@ func newHarness(t *testing.T, o Options) *harness {
 		<-done
 	})
 	return h
-}
-
-// logged is a log that goroutines can write to and read at the same time.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // A visit has both ends of a connection. The server's end is nil if the listener refused it.

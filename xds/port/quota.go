@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// A Usage is how much of a limit is used, and how often it was reached.
+// A Usage shows how much of a limit is used, and how often it was reached.
 type Usage struct {
 	Used, Limit int
 	Refused     uint64    // since the start
 	RefusedAt   time.Time // of the latest; zero when there was none
 }
 
-// reserve is how many times what a connection holds has to fit into what is left.
+// reserve bounds what a connection holds: it may acquire one more while reserve times what it holds is less than what
+// is left.
 const reserve = 16
 
 // A Quota limits how much of one resource all connections hold together; the package comment describes how they share

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Intercept is the interceptor for the gRPC server on this listener. It limits the number of streams, ends those whose
-// first message does not arrive in time, and keeps connections from being idle while they have a stream that has sent a
-// message.
+// Intercept is the interceptor for the gRPC server on this listener. It limits the number of streams, ends those
+// whose first message does not arrive in time, and keeps connections from being idle while they have a stream that has
+// sent a message.
 func (l *Listener) Intercept(
 	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {

@@ -24,8 +24,8 @@ type host struct {
 	idle    list.List // as in the table
 }
 
-// networkOf is what the limit per address counts as one address: one of IPv4, a /64 of IPv6. A machine is usually
-// assigned a whole /64, and can connect from each of its addresses. The address is not IPv4-mapped.
+// networkOf returns what the limit per address counts as one address: an address of IPv4, a /64 of IPv6. A machine is
+// usually assigned a whole /64, and can connect from each of its addresses. The address is not IPv4-mapped.
 func networkOf(a netip.Addr) netip.Prefix {
 	bits := 64
 	if a.Is4() {
@@ -71,7 +71,7 @@ func first(idle *list.List) *conn {
 	return nil
 }
 
-// mostOfOneHost is the number of connections of the address that has the most.
+// mostOfOneHost returns the number of connections of the address that has the most.
 func (t *table) mostOfOneHost() (n int) {
 	for _, h := range t.hosts {
 		n = max(n, h.open)

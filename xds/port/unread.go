@@ -43,7 +43,7 @@ func (u *unread) add(c *conn) {
 	}
 }
 
-// remove removes a connection for good.
+// remove removes a connection permanently.
 func (u *unread) remove(c *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -28,7 +28,7 @@ type Config struct {
 	Clusters []string // subscribed to in the first request
 
 	// Extensions is the number of extensions in the node; a real Envoy lists
-	// several hundred, some 61 KB.
+	// several hundred, about 61 KB.
 	Extensions int
 	// Version is the version of the first request, as after a reconnect; InitialVersions are those of delta, by name.
 	Version         string

@@ -16,7 +16,7 @@ import (
 // EndpointType is the type URL of an assignment.
 const EndpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
-// A wire speaks one of the two protocols.
+// A wire implements one of the two protocols.
 type wire interface {
 	// subscribe sends the names after a change by added and removed.
 	subscribe(all, added, removed []string) error
@@ -170,7 +170,7 @@ func (w *deltaWire) receive() (response, error) {
 	return r, nil
 }
 
-// refusal is what Envoy puts into a NACK, nil for an ACK.
+// refusal returns what Envoy puts into a NACK, nil for an ACK.
 func refusal(reason error) *status.Status {
 	if reason == nil {
 		return nil

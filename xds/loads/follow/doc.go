@@ -1,6 +1,6 @@
-// Package follow is the picker's side of the stream of loads: it follows a Steelyard, and chooses by what it got
-// (package picking). `steelyard picker` and the module inside Envoy use it.
+// Package follow is the picker's side of the stream of loads: it follows a Steelyard, and chooses by the loads that it
+// received (package picking). `steelyard picker` and the module inside Envoy use it.
 //
-// A [Follower] connects again and again, 250 ms to 2 s apart, and takes a stream without a message for three seconds
-// for broken. It logs one line when the loads are lost, and one when they are back.
+// A [Follower] reconnects, 250 ms to 1 s apart, and regards a stream without a message for three seconds as broken. It
+// logs one line when the loads are lost, and one when they are back.
 package follow

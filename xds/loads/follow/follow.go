@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,20 +21,25 @@ import (
 
 	"steelyard/picking"
 	"steelyard/picking/prefix"
+	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
 )
 
 const (
 	firstRetry   = 250 * time.Millisecond
-	longestRetry = 2 * time.Second
-	// silence is the time without a message after which a stream is taken for broken: three heartbeats.
+	longestRetry = queue.Grace // so that a restarted queue gets all requests before it grants a place
+	// connectTimeout bounds a connection with its TLS handshake, also on a busy machine.
+	connectTimeout = 2 * time.Second
+	// silence is the time without a message after which a stream is regarded as broken: three heartbeats.
 	silence = 3 * time.Second
 	// waitingPrompts is the number of learned prompts that wait to be shared; newer ones are left out.
 	waitingPrompts = 256
+	// maxRoutes bounds the routes of a cluster, whatever a Steelyard asks for: 1 GB.
+	maxRoutes = 10_000_000
 )
 
-// Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials are plain text. It connects
+// Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials mean plain text. It connects
 // when it is used.
 func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	if c == nil {
@@ -41,7 +47,7 @@ func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn,
 	}
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(c),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: firstRetry, Multiplier: 1.5,
-			MaxDelay: longestRetry}, MinConnectTimeout: longestRetry}),
+			MaxDelay: longestRetry}, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Steelyard at %s: %w", address, err)
@@ -49,13 +55,15 @@ func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn,
 	return conn, nil
 }
 
-// A Pool is the loads of one cluster and the choices by them. It is safe for concurrent use.
+// A Pool has the loads of one cluster, and chooses by them. It is safe for concurrent use.
 type Pool struct {
 	mu      sync.Mutex
 	picker  picking.Picker
 	updated time.Time // zero before the first update
 	members []string
+	drop    float64
 	queue   *loadsv1.QueueHeaders // nil without a queue
+	reader  *prefix.Reader        // it does not change
 
 	cluster string
 	routes  *prefix.Table         // nil where prompts are not looked at
@@ -65,30 +73,45 @@ type Pool struct {
 	cached  []picking.Cached
 }
 
-func (p *Pool) set(u picking.Update, queue *loadsv1.QueueHeaders, now time.Time) {
+func (p *Pool) set(m *loadsv1.Update, now time.Time) {
+	u, set := updateOf(m), m.GetPrefix()
+	moved := p.update(u, m, now)
+	if p.routes != nil { // not under the lock: an endpoint may have many
+		p.forget(u.Endpoints, moved)
+		p.routes.Limit(prefix.Limits{Routes: int(min(set.GetRoutes(), maxRoutes)),
+			TTL: time.Duration(set.GetTtlSeconds()) * time.Second})
+		p.routes.Expire(now)
+	}
+}
+
+// update takes in all but what concerns the routes, and reports whether the endpoints are others.
+func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) (moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
-	p.updated, p.queue = now, queue
-	p.forget(u.Endpoints)
-	if slices.EqualFunc(p.members, u.Endpoints, func(a string, e picking.Endpoint) bool { return a == e.Address }) {
-		return
+	p.updated, p.drop, p.queue = now, u.Drop, m.GetQueue()
+	p.reader = &prefix.Reader{Markers: m.GetPrefix().GetMarkers(), BlockTokens: u.BlockTokens,
+		TokensPerByte: u.TokensPerByte}
+	same := func(a string, e picking.Endpoint) bool { return a == e.Address }
+	if slices.EqualFunc(p.members, u.Endpoints, same) {
+		return false
 	}
 	p.members = p.members[:0]
 	for _, e := range u.Endpoints {
 		p.members = append(p.members, e.Address)
 	}
-	if p.routes != nil {
-		known := func(address string) bool { return slices.Contains(p.members, address) }
-		p.routes.Keep(known)
-		maps.DeleteFunc(p.started, func(address string, _ int) bool { return !known(address) })
-	}
+	return true
 }
 
-// forget forgets the routes of endpoints whose server restarted since the update before.
-func (p *Pool) forget(endpoints []picking.Endpoint) {
-	if p.routes == nil {
-		return
+// forget forgets the routes of endpoints whose server restarted since the update before, and of those that left. Only
+// the goroutine that takes the updates calls it.
+func (p *Pool) forget(endpoints []picking.Endpoint, moved bool) {
+	if moved {
+		known := func(address string) bool {
+			return slices.ContainsFunc(endpoints, func(e picking.Endpoint) bool { return e.Address == address })
+		}
+		p.routes.Keep(known)
+		maps.DeleteFunc(p.started, func(address string, _ int) bool { return !known(address) })
 	}
 	for _, e := range endpoints {
 		if before, known := p.started[e.Address]; known && e.Restarts > before {
@@ -98,11 +121,29 @@ func (p *Pool) forget(endpoints []picking.Endpoint) {
 	}
 }
 
-// Queue is the names of the headers by which requests wait in the queue of the cluster; ok is false where they do not.
+// Queue returns the names of the headers by which requests wait in the queue of the cluster; ok is false if they do not
+// wait.
 func (p *Pool) Queue() (class, tenant string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
+}
+
+// Reader reads the prompts of the cluster, as its engines cache them.
+func (p *Pool) Reader() *prefix.Reader {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reader
+}
+
+// Drop returns the share of the requests that are to be refused, because all endpoints are saturated.
+func (p *Pool) Drop(now time.Time) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.updated) > picking.Stale {
+		return 0
+	}
+	return p.drop
 }
 
 // Choose picks an endpoint for a request, and counts it there. By its prompt, unless that is nil, the routes that were
@@ -112,7 +153,7 @@ func (p *Pool) Choose(now time.Time, r picking.Request, prompt *prefix.Prompt) p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.routes != nil && prompt != nil {
-		p.routes.Match(prompt, now, &p.matches)
+		p.routes.Match(prompt, &p.matches)
 		deepest := 0
 		p.cached = p.cached[:0]
 		for _, m := range p.matches.All {
@@ -155,7 +196,7 @@ func (p *Pool) hear(l *loadsv1.Learned, now time.Time) {
 	}
 }
 
-// Routes are the sizes of the table of routes; false where there is none.
+// Routes returns the sizes of the table of routes; false if there is none.
 func (p *Pool) Routes() (prefix.Stats, bool) {
 	if p.routes == nil {
 		return prefix.Stats{}, false
@@ -163,7 +204,7 @@ func (p *Pool) Routes() (prefix.Stats, bool) {
 	return p.routes.Stats(), true
 }
 
-// State is the number of endpoints and the age of their loads; known is false before the first update.
+// State returns the number of endpoints and the age of their loads; known is false before the first update.
 func (p *Pool) State(now time.Time) (endpoints int, age time.Duration, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,28 +236,39 @@ func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger
 		pools: make(map[string]*Pool), lost: errors.New("not connected yet"),
 		learned: make(chan *loadsv1.Learned, waitingPrompts)}
 	for _, c := range clusters {
-		f.pools[c] = &Pool{cluster: c}
+		f.pools[c] = &Pool{cluster: c, reader: new(prefix.Reader)}
 	}
 	return f
 }
 
-// LearnRoutes has the pools learn where prompts are cached, and share that with the other pickers of the Steelyard. It
-// is to be called before Run.
-func (f *Follower) LearnRoutes(l prefix.Limits) {
+// LearnRoutes makes the pools learn where prompts are cached, and share that with the other pickers of the Steelyard.
+// Call it before Run.
+func (f *Follower) LearnRoutes() {
 	f.learns = true
 	for _, p := range f.pools {
-		p.routes, p.learned, p.started = prefix.NewTable(l), f.learned, make(map[string]int)
+		p.routes, p.learned, p.started = prefix.NewTable(prefix.Limits{}), f.learned, make(map[string]int)
 	}
 }
 
-// Pool is that of a cluster, nil for an unknown one.
+// Pool returns the pool of a cluster, nil for an unknown one.
 func (f *Follower) Pool(cluster string) *Pool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.pools[cluster]
 }
 
-// Status is why the loads are not followed at present; nil while they are.
+// Again runs a loop until ctx is done: after a panic that the guard recovers from, it runs once more.
+func Again(ctx context.Context, guard func(), run func(context.Context)) {
+	for ctx.Err() == nil {
+		func() {
+			defer guard()
+			run(ctx)
+		}()
+		pause(ctx, firstRetry)
+	}
+}
+
+// Status returns why the loads are currently not followed; nil while they are.
 func (f *Follower) Status() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,10 +279,7 @@ func (f *Follower) Status() error {
 func (f *Follower) Run(ctx context.Context) error {
 	if f.learns {
 		var sharing sync.WaitGroup
-		sharing.Go(func() {
-			defer f.Guard()
-			f.runShare(ctx)
-		})
+		sharing.Go(func() { Again(ctx, f.Guard, f.runShare) })
 		defer sharing.Wait()
 	}
 	retry := firstRetry
@@ -263,7 +312,7 @@ func (f *Follower) note(err error) (changed bool) {
 	return changed
 }
 
-// follow takes the updates of one stream until it breaks.
+// follow applies the updates of one stream until it breaks.
 func (f *Follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -296,17 +345,21 @@ func (f *Follower) take(u *loadsv1.Update) {
 	if p == nil {
 		return
 	}
-	p.set(updateOf(u), u.GetQueue(), time.Now())
+	p.set(u, time.Now())
 }
 
-// updateOf is an update of the wire; endpoints with numbers that the fill cannot use are left out.
+// updateOf converts an update of the wire; endpoints with numbers that the fill cannot use are left out.
 func updateOf(u *loadsv1.Update) picking.Update {
 	c := u.GetCost()
 	out := picking.Update{
 		ArrivalRate: atLeast0(u.GetArrivalRate()),
 		Cost: picking.Cost{Base: atLeast0(c.GetBase()), PerByte: atLeast0(c.GetPerByte()), Mean: atLeast0(c.GetMean()),
 			Most: atLeast0(c.GetMost()), Cached: min(atLeast0(c.GetCached()), picking.MostCached)},
-		Endpoints: make([]picking.Endpoint, 0, len(u.GetEndpoints())),
+		Drop:          min(1, atLeast0(u.GetDropFraction())),
+		BlockTokens:   int(min(u.GetPrefix().GetBlockTokens(), math.MaxInt32)),
+		TokensPerByte: atLeast0(u.GetPrefix().GetTokensPerByte()),
+		LongestMatch:  u.GetPrefix().GetLongestMatch(),
+		Endpoints:     make([]picking.Endpoint, 0, len(u.GetEndpoints())),
 	}
 	for _, e := range u.GetEndpoints() {
 		if !(e.GetSlots() > 0 && e.GetSpeed() > 0 && e.GetLoad() >= 0) {
@@ -319,7 +372,7 @@ func updateOf(u *loadsv1.Update) picking.Update {
 	return out
 }
 
-// atLeast0 is x, or 0 where it is negative or not a number.
+// atLeast0 returns x, or 0 if it is negative or not a number.
 func atLeast0(x float64) float64 {
 	if x > 0 {
 		return x

@@ -1,26 +1,29 @@
 package follow
 
 import (
+	"context"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"steelyard/picking"
 	"steelyard/picking/prefix"
-	"steelyard/weighting"
+	"steelyard/xds/loads/loadsv1"
 )
 
 // TestAnEngineThatRestartedTakesItsRoutesWithIt, and a Steelyard that did takes none: it counts from the start again.
 func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
-	f.LearnRoutes(prefix.Limits{})
+	f.LearnRoutes()
 	p := f.Pool("llama")
 	update := func(restarts ...int) {
-		u := picking.Update{Cost: picking.Requests()}
+		u := &loadsv1.Update{}
 		for i, n := range restarts {
-			u.Endpoints = append(u.Endpoints, picking.Endpoint{Address: string(rune('a' + i)), Restarts: n,
-				Vessel: weighting.Vessel{Slots: 1, Speed: 1}})
+			u.Endpoints = append(u.Endpoints, &loadsv1.Endpoint{Address: string(rune('a' + i)), Restarts: uint32(n),
+				Slots: 1, Speed: 1})
 		}
-		p.set(u, nil, noon)
+		p.set(u, noon)
 	}
 	prompt := prefix.FromBlocks([]uint64{1, 2, 3}, nil)
 	update(4, 0)
@@ -48,4 +51,61 @@ func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 	if got, _ := p.Routes(); got.Own != 1 {
 		t.Errorf("what is learned after the restart: %d routes, want 1", got.Own)
 	}
+}
+
+// TestThePoolTakesItsSettingsFromTheUpdate, and follows them when they change.
+func TestThePoolTakesItsSettingsFromTheUpdate(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	f.LearnRoutes()
+	p := f.Pool("llama")
+	update := func(now time.Time, drop float64, set *loadsv1.Prefix) {
+		p.set(&loadsv1.Update{DropFraction: drop, Prefix: set,
+			Endpoints: []*loadsv1.Endpoint{{Address: "a", Slots: 1, Speed: 1}}}, now)
+	}
+	routes := func() int {
+		s, _ := p.Routes()
+		return s.Own
+	}
+	update(noon, 0.25, &loadsv1.Prefix{Routes: 2, TtlSeconds: 60, Markers: []uint32{7}, BlockTokens: 128,
+		TokensPerByte: 0.3})
+	if r := p.Reader(); !slices.Equal(r.Markers, []uint32{7}) || r.BlockTokens != 128 || r.TokensPerByte != 0.3 {
+		t.Errorf("prompts are read by %+v", r)
+	}
+	if now, later := p.Drop(noon), p.Drop(noon.Add(4*time.Second)); now != 0.25 || later != 0 {
+		t.Errorf("the share to refuse is %v, and %v when that is old, want 0.25 and 0", now, later)
+	}
+	prompt := prefix.FromBlocks([]uint64{1, 2, 3}, []int32{1, 2})
+	p.Learn(&prompt, "a", noon)
+	if routes() != 2 {
+		t.Errorf("%d routes, want the limit of 2", routes())
+	}
+	update(noon.Add(30*time.Second), 0, &loadsv1.Prefix{Routes: 1, TtlSeconds: 60})
+	if routes() != 1 {
+		t.Errorf("%d routes after the limit was lowered to 1", routes())
+	}
+	update(noon.Add(62*time.Second), 0, &loadsv1.Prefix{Routes: 1, TtlSeconds: 60})
+	if routes() != 0 {
+		t.Errorf("%d routes after their time", routes())
+	}
+}
+
+func TestALoopRunsAgainAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		runs, recovered := 0, 0
+		guard := func() {
+			if recover() != nil {
+				recovered++
+			}
+		}
+		Again(ctx, guard, func(ctx context.Context) {
+			if runs++; runs < 3 {
+				panic("a defect")
+			}
+			cancel()
+		})
+		if runs != 3 || recovered != 2 {
+			t.Errorf("it ran %d times, %d panics were recovered; want 3 and 2", runs, recovered)
+		}
+	})
 }

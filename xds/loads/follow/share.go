@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,11 +34,13 @@ func (f *Follower) share(ctx context.Context) error {
 	}
 	heard := make(chan error, 1)
 	go func() {
+		err := errors.New("panic")
+		defer func() { heard <- err }()
 		defer f.Guard()
 		for {
-			l, err := stream.Recv()
-			if err != nil {
-				heard <- err
+			l, failed := stream.Recv()
+			if failed != nil {
+				err = failed
 				return
 			}
 			if p := f.poolOf(l); p != nil {
@@ -59,7 +62,7 @@ func (f *Follower) share(ctx context.Context) error {
 	}
 }
 
-// poolOf is the pool that something learned belongs to; nil for none.
+// poolOf returns the pool that learned routes belong to; nil for none.
 func (f *Follower) poolOf(l *loadsv1.Learned) *Pool {
 	if len(l.GetClusters()) != 1 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"steelyard/internal/credentials"
 )
 
-// TLS is the credentials towards Steelyard, with the files that are current at each handshake. They have to be usable
+// TLS returns the credentials towards Steelyard, with the files that are current at each handshake. They must be usable
 // when it is called; the caller runs the store.
 func TLS(ctx context.Context, store *credentials.Store, files credentials.Client) (grpccredentials.TransportCredentials,
 	error) {
@@ -20,14 +20,14 @@ func TLS(ctx context.Context, store *credentials.Store, files credentials.Client
 	return &current{TransportCredentials: grpccredentials.NewTLS(config), store: store, files: files}, nil
 }
 
-// current takes the files again for each handshake.
+// current uses the current files for each handshake.
 type current struct {
 	grpccredentials.TransportCredentials
 	store *credentials.Store
 	files credentials.Client
 }
 
-// ClientHandshake is that of gRPC's own credentials, with the current files.
+// ClientHandshake calls gRPC's own credentials, with the current files.
 func (c *current) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn,
 	grpccredentials.AuthInfo, error) {
 	config, err := c.store.Client(ctx, c.files)

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// maxRequests is the requests that may wait or be in flight; others do not wait. Steelyard takes no more.
+	// maxRequests bounds the requests that may wait or be in flight; others do not wait. Steelyard accepts no more.
 	maxRequests = 16_384
-	// maxBatch is the arrivals, and the ends, of one message.
+	// maxBatch bounds the arrivals, and the ends, of one message.
 	maxBatch = 1024
 	// watchInterval is how late requests may be released.
 	watchInterval = 50 * time.Millisecond
@@ -34,18 +34,18 @@ type Arrival struct {
 	Size          int64 // bytes of its body, negative where unknown
 }
 
-// An Outcome is what becomes of a request that waited: it is granted an Endpoint, or Refused, or, with neither,
-// released: it goes by the choice that it would have had without a queue.
+// An Outcome ends the waiting of a request: it is granted an Endpoint, or Refused, or, with neither, released: it goes
+// by the choice that it would have had without a queue.
 type Outcome struct {
 	Endpoint   string
 	Refused    string // the reason
 	RetryAfter time.Duration
 }
 
-// A Waiter has requests wait in the queue of one cluster. It is safe for concurrent use.
+// A Waiter makes requests wait in the queue of one cluster. It is safe for concurrent use.
 //
-// Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. Without
-// a message of Steelyard for [picking.Stale], they are released in their order, and new requests do not wait.
+// Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. If
+// Steelyard sends nothing for [picking.Stale], they are released in their order, and new requests do not wait.
 type Waiter struct {
 	guard func() // deferred by each goroutine, directly: only so can it recover
 
@@ -53,6 +53,7 @@ type Waiter struct {
 	pool          *Pool
 	cluster, name string
 	log           *slog.Logger
+	began         time.Time // of the clock of the messages
 
 	mu       sync.Mutex
 	heard    time.Time // when Steelyard's latest message came; zero before the first
@@ -65,7 +66,7 @@ type Waiter struct {
 	wake     chan struct{} // capacity one: there is something to send
 }
 
-// request is one that waits, or that is in flight by a grant.
+// request is a request that waits, or that was granted and is in flight.
 type request struct {
 	Arrival
 	since    time.Time
@@ -76,11 +77,11 @@ type request struct {
 // NewWaiter makes a waiter for a cluster that f follows. Run connects it.
 func (f *Follower) NewWaiter(cluster string) *Waiter {
 	return &Waiter{conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
-		guard: f.Guard, requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
+		began: time.Now(), guard: f.Guard, requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
 }
 
-// Arrive has a request wait. settled is called once, by another goroutine, with what becomes of it, unless End comes
-// first. ok is false where requests do not wait at this time.
+// Arrive makes a request wait. settled is called once, by another goroutine, with the outcome, unless End comes first.
+// ok is false if requests do not currently wait.
 func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +98,7 @@ func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uin
 	return w.last, true
 }
 
-// End takes in that a request has ended, wherever it was.
+// End ends a request in any state.
 func (w *Waiter) End(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +113,7 @@ func (w *Waiter) End(id uint64) {
 	w.ended(id)
 }
 
-// ended has the end of a request reported, where Steelyard has the request.
+// ended reports the end of a request to Steelyard, if it has the request.
 func (w *Waiter) ended(id uint64) {
 	if i, found := slices.BinarySearch(w.arrivals, id); found {
 		w.arrivals = slices.Delete(w.arrivals, i, i+1)
@@ -127,7 +128,7 @@ func (w *Waiter) ended(id uint64) {
 func (w *Waiter) poke() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // it is already awake
 	}
 }
 
@@ -136,14 +137,11 @@ func (w *Waiter) stale(now time.Time) bool {
 	return w.heard.IsZero() || now.Sub(w.heard) > picking.Stale
 }
 
-// Run keeps a stream open while the cluster has a queue, until ctx is done. Then it releases what waits.
+// Run keeps a stream open while the cluster has a queue, until ctx is done. Then it releases the waiting requests.
 func (w *Waiter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() {
-		defer w.guard()
-		w.watch(ctx)
-	})
+	watching.Go(func() { Again(ctx, w.guard, w.watch) })
 	defer w.release(func() bool { return true })
 	defer watching.Wait()
 	defer cancel()
@@ -176,7 +174,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watch releases requests that Steelyard has been silent about, or whose queue is switched off, until ctx is done.
+// watch releases requests when Steelyard has been silent for too long or has switched their queue off, until ctx is
+// done.
 func (w *Waiter) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -191,7 +190,7 @@ func (w *Waiter) watch(ctx context.Context) {
 	}
 }
 
-// release lets all that waits go, in the order of arrival, where the condition holds. It is checked under the lock.
+// release releases all waiting requests, in the order of arrival, if the condition holds. It is checked under the lock.
 func (w *Waiter) release(condition func() bool) {
 	w.mu.Lock()
 	var ids []uint64
@@ -220,7 +219,7 @@ func (w *Waiter) release(condition func() bool) {
 	}
 }
 
-// follow serves one stream until it breaks. opened reports whether there was a message of Steelyard.
+// follow serves one stream until it breaks. opened reports whether Steelyard sent a message.
 func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -238,8 +237,15 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 	defer sending.Wait()
 	defer cancel(nil)
 	sending.Go(func() {
+		broken := errors.New("panic")
+		defer func() {
+			if broken != nil {
+				cancel(broken)
+			}
+		}()
 		defer w.guard()
 		w.send(ctx, stream)
+		broken = nil
 	})
 	for {
 		m, err := stream.Recv()
@@ -258,7 +264,7 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 	}
 }
 
-// open is the first message of a stream, and has all that waits sent after it.
+// open returns the first message of a stream, after which all waiting requests are sent.
 func (w *Waiter) open() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -291,7 +297,7 @@ func (w *Waiter) send(ctx context.Context, stream grpc.BidiStreamingClient[loads
 			return
 		case <-w.wake:
 		}
-		for m := w.news(time.Now()); m != nil; m = w.news(time.Now()) {
+		for m := w.next(); m != nil; m = w.next() {
 			if stream.Send(m) != nil {
 				return // Recv has the reason
 			}
@@ -299,14 +305,20 @@ func (w *Waiter) send(ctx context.Context, stream grpc.BidiStreamingClient[loads
 	}
 }
 
-// news is the next message to Steelyard; nil where there is none.
-func (w *Waiter) news(now time.Time) *loadsv1.WaitRequest {
+// next returns the next message to Steelyard; nil if there is none. The clock is read under the lock, which can take
+// long to get on a busy machine: so no request of the message came after the message was made.
+func (w *Waiter) next() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.news(time.Now())
+}
+
+// news returns the next message to Steelyard, made now.
+func (w *Waiter) news(now time.Time) *loadsv1.WaitRequest {
 	if len(w.arrivals)+len(w.ends) == 0 {
 		return nil
 	}
-	m := &loadsv1.WaitRequest{}
+	m := &loadsv1.WaitRequest{SentMicroseconds: microseconds(now.Sub(w.began))}
 	n := min(len(w.ends), maxBatch)
 	m.Ended = slices.Clone(w.ends[:n])
 	w.ends = w.ends[n:]
@@ -314,13 +326,15 @@ func (w *Waiter) news(now time.Time) *loadsv1.WaitRequest {
 	for _, id := range w.arrivals[:n] {
 		r := w.requests[id]
 		m.Arrivals = append(m.Arrivals, &loadsv1.Arrival{Id: id, Class: r.Class, Tenant: r.Tenant, Size: r.Size,
-			WaitedMicroseconds: uint64(max(0, now.Sub(r.since).Microseconds()))})
+			WaitedMicroseconds: microseconds(now.Sub(r.since))})
 	}
 	w.arrivals = w.arrivals[n:]
 	return m
 }
 
-// settle takes in the verdicts of one message.
+func microseconds(d time.Duration) uint64 { return uint64(max(0, d.Microseconds())) }
+
+// settle applies the verdicts of one message.
 func (w *Waiter) settle(verdicts []*loadsv1.Verdict, now time.Time) {
 	w.mu.Lock()
 	w.heard = now

@@ -17,7 +17,7 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// desk is the other end of the streams: it passes on what it gets, and sends what it is told.
+// desk is the other end of the streams: it passes on what it gets, and sends what a test gives it.
 type desk struct {
 	loadsv1.UnimplementedQueueServer
 	asked   chan *loadsv1.WaitRequest
@@ -89,9 +89,9 @@ var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 func waiting(t *testing.T, conn *grpc.ClientConn) *Waiter {
 	t.Helper()
 	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
-	f.Pool("llama").set(picking.Update{}, &loadsv1.QueueHeaders{Class: "x-class"}, noon)
+	f.Pool("llama").set(&loadsv1.Update{Queue: &loadsv1.QueueHeaders{Class: "x-class"}}, noon)
 	w := f.NewWaiter("llama")
-	w.heard = noon
+	w.heard, w.began = noon, noon.Add(-time.Hour)
 	return w
 }
 
@@ -113,6 +113,9 @@ func TestArrivalsAreReportedOnceAndVerdictsSettleThem(t *testing.T) {
 	m := w.news(noon.Add(time.Second))
 	if len(m.GetArrivals()) != 3 || w.news(noon) != nil {
 		t.Fatalf("reported %v, want three arrivals, once", m)
+	}
+	if got := m.GetSentMicroseconds(); got != 3601e6 {
+		t.Errorf("it was sent after %d µs, want an hour and a second", got)
 	}
 	first := m.GetArrivals()[0]
 	if first.GetId() != a || first.GetClass() != "gold" || first.GetTenant() != "x" || first.GetSize() != 7 ||
@@ -308,7 +311,7 @@ func TestAPanicOfAGoroutineIsLeftToTheGuard(t *testing.T) {
 	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
 	caught := make(chan any, 1)
 	f.Guard = func() { caught <- recover() }
-	f.Pool("llama").set(picking.Update{}, &loadsv1.QueueHeaders{Class: "x-class"}, noon)
+	f.Pool("llama").set(&loadsv1.Update{Queue: &loadsv1.QueueHeaders{Class: "x-class"}}, noon)
 	w := f.NewWaiter("llama")
 	w.heard = noon
 	if _, ok := w.Arrive(noon, Arrival{}, func(Outcome) { panic("a defect") }); !ok {

@@ -151,7 +151,11 @@ type Update struct {
 	// The cluster was removed: it has no endpoints and no further updates.
 	Removed bool `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
 	// Requests wait in the queue of the cluster (Queue.Wait). Absent: they do not.
-	Queue         *QueueHeaders `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
+	Queue *QueueHeaders `protobuf:"bytes,6,opt,name=queue,proto3" json:"queue,omitempty"`
+	// How prompts are compared, for pickers that look at them.
+	Prefix *Prefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Share of the requests that are to be refused, because all endpoints are saturated, 0..1.
+	DropFraction  float64 `protobuf:"fixed64,8,opt,name=drop_fraction,json=dropFraction,proto3" json:"drop_fraction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +232,20 @@ func (x *Update) GetQueue() *QueueHeaders {
 	return nil
 }
 
+func (x *Update) GetPrefix() *Prefix {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
+func (x *Update) GetDropFraction() float64 {
+	if x != nil {
+		return x.DropFraction
+	}
+	return 0
+}
+
 // The headers of a request by which the queue knows it. Empty: none.
 type QueueHeaders struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -281,6 +299,95 @@ func (x *QueueHeaders) GetTenant() string {
 	return ""
 }
 
+// How prompts are compared, and what is kept of them.
+type Prefix struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Routes of one picker, at most, and the time after which one that nothing confirmed is forgotten. 0: the default.
+	Routes     uint32 `protobuf:"varint,1,opt,name=routes,proto3" json:"routes,omitempty"`
+	TtlSeconds uint32 `protobuf:"varint,2,opt,name=ttl_seconds,json=ttlSeconds,proto3" json:"ttl_seconds,omitempty"`
+	// Token ids that begin a message. None: the default.
+	Markers []uint32 `protobuf:"varint,3,rep,packed,name=markers,proto3" json:"markers,omitempty"`
+	// The endpoint with the most of a prompt in its cache is chosen, unless it has too much to do.
+	LongestMatch bool `protobuf:"varint,4,opt,name=longest_match,json=longestMatch,proto3" json:"longest_match,omitempty"`
+	// Size of a block of the engines' prefix caches, and the tokens of a byte of text. 0: not known.
+	BlockTokens   uint32  `protobuf:"varint,5,opt,name=block_tokens,json=blockTokens,proto3" json:"block_tokens,omitempty"`
+	TokensPerByte float64 `protobuf:"fixed64,6,opt,name=tokens_per_byte,json=tokensPerByte,proto3" json:"tokens_per_byte,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Prefix) Reset() {
+	*x = Prefix{}
+	mi := &file_loads_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Prefix) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Prefix) ProtoMessage() {}
+
+func (x *Prefix) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Prefix.ProtoReflect.Descriptor instead.
+func (*Prefix) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Prefix) GetRoutes() uint32 {
+	if x != nil {
+		return x.Routes
+	}
+	return 0
+}
+
+func (x *Prefix) GetTtlSeconds() uint32 {
+	if x != nil {
+		return x.TtlSeconds
+	}
+	return 0
+}
+
+func (x *Prefix) GetMarkers() []uint32 {
+	if x != nil {
+		return x.Markers
+	}
+	return nil
+}
+
+func (x *Prefix) GetLongestMatch() bool {
+	if x != nil {
+		return x.LongestMatch
+	}
+	return false
+}
+
+func (x *Prefix) GetBlockTokens() uint32 {
+	if x != nil {
+		return x.BlockTokens
+	}
+	return 0
+}
+
+func (x *Prefix) GetTokensPerByte() float64 {
+	if x != nil {
+		return x.TokensPerByte
+	}
+	return 0
+}
+
 type Endpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// IP:port.
@@ -301,7 +408,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +420,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +433,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{4}
+	return file_loads_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -387,7 +494,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +506,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +519,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{5}
+	return file_loads_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Cost) GetBase() float64 {
@@ -460,14 +567,17 @@ type WaitRequest struct {
 	// Requests that begin to wait. An id is unique on the stream, also among those held.
 	Arrivals []*Arrival `protobuf:"bytes,4,rep,name=arrivals,proto3" json:"arrivals,omitempty"`
 	// Requests that ended, wherever they were: waiting or in flight.
-	Ended         []uint64 `protobuf:"varint,5,rep,packed,name=ended,proto3" json:"ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Ended []uint64 `protobuf:"varint,5,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	// When the message was sent, by a clock of the sender that begins anywhere and is never set. Steelyard compares it
+	// with its own clock: by how much longer than others a message was on its way, its requests came earlier. 0: unknown.
+	SentMicroseconds uint64 `protobuf:"varint,6,opt,name=sent_microseconds,json=sentMicroseconds,proto3" json:"sent_microseconds,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +589,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +602,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{6}
+	return file_loads_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitRequest) GetCluster() string {
@@ -530,6 +640,13 @@ func (x *WaitRequest) GetEnded() []uint64 {
 	return nil
 }
 
+func (x *WaitRequest) GetSentMicroseconds() uint64 {
+	if x != nil {
+		return x.SentMicroseconds
+	}
+	return 0
+}
+
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -540,7 +657,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +669,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +682,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{7}
+	return file_loads_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Held) GetId() uint64 {
@@ -597,7 +714,7 @@ type Arrival struct {
 
 func (x *Arrival) Reset() {
 	*x = Arrival{}
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +726,7 @@ func (x *Arrival) String() string {
 func (*Arrival) ProtoMessage() {}
 
 func (x *Arrival) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +739,7 @@ func (x *Arrival) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
 func (*Arrival) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{8}
+	return file_loads_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Arrival) GetId() uint64 {
@@ -670,7 +787,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +799,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +812,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{9}
+	return file_loads_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WaitResponse) GetVerdicts() []*Verdict {
@@ -720,7 +837,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +849,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +862,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{10}
+	return file_loads_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Verdict) GetId() uint64 {
@@ -787,17 +904,27 @@ const file_loads_proto_rawDesc = "" +
 	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
-	"\bclusters\x18\x02 \x03(\tR\bclusters\"\x81\x02\n" +
+	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xda\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12:\n" +
 	"\tendpoints\x18\x02 \x03(\v2\x1c.steelyard.loads.v1.EndpointR\tendpoints\x12!\n" +
 	"\farrival_rate\x18\x03 \x01(\x01R\varrivalRate\x12,\n" +
 	"\x04cost\x18\x04 \x01(\v2\x18.steelyard.loads.v1.CostR\x04cost\x12\x18\n" +
 	"\aremoved\x18\x05 \x01(\bR\aremoved\x126\n" +
-	"\x05queue\x18\x06 \x01(\v2 .steelyard.loads.v1.QueueHeadersR\x05queue\"<\n" +
+	"\x05queue\x18\x06 \x01(\v2 .steelyard.loads.v1.QueueHeadersR\x05queue\x122\n" +
+	"\x06prefix\x18\a \x01(\v2\x1a.steelyard.loads.v1.PrefixR\x06prefix\x12#\n" +
+	"\rdrop_fraction\x18\b \x01(\x01R\fdropFraction\"<\n" +
 	"\fQueueHeaders\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x16\n" +
-	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"\x96\x01\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"\xcb\x01\n" +
+	"\x06Prefix\x12\x16\n" +
+	"\x06routes\x18\x01 \x01(\rR\x06routes\x12\x1f\n" +
+	"\vttl_seconds\x18\x02 \x01(\rR\n" +
+	"ttlSeconds\x12\x18\n" +
+	"\amarkers\x18\x03 \x03(\rR\amarkers\x12#\n" +
+	"\rlongest_match\x18\x04 \x01(\bR\flongestMatch\x12!\n" +
+	"\fblock_tokens\x18\x05 \x01(\rR\vblockTokens\x12&\n" +
+	"\x0ftokens_per_byte\x18\x06 \x01(\x01R\rtokensPerByte\"\x96\x01\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
@@ -810,13 +937,14 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xbc\x01\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xe9\x01\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
 	"\x04held\x18\x03 \x03(\v2\x18.steelyard.loads.v1.HeldR\x04held\x127\n" +
 	"\barrivals\x18\x04 \x03(\v2\x1b.steelyard.loads.v1.ArrivalR\barrivals\x12\x14\n" +
-	"\x05ended\x18\x05 \x03(\x04R\x05ended\"2\n" +
+	"\x05ended\x18\x05 \x03(\x04R\x05ended\x12+\n" +
+	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\"2\n" +
 	"\x04Held\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x8c\x01\n" +
@@ -851,38 +979,40 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_loads_proto_goTypes = []any{
 	(*Learned)(nil),       // 0: steelyard.loads.v1.Learned
 	(*FollowRequest)(nil), // 1: steelyard.loads.v1.FollowRequest
 	(*Update)(nil),        // 2: steelyard.loads.v1.Update
 	(*QueueHeaders)(nil),  // 3: steelyard.loads.v1.QueueHeaders
-	(*Endpoint)(nil),      // 4: steelyard.loads.v1.Endpoint
-	(*Cost)(nil),          // 5: steelyard.loads.v1.Cost
-	(*WaitRequest)(nil),   // 6: steelyard.loads.v1.WaitRequest
-	(*Held)(nil),          // 7: steelyard.loads.v1.Held
-	(*Arrival)(nil),       // 8: steelyard.loads.v1.Arrival
-	(*WaitResponse)(nil),  // 9: steelyard.loads.v1.WaitResponse
-	(*Verdict)(nil),       // 10: steelyard.loads.v1.Verdict
+	(*Prefix)(nil),        // 4: steelyard.loads.v1.Prefix
+	(*Endpoint)(nil),      // 5: steelyard.loads.v1.Endpoint
+	(*Cost)(nil),          // 6: steelyard.loads.v1.Cost
+	(*WaitRequest)(nil),   // 7: steelyard.loads.v1.WaitRequest
+	(*Held)(nil),          // 8: steelyard.loads.v1.Held
+	(*Arrival)(nil),       // 9: steelyard.loads.v1.Arrival
+	(*WaitResponse)(nil),  // 10: steelyard.loads.v1.WaitResponse
+	(*Verdict)(nil),       // 11: steelyard.loads.v1.Verdict
 }
 var file_loads_proto_depIdxs = []int32{
-	4,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
-	5,  // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
+	5,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
+	6,  // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
 	3,  // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
-	7,  // 3: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
-	8,  // 4: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
-	10, // 5: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
-	1,  // 6: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
-	0,  // 7: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
-	6,  // 8: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
-	2,  // 9: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	0,  // 10: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
-	9,  // 11: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
-	9,  // [9:12] is the sub-list for method output_type
-	6,  // [6:9] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	4,  // 3: steelyard.loads.v1.Update.prefix:type_name -> steelyard.loads.v1.Prefix
+	8,  // 4: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
+	9,  // 5: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
+	11, // 6: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
+	1,  // 7: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	0,  // 8: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
+	7,  // 9: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
+	2,  // 10: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	0,  // 11: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
+	10, // 12: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_loads_proto_init() }
@@ -896,7 +1026,7 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

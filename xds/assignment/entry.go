@@ -12,19 +12,18 @@ import (
 	"steelyard/weighting"
 )
 
-// A site has what stays the same of an endpoint from one assignment to the next.
-type site struct {
+// An entry holds what does not change of an endpoint between two assignments.
+type entry struct {
 	address, zone string // as in the decision
 	at            int    // its index there
 	addr          netip.AddrPort
 	identifier    *endpointv3.LbEndpoint_Endpoint // its address in the message
 }
 
-// newSites puts the endpoints into the order of the message: by zone, then by address. The
-// decision's own order must not matter, or a reordered but equal decision would be
-// dithered differently.
-func newSites(endpoints []weighting.EndpointDecision) ([]site, error) {
-	sites := make([]site, 0, len(endpoints))
+// newEntries sorts the endpoints into the order of the message: by zone, then by address. The decision's own order must
+// not matter, or a reordered but equal decision would be dithered differently.
+func newEntries(endpoints []weighting.EndpointDecision) ([]entry, error) {
+	entries := make([]entry, 0, len(endpoints))
 	seen := make(map[netip.AddrPort]struct{}, len(endpoints))
 	for i := range endpoints {
 		e := &endpoints[i]
@@ -37,21 +36,22 @@ func newSites(endpoints []weighting.EndpointDecision) ([]site, error) {
 				e.Address)
 		}
 		seen[addr] = struct{}{}
-		sites = append(sites, site{address: e.Address, zone: e.Zone, at: i, addr: addr, identifier: identifier(addr)})
+		entries = append(entries,
+			entry{address: e.Address, zone: e.Zone, at: i, addr: addr, identifier: identifier(addr)})
 	}
-	slices.SortFunc(sites, func(a, b site) int {
+	slices.SortFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.zone, b.zone), a.addr.Compare(b.addr))
 	})
-	return sites, nil
+	return entries, nil
 }
 
-// fit reports whether the sites are those of the endpoints, in the same order.
-func fit(sites []site, endpoints []weighting.EndpointDecision) bool {
-	if len(sites) != len(endpoints) {
+// fit reports whether the entries are those of the endpoints, in the same order.
+func fit(entries []entry, endpoints []weighting.EndpointDecision) bool {
+	if len(entries) != len(endpoints) {
 		return false
 	}
-	for i := range sites {
-		s := &sites[i]
+	for i := range entries {
+		s := &entries[i]
 		if e := &endpoints[s.at]; e.Address != s.address || e.Zone != s.zone {
 			return false
 		}
