@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// poured is what a request adds to the arrivals: the least that it costs, less what the cache saves there. With all of
-// the least cost, requests would go elsewhere from time to time though they cost less there; with nothing, those of
+// poured returns what a request adds to the arrivals: the least that it costs, less what the cache saves there. With
+// the whole least cost, requests would sometimes go elsewhere although they cost less there; with nothing, requests of
 // which little is cached would not gather by their keys.
 func poured(whole, least float64) float64 {
 	const some = 0.01 // of the least cost: rooms of nothing have no order
@@ -42,7 +42,37 @@ func (p *Picker) cost(r Request) (whole, least float64) {
 	return whole, least
 }
 
-// uncached is the cost of a request of which nothing is cached, by what it costs in the mean.
+// overrideFactor is how many times the median of the loads are too many for a longest match.
+const overrideFactor = 2
+
+// longest is the candidate with the most of a prompt in its cache, of several the one with the least load; or that with
+// the least load of all, where the former has too much to do. It reports false without a match, and for the other
+// strategy.
+func (p *Picker) longest(cached []Cached) (picked int, reason Reason, ok bool) {
+	if !p.update.LongestMatch {
+		return 0, "", false
+	}
+	loads := make([]float64, len(p.indexes))
+	for k, i := range p.indexes {
+		e := &p.update.Endpoints[i]
+		loads[k] = (e.Load + p.added[i]) / (e.Slots * e.Speed)
+	}
+	most := 0.
+	for _, c := range cached {
+		i, known := p.index[c.Address]
+		k, candidate := slices.BinarySearch(p.indexes, i)
+		if known && candidate && (c.Share > most || ok && c.Share == most && loads[k] < loads[picked]) {
+			picked, most, ok = k, c.Share, true
+		}
+	}
+	sorted := slices.Sorted(slices.Values(loads))
+	if ok && loads[picked] > overrideFactor*sorted[len(sorted)/2] {
+		return slices.Index(loads, sorted[0]), ReasonOverride, true
+	}
+	return picked, ReasonPrefix, ok
+}
+
+// uncached returns the cost of a request of which nothing is cached, from its cost in the mean.
 func (c Cost) uncached(cost float64) float64 {
 	cost = c.Base + max(0, cost-c.Base)/(1-c.Cached)
 	if c.Most > 0 {
@@ -66,7 +96,8 @@ func (p *Picker) drawBy(key uint64) int {
 	return best
 }
 
-// uniform is above 0 and below 1, by the hash of a key and an address (FNV-1a and the finalizer of MurmurHash3).
+// uniform returns a number above 0 and below 1, from the hash of a key and an address (FNV-1a and the finalizer of
+// MurmurHash3).
 func uniform(key uint64, address string) float64 {
 	h := key ^ 0xcbf29ce484222325
 	for i := range len(address) {

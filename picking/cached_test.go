@@ -130,3 +130,39 @@ func TestCachedChoicesAreSoundForAnyInput(t *testing.T) {
 		}
 	})
 }
+
+func TestTheLongestMatchIsChosenUnlessItHasTooMuchToDo(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		loads  []float64
+		cached []Cached
+		want   string
+		reason Reason
+	}{
+		{"the longest, though another is idle", []float64{3, 2, 0}, []Cached{{"a", 0.5}, {"b", 0.2}}, "a",
+			ReasonPrefix},
+		{"of two, the one with less to do", []float64{2, 1, 1}, []Cached{{"a", 0.5}, {"b", 0.5}}, "b", ReasonPrefix},
+		{"at twice the median", []float64{4, 2, 1}, []Cached{{"a", 0.5}}, "a", ReasonPrefix},
+		{"above it", []float64{4.1, 2, 1}, []Cached{{"a", 0.5}, {"b", 0.2}}, "c", ReasonOverride},
+		{"one that left", []float64{9, 9, 0}, []Cached{{"x", 0.9}}, "c", ReasonFill},
+		{"none", []float64{9, 9, 0}, nil, "c", ReasonFill},
+	} {
+		u := Update{Cost: Requests(), LongestMatch: true}
+		for i, e := range at(c.loads...) {
+			e.Address = string(rune('a' + i))
+			u.Endpoints = append(u.Endpoints, e)
+		}
+		var p Picker
+		p.Update(u, start)
+		if got := p.Choose(start, Request{Size: -1, Cached: c.cached, Key: 1}, 0); got.Address != c.want ||
+			got.Reason != c.reason || len(got.Others) != 2 {
+			t.Errorf("%s: %+v, want %s by %s", c.name, got, c.want, c.reason)
+		}
+		u.LongestMatch = false
+		p.Update(u, start.Add(time.Second))
+		got := p.Choose(start.Add(time.Second), Request{Size: -1, Cached: c.cached, Key: 1}, 0)
+		if got.Reason != ReasonFill {
+			t.Errorf("%s, by work: %+v, want the least loaded", c.name, got)
+		}
+	}
+}

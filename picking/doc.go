@@ -35,6 +35,16 @@
 // nothing.
 // A Key takes the place of chance, so that what no picker has learned yet gathers where it will be cached.
 //
+// # The longest match
+//
+// With [Update.LongestMatch], an endpoint with the most of the prompt in its cache is chosen instead, unless its load
+// per slot is above twice the median: then the least loaded one. That is the published rule for routers that learn
+// prefixes, for comparison: it takes neither the size of a request nor what the cache saves into account.
+//
+// # What is not in a request
+//
+// Class and tenant decide when a request may go, and not where: package queue has them.
+//
 // # By the weights
 //
 // Without an update for [Stale], for an unknown cluster, or with a subset that names no known endpoint, there is no

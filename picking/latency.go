@@ -9,18 +9,20 @@ import (
 
 // QueuedOptions are the settings of a Queued.
 type QueuedOptions struct {
-	Threshold    time.Duration // a backend whose mean latency is above takes nothing more until it is idle
+	Threshold    time.Duration // a backend with a higher mean latency takes nothing more until it is idle
 	Alpha        float64       // 0..1, weight of the newest answer in that mean
-	QueueMax     int           // requests that wait; beyond it the one that waits for longest is refused
+	QueueMax     int           // waiting requests; with more, the one that has waited longest is refused
 	QueueTimeout time.Duration // after which a waiting request is refused
 }
 
 const (
-	// rampFactor bounds the requests in flight at a backend: at most so many for each answer that it gave.
+	// rampFactor bounds the requests in flight at a backend: at most this many for each answer that it gave.
 	rampFactor = 5
 	// firstPause and longestPause bound the time for which a backend that failed is left out; it doubles with each
 	// failure in a row.
 	firstPause, longestPause = time.Second, 30 * time.Second
+	// rejectionsOfClients are the answers 4xx in a row that are taken for the clients' errors; others are failures.
+	rejectionsOfClients = 2
 )
 
 // A Backend is the state of one server of a Queued.
@@ -29,15 +31,17 @@ type Backend struct {
 	InFlight int
 	// Latency is the moving average of the time to the last byte, in seconds; NaN before the first answer.
 	Latency  float64
-	Answers  int // without failures
+	Answers  int // without failures and rejections
 	Failures int // in a row
 	State    BackendState
 
-	paused  time.Time // left out until then, unless all are
-	removed bool      // gets nothing more, and is forgotten when nothing is in flight
+	rejections int       // in a row
+	givenUp    float64   // seconds for which a client waited for the first answer, and gave up
+	paused     time.Time // left out until then, unless all are
+	removed    bool      // gets nothing more, and is forgotten when nothing is in flight
 }
 
-// A BackendState says whether a backend may take one more request, and why not.
+// A BackendState describes whether a backend may take one more request, and why not.
 type BackendState string
 
 // The states.
@@ -53,19 +57,29 @@ const (
 // untried reports whether nothing is known of the backend.
 func (b *Backend) untried() bool { return math.IsNaN(b.Latency) }
 
-// rank is the latency by which backends are ordered: an untried one comes first, so that new capacity is used at once.
+// rank returns the latency by which backends are ordered: an untried one comes first, so that new capacity is used at
+// once, unless a client gave up on it.
 func (b *Backend) rank() float64 {
 	if b.untried() {
-		return 0
+		return b.givenUp
 	}
 	return b.Latency
 }
 
-// A Verdict is what becomes of a waiting request.
+// fail leaves the backend out for a while.
+func (b *Backend) fail(now time.Time) {
+	b.paused = now.Add(min(longestPause, firstPause<<min(b.Failures, 10)))
+	b.Failures++
+}
+
+// A Verdict ends the waiting of a request.
 type Verdict struct {
 	Request uint64
 	Backend string // empty: refused
 	Refused Refusal
+	// Unproven is that the backend is new, or failed last, and others may do better: the caller should connect to it
+	// first, and say so if it is Unreachable.
+	Unproven bool
 }
 
 // Refusal is why a request was refused.
@@ -74,7 +88,7 @@ type Refusal string
 // The refusals.
 const (
 	RefusedEvicted Refusal = "evicted" // the queue was full, and no request had waited for longer
-	RefusedTimeout Refusal = "timeout" // it waited for too long
+	RefusedTimeout Refusal = "timeout" // it waited too long
 )
 
 // waiting is a request in the queue.
@@ -83,13 +97,15 @@ type waiting struct {
 	since   time.Time
 }
 
-// Queued is queued least latency: requests wait in one queue, first in, first out, and go to the backend with the
-// lowest mean latency under a threshold.
+// Queued implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
+// the lowest mean latency under a threshold.
 //
 // A backend may take a request if it is idle; or if it was tried, its latency is at most the threshold, and it has
-// fewer in flight than five times the answers that it gave. One that was never tried counts as the fastest, and gets
-// one request until it answered. A backend that fails is left out for a time that doubles from one second to thirty;
-// its latency stays as it was, so that failing fast attracts nothing. When all are left out, none is.
+// fewer in flight than five times the answers that it gave. A backend that was never tried counts as the fastest, and
+// gets one request until it has answered. A backend that fails is left out for a time that doubles from one second to
+// thirty; its latency stays as it was, so that failing fast does not attract requests. If all are left out, all may be
+// used. Answers 4xx are not fast either, and a backend that gives nothing else has failed. A client that gave up has
+// waited for less than an answer takes, so a backend that hangs gets slower with each.
 //
 // It is pure: time is an argument. It is not safe for concurrent use.
 type Queued struct {
@@ -98,10 +114,10 @@ type Queued struct {
 	queue    []waiting // oldest first
 }
 
-// NewQueued makes one without backends: requests wait.
+// NewQueued makes a Queued without backends: requests wait.
 func NewQueued(o QueuedOptions) *Queued { return &Queued{options: o} }
 
-// SetBackends replaces the backends. What is known of those that stay is kept.
+// SetBackends replaces the backends. Those that stay keep their state.
 func (q *Queued) SetBackends(now time.Time, addresses []string) []Verdict {
 	for _, b := range q.backends {
 		b.removed = !slices.Contains(addresses, b.Address)
@@ -128,10 +144,14 @@ func (q *Queued) backend(address string) *Backend {
 	return q.backends[i]
 }
 
-// Arrive takes in a request.
+// Arrive adds a request.
 func (q *Queued) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
 	q.queue = append(q.queue, waiting{request, now})
-	verdicts = q.dispatch(now)
+	return q.evict(q.dispatch(now))
+}
+
+// evict refuses the oldest requests of a queue that is too long.
+func (q *Queued) evict(verdicts []Verdict) []Verdict {
 	for len(q.queue) > q.options.QueueMax {
 		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: RefusedEvicted})
 		q.queue = q.queue[1:]
@@ -139,46 +159,70 @@ func (q *Queued) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
 	return verdicts
 }
 
-// Leave takes a request out of the queue: its client gave up. It is not an error if it does not wait any more.
+// Unreachable notes that no connection to a backend could be made. Its request, of which nothing was sent, waits again
+// in its old place: requests are numbered in the order in which they arrived.
+func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
+	if b := q.backend(backend); b != nil {
+		b.InFlight--
+		b.fail(now)
+		q.forget()
+	}
+	place, _ := slices.BinarySearchFunc(q.queue, request,
+		func(w waiting, request uint64) int { return cmp.Compare(w.request, request) })
+	q.queue = slices.Insert(q.queue, place, waiting{request, since})
+	return q.evict(q.dispatch(now))
+}
+
+// Leave removes a request from the queue: its client gave up. It is not an error if it no longer waits.
 func (q *Queued) Leave(request uint64) {
 	q.queue = slices.DeleteFunc(q.queue, func(w waiting) bool { return w.request == request })
 }
 
-// Outcome is how a request ended at its backend.
+// Outcome describes how a request ended at its backend.
 type Outcome int
 
 // The outcomes.
 const (
 	Answered  Outcome = iota
-	Failed            // no answer, or one that says that the backend failed
-	Abandoned         // the client went away: nothing is learned
+	Rejected          // 4xx: the client's error, or of a backend that lacks the model
+	Failed            // no answer, or one that means that the backend failed
+	Abandoned         // the client disconnected
 )
 
-// Done takes in the end of a request at a backend, and how long the backend took.
+// Done ends a request at a backend, and notes how long the backend took.
 func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outcome) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.InFlight--
+		seconds := took.Seconds()
 		switch o {
 		case Answered:
 			b.Answers++
-			b.Failures, b.paused = 0, time.Time{}
-			if seconds := took.Seconds(); b.untried() {
+			b.rejections, b.Failures, b.paused = 0, 0, time.Time{}
+			if b.untried() {
 				b.Latency = seconds
 			} else {
 				b.Latency += q.options.Alpha * (seconds - b.Latency)
 			}
+		case Rejected:
+			if b.rejections++; b.rejections > rejectionsOfClients {
+				b.fail(now)
+			}
 		case Failed:
-			b.paused = now.Add(min(longestPause, firstPause<<min(b.Failures, 10)))
-			b.Failures++
+			b.fail(now)
 		case Abandoned:
+			if b.untried() {
+				b.givenUp = max(b.givenUp, seconds)
+			} else if seconds > b.Latency {
+				b.Latency += q.options.Alpha * (seconds - b.Latency)
+			}
 		}
 		q.forget()
 	}
 	return q.dispatch(now)
 }
 
-// Tick refuses the requests that have waited for too long, and sends others to backends whose pause has ended. It is to
-// be called a few times a second.
+// Tick refuses the requests that have waited too long, and sends others to backends whose pause has ended. Call it
+// several times a second.
 func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 	verdicts = q.dispatch(now)
 	for len(q.queue) > 0 && now.Sub(q.queue[0].since) >= q.options.QueueTimeout {
@@ -196,13 +240,14 @@ func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
 			break
 		}
 		b.InFlight++
-		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Backend: b.Address})
+		unproven := (b.untried() || b.Failures > 0) && !now.Before(b.paused)
+		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Backend: b.Address, Unproven: unproven})
 		q.queue = q.queue[1:]
 	}
 	return verdicts
 }
 
-// best is the fastest backend that may take a request; of equal ones, the one with the fewest in flight.
+// best returns the fastest backend that may take a request; of equal ones, the one with the fewest in flight.
 func (q *Queued) best(now time.Time) (best *Backend) {
 	for _, pausing := range []bool{false, true} {
 		for _, b := range q.backends {
@@ -215,7 +260,7 @@ func (q *Queued) best(now time.Time) (best *Backend) {
 		}
 		if best != nil || slices.ContainsFunc(q.backends,
 			func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
-			return best // those that failed are used only where all did
+			return best // paused backends are used only if all are
 		}
 	}
 	return best
@@ -226,7 +271,7 @@ func (q *Queued) mayTake(b *Backend) bool {
 	return s == BackendIdle || s == BackendOpen
 }
 
-// stateOf is the state of a backend that is not paused.
+// stateOf returns the state of a backend that is not paused.
 func (q *Queued) stateOf(b *Backend) BackendState {
 	switch {
 	case b.InFlight == 0:
@@ -241,10 +286,10 @@ func (q *Queued) stateOf(b *Backend) BackendState {
 	return BackendOpen
 }
 
-// Depth is the number of requests that wait.
+// Depth returns the number of requests that wait.
 func (q *Queued) Depth() int { return len(q.queue) }
 
-// Backends are the states of all backends that may get requests, in the order in which they were set.
+// Backends returns the states of all backends that may get requests, in the order in which they were set.
 func (q *Queued) Backends(now time.Time) []Backend {
 	var out []Backend
 	for _, b := range q.backends {

@@ -19,7 +19,7 @@ func queued(addresses ...string) *Queued {
 	return q
 }
 
-// to are the backends of verdicts, by request; "-" and the reason for a refusal.
+// to returns the backends of verdicts, by request; "-" and the reason for a refusal.
 func to(verdicts []Verdict) (out []string) {
 	for _, v := range verdicts {
 		where := v.Backend
@@ -111,6 +111,83 @@ func TestABackendThatFailsFastAttractsNothing(t *testing.T) {
 	}
 }
 
+// TestABackendThatHangsIsNotTriedForEver: clients give up after 3 s, and the other one answers in 1 s.
+func TestABackendThatHangsIsNotTriedForEver(t *testing.T) {
+	q := queued("hangs", "good")
+	answered(q, "good", 10, time.Second)
+	want(t, "the first tries the new one", q.Arrive(start, 1), "1:hangs")
+	q.Done(start, "hangs", 3*time.Second, Abandoned)
+	want(t, "the second", q.Arrive(start, 2), "2:good")
+	answered(q, "good", 20, 5*time.Second)
+	want(t, "where the other one is slower, it is tried again", q.Arrive(start, 3), "3:hangs")
+	if b := q.Backends(start)[0]; !b.untried() {
+		t.Errorf("the latency of one that never answered is %v", b.Latency)
+	}
+	q = queued("hung later", "good")
+	answered(q, "hung later", 10, 100*time.Millisecond)
+	answered(q, "good", 10, time.Second)
+	for i := range uint64(2) {
+		want(t, "it was the fastest", q.Arrive(start, i), fmt.Sprintf("%d:hung later", i))
+		q.Done(start, "hung later", 3*time.Second, Abandoned)
+	}
+	want(t, "no longer", q.Arrive(start, 9), "9:good")
+	before := q.Backends(start)[1].Latency
+	q.Done(start, "good", time.Millisecond, Abandoned)
+	if after := q.Backends(start)[1].Latency; after != before {
+		t.Errorf("a client that gave up at once moved the mean from %v to %v", before, after)
+	}
+}
+
+func TestABackendThatRejectsEverythingIsNotFast(t *testing.T) {
+	q := queued("good", "bad")
+	answered(q, "good", 10, time.Second)
+	at := map[string]int{}
+	for i := range uint64(12) {
+		v := q.Arrive(start, i)[0]
+		at[v.Backend]++
+		if v.Backend == "bad" {
+			q.Done(start, "bad", time.Millisecond, Rejected)
+		} else {
+			q.Done(start, "good", time.Second, Answered)
+		}
+	}
+	if at["bad"] != 3 || at["good"] != 9 {
+		t.Errorf("of 12 requests %v, want 3 at the one that answers 4xx to all", at)
+	}
+	for range 5 { // the clients' own errors, between answers
+		for range rejectionsOfClients {
+			q.backend("good").InFlight++
+			q.Done(start, "good", time.Millisecond, Rejected)
+		}
+		answered(q, "good", 1, time.Second)
+	}
+	if b := q.Backends(start)[0]; b.Latency != 1 || b.Failures != 0 {
+		t.Errorf("the state is %+v, want that of before", b)
+	}
+}
+
+func TestARequestWhoseBackendIsUnreachableKeepsItsPlace(t *testing.T) {
+	q := queued("new", "old")
+	answered(q, "old", 1, 9*time.Second) // over the threshold: one at a time
+	verdicts := q.Arrive(start, 1)
+	want(t, "the first", verdicts, "1:new")
+	if !verdicts[0].Unproven {
+		t.Error("a new backend is taken for a proven one")
+	}
+	second := q.Arrive(start, 2)
+	want(t, "the second", second, "2:old")
+	if second[0].Unproven {
+		t.Error("a backend that answered is to be connected to before it gets a request")
+	}
+	want(t, "the third waits", q.Arrive(start, 3))
+	want(t, "so does the first", q.Unreachable(start, "new", 1, start))
+	want(t, "it is before the third", q.Done(start, "old", 9*time.Second, Answered), "1:old")
+	q.Done(start, "old", 0, Failed) // all are left out, so none is, and none is connected to first
+	if v := q.Arrive(start, 4); len(v) != 1 || v[0].Unproven {
+		t.Errorf("where all failed: %+v", v)
+	}
+}
+
 func TestWhereAllFailNoneIsLeftOut(t *testing.T) {
 	q := queued("a")
 	q.Arrive(start, 1)
@@ -192,7 +269,7 @@ func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 				for _, b := range []string{"a", "b", "c"} {
 					if inFlight[b] > 0 {
 						inFlight[b]--
-						take(q.Done(now, b, time.Second, Outcome(rapid.IntRange(0, 2).Draw(t, "outcome"))))
+						take(q.Done(now, b, time.Second, Outcome(rapid.IntRange(0, 3).Draw(t, "outcome"))))
 						break
 					}
 				}

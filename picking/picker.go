@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// Stale is the age of an update from which on it is not used.
+	// Stale is the age from which an update is not used.
 	Stale = 3 * time.Second
 	// Settle is the time from a choice until the updates contain the request.
 	Settle = 15 * time.Millisecond
-	// MaxOwn bounds the own choices that are remembered: as many as 200,000 requests a second leave within Settle. The
+	// MaxOwn bounds the own choices that are remembered: as many as 200,000 requests a second make within Settle. The
 	// oldest are forgotten first.
 	MaxOwn = 4096
 )
 
-// An Endpoint is one of an update.
+// An Endpoint is an endpoint as an Update describes it.
 type Endpoint struct {
 	Address string // IP:port
 	weighting.Vessel
-	// Avoid is set where the endpoint is flagged, draining, or refuses connections.
+	// Avoid is set if the endpoint is flagged, draining, or refuses connections.
 	Avoid bool
-	// Restarts is how often its server was seen to restart: a rise means that its prefix cache is empty.
+	// Restarts counts the observed restarts of its server: a rise means that its prefix cache is empty.
 	Restarts int
 }
 
@@ -32,18 +32,18 @@ type Endpoint struct {
 // Base + PerByte · size, at most Most.
 type Cost struct {
 	Base    float64 // of any request
-	PerByte float64 // 0 where the size says nothing
+	PerByte float64 // 0 if the size has no influence
 	Mean    float64 // of a request whose size is not known
 	Most    float64 // 0: no limit
-	// Cached is the share of the prompts that prefix caches answer, 0..1 and less than 1: PerByte and Mean are of the
+	// Cached is the share of the prompts that prefix caches answer, 0..1 and less than 1: PerByte and Mean apply to the
 	// rest.
 	Cached float64
 }
 
-// Requests is the cost where the unit of load is the request.
+// Requests returns the cost if the unit of load is the request.
 func Requests() Cost { return Cost{Base: 1, Mean: 1} }
 
-// of is the cost of a request.
+// of returns the cost of a request.
 func (c Cost) of(r Request) float64 {
 	if r.Size < 0 || c.PerByte == 0 {
 		return c.Mean
@@ -64,7 +64,7 @@ type Request struct {
 	May func(address string) bool
 	// Cached are the endpoints that have a part of its prompt in their cache.
 	Cached []Cached
-	// Key, unless it is 0, takes the place of chance: of endpoints that are alike, requests with one key get the same.
+	// Key, unless it is 0, replaces chance: among equal endpoints, requests with one key get the same one.
 	Key uint64
 }
 
@@ -74,15 +74,18 @@ type Cached struct {
 	Share   float64 // of the prompt, 0..1
 }
 
-// Reason is why a choice was made, or none.
+// Reason is the reason for a choice, or for none.
 type Reason string
 
 // The reasons of a choice.
 const (
 	ReasonFill   Reason = "fill"   // drawn by the room under the level
 	ReasonPrefix Reason = "prefix" // the same, and the endpoint has a part of the prompt in its cache
+	// ReasonOverride is the reason where Update.LongestMatch applies but the longest match has too much to do: the
+	// least loaded endpoint.
+	ReasonOverride Reason = "override"
 	// Those of a choice that is left to the weights.
-	ReasonNoUpdate Reason = "no_update" // nothing is known of the cluster yet
+	ReasonNoUpdate Reason = "no_update" // there was no update of the cluster yet
 	ReasonStale    Reason = "stale"     // the last update is older than Stale
 	ReasonSubset   Reason = "subset"    // no known endpoint is one to which the request may go
 )
@@ -116,7 +119,7 @@ type Picker struct {
 	costs   []float64 // of the request, by endpoint
 }
 
-// Update replaces the loads. Own choices that are older than Settle are contained in them.
+// Update replaces the loads. They include own choices that are older than Settle.
 func (p *Picker) Update(u Update, now time.Time) {
 	before := p.update.Endpoints
 	p.update, p.at = u, now
@@ -136,7 +139,7 @@ func (p *Picker) Update(u Update, now time.Time) {
 	p.owns = kept
 }
 
-// moved is the index of each former endpoint in the current update, -1 for those that left; nil where none moved.
+// moved returns the index of each former endpoint in the current update, -1 for those that left; nil if none moved.
 func (p *Picker) moved(before []Endpoint) []int {
 	same := func(a, b Endpoint) bool { return a.Address == b.Address }
 	if slices.EqualFunc(before, p.update.Endpoints, same) {
@@ -171,17 +174,19 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	whole, least := p.cost(r)
 	p.rooms = slices.Grow(p.rooms[:0], len(p.indexes))[:len(p.indexes)]
 	weighting.Rooms(p.vessels, p.arrivals(now, poured(whole, least)), p.rooms)
-	picked := p.draw(r.Key, random)
-	chosen := p.indexes[picked]
-	choice := Choice{Reason: ReasonFill, Address: p.update.Endpoints[chosen].Address, Others: p.others(picked)}
-	if p.costs[chosen] < whole {
-		choice.Reason = ReasonPrefix
+	picked, reason, matched := p.longest(r.Cached)
+	if !matched {
+		picked, reason = p.draw(r.Key, random), ReasonFill
+		if p.costs[p.indexes[picked]] < whole {
+			reason = ReasonPrefix
+		}
 	}
+	chosen := p.indexes[picked]
 	p.count(own{now, chosen, p.costs[chosen]})
-	return choice
+	return Choice{Reason: reason, Address: p.update.Endpoints[chosen].Address, Others: p.others(picked)}
 }
 
-// candidates collects the endpoints to choose from: flagged ones only where all are.
+// candidates collects the endpoints to choose from: flagged ones only if all are.
 func (p *Picker) candidates(r Request) {
 	collect := func(avoided bool) {
 		p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
@@ -200,7 +205,8 @@ func (p *Picker) candidates(r Request) {
 	}
 }
 
-// arrivals are those at the whole cluster while the update grows old, this request included, in the unit of the loads.
+// arrivals returns the requests expected at the cluster within the age of the update, this one included, in the unit of
+// the loads.
 func (p *Picker) arrivals(now time.Time, cost float64) float64 {
 	return max(cost, p.update.ArrivalRate*now.Sub(p.at).Seconds(), math.SmallestNonzeroFloat32)
 }
@@ -235,7 +241,7 @@ func draw(rooms []float64, random float64) int {
 	return best // sum is 0, or lost in rounding
 }
 
-// others are the emptiest endpoints besides the picked one.
+// others returns the emptiest endpoints besides the picked one.
 func (p *Picker) others(picked int) []string {
 	const most = 2
 	var best []int

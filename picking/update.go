@@ -2,20 +2,36 @@ package picking
 
 import "steelyard/weighting"
 
-// An Update is the loads of one cluster at one time.
+// An Update has the loads of one cluster at one time.
 type Update struct {
 	Endpoints   []Endpoint
 	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
 	Cost        Cost
+	// Drop is the share of the requests that are to be refused because all endpoints are saturated, 0..1.
+	Drop float64
+	// BlockTokens is the size of a block of the engines' prefix caches, the largest where they differ; 0 where it is
+	// not known. TokensPerByte is that of text; 0 where it is not known.
+	BlockTokens   int
+	TokensPerByte float64
+	// LongestMatch has requests go where the most of their prompt is cached, whatever that costs, unless the endpoint
+	// has too much to do.
+	LongestMatch bool
 }
 
-// UpdateOf is a decision as pickers get it.
+// UpdateOf returns a decision as pickers get it.
 func UpdateOf(d *weighting.Decision) Update {
-	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Endpoints: make([]Endpoint, len(d.Endpoints))}
+	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Drop: d.DropFraction,
+		Endpoints: make([]Endpoint, len(d.Endpoints))}
+	if d.Work != nil && d.Work.TokensPerByte > 0 {
+		u.TokensPerByte = d.Work.TokensPerByte
+	}
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]
 		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v, Avoid: e.Overloaded || e.Failing,
 			Restarts: e.Restarts}
+		if e.BlockTokens > 0 {
+			u.BlockTokens = max(u.BlockTokens, int(e.BlockTokens))
+		}
 	}
 	return u
 }
@@ -27,8 +43,8 @@ const (
 	MostCached = 0.9
 )
 
-// CostOf is what a request adds to a load: one request, or by the formula of the law (package weighting)
-// (prompt + D) / (P + D), with D the decode of a mean request in prompt tokens.
+// CostOf returns what a request adds to a load: one request, or by the formula of the law (package weighting) (prompt +
+// D) / (P + D), with D the decode of a mean request in prompt tokens.
 func CostOf(w *weighting.Work) Cost {
 	if w == nil {
 		return Requests()

@@ -32,11 +32,20 @@ func TestWorkBecomesTheCostOfARequest(t *testing.T) {
 // TestAnUpdateSaysWhoseServerRestarted: counters that rose by more than is possible are not a restart.
 func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 	report := weighting.ServerReport{Restarts: 5, Implausible: 2}
+	report.BlockTokens = weighting.Reading{Value: 128, At: time.Unix(999, 0)}
 	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Unix(1000, 0), weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1, Server: report},
 			{Address: "10.0.0.2:80", Capacity: 1}}})
 	u := UpdateOf(&d)
 	if u.Endpoints[0].Restarts != 3 || u.Endpoints[1].Restarts != 0 {
 		t.Errorf("restarts %d and %d, want 3 and 0", u.Endpoints[0].Restarts, u.Endpoints[1].Restarts)
+	}
+	if u.BlockTokens != 128 || u.TokensPerByte != 0 {
+		t.Errorf("blocks of %d tokens, %v tokens in a byte; want those of the one that reports them, and unknown",
+			u.BlockTokens, u.TokensPerByte)
+	}
+	d.Work, d.DropFraction = &weighting.Work{TokensPerByte: 0.3}, 0.2
+	if u = UpdateOf(&d); u.TokensPerByte != 0.3 || u.Drop != 0.2 {
+		t.Errorf("%v tokens in a byte, and %v refused; want 0.3 and 0.2", u.TokensPerByte, u.Drop)
 	}
 }

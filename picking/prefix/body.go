@@ -1,6 +1,9 @@
 package prefix
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // MaxBody is how much of a body is worth reading, in bytes: what comes after it is guessed from its size.
 const MaxBody = 256 << 10
@@ -9,9 +12,26 @@ const MaxBody = 256 << 10
 // (<|im_start|>).
 var DefaultMarkers = []uint32{128006, 151644}
 
-// A Reader finds prompts in bodies. Its zero value takes the default markers.
+// A Reader finds prompts in bodies. Its zero value takes the defaults.
 type Reader struct {
-	Markers []uint32 // token ids that begin a message; empty: the default
+	Markers []uint32 // token ids that begin a message; empty: DefaultMarkers
+	// BlockTokens is the size of the engines' blocks; 0: PieceTokens.
+	BlockTokens int
+	// TokensPerByte is the mean of a text; 0: PieceTokens in PieceBytes. A value outside the range of texts counts as
+	// the nearest one within it.
+	TokensPerByte float64
+}
+
+// The tokens of a byte: at least those of text in escapes (\u4f60), at most one.
+const leastPerByte, mostPerByte = 1. / 16, 1.
+
+// perPiece returns how many blocks a piece of text is, or one of token ids.
+func (r *Reader) perPiece(text bool) float64 {
+	tokens := float64(PieceTokens)
+	if text && r.TokensPerByte > 0 {
+		tokens = PieceBytes * min(max(r.TokensPerByte, leastPerByte), mostPerByte)
+	}
+	return tokens / float64(cmp.Or(max(0, r.BlockTokens), PieceTokens))
 }
 
 // found are the values of a body that are parts of the prompt, as they are written; nil where there is none.
@@ -25,7 +45,7 @@ func (r *Reader) Read(body []byte, size int64) Prompt {
 	var f found
 	s := scanner{text: body}
 	s.members(f.note)
-	var w writer
+	w := writer{per: r.perPiece(!f.inTokens())}
 	w.seed(f.model)
 	r.write(&w, &f)
 	whole := w.written()
@@ -57,6 +77,15 @@ func (f *found) note(key, value []byte) {
 	if *of == nil {
 		*of = value
 	}
+}
+
+// inTokens reports whether the prompt is token ids.
+func (f *found) inTokens() bool {
+	if f.messages != nil || f.ids != nil {
+		return f.messages == nil
+	}
+	s := scanner{text: f.prompt}
+	return s.take('[') && s.next() != '"'
 }
 
 // write writes the prompt in the order in which chat templates do.
@@ -127,7 +156,7 @@ func (r *Reader) markers() []uint32 {
 	return r.Markers
 }
 
-// number is the value of a token id; false for what is none.
+// number returns the value of a token id; false if it is not one.
 func number(text []byte) (id uint32, ok bool) {
 	const mostDigits = 9 // fits
 	if len(text) == 0 || len(text) > mostDigits {

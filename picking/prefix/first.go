@@ -1,15 +1,15 @@
 package prefix
 
-// A First is the first part of a body that comes in pieces. Its memory can be used again.
+// A First holds the first part of a body that comes in pieces. Its memory can be reused.
 type First struct {
 	text []byte
-	came int64 // bytes, those that are not kept included
+	came int64 // bytes, including those that are not kept
 }
 
 // Reset begins a body.
 func (f *First) Reset() { f.text, f.came = f.text[:0], 0 }
 
-// Add takes in the next piece. Of the body, the first most bytes are kept.
+// Add adds the next piece. The first most bytes of the body are kept.
 func (f *First) Add(piece []byte, most int) {
 	f.came += int64(len(piece))
 	f.text = append(f.text, piece[:min(len(piece), max(0, most-len(f.text)))]...)

@@ -67,7 +67,7 @@ func FuzzFirst(f *testing.F) {
 		routes, now := NewTable(Limits{Routes: MaxSteps}), time.Unix(0, 0)
 		routes.Learn(&prompt, "10.0.0.1:80", Own, now)
 		var m Matches
-		routes.Match(&prompt, now, &m)
+		routes.Match(&prompt, &m)
 		if n := len(prompt.Steps); n > 0 {
 			if deepest := prompt.Steps[n-1].Blocks; len(m.All) != 1 || m.All[0].Blocks != deepest {
 				t.Fatalf("matches %+v, want one of %d blocks", m.All, deepest)

@@ -2,14 +2,14 @@ package prefix
 
 import "bytes"
 
-// A scanner walks over JSON that strangers wrote, and that may end anywhere. It does not check it: of something that is
-// no JSON it finds something, in one pass. It neither recurses nor allocates.
+// A scanner reads untrusted JSON, which may end anywhere, in one pass. It does not validate: it finds something even in
+// text that is not JSON. It neither recurses nor allocates.
 type scanner struct {
 	text []byte
 	at   int
 }
 
-// next is the next byte that is not white space, without taking it; 0 at the end.
+// next returns the next byte that is not white space, without consuming it; 0 at the end.
 func (s *scanner) next() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {
@@ -21,7 +21,7 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// take takes a byte if it is the next one.
+// take consumes a byte if it is the next one.
 func (s *scanner) take(c byte) bool {
 	if s.next() != c || c == 0 {
 		return false
@@ -30,7 +30,7 @@ func (s *scanner) take(c byte) bool {
 	return true
 }
 
-// quoted takes a string, and returns it without its quotes; whole is false where it does not end.
+// quoted consumes a string, and returns it without its quotes; whole is false if it does not end.
 func (s *scanner) quoted() (text []byte, whole bool) {
 	if !s.take('"') {
 		return nil, false
@@ -58,7 +58,7 @@ func escaped(text []byte) bool {
 	return (len(text)-n)%2 == 1
 }
 
-// value takes a value, and returns it as it is written; whole is false where it does not end.
+// value consumes a value, and returns it as it is written; whole is false if it does not end.
 func (s *scanner) value() (text []byte, whole bool) {
 	s.next()
 	from, depth := s.at, 0
@@ -88,7 +88,7 @@ func (s *scanner) value() (text []byte, whole bool) {
 			continue
 		default:
 			if s.literal(); s.at == len(s.text) {
-				return s.text[from:], false // it may go on
+				return s.text[from:], false // it may continue
 			}
 		}
 		if depth == 0 {
@@ -97,7 +97,7 @@ func (s *scanner) value() (text []byte, whole bool) {
 	}
 }
 
-// literal takes a number or a word.
+// literal consumes a number or a word.
 func (s *scanner) literal() {
 	if i := bytes.IndexAny(s.text[s.at:], " \t\n\r,:]}[{\""); i >= 0 {
 		s.at += i
@@ -106,7 +106,7 @@ func (s *scanner) literal() {
 	}
 }
 
-// elements calls visit with each element of an array, until the end of what there is of it.
+// elements calls visit with each element of an array, as far as the text goes.
 func (s *scanner) elements(visit func(text []byte, whole bool)) {
 	if !s.take('[') {
 		return
@@ -123,7 +123,7 @@ func (s *scanner) elements(visit func(text []byte, whole bool)) {
 	}
 }
 
-// members calls visit with each member of an object, until the end of what there is of it.
+// members calls visit with each member of an object, as far as the text goes.
 func (s *scanner) members(visit func(key, value []byte)) {
 	if !s.take('{') {
 		return

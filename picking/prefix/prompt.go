@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// BlockTokens is the size of a block of token ids.
-	BlockTokens = 16
-	// BlockBytes is the size of a block of text, and of BlockTokens ids.
-	BlockBytes = 4 * BlockTokens
+	// PieceTokens is the size of a piece of token ids: what is hashed at once, and the default block of an engine.
+	PieceTokens = 16
+	// PieceBytes is the size of a piece of text, and of PieceTokens ids.
+	PieceBytes = 4 * PieceTokens
 	// MaxSteps bounds the steps of a prompt.
 	MaxSteps = 128
 	// firstSteps of them are kept from the beginning, where many prompts are the same.
 	firstSteps = 32
-	// firstRung is the least number of blocks at which a step is that is not the end of a message.
+	// firstRung is the least number of pieces at which a step is that is not the end of a message.
 	firstRung = 16
 )
 
-// A Step is a beginning of a prompt: so many blocks, with a hash of them all.
+// A Step is a beginning of a prompt: so many whole blocks of the engine, with a hash of all that is before.
 type Step struct {
 	Blocks int
 	Hash   uint64
@@ -32,7 +32,7 @@ type Prompt struct {
 	Whole float64
 }
 
-// Share is the part of the prompt that so many blocks are, 0..1.
+// Share returns the part of the prompt, 0..1, that this many blocks are.
 func (p *Prompt) Share(blocks int) float64 {
 	if p.Whole <= 0 {
 		return 0
@@ -40,8 +40,8 @@ func (p *Prompt) Share(blocks int) float64 {
 	return min(1, float64(blocks)/p.Whole)
 }
 
-// Key is that of the first blocks beyond a step of so many blocks: requests that go on in the same way have the same
-// key. It is 0 for a prompt without steps.
+// Key returns a key of the first blocks beyond a step of this many blocks: requests that continue in the same way have
+// the same key. It is 0 for a prompt without steps.
 func (p *Prompt) Key(blocks int) uint64 {
 	for _, s := range p.Steps {
 		if s.Blocks > blocks {
@@ -54,10 +54,10 @@ func (p *Prompt) Key(blocks int) uint64 {
 	return 0
 }
 
-// FromBlocks is a prompt whose blocks have hashes, each of all up to it, with the ends of messages in blocks,
-// ascending.
+// FromBlocks returns a prompt whose blocks have these hashes, each of all blocks up to it, with the ends of messages in
+// blocks, ascending.
 func FromBlocks(hashes []uint64, ends []int32) Prompt {
-	var w writer
+	w := writer{per: 1}
 	for i, h := range hashes {
 		for len(ends) > 0 && int(ends[0]) <= i {
 			w.step()
@@ -70,9 +70,10 @@ func FromBlocks(hashes []uint64, ends []int32) Prompt {
 
 // A writer makes a prompt of its bytes.
 type writer struct {
+	per    float64 // blocks of the engine that a piece is
 	hash   uint64
-	blocks int
-	part   [BlockBytes]byte // of the block under way
+	pieces int
+	part   [PieceBytes]byte // of the piece under way
 	filled int
 	rung   int // the next of the ladder
 	steps  []Step
@@ -94,7 +95,7 @@ func (w *writer) write(text []byte) {
 		n := copy(w.part[w.filled:], text)
 		w.filled += n
 		text = text[n:]
-		if w.filled == BlockBytes {
+		if w.filled == PieceBytes {
 			w.add(chained(w.hash, &w.part))
 			w.filled = 0
 		}
@@ -108,14 +109,14 @@ func (w *writer) token(id uint32) {
 	w.write(b[:])
 }
 
-// add takes in a whole block by the hash up to its end.
+// add takes in a whole piece by the hash up to its end.
 func (w *writer) add(hash uint64) {
 	w.hash = hash
-	w.blocks++
+	w.pieces++
 	if w.rung == 0 {
 		w.rung = firstRung
 	}
-	if w.blocks == w.rung {
+	if w.pieces == w.rung {
 		w.step()
 		if w.rung&(w.rung-1) == 0 {
 			w.rung += w.rung / 2
@@ -125,18 +126,19 @@ func (w *writer) add(hash uint64) {
 	}
 }
 
-// step makes a step of the whole blocks so far.
+// step makes a step of the whole blocks so far. Of several with as many, the first is shared by the most prompts.
 func (w *writer) step() {
-	if w.blocks == 0 || len(w.steps) > 0 && w.steps[len(w.steps)-1].Blocks == w.blocks {
+	blocks := int(float64(w.pieces) * w.per)
+	if blocks == 0 || len(w.steps) > 0 && w.steps[len(w.steps)-1].Blocks == blocks {
 		return
 	}
-	w.steps = append(w.steps, Step{Blocks: w.blocks, Hash: w.hash})
+	w.steps = append(w.steps, Step{Blocks: blocks, Hash: w.hash})
 }
 
-// written is the size so far, in blocks.
-func (w *writer) written() float64 { return float64(w.blocks) + float64(w.filled)/BlockBytes }
+// written returns the size so far, in blocks.
+func (w *writer) written() float64 { return (float64(w.pieces) + float64(w.filled)/PieceBytes) * w.per }
 
-// prompt is what was written, of a size in blocks.
+// prompt returns what was written, with a size in blocks.
 func (w *writer) prompt(whole float64) Prompt {
 	w.step()
 	if len(w.steps) > MaxSteps {
@@ -145,11 +147,11 @@ func (w *writer) prompt(whole float64) Prompt {
 	return Prompt{Steps: w.steps, Whole: whole}
 }
 
-// chained is the hash of a block after that of all before it.
-func chained(before uint64, block *[BlockBytes]byte) uint64 {
+// chained returns the hash of a piece after that of all before it.
+func chained(before uint64, piece *[PieceBytes]byte) uint64 {
 	h := before
-	for i := 0; i < BlockBytes; i += 16 {
-		h = mixed(h^binary.LittleEndian.Uint64(block[i:]), binary.LittleEndian.Uint64(block[i+8:]))
+	for i := 0; i < PieceBytes; i += 16 {
+		h = mixed(h^binary.LittleEndian.Uint64(piece[i:]), binary.LittleEndian.Uint64(piece[i+8:]))
 	}
 	return h
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 
 // text is n blocks of a text that no other name has.
 func text(name string, blocks int) string {
-	one := (name + strings.Repeat(".", BlockBytes))[:BlockBytes]
+	one := (name + strings.Repeat(".", PieceBytes))[:PieceBytes]
 	return strings.Repeat(one, blocks)
 }
 
@@ -271,5 +272,49 @@ func BenchmarkRead(b *testing.B) {
 				r.Read(body, int64(len(body)))
 			}
 		})
+	}
+}
+
+func TestBlocksAreThoseOfTheEngine(t *testing.T) {
+	messages := chat(t, said("system", text("s", 7)), said("user", text("u", 1)), said("assistant", text("a", 24)))
+	ids := []byte(`{"input_ids":[` + strings.TrimSuffix(strings.Repeat("7,", 1000), ",") + `]}`)
+	for _, c := range []struct {
+		name   string
+		reader Reader
+		body   []byte
+		blocks []int
+		whole  float64
+	}{
+		// 33.4 pieces: 7.4 of the first message, 8.9 of two, and the rest of the third.
+		{"the default", Reader{}, messages, []int{7, 8, 16, 24, 32, 33}, 33.4},
+		{"large ones, which two ends may share", Reader{BlockTokens: 128}, messages, []int{1, 2, 3, 4}, 4.2},
+		{"fewer tokens in a byte", Reader{BlockTokens: 128, TokensPerByte: 0.125}, messages, []int{1, 2}, 2.1},
+		{"more than any text has", Reader{BlockTokens: 128, TokensPerByte: 50}, messages,
+			[]int{3, 4, 8, 12, 16}, 16.7},
+		{"token ids", Reader{BlockTokens: 128, TokensPerByte: 0.125}, ids, []int{2, 3, 4, 6, 7}, 7.8},
+		{"the least", Reader{BlockTokens: 1}, ids, []int{256, 384, 512, 768, 992}, 1000},
+	} {
+		p := c.reader.Read(c.body, int64(len(c.body)))
+		var blocks []int
+		for _, s := range p.Steps {
+			blocks = append(blocks, s.Blocks)
+		}
+		if !slices.Equal(blocks, c.blocks) || math.Abs(p.Whole-c.whole) > 0.1 {
+			t.Errorf("%s: steps of %v blocks, of %.2f, want %v of %v", c.name, blocks, p.Whole, c.blocks, c.whole)
+		}
+	}
+}
+
+// TestWhatIsLearnedSurvivesANewEstimate of the tokens in a byte: what is hashed does not depend on it.
+func TestWhatIsLearnedSurvivesANewEstimate(t *testing.T) {
+	body := chat(t, said("system", text("s", 7)), said("user", text("u", 30)))
+	before, after := Reader{TokensPerByte: 0.25, BlockTokens: 16}, Reader{TokensPerByte: 0.28, BlockTokens: 16}
+	table := NewTable(Limits{})
+	p := before.Read(body, int64(len(body)))
+	table.Learn(&p, "a", Own, start)
+	p = after.Read(body, int64(len(body)))
+	var m Matches
+	if table.Match(&p, &m); len(m.All) != 1 || p.Share(m.All[0].Blocks) < 0.95 {
+		t.Errorf("matches %v of %v", m.All, p)
 	}
 }

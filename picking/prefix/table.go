@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ const (
 	DefaultTTL    = time.Hour
 )
 
-// Origin is who learned a route.
+// Origin is the picker that learned a route.
 type Origin uint8
 
 // The origins.
@@ -27,35 +28,50 @@ const (
 	Others               // from one of another proxy
 )
 
-// A Table has the routes of one cluster. It is safe for concurrent use.
+// A Table has the routes of one cluster. It is safe for concurrent use. No lock is held for more than some hundred
+// routes, and a prompt costs the same wherever its steps are known: at one endpoint, or at all.
 type Table struct {
 	limits Limits
 
 	mu        sync.RWMutex
-	epoch     time.Time // routes count their seconds from then on
-	index     map[uint64]int32
+	epoch     time.Time        // routes count their seconds from then on
+	numbers   map[uint64]int32 // of the steps, by hash
+	steps     []step           // by number
+	unused    []int32          // numbers of steps
+	words     int              // of each set
+	sets      []uint64         // by number of a step: a bit for each endpoint with a route
+	index     map[uint64]int32 // of the routes, by step and endpoint
 	routes    []route
 	free      int32   // list of unused routes, by newer
 	order     [2]list // by origin: from the oldest to the newest
 	ids       map[string]int32
 	endpoints []endpoint // by id
+	leaving   []uint64   // a bit for each endpoint that is being removed
 	evicted   uint64
 }
 
-// A route says that a prefix is in the cache of an endpoint. It is in three lists, whose links are indexes: of its
-// origin by age, of those with the same hash, and of those of its endpoint.
+// A step is one with routes.
+type step struct {
+	hash   uint64
+	routes int32
+	newest int32 // endpoint whose route was added last, if it has that still; else none
+}
+
+// A route says that a step is in the cache of an endpoint. It is in two lists, whose links are indexes: of its origin
+// by age, and of its endpoint.
 type route struct {
-	hash                uint64
 	older, newer        int32
-	before, after       int32  // with the same hash
-	previous, following int32  // of the same endpoint
+	previous, following int32 // of the same endpoint
+	step, endpoint      int32
 	confirmed           uint32 // seconds since the epoch
-	endpoint            int32
 	origin              Origin
 }
 
 // none is the end of a list.
 const none int32 = -1
+
+// most is the number of routes that are removed under one lock.
+const most = 256
 
 type list struct {
 	oldest, newest int32
@@ -63,20 +79,32 @@ type list struct {
 }
 
 type endpoint struct {
-	address string // empty: unused
-	first   int32  // of its routes
+	used    bool
+	address string
+	first   int32 // of its routes
 }
 
-// NewTable makes one without routes.
+// NewTable makes a table without routes.
 func NewTable(l Limits) *Table {
+	return &Table{limits: l.withDefaults(), numbers: make(map[uint64]int32), index: make(map[uint64]int32), free: none,
+		ids: make(map[string]int32), order: [2]list{{none, none, 0}, {none, none, 0}}}
+}
+
+func (l Limits) withDefaults() Limits {
 	if l.Routes <= 0 {
 		l.Routes = DefaultRoutes
 	}
 	if l.TTL <= 0 {
 		l.TTL = DefaultTTL
 	}
-	return &Table{limits: l, index: make(map[uint64]int32), free: none, ids: make(map[string]int32),
-		order: [2]list{{none, none, 0}, {none, none, 0}}}
+	return l
+}
+
+// Limit changes the limits. Expire forgets the routes that are beyond them.
+func (t *Table) Limit(l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limits = l.withDefaults()
 }
 
 // Learn notes that an endpoint has answered a prompt. Routes that it had before are confirmed.
@@ -94,7 +122,7 @@ func (t *Table) Learn(p *Prompt, address string, o Origin, now time.Time) {
 	}
 }
 
-// seconds are those since the table was first used.
+// seconds returns the seconds since the table was first used.
 func (t *Table) seconds(now time.Time) uint32 {
 	if t.epoch.IsZero() {
 		t.epoch = now
@@ -102,61 +130,87 @@ func (t *Table) seconds(now time.Time) uint32 {
 	return uint32(max(0, now.Sub(t.epoch)/time.Second))
 }
 
-// id is the number of an endpoint.
+// id returns the number of an endpoint.
 func (t *Table) id(address string) int32 {
 	if id, ok := t.ids[address]; ok {
 		return id
 	}
-	id := int32(len(t.endpoints))
-	for i := range t.endpoints {
-		if t.endpoints[i].address == "" {
-			id = int32(i)
-			break
+	id := slices.IndexFunc(t.endpoints, func(e endpoint) bool { return !e.used })
+	if id < 0 {
+		id = len(t.endpoints)
+		t.endpoints = append(t.endpoints, endpoint{})
+		if id >= 64*t.words {
+			t.widen()
 		}
 	}
-	if int(id) == len(t.endpoints) {
-		t.endpoints = append(t.endpoints, endpoint{})
-	}
-	t.endpoints[id] = endpoint{address: address, first: none}
-	t.ids[address] = id
-	return id
+	t.endpoints[id] = endpoint{used: true, address: address, first: none}
+	t.ids[address] = int32(id)
+	return int32(id)
 }
+
+// widen makes room for more endpoints in all sets, for twice as many each time.
+func (t *Table) widen() {
+	wide := max(1, 2*t.words)
+	sets := make([]uint64, wide*len(t.steps), wide*cap(t.steps))
+	for n := range t.steps {
+		copy(sets[n*wide:], t.set(int32(n)))
+	}
+	t.words, t.sets = wide, sets
+	t.leaving = append(t.leaving, make([]uint64, wide-len(t.leaving))...)
+}
+
+// set returns a bit for each endpoint with a route of a step.
+func (t *Table) set(n int32) []uint64 { return t.sets[int(n)*t.words:][:t.words] }
+
+// key returns the key of a route in the index.
+func key(n, id int32) uint64 { return uint64(n)<<32 | uint64(id) }
 
 // confirm makes a route the newest, or adds it. A route that this proxy has learned stays its own.
 func (t *Table) confirm(hash uint64, id int32, o Origin, seconds uint32) {
-	head, known := t.index[hash]
-	if known {
-		for i := head; i != none; i = t.routes[i].after {
-			if t.routes[i].endpoint == id {
-				t.leaveOrder(i)
-				t.routes[i].origin = min(t.routes[i].origin, o)
-				t.routes[i].confirmed = seconds
-				t.enterOrder(i)
-				return
-			}
+	if n, known := t.numbers[hash]; known {
+		if i, ok := t.index[key(n, id)]; ok {
+			t.leaveOrder(i)
+			t.routes[i].origin = min(t.routes[i].origin, o)
+			t.routes[i].confirmed = seconds
+			t.enterOrder(i)
+			return
 		}
 	}
 	if t.size() >= t.limits.Routes {
 		t.evict()
-		head, known = t.index[hash] // it may have been the one
 	}
-	if !known {
-		head = none
-	}
-	i := t.slot()
-	t.routes[i] = route{hash: hash, endpoint: id, origin: o, confirmed: seconds, before: none, after: head,
-		previous: none, following: t.endpoints[id].first}
-	if head != none {
-		t.routes[head].before = i
-	}
+	n, i := t.number(hash), t.slot()
+	t.routes[i] = route{step: n, endpoint: id, origin: o, confirmed: seconds, previous: none,
+		following: t.endpoints[id].first}
 	if next := t.routes[i].following; next != none {
 		t.routes[next].previous = i
 	}
-	t.index[hash], t.endpoints[id].first = i, i
+	t.endpoints[id].first, t.index[key(n, id)] = i, i
+	t.set(n)[id/64] |= 1 << (id % 64)
+	t.steps[n].routes++
+	t.steps[n].newest = id
 	t.enterOrder(i)
 }
 
-// slot is an unused route.
+// number returns the number of a step, which it adds if it is new.
+func (t *Table) number(hash uint64) int32 {
+	n, known := t.numbers[hash]
+	if known {
+		return n
+	}
+	if last := len(t.unused) - 1; last >= 0 {
+		n, t.unused = t.unused[last], t.unused[:last]
+	} else {
+		n = int32(len(t.steps))
+		t.steps = append(t.steps, step{})
+		t.sets = append(t.sets, make([]uint64, t.words)...)
+	}
+	t.steps[n] = step{hash: hash, newest: none}
+	t.numbers[hash] = n
+	return n
+}
+
+// slot returns an unused route.
 func (t *Table) slot() int32 {
 	if i := t.free; i != none {
 		t.free = t.routes[i].newer
@@ -178,13 +232,31 @@ func (t *Table) evict() {
 	t.evicted++
 }
 
-// expire forgets the routes that are too old.
-func (t *Table) expire(seconds uint32) {
+// Expire forgets the routes that nothing has confirmed for too long, and those beyond the limit. It is to be called
+// about once a second: a match does not look at ages.
+func (t *Table) Expire(now time.Time) {
+	for t.expireSome(now) {
+	}
+}
+
+func (t *Table) expireSome(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.expire(t.seconds(now)) == most
+}
+
+// expire forgets routes that are too old, at most so many as are removed under one lock.
+func (t *Table) expire(seconds uint32) (removed int) {
 	for o := range t.order {
-		for i := t.order[o].oldest; i != none && t.tooOld(i, seconds); i = t.order[o].oldest {
+		for i := t.order[o].oldest; i != none && t.tooOld(i, seconds) && removed < most; i = t.order[o].oldest {
 			t.remove(i)
+			removed++
 		}
 	}
+	for ; t.size() > t.limits.Routes && removed < most; removed++ {
+		t.evict()
+	}
+	return removed
 }
 
 func (t *Table) tooOld(i int32, seconds uint32) bool {
@@ -192,21 +264,10 @@ func (t *Table) tooOld(i int32, seconds uint32) bool {
 	return seconds > confirmed && time.Duration(seconds-confirmed)*time.Second > t.limits.TTL
 }
 
-// remove takes a route out of its lists.
+// remove takes a route out of its lists, and its step out of the table with the last one.
 func (t *Table) remove(i int32) {
 	t.leaveOrder(i)
 	r := &t.routes[i]
-	switch {
-	case r.before != none:
-		t.routes[r.before].after = r.after
-	case r.after != none:
-		t.index[r.hash] = r.after
-	default:
-		delete(t.index, r.hash)
-	}
-	if r.after != none {
-		t.routes[r.after].before = r.before
-	}
 	if r.previous != none {
 		t.routes[r.previous].following = r.following
 	} else {
@@ -214,6 +275,16 @@ func (t *Table) remove(i int32) {
 	}
 	if r.following != none {
 		t.routes[r.following].previous = r.previous
+	}
+	delete(t.index, key(r.step, r.endpoint))
+	t.set(r.step)[r.endpoint/64] &^= 1 << (r.endpoint % 64)
+	s := &t.steps[r.step]
+	if s.newest == r.endpoint {
+		s.newest = none
+	}
+	if s.routes--; s.routes == 0 {
+		delete(t.numbers, s.hash)
+		t.unused = append(t.unused, r.step)
 	}
 	r.newer, t.free = t.free, i
 }
@@ -247,19 +318,39 @@ func (t *Table) leaveOrder(i int32) {
 	l.routes--
 }
 
-// Remove forgets the routes of an endpoint that left, or whose engine restarted with an empty cache.
+// Remove forgets the routes of an endpoint that left, or whose engine restarted with an empty cache: none matches from
+// the beginning on, and others may use the table in between.
 func (t *Table) Remove(address string) {
+	id, ok := t.leave(address)
+	for ok && t.removeSome(id) {
+	}
+}
+
+// leave takes an endpoint out of all matches; what is learned of its address from then on is that of another one.
+func (t *Table) leave(address string) (id int32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, ok := t.ids[address]
-	if !ok {
-		return
+	if id, ok = t.ids[address]; ok {
+		delete(t.ids, address)
+		t.leaving[id/64] |= 1 << (id % 64)
 	}
-	for i := t.endpoints[id].first; i != none; i = t.endpoints[id].first {
-		t.remove(i)
+	return id, ok
+}
+
+// removeSome removes some routes of an endpoint that leaves; false when there are no more.
+func (t *Table) removeSome(id int32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := &t.endpoints[id]
+	for range most {
+		if e.first == none {
+			*e = endpoint{}
+			t.leaving[id/64] &^= 1 << (id % 64)
+			return false
+		}
+		t.remove(e.first)
 	}
-	delete(t.ids, address)
-	t.endpoints[id] = endpoint{first: none}
+	return true
 }
 
 // Keep forgets the routes of all endpoints but these.
@@ -283,38 +374,47 @@ type Match struct {
 	Blocks  int
 }
 
-// Matches are those of a prompt, deepest first; the memory is used again.
+// Matches has the matches of a prompt, deepest first; the memory is reused.
 type Matches struct {
 	All  []Match
 	seen []uint64 // a bit for each endpoint
 }
 
-// Match finds the endpoints that have a part of a prompt, each with the most blocks.
-func (t *Table) Match(p *Prompt, now time.Time, m *Matches) {
+// Match finds the endpoints that have a part of a prompt, each with the most blocks. Of several with as many, the one
+// that was learned last may be the first.
+func (t *Table) Match(p *Prompt, m *Matches) {
 	m.All = m.All[:0]
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if t.epoch.IsZero() {
-		return
-	}
-	seconds := t.seconds(now)
-	m.seen = append(m.seen[:0], make([]uint64, (len(t.endpoints)+63)/64)...)
+	m.seen = append(m.seen[:0], t.leaving...)
 	for k := len(p.Steps) - 1; k >= 0 && len(m.All) < len(t.ids); k-- {
-		i, ok := t.index[p.Steps[k].Hash]
-		for ; ok && i != none; i = t.routes[i].after {
-			r := &t.routes[i]
-			word, bit := &m.seen[r.endpoint/64], uint64(1)<<(r.endpoint%64)
-			if *word&bit == 0 && !t.tooOld(i, seconds) {
-				*word |= bit
-				m.All = append(m.All, Match{Address: t.endpoints[r.endpoint].address, Blocks: p.Steps[k].Blocks})
+		n, known := t.numbers[p.Steps[k].Hash]
+		if !known {
+			continue
+		}
+		if id := t.steps[n].newest; id != none {
+			t.match(int(id)/64, 1<<(id%64), p.Steps[k].Blocks, m)
+		}
+		for w, set := range t.set(n) {
+			if set&^m.seen[w] != 0 {
+				t.match(w, set, p.Steps[k].Blocks, m)
 			}
 		}
 	}
 }
 
+// match adds those endpoints of a word of a set that are not seen yet.
+func (t *Table) match(w int, set uint64, blocks int, m *Matches) {
+	for fresh := set &^ m.seen[w]; fresh != 0; fresh &= fresh - 1 {
+		id := 64*w + bits.TrailingZeros64(fresh)
+		m.All = append(m.All, Match{Address: t.endpoints[id].address, Blocks: blocks})
+	}
+	m.seen[w] |= set
+}
+
 // Stats are the sizes of a Table.
 type Stats struct {
-	Own, Others int    // routes, by who learned them
+	Own, Others int    // routes, by the picker that learned them
 	Evicted     uint64 // to make room, since the start
 }
 

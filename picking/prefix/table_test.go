@@ -21,10 +21,11 @@ func of(hashes ...uint64) *Prompt {
 	return &p
 }
 
-// matches are those of a prompt as text, sorted.
+// matches returns the matches of a prompt as text, sorted.
 func matches(table *Table, p *Prompt, now time.Time) []string {
 	var m Matches
-	table.Match(p, now, &m)
+	table.Expire(now)
+	table.Match(p, &m)
 	var out []string
 	for _, one := range m.All {
 		out = append(out, fmt.Sprintf("%s:%d", one.Address, one.Blocks))
@@ -115,6 +116,87 @@ func TestAnEndpointThatLeftTakesItsRoutesWithIt(t *testing.T) {
 	wantMatches(t, "after all others left", matches(table, of(1, 3), start))
 	if s := table.Stats(); s != (Stats{Own: 1}) {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestManyEndpointsHaveTheSamePrompt(t *testing.T) {
+	table := NewTable(Limits{})
+	address := func(i int) string { return fmt.Sprintf("%03d", i) }
+	var all, left []string
+	for i := range 200 {
+		table.Learn(of([]uint64{1, 2, 3}[:1+i%3]...), address(i), Own, start)
+		all = append(all, fmt.Sprintf("%s:%d", address(i), 1+i%3))
+	}
+	wantMatches(t, "all", matches(table, of(1, 2, 3), start), all...)
+	for i, match := range all {
+		if i%2 == 0 {
+			table.Remove(address(i))
+		} else {
+			left = append(left, match)
+		}
+	}
+	wantMatches(t, "after every other one left", matches(table, of(1, 2, 3), start), left...)
+	for i := range 200 {
+		table.Learn(of([]uint64{1, 2, 3}[:1+i%3]...), address(i), Others, start)
+	}
+	wantMatches(t, "after they came back", matches(table, of(1, 2, 3), start), all...)
+	if s := table.Stats(); s != (Stats{Own: 200, Others: 199}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestOfSeveralWithAsMuchTheLatestIsTheFirstMatch(t *testing.T) {
+	table := NewTable(Limits{})
+	var m Matches
+	for _, address := range []string{"a", "c", "b"} {
+		table.Learn(of(1, 2), address, Own, start)
+		if table.Match(of(1, 2), &m); m.All[0].Address != address {
+			t.Errorf("after %s the first match is %v", address, m.All[0])
+		}
+	}
+}
+
+// TestASharedPromptCostsAMatchLittleMore: a match that looked at each route would take 780 times as long.
+func TestASharedPromptCostsAMatchLittleMore(t *testing.T) {
+	took := func(s shape) time.Duration {
+		least := time.Hour
+		var m Matches
+		for range 200 {
+			begun := time.Now()
+			s.table.Match(s.prompts[0], &m)
+			least = min(least, time.Since(begun))
+		}
+		return least
+	}
+	one, many := took(common(1, 128)), took(common(780, 128))
+	if many > 15*one {
+		t.Errorf("a match takes %v where 780 endpoints have the prompt, %v where one has it", many, one)
+	}
+}
+
+func TestOthersUseTheTableWhileAnEndpointWithManyRoutesLeaves(t *testing.T) {
+	table := NewTable(Limits{})
+	for i := range uint64(DefaultRoutes) {
+		table.Learn(of(i), "a", Own, start)
+	}
+	removed := make(chan struct{})
+	go func() {
+		defer close(removed)
+		table.Remove("a")
+	}()
+	var m Matches
+	meanwhile := 0
+	for routes := DefaultRoutes; routes > 0; routes = table.Stats().Own {
+		if table.Match(of(1), &m); len(m.All) > 0 && routes < DefaultRoutes {
+			t.Fatal("a route of an endpoint that leaves matches")
+		}
+		if routes < DefaultRoutes {
+			meanwhile++
+		}
+	}
+	<-removed
+	if meanwhile < 10 {
+		t.Errorf("the table was free %d times while 100,000 routes were removed", meanwhile)
 	}
 }
 
@@ -217,7 +299,7 @@ func TestATableIsUsedByManyAtATime(t *testing.T) {
 			var m Matches
 			for i := range 500 {
 				p := of(uint64(i%7), uint64(u), uint64(i))
-				table.Match(p, start, &m)
+				table.Match(p, &m)
 				table.Learn(p, fmt.Sprint(i%5), Origin(u%2), start)
 				if i%100 == 0 {
 					table.Keep(func(a string) bool { return a != "3" })
@@ -231,9 +313,35 @@ func TestATableIsUsedByManyAtATime(t *testing.T) {
 	}
 }
 
+// A shape is a table that is full, and the prompts that are asked of it.
+type shape struct {
+	name    string
+	table   *Table
+	prompts []*Prompt
+}
+
+// shapes are the extremes: each endpoint has its own conversations, or all have one system prompt.
+func shapes() []shape {
+	table, prompts := full()
+	return []shape{{"own", table, prompts}, common(20, 128), common(100, 100), common(780, 128)}
+}
+
+// common is a prompt that so many endpoints have answered, and one that has answered something else.
+func common(endpoints, steps int) shape {
+	hashes := make([]uint64, steps)
+	for i := range hashes {
+		hashes[i] = mixed(1, uint64(i))
+	}
+	s := shape{fmt.Sprintf("%dx%d", endpoints, steps), NewTable(Limits{}), []*Prompt{of(hashes...)}}
+	for i := range endpoints {
+		s.table.Learn(s.prompts[0], fmt.Sprintf("10.0.%d.%d:8000", i/250, i%250), Own, start)
+	}
+	s.table.Learn(of(7), "10.1.0.0:8000", Own, start)
+	return s
+}
+
 // full is a table of 100,000 routes: conversations of ten steps, of which two are shared.
-func full(b *testing.B) (table *Table, prompts []*Prompt) {
-	b.Helper()
+func full() (table *Table, prompts []*Prompt) {
 	table = NewTable(Limits{})
 	for i := uint64(0); table.Stats().Own < DefaultRoutes; i++ {
 		hashes := []uint64{i % 3, 1000 + i%100}
@@ -247,32 +355,25 @@ func full(b *testing.B) (table *Table, prompts []*Prompt) {
 	return table, prompts
 }
 
-// BenchmarkTable has ten goroutines, of which each matches and learns.
+// BenchmarkTable has ten goroutines, of which each matches, and learns from the answer of the first.
 func BenchmarkTable(b *testing.B) {
-	table, prompts := full(b)
-	b.ReportMetric(float64(table.Stats().Own), "routes")
-	b.SetParallelism(10)
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		var m Matches
-		for i := 0; pb.Next(); i += 7919 {
-			p := prompts[i%len(prompts)]
-			table.Match(p, start, &m)
-			table.Learn(p, m.All[0].Address, Own, start)
+	for _, s := range shapes() {
+		for _, learns := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/learns=%t", s.name, learns), func(b *testing.B) {
+				b.ReportMetric(float64(s.table.Stats().Own), "routes")
+				b.SetParallelism(10)
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					var m Matches
+					for i := 0; pb.Next(); i += 7919 {
+						p := s.prompts[i%len(s.prompts)]
+						s.table.Match(p, &m)
+						if learns {
+							s.table.Learn(p, m.All[0].Address, Own, start)
+						}
+					}
+				})
+			})
 		}
-	})
-}
-
-func BenchmarkMatch(b *testing.B) {
-	table, prompts := full(b)
-	b.SetParallelism(10)
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		var m Matches
-		for i := 0; pb.Next(); i += 7919 {
-			table.Match(prompts[i%len(prompts)], start, &m)
-		}
-	})
+	}
 }

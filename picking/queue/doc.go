@@ -1,5 +1,5 @@
-// Package queue is the queue of one cluster: which of the requests that wait at all proxies is sent next, and to which
-// endpoint. Package places (xds) serves it to the proxies.
+// Package queue is the queue of one cluster: it decides which of the requests that wait at all proxies is sent next,
+// and to which endpoint. Package places (xds) serves it to the proxies.
 //
 // It is pure: time and random numbers are arguments.
 //
@@ -8,7 +8,7 @@
 // A request belongs to a class and, in it, to a tenant. Between classes, weights are shares: each class with waiting
 // requests has a position p_c, the lowest is next, and a request of class c moves it by 1 / weight_c (stride
 // scheduling). A class that was empty begins at the position of the class that was served last, so that nothing is
-// saved up, and no class waits for ever. Strict classes come before all others, in the order of the list: they can
+// saved up, and no class waits forever. Strict classes come before all others, in the order of the list: they can
 // starve the others. Inside a class, tenants take turns; inside a tenant, the first that came to its proxy is first.
 //
 // # Places
@@ -20,9 +20,9 @@
 //	others   least value of max(0, round(in flight) − held) over one to two seconds
 //	free     max in flight − held − others
 //
-// The least value, because the reports of requests in flight are some milliseconds late: an endpoint whose request has
-// just been replaced by the next one may be reported with two of them, or with none. While nothing is reported of an
-// endpoint, only what the queue has sent there counts.
+// The least value is used because the reports of requests in flight are some milliseconds late: an endpoint whose
+// request has just been replaced by the next one may be reported with two of them, or with none. While an endpoint has
+// no reports, only what the queue has sent there counts.
 //
 // Without a configured maximum, it is the number of requests that the endpoint executes at once; while that is not
 // known, the endpoint has a place for any request.

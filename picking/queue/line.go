@@ -11,8 +11,8 @@ import (
 type Class struct {
 	Name       string
 	Weight     float64       // its share, relative to the others; above 0
-	Strict     bool          // before all classes that are not, whatever their weights
-	MaxWaiting int           // requests; beyond it one is refused
+	Strict     bool          // before all classes that are not strict, whatever their weights
+	MaxWaiting int           // requests; with more of them, one is refused
 	MaxWait    time.Duration // after which a request is refused
 }
 
@@ -24,7 +24,7 @@ type waiting struct {
 	inTenant, inClass *list.Element
 }
 
-// tenant is one with waiting requests.
+// tenant is a tenant with waiting requests.
 type tenant struct {
 	name     string
 	requests list.List     // of *waiting, by Since
@@ -47,7 +47,7 @@ func (c *class) oldest() *waiting {
 	return c.requests.Front().Value.(*waiting)
 }
 
-// line is the requests that wait, in the order of the package comment.
+// line holds the requests that wait, in the order of the package comment.
 type line struct {
 	classes []*class
 	byID    map[ID]*waiting
@@ -62,7 +62,7 @@ func newLine(classes []Class) *line {
 	return l
 }
 
-// class is the one of a name; the last for an unknown name.
+// class returns the class with a name; the last one for an unknown name.
 func (l *line) class(name string) *class {
 	for _, c := range l.classes {
 		if c.Name == name {
@@ -72,7 +72,7 @@ func (l *line) class(name string) *class {
 	return l.classes[len(l.classes)-1]
 }
 
-// add takes in a request, and returns it as it waits.
+// add adds a request to the line.
 func (l *line) add(r Request) *waiting {
 	c := l.class(r.Class)
 	r.Class = c.Name
@@ -91,7 +91,7 @@ func (l *line) add(r Request) *waiting {
 	return w
 }
 
-// insert keeps a list ordered by Since. Almost always the request is the newest.
+// insert adds to a list that is ordered by Since. The request is usually the newest.
 func insert(to *list.List, w *waiting) *list.Element {
 	for e := to.Back(); e != nil; e = e.Prev() {
 		if !w.Since.Before(e.Value.(*waiting).Since) {
@@ -101,7 +101,7 @@ func insert(to *list.List, w *waiting) *list.Element {
 	return to.PushFront(w)
 }
 
-// next is the request to be sent next; nil when none waits.
+// next returns the request to send next; nil if none waits.
 func (l *line) next() *waiting {
 	var best *class
 	for _, c := range l.classes {
@@ -129,7 +129,7 @@ func (l *line) serve(w *waiting) {
 	l.remove(w)
 }
 
-// remove takes out a request that leaves without having been sent.
+// remove removes a request that leaves without having been sent.
 func (l *line) remove(w *waiting) {
 	delete(l.byID, w.ID)
 	w.class.requests.Remove(w.inClass)
@@ -140,8 +140,8 @@ func (l *line) remove(w *waiting) {
 	}
 }
 
-// excess is the request to refuse from a class that has more than its maximum, the latest of the tenant with the most;
-// of several such tenants, the latest request. nil for a class that is not too full.
+// excess returns the request to refuse from a class that has more than its maximum: the latest of the tenant with the
+// most; of several such tenants, the latest request. It returns nil if the class does not exceed its maximum.
 func (c *class) excess() (worst *waiting) {
 	if c.requests.Len() <= c.MaxWaiting {
 		return nil
@@ -157,7 +157,7 @@ func (c *class) excess() (worst *waiting) {
 	return worst
 }
 
-// all is what waits, by Since.
+// all returns the requests that wait, by Since.
 func (l *line) all() []*waiting {
 	out := make([]*waiting, 0, len(l.byID))
 	for _, w := range l.byID {

@@ -9,9 +9,9 @@ import (
 
 // Options are the settings of a Queue.
 type Options struct {
-	// Classes are at least one. A request that names none of them belongs to the last.
+	// Classes has at least one class. A request that names none of them belongs to the last one.
 	Classes []Class
-	// MaxInFlight is the requests that an endpoint may have in flight; 0: as many as it executes at once.
+	// MaxInFlight is how many requests an endpoint may have in flight; 0: as many as it executes at once.
 	MaxInFlight int
 }
 
@@ -21,7 +21,7 @@ type ID struct {
 	Request uint64 // unique on the stream
 }
 
-// A Request is one that asks for a place.
+// A Request asks for a place.
 type Request struct {
 	ID            ID
 	Class, Tenant string
@@ -29,7 +29,7 @@ type Request struct {
 	Since         time.Time // when it came to its proxy
 }
 
-// An Endpoint is one of an update.
+// An Endpoint is an endpoint as an update describes it.
 type Endpoint struct {
 	picking.Endpoint
 	InFlight float64 // requests in flight there, of all proxies; NaN where unknown
@@ -61,19 +61,21 @@ type Verdict struct {
 // A Queue is the queue of one cluster. It is not safe for concurrent use.
 type Queue struct {
 	random func() float64 // at least 0 and less than 1
+	opens  time.Time      // nothing is granted or refused before; zero once it has passed
 	on     bool
 	line   *line
 	places *places
 	picker picking.Picker
 }
 
-// New makes a queue that is off: it releases what arrives.
-func New(random func() float64) *Queue {
-	return &Queue{random: random, line: newLine([]Class{{Weight: 1}}), places: newPlaces()}
+// New makes a queue that is off: it releases what arrives. Even when it is on, it grants and refuses nothing before
+// opens: after a start, proxies need time to name the requests that hold places, and those that wait.
+func New(opens time.Time, random func() float64) *Queue {
+	return &Queue{random: random, opens: opens, line: newLine([]Class{{Weight: 1}}), places: newPlaces()}
 }
 
-// SetOptions changes the settings, and switches the queue on; nil switches it off. What waits keeps its place in the
-// order of arrival; the shares begin at the start.
+// SetOptions changes the settings, and switches the queue on; nil switches it off. Waiting requests stay in their order
+// of arrival; the classes' shares start over.
 func (q *Queue) SetOptions(now time.Time, o *Options) []Verdict {
 	if q.on = o != nil; !q.on {
 		return q.release(now)
@@ -87,7 +89,7 @@ func (q *Queue) SetOptions(now time.Time, o *Options) []Verdict {
 	return q.settle(now)
 }
 
-// Update takes in the endpoints and what they have to do.
+// Update replaces the endpoints and their loads.
 func (q *Queue) Update(now time.Time, endpoints []Endpoint, arrivalRate float64, c picking.Cost) []Verdict {
 	u := picking.Update{Endpoints: make([]picking.Endpoint, len(endpoints)), ArrivalRate: arrivalRate, Cost: c}
 	for i, e := range endpoints {
@@ -98,7 +100,7 @@ func (q *Queue) Update(now time.Time, endpoints []Endpoint, arrivalRate float64,
 	return q.settle(now)
 }
 
-// Arrive takes in a request. Its verdict may be among those that are returned.
+// Arrive adds a request. Its verdict may be among those that are returned.
 func (q *Queue) Arrive(now time.Time, r Request) []Verdict {
 	if r.Since.After(now) {
 		r.Since = now
@@ -107,10 +109,14 @@ func (q *Queue) Arrive(now time.Time, r Request) []Verdict {
 	return q.settle(now)
 }
 
-// Hold takes in a request that was sent to an endpoint before this queue existed.
-func (q *Queue) Hold(id ID, endpoint string) { q.places.take(id, endpoint) }
+// Hold adds a request that was sent to an endpoint before this queue existed.
+func (q *Queue) Hold(id ID, endpoint string) {
+	q.places.find(endpoint)
+	q.places.take(id, endpoint)
+}
 
-// End takes in that a request has ended, or that its client left the queue. left reports the latter, with the class.
+// End ends a request, or removes it if it is still waiting, because its client gave up; left reports the latter, with
+// its class.
 func (q *Queue) End(now time.Time, id ID) (verdicts []Verdict, class string, left bool) {
 	if w := q.line.byID[id]; w != nil {
 		q.line.remove(w)
@@ -122,7 +128,7 @@ func (q *Queue) End(now time.Time, id ID) (verdicts []Verdict, class string, lef
 	return verdicts, "", false
 }
 
-// Gone forgets all requests of a stream: it broke.
+// Gone forgets the requests of a stream that broke. The places that they hold are free after [Grace].
 func (q *Queue) Gone(now time.Time, stream uint64) []Verdict {
 	for id, w := range q.line.byID {
 		if id.Stream == stream {
@@ -131,20 +137,28 @@ func (q *Queue) Gone(now time.Time, stream uint64) []Verdict {
 	}
 	for id := range q.places.holders {
 		if id.Stream == stream {
-			q.places.release(id)
+			q.places.lose(id, now)
 		}
 	}
 	return q.settle(now)
 }
 
-// Tick refuses what has waited for too long. It is to be called some times a second.
+// Tick refuses requests that have waited too long. Call it several times a second.
 func (q *Queue) Tick(now time.Time) []Verdict { return q.settle(now) }
 
-// settle grants what can be granted, and refuses what is too much or too old.
+// settle grants places to waiting requests, and refuses those that are too many or too old.
 func (q *Queue) settle(now time.Time) (verdicts []Verdict) {
 	if !q.on {
 		return q.release(now)
 	}
+	if now.Before(q.opens) {
+		return nil // nor is anything refused
+	}
+	if !q.opens.IsZero() {
+		q.opens = time.Time{}
+		q.places.trustLatest()
+	}
+	q.places.giveUp(now)
 	for w := q.line.next(); w != nil; w = q.line.next() {
 		c := q.picker.Choose(now, picking.Request{Size: w.Size, May: q.places.free}, q.random())
 		switch {
@@ -160,7 +174,7 @@ func (q *Queue) settle(now time.Time) (verdicts []Verdict) {
 	return verdicts
 }
 
-// refuse refuses what is too much or too old.
+// refuse refuses requests that are too many or too old.
 func (q *Queue) refuse(now time.Time) (verdicts []Verdict) {
 	for _, c := range q.line.classes {
 		retry := RetryAfter(0)
@@ -179,7 +193,7 @@ func (q *Queue) refuse(now time.Time) (verdicts []Verdict) {
 	return verdicts
 }
 
-// RetryAfter is a wait as clients are told it: whole seconds, 1 to 60.
+// RetryAfter rounds a wait up to whole seconds, 1 to 60, for the header.
 func RetryAfter(wait time.Duration) time.Duration {
 	return time.Duration(min(60, max(1, math.Ceil(wait.Seconds())))) * time.Second
 }
@@ -201,7 +215,7 @@ func verdict(now time.Time, w *waiting, v Verdict) Verdict {
 // On reports whether the queue is on.
 func (q *Queue) On() bool { return q.on }
 
-// A ClassState is what waits in a class.
+// A ClassState describes what waits in a class.
 type ClassState struct {
 	Class
 	Waiting int
@@ -209,7 +223,7 @@ type ClassState struct {
 	Oldest  time.Time // arrival of the request that has waited for longest; zero when none waits
 }
 
-// Classes are the states of the classes, in their order; none while the queue is off.
+// Classes returns the states of the classes, in their order; none while the queue is off.
 func (q *Queue) Classes() []ClassState {
 	if !q.on {
 		return nil
@@ -224,8 +238,8 @@ func (q *Queue) Classes() []ClassState {
 	return out
 }
 
-// Held is the number of requests that were sent by the queue and have not ended.
+// Held returns the number of requests that were sent by the queue and have not ended.
 func (q *Queue) Held() int { return len(q.places.holders) }
 
-// MaxInFlight is the requests that an endpoint may have in flight; 0: as many as it executes at once.
+// MaxInFlight returns how many requests an endpoint may have in flight; 0: as many as it executes at once.
 func (q *Queue) MaxInFlight() int { return q.places.max }

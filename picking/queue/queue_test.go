@@ -31,7 +31,7 @@ var one = Class{Name: "all", Weight: 1, MaxWaiting: 100, MaxWait: time.Minute}
 
 // queued has these classes, and endpoints with one place each.
 func queued(e []Endpoint, classes ...Class) *Queue {
-	q := New(func() float64 { return 0 })
+	q := New(time.Time{}, func() float64 { return 0 })
 	q.SetOptions(start, &Options{Classes: classes, MaxInFlight: 1})
 	q.Update(start, e, 0, picking.Requests())
 	return q
@@ -65,7 +65,7 @@ func want(t *testing.T, what string, got []Verdict, expected ...string) {
 	}
 }
 
-// end is the verdicts of an end.
+// end returns the verdicts of an end.
 func end(q *Queue, at time.Duration, n uint64) []Verdict {
 	verdicts, _, _ := q.End(after(at), id(n))
 	return verdicts
@@ -192,15 +192,65 @@ func TestAClientThatLeavesLeavesNoTrace(t *testing.T) {
 	want(t, "the next", end(q, 0, 1), "3:a")
 }
 
-func TestABrokenStreamFreesItsPlaces(t *testing.T) {
+func TestABrokenStreamFreesItsPlacesAfterTheGrace(t *testing.T) {
 	q := queued(endpoints(0), one)
 	q.Arrive(start, request(1, "", "", 0))
 	q.Arrive(start, request(2, "", "", 0))
 	q.Arrive(start, Request{ID: ID{Stream: 2, Request: 2}, Since: start})
-	want(t, "the one of the other stream", q.Gone(start, 1), "2:a")
-	if got := q.Classes()[0].Waiting; got != 0 || q.Held() != 1 {
-		t.Errorf("%d wait and %d places are held, want 0 and 1", got, q.Held())
+	want(t, "its request may go on", q.Gone(start, 1))
+	if got := q.Classes()[0].Waiting; got != 1 || q.Held() != 0 {
+		t.Errorf("%d wait and %d places are held, want 1 and 0", got, q.Held())
 	}
+	want(t, "within the grace", q.Tick(after(Grace-1)))
+	want(t, "the one of the other stream", q.Tick(after(Grace)), "2:a")
+}
+
+func TestARequestThatGoesOnWithoutItsStreamKeepsItsPlace(t *testing.T) {
+	q := queued(endpoints(0), one)
+	q.Arrive(start, request(1, "", "", 0))
+	q.Gone(start, 1)
+	q.Arrive(start, Request{ID: ID{Stream: 2, Request: 2}, Since: start})
+	for at := time.Duration(0); at < 3*Grace; at += Grace / 4 {
+		want(t, "the report has it", q.Update(after(at), endpoints(1), 0, picking.Requests()))
+	}
+	want(t, "the report has it no more", q.Update(after(3*Grace), endpoints(0), 0, picking.Requests()), "2:a")
+}
+
+func TestARequestThatANewStreamNamesHasOnePlace(t *testing.T) {
+	q := queued(endpoints(0), one)
+	q.Arrive(start, request(1, "", "", 0))
+	q.Gone(start, 1)
+	q.Hold(ID{Stream: 2, Request: 1}, "a")
+	q.Arrive(start, Request{ID: ID{Stream: 2, Request: 2}, Since: start})
+	verdicts, _, _ := q.End(after(time.Millisecond), ID{Stream: 2, Request: 1})
+	want(t, "its place is free with its end", verdicts, "2:a")
+	q.Arrive(after(time.Millisecond), Request{ID: ID{Stream: 2, Request: 3}, Since: start})
+	want(t, "and is not freed again after the grace", q.Tick(after(2*Grace)))
+}
+
+func TestNothingIsGrantedBeforeTheQueueOpens(t *testing.T) {
+	q := New(start.Add(Grace), func() float64 { return 0 })
+	q.SetOptions(start, &Options{Classes: []Class{one}, MaxInFlight: 1})
+	want(t, "nothing is known yet", q.Arrive(after(Grace/4), request(2, "", "", 20*time.Millisecond)))
+	for at := Grace / 4; at < Grace; at += Grace / 4 {
+		want(t, "not yet", q.Update(after(at), endpoints(0, 1, 0), 0, picking.Requests()))
+	}
+	q.Hold(ID{Stream: 2, Request: 5}, "a")
+	q.Arrive(after(Grace/2), request(3, "", "", 30*time.Millisecond))
+	q.Arrive(after(Grace/2), Request{ID: ID{Stream: 2, Request: 1}, Since: after(10 * time.Millisecond)})
+	want(t, "in the order of arrival, where nothing is known to run", q.Update(after(Grace), endpoints(1, 1, 0), 0,
+		picking.Requests()), "1:c")
+}
+
+func TestNothingIsRefusedBeforeTheQueueOpens(t *testing.T) {
+	q := New(start.Add(Grace), func() float64 { return 0 })
+	short := Class{Name: "short", Weight: 1, MaxWaiting: 0, MaxWait: time.Millisecond}
+	q.SetOptions(start, &Options{Classes: []Class{short}, MaxInFlight: 1})
+	q.Update(start, endpoints(0), 0, picking.Requests())
+	want(t, "the first", q.Arrive(start, request(1, "", "", 0)))
+	want(t, "the second", q.Arrive(start, request(2, "", "", 0)))
+	want(t, "both wait", q.Tick(after(Grace-1)))
+	want(t, "one has the place, the other none", q.Tick(after(Grace)), "1:a", "2:-timeout")
 }
 
 func TestRequestsThatTheQueueDidNotSendTakePlaces(t *testing.T) {
@@ -208,6 +258,24 @@ func TestRequestsThatTheQueueDidNotSendTakePlaces(t *testing.T) {
 	want(t, "where nothing is reported", q.Arrive(start, request(1, "", "", 0)), "1:b")
 	want(t, "no place", q.Arrive(start, request(2, "", "", 0)))
 	want(t, "the other request ended", q.Update(after(time.Millisecond), endpoints(0, 1), 0, picking.Requests()), "2:a")
+}
+
+func TestAReportWithoutTheNumberInFlightFreesNoPlace(t *testing.T) {
+	q := queued(endpoints(1), one)
+	want(t, "taken by another request", q.Arrive(start, request(1, "", "", 0)))
+	want(t, "nothing is reported", q.Update(after(time.Millisecond), endpoints(math.NaN()), 0, picking.Requests()))
+	want(t, "it has ended", q.Update(after(2*time.Millisecond), endpoints(0), 0, picking.Requests()), "1:a")
+}
+
+func TestALostPlaceThatWasFoundTakesNoOther(t *testing.T) {
+	q := queued(endpoints(0), one)
+	q.Arrive(start, request(1, "", "", 0))
+	q.Gone(start, 1)
+	q.Hold(ID{Stream: 2, Request: 1}, "a")
+	q.End(after(Grace-1), ID{Stream: 2, Request: 1})
+	q.Update(after(Grace-1), endpoints(1), 0, picking.Requests()) // it is late, and has the request still
+	q.Tick(after(Grace))
+	want(t, "the place is free", q.Arrive(after(Grace), request(2, "", "", Grace)), "2:a")
 }
 
 func TestAReportThatIsLateTakesNoPlace(t *testing.T) {
@@ -227,7 +295,7 @@ func TestAReportThatIsLateTakesNoPlace(t *testing.T) {
 }
 
 func TestWithoutAMaximumAnEndpointHasAPlaceForEachSlot(t *testing.T) {
-	q := New(func() float64 { return 0 })
+	q := New(time.Time{}, func() float64 { return 0 })
 	q.SetOptions(start, &Options{Classes: []Class{one}})
 	e := endpoints(0)
 	e[0].AtOnce = 2.5
@@ -247,7 +315,7 @@ func TestWithoutAMaximumAnEndpointHasAPlaceForEachSlot(t *testing.T) {
 }
 
 func TestPlacesThatAreHeldAlreadyCount(t *testing.T) {
-	q := New(rand.Float64)
+	q := New(time.Time{}, rand.Float64)
 	q.SetOptions(start, &Options{Classes: []Class{one}, MaxInFlight: 1})
 	q.Hold(id(7), "a")
 	q.Update(start, endpoints(1), 0, picking.Requests())
@@ -266,7 +334,7 @@ func TestFlaggedEndpointsGetNothingUnlessAllAre(t *testing.T) {
 }
 
 func TestWithoutLoadsRequestsAreReleasedInOrder(t *testing.T) {
-	q := New(rand.Float64)
+	q := New(time.Time{}, rand.Float64)
 	want(t, "switched off", q.Arrive(start, request(1, "", "", 0)), "1:released")
 	q.SetOptions(start, &Options{Classes: []Class{one}, MaxInFlight: 1})
 	want(t, "no endpoints yet", q.Arrive(start, request(2, "", "", 0)), "2:released")
@@ -292,7 +360,7 @@ func TestChangedOptionsKeepTheOrder(t *testing.T) {
 // atTwiceTheLoad has each class send as much as all endpoints can serve, and counts what is granted.
 func atTwiceTheLoad(classes []Class, tenants int, seed uint64) (granted map[string]int, byTenant map[string]int) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	q := New(random.Float64)
+	q := New(time.Time{}, random.Float64)
 	q.SetOptions(start, &Options{Classes: classes, MaxInFlight: 1})
 	q.Update(start, endpoints(make([]float64, 4)...), 0, picking.Requests())
 	granted, byTenant = make(map[string]int), make(map[string]int)
@@ -365,7 +433,7 @@ func TestAMillionRequestsLeaveNothing(t *testing.T) {
 	const requests, streams = 1_000_000, 8
 	small := Class{Name: "small", Weight: 1, MaxWaiting: 20, MaxWait: 2 * time.Millisecond}
 	random := rand.New(rand.NewPCG(5, 6))
-	q := New(random.Float64)
+	q := New(time.Time{}, random.Float64)
 	q.SetOptions(start, &Options{Classes: []Class{small}, MaxInFlight: 3})
 	open := make([][]uint64, streams) // requests without an end, by stream
 	now := start
@@ -404,7 +472,8 @@ func TestAMillionRequestsLeaveNothing(t *testing.T) {
 		}
 		note(q.Gone(now, uint64(at)))
 	}
-	q.Update(now, nil, 0, picking.Requests())
+	q.Tick(now.Add(Grace))
+	q.Update(now.Add(Grace), nil, 0, picking.Requests())
 	if q.Held() != 0 || q.Classes()[0].Waiting != 0 || len(q.places.by) != 0 || len(q.line.byID) != 0 ||
 		len(q.line.classes[0].tenants) != 0 {
 		t.Errorf("%d places are held at %d endpoints, %d requests wait of %d tenants", q.Held(), len(q.places.by),
@@ -423,7 +492,7 @@ func TestWhateverHappensEachRequestHasOneVerdict(t *testing.T) {
 		classes := []Class{{Name: "a", Weight: 3, MaxWaiting: 4, MaxWait: 9 * time.Second},
 			{Name: "b", Weight: 1, MaxWaiting: 3, MaxWait: 4 * time.Second}}
 		const places = 2
-		q := New(rand.New(rand.NewPCG(1, 2)).Float64)
+		q := New(time.Time{}, rand.New(rand.NewPCG(1, 2)).Float64)
 		options := &Options{Classes: classes, MaxInFlight: places}
 		q.SetOptions(start, options)
 		m := model{open: make(map[ID]Request), held: make(map[ID]string), latest: make(map[string]time.Time)}
