@@ -71,7 +71,8 @@ long envoy_dynamic_module_on_http_filter_request_trailers(void *filter, request 
   return go_on;
 }
 
-long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request *r, bool end) {
+// The first bytes of an answer show that the engine has the prompt: it sends the headers of a stream before.
+long envoy_dynamic_module_on_http_filter_response_body(void *filter, request *r, bool end) {
   if (r && r->asked) {
     answered(filter, r->asked);
     r->asked = 0;
@@ -80,10 +81,10 @@ long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request 
 }
 
 // Envoy refuses a module that lacks one of its hooks. Those below have nothing to do here: the filter uses neither
-// callouts nor streams, and sees no bodies or trailers of responses. 0 is "continue" in all of them.
+// callouts nor streams, and sees no headers or trailers of responses. 0 is "continue" in all of them.
 #define HOOK(name) \
   long envoy_dynamic_module_on_http_filter_##name(void) { return 0; }
-HOOK(response_body)
+HOOK(response_headers)
 HOOK(response_trailers)
 HOOK(http_callout_done)
 HOOK(http_stream_headers)

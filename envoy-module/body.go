@@ -42,7 +42,7 @@ func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) {
 	b.fill(envoy, f.prefixBytes)
 	a := &asked{filter: f}
 	var size int64
-	a.prompt, size = b.first.Read(new(prefix.Reader), sizeOf(header(envoy, contentSize)), bool(whole))
+	a.prompt, size = b.first.Read(f.pool.Reader(), sizeOf(header(envoy, contentSize)), bool(whole))
 	endpoints, reason := f.choose(picking.Request{Size: size}, &a.prompt)
 	name(envoy, f, endpoints, reason)
 	if len(a.prompt.Steps) > 0 {

@@ -13,7 +13,8 @@
 // With prefix_bytes, a request with a body of JSON is stopped at its headers. Envoy keeps the body until so many bytes
 // have come, or its end, or as much as its own buffer takes: there it would read no further. Then the prompt is read
 // (package prefix), the endpoint chosen, and the body streams on. Pieces before that are counted in C, without a call
-// of Go. When the answer's status is 2xx, the module learns that the endpoint that gave it has the prompt.
+// of Go. When the first bytes of an answer with status 2xx come, the module learns that the endpoint that gave it
+// has the prompt, also where the answer is cut off later: the prompt is computed by then.
 //
 // # The queue
 //

@@ -107,14 +107,13 @@ func start(s settings, log *slog.Logger) (*shared, error) {
 	f := &shared{follower: follow.New(conn, s.Name, []string{s.Cluster}, log)}
 	f.follower.Guard = guard
 	if s.PrefixBytes > 0 {
-		f.follower.LearnRoutes(prefix.Limits{})
+		f.follower.LearnRoutes()
 	}
 	f.waiter = f.follower.NewWaiter(s.Cluster)
 	var loops sync.WaitGroup
 	for _, run := range []func(context.Context) error{f.follower.Run, f.waiter.Run, store.Run} {
 		loops.Go(func() {
-			defer guard()
-			_ = run(ctx) // nil once ctx is done
+			follow.Again(ctx, guard, func(ctx context.Context) { _ = run(ctx) }) // nil once ctx is done
 		})
 	}
 	f.end = func() {
@@ -157,7 +156,8 @@ func (f *filter) choose(r picking.Request, prompt *prefix.Prompt) (endpoints, re
 // mostPanics is the number of panics after which the filter steps aside for good.
 const mostPanics = 3
 
-var panics atomic.Int64
+// panics are all, and uncounted those that no counter of Envoy has yet.
+var panics, uncounted atomic.Int64
 
 // aside reports whether the filter has stepped aside.
 func aside() bool { return panics.Load() >= mostPanics }
@@ -166,6 +166,7 @@ func aside() bool { return panics.Load() >= mostPanics }
 func guard() {
 	if r := recover(); r != nil {
 		n := panics.Add(1)
+		uncounted.Add(1)
 		slog.New(logHandler).Error("panic recovered; after the third, requests go by the weights", "panic", r,
 			"count", n)
 	}

@@ -135,6 +135,7 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 		if hold(envoy, r, f, a) {
 			return wait
 		}
+		f.count(envoy, countUnqueued)
 	}
 	if !bool(end) && f.readsBody(header(envoy, contentType), header(envoy, expect)) {
 		limit := C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy)
@@ -149,7 +150,7 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 // header is the first value of a header of the request, empty where there is none.
 func header(envoy unsafe.Pointer, key C.text) string { return headerOf(envoy, requestHeaders, key) }
 
-// headerOf is that of the request or of the answer.
+// headerOf returns a header of the request or of the answer.
 func headerOf(envoy unsafe.Pointer, headers C.int, key C.text) string {
 	var value C.text
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable

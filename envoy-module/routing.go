@@ -39,7 +39,7 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the API: %w", err)
 	}
-	s.Options.Log = log
+	s.Options.Log, s.Options.Connect = log, customrouter.Connect
 	q := &routing{router: customrouter.New(s.Options)}
 	api := &http.Server{Handler: q.router.Handler(), ReadHeaderTimeout: apiTimeout, ReadTimeout: apiTimeout,
 		WriteTimeout: apiTimeout, IdleTimeout: apiTimeout, MaxHeaderBytes: 16 << 10,

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,34 +44,46 @@ func TestARouterThatCannotWorkIsRefused(t *testing.T) {
 }
 
 func TestAVisitGetsItsBackendAtOnceOrIsWoken(t *testing.T) {
+	backend, err := net.Listen("tcp", "127.0.0.1:0") // a new backend is connected to before it gets a request
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	address := backend.Addr().String()
 	q, client := routed(t, picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
-	woken, freed := 0, 0
-	visits := make([]*visit, 3)
+	freed := 0
+	woken := make(chan *visit, 4)
+	newVisit := func() *visit {
+		v := &visit{router: q.router, free: func() { freed++ }}
+		v.wake = func() { woken <- v }
+		return v
+	}
+	visits := []*visit{newVisit(), newVisit(), newVisit()}
 	for i := range visits {
-		visits[i] = &visit{router: q.router, wake: func() { woken++ }, free: func() { freed++ }}
 		if v, ok := visits[i].arrive(); ok {
 			t.Fatalf("visit %d has the verdict %+v without a backend", i, v)
 		}
 	}
 	visits[0].end() // the client gave up
 	resp, err := client.Post("http://router"+customrouter.APIPath+"set-backends", "",
-		strings.NewReader(`{"backends": ["http://10.0.0.1:80"]}`))
+		strings.NewReader(`{"backends": ["http://`+address+`"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if v := visits[1].result(); resp.StatusCode != http.StatusOK || v.Address != "10.0.0.1:80" || woken != 1 {
-		t.Errorf("status %d, verdict %+v, %d woken", resp.StatusCode, v, woken)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("the backends are answered %d", resp.StatusCode)
 	}
-	visits[1].complete(time.Now(), http.StatusOK, "via_upstream")
-	visits[1].end()
-	if v := visits[2].result(); v.Address != "10.0.0.1:80" || woken != 2 {
-		t.Errorf("verdict %+v, %d woken", v, woken)
+	for _, next := range visits[1:] {
+		if got := <-woken; got != next || got.result().Address != address {
+			t.Fatalf("visit %d is woken with %+v", slices.Index(visits, got), got.result())
+		}
+		next.complete(time.Now(), http.StatusOK, "via_upstream")
+		next.end()
 	}
-	visits[2].end()
-	late := &visit{router: q.router, wake: func() { woken++ }, free: func() { freed++ }}
-	if v, ok := late.arrive(); !ok || v.Address != "10.0.0.1:80" || woken != 2 {
-		t.Errorf("at once: %+v %v, %d woken", v, ok, woken)
+	late := newVisit()
+	if v, ok := late.arrive(); !ok || v.Address != address || len(woken) > 0 {
+		t.Errorf("at once: %+v %v, %d woken", v, ok, len(woken))
 	}
 	late.end()
 	if freed != 4 {
