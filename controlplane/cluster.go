@@ -48,8 +48,8 @@ const ReasonError = "error"
 
 // A Publisher sends decisions to the proxies.
 type Publisher interface {
-	// Publish pushes a decision, and how long the proxies may use it, 0 for ever. It returns the
-	// version in force, and an error where that is not the one of this decision.
+	// Publish pushes a decision. Proxies may use it for staleAfter; 0 means for ever. It returns the version in
+	// force, and an error if the decision was not pushed.
 	Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error)
 	// Remove stops serving a cluster.
 	Remove(cluster string)
@@ -62,8 +62,7 @@ type Publisher interface {
 // Proxies are the proxies' reports of their requests, by access log and load reports. The loop
 // reads them at every step; the caller of NewCluster calls Poke when they change.
 type Proxies interface {
-	// Counts are those of one cluster. Its Endpoints are written over previous, those of the call before, and
-	// are newer.
+	// Counts returns the counts of one cluster. Its Endpoints reuse the memory of previous, those of the call before.
 	Counts(cluster string, now time.Time, previous []flight.Counts) ProxyCounts
 	// Served takes an endpoint's report of its own requests, which can contradict the report of
 	// one proxy. Where the endpoint has no gauge of running requests, it runs as many as slots; 0
@@ -77,8 +76,8 @@ type Proxies interface {
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
-	Fleet push.Fleet // those that are pushed to from here
-	// Watching are the proxies of the cluster, those of other replicas too, and Reporting those of them that report.
+	Fleet push.Fleet // the proxies that this replica pushes to
+	// Watching is how many proxies subscribe to the cluster, at any replica; Reporting is how many of them report.
 	Watching, Reporting int
 	Source              string // of the counts, as in package view; empty while no proxy reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
@@ -103,7 +102,7 @@ type Cluster struct {
 	observer  Observer
 	log       *slog.Logger
 	beat      liveness.Beat // of the loop
-	wake      chan struct{} // capacity one: something is new
+	wake      chan struct{} // capacity one: something has changed
 	// proxyActivity, of capacity one: proxies reported requests.
 	proxyActivity chan struct{}
 
@@ -165,7 +164,7 @@ type Scrape struct {
 
 // source is the health of one kind of source over the whole cluster.
 type source struct {
-	tries       int // since the last success
+	failures    int // since the last success
 	lastSuccess time.Time
 	lastErr     error
 }
@@ -173,10 +172,10 @@ type source struct {
 func (s *source) note(at time.Time, err error) {
 	s.lastErr = err
 	if err != nil {
-		s.tries++
+		s.failures++
 		return
 	}
-	s.tries, s.lastSuccess = 0, at
+	s.failures, s.lastSuccess = 0, at
 }
 
 // pushes are the outcomes of the decisions.
@@ -199,7 +198,7 @@ func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observ
 	}
 }
 
-// Name is that of the cluster.
+// Name returns the name of the cluster.
 func (c *Cluster) Name() string { return c.name }
 
 // SetOptions changes the settings; what was learned stays.
@@ -210,8 +209,8 @@ func (c *Cluster) SetOptions(o Options) {
 	c.poke()
 }
 
-// SetEndpoints replaces the set of endpoints. Reports of those that stay are kept, but not where another endpoint has
-// got the address. Those that terminate are no endpoints any more, but for the view.
+// SetEndpoints replaces the set of endpoints. An endpoint that stays keeps its reports, unless another endpoint has
+// taken over its address. Terminating endpoints are kept for the view only.
 func (c *Cluster) SetEndpoints(all []discovery.Endpoint) {
 	endpoints, leaving := all, []discovery.Endpoint(nil)
 	if slices.ContainsFunc(all, terminates) {
@@ -252,7 +251,7 @@ func (c *Cluster) Discovered(at time.Time, err error) {
 	c.mu.Unlock()
 }
 
-// Scraped takes in the outcome of one scrape. One of an endpoint that is gone is
+// Scraped records the outcome of one scrape. That of an endpoint that is gone is
 // dropped.
 func (c *Cluster) Scraped(address string, report weighting.ServerReport, s Scrape) {
 	if slots, ok := c.scraped(address, report, s); ok {
@@ -287,7 +286,7 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 	return c.slots(address), true
 }
 
-// slots are those of an endpoint as of the latest decision, 0 where they are only assumed or there are none.
+// slots returns the slots of an endpoint by the latest decision; 0 if they are only assumed, or it has none.
 func (c *Cluster) slots(address string) float64 {
 	i, found := slices.BinarySearchFunc(c.decision.Endpoints, address,
 		func(e weighting.EndpointDecision, address string) int {
@@ -303,10 +302,10 @@ func (c *Cluster) slots(address string) float64 {
 	return c.decision.Endpoints[i].Slots
 }
 
-// Counted takes in one reading of the in-flight counts: requests by address, as
+// Counted records one reading of the in-flight counts: requests by address, as
 // of at. An endpoint that is not in it keeps its old count, which ages. A member
 // that is no endpoint is ignored and counted. A reading may be good in part: err
-// says what was left out.
+// names what was left out.
 func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) (ignored int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,7 +332,7 @@ func (c *Cluster) Poke() {
 	c.poke()
 }
 
-// poke wakes the loop: something is new. A loop that is already awake stays awake.
+// poke wakes the loop: something has changed. A loop that is already awake stays awake.
 func (c *Cluster) poke() { signal(c.wake) }
 
 func signal(c chan<- struct{}) {
@@ -344,15 +343,15 @@ func signal(c chan<- struct{}) {
 }
 
 // Run decides and publishes until ctx is done. A change wakes it at once; after a step it pauses for as
-// long as the gate says, so that what is new is decided on together.
+// long as the gate says, so that all changes of that time are decided on together.
 func (c *Cluster) Run(ctx context.Context) error {
-	const ages = 250 * time.Millisecond // between steps without a report
+	const maxIdle = 250 * time.Millisecond // between steps without a report
 	gate := push.NewGate(c.current().Push)
 	c.stepping.Lock()
 	c.gate = gate
 	c.stepping.Unlock()
 	defer c.publishNeutral(gate)
-	timer := time.NewTimer(ages)
+	timer := time.NewTimer(maxIdle)
 	defer timer.Stop()
 	// await reports false when ctx is done. Without a channel, or with nil, it waits out d.
 	await := func(d time.Duration, event <-chan struct{}) bool {
@@ -365,9 +364,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		}
 		return true
 	}
-	for await(ages, c.wake) {
+	for await(maxIdle, c.wake) {
 		select {
-		case <-c.proxyActivity: // the step takes it in
+		case <-c.proxyActivity: // this step already decides on that activity
 		default:
 		}
 		c.beat.Begin()
@@ -404,7 +403,7 @@ func (c *Cluster) current() Options {
 	return c.options
 }
 
-// step decides on the latest of everything and publishes it if the gate says so.
+// step decides on the latest reports, and publishes the decision if the gate's verdict is to push.
 func (c *Cluster) step(gate *push.Gate, now time.Time) push.Pause {
 	c.stepping.Lock()
 	defer c.stepping.Unlock()
@@ -422,7 +421,7 @@ func (c *Cluster) step(gate *push.Gate, now time.Time) push.Pause {
 	return pause
 }
 
-// input is what a step decides on. It is valid until the next.
+// input collects what a step decides on. It reuses its memory, so it is valid until the next call.
 func (c *Cluster) input(now time.Time) push.Input {
 	in := push.Input{Snapshot: c.snapshot(now), Ready: c.becomeReady(now)}
 	c.mu.Lock()
@@ -432,7 +431,7 @@ func (c *Cluster) input(now time.Time) push.Input {
 	return in
 }
 
-// snapshot is the cluster as the collectors see it. It is valid until the next.
+// snapshot returns the cluster as the collectors report it. It is valid until the next call.
 func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	counts := c.proxies.Counts(c.name, now, c.counted)
 	c.counted = counts.Endpoints
@@ -461,7 +460,7 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	return s
 }
 
-// reported takes in the current reports of the proxies.
+// reported stores the current reports of the proxies.
 func (c *Cluster) reported(counts ProxyCounts) {
 	c.rounds++
 	for i := range counts.Endpoints {
@@ -479,8 +478,8 @@ func (c *Cluster) reported(counts ProxyCounts) {
 	c.reporting = counts
 }
 
-// record is that of an address, which is likely to be the endpoint of this index. It is nil
-// where there is no such endpoint.
+// record returns the record of an address, nil if there is none. It tries the endpoint with index i first, which is
+// usually the one.
 func (c *Cluster) record(i int, address string) *record {
 	if i < len(c.endpoints) && c.endpoints[i].Address == address {
 		return c.inOrder[i]
@@ -489,7 +488,7 @@ func (c *Cluster) record(i int, address string) *record {
 }
 
 // countsByProxies reports whether the proxies' own reports are the in-flight
-// counts: where there is no Redis, and else where all of them report.
+// counts: always without Redis, otherwise only if all of them report.
 func (c *Cluster) countsByProxies() bool {
 	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Watching
 }

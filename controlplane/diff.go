@@ -25,6 +25,9 @@ func (m *Manager) Diff(running, next *config.Config) view.Diff {
 	if change.Admin {
 		d.Restart = append(d.Restart, "admin")
 	}
+	if change.Kubernetes {
+		d.Restart = append(d.Restart, "kubernetes")
+	}
 	for _, name := range change.Changed {
 		before, after := running.Cluster(name), next.Cluster(name)
 		diff := view.ClusterDiff{Name: name, Keys: keys(config.Changes(before, after)),
@@ -74,7 +77,7 @@ func (c *Cluster) preview(diff *view.ClusterDiff, now time.Time, before, after *
 	diff.Endpoints, diff.CapacityBefore, diff.CapacityAfter = compare(was, will)
 }
 
-// nextEndpoints are those of the other configuration; nil where they are those of today. Not known: it has another
+// nextEndpoints returns the endpoints of the other configuration; nil if they do not change. Not known: it has another
 // source, which would have to be read.
 func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoint, known bool) {
 	if after.Endpoints.Static == nil {

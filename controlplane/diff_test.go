@@ -43,3 +43,18 @@ func TestADryRunKnowsTheEndpointsOfAListAndOfTheSameSourceOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestADryRunNamesTheSectionsThatNeedARestart(t *testing.T) {
+	var running, next config.Config
+	next.XDS.Listen, next.Admin.Listen, next.Kubernetes.Kubeconfig = "a:1", "b:2", "kubeconfig"
+	next.XDS.Clients = []config.ClientRule{{SAN: "envoy"}}
+	var m Manager
+	want := []string{"xds", "admin", "kubernetes"}
+	if got := m.Diff(&running, &next).Restart; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	next = config.Config{XDS: config.XDS{Clients: next.XDS.Clients}}
+	if got := m.Diff(&running, &next).Restart; len(got) > 0 {
+		t.Errorf("only clients: %q, want none", got)
+	}
+}

@@ -76,7 +76,7 @@ func (t task) stop() {
 }
 
 // NewManager makes a manager of no clusters. changed is called from any goroutine
-// whenever what Each would tell has changed. It must not block, nor call the
+// whenever the result of Each has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
 // The loops and Apply are watched by beats.
 func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(),
@@ -93,7 +93,7 @@ func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, chan
 // A KubernetesSource makes the source of endpoints that are found in the Kubernetes API.
 type KubernetesSource func(e config.Endpoints, report func(error), log *slog.Logger) discovery.Discoverer
 
-// UseKubernetes says what makes those sources. It is to be called before Apply.
+// UseKubernetes sets the maker of those sources. Call it before Apply.
 func (m *Manager) UseKubernetes(k KubernetesSource) { m.kubernetes = k }
 
 // Apply makes the clusters those of the configuration. Clusters that stay keep
@@ -105,7 +105,7 @@ func (m *Manager) Apply(cfg *config.Config) {
 	if m.closed {
 		return
 	}
-	m.BeenReady() // of the previous clusters, for later callers
+	m.EverReady() // of the previous clusters, for later callers
 	m.settle(false)
 	m.remove(cfg)
 	for _, c := range cfg.Clusters {
@@ -166,7 +166,7 @@ func (m *Manager) Close() {
 	}
 }
 
-// running is the cluster of that name, or nil.
+// running returns the cluster of that name, or nil.
 func (m *Manager) running(name string) *running {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -255,7 +255,7 @@ func (m *Manager) discoverer(e config.Endpoints, report func(error), log *slog.L
 	return discovery.NewStatic(static)
 }
 
-// endpointOf is an endpoint of a configuration.
+// endpointOf converts an endpoint of a configuration.
 func endpointOf(s config.StaticEndpoint) discovery.Endpoint {
 	return discovery.Endpoint{Address: s.Address, Zone: s.Zone, Capacity: s.Capacity, Engine: s.Engine,
 		MetricsPort: s.MetricsPort, MetricsPath: s.MetricsPath}
@@ -293,7 +293,7 @@ func (m *Manager) sorted() []running {
 }
 
 // optionsOf translates a cluster's configuration for its loop. The clusters share
-// the budget of bytes evenly: it is unknown beforehand which of them changes most.
+// the budget of bytes evenly, because which of them will change most is not known in advance.
 func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 	o := Options{
 		Engine:         c.Engine,

@@ -171,21 +171,21 @@ func TestAClusterThatIsAddedLaterDelaysOnlyItself(t *testing.T) {
 		clusterConfig("b", config.Endpoints{File: filepath.Join(t.TempDir(), "missing.json")})
 	ready.Scrape.Disabled, waits.Scrape.Disabled = true, true
 	waits.WarmUp = time.Hour
-	if m.BeenReady() {
+	if m.EverReady() {
 		t.Error("ready before a configuration was applied")
 	}
 	m.Apply(configOf(waits))
 	eventually(t, "the missing file is reported", func() bool { return m.Clusters()[0].Sources[0].LastError != "" })
 	m.Apply(configOf(ready, waits))
 	eventually(t, "a is ready", m.Cluster("a").Ready)
-	if m.BeenReady() {
+	if m.EverReady() {
 		t.Error("ready, while one of the first clusters has never been")
 	}
 	m.Apply(configOf(ready))
 	eventually(t, "a has its endpoint", has(m, "a", "10.0.0.1:80"))
 	m.Apply(configOf(ready, waits)) // and nobody asked before
-	if !m.BeenReady() || m.Cluster("b").Ready() {
-		t.Errorf("been ready %v with b ready %v, want true and false", m.BeenReady(), m.Cluster("b").Ready())
+	if !m.EverReady() || m.Cluster("b").Ready() {
+		t.Errorf("been ready %v with b ready %v, want true and false", m.EverReady(), m.Cluster("b").Ready())
 	}
 	if c := m.Clusters()[1]; c.Ready || c.NotReadyReason == "" {
 		t.Errorf("b is shown as ready %v: %q", c.Ready, c.NotReadyReason)
@@ -233,7 +233,7 @@ func TestAManagerIsReadyWithoutAClusterThatHasNoAnswer(t *testing.T) {
 	good.Scrape.Disabled, silent.Scrape.Disabled = true, true
 	silent.WarmUp = time.Millisecond
 	m.Apply(configOf(good, silent))
-	eventually(t, "it is ready", m.BeenReady)
+	eventually(t, "it is ready", m.EverReady)
 	c := m.Clusters()[1]
 	if c.Ready || c.NotReadyReason != "endpoints: discovery has not answered yet" {
 		t.Errorf("the cluster without an answer is shown as ready %v: %q", c.Ready, c.NotReadyReason)

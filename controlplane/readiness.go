@@ -9,9 +9,9 @@ import (
 	"steelyard/weighting"
 )
 
-// becomeReady reports whether the cluster may be published, and remembers it: a
-// cluster that was ready stays so, whatever dies. A pool without endpoints has
-// nothing to publish; its first endpoints begin the first round.
+// becomeReady reports whether the cluster may be published. Once ready, a cluster
+// stays so, whatever fails. A pool without endpoints has nothing to publish; its
+// first endpoints begin the first round.
 func (c *Cluster) becomeReady(now time.Time) bool {
 	c.mu.Lock()
 	was, warmUp, endpoints := c.ready, c.options.WarmUp, len(c.endpoints)
@@ -40,17 +40,17 @@ func (c *Cluster) Ready() bool {
 	return c.ready || c.waitingFor() == ""
 }
 
-// unanswered reports whether discovery has had warm_up for its first answer, and has given none. Nothing is published
-// of such a cluster: an empty assignment would take the endpoints from Envoys that know them.
+// unanswered reports whether discovery gave no answer within warm_up. Nothing is published for such a cluster: an
+// empty assignment would take the endpoints from Envoys that know them.
 func (c *Cluster) unanswered(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.discovered && now.Sub(c.began) >= c.options.WarmUp
 }
 
-// BeenReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
+// EverReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
 // later and not ready delays only itself.
-func (m *Manager) BeenReady() bool {
+func (m *Manager) EverReady() bool {
 	m.mu.Lock()
 	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
 	m.mu.Unlock()
@@ -115,7 +115,7 @@ func (c *Cluster) waitingFor() string {
 	switch {
 	case all == 0:
 		return ""
-	case c.options.Counted && counted == 0 && (!c.options.Scraped || c.counts.tries < enoughTries):
+	case c.options.Counted && counted == 0 && (!c.options.Scraped || c.counts.failures < enoughTries):
 		return fmt.Sprintf("in-flight counts: none for any of %d endpoints yet", all)
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
 		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed,

@@ -20,7 +20,7 @@ func (m *Manager) Clusters() []view.Cluster {
 	return out
 }
 
-// View shows the cluster to the admin API. The loop needs the lock, so under it is only what must be.
+// View shows the cluster to the admin API. The loop needs the lock, too, so it is held only for copying.
 func (c *Cluster) View(now time.Time) view.Cluster {
 	weights := c.publisher.Weights(c.name)
 	proxies, disputes := c.proxies.Sources(c.name, now), c.proxies.Disputes(c.name, now)
@@ -52,7 +52,7 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 	return v
 }
 
-// copied is all that View needs of what the lock guards.
+// copied copies what View needs under the lock.
 func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Cluster, weighting.Decision, seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Clust
 	return v, c.decision, s
 }
 
-// seen is a copy of what the sources said of each endpoint.
+// seen is a copy of what the sources report about each endpoint.
 type seen struct {
 	engine    string
 	countedBy string // source of the in-flight counts
@@ -102,7 +102,8 @@ type seen struct {
 	next      int
 }
 
-// of is the index of an address, -1 where it is no endpoint. It is fastest for addresses in the order of discovery.
+// of returns the index of an address, -1 where it is no endpoint. It is fastest for addresses in the order of
+// discovery.
 func (s *seen) of(address string) int {
 	if s.next < len(s.found) && s.found[s.next].Address == address {
 		s.next++
@@ -125,7 +126,7 @@ func (s *seen) of(address string) int {
 // firstTokenFor is how long the latest histogram of first tokens counts.
 const firstTokenFor = 10 * time.Second
 
-// show adds to an endpoint what the sources said of it. It returns the times to its first tokens; nil: unknown.
+// show adds what the sources report about the endpoint. It returns the times to its first tokens; nil: unknown.
 func (s *seen) show(e *view.Endpoint, now time.Time) *view.Histogram {
 	if o, ok := s.overrides[e.Address]; ok && now.Before(o.Until.Time) {
 		e.Override = &o
@@ -161,8 +162,8 @@ func (s *seen) show(e *view.Endpoint, now time.Time) *view.Histogram {
 	return r.firstToken
 }
 
-// expected is the sources that are proxies. Those that have nothing to report are idle, unless
-// the pool has requests.
+// expected corrects the state of the proxies' sources: without reports they are idle only if the pool has no
+// requests, and off otherwise.
 func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 	const traffic = 0.5 // requests per second
 	for i := range proxies {

@@ -158,7 +158,7 @@ func (a *Access) status() AdminAccess {
 	return s
 }
 
-// accessProblems are those of access to the admin listener.
+// accessProblems returns the problems of access to the admin listener.
 func accessProblems(a AdminAccess, now time.Time) []view.Problem {
 	var out []view.Problem
 	if a.Insecure {

@@ -126,7 +126,7 @@ func parseOrder(q url.Values) (ordering, error) {
 }
 
 // longestWindow is how far back the history goes.
-const longestWindow = coarseRows * coarseStep
+const longestWindow = historyFor
 
 func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	window := defaultWindow

@@ -3,7 +3,6 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,14 +14,13 @@ import (
 	"testing"
 
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/golden"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden answers under testdata; understand first what changed")
-
-// golden are the answers that are kept, byte for byte.
-var golden = map[string]string{
+// goldenRoutes are those whose answers are kept, byte for byte.
+var goldenRoutes = map[string]string{
 	"status":   "/api/v1/status",
 	"clusters": "/api/v1/clusters",
 	"cluster":  "/api/v1/clusters/llama",
@@ -38,7 +36,7 @@ var golden = map[string]string{
 
 func TestAnswersAreAsRecorded(t *testing.T) {
 	h := handlerOf(typical(noon))
-	for name, route := range golden {
+	for name, route := range goldenRoutes {
 		t.Run(name, func(t *testing.T) {
 			a := ask(t, h, http.MethodGet, route)
 			if got := a.header.Get("Content-Type"); got != "application/json" {
@@ -48,19 +46,7 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 			if err := json.Indent(&got, []byte(a.body), "", "  "); err != nil {
 				t.Fatalf("no JSON: %v\n%s", err, a.body)
 			}
-			file := filepath.Join("testdata", name+".json")
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".json"), got.String())
 		})
 	}
 }
@@ -147,7 +133,7 @@ func keysIn(v any, keys map[string]bool) {
 func TestEveryKeyThatIsAnsweredIsInTheDocument(t *testing.T) {
 	doc, h := document(t), handlerOf(typical(noon))
 	keys := map[string]bool{}
-	for _, route := range golden {
+	for _, route := range goldenRoutes {
 		keysIn(decode[any](t, ask(t, h, http.MethodGet, route)), keys)
 	}
 	if len(keys) < 60 {

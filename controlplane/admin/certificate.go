@@ -54,7 +54,7 @@ var afterwards = map[string]string{
 	UseRedisCA:       "new connections to a Redis with a certificate that it signed fail",
 }
 
-// certificateProblems are those of all certificates. For an authority next to one that is
+// certificateProblems returns the problems of all certificates. For an authority next to one that is
 // valid for longer it is a warning: it may be the old one, which is no longer in use.
 func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 	var out []view.Problem

@@ -85,7 +85,7 @@ func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), 
 func (c *collector) describeClusters() {
 	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or has no "+
 		"endpoints.", labelCluster)
-	c.drop = c.gauge("steelyard_drop_fraction", "Share of the requests, 0 to 1, that the Envoys have to refuse.",
+	c.drop = c.gauge("steelyard_drop_ratio", "Share of the requests, 0 to 1, that the Envoys have to refuse.",
 		labelCluster)
 	c.expectedWait = c.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for "+
 		"a slot, in the mean over the pool.", labelCluster)
@@ -130,7 +130,7 @@ func (c *collector) describeClusters() {
 
 func (c *collector) describeEndpoints() {
 	c.weight = c.gauge("steelyard_endpoint_weight", "Load balancing weight last pushed.", labelCluster, labelEndpoint)
-	c.share = c.gauge("steelyard_endpoint_share", "Share of the cluster's traffic, 0 to 1.", labelCluster,
+	c.share = c.gauge("steelyard_endpoint_share_ratio", "Share of the cluster's traffic, 0 to 1.", labelCluster,
 		labelEndpoint)
 	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
 		labelCluster, labelEndpoint)
@@ -154,11 +154,12 @@ func (c *collector) describeEndpoints() {
 		"measured by the Envoys.", labelCluster, labelEndpoint)
 	c.responseBytesAge = c.gauge("steelyard_endpoint_response_bytes_age_seconds",
 		"Time since the newest response in steelyard_endpoint_response_bytes.", labelCluster, labelEndpoint)
-	c.failedShare = c.gauge("steelyard_endpoint_failed_share", "Share, 0 to 1, of the requests that the endpoint "+
-		"failed among those that it answered or failed, smoothed, as measured by the Envoys.", labelCluster,
+	c.failedShare = c.gauge("steelyard_endpoint_failed_share_ratio",
+		"Share, 0 to 1, of the requests that the endpoint "+
+			"failed among those that it answered or failed, smoothed, as measured by the Envoys.", labelCluster,
 		labelEndpoint)
 	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds",
-		"Time since the newest request in steelyard_endpoint_failed_share.", labelCluster, labelEndpoint)
+		"Time since the newest request in steelyard_endpoint_failed_share_ratio.", labelCluster, labelEndpoint)
 	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted "+
 		"by the Envoys: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
 	c.errors = c.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as "+

@@ -130,11 +130,12 @@ func (c *recordsCollector) Collect(ch chan<- prometheus.Metric) {
 		for _, s := range c.cluster {
 			s.set(ch, s.value(&cluster), cluster.Name)
 		}
+		capacity := capacityOf(cluster.Endpoints)
 		shown := cluster.Endpoints[:min(room, len(cluster.Endpoints))]
 		room -= len(shown)
 		for _, e := range shown {
 			of := found.of(e.Address)
-			e.ServedShare1m, e.CapacityShare = of.served1m, of.capacityShare
+			e.ServedShare1m, e.CapacityShare = of.served1m, capacityShare(&e, capacity)
 			for _, s := range c.endpoint {
 				s.set(ch, s.value(&e), cluster.Name, e.Address)
 			}

@@ -78,7 +78,7 @@ type GoneEnvoy struct {
 // refusalMemory is for how long a refusal is a problem: what was refused tries again within seconds.
 const refusalMemory = time.Minute
 
-// refusalProblems are those of connections and requests that were refused.
+// refusalProblems returns a problem for each kind of refused connections and requests.
 func refusalProblems(s Status) []view.Problem {
 	var out []view.Problem
 	for _, h := range s.RefusedHandshakes {

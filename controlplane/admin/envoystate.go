@@ -7,7 +7,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// An EnvoyState is whether an Envoy follows. All that shows Envoys goes by it: the page, the commands and the counts.
+// An EnvoyState shows whether an Envoy follows the weights. The page, the commands and the counts all use it.
 type EnvoyState string
 
 // The states of an Envoy. Where several hold, the first one counts.
@@ -27,7 +27,7 @@ const (
 // goneFor is how long an Envoy that vanished is an incident.
 const goneFor = 10 * time.Minute
 
-// SubscriptionState is that of one name that an Envoy asks for.
+// SubscriptionState returns the state of one name that an Envoy asks for.
 func SubscriptionState(s *Subscription, now time.Time) EnvoyState {
 	switch {
 	case s.Nack.Current:
@@ -61,7 +61,7 @@ func clientState(c *Client, now time.Time) EnvoyState {
 	return order[worst]
 }
 
-// leftState is that of one that is not connected any more.
+// leftState returns the state of an Envoy that is not connected any more.
 func leftState(l *LeftEnvoy, now time.Time) EnvoyState {
 	switch {
 	case !l.Vanished:

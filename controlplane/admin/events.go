@@ -132,6 +132,7 @@ var eventWords = map[view.EventKind][2]string{
 	view.EventEndpointsLeft:   {"endpoint %s left", "%d endpoints left"},
 	view.EventFlagged:         {"endpoint %s was flagged", "%d endpoints were flagged"},
 	view.EventUnflagged:       {"the flag of endpoint %s was lifted", "the flags of %d endpoints were lifted"},
+	view.EventRetried:         {"endpoint %s failed another try", "%d endpoints failed another try"},
 	view.EventSourceLost:      {"%s was lost", "%d sources were lost"},
 	view.EventSourceBack:      {"%s is back", "%d sources are back"},
 	view.EventNack:            {"Envoy %s refused an assignment", "%d Envoys refused an assignment"},
@@ -169,7 +170,7 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
-// A past picture is what events are found by: the picture of a second ago.
+// An eventPicture is what events are found in: two of them, a second apart, are compared.
 type eventPicture struct {
 	clusters map[string]clusterPicture
 	envoys   map[envoyID]envoyPicture
@@ -178,6 +179,8 @@ type eventPicture struct {
 type clusterPicture struct {
 	addresses []string // sorted
 	flagged   []bool
+	outlier   []bool
+	probed    []bool // an outlier that is tried again: it has no flag, and nothing shows that it recovered
 	unread    []bool // its metrics cannot be read
 	reasons   []string
 	failures  []string
@@ -195,7 +198,7 @@ type envoyPicture struct {
 	cluster string
 }
 
-// pictureOf keeps what events go by.
+// pictureOf keeps what events are found by.
 func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bool) eventPicture {
 	p := eventPicture{clusters: make(map[string]clusterPicture, len(clusters)),
 		envoys: make(map[envoyID]envoyPicture, len(clients))}
@@ -222,12 +225,14 @@ func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bo
 
 func clusterPictureOf(c *view.Cluster) clusterPicture {
 	n := len(c.Endpoints)
-	p := clusterPicture{addresses: make([]string, n), flagged: make([]bool, n), unread: make([]bool, n),
-		reasons: make([]string, n), failures: make([]string, n), overrides: make([]string, n),
-		down: map[string]string{}, drops: c.Decision.DropFraction.Or(0) > 0}
+	p := clusterPicture{addresses: make([]string, n), flagged: make([]bool, n), outlier: make([]bool, n),
+		probed: make([]bool, n), unread: make([]bool, n), reasons: make([]string, n), failures: make([]string, n),
+		overrides: make([]string, n),
+		down:      map[string]string{}, drops: c.Decision.DropFraction.Or(0) > 0}
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
 		p.addresses[i], p.flagged[i], p.reasons[i] = e.Address, e.Overloaded, e.OverloadReason
+		p.outlier[i], p.probed[i] = e.Outlier, e.Probed != ""
 		p.unread[i], p.failures[i] = unread(e), e.LastScrape.Error
 		if e.Override != nil {
 			p.overrides[i] = overrideText(*e.Override)
@@ -254,7 +259,7 @@ func unread(e *view.Endpoint) bool {
 	return false
 }
 
-// changes are the events between two pictures.
+// changes returns the events between two pictures.
 func changes(before, after eventPicture) (out []change) {
 	for name, now := range after.clusters {
 		was, known := before.clusters[name]
@@ -335,10 +340,12 @@ func clusterChanges(name string, was, now clusterPicture) (out []change) {
 // endpointChanges compares an endpoint of both pictures.
 func endpointChanges(was, now clusterPicture, i, k int, add func(kind view.EventKind, subject, detail string)) {
 	address := now.addresses[k]
-	switch {
-	case now.flagged[k] && !was.flagged[i]:
+	switch in, out := was.flagged[i] || was.probed[i], now.flagged[k] || now.probed[k]; {
+	case was.probed[i] && now.outlier[k]:
+		add(view.EventRetried, address, now.reasons[k])
+	case out && !in:
 		add(view.EventFlagged, address, now.reasons[k])
-	case !now.flagged[k] && was.flagged[i]:
+	case in && !out:
 		add(view.EventUnflagged, address, "")
 	}
 	switch is, was := now.overrides[k], was.overrides[i]; {

@@ -54,7 +54,7 @@ var groupTitles = map[view.IncidentKind]string{
 // sprint is Sprintf, with a shorter name for the sentences here.
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// A shape is what findings are made of, besides their sentences.
+// found returns a finding with its title; explain adds the sentences.
 func found(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) finding {
 	return finding{Incident: view.Incident{ID: findingID(kind, subject.Cluster, subject.Name), Kind: kind,
 		Severity: severity, Subject: subject, Title: title, Steelyard: view.BlameUnknown,
@@ -72,13 +72,13 @@ func findingID(kind view.IncidentKind, parts ...string) string {
 	return id
 }
 
-// because sets the parts of an incident.
+// explain adds why it is so, whether Steelyard is the cause, and what to do.
 func (f finding) explain(why string, blame view.Blame, because, next, command string) finding {
 	f.Why, f.Steelyard, f.Because, f.Next, f.Command = clip(why, maxEventText), blame, because, next, command
 	return f
 }
 
-// findings are all of a moment.
+// findings returns all findings at a moment.
 func findings(p *picture) []finding {
 	out := processFindings(p)
 	for i := range p.clusters {
@@ -87,7 +87,7 @@ func findings(p *picture) []finding {
 	return append(out, envoyFindings(p)...)
 }
 
-// processFindings are those of Steelyard itself.
+// processFindings returns the findings about Steelyard itself.
 func processFindings(p *picture) (out []finding) {
 	s, process := &p.status, view.Subject{Kind: view.SubjectProcess}
 	if len(p.stuck) > 0 {
@@ -113,7 +113,7 @@ func processFindings(p *picture) (out []finding) {
 	if len(p.clients) == 0 && !s.Draining {
 		f := found(kindNoEnvoys, view.SeverityWarning, process, "No Envoy is connected").explain(
 			"Nothing follows the weights.", view.BlameUnknown,
-			"Steelyard's port is open; what Envoys try, it cannot see.",
+			"Steelyard's port is open, but it does not see attempts that fail on the way.",
 			"See whether an Envoy is configured for this address, and reaches it.",
 			"curl -s localhost:9901/stats?filter=control_plane")
 		f.patience = 5 * time.Second
@@ -129,7 +129,7 @@ func checkCommand(file string) string {
 	return "steelyard check --config " + quoted(file)
 }
 
-// quoted is a word for a shell.
+// quoted quotes s for a shell where that is necessary.
 func quoted(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-") == "" {
 		return s
@@ -137,7 +137,7 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// edgeFindings are those of the ports, the certificates and the log.
+// edgeFindings returns the findings about the ports, the certificates and the log.
 func edgeFindings(p *picture, process view.Subject) (out []finding) {
 	add := func(kind view.IncidentKind, name, title string, problems []view.Problem, blame view.Blame,
 		because, next, command string) {
@@ -158,7 +158,7 @@ func edgeFindings(p *picture, process view.Subject) (out []finding) {
 		adminPortProblems(p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
-		view.BlameNo, "It is as it was issued.", "Renew it.", "")
+		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
 	var refused []view.Problem
 	for _, r := range refusalProblems(p.status) {
 		if strings.HasPrefix(r.Message, "TLS") {
@@ -166,7 +166,7 @@ func edgeFindings(p *picture, process view.Subject) (out []finding) {
 		}
 	}
 	add(kindHandshakes, "", "TLS handshakes with Envoys are refused", refused, view.BlameUnknown,
-		"Whether the client's certificate or the authority configured here is wrong, the handshake does not show.",
+		"The handshake does not show whether the client's certificate or the authority configured here is wrong.",
 		"Compare xds.tls.client_ca_file with the authority of the client named here.", "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, view.At(p.now)), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
@@ -186,7 +186,7 @@ func joined(problems []view.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// envoyFindings are those of single Envoys.
+// envoyFindings returns the findings about single Envoys.
 func envoyFindings(p *picture) (out []finding) {
 	names := make([]string, 0, len(p.clusters))
 	for i := range p.clusters {
@@ -205,10 +205,10 @@ func envoyFindings(p *picture) (out []finding) {
 				sprint("Envoy %s does not report its requests", c.NodeID)).explain(
 				sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
 					formatAgo(c.Signals.LastReport, p.now)),
-				view.BlameNo, "Steelyard takes its assignments to it, and gets no reports back.",
+				view.BlameNo, "It accepts assignments, and sends no reports.",
 				"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
 					"port.", "")
-			if len(c.Subscriptions) > 0 { // one that stands still does not answer either
+			if len(c.Subscriptions) > 0 { // one that hangs does not answer either
 				f.within = findingID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
 			}
 			out = append(out, f)
@@ -260,8 +260,8 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 		f := found(kindRefuses, view.SeverityError, subject,
 			sprint("Envoy %s refuses the weights of %s", c.NodeID, s.Cluster)).explain(
 			"Its answer: "+orUnknown(s.Nack.Message), blame, because,
-			sprint("It keeps the assignment %s until then. It is Envoy %s: see whether others of this version accept.",
-				orNone(s.VersionAcked), orUnknown(c.Version)),
+			sprint("It keeps the assignment %s until it accepts another. Its version is %s: see whether others of "+
+				"this version accept.", orNone(s.VersionAcked), orUnknown(c.Version)),
 			"steelyard bootstrap --cluster "+quoted(s.Cluster)+" --xds HOST:PORT")
 		f.began = s.Nack.At.Time
 		return f, true
@@ -277,7 +277,7 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 		f := found(kindUnknownCluster, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
 			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
-			sprint("Configured are: %s.", orNone(listed(names))), next, "")
+			sprint("Configured clusters: %s.", orNone(listed(names))), next, "")
 		f.ID += "/" + s.Resource
 		return f, true
 	}

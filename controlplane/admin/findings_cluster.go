@@ -8,7 +8,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// clusterFindings are those of a cluster and of its endpoints.
+// clusterFindings returns the findings about a cluster and its endpoints.
 func clusterFindings(p *picture, c *view.Cluster) []finding {
 	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
 	out := decisionFindings(p, c, subject)
@@ -55,7 +55,7 @@ func clusterFindings(p *picture, c *view.Cluster) []finding {
 const (
 	// disputePatience is how long a dispute has to last: short ones end by themselves.
 	disputePatience = time.Minute
-	// passing is how long a source has to be impaired: what ends by itself within that needs nobody.
+	// passing is how long a source has to be impaired before that is an incident.
 	passing = 3 * time.Second
 	// followPatience and followLimit are for how long, and by how much more than by chance, the served shares have to
 	// differ from the decided ones.
@@ -78,14 +78,14 @@ func decisionFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 		f := found(kindNoEndpoints, view.SeverityError, subject, sprint("Cluster %s has no endpoints", c.Name)).explain(
 			"Discovery has found none, so Envoys have nowhere to send its requests.", view.BlameNo,
 			"It follows what discovery answers.",
-			"Look at where its endpoints come from: a list, a file or DNS.", explain)
+			"Check its source of endpoints (the key endpoints of the cluster).", explain)
 		f.linger = 0
 		out = append(out, f)
 	}
 	patience := max(decisionPatience.Seconds(), 3*c.MinIntervalSeconds.Or(0))
 	if old := c.Decision.At.Age(p.now).Or(0); old > patience {
 		f := found(kindNoDecision, view.SeverityError, subject,
-			sprint("There are no decisions about %s any more", c.Name)).explain(
+			sprint("Cluster %s gets no new decisions", c.Name)).explain(
 			sprint("The latest was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
 			"Its loop makes no progress, or gets no CPU time.",
 			"See whether the machine has CPU time left; else restart Steelyard. Envoys keep their weights.",
@@ -104,7 +104,7 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 			sprint("The whole pool is saturated: %.1f %% of the requests are refused, and the others are expected to "+
 				"wait %s.", 100*c.Decision.DropFraction.Or(0), formatDuration(c.Decision.ExpectedWait)),
 			view.BlameInPart,
-			"It refuses because shedding.enabled is set; without, all of them would wait longer and longer.",
+			"It refuses because shedding.enabled is set; without it, all requests would wait longer and longer.",
 			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name)))
 	}
 	if p.refusing[c.Name] {
@@ -118,7 +118,7 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 	if c.Shedding {
 		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
 			f := found(kindNoShedding, view.SeverityError, subject,
-				sprint("Shedding of %s is without effect", c.Name)).explain(
+				sprint("Shedding of %s has no effect", c.Name)).explain(
 				joined(problems), view.BlameYes, "What it sends to these Envoys cannot refuse requests.",
 				"Make the configuration of the Envoys with steelyard bootstrap --mode shedding.",
 				"steelyard bootstrap --mode shedding --cluster "+quoted(c.Name)+" --xds HOST:PORT")
@@ -133,13 +133,13 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject view.Subject) (finding, bool) {
 	failing := 2*c.Counts.Failing >= c.Counts.Total && c.Counts.Failing > 0
 	severity, title := view.SeverityWarning, sprint("Source %s of %s is lost", s.Name, c.Name)
-	blame, because := view.BlameNo, "Steelyard goes on with what the other sources report."
+	blame, because := view.BlameNo, "Steelyard continues with the other sources."
 	var why string
 	switch {
 	case s.Name == "push" && s.LastError != "":
 		return found(kindNoPush, view.SeverityError, subject,
 			sprint("The weights of %s cannot be sent", c.Name)).explain(
-			s.LastError, view.BlameYes, "The decision cannot be made an assignment.",
+			s.LastError, view.BlameYes, "The decision cannot be turned into an assignment.",
 			"Report this, with the log.", ""), true
 	case s.Name == sourceScrape && failing && c.Counts.Failing < several-1 && c.Counts.Total > 1 &&
 		s.State != view.SourceDown:
@@ -176,7 +176,7 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 	return f, true
 }
 
-// silent reports whether all these Envoys have stopped to report anything; false for none.
+// silent reports whether all these Envoys have stopped reporting; false for none.
 func silent(p *picture, names []string) bool {
 	for _, name := range names {
 		if !slices.ContainsFunc(p.clients,
@@ -218,7 +218,7 @@ func sourceCommand(c *view.Cluster, s *view.SourceStatus) string {
 	return ""
 }
 
-// inspectCommand reads the metrics page whose scrape failed; the error names it.
+// inspectCommand returns the command that reads the page whose scrape failed; its URL is in the error.
 func inspectCommand(e *view.Endpoint) string {
 	for _, word := range strings.Fields(e.LastScrape.Error) {
 		url := strings.TrimRight(word, ":,;")
@@ -253,14 +253,14 @@ func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 		why += sprint(" %.0f %% of the capacity of the pool is in use.", 100*used)
 	}
 	f := found(kindOverloaded, severity, subject, title).explain(why, view.BlameNo,
-		"More arrives than these endpoints can do, or it is more than others get by the Envoys' own choice.",
+		"More requests arrive than these endpoints can serve, or Envoys send them more than their weights say.",
 		"See whether the load is even. If it is, the pool is too small: add endpoints, or enable shedding.",
 		"steelyard top "+quoted(c.Name))
 	f.rank = rank
 	return f, true
 }
 
-// lateFinding is about a pool of which half is known by reports that grow old, whatever the state of their source.
+// lateFinding is about a pool of which half has only old reports, whatever the state of their source.
 func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	late := 0
 	for i := range c.Endpoints {
@@ -269,8 +269,8 @@ func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	if late == 0 || 2*late < c.Counts.Total {
 		return finding{}, false
 	}
-	f := found(kindSource, view.SeverityError, subject, sprint("Most reports of %s grow old", c.Name)).explain(
-		sprint("%d of %d endpoints have sent nothing that is newer than weighting.hold.", late, c.Counts.Total),
+	f := found(kindSource, view.SeverityError, subject, sprint("Most reports of %s are old", c.Name)).explain(
+		sprint("%d of %d endpoints have reported nothing for longer than weighting.hold.", late, c.Counts.Total),
 		view.BlameUnknown, "Their last values fade into those of the median endpoint.",
 		"See what each source of this cluster reports, and how old it is.", "steelyard status")
 	f.ID, f.within = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
@@ -362,7 +362,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 		f := found(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
 			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", view.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
-		f.rank = 4
+		f.rank, f.began = 4, e.OutlierSince.Time
 		return f, true
 	case state == view.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
 		title := "%s failed its requests and is tried again"
@@ -372,7 +372,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 		f := found(kindEndpoint, view.SeverityWarning, subject, sprint(title, e.Address)).explain(
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", view.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
-		f.rank = 3
+		f.rank, f.began = 3, e.OutlierSince.Time
 		return f, true
 	case state == view.EndpointBlind:
 		f := found(kindEndpoint, view.SeverityError, subject,
@@ -388,7 +388,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 		return f, true
 	case state == view.EndpointUnused:
 		f := found(kindUnused, view.SeverityWarning, subject,
-			sprint("%s gets nothing from the Envoys", e.Address)).explain(
+			sprint("Envoys send nothing to %s", e.Address)).explain(
 			"They send it nothing, whatever its weight.", view.BlameNo, "Its weight would bring it requests.",
 			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
 		return f, true
@@ -397,14 +397,14 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its page fails, or is too slow for scrape.timeout.",
-			"Read the page by hand. A slower page wants a longer scrape.timeout.", orElse(inspectCommand(e), health))
+			"Read the page by hand. A slow page needs a longer scrape.timeout.", orElse(inspectCommand(e), health))
 		f.rank, f.within = 1, sourceID(c.Name, sourceScrape)
 		return f, true
 	}
 	return finding{}, false
 }
 
-// clause is a text as a sentence.
+// clause makes a sentence of a text: a capital letter, a full stop.
 func clause(s string) string {
 	s = strings.TrimRight(orUnknown(s), ". ")
 	return strings.ToUpper(s[:1]) + s[1:] + "."
@@ -420,14 +420,14 @@ func orElse(a, b string) string {
 // standIn is what is in use instead of the metrics.
 func standIn(e *view.Endpoint) string {
 	if e.LoadSource == "in_flight" || e.LoadSource == "fused" {
-		return "What the Envoys have in flight there stands in."
+		return "The Envoys' in-flight counts are used instead."
 	}
 	return "Its last values fade into those of the median endpoint."
 }
 
-// outlierBecause is why an outlier is none of Steelyard's.
+// outlierBecause explains why Steelyard is not the cause of an outlier.
 func outlierBecause(p *picture, c *view.Cluster) string {
-	because := "It is its answers that fail or do not come; weights do not change that."
+	because := "Its answers fail or do not arrive, which weights cannot change."
 	if names := notFollowing(p, c.Name); len(names) > 0 {
 		because += sprint(" But these Envoys do not follow, and may still send there: %s.", listed(names))
 	}

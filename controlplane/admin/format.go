@@ -40,7 +40,7 @@ func formatPercent(n view.Number) string {
 // formatClock is the time of day, in the zone that logs are best compared in.
 func formatClock(t view.Time) string { return t.UTC().Format("15:04:05") + " UTC" }
 
-// formatDuration is a duration in the unit a person would say it in.
+// formatDuration formats a duration in the unit that a person would use.
 func formatDuration(n view.Number) string {
 	v, known := n.Value()
 	if !known {

@@ -9,24 +9,25 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// The bounds of a History. A row of a second takes 11 bytes for each endpoint, one of ten seconds 13: for 1,000
-// endpoints that is 15 MB. Where the rows of all clusters together take more than a bound, the oldest of them go first:
-// with 5,000 endpoints five minutes of the seconds stay, and 40 minutes of the tens.
+// The bounds of a History. A row of a second takes 11 bytes for each endpoint, one of several seconds 13. Where the
+// seconds of all clusters together take more than their bound, the oldest go: with 1,000 endpoints six minutes of them
+// stay, with 5,000 one. The last hour stays whatever the number of endpoints: a coarse row is of ten seconds, or of as
+// many tens as an hour of all clusters has room for, with 5,000 endpoints 40 seconds.
 const (
 	fineStep    = time.Second
 	fineRows    = 900 // 15 minutes
 	coarseStep  = 10 * time.Second
-	coarseRows  = 360 // an hour
-	fineBytes   = 16 << 20
-	coarseBytes = 16 << 20
+	historyFor  = time.Hour
+	fineBytes   = 4 << 20
+	coarseBytes = 6 << 20
 
 	// windowEndpoints bounds the endpoints of an answer that names none, windowNumbers the numbers of any answer.
 	windowEndpoints = 1000
 	windowNumbers   = 2_000_000
 )
 
-// A History keeps what was seen of the clusters and their endpoints: each second of the last 15 minutes, and means of
-// ten seconds of the last hour. It is safe for concurrent use.
+// A History keeps what was seen of the clusters and their endpoints: each second of up to 15 minutes, and means of ten
+// seconds or more of the last hour. It is safe for concurrent use.
 type History struct {
 	fineLimit, coarseLimit int // bytes
 
@@ -41,6 +42,7 @@ type History struct {
 type past struct {
 	order        *order
 	fine, coarse ring
+	step         time.Duration // of the latest coarse row
 }
 
 // A ring has rows, oldest first. first counts those that are gone, so that a row keeps its number.
@@ -61,14 +63,14 @@ func (h *History) Add(cluster string, at time.Time, s *Sample) {
 	defer h.mu.Unlock()
 	p := h.clusters[cluster]
 	if p == nil {
-		p = &past{}
+		p = &past{step: coarseStep}
 		h.clusters[cluster] = p
 	}
 	if n := len(p.fine.rows); n > 0 {
 		since := at.Sub(p.fine.rows[n-1].at)
 		if since < -fineStep { // the clock was set back: rows from the future would block new ones
 			h.drop(p)
-			*p = past{order: p.order}
+			*p = past{order: p.order, step: p.step}
 		} else if since < fineStep/2 {
 			return
 		}
@@ -80,13 +82,25 @@ func (h *History) Add(cluster string, at time.Time, s *Sample) {
 	r := fineRow(at, p.order, s)
 	p.fine.rows = append(p.fine.rows, r)
 	h.fine += r.bytes()
-	if p.fine.next()%int(coarseStep/fineStep) == 0 {
-		n := len(p.fine.rows)
-		c := coarseRow(p.fine.rows[max(0, n-int(coarseStep/fineStep)):])
+	if every := int(p.step / fineStep); p.fine.next()%every == 0 {
+		c := coarseRow(p.fine.rows[max(0, len(p.fine.rows)-every):])
 		p.coarse.rows = append(p.coarse.rows, c)
 		h.coarse += c.bytes()
+		p.step = h.coarseStep()
 	}
 	h.trim(p)
+}
+
+// coarseStep is the time between two coarse rows with which those of an hour of all clusters have room.
+func (h *History) coarseStep() time.Duration {
+	each := 0 // bytes of a row of each cluster
+	for _, p := range h.clusters {
+		if p.order != nil {
+			each += rowBytes(len(p.order.addresses), coarseFields)
+		}
+	}
+	tens := (each*int(historyFor/coarseStep) + h.coarseLimit - 1) / h.coarseLimit
+	return coarseStep * time.Duration(min(max(1, tens), int(historyFor/coarseStep)))
 }
 
 // trim keeps the bounds.
@@ -94,7 +108,8 @@ func (h *History) trim(p *past) {
 	for len(p.fine.rows) > fineRows {
 		h.fine -= p.fine.shift()
 	}
-	for len(p.coarse.rows) > coarseRows {
+	for latest := p.fine.rows[len(p.fine.rows)-1].at; len(p.coarse.rows) > 0 &&
+		latest.Sub(p.coarse.rows[0].at) >= historyFor; {
 		h.coarse -= p.coarse.shift()
 	}
 	for h.fine > h.fineLimit {
@@ -216,10 +231,10 @@ func historyFields() []string {
 	return []string{FieldShares, FieldServed, FieldLoads, FieldInFlight, FieldLatency, FieldStates}
 }
 
-// A WindowQuery says which part of the history is wanted.
+// A WindowQuery selects a part of the history.
 type WindowQuery struct {
 	Since     time.Time
-	Points    int      // at most so many moments; neighbours are averaged to get there. 0: all
+	Points    int      // most moments; neighbours are averaged to get there. 0: all
 	Addresses []string // only these endpoints; empty: all
 	Fields    []string // of endpoints; nil: the shares. An empty list: no endpoint
 }
@@ -278,8 +293,8 @@ type span struct {
 	fineSince time.Time
 }
 
-// spanOf takes the rows of each second if they go back that far, and otherwise those of ten seconds, and the seconds
-// since the last of these.
+// spanOf takes the rows of each second if they go back that far, and otherwise the coarse ones, and the seconds since
+// the last of these.
 func (h *History) spanOf(cluster string, since time.Time) span {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -291,11 +306,11 @@ func (h *History) spanOf(cluster string, since time.Time) span {
 	c.since = c.fineSince
 	from := &p.fine
 	if coarse := p.coarse.rows; len(coarse) > 0 {
-		if began := coarse[0].at.Add(-coarseStep); began.Before(c.since) {
+		if began := coarse[0].at.Add(-p.step); began.Before(c.since) {
 			c.since = began
 		}
 		if c.since.Before(c.fineSince) && since.Before(c.fineSince.Add(-coarseStep)) {
-			from, c.step = &p.coarse, coarseStep
+			from, c.step = &p.coarse, p.step
 		}
 	}
 	first := 0
@@ -303,22 +318,22 @@ func (h *History) spanOf(cluster string, since time.Time) span {
 		first++
 	}
 	c.rows, c.first = slices.Clone(from.rows[first:]), from.first+first
-	if c.step == coarseStep {
-		c.rows = append(c.rows, p.fine.newest()...)
+	if from == &p.coarse {
+		c.rows = append(c.rows, p.fine.newest(int(p.step/fineStep))...)
 	}
 	return c
 }
 
-// newest is one row of the seconds since the last ten, or none.
-func (r *ring) newest() []*row {
-	n := r.next() % int(coarseStep/fineStep)
+// newest is one row of the seconds since the last coarse row, or none.
+func (r *ring) newest(every int) []*row {
+	n := r.next() % every
 	if n == 0 || n > len(r.rows) {
 		return nil
 	}
 	return []*row{coarseRow(r.rows[len(r.rows)-n:])}
 }
 
-// groups joins neighbours so that there are at most so many moments.
+// groups joins neighbours so that there are at most that many moments.
 func (c *span) groups(points int) (groups [][]*row, stride int) {
 	stride = 1
 	rows, first := c.rows, c.first

@@ -9,7 +9,7 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A picture is what incidents are found in: everything that was seen at one moment.
+// A picture is everything that was seen at one moment; incidents are found in it.
 type picture struct {
 	now      time.Time
 	status   Status
@@ -35,7 +35,7 @@ type finding struct {
 	began time.Time
 	// patience is how long it has to last before it is shown, and linger how long it is shown after it was last found.
 	patience, linger time.Duration
-	// rank tells findings of one id apart: the title of the highest stays.
+	// rank orders findings of one id: the title of the highest stays.
 	rank int
 	// within is the id of the finding that shows the same cause of all its endpoints or Envoys, where there is one.
 	within string
@@ -52,9 +52,9 @@ const (
 	maxIncidents = 200
 	// lingering is how long an incident stays after its cause was last seen, so that it does not flicker.
 	lingering = 10 * time.Second
-	// afterConfig is how soon after a configuration something has to begin to be laid at its door.
+	// afterConfig is how soon after a change of the configuration an incident has to begin to be blamed on it.
 	afterConfig = 30 * time.Second
-	// several findings of a kind in one cluster are one incident from so many on, until there are fewer than two.
+	// several is how many findings of a kind in one cluster become one incident, until there are fewer than two.
 	several = 4
 )
 
@@ -67,7 +67,7 @@ func judge(before []incidentState, p *picture) []incidentState {
 	}
 	var out []incidentState
 	found := map[string]int{} // how severe
-	for _, f := range grouped(causes(findings(p)), was, p.now) {
+	for _, f := range grouped(causes(findings(p)), was) {
 		if found[f.ID] > 0 {
 			continue
 		}
@@ -96,7 +96,8 @@ func causes(all []finding) []finding {
 	return slices.DeleteFunc(all, func(f finding) bool { return severe[f.within] >= rank(f.Severity) })
 }
 
-// continued is a finding with what was before: its beginning, and the title and severity of its worst.
+// continued is a finding with what was before: its beginning, and the title and severity of its worst. One that gets
+// worse may have begun earlier than what was found first.
 func continued(was *incidentState, f finding, p *picture) incidentState {
 	s := incidentState{finding: f, first: p.now, last: p.now}
 	s.Since = view.At(p.now)
@@ -104,10 +105,16 @@ func continued(was *incidentState, f finding, p *picture) incidentState {
 		s.Since = view.At(f.began)
 	}
 	if was != nil {
-		s.first, s.Since = was.first, was.Since
+		s.first = was.first
+		if was.rank >= f.rank || f.began.IsZero() || f.began.After(was.Since.Time) {
+			s.Since = was.Since
+		}
 		if was.rank >= f.rank {
 			s.Title, s.Severity, s.rank = was.Title, was.Severity, was.rank
 			s.patience = min(s.patience, was.patience)
+		}
+		if f.Kind == kindEndpoint && f.began.Sub(s.Since.Time) >= time.Second {
+			s.Why += sprint(" There was trouble before that, since %s.", s.Since.UTC().Format("15:04:05Z"))
 		}
 		if rank(was.Severity) > rank(s.Severity) {
 			s.Severity = was.Severity
@@ -135,7 +142,7 @@ func exists(s *incidentState, p *picture) bool {
 	})
 }
 
-// blameConfig lays an incident at the door of a configuration that changed its cluster just before it began.
+// blameConfig blames an incident on a configuration that changed its cluster just before it began.
 func blameConfig(s *incidentState, p *picture) {
 	if s.Steelyard == view.BlameYes || s.Subject.Cluster == "" {
 		return
@@ -163,7 +170,7 @@ func shownOf(states []incidentState, now time.Time) []view.Incident {
 }
 
 // grouped makes one incident of several findings of a kind about endpoints or Envoys.
-func grouped(all []finding, was map[string]*incidentState, now time.Time) []finding {
+func grouped(all []finding, was map[string]*incidentState) []finding {
 	type groupKey struct {
 		kind    view.IncidentKind
 		cluster string
@@ -215,6 +222,7 @@ func joint(members []finding) finding {
 			f.began = m.began
 		}
 	}
+	first := slices.MinFunc(members, func(a, b finding) int { return a.began.Compare(b.began) })
 	what, where := "Envoys", ""
 	if f.Subject.Kind == view.SubjectEndpoint {
 		what, where = "endpoints", " of "+f.Subject.Cluster
@@ -225,7 +233,7 @@ func joint(members []finding) finding {
 	}
 	f.ID = sprint("%s/%s/several", f.Kind, f.Subject.Cluster)
 	f.Title = sprint("Several %s%s %s", what, where, groupTitles[f.Kind])
-	f.Why = sprint("%d %s: %s. The first: %s", len(members), what, listed(names), members[0].Why)
+	f.Why = sprint("%d %s: %s. The first: %s", len(members), what, listed(names), first.Why)
 	return f
 }
 
@@ -250,7 +258,7 @@ func worstState(incidents []view.Incident) view.State {
 	return state
 }
 
-// clusterIncidents are those of a cluster: about it, its endpoints, and Envoys in it.
+// clusterIncidents returns the incidents about a cluster, its endpoints, and Envoys in it.
 func clusterIncidents(all []view.Incident, cluster string) []view.Incident {
 	out := []view.Incident{}
 	for i := range all {

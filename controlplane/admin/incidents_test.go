@@ -483,7 +483,7 @@ func (s *scene) agrees(t *testing.T, name string) {
 	blind := 0
 	for i := range c.Endpoints {
 		e := c.Endpoints[i]
-		completeEndpoint(&e, nil, s.now)
+		completeEndpoint(&e, 0, nil, s.now)
 		blind += one(e.State == view.EndpointBlind)
 		shownWell := e.State == view.EndpointOK || e.State == view.EndpointWarming || e.State == view.EndpointAboveLevel
 		if shownWell && count([]view.Endpoint{e}).Stale > 0 {
@@ -556,6 +556,46 @@ func TestAFrozenServerThatIsTriedAgainIsTheSameIncident(t *testing.T) {
 	e.Reason = "fill"
 	if got := s.after(time.Second); len(got) != 0 {
 		t.Errorf("without requests nothing can show that it recovered: %+v", got)
+	}
+}
+
+// The incident and its sentence about its latest part name one time, or both in one sentence.
+func TestAnIncidentAndItsReasonNameOneBeginning(t *testing.T) {
+	s := calm()
+	s.look()
+	e := s.endpoint(3)
+	unread := func(on bool) {
+		*e = calm().clusters[0].Endpoints[3]
+		if on {
+			e.LastScrape.Error, e.Inputs[0].State = "get http://10.0.0.4:9000/metrics: connection refused", "decay"
+		}
+	}
+	stalled := func(since time.Time) {
+		e.Outlier, e.Overloaded, e.OutlierSince = true, true, view.At(since)
+		e.OverloadReason = sprint("stalled since %s: nothing ends", since.Format("15:04:05Z"))
+	}
+	const before = "There was trouble before that, since "
+	stalled(noon.Add(-5 * time.Second))
+	i := only(t, s.after(time.Second))
+	if !i.Since.Equal(noon.Add(-5*time.Second)) || strings.Contains(i.Why, before) {
+		t.Errorf("it stalls since 11:59:55, and the incident is of %v: %s", i.Since, i.Why)
+	}
+	unread(false)
+	s.after(5 * time.Second)
+	stalled(noon.Add(6 * time.Second))
+	again := only(t, s.after(time.Second))
+	if again.Since != i.Since || !strings.Contains(again.Why, "Stalled since 12:00:06Z") ||
+		!strings.HasSuffix(again.Why, before+"11:59:55Z.") {
+		t.Errorf("it answered for a moment, and the incident is of %v: %s", again.Since, again.Why)
+	}
+	unread(false)
+	s.after(lingering + time.Second)
+	unread(true)
+	first := only(t, s.after(2*time.Second))
+	stalled(first.Since.Add(-time.Second))
+	worse := only(t, s.after(time.Second))
+	if !worse.Since.Equal(e.OutlierSince.Time) || strings.Contains(worse.Why, before) {
+		t.Errorf("it stalled before its metrics were lost, and the incident is of %v: %s", worse.Since, worse.Why)
 	}
 }
 
@@ -703,7 +743,7 @@ func TestFindingsOfAThousandEndpointsAreJoinedOnce(t *testing.T) {
 		all[i].Subject = view.Subject{Kind: view.SubjectEndpoint, Cluster: "llama", Name: fmt.Sprint(i)}
 	}
 	var out []finding
-	allocations := testing.AllocsPerRun(3, func() { out = grouped(all, nil, noon) })
+	allocations := testing.AllocsPerRun(3, func() { out = grouped(all, nil) })
 	if len(out) != 1 || !strings.HasPrefix(out[0].Why, "1000 endpoints: 0, 1, 2, 3, 4 and 995 more") {
 		t.Errorf("joined to %d, the first: %s", len(out), out[0].Why)
 	}

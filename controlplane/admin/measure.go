@@ -49,10 +49,10 @@ type measure struct {
 
 // An endpointMeasure is what the handler adds to an endpoint.
 type endpointMeasure struct {
-	served10s, served1m, requests1m, capacityShare, useWithout view.Number
+	served10s, served1m, requests1m, useWithout view.Number
 }
 
-// observe takes in a second of a cluster.
+// observe adds a second of a cluster.
 func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure {
 	m.follow(c.Endpoints)
 	elapsed := now.Sub(m.last).Seconds()
@@ -232,7 +232,7 @@ func part(n, all float64) view.Number {
 	return view.Num(n / all)
 }
 
-// learn takes in what the endpoint completed in a second, as long as it was busy enough to show what it can do.
+// learn adds what the endpoint completed in a second, if it was busy enough to show what it can do.
 func (b *busyRate) learn(e *view.Endpoint, elapsed float64) {
 	const (
 		enough = 0.2 // of the slots
@@ -259,15 +259,6 @@ func (b *busyRate) rate() float64 {
 
 // use fills in how much of the capacity is in use.
 func (m *measured) use(c *view.Cluster, out *measure) {
-	var capacity float64
-	for i := range c.Endpoints {
-		capacity += c.Endpoints[i].Capacity.Or(0)
-	}
-	for i := range c.Endpoints {
-		if n, known := c.Endpoints[i].Capacity.Value(); known && capacity > 0 {
-			out.endpoints[i].capacityShare = view.Num(n / capacity)
-		}
-	}
 	const negligible = 1e-6 // of the pool: what is left can do nothing
 	rates, arriving, estimate := m.possible(c)
 	out.use = view.Use{Estimate: estimate, IfLost: []view.IfLost{}}
@@ -349,7 +340,7 @@ func (m *measure) of(address string) endpointMeasure {
 	return m.endpoints[i]
 }
 
-// endpointState is the most important of what there is to say of an endpoint.
+// endpointState returns the most important state of an endpoint.
 func endpointState(e *view.Endpoint) view.EndpointState {
 	switch {
 	case e.Outlier:

@@ -161,8 +161,8 @@ func (m *Metrics) registerReloads() {
 func (m *Metrics) registerQueues() {
 	m.queueGranted = m.counter("steelyard_queue_granted_total", "Requests that the queue sent to an endpoint.",
 		labelCluster, labelClass)
-	m.queueReleased = m.counter("steelyard_queue_released_total", "Requests that left the queue to go by the Envoy's "+
-		"own choice: it was switched off, or the loads were too old.", labelCluster, labelClass)
+	m.queueReleased = m.counter("steelyard_queue_released_total", "Requests that left the queue without a place, to "+
+		"follow the weights: it was switched off, or the loads were too old.", labelCluster, labelClass)
 	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests that were answered 503: the class was full, "+
 		"or they waited for too long (timeout).", labelCluster, labelClass, labelReason)
 	m.queueLeft = m.counter("steelyard_queue_left_total", "Requests whose clients gave up while they waited.",

@@ -222,9 +222,9 @@ steelyard_horizon_seconds{cluster="llama"} 0.31
 # HELP steelyard_water_level Level up to which the endpoints are filled, in requests for each slot.
 # TYPE steelyard_water_level gauge
 steelyard_water_level{cluster="llama"} 1.13
-# HELP steelyard_drop_fraction Share of the requests, 0 to 1, that the Envoys have to refuse.
-# TYPE steelyard_drop_fraction gauge
-steelyard_drop_fraction{cluster="llama"} 0
+# HELP steelyard_drop_ratio Share of the requests, 0 to 1, that the Envoys have to refuse.
+# TYPE steelyard_drop_ratio gauge
+steelyard_drop_ratio{cluster="llama"} 0
 # HELP steelyard_report_age_seconds Age of the oldest value of a field among the endpoints that ever reported it.
 # TYPE steelyard_report_age_seconds gauge
 steelyard_report_age_seconds{cluster="llama",field="in_flight"} 42.03
@@ -417,18 +417,19 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
 			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2",
-			"steelyard_endpoint_failed_share 0.01", "steelyard_endpoint_failed_share_age_seconds 0.2",
+			"steelyard_endpoint_failed_share_age_seconds 0.2", "steelyard_endpoint_failed_share_ratio 0.01",
 			"steelyard_endpoint_implausible_readings_total 2",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_prompt_tokens 700",
 			"steelyard_endpoint_queue 42",
 			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600",
 			"steelyard_endpoint_response_bytes_age_seconds 0.4",
-			"steelyard_endpoint_share 0.012", "steelyard_endpoint_weight 12000",
+			"steelyard_endpoint_share_ratio 0.012", "steelyard_endpoint_weight 12000",
 			"steelyard_endpoint_work_seconds 0.59375",
 		},
 		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0",
-			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_share 0.02", "steelyard_endpoint_weight 20000",
+			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_share_ratio 0.02",
+			"steelyard_endpoint_weight 20000",
 			"steelyard_endpoint_work_seconds 0.106875"},
 		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},
 		"10.9.9.9:8000": {},

@@ -170,8 +170,8 @@ func (r *apiRoute) operation() map[string]any {
 	return out
 }
 
-// requestSchema is that of an object in a request. Unlike in an answer, a key that is left out is null, and none is
-// accepted that is not known.
+// requestSchema returns the schema of an object in a request. Unlike in an answer, a key that is left out is null, and
+// none is accepted that is not known.
 func requestSchema(title string) map[string]any {
 	titles := map[reflect.Type]string{}
 	s := objectSchema(reflect.TypeOf(schemas()[title]), titles)

@@ -38,7 +38,7 @@ type OverrideStatus struct {
 	Error  string `json:"error"`   // why they are not kept at present; empty when they are
 }
 
-// overrideProblems are those of keeping the overrides.
+// overrideProblems returns the problems of keeping the overrides.
 func overrideProblems(s OverrideStatus) []view.Problem {
 	if s.Count == 0 || s.Error == "" {
 		return nil

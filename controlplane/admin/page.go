@@ -136,7 +136,9 @@ func assetHandler() http.Handler {
 		if err != nil {
 			panic("admin: " + err.Error())
 		}
-		body = bare(body)
+		if body = bare(body); kind == types[".css"] {
+			body = tight(body)
+		}
 		packed := gzipped(body)
 		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -165,6 +167,13 @@ func bare(body []byte) []byte {
 		out.Write(line)
 	}
 	return out.Bytes()
+}
+
+// tight is a style without the spaces between its parts. Those of a selector (a b), a list of values (1px solid) and a
+// text stay.
+func tight(style []byte) []byte {
+	parts := strings.NewReplacer(" { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ": ", ":", ", ", ",")
+	return []byte(parts.Replace(string(style)))
 }
 
 // gzipped compresses a file of the page, once: it is read over slow links at night.

@@ -10,11 +10,11 @@ import (
 // A Port is what all peers of a listener together use of their limits.
 type Port struct {
 	Connections Bound `json:"connections"`
-	// ConnectionsPerAddress is that of the address with the most connections.
+	// ConnectionsPerAddress is about the address with the most connections.
 	ConnectionsPerAddress Bound `json:"connections_per_address"`
 	Streams               Bound `json:"streams"`
 	Subscriptions         Bound `json:"subscriptions"`
-	// UnreadBytes are those of requests that are not complete, or that Steelyard has not handled yet. To keep the
+	// UnreadBytes is about requests that are not complete, or that Steelyard has not handled yet. To keep the
 	// limit, it displaces the connection that sent the most of them.
 	UnreadBytes Bound `json:"unread_bytes"`
 
@@ -77,7 +77,7 @@ func (p AdminPort) bounds() []namedBound {
 // the problem to be current.
 const refusedRecently = 5 * time.Minute
 
-// portProblems are those of the bounds that refused peers recently.
+// portProblems returns a problem for each bound that refused peers recently.
 func portProblems(p Port, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, b := range p.configuredBounds() {
@@ -112,7 +112,7 @@ func portProblems(p Port, now time.Time) []view.Problem {
 	return out
 }
 
-// adminPortProblems are those of the bounds of the admin listener that were reached recently.
+// adminPortProblems returns a problem for each bound of the admin listener that was reached recently.
 func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
 	var out []view.Problem
 	for _, b := range p.bounds() {

@@ -66,7 +66,7 @@ func rank(s view.Severity) int {
 	}
 }
 
-// statusProblems are those of the process as a whole.
+// statusProblems returns the problems of the process as a whole.
 func statusProblems(s Status, clients int) []view.Problem {
 	out := []view.Problem{}
 	if s.Draining {
@@ -126,7 +126,7 @@ func logProblems(l LogStatus, now view.Time) []view.Problem {
 	return nil
 }
 
-// clusterProblems are those of the pool; single endpoints appear as counts.
+// clusterProblems returns the problems of the pool; single endpoints appear as counts.
 func clusterProblems(c view.Cluster, now time.Time) []view.Problem {
 	out := []view.Problem{}
 	if !c.Ready {
@@ -192,7 +192,7 @@ func disputed(d view.Dispute) string {
 	return first
 }
 
-// sheddingProblems are those of a cluster that sheds when it is saturated. Only the
+// sheddingProblems returns the problems of a cluster that sheds when it is saturated. Only the
 // assignment of its own name carries drops: the one of mode failsafe has none, because
 // an aggregate cluster does not enforce them.
 func sheddingProblems(cluster string, clients []Client) []view.Problem {
@@ -213,7 +213,7 @@ func sheddingProblems(cluster string, clients []Client) []view.Problem {
 		"false", cluster)}
 }
 
-// queueProblems are those of a queue in which not all Envoys of the cluster have their requests wait.
+// queueProblems returns the problems of a queue in which requests of some Envoys of the cluster do not wait.
 func queueProblems(c *view.Cluster, clients []Client) []view.Problem {
 	if c.Queue == nil {
 		return nil
@@ -276,7 +276,7 @@ func countProblems(n view.EndpointCounts) []view.Problem {
 	return out
 }
 
-// endpointProblems are those of one endpoint.
+// endpointProblems returns the problems of one endpoint.
 func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 	out := []view.Problem{}
 	scrape := because(e.LastScrape.Error)
@@ -310,7 +310,7 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 	return out
 }
 
-// clientProblems are those of one Envoy. A configured cluster that has nothing to
+// clientProblems returns the problems of one Envoy. A configured cluster that has nothing to
 // send yet is not the Envoy's problem, and has one of its own.
 func clientProblems(c Client, configured map[string]bool, now time.Time) []view.Problem {
 	out := []view.Problem{}

@@ -93,7 +93,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Pushed takes in a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.
+// Pushed records a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.
 func (r *Recorder) Pushed(cluster string, at time.Time, d Decided) {
 	r.decidedOf(cluster).pushed(at, d)
 }
@@ -109,7 +109,7 @@ func (r *Recorder) decidedOf(cluster string) *decided {
 	return d
 }
 
-// Configured takes in that a configuration was applied.
+// Configured records that a configuration was applied.
 func (r *Recorder) Configured(c Configured) {
 	r.mu.Lock()
 	r.configs = append(r.configs, c)
@@ -122,12 +122,12 @@ func (r *Recorder) Configured(c Configured) {
 	r.events.add(c.At, change{kind: view.EventConfig, detail: detail})
 }
 
-// ConfigRefused takes in that a configuration was refused.
+// ConfigRefused records that a configuration was refused.
 func (r *Recorder) ConfigRefused(at time.Time, why string) {
 	r.events.add(at, change{kind: view.EventConfigRefused, detail: why})
 }
 
-// Overridden takes in that an operator changed endpoints by hand; what says how.
+// Overridden records that an operator changed endpoints by hand; what describes the change.
 func (r *Recorder) Overridden(at time.Time, cluster string, endpoints []string, what string) {
 	r.events.add(at, change{kind: view.EventOverride, cluster: cluster, subjects: endpoints, detail: what})
 }
@@ -162,7 +162,7 @@ func (r *Recorder) Tick() {
 	r.hub.publish(r, p, m)
 }
 
-// record takes in a second of a cluster, and adds to it what the handler adds.
+// record adds a second of a cluster, and completes it with what the handler knows.
 func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
 	before := r.measured[c.Name]
 	if before == nil {

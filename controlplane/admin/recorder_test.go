@@ -328,6 +328,63 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 	}
 }
 
+// The part of the capacity is that of the decision that is shown, as in the sentence about it, not of the last look.
+func TestAPartOfTheCapacityIsOfTheDecisionThatIsShown(t *testing.T) {
+	s := newStage(4)
+	s.second(nil)
+	for i, capacity := range []float64{1, 2, 3, 4} {
+		s.clusters[0].Endpoints[i].Capacity = view.Num(capacity)
+	}
+	for i, e := range s.cluster(t).Endpoints {
+		if !near(e.CapacityShare, float64(i+1)/10, 1e-9) {
+			t.Errorf("endpoint %d: %v", i, e.CapacityShare)
+		}
+	}
+}
+
+// Each time that a server without answers is tried again its flag is down for a while, which does not mean that it is
+// well: the timeline has one event for each try, and another when it answers.
+func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
+	s := newStage(3)
+	s.second(nil)
+	const stalled = "stalled since 12:00:00Z: none of 4 requests in flight ends"
+	in := func(outlier, flagged bool, probed string) func(*view.Endpoint) {
+		return func(e *view.Endpoint) {
+			e.Outlier, e.Overloaded, e.Probed, e.OverloadReason = outlier, flagged, probed, ""
+			if flagged {
+				e.OverloadReason = stalled
+			}
+		}
+	}
+	flagged, probed, well := in(true, true, ""), in(false, false, stalled), in(false, false, "")
+	want := []string{}
+	for i, step := range []struct {
+		change func(*view.Endpoint)
+		want   string
+	}{
+		{flagged, "llama: endpoint 10.1.0.1:8000 was flagged: " + stalled},
+		{probed, ""},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{probed, ""},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{probed, ""},
+		{in(false, true, stalled), ""}, // for its queue
+		{in(false, true, ""), ""},
+		{well, "llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+	} {
+		s.second(func() {
+			s.now = s.now.Add(eventTogether)
+			step.change(&s.clusters[0].Endpoints[0])
+		})
+		if step.want != "" {
+			want = append(want, step.want)
+		}
+		if got := s.events(t); !slices.Equal(got, want) {
+			t.Fatalf("step %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
 // A queue that refuses requests now and then is one event and one incident, until it has refused none for a while.
 func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	s := newStage(2)
@@ -468,6 +525,7 @@ func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
 	for len(d.Endpoints) < 5000 {
 		d.Endpoints = append(d.Endpoints, d.Endpoints...)
 	}
+	d.Endpoints = d.Endpoints[:5000]
 	step := stepOf(view.WorkingOf(d).Bytes())
 	for i := range 3000 {
 		d.At = noon.Add(time.Duration(i) * time.Second)

@@ -71,14 +71,14 @@ func replicaProblems(r Replicas, now time.Time) (out []view.Problem) {
 		return nil
 	}
 	if !r.Connected {
-		out = append(out, problem(view.SeverityError, "cut off from the other replicas for %s%s; this one goes by the "+
-			"counts of its own Envoys and scrapes every endpoint", formatSeconds(r.Since.Age(now).Or(0)),
+		out = append(out, problem(view.SeverityError, "cut off from the other replicas for %s%s; this one uses only "+
+			"the counts of its own Envoys, and scrapes every endpoint", formatSeconds(r.Since.Age(now).Or(0)),
 			because(r.Error)))
 	}
 	for _, o := range r.Others {
 		if o.State != replicaLive && r.Connected {
-			out = append(out, problem(view.SeverityWarning, "replica %s is %s, last heard of %s", orUnknown(o.Name),
-				o.State, formatAgo(o.LastMessage, now)))
+			out = append(out, problem(view.SeverityWarning, "replica %s is %s, its last message came %s",
+				orUnknown(o.Name), o.State, formatAgo(o.LastMessage, now)))
 		}
 	}
 	const recent = 10 // seconds

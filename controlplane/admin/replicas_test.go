@@ -21,10 +21,10 @@ func TestReplicasThatAreGoneOrCutOffAreProblems(t *testing.T) {
 		"connected": {Replicas{Enabled: true, Connected: true, Others: gone[:1],
 			Messages: ReplicaMessages{Foreign: 4, LastForeign: ago(time.Minute)}}, "", ""},
 		"one is gone": {Replicas{Enabled: true, Connected: true, Others: gone}, view.SeverityWarning,
-			"replica c is gone, last heard of 3.0 s ago"},
+			"replica c is gone, its last message came 3.0 s ago"},
 		"cut off": {Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "refused", Others: gone},
-			view.SeverityError, "cut off from the other replicas for 5.0 s: refused; this one goes by the counts of " +
-				"its own Envoys and scrapes every endpoint"},
+			view.SeverityError, "cut off from the other replicas for 5.0 s: refused; this one uses only the counts " +
+				"of its own Envoys, and scrapes every endpoint"},
 		"another version": {Replicas{Enabled: true, Connected: true, Messages: ReplicaMessages{Foreign: 4,
 			LastForeign: ago(time.Second)}}, view.SeverityWarning, "4 messages of replicas of another version"},
 	} {

@@ -71,6 +71,8 @@ func (r *row) bytes() int { return cap(r.data) + rowOverhead }
 
 const rowOverhead = 160
 
+func rowBytes(endpoints, fields int) int { return endpoints*(2*fields+1) + rowOverhead }
+
 func newRow(at time.Time, o *order, fields int) *row {
 	return &row{at: at, order: o, fields: fields, data: make([]byte, len(o.addresses)*(2*fields+1))}
 }
@@ -202,7 +204,7 @@ func encode(v float64) uint16 {
 
 const (
 	log10of2 = 0.30102999566398120
-	logBits  = 14 // of the mantissa that the table goes by: its error is a twentieth of a step
+	logBits  = 14 // of the mantissa that index the table: its error is a twentieth of a step
 )
 
 // logTable has the binary logarithms of mantissas: a look-up takes a tenth of the time of math.Log10, and a second of a

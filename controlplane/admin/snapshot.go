@@ -45,21 +45,40 @@ func (s snapshot) complete(c view.Cluster) view.Cluster {
 		clients = s.source.Clients()
 	}
 	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
-	m := s.moment.measureOf(c.Name)
+	m, capacity := s.moment.measureOf(c.Name), capacityOf(c.Endpoints)
 	for i := range c.Endpoints {
-		completeEndpoint(&c.Endpoints[i], m, s.now)
+		completeEndpoint(&c.Endpoints[i], capacity, m, s.now)
 	}
 	return completeCluster(c, s.moment, clients, s.now)
 }
 
-// completeEndpoint fills in what follows from the rest, and what was measured. Why is for the few that are shown.
-func completeEndpoint(e *view.Endpoint, m *measure, now time.Time) {
+// capacityOf is the capacity of a pool.
+func capacityOf(endpoints []view.Endpoint) (sum float64) {
+	for i := range endpoints {
+		sum += endpoints[i].Capacity.Or(0)
+	}
+	return sum
+}
+
+// completeEndpoint fills in what follows from the rest, and what was measured; capacity is that of the pool. Why is for
+// the few that are shown.
+func completeEndpoint(e *view.Endpoint, capacity float64, m *measure, now time.Time) {
 	e.Inputs = orEmpty(e.Inputs)
 	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), heard(e)
 	e.Problems = endpointProblems(*e, now)
 	found := m.of(e.Address)
 	e.ServedShare10s, e.ServedShare1m, e.ServedRequests1m = found.served10s, found.served1m, found.requests1m
-	e.CapacityShare, e.UseWithout = found.capacityShare, found.useWithout
+	e.UseWithout = found.useWithout
+	e.CapacityShare = capacityShare(e, capacity)
+}
+
+// capacityShare is a part of the capacity, by the decision that the endpoint is shown with: one of another moment would
+// differ from the sentence about it in the last digit.
+func capacityShare(e *view.Endpoint, capacity float64) view.Number {
+	if n, known := e.Capacity.Value(); known {
+		return part(n, capacity)
+	}
+	return view.Number{}
 }
 
 // completeCluster does the same for a cluster, but for its endpoints.

@@ -187,7 +187,7 @@ func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clus
 
 func (e *encoder) endpoint(c *view.Cluster, i int) view.Endpoint {
 	one := c.Endpoints[i]
-	completeEndpoint(&one, e.m.measures[c.Name], e.p.now)
+	completeEndpoint(&one, capacityOf(c.Endpoints), e.m.measures[c.Name], e.p.now)
 	one.Why = c.Working.Explain(one.Address)
 	return one
 }

@@ -58,7 +58,7 @@ type Status struct {
 	RefusedRequests RefusedRequests `json:"refused_requests"`
 	AdminAccess     AdminAccess     `json:"admin_access"`
 
-	// XDSAccess is who may use the xDS port.
+	// XDSAccess shows who may use the xDS port.
 	XDSAccess XDSAccess `json:"xds_access"`
 
 	Now           view.Time      `json:"now"`

@@ -8,11 +8,12 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// The bounds of the decisions that are kept for explanations: those of 15 minutes, in 16 MiB of all clusters together.
-// What does not fit is the time between two of them, which grows with the endpoints: one second up to some 25.
+// The bounds of the decisions that are kept for explanations: those of 15 minutes, in 8 MiB of all clusters together,
+// and two at least.
+// What does not fit is the time between two of them, which grows with the endpoints: a second for each 13 of them.
 const (
 	workingsFor   = 15 * time.Minute
-	workingsBytes = 16 << 20
+	workingsBytes = 8 << 20
 )
 
 // workings are past decisions of a cluster, oldest first.
@@ -21,7 +22,7 @@ type workings struct {
 	step time.Duration
 }
 
-// stepOf is the time between two decisions that are kept, where one takes so many bytes in all clusters together.
+// stepOf is the time between two decisions that are kept, where one takes that many bytes in all clusters together.
 func stepOf(bytes int) time.Duration {
 	step := (workingsFor*time.Duration(bytes)/workingsBytes + time.Second - 1).Truncate(time.Second)
 	return max(step, time.Second)
@@ -135,9 +136,7 @@ func (h *handler) completePast(c *view.Cluster, e view.Endpoint, w view.Working)
 	e.Inputs, e.Problems = orEmpty(e.Inputs), []view.Problem{}
 	e.Engine = c.Engine
 	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), heard(&e)
-	if all := w.Capacity(); all > 0 {
-		e.CapacityShare = view.Num(e.Capacity.Or(0) / all)
-	}
+	e.CapacityShare = capacityShare(&e, w.Capacity())
 	return e
 }
 

@@ -2,14 +2,13 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"steelyard/e2e/rig/golden"
 )
 
 // The messages are what this package is for, so they are kept as text to be
@@ -17,8 +16,6 @@ import (
 // Rewrite them only after reading every line that changed:
 //
 //	go test ./controlplane/config -run TestBadFiles -update
-var update = flag.Bool("update", false, "rewrite testdata/bad/*.err")
-
 func badFiles(t testing.TB) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/bad/*.yaml")
@@ -44,15 +41,7 @@ func TestBadFilesAreRefusedWithWhatToWriteInstead(t *testing.T) {
 			if err == nil || cfg != nil {
 				t.Fatalf("got %+v and no error", cfg)
 			}
-			golden := strings.TrimSuffix(path, ".yaml") + ".err"
-			if *update {
-				if err := os.WriteFile(golden, []byte(err.Error()+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(string(readFile(t, golden)), err.Error()+"\n"); diff != "" {
-				t.Errorf("the message is another one (-want +got):\n%s", diff)
-			}
+			golden.Check(t, strings.TrimSuffix(path, ".yaml")+".err", err.Error()+"\n")
 			checkProblems(t, err)
 		})
 	}

@@ -69,7 +69,7 @@ func (d *decoder) written(field any) bool {
 	return at != nil && at.written
 }
 
-// value is how a message quotes a field: a default says that it is one, because
+// value is how a message quotes a field: a default is marked as one, because
 // the user never wrote it.
 func (d *decoder) value(field any, v any) string {
 	text := fmt.Sprint(v)
@@ -134,6 +134,14 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or "+
 			"remove this line",
 			shown(r.MasterName), d.value(&r.Mode, r.Mode))
+	}
+	if r.Mode != RedisSentinel && r.SentinelPasswordFile != "" {
+		d.conflict(&r.SentinelPasswordFile, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the "+
+			"mode, or remove this line", shown(r.SentinelPasswordFile), d.value(&r.Mode, r.Mode))
+	}
+	if r.SentinelUsername != "" && r.SentinelPasswordFile == "" {
+		d.conflict(&r.SentinelUsername, &r.SentinelPasswordFile, "the user %s needs a password: add "+
+			"sentinel_password_file:", shown(r.SentinelUsername))
 	}
 	if r.Mode == RedisCluster && r.DB != 0 {
 		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line",
@@ -223,12 +231,19 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	if c.Queue != nil {
 		d.checkQueue(c.Queue, c.Engine)
 	}
+	for i := range c.Prefix.Markers {
+		if m := &c.Prefix.Markers[i]; *m < 0 || *m > largestToken {
+			d.fail(m, "%d is no token id: write 0 to %d", *m, largestToken)
+		}
+	}
 }
 
-// headerName is that of an HTTP header, as Envoy has it.
+// headerName matches the name of an HTTP header, as Envoy writes it.
 var headerName = regexp.MustCompile(`^[a-z0-9!#$%&'*+.^_|~-]{1,128}$`)
 
 const longestClass = 128 // bytes
+
+const largestToken = 999_999_999 // that is read in a prompt
 
 // slotted are the engines that execute no more requests at once than their slots.
 var slotted = []string{"triton", "custom"}
@@ -385,7 +400,7 @@ func (d *decoder) checkSets(clusters []Cluster) {
 
 func (d *decoder) checkPolicy(c *Cluster, cfg *Config) {
 	if c.Policy == PolicyLeastLatency && cfg.XDS.AccessLog.Disabled {
-		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s goes by Envoys' "+
+		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s needs Envoys' "+
 			"access logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
 	}
 }

@@ -29,8 +29,8 @@ type Config struct {
 	// Kubernetes says how the Kubernetes API is reached, for endpoints that are
 	// found there. Default: as a Pod does, by its service account.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
-	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this is
-	// the only one, or each goes by itself.
+	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this
+	// process is the only one, or the processes share nothing.
 	Replicas *Replicas `yaml:"replicas"`
 	// Tracing exports traces of the decisions by OTLP. Default none: no traces.
 	Tracing *Tracing `yaml:"tracing"`
@@ -176,14 +176,19 @@ type Redis struct {
 	Addresses []string `yaml:"addresses" max:"100" required:"write the server's host:port, e.g. addresses: [127.0.0.1:6379]"`
 	// Mode is single, sentinel or cluster. Default single.
 	Mode string `yaml:"mode" default:"single" oneof:"single sentinel cluster"`
-	// MasterName is the name that Sentinels know the primary by. Needed with
-	// mode sentinel, refused without. Default none.
+	// MasterName is the primary's name in the configuration of the Sentinels.
+	// Needed with mode sentinel, refused without. Default none.
 	MasterName string `yaml:"master_name"`
 	// Username is the ACL user. Default none: the user "default".
 	Username string `yaml:"username"`
 	// PasswordFile holds the password, which is not sent to Sentinels; the file's
 	// last newline does not count. Default none: no AUTH.
 	PasswordFile string `yaml:"password_file" kind:"path"`
+	// SentinelUsername is the ACL user at the Sentinels. Default none: the user "default".
+	SentinelUsername string `yaml:"sentinel_username"`
+	// SentinelPasswordFile holds the password of the Sentinels, which is read when this section comes into force.
+	// With mode sentinel only. Default none: no AUTH.
+	SentinelPasswordFile string `yaml:"sentinel_password_file" kind:"path"`
 	// DB is the number of the database, 0 to 65535; only 0 with mode cluster.
 	// Default 0.
 	DB int `yaml:"db" default:"0" range:"0..65535"`
@@ -208,7 +213,7 @@ type Replicas struct {
 	// Prefix begins the names of the channel and of the key in Redis, and is the same for all replicas of a control
 	// plane: no white space, at most 256 bytes. Default steelyard.
 	Prefix string `yaml:"prefix" default:"steelyard"`
-	// Name is that of this replica, for people: at most 256 bytes. Default none: the name of the host.
+	// Name is shown to people for this replica: at most 256 bytes. Default none: the name of the host.
 	Name string `yaml:"name"`
 }
 
@@ -218,7 +223,7 @@ type Tracing struct {
 	// Endpoint is the URL of the collector, http:// or https://. Default none: that of the environment, else this
 	// machine, at port 4317 for grpc and 4318 for http/protobuf.
 	Endpoint string `yaml:"endpoint"`
-	// Protocol is that of OTLP: grpc or http/protobuf. Default none: that of the environment, else http/protobuf.
+	// Protocol carries OTLP: grpc or http/protobuf. Default none: that of the environment, else http/protobuf.
 	Protocol string `yaml:"protocol" oneof:"grpc http/protobuf"`
 	// SampleRatio is the share of the pushes that are traced, 0 to 1; no more than ten a second are. Default 0.01.
 	SampleRatio float64 `yaml:"sample_ratio" default:"0.01" range:"0..1"`
@@ -230,7 +235,7 @@ type Cluster struct {
 	// Name is the EDS service name that Envoys ask for: no white space, at most
 	// 256 bytes, unique. Required.
 	Name string `yaml:"name" required:"write the EDS service name that Envoys ask for, e.g. name: llama"`
-	// Engine names the model server, which tells the series to read: one of
+	// Engine names the model server, which determines the series to read: one of
 	// Engines. Needed unless scraping is disabled. Default none.
 	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
 	// Custom names the series of an engine that Steelyard does not know.
@@ -243,8 +248,8 @@ type Cluster struct {
 	// is learned. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Policy is the weighting law: load fills the least loaded endpoints first,
-	// least-latency goes by the time to the last byte that Envoys' access logs
-	// report. Default load.
+	// least-latency prefers those with the least time to the last byte, by Envoys'
+	// access logs. Default load.
 	Policy string `yaml:"policy" default:"load" oneof:"load least-latency"`
 	// Latency holds the knobs of the policy least-latency.
 	Latency Latency `yaml:"latency"`
@@ -261,7 +266,9 @@ type Cluster struct {
 	// Queue has requests wait in their Envoys until an endpoint has a place for them. Only Envoys with the module do
 	// that (steelyard bootstrap --module). Default none: no request waits.
 	Queue *Queue `yaml:"queue"`
-	// Push says when Envoys are told.
+	// Prefix says how pickers that look at prompts (--prefix) learn and use where those are cached.
+	Prefix Prefix `yaml:"prefix"`
+	// Push says when Envoys get a new assignment.
 	Push Push `yaml:"push"`
 	// WarmUp is how long after its start the control plane waits for a first
 	// report of every endpoint before it pushes what it has, 0s to 10m.
@@ -291,7 +298,7 @@ type Endpoints struct {
 	// File is a file in Prometheus' file_sd form, JSON or YAML, that is watched.
 	// Default none.
 	File string `yaml:"file" kind:"path"`
-	// DNS is a name that is resolved again and again. Default none.
+	// DNS is a name that is resolved at each interval. Default none.
 	DNS *DNS `yaml:"dns"`
 	// Kubernetes finds the EndpointSlices of a Service. Default none.
 	Kubernetes *KubernetesService `yaml:"kubernetes"`
@@ -300,9 +307,8 @@ type Endpoints struct {
 	InferencePool *InferencePool `yaml:"inferencePool"`
 }
 
-// Asked reports whether a server is asked for the endpoints, so that they are not
-// known without it.
-func (e *Endpoints) Asked() bool { return e.DNS != nil || e.InKubernetes() }
+// Remote reports whether the endpoints come from a server, so that they are unknown until it answers.
+func (e *Endpoints) Remote() bool { return e.DNS != nil || e.InKubernetes() }
 
 // InKubernetes reports whether the endpoints are found in the Kubernetes API.
 func (e *Endpoints) InKubernetes() bool { return e.Kubernetes != nil || e.InferencePool != nil }
@@ -315,7 +321,7 @@ type KubernetesService struct {
 	// Selector is a label selector, of EndpointSlices: they have the labels of
 	// their Services. Default none.
 	Selector string `yaml:"selector"`
-	// Namespace is that of the Service. Default none: Steelyard's own.
+	// Namespace is the Service's. Default none: Steelyard's own.
 	Namespace string `yaml:"namespace"`
 	// Port is the serving port, as the Pods have it: its name in the Service, or
 	// its number. Default none: the only port.
@@ -333,7 +339,7 @@ type KubernetesService struct {
 type InferencePool struct {
 	// Name is the name of the InferencePool. Required.
 	Name string `yaml:"name" required:"write the name of the InferencePool, e.g. name: llama"`
-	// Namespace is that of the pool and its Pods. Default none: Steelyard's own.
+	// Namespace is where the pool and its Pods are. Default none: Steelyard's own.
 	Namespace string `yaml:"namespace"`
 	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means as the
 	// cluster says. Default 0.
@@ -388,7 +394,7 @@ type DNS struct {
 
 // Scrape says how the metrics page of each endpoint is read.
 type Scrape struct {
-	// Disabled turns scraping off; the cluster then lives on in-flight counts.
+	// Disabled turns scraping off; the cluster then has only in-flight counts.
 	// Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
 	// Interval is the time between two scrapes of an endpoint, 10ms to 1h and at
@@ -416,7 +422,7 @@ type Scrape struct {
 	BearerTokenFile string `yaml:"bearer_token_file" kind:"path"`
 }
 
-// ScrapeTLS is ClientTLS that can also be told to trust anyone.
+// ScrapeTLS is ClientTLS with an option to accept any certificate.
 type ScrapeTLS struct {
 	ClientTLS `yaml:",inline"`
 	// InsecureSkipVerify accepts any certificate. Default false.
@@ -486,12 +492,12 @@ type Overload struct {
 	// UtilizationEnter. Default 0.9.
 	UtilizationLeave float64 `yaml:"utilization_leave" default:"0.9" range:"0.01..1"`
 	// QueueTimeEnter flags an endpoint, as the mean time that its requests waited
-	// in the last seconds, 0s to 1h; 0s means not by that. Default 0s.
+	// in the last seconds, 0s to 1h; 0s turns this off. Default 0s.
 	QueueTimeEnter time.Duration `yaml:"queue_time_enter" default:"0s" range:"0s..1h"`
 	// QueueTimeLeave releases it, 0s to 1h, at most QueueTimeEnter. Default 0s, or
 	// half of QueueTimeEnter.
 	QueueTimeLeave time.Duration `yaml:"queue_time_leave" default:"0s" range:"0s..1h"`
-	// StalledAfter is how long requests may stand at an endpoint that says it has
+	// StalledAfter is how long requests may be in flight at an endpoint that reports
 	// none before it is flagged as stalled, 0s to 1h; 0s means never. Default 2s.
 	StalledAfter time.Duration `yaml:"stalled_after" default:"2s" range:"0s..1h"`
 	// MinDwell is how long a flag stands at least, and stays away at least, 0s
@@ -548,12 +554,30 @@ type QueueClass struct {
 	MaxWait time.Duration `yaml:"max_wait" default:"30s" range:"1ms..1h"`
 }
 
-// All are the classes, with the one that is there where none is written.
+// All returns the configured classes, or the default class if there are none.
 func (q *Queue) All() []QueueClass {
 	if len(q.Classes) > 0 {
 		return q.Classes
 	}
 	return []QueueClass{{Name: "default", Weight: 1, MaxWaiting: 1000, MaxWait: 30 * time.Second}}
+}
+
+// PrefixLongestMatch is the Choice that is not the default.
+const PrefixLongestMatch = "longest-match"
+
+// Prefix says how pickers and modules that look at prompts learn where those are cached, and choose by it.
+type Prefix struct {
+	// Choice is least-work, which takes what is cached off the work that a request adds, or longest-match: the endpoint
+	// with the most of the prompt in its cache, unless its load is above twice the median. Default least-work.
+	Choice string `yaml:"choice" default:"least-work" oneof:"least-work longest-match"`
+	// Routes is how many each picker keeps, 1000 to 10000000: one for each message of a conversation. 100000 take
+	// 11 MB. Default 100000.
+	Routes int `yaml:"routes" default:"100000" range:"1000..10000000"`
+	// TTL is the time after which a route that no answer confirmed is forgotten, 1s to 168h. Default 1h.
+	TTL time.Duration `yaml:"ttl" default:"1h" range:"1s..168h"`
+	// Markers are the token ids that begin a message, in prompts of token ids, 1 to 32. Default none: 128006 (Llama 3)
+	// and 151644 (ChatML of Qwen).
+	Markers []int `yaml:"markers" max:"32"`
 }
 
 // Push says when Envoys are sent an assignment.
@@ -575,8 +599,8 @@ type Push struct {
 	// EndpointStaleAfter makes an Envoy that can fall back (it asks for
 	// NAME/failsafe) drop the assignment when nothing was pushed for this long, 0s
 	// to 24h; 0s means never. Other Envoys keep the last one. Heartbeat must be
-	// under a third of it. Weights that nobody renews send the requests to who was
-	// idle then, so the shorter the better. Default 3s.
+	// under a third of it. Weights that are not renewed keep sending requests to the
+	// endpoints that were idle when they were made, so shorter is better. Default 3s.
 	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"3s" range:"0s..24h"`
 }
 

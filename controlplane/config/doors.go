@@ -67,7 +67,7 @@ func (d *decoder) checkClient(r *ClientRule) {
 	}
 }
 
-// longestSAN is that of a SPIFFE ID, in bytes.
+// longestSAN is how long a SPIFFE ID can be, in bytes.
 const longestSAN = 2048
 
 // checkAdmin wants TLS and tokens where other machines can connect.

@@ -69,6 +69,7 @@ clusters:
 				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
+			Prefix:   Prefix{Choice: "least-work", Routes: 100_000, TTL: time.Hour},
 			Push: Push{MinInterval: 5 * time.Millisecond, EnvoyCPU: 0.02, Deadband: 0.01,
 				Heartbeat: 500 * time.Millisecond, EndpointStaleAfter: 3 * time.Second},
 			WarmUp: 5 * time.Second,
@@ -113,7 +114,8 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 		Admin: Admin{Listen: "[::1]:2"},
 		Redis: &Redis{
 			Addresses: []string{"a:1", "[::1]:2"}, Mode: RedisSentinel, MasterName: "primary", Username: "user",
-			PasswordFile: "testdata/good/password", DB: 3, TLS: &tls, Interval: 4 * time.Second,
+			PasswordFile: "testdata/good/password", SentinelUsername: "other",
+			SentinelPasswordFile: "testdata/good/sentinels", DB: 3, TLS: &tls, Interval: 4 * time.Second,
 			Timeout: 3 * time.Second,
 		},
 		Clusters: []Cluster{{
@@ -144,6 +146,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				MinDwell: time.Minute, MaxShare: 1,
 			},
 			Shedding: Shedding{Enabled: true, TargetWait: 6 * time.Second, MaxDrop: 0.5},
+			Prefix:   Prefix{Choice: PrefixLongestMatch, Routes: 2000, TTL: 2 * time.Minute, Markers: []int{7, 128006}},
 			Queue: &Queue{MaxInFlight: 8, ClassHeader: "x-class", TenantHeader: "x-tenant", Classes: []QueueClass{
 				{Name: "a", Weight: 3, Strict: true, MaxWait: 5 * time.Second},
 				{Name: "b", Weight: 1, MaxWaiting: 1000, MaxWait: 30 * time.Second}}},
@@ -165,6 +168,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				StalledAfter: 2 * time.Second, MinDwell: 2 * time.Second, MaxShare: 0.5,
 			},
 			Shedding: Shedding{TargetWait: 2 * time.Second, MaxDrop: 0.95},
+			Prefix:   Prefix{Choice: "least-work", Routes: 100_000, TTL: time.Hour},
 			Push: Push{
 				MinInterval: 20 * time.Millisecond, EnvoyCPU: 0.03, Deadband: 0.02, Heartbeat: 3 * time.Second,
 				EndpointStaleAfter: 10 * time.Second,
@@ -302,14 +306,10 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 	}
 }
 
-func TestEnginesAreThoseOfTheSchema(t *testing.T) {
-	want := []string{"vllm", "triton", "tensorrt-llm", "sglang", "tgi", "custom"}
-	if diff := cmp.Diff(want, Engines()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+func TestAnEndpointTakesTheEnginesThatAClusterTakes(t *testing.T) {
 	endpoint, _ := reflect.TypeFor[StaticEndpoint]().FieldByName("Engine")
-	if diff := cmp.Diff(want, strings.Fields(endpoint.Tag.Get("oneof"))); diff != "" {
-		t.Errorf("of an endpoint (-want +got):\n%s", diff)
+	if diff := cmp.Diff(Engines(), strings.Fields(endpoint.Tag.Get("oneof"))); diff != "" {
+		t.Errorf("of an endpoint (-of the cluster +got):\n%s", diff)
 	}
 }
 

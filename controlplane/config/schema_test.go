@@ -6,15 +6,15 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
+
+	"steelyard/e2e/rig/golden"
 )
 
 // A schemaNode is a JSON schema. The order of its fields is that of the file.
@@ -37,7 +37,7 @@ type schemaNode struct {
 	Additional  *bool                  `json:"additionalProperties,omitempty"`
 }
 
-// comments are those of the fields in config.go, by type and field.
+// comments returns the comments of the fields in config.go, by type and field.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
@@ -140,21 +140,14 @@ func nodeOf(t reflect.Type, tag reflect.StructTag, comment string, docs map[stri
 func TestTheSchemaForEditorsIsThatOfTheStructs(t *testing.T) {
 	root := &schemaNode{Schema: "https://json-schema.org/draft/2020-12/schema", Title: "Configuration of Steelyard"}
 	root.section(reflect.TypeFor[Config](), comments(t))
-	var want bytes.Buffer
-	e := json.NewEncoder(&want)
+	var got bytes.Buffer
+	e := json.NewEncoder(&got)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	if err := e.Encode(root); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile("steelyard.schema.json", want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(want.String(), string(readFile(t, "steelyard.schema.json"))); diff != "" {
-		t.Errorf("steelyard.schema.json is out of date, run this test with -update (-want +got):\n%s", diff)
-	}
+	golden.Check(t, "steelyard.schema.json", got.String())
 	for path, f := range schemaFields(reflect.TypeFor[Config](), "") {
 		if at := root.at(path); at == nil || at.Description == "" && !f.isSection() {
 			t.Errorf("%s is not in the schema, or without a description", path)

@@ -44,17 +44,17 @@ type Endpoint struct {
 // slow gets the latest set, not every set.
 //
 // Run blocks until ctx is done and then returns nil; it returns an error at
-// once when its own configuration can never work. It does not close up. Run may
+// once when its own configuration can never work. It does not close sets. Run may
 // be called once.
 type Discoverer interface {
-	Run(ctx context.Context, up chan<- []Endpoint) error
+	Run(ctx context.Context, sets chan<- []Endpoint) error
 }
 
-// A refresher is what File and DNS have in common: what was last sent, what
+// A Refresher is what the sources that can change have in common: what was last sent, what
 // still waits to be sent, and whether the last refresh failed. It is used by
 // one goroutine.
 type Refresher struct {
-	up     chan<- []Endpoint
+	sets   chan<- []Endpoint
 	report func(error)
 	log    *slog.Logger
 
@@ -67,11 +67,11 @@ type Refresher struct {
 }
 
 // NewRefresher makes the refresher of a source that has not answered yet.
-func NewRefresher(up chan<- []Endpoint, report func(error), log *slog.Logger) *Refresher {
-	return &Refresher{up: up, report: report, log: log}
+func NewRefresher(sets chan<- []Endpoint, report func(error), log *slog.Logger) *Refresher {
+	return &Refresher{sets: sets, report: report, log: log}
 }
 
-// Done takes in the outcome of one refresh. A nil set keeps the one known; there
+// Done records the outcome of one refresh. A nil set keeps the one known; there
 // can be both a set and an error, where a source could renew a part of it.
 func (r *Refresher) Done(set []Endpoint, err error) {
 	r.note(err, set == nil || r.known && slices.Equal(set, r.set))
@@ -82,16 +82,16 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 		r.log.Info("endpoints changed", "endpoints", len(set), "before", len(r.set))
 	}
 	r.known, r.set = true, set
-	// A set that went back to what was sent before it could be sent is no change.
+	// A set that changed back before it could be sent is no change.
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-// note reports the outcome and logs the change from good to bad and back. kept says that the set is the one known.
+// note reports the outcome and logs the change from good to bad and back. kept is true if the known set stays.
 func (r *Refresher) note(err error, kept bool) {
 	r.report(err)
 	switch {
 	case err != nil && !r.failing && !kept:
-		r.log.Warn("endpoints were refreshed, but not without a fault", "error", err)
+		r.log.Warn("endpoints were refreshed in part", "error", err)
 	case err != nil && !r.failing:
 		r.log.Warn("endpoints could not be refreshed, keeping those known", "endpoints", len(r.set), "error", err)
 	case err != nil:
@@ -108,7 +108,7 @@ func (r *Refresher) Out() chan<- []Endpoint {
 	if !r.waiting {
 		return nil
 	}
-	return r.up
+	return r.sets
 }
 
 // Pending is a copy of the set for the receiver to keep.

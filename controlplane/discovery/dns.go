@@ -141,11 +141,11 @@ func NewDNS(c DNSConfig, report func(error), log *slog.Logger) Discoverer {
 	}
 }
 
-func (d *dnsSource) Run(ctx context.Context, up chan<- []Endpoint) error {
+func (d *dnsSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 	if err := d.Validate(); err != nil {
 		return fmt.Errorf("dns: %w", err)
 	}
-	r := NewRefresher(up, d.report, d.log)
+	r := NewRefresher(sets, d.report, d.log)
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {

@@ -1,12 +1,11 @@
 // Package discovery finds the endpoints of one cluster: from a fixed list
 // (NewStatic), from a watched file in Prometheus' file_sd form (NewFile) or from
-// DNS (NewDNS). Each is a Discoverer, which is also the seam for further sources
-// such as Kubernetes' EndpointSlices.
+// DNS (NewDNS). Package kubernetes has the sources that the Kubernetes API offers.
+// Each is a Discoverer; a source whose set can change sends it by a Refresher.
 //
-// The wiring in cmd makes one Discoverer per cluster out of the configuration,
-// runs it in parallel with the others and passes its sets to the registry of
-// endpoints, which the collectors and the weighting law use. The configuration calls Normalize, DNSConfig.Validate and
-// ReadFile to refuse what cannot work before anything runs.
+// controlplane.Manager makes one Discoverer per cluster from the configuration,
+// and passes its sets to the cluster's loop and to the collectors. The configuration calls Normalize,
+// DNSConfig.Validate and ReadFile to refuse what cannot work before anything runs.
 //
 // # What a source promises
 //

@@ -19,10 +19,10 @@ const (
 	// read: a file that is being written, or replaced in several steps, is best
 	// read afterwards.
 	settleQuiet = 50 * time.Millisecond
-	// settleMost is how long a directory that is never quiet may hold that up.
+	// settleMost bounds that delay in a directory that is never quiet.
 	settleMost = 500 * time.Millisecond
-	// rereadEvery is when the file is read without any sign of change: the
-	// safety net under file systems and links without notifications.
+	// rereadEvery is how often the file is read even without a notification: not
+	// all file systems and links send them.
 	rereadEvery = 5 * time.Second
 )
 
@@ -52,13 +52,13 @@ func NewFile(path string, report func(error), log *slog.Logger) Discoverer {
 	}
 }
 
-func (f *fileSource) Run(ctx context.Context, up chan<- []Endpoint) error {
+func (f *fileSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 	if _, err := parserFor(f.path); err != nil {
 		return err
 	}
 	w := watch(ctx, filepath.Dir(f.path), f.log)
 	defer w.close()
-	r := NewRefresher(up, f.report, f.log)
+	r := NewRefresher(sets, f.report, f.log)
 	refresh := func() {
 		endpoints, warnings, err := CheckFile(ctx, f.path)
 		f.warn(warnings)

@@ -12,13 +12,13 @@ type staticSource []Endpoint
 // file's position.
 func NewStatic(endpoints []Endpoint) Discoverer { return staticSource(endpoints) }
 
-func (s staticSource) Run(ctx context.Context, up chan<- []Endpoint) error {
+func (s staticSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 	set, err := Normalize(s)
 	if err != nil {
 		return fmt.Errorf("static endpoints: %w", err)
 	}
 	select {
-	case up <- set:
+	case sets <- set:
 	case <-ctx.Done():
 	}
 	<-ctx.Done()

@@ -18,7 +18,7 @@ import (
 // The bounds of overrides.
 const (
 	Shortest = time.Second
-	Longest  = 7 * 24 * time.Hour // a longer one belongs into the configuration
+	Longest  = 7 * 24 * time.Hour // a longer one belongs in the configuration
 	Most     = 1000               // of a process
 
 	LeastShare = 0.0001
@@ -30,13 +30,13 @@ const (
 // A key is what an override is about. An endpoint has at most one.
 type key struct{ cluster, address string }
 
-// A Book has the overrides of a process. Its methods can be called from any goroutine.
+// A Book holds the overrides of a process. Its methods can be called from any goroutine.
 type Book struct {
 	changed func(cluster string) // without the lock
 
 	mu      sync.Mutex
 	all     map[key]view.Override
-	removed map[key]bool // here, and not yet in the store
+	removed map[key]bool // removed here, but not yet from the store
 }
 
 // New returns a Book without overrides. changed is called whenever those of a cluster have changed.
@@ -155,7 +155,7 @@ type Store interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// name is that of an override in a Store. Neither a cluster nor an address has white space in it.
+// name is the name of an override in a Store. Neither a cluster nor an address has white space in it.
 func (k key) name() string { return k.cluster + " " + k.address }
 
 // Sync brings the Book and the store in line: what changed here is written, what others changed is taken over. It

@@ -102,7 +102,7 @@ type Decision struct {
 	WaterLevel        Number `json:"water_level"` // requests for each slot
 	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`
-	// Unit is that of load: "requests" or "work"; empty before the first decision.
+	// Unit is the unit of load: "requests" or "work"; empty before the first decision.
 	Unit         string `json:"unit"`
 	Work         Work   `json:"work"`                  // all null where the unit is the request
 	ExpectedWait Number `json:"expected_wait_seconds"` // of the next request, in the mean over the pool
@@ -134,7 +134,7 @@ type EndpointWork struct {
 	Source            string `json:"source"`
 	AgeSeconds        Number `json:"age_seconds"`
 	CountedAgeSeconds Number `json:"counted_age_seconds"`
-	Requests          Number `json:"requests"` // the work in mean requests: the load that the share goes by
+	Requests          Number `json:"requests"` // the work in mean requests: the load that the share is computed from
 	Seconds           Number `json:"seconds"`
 	PrefillRate       Number `json:"prefill_rate"` // prompt tokens per second
 	// PrefillRateSource is "measured", "configured" or "typical".
@@ -203,6 +203,8 @@ type Endpoint struct {
 	Outlier bool `json:"outlier"`
 	// Probed is why it was an outlier, while it is tried with few requests; empty otherwise.
 	Probed string `json:"probed"`
+	// OutlierSince is since when it has not been healthy, over all times that it was tried again; unknown otherwise.
+	OutlierSince Time `json:"outlier_since"`
 
 	LastScrape Scrape `json:"last_scrape"`
 	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can
@@ -212,14 +214,14 @@ type Endpoint struct {
 
 	// Filled in by the handler.
 	LoadPerSlot Number `json:"load_per_slot"`
-	// State is the most important of what there is to say of it, in a word.
+	// State is its most important state, in a word.
 	State EndpointState `json:"state"`
 	// Why is a sentence that explains the share.
 	Why string `json:"why"`
 	// HeardSeconds is the age of the oldest input that is in use.
 	HeardSeconds Number `json:"heard_seconds"`
 	// ServedShare10s and ServedShare1m are the parts, 0 to 1, of the cluster's requests that it really got, and
-	// ServedRequests1m how many that were in the last minute. Served of the cluster says what counts them.
+	// ServedRequests1m how many that were in the last minute. Served of the cluster names what counts them.
 	ServedShare10s   Number `json:"served_share_10s"`
 	ServedShare1m    Number `json:"served_share_1m"`
 	ServedRequests1m Number `json:"served_requests_1m"`

@@ -91,6 +91,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 		OverloadReason:       e.OverloadReason,
 		Outlier:              e.Failing,
 		Probed:               e.Probed,
+		OutlierSince:         At(e.OutlierSince),
 		Reason:               string(e.Reason),
 		Load:                 load,
 		LoadSource:           string(e.LoadSource),

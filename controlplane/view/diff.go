@@ -3,8 +3,8 @@ package view
 // A Diff is what another configuration would change, by a dry run of the law against the current reports.
 type Diff struct {
 	At Time `json:"at"`
-	// Restart are the sections that differ and need a restart: "xds", "admin". The other changes would be refused until
-	// then.
+	// Restart are the sections that differ and need a restart: "xds", "admin", "kubernetes". A reload would refuse the
+	// whole configuration.
 	Restart  []string      `json:"restart"`
 	Redis    bool          `json:"redis"` // the section differs
 	Added    []string      `json:"added"` // clusters

@@ -5,7 +5,7 @@
 // # What it is for
 //
 // Package controlplane and the daemon fill these values, package admin serves
-// them. They stand in a package of their own so that neither needs the other.
+// them. They are in a package of their own so that neither needs the other.
 // [FromDecision] turns a weighting decision into what is shown of it.
 //
 // # What it is not

@@ -1,6 +1,6 @@
 package view
 
-// An IncidentKind is what an incident is about. A script may go by it.
+// An IncidentKind is what an incident is about. Scripts may rely on it.
 type IncidentKind string
 
 // A Blame is whether Steelyard is the cause of an incident.
@@ -33,7 +33,8 @@ type Subject struct {
 }
 
 // An Incident is trouble that needs a person, in four parts: who and since when, why, whether Steelyard is the cause,
-// and what to do. While it lasts, ID and Since do not change, and Title only when it gets worse.
+// and what to do. While it lasts, ID does not change, Title only when it gets worse, and Since only to an earlier
+// time then.
 type Incident struct {
 	ID       string       `json:"id"`
 	Kind     IncidentKind `json:"kind"`
@@ -61,6 +62,7 @@ const (
 	EventEndpointsLeft   EventKind = "endpoints_left"
 	EventFlagged         EventKind = "flagged" // Envoys are asked to prefer other endpoints
 	EventUnflagged       EventKind = "unflagged"
+	EventRetried         EventKind = "retried"     // an outlier was tried again, and is flagged again
 	EventSourceLost      EventKind = "source_lost" // a source of a cluster, or the metrics of endpoints
 	EventSourceBack      EventKind = "source_back"
 	EventNack            EventKind = "nack"        // an Envoy refused an assignment
@@ -74,8 +76,8 @@ const (
 // EventKinds are all of them.
 func EventKinds() []EventKind {
 	return []EventKind{EventStarted, EventConfig, EventConfigRefused, EventEndpointsJoined, EventEndpointsLeft,
-		EventFlagged, EventUnflagged, EventSourceLost, EventSourceBack, EventNack, EventDropsBegan, EventDropsEnded,
-		EventEnvoyJoined, EventEnvoyLeft, EventOverride}
+		EventFlagged, EventUnflagged, EventRetried, EventSourceLost, EventSourceBack, EventNack, EventDropsBegan,
+		EventDropsEnded, EventEnvoyJoined, EventEnvoyLeft, EventOverride}
 }
 
 // An Event is a change that was seen. Those of one kind and cluster within five seconds are one.
@@ -93,7 +95,7 @@ type Event struct {
 // MaxSubjects is how many subjects of an event are named.
 const MaxSubjects = 10
 
-// A Matrix is who has how many requests where: in flight, by Envoy and endpoint.
+// A Matrix has the requests in flight, by Envoy and endpoint.
 type Matrix struct {
 	Cluster        string      `json:"cluster"`
 	At             Time        `json:"at"`

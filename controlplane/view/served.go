@@ -37,9 +37,9 @@ const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
 	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
 	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
-	EndpointBlind      EndpointState = "blind"       // nothing usable is known of it: a median endpoint stands in
+	EndpointBlind      EndpointState = "blind"       // no usable report: it counts as a median endpoint
 	EndpointUnused     EndpointState = "unused"      // the Envoys send it nothing
-	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts stand in
+	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts are used instead
 	EndpointLate       EndpointState = "late"        // its report is going stale
 	EndpointWarming    EndpointState = "warming"     // new: trusted with a part of its capacity
 	EndpointAboveLevel EndpointState = "above_level" // fuller than the level: gets the floor until it has caught up

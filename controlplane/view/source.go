@@ -66,7 +66,7 @@ type Dispute struct {
 // MaxMissing is how many Envoys that do not report are named.
 const MaxMissing = 10
 
-// SourceReplicas is the name of the source that is other replicas.
+// SourceReplicas is the name of the source "other replicas".
 const SourceReplicas = "replicas"
 
 // Names of the sources that are Envoys.

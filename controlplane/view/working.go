@@ -61,7 +61,7 @@ func (w Working) Capacity() (sum float64) {
 	return sum
 }
 
-// Bytes is what the decision takes in memory, about.
+// Bytes is about how much memory the decision takes.
 func (w Working) Bytes() int {
 	if w.decision == nil {
 		return 0

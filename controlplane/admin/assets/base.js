@@ -46,7 +46,7 @@ export function patch(box, kids) {
 		if (e !== at) box.insertBefore(e, at);
 		else at = at.nextSibling;
 		dress(e, kid.props);
-		if (!kid.props.draw && !kid.props.own) patch(e, kid.kids);
+		if (!kid.props.draw) patch(e, kid.kids);
 	}
 	while (at) {
 		const next = at.nextSibling;
@@ -55,8 +55,8 @@ export function patch(box, kids) {
 	}
 }
 
-// dress sets the properties: on… are handlers, style is an object, draw, tip and go belong to a canvas, value is only
-// the first one of a field.
+// dress sets the properties: on… are handlers, style is an object, draw and rev belong to a canvas, value is only the
+// first one of a field.
 function dress(e, props) {
 	const had = e.props || {};
 	for (const name of Object.keys(had)) if (!(name in props) && name !== 'key') set(e, name, null, had[name]);
@@ -66,14 +66,14 @@ function dress(e, props) {
 
 function set(e, name, v, old) {
 	if (name.startsWith('on')) e[name] = v;
-	else if (name === 'draw' || name === 'tip' || name === 'go' || name === 'rev') e[name] = v;
+	else if (name === 'draw' || name === 'rev') e[name] = v;
 	else if (name === 'style') for (const [k, s] of Object.entries(v || {})) { if (!old ||
 		old[k] !== s) e.style.setProperty(k, s); }
 	else if (v === old) return;
 	else if (name === 'value' && old === undefined) e.value = v;
 	else if (name === 'open') e.open = Boolean(v);
 	else if (v === null || v === undefined || v === false) e.removeAttribute(name);
-	else if (name !== 'own') e.setAttribute(name, v === true ? '' : String(v));
+	else e.setAttribute(name, v === true ? '' : String(v));
 }
 
 // Signs: a state has a shape and a word besides its colour.
@@ -125,7 +125,7 @@ export function pct(v, digits = 1) {
 	if (!known(v)) return dash;
 	const least = 10 ** -digits;
 	if (v > 0 && 100 * v < least / 2) return '<' + nb + least.toFixed(digits) + nb + '%';
-	return (100 * v).toFixed(digits) + nb + '%';
+	return (Math.round(v * 10 ** (digits + 2)) / 10 ** digits).toFixed(digits) + nb + '%'; // as in sentences of the API
 }
 export const seconds = (t) => (t ? Date.parse(t) / 1000 : NaN); // of a time of the API
 export const clock = (t) => (known(t) ? new Date(1000 * t).toISOString().slice(11, 19) : dash);

@@ -76,6 +76,14 @@ function rule(g, x1, y1, x2, y2, colour, dashes = []) {
 	g.setLineDash([]);
 }
 
+const upright = (g, x, y1, y2, colour, dashes) => rule(g, Math.round(x) + 0.5, y1, Math.round(x) + 0.5, y2, colour,
+	dashes);
+
+function box(g, colour, x, y, w, hgt) {
+	g.fillStyle = colour;
+	g.fillRect(x, y, w, hgt);
+}
+
 // ruler draws the steps of a quantity between the heights bottom and top, and returns what gives the height of a value.
 // What is higher than most times the last step is drawn there.
 function ruler(g, steps, words, left, right, bottom, top, most = 1) {
@@ -148,9 +156,9 @@ export function heatmap(rows, steps, span, write1) {
 }
 
 // spark is a small line, from zero to somewhat above the largest value.
-export function spark(values, most) {
+export function spark(values) {
 	return (g, w, hgt) => {
-		const top = most || 1.15 * Math.max(...values.filter(known), 0) || 1;
+		const top = 1.15 * Math.max(...values.filter(known), 0) || 1;
 		const X = (i) => (i / Math.max(1, values.length - 1)) * w;
 		const Y = (v) => hgt - 1 - (hgt - 3) * Math.min(1, v / top);
 		for (const [from, to] of pieces(values)) {
@@ -198,15 +206,15 @@ function label(v, unit) {
 }
 
 // chart draws lines [{ values, colour, dashed }] and a band [low, high] over the span.
-export function chart({ lines, band, unit, most, format }, span, events, cursor) {
+export function chart({ lines, band, unit, format }, span, events, cursor) {
 	return (g, w, hgt) => {
 		const all = [...lines.flatMap((l) => l.values), ...(band ? band[1] : [])].filter(known);
 		const top = Math.max(...all, 0);
 		// One value that leaps must not flatten all others: the axis ends at four times the usual, and says so.
 		const others = lines.filter((l) => !l.thin || lines.length === 1).flatMap((l) => l.values).filter(known);
 		const usual = band && others.length ? 4 * quantile(others.sort((a, b) => a - b), 0.9) : 0;
-		const cut = !most && usual > 0 && top > 1.5 * usual ? usual : Infinity;
-		const steps = most ? [0, most / 2, most] : ticks(1.03 * Math.min(top, cut), hgt > 76 ? 3 : 2);
+		const cut = usual > 0 && top > 1.5 * usual ? usual : Infinity;
+		const steps = ticks(1.03 * Math.min(top, cut), hgt > 76 ? 3 : 2);
 		const [y0, y1] = [10, hgt - 5];
 		const Y = ruler(g, steps, (v) => label(v, unit), gutter, w - right, y1, y0, 1.05);
 		const n = lines[0].values.length;
@@ -240,14 +248,12 @@ function marks(g, w, hgt, span, events, cursor) {
 	for (const e of events) {
 		const t = e.t;
 		if (t < span.from || t > span.to) continue;
-		const x = Math.round(xOf(t, w, span)) + 0.5;
 		g.globalAlpha = 0.65;
-		rule(g, x, 0, x, hgt, e.kind === 'error' ? colours['bad-sign'] : e.kind === 'warning' ? colours['warn-sign']
-			: colours.ink3, [2, 3]);
+		upright(g, xOf(t, w, span), 0, hgt, e.kind === 'error' ? colours['bad-sign'] : e.kind === 'warning'
+			? colours['warn-sign'] : colours.ink3, [2, 3]);
 		g.globalAlpha = 1;
 	}
-	if (known(cursor)) rule(g, Math.round(xOf(cursor, w, span)) + 0.5, 0, Math.round(xOf(cursor, w, span)) + 0.5, hgt,
-		colours.ink);
+	if (known(cursor)) upright(g, xOf(cursor, w, span), 0, hgt, colours.ink);
 }
 
 // lane has a sign for each event, and names the worst where there is room.
@@ -272,7 +278,7 @@ export function lane(events, span, cursor) {
 			write(g, brief, x, hgt / 2 + 4, { colour, weight: kind === 'error' ? 600 : 400 });
 		}
 		if (!list.length) write(g, 'nothing happened', gutter, hgt / 2 + 4);
-		if (known(cursor)) rule(g, xOf(cursor, w, span), 0, xOf(cursor, w, span), hgt, colours.ink);
+		if (known(cursor)) upright(g, xOf(cursor, w, span), 0, hgt, colours.ink);
 		const near = (x) => { let best = -1; xs.forEach((v, i) => { if (Math.abs(v - x) < 9) best = i; }); return list[
 			best]; };
 		return {
@@ -303,8 +309,7 @@ export function timeAxis(span, cursor) {
 		}
 		if (!known(cursor)) return;
 		const x = Math.min(w - 27, xOf(cursor, w, span));
-		g.fillStyle = colours.ink;
-		g.fillRect(x - 27, 0, 54, 16);
+		box(g, colours.ink, x - 27, 0, 54, 16);
 		write(g, clock(cursor), x, 12, { align: 'center', colour: colours.panel, weight: 600 });
 	};
 }
@@ -353,29 +358,25 @@ export function vessels(list, level, { format, percent, chosen }) {
 function vessel(g, v, { x, full, bottom, top, Y, end, chosen, percent, scale }) {
 	// Below its brim a vessel is as wide as its slots, above it as its capacity.
 	const widthAt = (l) => Math.max(3, (l < v.brim ? v.wide : v.width) * scale);
-	const box = (from, to, colour) => {
+	const part = (from, to, colour) => {
 		for (const [a, b] of [[from, Math.min(to, v.brim)], [Math.max(from, v.brim), to]]) {
 			if (b <= a) continue;
 			const wd = widthAt((a + b) / 2);
-			g.fillStyle = colour;
-			g.fillRect(x + (full - wd) / 2, Y(b), wd, Y(a) - Y(b));
+			box(g, colour, x + (full - wd) / 2, Y(b), wd, Y(a) - Y(b));
 		}
 	};
 	g.globalAlpha = chosen && !v.chosen ? 0.45 : 1;
-	g.fillStyle = colours.raised;
-	g.fillRect(x, top, full, bottom - top);
+	box(g, colours.raised, x, top, full, bottom - top);
 	const stock = v.state === 'error' ? colours['bad-sign'] : v.state === 'warning' ? colours['warn-sign']
 		: colours.stock;
-	if (known(v.level)) box(0, Math.min(v.level, end), stock);
-	if (known(v.to) && v.to > v.level) box(v.level, v.to, colours.water);
-	rule(g, Math.round(x) + 0.5, top, Math.round(x) + 0.5, bottom, v.chosen ? colours.link : colours.edge);
-	rule(g, Math.round(x + full) - 0.5, top, Math.round(x + full) - 0.5, bottom, v.chosen ? colours.link : colours.edge);
+	if (known(v.level)) part(0, Math.min(v.level, end), stock);
+	if (known(v.to) && v.to > v.level) part(v.level, v.to, colours.water);
+	for (const side of [x, x + full - 1]) upright(g, side, top, bottom, v.chosen ? colours.link : colours.edge);
 	if (!known(v.level)) {
 		for (let y = bottom; y > top; y -= 8) rule(g, x, y, x + full, Math.max(top, y - full), colours.edge);
 	}
 	if (v.level > end) {
-		g.fillStyle = colours.panel;
-		g.fillRect(x - 1, top + 10, full + 2, 4);
+		box(g, colours.panel, x - 1, top + 10, full + 2, 4);
 		write(g, v.words, x + full / 2, top - 6, { align: 'center', size: 10, weight: 600, colour: v.state === 'error'
 			? colours.bad : colours.ink2 });
 	} else if (v.part >= 0.005 && full >= 22) {
@@ -401,8 +402,7 @@ export function skyline(list, level, { format }) {
 		for (let i = 0; i < bars; i++) {
 			const v = sorted[Math.floor((i * n) / bars)];
 			const [x1, x2] = [left + (i * (w - left)) / bars, left + ((i + 1) * (w - left)) / bars + 0.3];
-			g.fillStyle = v.chosen ? colours.link : colours.stock;
-			g.fillRect(x1, Y(v.level), x2 - x1, bottom - Y(v.level));
+			box(g, v.chosen ? colours.link : colours.stock, x1, Y(v.level), x2 - x1, bottom - Y(v.level));
 			if (v.to > v.level) { g.fillStyle = colours.water; g.fillRect(x1, Y(v.to), x2 - x1, Y(v.level) - Y(v.to)); }
 		}
 		const mine = sorted.findIndex((v) => v.chosen);
@@ -435,8 +435,7 @@ export function squares(list, steps, size) {
 		const per = Math.max(1, Math.floor(w / size));
 		list.forEach((e, i) => {
 			const [x, y] = [(i % per) * size, Math.floor(i / per) * size];
-			g.fillStyle = known(e.value) ? shade(e.value, steps) : colours.panel;
-			g.fillRect(x + 1, y + 1, size - 3, size - 3);
+			box(g, known(e.value) ? shade(e.value, steps) : colours.panel, x + 1, y + 1, size - 3, size - 3);
 			if (e.frame) {
 				g.strokeStyle = colours[{ error: 'bad-sign', warning: 'warn-sign', new: 'water' }[e.frame]];
 				g.lineWidth = 2;
@@ -469,8 +468,8 @@ export function matrix(rows, columns, height) {
 				if (!known(v)) return;
 				const bad = c.state === 'error' && v > 0;
 				const part = v / most;
-				g.fillStyle = bad ? colours[part > 0.5 ? 'l7' : 'l6'] : shades[Math.round(60 * part)];
-				g.fillRect(x + 0.5, y + 0.5, Math.max(0.7, cw - (cw > 6 ? 1.5 : 0)), height - 1.5);
+				box(g, bad ? colours[part > 0.5 ? 'l7' : 'l6'] : shades[Math.round(60 * part)], x + 0.5, y + 0.5,
+					Math.max(0.7, cw - (cw > 6 ? 1.5 : 0)), height - 1.5);
 				if (cw >= 22) write(g, String(v), x + cw / 2, y + height / 2 + 4, { align: 'center', colour: inkOn(g.fillStyle) });
 			});
 			const total = sum(r.cells.filter(known));

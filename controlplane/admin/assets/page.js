@@ -361,9 +361,7 @@ Object.assign(act, {
 		act.query({ sort: id, up });
 	},
 	open(id, open) { S.opened.set(id, open); render(); },
-	allIncidents() { S.allIncidents = true; render(); },
-	allEnvoys() { S.allEnvoys = true; wanted.delete('clients'); step(); render(); },
-	allEvents() { S.allEvents = true; render(); },
+	all(what) { S['all' + what] = true; wanted.delete('clients'); step(); render(); },
 	step(by) {
 		const list = views.tableRows([...S.rows], { ...R, q: '', state: '' });
 		const at = list.findIndex((r) => r.address === R.endpoint);

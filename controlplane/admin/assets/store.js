@@ -64,7 +64,6 @@ export function perRequest(work, prefill) {
 }
 // shown is a load as the page shows it: seconds of work where these are known, else requests for each slot.
 const shown = (c, load, per) => (!known(load) ? null : !byWork(c) ? load : known(per) ? load * per : null);
-S.loadShown = (r) => r.shown;
 
 function readRow(c, e, i) {
 	const input = (name) => e.inputs.find((x) => x.field === name && x.state !== 'neutral') || {};
@@ -74,14 +73,13 @@ function readRow(c, e, i) {
 		order: i, address: e.address, zone: e.zone, state: e.state, slots: e.slots, ramp: e.ramp, capacity: e.capacity,
 			load: e.load,
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,
-			served10s: e.served_share_10s,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,
 		utilization: input('utilization').value, failedShare: e.failed_share_age_seconds > 60 ? null : e.failed_share,
 		heard: e.heard_seconds,
 		override: e.override,
-		firstToken: e.first_token_mean_seconds, answer: e.answer_p99_seconds, share: e.share, weight: e.weight,
+		firstToken: e.first_token_mean_seconds, answer: e.answer_p99_seconds,
 	};
-	r.shown = r.sortLoad = shown(c, r.loadPerSlot, per);
+	r.shown = shown(c, r.loadPerSlot, per);
 	return r;
 }
 
@@ -110,11 +108,9 @@ function updateRows(c, frame, statesOnly) {
 			r.loadPerSlot = columns.load[i];
 			r.workRequests = columns.load[i];
 			r.load = known(r.loadPerSlot) && known(r.slots) ? r.loadPerSlot * r.slots : r.loadPerSlot && r.load;
-			r.shown = r.sortLoad = shown(c, r.loadPerSlot, r.per);
+			r.shown = shown(c, r.loadPerSlot, r.per);
 		}
 		if (columns.in_flight) r.inFlight = known(columns.in_flight[i]) ? Math.round(columns.in_flight[i]) : r.load;
-		if (columns.served) r.served10s = columns.served[i];
-		if (columns.share) r.share = columns.share[i];
 	});
 }
 

@@ -20,24 +20,30 @@ export const clusterPath = (name) => '/c/' + encodeURIComponent(name);
 export const endpointPath = (name, address) => clusterPath(name) + '/e/' + encodeURIComponent(address).replaceAll(
 	'%3A', ':');
 
-const card = (title, note, end, ...kids) => h('section.card',
+const card = (title, note, end, ...kids) => h('section.card', { key: title },
 	h('header', h('h2', title), note && h('small', note), end && h('div.end', end)), ...kids);
 // picture is a canvas; its name says what it shows, for those who cannot see it. rev changes with what is drawn.
 const picture = (height, name, rev, draw, key) => h('canvas', {
 	key, role: 'img', 'aria-label': name, style: { height: height + 'px' }, rev: String(rev), draw,
 });
 const b = (...kids) => h('b', ...kids);
+const to = (route, ...kids) => h('a', { href: link(route) }, ...kids);
+const button = (f, ...kids) => h('button.button', { onclick: f }, ...kids);
 // sheet is a table that scrolls sideways; the heading of a column may end with | and its classes.
 const sheet = (name, heads, rows, kind = 'plain') => h('div.sideways', { tabindex: 0, role: 'region',
 	'aria-label': name }, h('table.' + kind, h('thead', h('tr', heads.map((t) => h('th', { scope: 'col',
 	class: t.split('|')[1] }, t.split('|')[0])))), h('tbody', rows)));
+// meter is a bar for a part, of all its width, with a mark; both may be unknown.
+const meter = (kind, part, mark, title) => h('span.meter' + kind, { title: title || null }, h('i',
+	{ style: { width: Math.min(100, 100 * (part || 0)) + '%' } }),
+known(mark) && h('b', { style: { left: Math.min(100, 100 * mark) + '%' } }));
 const filterField = (what, label) => h('input.field', { id: 'filter', type: 'search', placeholder: 'Filter: ' + what,
 	'aria-label': 'Filter the ' + label, value: R.q, oninput: (e) => act.query({ q: e.target.value }, true) });
 const chip = (key, on, change, ...kids) => h('button.chip', { key, 'aria-pressed': String(on),
 	onclick: () => act.query(change) }, ...kids);
 // path leads to where a view is; of an endpoint to its cluster.
-const path = (c) => h('nav.path', { 'aria-label': 'Path' }, h('a', { href: link('/') }, 'Fleet'), ' /',
-	c && [' ', h('a', { href: link(clusterPath(c.name)) }, c.name), ' /']);
+const path = (c) => h('nav.path', { 'aria-label': 'Path' }, to('/', 'Fleet'), ' /',
+	c && [' ', to(clusterPath(c.name), c.name), ' /']);
 const rangeWords = () => R.range.replace('m', ' min').replace('h', ' h');
 // leadOf is the sentence of a view. A stale page claims nothing.
 const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
@@ -117,8 +123,7 @@ export function trouble() {
 	const more = list.length - shown.length;
 	return [
 		shown.map((i) => incident(i, S.opened.get(i.id) ?? i === first)),
-		more > 0 && h('p', { key: 'more' }, h('button.button', { onclick: () => act.allIncidents() },
-			'and ' + num(more) + ' more')),
+		more > 0 && h('p', { key: 'more' }, button(() => act.all('Incidents'), 'and ' + num(more) + ' more')),
 	];
 }
 function incident(i, open) {
@@ -137,10 +142,10 @@ function incident(i, open) {
 			h('div', h('dt', 'Why'), h('dd', i.why)),
 			h('div', h('dt', 'Is Steelyard the cause?'), h('dd', b(causes[i.steelyard] || causes.unknown), ' ' + i.because)),
 			h('div', h('dt', 'What to do'), h('dd', i.next, i.command && h('div.command', h('code', i.command),
-				h('button.button', { onclick: (e) => act.copy(i.command, e.currentTarget) }, 'Copy'))))),
+				button((e) => act.copy(i.command, e.currentTarget), 'Copy'))))),
 		open && h('div.links',
-			kind === 'endpoint' && h('a', { href: link(endpointPath(cluster, name)) }, 'Why this weight'),
-			kind === 'envoy' && h('a', { href: link('/envoys') }, 'Its state'),
+			kind === 'endpoint' && to(endpointPath(cluster, name), 'Why this weight'),
+			kind === 'envoy' && to('/envoys', 'Its state'),
 			h('a', { href: cluster ? link(clusterPath(cluster)) : link('/events') }, 'Show on the timeline')));
 }
 // titled makes the subject in the title bold.
@@ -191,8 +196,9 @@ const eventKinds = {
 	started: ['none', 'config', 'started'], config: ['none', 'config', 'config'],
 	config_refused: ['error', 'config', 'config refused'], override: ['none', 'config', 'override'],
 	endpoints_joined: ['new', 'endpoints', 'joined'], endpoints_left: ['gone', 'endpoints', 'left'],
-	flagged: ['warning', 'flags', 'flagged'], unflagged: ['good', 'flags', 'flag off'],
-	source_lost: ['warning', 'sources', 'lost'], source_back: ['good', 'sources', 'back'],
+	flagged: ['warning', 'flags', 'flagged'], retried: ['warning', 'flags', 'failed a try'],
+	unflagged: ['good', 'flags', 'flag off'], source_lost: ['warning', 'sources', 'lost'],
+	source_back: ['good', 'sources', 'back'],
 	nack: ['error', 'Envoys', 'refuses'], envoys_joined: ['new', 'Envoys', 'joined'],
 	envoys_left: ['gone', 'Envoys', 'left'], drops_began: ['error', 'drops', 'drops'],
 	drops_ended: ['good', 'drops', 'drops ended'],
@@ -215,7 +221,7 @@ function eventRoute(e) {
 }
 const eventRow = (e) => h('li.event', { key: e.id },
 	h('time', { datetime: e.at, title: clock(e.t) + ' UTC' }, ago(Math.max(1, S.now - e.t))), sign(e.kind),
-	h('div', h('p', h('a', { href: link(e.go) }, e.title)),
+	h('div', h('p', to(e.go, e.title)),
 		h('small', [e.cluster, ...e.subjects].filter((w) => w && !e.title.includes(w)).join(', '))),
 	h('small', clock(e.t)));
 const eventList = (list, most) => (list.length
@@ -250,7 +256,7 @@ function poolRow(c) {
 	const counts = stateCounts(c);
 	const first = known(c.first_token_mean_seconds);
 	return h('section.card.pool', { key: c.name, 'data-cluster': c.name },
-		h('div.who', h('h2', h('a', { href: link(clusterPath(c.name)) }, c.name)),
+		h('div.who', h('h2', to(clusterPath(c.name), c.name)),
 			h('p.soft', [head.engine, plural(c.endpoint_counts.total, 'endpoint')].filter(Boolean).join(' · ')),
 			h('ul.states',
 				!c.ready && h('li.is-warning', sign('warning'), 'not ready'),
@@ -305,12 +311,12 @@ export function fleetView() {
 		[...clusters].sort((x, y) => byState.indexOf(x.state) - byState.indexOf(y.state)).map(poolRow),
 		operatorsCard(),
 		h('div.half',
-			card('Latest events', null, h('a', { href: link('/events') }, 'All events'), eventList(S.events, 6)),
-			card('Envoys', null, h('a', { href: link('/envoys') }, 'Which sends where'), h('div.inner', envoyMini()))),
+			card('Latest events', null, to('/events', 'All events'), eventList(S.events, 6)),
+			card('Envoys', null, to('/envoys', 'Which sends where'), h('div.inner', envoyMini()))),
 	];
 }
-const scale = (labels) => h('span.scale', { 'aria-hidden': 'true' }, [0, 1, 2, 3, 4, 5, 6, 7].map((i) => h('i',
-	{ class: 'l' + i })),
+const scale = (labels, n = 8) => h('span.scale', { 'aria-hidden': 'true', style: { '--n': n } },
+	Array.from({ length: n }, (_, i) => h('i', { style: { background: 'var(--l' + i + ')' } })),
 	labels && labels.map((l) => h('span', l)));
 
 function envoyMini() {
@@ -466,8 +472,8 @@ function squaresCard(c, rows) {
 			const mine = rows.filter((r) => r.zone === z);
 			const size = mine.length > 500 ? 11 : 14;
 			const items = S.memo('squares ' + z, () => mine.map((r) => ({
-				value: S.loadShown(r), frame: frames[kindOf(r.state)], go: endpointPath(c.name, r.address),
-				tip: [r.address, stateWord(r.state), loadTip(c)(S.loadShown(r))],
+				value: r.shown, frame: frames[kindOf(r.state)], go: endpointPath(c.name, r.address),
+				tip: [r.address, stateWord(r.state), loadTip(c)(r.shown)],
 			})));
 			const per = Math.max(1, Math.floor((S.squareWidth(zones.length) || 300) / size));
 			return h('div', { key: 'zone ' + z }, h('small', (z ? 'zone ' + z : 'no zone') + ' · ' + num(mine.length)),
@@ -493,8 +499,7 @@ function lostCard(c) {
 	return card('If endpoints were lost', 'capacity in use', null, body);
 }
 const lostBars = (list) => h('div.bars', list.flatMap(([name, v]) => [
-	h('span.label', name), h('span', { class: 'meter slim' + (v > 1 ? ' bad' : '') },
-		h('i', { style: { width: Math.min(100, 75 * (v || 0)) + '%' } }), h('b', { style: { left: '75%' } })),
+	h('span.label', name), meter('.slim' + (v > 1 ? '.bad' : ''), 0.75 * v, 0.75),
 	h('b', { class: v > 1 ? 'is-error' : '' }, pct(v, 0))]));
 
 const sourceNames = {
@@ -502,8 +507,8 @@ const sourceNames = {
 		load_reports: "Envoys' load reports",
 };
 const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
-// sourceKind is that of the incident about a source, if there is one: it is red where the source fails for most of a
-// pool. An incident stays for some seconds after its cause.
+// sourceKind is the kind of the incident about a source, if there is one: it is red where the source fails for most of
+// a pool. An incident stays for some seconds after its cause.
 const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
 	s.name)?.severity) || sourceKinds[s.state] || '';
 function sourceWords(s) {
@@ -553,7 +558,7 @@ function absent() {
 	if (c) return there ? null : loadingBlocks();
 	const title = 'There is no cluster ' + R.cluster;
 	return [h('div.head', path(), h('h1', title)), empty(title, 'The configuration that runs has none of this name.',
-		h('p', h('a', { href: link('/') }, 'To the fleet')))];
+		h('p', to('/', 'To the fleet')))];
 }
 export const loadingBlocks = () => [h('div.block.h1'), h('div.block.h2'), h('div.block.h3')];
 
@@ -561,11 +566,11 @@ export const loadingBlocks = () => [h('div.block.h1'), h('div.block.h2'), h('div
 
 const columns = [
 	{ id: 'name', name: 'Endpoint', width: '20%', value: (r) => r.order },
-	{ id: 'state', name: 'State', width: '12%', value: (r) => -stateOrder.indexOf(r.state) * 1e6 + (r.sortLoad || 0) },
+	{ id: 'state', name: 'State', width: '12%', value: (r) => -stateOrder.indexOf(r.state) * 1e6 + (r.shown || 0) },
 	{ id: 'served', name: 'Served share, 1 min', note: 'mark: its part of the capacity', width: '17%',
 		value: (r) => r.served1m },
 	{ id: 'load', name: 'Load', width: '19%' },
-	{ id: 'work', name: '', width: '9%', value: (r) => r.sortLoad, num: true },
+	{ id: 'work', name: '', width: '9%', value: (r) => r.shown, num: true },
 	{ id: 'flight', name: 'In flight', width: '6%', value: (r) => r.inFlight, num: true },
 	{ id: 'first', name: '', width: '8%', value: (r) => r.answer, num: true, less: 'less' },
 	{ id: 'memory', name: 'KV cache', width: '7%', value: (r) => r.utilization, num: true, less: 'less-wide' },
@@ -601,7 +606,8 @@ function chips(rows) {
 function endpointTable(c, rows) {
 	const list = S.listed = S.memo('table ' + [R.q, R.state, R.sort, R.up], () => tableRows(rows));
 	const first = list.slice(S.window.from, S.window.to);
-	const [before, after] = [S.window.from * S.rowHeight, Math.max(0, list.length - S.window.to) * S.rowHeight];
+	const space = (key, n) => n > 0 && h('tr.space', { key, 'aria-hidden': 'true' }, h('td', { colspan: columns.length,
+		style: { height: n * S.rowHeight + 'px' } }));
 	const history = S.histories.get(c.name);
 	const isFirst = known(c.first_token_mean_seconds) || rows.some((r) => known(r.firstToken));
 	const names = { load: 'Load, ' + rangeWords(), work: loadName(c), first: isFirst
@@ -617,13 +623,11 @@ function endpointTable(c, rows) {
 				col.value ? h('button', { onclick: () => act.sort(col.id) }, names[col.id] || col.name) : names[col.id] ||
 					col.name, col.note && h('small.less-wide', h('br'), col.note))))),
 			h('tbody',
-				before > 0 && h('tr.space', { key: 'before', 'aria-hidden': 'true' }, h('td', { colspan: columns.length,
-					style: { height: before + 'px' } })),
+				space('before', S.window.from),
 				first.map((r, i) => endpointRow(c, r, S.window.from + i, history, isFirst, rows.length)),
-				after > 0 && h('tr.space', { key: 'after', 'aria-hidden': 'true' }, h('td', { colspan: columns.length,
-					style: { height: after + 'px' } })))),
-		!list.length && h('p.rest', 'No endpoint matches. ', h('button.button',
-			{ onclick: () => act.query({ q: '', state: '' }) }, 'Show all ' + num(rows.length))));
+				space('after', list.length - S.window.to))),
+		!list.length && h('p.rest', 'No endpoint matches. ', button(() => act.query({ q: '', state: '' }),
+			'Show all ' + num(rows.length))));
 }
 function endpointRow(c, r, index, history, isFirst, total) {
 	const kind = kindOf(r.state);
@@ -631,19 +635,17 @@ function endpointRow(c, r, index, history, isFirst, total) {
 	const most = S.servedMost;
 	const past = history && history.byAddress.get(r.address);
 	const note = stateNote(c, r);
-	const share = known(r.served1m) ? Math.min(100, (100 * r.served1m) / most) : 0;
 	return h('tr', { key: r.address, 'data-row': r.address, class: [kind === 'error' || kind === 'warning' ? kind : '',
 		index === S.chosen ? 'chosen' : ''].join(' ').trim(), 'aria-rowindex': index + 2 },
 		h('td.who', h('div.name', sign(kind), h('a', { href: link(endpointPath(c.name, r.address)), title: r.address },
 			r.address), r.zone && h('span.zone', r.zone))),
 		h('td', { class: 'state is-' + (kind === 'good' ? '' : kind) }, stateWord(r.state), note && h('small', note)),
-		h('td.share', h('div.served', h('span.meter', { title: 'part of the capacity ' + pct(r.capacityShare, digits) },
-			h('i', { style: { width: share + '%' } }), known(r.capacityShare) &&
-				h('b', { style: { left: Math.min(100, (100 * r.capacityShare) / most) + '%' } })),
-				h('span.num', { 'data-value': 'served_share_1m' }, pct(r.served1m, digits)))),
+		h('td.share', h('div.served', meter('', r.served1m / most, known(r.capacityShare) ? r.capacityShare / most : null,
+			'part of the capacity ' + pct(r.capacityShare, digits)), h('span.num', { 'data-value': 'served_share_1m' },
+			pct(r.served1m, digits)))),
 		h('td.strip', past && picture(18, 'Load of ' + r.address + ' over ' + R.range + ', now ' + loadWords(c,
-			S.loadShown(r)), history.rev + S.theme + r.address, charts.strip(past.load, steps(c), history.span, loadTip(c)))),
-		h('td.num', { 'data-head': byWork(c) ? 'work' : 'load' }, loadWords(c, S.loadShown(r))),
+			r.shown), history.rev + S.theme + r.address, charts.strip(past.load, steps(c), history.span, loadTip(c)))),
+		h('td.num', { 'data-head': byWork(c) ? 'work' : 'load' }, loadWords(c, r.shown)),
 		h('td.num', { 'data-head': 'in flight' }, num(r.inFlight)),
 		h('td.num.less', secs(isFirst ? r.firstToken : r.answer)),
 		h('td.num.less-wide', pct(r.utilization, 0)),
@@ -664,11 +666,10 @@ const overrideWords = (o) => (o.kind === 'pin' ? 'pinned to ' + pct(o.share) : '
 function operatorsCard(cluster) {
 	const list = S.overrides.filter((o) => !cluster || o.cluster === cluster);
 	if (!list.length) return null;
-	return h('section.card', { key: 'overrides' }, h('header', h('h2', 'By hand'),
-		h('small', 'endpoints that operators drained or pinned, until their time is over')),
-	sheet('Overrides', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'], list.map((o) => h('tr',
+	return card('By hand', 'endpoints that operators drained or pinned, until their time is over', null,
+		sheet('Overrides', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'], list.map((o) => h('tr',
 		{ key: o.cluster + ' ' + o.address, 'data-override': o.address },
-		h('td', h('a', { href: link(endpointPath(o.cluster, o.address)) }, o.address), !cluster && h('small',
+		h('td', to(endpointPath(o.cluster, o.address), o.address), !cluster && h('small',
 			' ' + o.cluster)),
 		h('td.nowrap.is-warning', sign('warning'), ' ', overrideWords(o)),
 		h('td.nowrap', lasts(seconds(o.until) - S.now) + ' more'), h('td.break', o.by || dash),
@@ -693,8 +694,8 @@ export function endpointView() {
 		h('div.head', path(c), h('h1', e.address),
 			h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
 				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
-			h('div.end.soft', h('button.button', { onclick: () => act.step(-1) }, h('kbd', 'k'), ' previous'),
-				h('button.button', { onclick: () => act.step(1) }, h('kbd', 'j'), ' next'))),
+			h('div.end.soft', button(() => act.step(-1), h('kbd', 'k'), ' previous'),
+				button(() => act.step(1), h('kbd', 'j'), ' next'))),
 		leadOf('', [e.why || servedWords(e)]),
 		whyCard(c, e, row),
 		h('div.wide',
@@ -715,7 +716,7 @@ function goneEndpoint(c) {
 		empty(last ? 'It left ' + ago(S.now - last.t) : 'It is not in the pool', last
 			? 'Discovery does not list it any more since ' + clock(last.t) + ' UTC, so it gets no requests.'
 			: 'Discovery does not list this address for ' + c.name + ', so it gets no requests.',
-			h('p', h('a', { href: link(clusterPath(c.name)) }, 'To ' + c.name)))];
+			h('p', to(clusterPath(c.name), 'To ' + c.name)))];
 }
 
 const fieldNames = { in_flight: 'in flight', running: 'running', queue: 'waiting', utilization: 'KV cache' };
@@ -733,12 +734,10 @@ function whyCard(c, e, row) {
 	const v = row && vesselsOf(c, [row], e.address)[0];
 	const arrivals = c.decision.arrivals;
 	const most = Math.max(e.capacity_share || 0, e.served_share_1m || 0, e.served_share_10s || 0, e.share || 0, 1e-9);
-	const bar = (name, value) => [h('span.soft.nowrap', name), h('span.meter.slim',
-		h('i', { style: { width: (100 * (value || 0)) / most + '%' } }), known(e.capacity_share) &&
-		h('b', { style: { left: (100 * e.capacity_share) / most + '%' } })), h('b', pct(value))];
+	const bar = (name, value) => [h('span.soft.nowrap', name), meter('.slim', value / most, known(e.capacity_share)
+		? e.capacity_share / most : null), h('b', pct(value))];
 	const word = servedWord(c);
-	return h('section.card', h('header', h('h2', 'Why this weight'), h('small', 'the decision of ' + (c.decision.at ||
-		'').slice(11, 23) + ' UTC')),
+	return card('Why this weight', 'the decision of ' + (c.decision.at || '').slice(11, 23) + ' UTC', null,
 		h('div.steps',
 			step(1, 'What is heard', h('div.signals', inputs.flatMap((i) => [h('span.soft', fieldNames[i.field] || i.field),
 				h('b', i.field === 'utilization' ? pct(i.value, 0) : num(i.value, i.value % 1 ? 1 : 0)),
@@ -820,8 +819,7 @@ function sendersCard(c, e) {
 		const list = m.envoys.map((r) => [r.node_id, r.in_flight[at]]).sort((x, y) => y[1] - x[1]).slice(0, 12);
 		const most = Math.max(1, ...list.map(([, n]) => n));
 		body = h('div.bars', list.flatMap(([name, n]) => [h('span.label', name),
-			h('span', { class: 'meter slim' + (e.state === 'outlier' && n > 1 ? ' bad' : '') },
-			h('i', { style: { width: (100 * n) / most + '%' } })), h('b', num(n))]));
+			meter('.slim' + (e.state === 'outlier' && n > 1 ? '.bad' : ''), n / most), h('b', num(n))]));
 	}
 	return card('What sends here', 'requests in flight now, by Envoy', null, h('div.inner', body));
 }
@@ -911,22 +909,22 @@ export function envoysView() {
 				'one that left stays listed for an hour')),
 			sheet('Envoys', ['Envoy', 'State', 'Behind|num', 'Requests/s|num', 'In flight|num far', 'Reports|far', 'Version|far',
 				'Address · zone|far', 'Connected|num far'], list.slice(0, most).flatMap((e) => envoyRows(e)), 'envoys'),
-			list.length > most && h('p.rest', h('button.button', { onclick: () => act.allEnvoys() },
+			list.length > most && h('p.rest', button(() => act.all('Envoys'),
 				'Show all ' + num(R.q ? list.length : S.envoyTotal))),
 			!list.length && h('p.rest', 'No Envoy matches.')),
 	];
 }
 function envoyRows(e) {
-	const words = e.nack ? h('tr.words', { key: e.key + ' words' }, h('td', { colspan: 9 }, h('div',
+	const about = e.nack ? h('div',
 		h('div.quote', h('small', 'Envoy’s words, ' + clock(seconds(e.nack.at)) + ' UTC; ' + plural(e.nacks, 'refusal') +
 			' on this connection'), h('code', e.nack.message.slice(0, 4096))),
 		h('div', h('small', 'What it means'),
 			h('p', 'It keeps the weights that it accepted last, and balances by itself once these are older than ' +
-			'push.endpoint_stale_after, if its cluster is failsafe. The other Envoys are not affected.')))))
-		: e.problems.length ? h('tr.words', { key: e.key + ' words' }, h('td', { colspan: 9 },
-			h('ul', e.problems.map((p) => h('li', { class: 'break is-' + p.severity }, p.message)))))
-			: e.gone && e.reason ? h('tr.words.gone', { key: e.key + ' words' }, h('td', { colspan: 9, class: 'break' },
-				e.reason)) : null;
+			'push.endpoint_stale_after, if its cluster is failsafe. The other Envoys are not affected.')))
+		: e.problems.length ? h('ul', e.problems.map((p) => h('li', { class: 'is-' + p.severity }, p.message)))
+			: e.gone ? e.reason : '';
+	const words = about ? h('tr.words' + (e.gone ? '.gone' : ''), { key: e.key + ' words' },
+		h('td.break', { colspan: 9 }, about)) : null;
 	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''),
 		'data-envoy': e.name },
 		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
@@ -943,9 +941,9 @@ function replicasCard() {
 	const row = (key, kind, state, name, since, ...cells) => h('tr', { key, 'data-replica': name }, h('td', h('div.name',
 		sign(kind), h('b.break', name))), h('td', { class: 'nowrap is-' + kind }, state), h('td.nowrap', known(seconds(since))
 		? lasts(S.now - seconds(since)) : dash), cells.map((c) => h('td.num', c)));
-	return h('section.card', { key: 'replicas' }, h('header', h('h2', 'Replicas'), h('small', r.connected
-		? 'they share what they count, through Redis' : 'cut off: ' + (r.error || 'no reason given'))),
-	sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num', 'Endpoints scraped|num', 'Last message|num'], [
+	return card('Replicas', r.connected ? 'they share what they count, through Redis' : 'cut off: ' + (r.error ||
+		'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num', 'Endpoints scraped|num',
+		'Last message|num'], [
 		row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
 			r.since, num(S.fleet.envoys.connected), num(r.scraping), dash),
 		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys), dash,
@@ -955,9 +953,8 @@ function replicasCard() {
 function pickersCard() {
 	const p = S.process && S.process.pickers;
 	if (!p || !p.connected) return null;
-	return h('section.card', { key: 'pickers' }, h('header', h('h2', 'Pickers'), h('small', num(p.connected) +
-		' follow the loads, and name the endpoint of each request')),
-	sheet('Pickers', ['Picker', 'Follows', 'For', 'Address'], p.list.map((x) => h('tr',
+	return card('Pickers', num(p.connected) + ' follow the loads, and name the endpoint of each request', null,
+		sheet('Pickers', ['Picker', 'Follows', 'For', 'Address'], p.list.map((x) => h('tr',
 		{ key: x.name + x.address, 'data-picker': x.name }, h('td', h('div.name', sign('good'), h('b.break', x.name))),
 		h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap', lasts(S.now - seconds(x.since))),
 		h('td.nowrap', x.address)))),
@@ -994,8 +991,8 @@ function matrixCard(clusters) {
 	}
 	return h('section.card', h('header', h('h2', 'Requests in flight'),
 		h('small', 'from each Envoy to each endpoint of ' + (clusters.length > 1 ? '' : pool.name)), choice,
-		h('span.end.legend', h('span', 'few', h('span.scale.six', { 'aria-hidden': 'true' }, [0, 1, 2, 3, 4,
-			5].map((i) => h('i', { class: 'l' + i }))), 'many'), h('span', h('i.l7'), 'at an endpoint in trouble'))), body);
+		h('span.end.legend', h('span', 'few', scale(null, 6), 'many'), h('span', h('i.l7'), 'at an endpoint in trouble'))),
+	body);
 }
 // matrixNumbers are the sums of the picture as a table, for those who cannot see it.
 const matrixNumbers = (m) => h('table.unseen', h('caption', 'Requests in flight by Envoy'),
@@ -1024,8 +1021,7 @@ export function eventsView() {
 				b(num(S.events.filter((e) => e.group === k).length)), k)))),
 		h('div.inner'), list.length ? eventList(list, S.allEvents ? 1000 : 100) : h('p.rest', S.events.length
 			? 'No event matches. ' : nothing()),
-		!S.allEvents && list.length > 100 && h('p.rest', h('button.button', { onclick: () => act.allEvents() },
-			'Show all ' + num(list.length)))),
+		!S.allEvents && list.length > 100 && h('p.rest', button(() => act.all('Events'), 'Show all ' + num(list.length)))),
 	];
 }
 
@@ -1050,7 +1046,7 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 	k.split(' ').map((x) => [h('kbd', x), ' ']), w))),
 	h('h3', 'Words'), h('dl.words-list', words.flatMap(([w, means, key]) => [h('dt', w), h('dd', means + '  ',
 		h('code', key))])),
-	h('p.note', h('button.button', { onclick: () => act.help(false) }, 'Close'))];
+	h('p.note', button(() => act.help(false), 'Close'))];
 
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';

@@ -67,7 +67,7 @@ type Client struct {
 	subs    map[chan struct{}]struct{}
 }
 
-// ErrNoConfiguration is that of a process outside Kubernetes without a kubeconfig.
+// ErrNoConfiguration is the error of a process outside Kubernetes without a kubeconfig.
 var ErrNoConfiguration = errors.New("this process runs in no Pod with a service account, so it cannot find the " +
 	"Kubernetes API: write kubernetes: {kubeconfig: FILE}")
 

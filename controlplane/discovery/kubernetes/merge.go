@@ -17,7 +17,7 @@ import (
 	"steelyard/controlplane/discovery"
 )
 
-// The annotations, or else labels, of a Pod that say more of its endpoint.
+// The annotations, or else labels, of a Pod that describe its endpoint.
 const (
 	capacityHint = "steelyard.dev/capacity"
 	engineHint   = "steelyard.dev/engine"
@@ -69,15 +69,15 @@ func (m *merger) missed(format string, args ...any) {
 
 func (m *merger) add(c candidate) { m.candidates = append(m.candidates, c) }
 
-// hint takes over what a Pod's annotations and labels say.
+// hint applies a Pod's annotations and labels.
 func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
-	said := func(name string) string {
+	hintOf := func(name string) string {
 		if v, ok := pod.Annotations[name]; ok {
 			return strings.TrimSpace(v)
 		}
 		return pod.Labels[name]
 	}
-	if v := said(capacityHint); v != "" {
+	if v := hintOf(capacityHint); v != "" {
 		n, err := strconv.ParseFloat(v, 64)
 		if err == nil && n > 0 && n <= discovery.MaxCapacity {
 			c.Capacity = n
@@ -86,7 +86,7 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 				discovery.MaxCapacity)
 		}
 	}
-	if v := said(engineHint); v != "" {
+	if v := hintOf(engineHint); v != "" {
 		if slices.Contains(discovery.Engines(), v) {
 			c.Engine = v
 		} else {

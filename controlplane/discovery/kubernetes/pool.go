@@ -18,7 +18,7 @@ import (
 
 // A PoolConfig says which InferencePool selects the endpoints.
 type PoolConfig struct {
-	// Namespace is that of the InferencePool and its Pods; empty for the one that this process runs in.
+	// Namespace is where the InferencePool and its Pods are; empty for the one that this process runs in.
 	Namespace string
 	Name      string
 	// MetricsPort is the port of the metrics page; 0 for the serving port.
@@ -49,14 +49,14 @@ type spec struct {
 	} `json:"targetPorts"`
 }
 
-func (p *poolSource) Run(ctx context.Context, up chan<- []discovery.Endpoint) error {
+func (p *poolSource) Run(ctx context.Context, sets chan<- []discovery.Endpoint) error {
 	sub := make(chan struct{}, 1)
 	name := fields.OneTermEqualSelector("metadata.name", p.Name).String()
 	pool, release := p.client.watch(key{kind: kindPools, namespace: p.Namespace, field: name}, sub)
 	defer release()
 	selected := selection{client: p.client, namespace: p.Namespace, sub: sub}
 	defer selected.close()
-	p.follow(ctx, up, sub, func() ([]discovery.Endpoint, error) {
+	p.follow(ctx, sets, sub, func() ([]discovery.Endpoint, error) {
 		away := cmpErr(p.client.unreachable(), pool.failing())
 		if !pool.informer.HasSynced() {
 			return nil, cmpErr(away, errWaiting)
@@ -99,7 +99,7 @@ func specOf(object *unstructured.Unstructured) (s spec, err error) {
 	return s, nil
 }
 
-// endpoints are those of the Pods in the store.
+// endpoints returns the endpoints of the Pods in the store.
 func (p *poolSource) endpoints(s spec, pods cache.Store) ([]discovery.Endpoint, error) {
 	m := merger{family: p.Family, what: p.what()}
 	for _, object := range pods.List() {

@@ -34,7 +34,7 @@ const (
 
 // A ServiceConfig says which EndpointSlices hold the endpoints.
 type ServiceConfig struct {
-	// Namespace is that of the Service; empty for the one that this process runs in.
+	// Namespace is the Service's; empty for the one that this process runs in.
 	Namespace string
 	// Service is the name of the Service. Selector is a label selector instead, of
 	// EndpointSlices, which carry the labels of their Service.
@@ -90,7 +90,7 @@ func (c *Client) Service(s ServiceConfig, report func(error), log *slog.Logger) 
 	return &serviceSource{s, source{c, report, log.With("source", "kubernetes", "namespace", s.Namespace)}}
 }
 
-func (s *serviceSource) Run(ctx context.Context, up chan<- []discovery.Endpoint) error {
+func (s *serviceSource) Run(ctx context.Context, sets chan<- []discovery.Endpoint) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *serviceSource) Run(ctx context.Context, up chan<- []discovery.Endpoint)
 	pods, release := s.client.watch(key{kind: kindPodsMetadata, namespace: s.Namespace}, sub)
 	defer release()
 	patience := time.Now().Add(metadataPatience)
-	s.follow(ctx, up, sub, func() ([]discovery.Endpoint, error) {
+	s.follow(ctx, sets, sub, func() ([]discovery.Endpoint, error) {
 		away := cmpErr(s.client.unreachable(), found.failing())
 		labelled := pods.informer.HasSynced()
 		if !found.informer.HasSynced() || !labelled && pods.failing() == nil && time.Now().Before(patience) {
@@ -117,7 +117,7 @@ func (s *serviceSource) Run(ctx context.Context, up chan<- []discovery.Endpoint)
 	return nil
 }
 
-// endpoints are those of the slices in the store.
+// endpoints returns the endpoints of the slices in the store.
 func (s *serviceSource) endpoints(found, pods cache.Store) ([]discovery.Endpoint, error) {
 	m := merger{family: s.Family, what: s.what(s.Namespace)}
 	for _, object := range found.List() {

@@ -20,10 +20,10 @@ type source struct {
 }
 
 // follow passes on what look finds, whenever sub was poked, until ctx is done. A nil set of look is none to pass on.
-func (s *source) follow(ctx context.Context, up chan<- []discovery.Endpoint, sub chan struct{},
+func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, sub chan struct{},
 	look func() ([]discovery.Endpoint, error)) {
 	defer s.client.subscribe(sub)()
-	r := discovery.NewRefresher(up, s.report, s.log)
+	r := discovery.NewRefresher(sets, s.report, s.log)
 	poke(sub)
 	settled := time.NewTimer(0)
 	defer settled.Stop()
